@@ -1,0 +1,2 @@
+//! (placeholder until its first commit)
+fn main() {}
