@@ -1,1 +1,51 @@
-//! (placeholder until its first commit)
+//! Weir's decisions.
+//!
+//! Facts come in as arguments, decisions go out as values. There is no host call, clock, I/O or
+//! randomness here: time is an argument (`now_ms`, milliseconds since the Unix epoch), and what
+//! should happen next is a returned value that the caller carries out. `#![no_std]` holds the
+//! crate to that.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`id`] | which sale ids and user ids are well formed |
+//! | [`sale`] | what gateways know of a sale, and whether its window is open |
+//! | [`shard`] | where a user is at home, how stock is spread |
+//! | [`sold_out`] | what a gateway remembers of empty shards |
+//! | [`admission`] | the chain: reject at once, or claim on a shard |
+//! | [`verdict`] | the words, statuses and messages that users see |
+//! | [`claim`] | the signed ticket that a granted request carries to the origin |
+//! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
+//! | [`headers`] | the names of Weir's own headers |
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod admission;
+pub mod claim;
+pub mod headers;
+pub mod id;
+pub mod ledger;
+pub mod sale;
+pub mod shard;
+pub mod sold_out;
+pub mod verdict;

@@ -1,0 +1,102 @@
+//! Every key that Weir has in Redis.
+//!
+//! ```text
+//! <prefix>:catalogue              JSON: the sales that gateways poll for
+//! <prefix>:{<sale>:<shard>}:…     one shard of a sale; the hash tag puts all its keys in one slot
+//! ```
+//!
+//! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_core::id::SaleId;
+
+/// The key prefix unless one is configured.
+pub const DEFAULT_PREFIX: &str = "weir";
+
+/// The key of the catalogue of sales.
+pub fn catalogue(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:catalogue").into_bytes()
+}
+
+/// The keys of one shard of a sale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardKeys {
+    tag: String,
+}
+
+impl ShardKeys {
+    /// The keys of shard `shard` of `sale`.
+    pub fn new(prefix: &str, sale: &SaleId, shard: u32) -> Self {
+        // A sale's id has no brace, so the tag is what stands between the first `{` and `}`,
+        // unless the prefix has a brace: configuration refuses that.
+        let tag = format!("{prefix}:{{{sale}:{shard}}}");
+        Self { tag }
+    }
+
+    fn key(&self, name: &str) -> Vec<u8> {
+        [self.tag.as_bytes(), b":", name.as_bytes()].concat()
+    }
+
+    /// Integer: units left.
+    pub fn stock(&self) -> Vec<u8> {
+        self.key("stock")
+    }
+
+    /// Hash: what is known of each user who holds or has bought units.
+    pub fn claims(&self) -> Vec<u8> {
+        self.key("claims")
+    }
+
+    /// Sorted set: users with an open claim, by its deadline.
+    pub fn pending(&self) -> Vec<u8> {
+        self.key("pending")
+    }
+
+    /// Integer: raised whenever units come back.
+    pub fn epoch(&self) -> Vec<u8> {
+        self.key("epoch")
+    }
+
+    /// Integer: the last generation given out.
+    pub fn sequence(&self) -> Vec<u8> {
+        self.key("sequence")
+    }
+}
+
+/// Whether `prefix` may stand before Weir's keys: 1 to 64 of `a-z A-Z 0-9 - _ . :`. A brace would
+/// take over the hash tag.
+pub fn is_prefix(prefix: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
+    (1..=64).contains(&prefix.len()) && prefix.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_keys_of_a_shard_carry_one_hash_tag() {
+        let keys = ShardKeys::new("weir", &SaleId::new("s-1").unwrap(), 3);
+        for (key, name) in [
+            (keys.stock(), "stock"),
+            (keys.claims(), "claims"),
+            (keys.pending(), "pending"),
+            (keys.epoch(), "epoch"),
+            (keys.sequence(), "sequence"),
+        ] {
+            assert_eq!(key, format!("weir:{{s-1:3}}:{name}").into_bytes());
+        }
+        assert_eq!(catalogue("weir"), b"weir:catalogue");
+    }
+
+    #[test]
+    fn a_prefix_cannot_take_over_the_hash_tag() {
+        assert!(is_prefix("test.run_1:weir"));
+        for bad in ["", "a{b", "a}", "a b", &"x".repeat(65)] {
+            assert!(!is_prefix(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `settle.lua`: a claim became an order.
+
+use alloc::vec::Vec;
+
+use weir_core::id::UserId;
+use weir_core::ledger::SettleReply;
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "settle",
+    source: include_str!("../lua/settle.lua"),
+};
+
+/// The call that settles one claim.
+pub fn call(keys: &ShardKeys, user: &UserId, generation: u64) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.claims(), keys.pending()]),
+        args: Vec::from([user.as_str().into(), decimal(generation)]),
+    }
+}
+
+/// Reads the reply.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<SettleReply, ReplyError> {
+    match value {
+        Value::Integer(0) => Ok(SettleReply::Nothing),
+        Value::Integer(1) => Ok(SettleReply::Settled),
+        _ => Err(ReplyError {
+            script: SCRIPT.name,
+        }),
+    }
+}

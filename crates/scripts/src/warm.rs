@@ -1,0 +1,38 @@
+//! `warm.lua`: units are put on a cold shard.
+
+use alloc::vec::Vec;
+
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "warm",
+    source: include_str!("../lua/warm.lua"),
+};
+
+/// The call that puts `units` on a shard.
+pub fn call(keys: &ShardKeys, units: u64, now_ms: u64) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.stock(), keys.epoch()]),
+        args: Vec::from([decimal(units), decimal(now_ms)]),
+    }
+}
+
+/// Reads the reply: whether the shard was cold and holds the units now.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<bool, ReplyError> {
+    match value {
+        Value::Integer(0) => Ok(false),
+        Value::Integer(1) => Ok(true),
+        _ => Err(ReplyError {
+            script: SCRIPT.name,
+        }),
+    }
+}
