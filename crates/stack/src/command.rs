@@ -1,0 +1,137 @@
+//! Short-lived commands: run with a time limit, output kept, errors that show it.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a finished command left.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output, with bytes that are not UTF-8 replaced.
+    pub stdout: String,
+    /// Standard error, likewise.
+    pub stderr: String,
+}
+
+/// How often a running command is looked at; small against the shortest of them (20 ms).
+const POLL: Duration = Duration::from_millis(5);
+
+/// Runs `command` without a terminal and waits up to `limit`; past it the command is killed
+/// and an error returned. A non-zero exit is not an error here: see [`succeed`].
+pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
+    let shown = show(command);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    let stdout = read_in_background(child.stdout.take());
+    let stderr = read_in_background(child.stderr.take());
+    let status = wait_until(&mut child, Instant::now() + limit)?;
+    let Some(status) = status else {
+        child.kill().ok();
+        child.wait().ok();
+        bail!("`{shown}` did not end within {} s", limit.as_secs());
+    };
+    Ok(Finished {
+        status,
+        stdout: stdout.join().unwrap_or_default(),
+        stderr: stderr.join().unwrap_or_default(),
+    })
+}
+
+/// Like [`run`], and a non-zero exit is an error that carries the end of the output.
+/// Returns standard output.
+pub fn succeed(command: &mut Command, limit: Duration) -> Result<String> {
+    let finished = run(command, limit)?;
+    if !finished.status.success() {
+        let output = format!("{}{}", finished.stdout, finished.stderr);
+        bail!(
+            "`{}` failed ({}):\n{}",
+            show(command),
+            finished.status,
+            last_lines(&output, 25)
+        );
+    }
+    Ok(finished.stdout)
+}
+
+/// The command as a person would type it.
+pub fn show(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The last `count` lines of `text`.
+pub fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// The first executable called `name` on `PATH`.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| is_executable(file))
+}
+
+/// Whether `path` is a file with an execute bit.
+pub fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path)
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn wait_until(child: &mut Child, deadline: Instant) -> Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for a command")? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn read_in_background(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What was read before an error is still worth showing.
+            pipe.read_to_end(&mut bytes).ok();
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_past_its_limit_is_killed_and_named() {
+        let started = Instant::now();
+        let error = run(Command::new("sleep").arg("20"), Duration::from_millis(100)).unwrap_err();
+        assert!(started.elapsed() < Duration::from_secs(5));
+        assert!(error.to_string().contains("sleep 20"), "{error}");
+    }
+
+    #[test]
+    fn a_failure_shows_the_output() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo why >&2; exit 3"]);
+        let error = succeed(&mut command, Duration::from_secs(10)).unwrap_err();
+        assert!(error.to_string().contains("why"), "{error}");
+    }
+}

@@ -1,0 +1,39 @@
+//! How a long step tells the person in front of it what it does.
+
+/// Takes one line for each thing found or done.
+pub trait Reporter {
+    /// `what` is the short name of the thing ("envoy"), `text` what became of it.
+    fn line(&mut self, what: &str, text: &str);
+}
+
+/// Prints `what` and `text` in two columns to standard error, so that standard output keeps
+/// to results.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Console;
+
+impl Reporter for Console {
+    fn line(&mut self, what: &str, text: &str) {
+        eprintln!("{what:<13} {text}");
+    }
+}
+
+/// Says nothing: for tests.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Silent;
+
+impl Reporter for Silent {
+    fn line(&mut self, _what: &str, _text: &str) {}
+}
+
+/// Keeps the lines: for tests of what is said.
+#[derive(Debug, Default, Clone)]
+pub struct Recorded {
+    /// Every line so far as (what, text).
+    pub lines: Vec<(String, String)>,
+}
+
+impl Reporter for Recorded {
+    fn line(&mut self, what: &str, text: &str) {
+        self.lines.push((what.to_owned(), text.to_owned()));
+    }
+}

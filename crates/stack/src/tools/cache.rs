@@ -1,0 +1,61 @@
+//! Answers of slow commands, kept in `target/weir/tools.json`.
+//!
+//! A key names everything that the answer depends on, file times included, so an entry is
+//! never invalidated: a changed tool simply has another key. The file may be deleted at any
+//! time.
+
+use crate::workspace;
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// More than any machine has of tools; past it the file is started anew rather than growing
+/// with every tool that was ever updated.
+const ENTRIES_MAX: usize = 64;
+
+/// The answer kept under `key`, or that of `ask`, which is kept if `ask` succeeds.
+pub(super) fn remember(key: &str, ask: impl FnOnce() -> Result<String>) -> Result<String> {
+    if let Some(known) = get(key) {
+        return Ok(known);
+    }
+    let answer = ask()?;
+    put(key, &answer)?;
+    Ok(answer)
+}
+
+pub(super) fn get(key: &str) -> Option<String> {
+    load().remove(key)
+}
+
+pub(super) fn put(key: &str, value: &str) -> Result<()> {
+    let mut entries = load();
+    if entries.len() >= ENTRIES_MAX {
+        entries.clear();
+    }
+    entries.insert(key.to_owned(), value.to_owned());
+    let text = serde_json::to_string_pretty(&entries)?;
+    workspace::write_atomic(&file(), text.as_bytes())
+}
+
+/// The identity of a file: path, size and time of change.
+pub(super) fn identity(path: &Path) -> String {
+    let Ok(meta) = std::fs::metadata(path) else {
+        return format!("{}@absent", path.display());
+    };
+    let modified = meta.modified().ok();
+    let nanos = modified.and_then(|time| Some(time.duration_since(UNIX_EPOCH).ok()?.as_nanos()));
+    format!("{}@{}.{}", path.display(), nanos.unwrap_or(0), meta.len())
+}
+
+fn file() -> std::path::PathBuf {
+    workspace::out_dir().join("tools.json")
+}
+
+/// An absent or unreadable file is an empty cache: it is only there to save time.
+fn load() -> BTreeMap<String, String> {
+    std::fs::read(file())
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
+}

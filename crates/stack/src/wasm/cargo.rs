@@ -1,0 +1,358 @@
+//! The inner cargo: builds every package under `filters/`.
+
+use super::{BuiltFilter, Messages, prune};
+use crate::command;
+use crate::tools::{Source, TARGET, WasmToolchain};
+use crate::workspace::write_atomic;
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The profile in the root `Cargo.toml`.
+const PROFILE: &str = "wasm";
+
+/// Separates the flags in `CARGO_ENCODED_RUSTFLAGS`.
+const FLAG_SEPARATOR: &str = "\u{1f}";
+
+/// The environment's variables for cargo and rustc that the build keeps. The rest of
+/// `CARGO_*` and `RUST*` would change what is built (`RUSTFLAGS`, `CARGO_PROFILE_…`) or
+/// where to (`CARGO_TARGET_DIR`).
+const KEPT_VARIABLES: [&str; 5] = [
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "CARGO_TERM_COLOR",
+    "RUST_BACKTRACE",
+];
+
+/// Prefixes of more that it keeps: how to reach the registry.
+const KEPT_PREFIXES: [&str; 4] = [
+    "CARGO_HTTP_",
+    "CARGO_NET_",
+    "CARGO_REGISTR",
+    "CARGO_SOURCE_",
+];
+
+/// How the inner cargo is called, apart from where.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    rustflags: Vec<String>,
+    arguments: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Settings {
+    /// What of it can change the bytes that come out. The folders' names can't: taking them
+    /// out is what the flags are for.
+    pub(super) fn identity(&self) -> String {
+        let remapped_to: Vec<_> = self
+            .rustflags
+            .iter()
+            .filter_map(|flag| flag.rsplit_once('='))
+            .map(|(_, to)| to)
+            .collect();
+        format!("{remapped_to:?} {:?} {:?}", self.arguments, self.variables)
+    }
+}
+
+pub(super) fn settings(toolchain: &WasmToolchain, root: &Path) -> Result<Settings> {
+    let mut arguments = ["build", "--locked", "--keep-going"]
+        .map(str::to_owned)
+        .to_vec();
+    arguments.push(format!("--profile={PROFILE}"));
+    arguments.push(format!("--target={TARGET}"));
+    arguments.push("--message-format=json-render-diagnostics".to_owned());
+    let mut variables = Vec::new();
+    if let Source::BuildStd { linker } = &toolchain.source {
+        arguments.push("-Zbuild-std=std,panic_abort".to_owned());
+        // Debian's compiler is a stable one; -Z needs its consent.
+        variables.push(("RUSTC_BOOTSTRAP", "1".to_owned()));
+        let linker = linker.to_str().context("the linker's path is not UTF-8")?;
+        variables.push((
+            "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER",
+            linker.to_owned(),
+        ));
+    }
+    Ok(Settings {
+        rustflags: remaps(toolchain, root),
+        arguments,
+        variables,
+    })
+}
+
+/// Panic messages carry the paths of sources. These flags give them the same text on every
+/// machine, which also keeps the builder's folders out of what is shipped.
+fn remaps(toolchain: &WasmToolchain, root: &Path) -> Vec<String> {
+    [
+        (root.to_path_buf(), "/weir"),
+        (cargo_home(), "/cargo"),
+        (toolchain.std_sources.clone(), "/rust"),
+    ]
+    .into_iter()
+    .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()))
+    .collect()
+}
+
+fn cargo_home() -> PathBuf {
+    let home = || std::env::home_dir().unwrap_or_default().join(".cargo");
+    std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
+}
+
+/// A package under `filters/`.
+#[derive(Debug)]
+struct Filter {
+    name: String,
+    package: String,
+    callbacks: Vec<String>,
+}
+
+/// Builds all filters into `out`. If one can't be built the others are written all the same,
+/// and its own file is removed.
+pub(super) fn build(
+    toolchain: &WasmToolchain,
+    settings: &Settings,
+    root: &Path,
+    out: &Path,
+    messages: Messages,
+) -> Result<Vec<BuiltFilter>> {
+    let filters = discover(toolchain, root)?;
+    let mut cargo = cargo(toolchain, root);
+    cargo
+        .args(&settings.arguments)
+        .envs(settings.variables.iter().map(|(name, value)| (name, value)))
+        .env(
+            "CARGO_ENCODED_RUSTFLAGS",
+            settings.rustflags.join(FLAG_SEPARATOR),
+        )
+        .env("CARGO_TARGET_DIR", out.join("cargo"));
+    for filter in &filters {
+        cargo.args(["-p", &filter.package]);
+    }
+    let (compiled, failure) = run(cargo, messages)?;
+    let mut built = Vec::new();
+    let mut errors: Vec<String> = failure.into_iter().collect();
+    for filter in &filters {
+        let path = out.join(format!("{}.wasm", filter.name));
+        let module = compiled.iter().find(|artifact| artifact.is_of(filter));
+        let finished = match module {
+            Some(artifact) => finish(filter, artifact, &path).map(Some),
+            None => Ok(None),
+        };
+        match finished {
+            Ok(Some(filter)) => built.push(filter),
+            Ok(None) => _ = std::fs::remove_file(&path),
+            Err(error) => {
+                std::fs::remove_file(&path).ok();
+                errors.push(format!("{error:#}"));
+            }
+        }
+    }
+    ensure!(errors.is_empty(), "{}", errors.join("\n"));
+    ensure!(
+        built.len() == filters.len(),
+        "cargo ended well but left a filter out"
+    );
+    Ok(built)
+}
+
+/// Drops what the filter doesn't use and writes the module where Envoy's config names it.
+fn finish(filter: &Filter, artifact: &Artifact, path: &Path) -> Result<BuiltFilter> {
+    let file = artifact.wasm().with_context(|| {
+        format!(
+            "filters/{}: cargo built no .wasm; is it a cdylib?",
+            filter.name
+        )
+    })?;
+    let raw = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let pruned = prune::prune(&raw, &filter.callbacks)
+        .with_context(|| format!("filters/{}/Cargo.toml, callbacks", filter.name))?;
+    write_atomic(path, &pruned)?;
+    Ok(BuiltFilter {
+        name: filter.name.clone(),
+        path: path.to_path_buf(),
+        size_raw: raw.len() as u64,
+        size_final: pruned.len() as u64,
+    })
+}
+
+/// What cargo says of each thing it compiled, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct Artifact {
+    reason: String,
+    #[serde(default)]
+    manifest_path: PathBuf,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+}
+
+impl Artifact {
+    fn is_of(&self, filter: &Filter) -> bool {
+        let folder = Path::new("filters").join(&filter.name);
+        self.reason == "compiler-artifact"
+            && self.manifest_path.ends_with(folder.join("Cargo.toml"))
+            && self.wasm().is_some()
+    }
+
+    fn wasm(&self) -> Option<&PathBuf> {
+        let is_wasm = |file: &&PathBuf| file.extension().is_some_and(|ext| ext == "wasm");
+        self.filenames.iter().find(is_wasm)
+    }
+}
+
+/// Runs cargo; returns what it compiled, and an error's text if it failed.
+fn run(mut cargo: Command, messages: Messages) -> Result<(Vec<Artifact>, Option<String>)> {
+    cargo.stdin(Stdio::null()).stdout(Stdio::piped());
+    cargo.stderr(match messages {
+        Messages::Show => Stdio::inherit(),
+        Messages::Keep => Stdio::piped(),
+    });
+    let child = cargo.spawn().context("cannot start cargo")?;
+    let output = child.wait_with_output().context("cannot wait for cargo")?;
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let artifacts = stdout
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let failure = (!output.status.success()).then(|| {
+        let kept = String::from_utf8_lossy(&output.stderr);
+        format!(
+            "building the filters failed ({})\n{}",
+            output.status,
+            kept.trim_end()
+        )
+    });
+    Ok((artifacts, failure))
+}
+
+/// A cargo whose environment is the same whoever calls.
+fn cargo(toolchain: &WasmToolchain, root: &Path) -> Command {
+    let mut cargo = Command::new(&toolchain.cargo);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if !is_kept(&name) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+        .current_dir(root)
+        .env("RUSTC", &toolchain.rustc)
+        // Empty means none, also against a wrapper in the person's own config file: it
+        // could be one whose cache doesn't know the remapped paths.
+        .env("RUSTC_WRAPPER", "")
+        .env("RUSTC_WORKSPACE_WRAPPER", "")
+        .env("CARGO_INCREMENTAL", "0");
+    cargo
+}
+
+fn is_kept(variable: &str) -> bool {
+    let is_cargos = variable.starts_with("CARGO") || variable.starts_with("RUST");
+    // `cargo run` points LD_LIBRARY_PATH at its own toolchain, which may be another than
+    // the one that compiles here.
+    let changes_the_build = is_cargos || variable == "LD_LIBRARY_PATH" || variable == "MAKEFLAGS";
+    !changes_the_build
+        || KEPT_VARIABLES.contains(&variable)
+        || KEPT_PREFIXES
+            .iter()
+            .any(|prefix| variable.starts_with(prefix))
+}
+
+/// The filters, in the order of their names, with what their manifests declare.
+fn discover(toolchain: &WasmToolchain, root: &Path) -> Result<Vec<Filter>> {
+    let mut metadata = cargo(toolchain, root);
+    metadata.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);
+    let said = command::succeed(&mut metadata, Duration::from_secs(60))?;
+    let metadata: Metadata = serde_json::from_str(&said).context("cargo metadata")?;
+    let home = root.join("filters");
+    let mut filters = Vec::new();
+    for package in metadata.packages {
+        let folder = package.manifest_path.parent().unwrap_or(&home);
+        if folder.parent() != Some(&home) || !package.is_cdylib() {
+            continue;
+        }
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        filters.push(Filter {
+            callbacks: callbacks(&name, &package.metadata)?,
+            name: name.into_owned(),
+            package: package.name,
+        });
+    }
+    filters.sort_by(|a, b| a.name.cmp(&b.name));
+    if filters.is_empty() {
+        bail!("no package under {} is a cdylib", home.display());
+    }
+    Ok(filters)
+}
+
+fn callbacks(filter: &str, metadata: &serde_json::Value) -> Result<Vec<String>> {
+    let declared = metadata.pointer("/weir/callbacks").with_context(|| {
+        format!(
+            "filters/{filter}/Cargo.toml has no [package.metadata.weir] callbacks = [\"proxy_on_…\"]: \
+             the callbacks that the filter uses, beside those that every filter keeps"
+        )
+    })?;
+    serde_json::from_value(declared.clone())
+        .with_context(|| format!("filters/{filter}/Cargo.toml: callbacks is not a list of strings"))
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    #[serde(default)]
+    metadata: serde_json::Value,
+    targets: Vec<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    crate_types: Vec<String>,
+}
+
+impl Package {
+    fn is_cdylib(&self) -> bool {
+        let mut kinds = self.targets.iter().flat_map(|target| &target.crate_types);
+        kinds.any(|kind| kind == "cdylib")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_settings_of_the_environment_stay_outside() {
+        for leak in [
+            "RUSTFLAGS",
+            "CARGO_TARGET_DIR",
+            "RUSTC_WRAPPER",
+            "CARGO_PROFILE_WASM_LTO",
+        ] {
+            assert!(!is_kept(leak), "{leak}");
+        }
+        for needed in [
+            "PATH",
+            "HOME",
+            "CARGO_HOME",
+            "CARGO_HTTP_PROXY",
+            "RUSTUP_TOOLCHAIN",
+        ] {
+            assert!(is_kept(needed), "{needed}");
+        }
+    }
+
+    #[test]
+    fn a_filter_without_callbacks_is_named() {
+        let error = callbacks("ratelimit", &serde_json::Value::Null).unwrap_err();
+        assert!(
+            error.to_string().contains("filters/ratelimit/Cargo.toml"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! The filters: built from their sources into `target/weir/<filter>.wasm`.
+//!
+//! Nothing that loads a filter may load a stale one, so it asks [`filter`] or
+//! [`ensure_filters`] first. They compare a fingerprint of everything that a filter is made
+//! of, which takes milliseconds, and build when anything differs.
+//!
+//! A build is `cargo build --profile wasm`, then [`prune`]: the SDK exports every callback
+//! there is and Envoy calls every one that is exported, so a filter names those it uses in
+//! its `Cargo.toml`:
+//!
+//! ```toml
+//! [package.metadata.weir]
+//! callbacks = ["proxy_on_tick", "proxy_on_request_headers"]
+//! ```
+//!
+//! The bytes depend on the commit and the toolchain, not on the folder or the day: paths are
+//! remapped and the environment's own build settings don't reach the inner cargo.
+
+mod cargo;
+pub mod prune;
+mod stamp;
+
+use crate::report::{Reporter, Silent};
+use crate::tools::WasmToolchain;
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+
+/// A filter as it was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltFilter {
+    /// The name of its folder under `filters/`.
+    pub name: String,
+    /// `target/weir/<name>.wasm`.
+    pub path: PathBuf,
+    /// Bytes as rustc left it.
+    pub size_raw: u64,
+    /// Bytes after unused exports, and the code only they reach, were dropped.
+    pub size_final: u64,
+}
+
+/// What becomes of cargo's messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Messages {
+    /// On to standard error, as they come.
+    Show,
+    /// Kept, and part of the error if the build fails.
+    Keep,
+}
+
+/// Sources can change while they are compiled; a build that they overtook is repeated, but
+/// not for ever.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// Builds whatever is not up to date and returns all filters.
+pub fn ensure_filters() -> Result<Vec<BuiltFilter>> {
+    let toolchain = WasmToolchain::find_or_get(&mut Silent)?;
+    build_filters(&toolchain, Messages::Keep)
+}
+
+/// The path of one filter's module, built first if it isn't up to date. `name` is that of
+/// its folder under `filters/`.
+pub fn filter(name: &str) -> Result<PathBuf> {
+    let filters = ensure_filters()?;
+    match filters.iter().find(|filter| filter.name == name) {
+        Some(filter) => Ok(filter.path.clone()),
+        None => {
+            let names: Vec<_> = filters.iter().map(|filter| filter.name.as_str()).collect();
+            bail!(
+                "there is no filter {name:?}; there are {}",
+                names.join(", ")
+            )
+        }
+    }
+}
+
+/// Like [`ensure_filters`], with a toolchain and a choice of what becomes of messages.
+pub fn build_filters(toolchain: &WasmToolchain, messages: Messages) -> Result<Vec<BuiltFilter>> {
+    let _lock = workspace::lock("wasm")?;
+    let root = workspace::root();
+    let out = workspace::out_dir();
+    let settings = cargo::settings(toolchain, &root)?;
+    for _ in 0..ATTEMPTS_MAX {
+        let fingerprint = stamp::fingerprint(&root, toolchain, &settings)?;
+        if let Some(filters) = stamp::up_to_date(&out, &fingerprint) {
+            return Ok(filters);
+        }
+        stamp::remove(&out)?;
+        let filters = cargo::build(toolchain, &settings, &root, &out, messages)?;
+        if stamp::fingerprint(&root, toolchain, &settings)? == fingerprint {
+            stamp::write(&out, &fingerprint, &filters)?;
+            return Ok(filters);
+        }
+    }
+    bail!("the filters' sources changed during each of {ATTEMPTS_MAX} builds; build again")
+}
+
+/// A table of sizes for a person to read.
+pub fn table(filters: &[BuiltFilter]) -> String {
+    use std::fmt::Write;
+    let mut table = format!(
+        "{:<20} {:>12} {:>12}   file\n",
+        "filter", "from rustc", "final"
+    );
+    for filter in filters {
+        let path = filter.path.strip_prefix(workspace::root());
+        let path = path.unwrap_or(&filter.path).display();
+        let (raw, done) = (kib(filter.size_raw), kib(filter.size_final));
+        // Writing to a String cannot fail.
+        writeln!(table, "{:<20} {raw:>12} {done:>12}   {path}", filter.name).ok();
+    }
+    table
+}
+
+fn kib(bytes: u64) -> String {
+    format!("{:.1} KiB", bytes as f64 / 1024.0)
+}
+
+/// Bytes as lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        write!(text, "{byte:02x}").ok();
+        text
+    })
+}
+
+/// The sha256 of a file, as text.
+fn sha256_of(path: &std::path::Path) -> Result<String> {
+    use sha2::Digest;
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(hex(&sha2::Sha256::digest(bytes)))
+}
+
+/// Says in one line each what was built.
+pub fn report(filters: &[BuiltFilter], reporter: &mut dyn Reporter) {
+    for filter in filters {
+        let text = format!("{} ({})", filter.path.display(), kib(filter.size_final));
+        reporter.line(&filter.name, &text);
+    }
+}

@@ -1,0 +1,147 @@
+//! Drops from a built module the exports that its filter doesn't use, all code that only
+//! they reach, and sections that only tools read.
+
+use anyhow::{Context, Result, ensure};
+use walrus::{ExportItem, Module, ModuleConfig};
+
+/// What every filter exports, whatever it declares.
+///
+/// The SDK keeps its tables of contexts by `proxy_on_context_create`, `proxy_on_done` and
+/// `proxy_on_delete`, and on `wasm32-unknown-unknown` exports its allocator as `malloc`.
+pub const ALWAYS_KEPT: [&str; 10] = [
+    "memory",
+    "_initialize",
+    "malloc",
+    "proxy_on_memory_allocate",
+    "proxy_on_context_create",
+    "proxy_on_vm_start",
+    "proxy_on_configure",
+    "proxy_on_done",
+    "proxy_on_delete",
+    "proxy_abi_version_0_2_1",
+];
+
+/// Any version of the ABI is kept, so that an SDK that speaks a newer one needs no change
+/// here.
+const ABI_VERSION_PREFIX: &str = "proxy_abi_version_";
+const CALLBACK_PREFIX: &str = "proxy_on_";
+
+/// `wasm` with no exports but those always kept and `callbacks`.
+///
+/// A name in `callbacks` that the module doesn't export, or that isn't a callback, is an
+/// error: a misspelt one would silently never be called.
+pub fn prune(wasm: &[u8], callbacks: &[String]) -> Result<Vec<u8>> {
+    let mut config = ModuleConfig::new();
+    config.generate_name_section(false);
+    config.generate_producers_section(false);
+    config.generate_dwarf(false);
+    let mut module = config.parse(wasm).context("not a wasm module")?;
+    for name in callbacks {
+        check_callback(&module, name)?;
+    }
+    drop_exports(&mut module, callbacks);
+    drop_custom_sections(&mut module);
+    walrus::passes::gc::run(&mut module);
+    Ok(module.emit_wasm())
+}
+
+fn check_callback(module: &Module, name: &str) -> Result<()> {
+    let is_function = |item: &ExportItem| matches!(item, ExportItem::Function(_));
+    let all: Vec<&str> = module
+        .exports
+        .iter()
+        .filter(|export| is_function(&export.item) && export.name.starts_with(CALLBACK_PREFIX))
+        .map(|export| export.name.as_str())
+        .collect();
+    ensure!(
+        all.contains(&name),
+        "{name:?} is not a callback that the module exports; those are {}",
+        all.join(", ")
+    );
+    Ok(())
+}
+
+fn drop_exports(module: &mut Module, callbacks: &[String]) {
+    let kept = |name: &str| {
+        ALWAYS_KEPT.contains(&name)
+            || name.starts_with(ABI_VERSION_PREFIX)
+            || callbacks.iter().any(|callback| callback == name)
+    };
+    let dropped: Vec<_> = module
+        .exports
+        .iter()
+        .filter(|export| !kept(&export.name))
+        .map(|export| export.id())
+        .collect();
+    for id in dropped {
+        module.exports.delete(id);
+    }
+}
+
+fn drop_custom_sections(module: &mut Module) {
+    let sections: Vec<_> = module.customs.iter().map(|(id, _)| id).collect();
+    for id in sections {
+        module.customs.delete(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULE: &str = r#"
+        (module
+          (import "env" "used" (func $used))
+          (import "env" "unused" (func $unused))
+          (memory (export "memory") 1)
+          (global (export "__data_end") i32 (i32.const 1024))
+          (func (export "_initialize"))
+          (func (export "malloc") (param i32) (result i32) (i32.const 0))
+          (func (export "proxy_abi_version_0_2_1"))
+          (func (export "proxy_on_tick") (param i32) (call $used))
+          (func (export "proxy_on_log") (param i32) (call $unused))
+          (@custom "producers" "x"))"#;
+
+    fn pruned(callbacks: &[&str]) -> Result<Module> {
+        let wasm = wat::parse_str(MODULE).unwrap();
+        let callbacks: Vec<String> = callbacks.iter().map(|&name| name.to_owned()).collect();
+        Module::from_buffer(&prune(&wasm, &callbacks)?)
+    }
+
+    #[test]
+    fn only_what_is_declared_or_always_kept_stays() {
+        let module = pruned(&["proxy_on_tick"]).unwrap();
+        let mut names: Vec<_> = module.exports.iter().map(|e| e.name.as_str()).collect();
+        names.sort_unstable();
+        let expected = [
+            "_initialize",
+            "malloc",
+            "memory",
+            "proxy_abi_version_0_2_1",
+            "proxy_on_tick",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn what_only_a_dropped_callback_reaches_goes_with_it() {
+        let module = pruned(&["proxy_on_tick"]).unwrap();
+        let imports: Vec<_> = module.imports.iter().map(|i| i.name.as_str()).collect();
+        assert_eq!(imports, ["used"]);
+        assert_eq!(module.customs.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_misspelt_callback_is_an_error_that_lists_the_real_ones() {
+        let error = pruned(&["proxy_on_tik"]).unwrap_err().to_string();
+        assert!(
+            error.contains("proxy_on_tik") && error.contains("proxy_on_log"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_export_that_is_no_callback_cannot_be_declared() {
+        assert!(pruned(&["__data_end"]).is_err());
+    }
+}
