@@ -1,0 +1,71 @@
+//! Properties: what Envoy knows of a request, a connection or itself. Here, what the test says.
+
+use wasmtime::Linker;
+
+use super::{Guest, Outcome, VmData, call, give, read, target, world};
+use crate::abi::Status;
+use crate::world::Owner;
+
+pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
+    linker.func_wrap(
+        "env",
+        "proxy_get_property",
+        |g: Guest<'_>, path, size, value_at, size_at| {
+            call(g, "proxy_get_property", |g| {
+                let path = read(g, path, size)?;
+                let value = get(g, &path)?;
+                give(g, &value, value_at, size_at)
+            })
+        },
+    )?;
+    linker.func_wrap(
+        "env",
+        "proxy_set_property",
+        |g: Guest<'_>, path, size, value, value_size| {
+            call(g, "proxy_set_property", |g| {
+                let path = read(g, path, size)?;
+                let value = read(g, value, value_size)?;
+                set(g, path, value)
+            })
+        },
+    )?;
+    Ok(())
+}
+
+/// The path in the ABI's form: its parts with a zero byte between them.
+pub(crate) fn path_of(parts: &[&str]) -> Vec<u8> {
+    parts.join("\0").into_bytes()
+}
+
+fn get(guest: &Guest<'_>, path: &[u8]) -> Outcome<Vec<u8>> {
+    let owner = target(guest).map(|(_, context)| context.owner);
+    let uid = guest.data().uid;
+    let mut world = world(guest);
+    let own = match owner {
+        Some(Owner::Http(id)) => world.streams[id].properties.get(path),
+        Some(Owner::Tcp(id)) => world.conns[id].properties.get(path),
+        Some(Owner::Root) | None => None,
+    };
+    if let Some(value) = own.or_else(|| world.properties.get(path)) {
+        return Ok(value.clone());
+    }
+    let vm = world.vm(uid);
+    match path {
+        b"plugin_root_id" => Ok(vm.root_id.clone().into_bytes()),
+        b"plugin_vm_id" => Ok(vm.vm_id.clone().into_bytes()),
+        _ => Err(Status::NotFound.into()),
+    }
+}
+
+/// Only a stream has a place for properties.
+fn set(guest: &Guest<'_>, path: Vec<u8>, value: Vec<u8>) -> Outcome {
+    let owner = target(guest).map(|(_, context)| context.owner);
+    let mut world = world(guest);
+    let properties = match owner {
+        Some(Owner::Http(id)) => &mut world.streams[id].properties,
+        Some(Owner::Tcp(id)) => &mut world.conns[id].properties,
+        Some(Owner::Root) | None => return Err(Status::NotFound.into()),
+    };
+    properties.insert(path, value);
+    Ok(())
+}

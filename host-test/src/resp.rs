@@ -1,0 +1,126 @@
+//! How long are the RESP values at the start of some bytes? Lengths only: no value is built.
+
+/// Deeper nesting than any Redis reply has.
+const DEPTH_MAX: usize = 32;
+/// More than any test sends or gets; keeps a wrong length from eating memory.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Why a scan gave no length.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// More bytes are needed.
+    Incomplete,
+    /// No further bytes can make it RESP.
+    Malformed,
+}
+
+/// Counts the complete values that `bytes` consists of.
+///
+/// # Errors
+/// [`Short::Incomplete`] if bytes are left over that start a value.
+pub(crate) fn count(bytes: &[u8]) -> Result<usize, Short> {
+    let mut rest = bytes;
+    let mut values = 0;
+    while !rest.is_empty() {
+        rest = &rest[length(rest)?..];
+        values += 1;
+    }
+    Ok(values)
+}
+
+/// The length in bytes of the first `values` values, once all are complete.
+pub(crate) fn length_of(values: usize, bytes: &[u8]) -> Result<usize, Short> {
+    let mut at = 0;
+    for _ in 0..values {
+        at += length(&bytes[at..])?;
+    }
+    Ok(at)
+}
+
+fn length(bytes: &[u8]) -> Result<usize, Short> {
+    // Values still to come at each open level, so that nesting costs no recursion.
+    let mut open = vec![1usize];
+    let mut at = 0;
+    while let Some(left) = open.last_mut() {
+        if *left == 0 {
+            open.pop();
+            continue;
+        }
+        *left -= 1;
+        let (kind, number, line_end) = line(bytes, at)?;
+        at = line_end;
+        match (kind, number) {
+            (b'+' | b'-' | b':', _) | (b'$' | b'*', -1) => {}
+            (b'$', n) => at = bulk_end(bytes, at, n)?,
+            (b'*', n) => open.push(usize::try_from(n).map_err(|_| Short::Malformed)?),
+            _ => return Err(Short::Malformed),
+        }
+        if open.len() > DEPTH_MAX {
+            return Err(Short::Malformed);
+        }
+    }
+    Ok(at)
+}
+
+/// The kind, the number (0 where the line is text) and the end of the line that starts at `at`.
+fn line(bytes: &[u8], at: usize) -> Result<(u8, i64, usize), Short> {
+    let rest = bytes.get(at..).ok_or(Short::Incomplete)?;
+    let kind = *rest.first().ok_or(Short::Incomplete)?;
+    let end = rest.windows(2).position(|w| w == b"\r\n");
+    let end = end.ok_or(Short::Incomplete)?;
+    let number = match kind {
+        b'$' | b'*' => std::str::from_utf8(&rest[1..end])
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or(Short::Malformed)?,
+        _ => 0,
+    };
+    Ok((kind, number, at + end + 2))
+}
+
+fn bulk_end(bytes: &[u8], at: usize, length: i64) -> Result<usize, Short> {
+    let length = usize::try_from(length).map_err(|_| Short::Malformed)?;
+    if length > BYTES_MAX {
+        return Err(Short::Malformed);
+    }
+    let end = at + length + 2;
+    match bytes.get(end - 2..end) {
+        None => Err(Short::Incomplete),
+        Some(b"\r\n") => Ok(end),
+        Some(_) => Err(Short::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_values_of_every_kind() {
+        let bytes = b"+OK\r\n-ERR x\r\n:-3\r\n$-1\r\n*-1\r\n$3\r\na\r\n\r\n*2\r\n*1\r\n:1\r\n$0\r\n\r\n*0\r\n";
+        assert_eq!(count(bytes), Ok(8));
+        assert_eq!(length_of(2, bytes), Ok(b"+OK\r\n-ERR x\r\n".len()));
+    }
+
+    #[test]
+    fn every_cut_is_incomplete() {
+        let bytes = b"*2\r\n$3\r\nGET\r\n*1\r\n:12\r\n";
+        for cut in 1..bytes.len() {
+            assert_eq!(count(&bytes[..cut]), Err(Short::Incomplete), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_malformed() {
+        for bytes in [
+            &b"GET x\r\n"[..],
+            b"$x\r\n",
+            b"$3\r\nabcde",
+            b"*-2\r\n",
+            b"$99999999999\r\n",
+        ] {
+            assert_eq!(count(bytes), Err(Short::Malformed), "{bytes:?}");
+        }
+        assert_eq!(count(&b"*1\r\n".repeat(64)), Err(Short::Malformed));
+    }
+}
