@@ -1,5 +1,8 @@
 //! `cargo xtask`: Weir's tasks.
 
+mod tests_task;
+mod up;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -38,11 +41,23 @@ enum Task {
     /// ([package.metadata.weir] callbacks) with all code that only they reach. Does nothing
     /// when the filters are up to date. Two builds of one commit give identical bytes.
     BuildWasm,
+
+    /// Run Redis, the origin and Envoy with the filters until Ctrl-C
+    ///
+    /// Builds what is not up to date first. Prints the URLs and what to try. If one of the
+    /// three ends by itself, says which, shows the end of its log and stops the others.
+    Up(up::Arguments),
+
+    /// Build everything and run all tests, the end-to-end ones included
+    ///
+    /// Ends with one line "N passed, N failed, N skipped" over all test binaries and with
+    /// cargo's own exit code.
+    Test(tests_task::Arguments),
 }
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Not Debug, whose backtrace would bury the sentence that says what to do.
             eprintln!("error: {error:#}");
@@ -51,19 +66,30 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<()> {
+fn run(arguments: Arguments) -> Result<ExitCode> {
     let options = Options {
         envoy: arguments.envoy,
     };
     match arguments.task {
-        Task::Setup => {
-            Tools::find_or_get(&options, &mut Console)?;
-        }
-        Task::BuildWasm => {
-            let toolchain = WasmToolchain::find_or_get(&mut Console)?;
-            let filters = wasm::build_filters(&toolchain, Messages::Show)?;
-            print!("{}", wasm::table(&filters));
+        Task::Setup => setup(&options),
+        Task::BuildWasm => build_wasm(),
+        Task::Up(arguments) => up::run(&arguments, options),
+        Task::Test(arguments) => {
+            setup(&options)?;
+            build_wasm()?;
+            tests_task::run(&arguments, &options)
         }
     }
-    Ok(())
+}
+
+fn setup(options: &Options) -> Result<ExitCode> {
+    Tools::find_or_get(options, &mut Console)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build_wasm() -> Result<ExitCode> {
+    let toolchain = WasmToolchain::find_or_get(&mut Console)?;
+    let filters = wasm::build_filters(&toolchain, Messages::Show)?;
+    print!("{}", wasm::table(&filters));
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,10 +2,32 @@
 //! the origin.
 //!
 //! `cargo xtask` and the end-to-end tests use the same code, so what the tests prove is what
-//! a person runs. Everything that this crate writes is under `<workspace>/target/weir/`.
+//! a person runs. Everything that this crate writes is under `<workspace>/target/weir/`,
+//! unless a data folder is named.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let mut stack = weir_stack::Stack::builder().workers(2).start().await?;
+//! let answer = weir_stack::http::get(&format!("{}/healthz", stack.gateway_url)).await?;
+//! assert_eq!(answer.status, 200);
+//! stack.check_children()?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod command;
+pub mod envoy;
+pub mod http;
+pub mod origin;
+pub mod ports;
+pub mod process;
+pub mod redis;
 pub mod report;
+mod secrets;
+mod stack;
 pub mod tools;
 pub mod wasm;
 pub mod workspace;
+
+pub use secrets::Secrets;
+pub use stack::{Builder, Stack};

@@ -1,0 +1,244 @@
+//! `envoy/weir.yaml`, the file that users copy, with only ports, paths and names replaced.
+//!
+//! There is no template and no second config for tests: what is shipped is what runs. Each
+//! replacement says how often its text must occur; an edit of the file that breaks one is an
+//! error that names the text, not a test that quietly runs something else.
+
+use crate::workspace;
+use anyhow::{Context, Result, bail, ensure};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+/// The shipped file, from the root of the workspace.
+const SHIPPED: &str = "envoy/weir.yaml";
+
+// What the shipped file says. Each text stands there exactly once.
+const GATEWAY_PORT: &str = "port_value: 10000";
+const ADMIN_PORT: &str = "port_value: 9901";
+const ORIGIN: &str = "{ address: 127.0.0.1, port_value: 8080 }";
+const REDIS: &str = "{ address: 127.0.0.1, port_value: 6379 }";
+const KEY_PREFIX: &str = r#""key_prefix": "weir""#;
+
+/// The folder that the shipped file's wasm paths name.
+const WASM_DIR: &str = "target/weir/";
+/// The filters in it, once each.
+const FILTERS: [&str; 2] = ["redis-bridge.wasm", "seckill-gate.wasm"];
+
+/// The ports of the shipped file.
+pub const SHIPPED_GATEWAY_PORT: u16 = 10_000;
+/// The admin port of the shipped file.
+pub const SHIPPED_ADMIN_PORT: u16 = 9901;
+
+/// The shipped config with what differs from run to run.
+#[derive(Debug, Clone)]
+pub struct EnvoyConfig {
+    text: String,
+    replacements: Vec<Replacement>,
+    gateway_port: u16,
+    admin_port: u16,
+}
+
+#[derive(Debug, Clone)]
+struct Replacement {
+    from: String,
+    to: String,
+    count: usize,
+}
+
+impl EnvoyConfig {
+    /// `envoy/weir.yaml` as it is in the workspace, but with the filters' paths absolute:
+    /// the file names them from the workspace's root, and Envoy may run elsewhere.
+    pub fn shipped() -> Result<Self> {
+        let path = workspace::root().join(SHIPPED);
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self::of(text).wasm_dir(&workspace::out_dir()))
+    }
+
+    pub(super) fn of(text: String) -> Self {
+        Self {
+            text,
+            replacements: Vec::new(),
+            gateway_port: SHIPPED_GATEWAY_PORT,
+            admin_port: SHIPPED_ADMIN_PORT,
+        }
+    }
+
+    /// The port on which the gateway listens.
+    pub fn gateway_port(mut self, port: u16) -> Self {
+        self.gateway_port = port;
+        self.set(GATEWAY_PORT, format!("port_value: {port}"))
+    }
+
+    /// The port of Envoy's admin interface.
+    pub fn admin_port(mut self, port: u16) -> Self {
+        self.admin_port = port;
+        self.set(ADMIN_PORT, format!("port_value: {port}"))
+    }
+
+    /// Where the origin is.
+    pub fn origin(self, address: SocketAddr) -> Self {
+        self.set(ORIGIN, socket_address(address))
+    }
+
+    /// Where Redis is. A name is resolved here, once: the shipped cluster is a static one.
+    pub fn redis(self, host: &str, port: u16) -> Result<Self> {
+        let address = (host, port)
+            .to_socket_addrs()
+            .with_context(|| format!("cannot resolve the Redis host {host}"))?
+            .min_by_key(SocketAddr::is_ipv6)
+            .with_context(|| format!("the Redis host {host} has no address"))?;
+        Ok(self.set(REDIS, socket_address(address)))
+    }
+
+    /// The folder that holds the filters.
+    pub fn wasm_dir(mut self, dir: &Path) -> Self {
+        for filter in FILTERS {
+            let path: PathBuf = dir.join(filter);
+            self = self.set(&format!("{WASM_DIR}{filter}"), path.display().to_string());
+        }
+        self
+    }
+
+    /// What every key in Redis starts with.
+    pub fn key_prefix(self, prefix: &str) -> Self {
+        self.set(KEY_PREFIX, format!(r#""key_prefix": "{prefix}""#))
+    }
+
+    /// Any other text, which must occur exactly `count` times in the shipped file.
+    pub fn replace(mut self, from: &str, to: &str, count: usize) -> Self {
+        self.replacements.push(Replacement {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            count,
+        });
+        self
+    }
+
+    /// The last word on a text counts: setting a port twice is not an error.
+    fn set(mut self, from: &str, to: String) -> Self {
+        self.replacements.retain(|known| known.from != from);
+        self.replace(from, &to, 1)
+    }
+
+    /// The port on which the gateway will listen.
+    pub fn chosen_gateway_port(&self) -> u16 {
+        self.gateway_port
+    }
+
+    /// The port of Envoy's admin interface.
+    pub fn chosen_admin_port(&self) -> u16 {
+        self.admin_port
+    }
+
+    /// The text with everything replaced.
+    ///
+    /// All texts are looked for in the shipped file, and none in what another put in, so
+    /// the order of calls doesn't matter.
+    pub fn render(&self) -> Result<String> {
+        let mut places = Vec::new();
+        for replacement in &self.replacements {
+            let found: Vec<_> = self.text.match_indices(&replacement.from).collect();
+            ensure!(
+                found.len() == replacement.count,
+                "{SHIPPED} has {:?} {} times where {} are expected; the file was edited without \
+                 crates/stack/src/envoy/config.rs, or a test without the file",
+                replacement.from,
+                found.len(),
+                replacement.count
+            );
+            places.extend(found.iter().map(|(start, _)| (*start, replacement)));
+        }
+        places.sort_by_key(|(start, _)| *start);
+        splice(&self.text, &places)
+    }
+}
+
+fn splice(text: &str, places: &[(usize, &Replacement)]) -> Result<String> {
+    let mut rendered = String::with_capacity(text.len());
+    let mut end = 0;
+    for (start, replacement) in places {
+        if *start < end {
+            bail!(
+                "the replacement of {:?} overlaps with another",
+                replacement.from
+            );
+        }
+        rendered.push_str(&text[end..*start]);
+        rendered.push_str(&replacement.to);
+        end = start + replacement.from.len();
+    }
+    rendered.push_str(&text[end..]);
+    Ok(rendered)
+}
+
+fn socket_address(address: SocketAddr) -> String {
+    let (ip, port) = (address.ip(), address.port());
+    // Quoted, because an IPv6 address is not a plain YAML word.
+    format!(r#"{{ address: "{ip}", port_value: {port} }}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        admin: { address: 127.0.0.1, port_value: 9901 }
+        listener: { address: 0.0.0.0, port_value: 10000 }
+        origin: { address: 127.0.0.1, port_value: 8080 }
+        redis: { address: 127.0.0.1, port_value: 6379 }
+        wasm: [target/weir/redis-bridge.wasm, target/weir/seckill-gate.wasm]
+        config: {"key_prefix": "weir"}"#;
+
+    fn config() -> EnvoyConfig {
+        EnvoyConfig::of(TEXT.to_owned())
+    }
+
+    #[test]
+    fn everything_named_is_replaced_and_nothing_else() {
+        let rendered = config()
+            .gateway_port(9901)
+            .admin_port(10000)
+            .origin("127.0.0.1:1".parse().unwrap())
+            .redis("127.0.0.1", 2)
+            .unwrap()
+            .wasm_dir(Path::new("/w"))
+            .key_prefix("t1")
+            .render()
+            .unwrap();
+        let expected = r#"
+        admin: { address: 127.0.0.1, port_value: 10000 }
+        listener: { address: 0.0.0.0, port_value: 9901 }
+        origin: { address: "127.0.0.1", port_value: 1 }
+        redis: { address: "127.0.0.1", port_value: 2 }
+        wasm: [/w/redis-bridge.wasm, /w/seckill-gate.wasm]
+        config: {"key_prefix": "t1"}"#;
+        assert_eq!(rendered, expected);
+    }
+
+    #[test]
+    fn a_text_that_is_gone_or_doubled_is_an_error_that_names_it() {
+        for (text, count) in [("port_value: 7777", 1), ("127.0.0.1", 2)] {
+            let error = config()
+                .replace(text, "x", count)
+                .render()
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn replacements_that_overlap_are_an_error() {
+        let overlapping = config()
+            .gateway_port(1)
+            .replace("0.0.0.0, port_value: 10000", "", 1);
+        assert!(overlapping.render().is_err());
+    }
+
+    #[test]
+    fn a_port_set_twice_has_its_last_value() {
+        let rendered = config().admin_port(1).admin_port(2).render().unwrap();
+        assert!(rendered.contains("port_value: 2 }"), "{rendered}");
+    }
+}

@@ -1,0 +1,178 @@
+//! The origin: built by cargo, run as a child.
+
+use crate::process::{DiedChild, Process};
+use crate::secrets::Secrets;
+use crate::{http, workspace};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const PACKAGE: &str = "weir-origin";
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Builds `weir-origin` if it isn't up to date (cargo decides) and returns its binary.
+///
+/// The build is the workspace's own, in its usual target folder and profile: after
+/// `cargo test` or `cargo xtask` most of it is there already.
+pub fn ensure_built() -> Result<PathBuf> {
+    // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
+    let _lock = workspace::lock("origin")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--quiet", "--package", PACKAGE, "--bin", PACKAGE])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(workspace::root())
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(
+        output.status.success(),
+        "building {PACKAGE} failed ({})\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    executable(&stdout).with_context(|| format!("cargo built {PACKAGE} but named no binary"))
+}
+
+/// The path in cargo's message about the binary.
+fn executable(messages: &str) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct Message {
+        target: Target,
+        executable: Option<PathBuf>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
+        .filter(|message| message.target.name == PACKAGE)
+        .find_map(|message| message.executable)
+}
+
+/// How an origin is run.
+#[derive(Debug, Clone)]
+pub struct OriginOptions {
+    /// The port on 127.0.0.1 that gateways send orders to.
+    pub port: u16,
+    /// The port on 127.0.0.1 of the admin routes.
+    pub admin_port: u16,
+    /// The SQLite file; made if it isn't there.
+    pub database: PathBuf,
+    /// Where Redis is.
+    pub redis_url: String,
+    /// What every key in Redis starts with.
+    pub key_prefix: String,
+    /// What it shares with the gateway and its admin.
+    pub secrets: Secrets,
+}
+
+/// A running origin.
+#[derive(Debug)]
+pub struct Origin {
+    process: Process,
+    options: OriginOptions,
+}
+
+impl Origin {
+    /// Starts `binary` and waits until it is ready.
+    pub async fn start(binary: &Path, options: OriginOptions, log: &Path) -> Result<Self> {
+        let (binary, given) = (binary.to_path_buf(), options.clone());
+        let process = Process::start("origin", log, move || command(&binary, &given))?;
+        let mut origin = Self { process, options };
+        origin.wait_ready().await?;
+        Ok(origin)
+    }
+
+    /// `http://127.0.0.1:<port>`, where gateways send orders.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.options.port)
+    }
+
+    /// `http://127.0.0.1:<admin port>`.
+    pub fn admin_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.options.admin_port)
+    }
+
+    /// The SQLite file.
+    pub fn database(&self) -> &Path {
+        &self.options.database
+    }
+
+    /// The process: stop it, kill it, read its log.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Starts it again, on the same ports with the same data, after its process was stopped.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.process.start_again()?;
+        self.wait_ready().await
+    }
+
+    /// An error if it ended by itself.
+    pub fn check(&mut self) -> Result<(), DiedChild> {
+        self.process.check()
+    }
+
+    async fn wait_ready(&mut self) -> Result<()> {
+        let url = format!("{}/readyz", self.admin_url());
+        self.process
+            .wait_ready(READY_LIMIT, || http::is_ok(&url))
+            .await
+    }
+}
+
+/// Secrets go in by the environment: arguments are for everyone on the machine to read.
+fn command(binary: &Path, options: &OriginOptions) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .arg("--listen")
+        .arg(format!("127.0.0.1:{}", options.port))
+        .arg("--admin-listen")
+        .arg(format!("127.0.0.1:{}", options.admin_port))
+        .arg("--database-url")
+        .arg(format!("sqlite://{}", options.database.display()))
+        .args(["--redis-url", &options.redis_url])
+        .args(["--key-prefix", &options.key_prefix])
+        .env("WEIR_CLAIM_SECRET", &options.secrets.claim)
+        .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_binary_is_read_from_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"weir_core"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"weir-origin"},"executable":"/t/debug/weir-origin"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(
+            executable(messages),
+            Some(PathBuf::from("/t/debug/weir-origin"))
+        );
+    }
+
+    #[test]
+    fn no_secret_is_an_argument() {
+        let options = OriginOptions {
+            port: 1,
+            admin_port: 2,
+            database: PathBuf::from("/d/weir.db"),
+            redis_url: "redis://127.0.0.1:3".to_owned(),
+            key_prefix: "weir".to_owned(),
+            secrets: Secrets::random().unwrap(),
+        };
+        let shown = crate::command::show(&command(Path::new("weir-origin"), &options));
+        assert!(shown.contains("sqlite:///d/weir.db"), "{shown}");
+        assert!(!shown.contains(&options.secrets.claim), "{shown}");
+        assert!(!shown.contains(&options.secrets.admin_token), "{shown}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Ports on 127.0.0.1 that nothing else uses.
+
+use anyhow::{Context, Result, bail};
+use std::fs::{File, OpenOptions};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Below the ranges from which systems choose the ports of outgoing connections (32768 and
+/// up): a storm of clients must not take the port of a Redis that is stopped for a moment.
+const RANGE: std::ops::Range<u16> = 15_000..30_000;
+
+/// The lock files of the ports that this process was given, held until it ends.
+static GIVEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// A port that no one listens on and that [`free`] gives to no one else, in this process or
+/// another of the same user, as long as this process lives.
+pub fn free() -> Result<u16> {
+    let dir = lock_dir();
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Different starts for different processes, so that they seldom meet.
+    let count = RANGE.len();
+    let start = (std::process::id() as usize).wrapping_mul(97) % count;
+    let candidates = RANGE.cycle().skip(start).take(count);
+    for port in candidates {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(dir.join(port.to_string()))?;
+        if file.try_lock().is_ok() && is_unused(port) {
+            given.push(file);
+            return Ok(port);
+        }
+    }
+    bail!("no port from {} to {} is free", RANGE.start, RANGE.end)
+}
+
+/// An error that names `flag` if something listens on `port` already.
+pub fn check(port: u16, flag: &str) -> Result<()> {
+    if !is_unused(port) {
+        bail!("port {port} is in use; choose another with {flag}");
+    }
+    Ok(())
+}
+
+/// The wildcard conflicts with a listener on any one address, too.
+fn is_unused(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()
+}
+
+fn lock_dir() -> PathBuf {
+    let user = rustix::process::getuid().as_raw();
+    std::env::temp_dir().join(format!("weir-ports-{user}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let ports: std::collections::BTreeSet<_> = (0..50).map(|_| free().unwrap()).collect();
+        assert_eq!(ports.len(), 50);
+    }
+
+    #[test]
+    fn a_port_in_use_is_refused_with_the_flag_to_change() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let error = check(port, "--gateway-port").unwrap_err().to_string();
+        assert!(
+            error.contains(&port.to_string()) && error.contains("--gateway-port"),
+            "{error}"
+        );
+        drop(listener);
+        check(port, "--gateway-port").unwrap();
+    }
+}

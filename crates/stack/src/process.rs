@@ -1,0 +1,375 @@
+//! Child processes that end when we do: logged, watched, stopped.
+
+use crate::command;
+use anyhow::{Context, Result, anyhow, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::future::Future;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
+
+/// After SIGTERM a child has this long before SIGKILL. Envoy and Redis take well under a
+/// second; the origin waits for its requests.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How often a child's state is looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Lines of a log that an error shows.
+const TAIL_LINES: usize = 25;
+
+/// A log is read from this far before its end, however long it grew.
+const TAIL_BYTES: u64 = 64 * 1024;
+
+/// A running child with a name and a log file.
+///
+/// It has a process group of its own, so that Ctrl-C in a terminal reaches only us and
+/// children are stopped in order. It is killed when this process dies, even by SIGKILL,
+/// where `setpriv` (util-linux) is installed; dropping it stops it.
+pub struct Process {
+    name: String,
+    make: Box<dyn Fn() -> Command + Send + Sync>,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+/// A child that ended by itself.
+#[derive(Debug)]
+pub struct DiedChild {
+    /// Which, like `envoy`.
+    pub name: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Where its whole log is.
+    pub log: PathBuf,
+    /// The end of it.
+    pub log_tail: String,
+}
+
+impl fmt::Display for DiedChild {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name, status, log, ..
+        } = self;
+        let log = log.display();
+        write!(
+            f,
+            "{name} ended by itself ({status}); the end of {log}:\n{}",
+            self.log_tail
+        )
+    }
+}
+
+impl std::error::Error for DiedChild {}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the command: its environment holds secrets.
+        let pid = self.pid();
+        write!(
+            f,
+            "Process({}, pid {pid:?}, log {})",
+            self.name,
+            self.log.display()
+        )
+    }
+}
+
+impl Process {
+    /// Starts what `make` makes. Both its outputs are appended to the file `log`. `make` is
+    /// called again by [`Process::start_again`].
+    pub fn start(
+        name: &str,
+        log: &Path,
+        make: impl Fn() -> Command + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let mut process = Self {
+            name: name.to_owned(),
+            make: Box::new(make),
+            log: log.to_path_buf(),
+            child: None,
+        };
+        process.start_again()?;
+        Ok(process)
+    }
+
+    /// Starts it anew after [`Process::stop`], [`Process::kill`] or its own end.
+    pub fn start_again(&mut self) -> Result<()> {
+        ensure!(!self.is_running(), "{} is running already", self.name);
+        let output = self.open_log()?;
+        let mut command = die_with_parent(&(self.make)());
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0);
+        let child = spawn(command).with_context(|| format!("cannot start {}", self.name))?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    fn open_log(&self) -> Result<File> {
+        let open = || {
+            std::fs::create_dir_all(self.log.parent().unwrap_or(Path::new(".")))?;
+            OpenOptions::new().create(true).append(true).open(&self.log)
+        };
+        open().with_context(|| format!("cannot open the log {}", self.log.display()))
+    }
+
+    /// Its name, as errors and logs call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process id, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// The log file.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// The last `lines` lines of the log.
+    pub fn tail(&self, lines: usize) -> String {
+        tail_of(&self.log, lines)
+    }
+
+    /// The status with which it ended by itself; `None` while it runs or if it was stopped.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        match &mut self.child {
+            Some(child) => child
+                .try_wait()
+                .with_context(|| format!("cannot watch {}", self.name)),
+            None => Ok(None),
+        }
+    }
+
+    /// An error if it ended by itself.
+    pub fn check(&mut self) -> Result<(), DiedChild> {
+        match self.try_wait() {
+            Ok(Some(status)) => Err(DiedChild {
+                name: self.name.clone(),
+                status,
+                log: self.log.clone(),
+                log_tail: self.tail(TAIL_LINES),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it was started and has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.is_some() && matches!(self.try_wait(), Ok(None))
+    }
+
+    /// SIGTERM, and SIGKILL if that doesn't end it within 10 s. Without effect on what has
+    /// ended. Blocks until it has.
+    pub fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        if ended_within(&mut child, Duration::ZERO) {
+            return;
+        }
+        signal(&child, Signal::TERM);
+        if !ended_within(&mut child, GRACE) {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+
+    /// SIGKILL: it gets no chance to write anything. Blocks until it has ended.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+
+    /// Waits until `ready` says so; an error if the process ends before that, or after
+    /// `limit`. Both carry the end of its log.
+    pub async fn wait_ready<F>(&mut self, limit: Duration, ready: impl Fn() -> F) -> Result<()>
+    where
+        F: Future<Output = bool>,
+    {
+        let deadline = Instant::now() + limit;
+        loop {
+            self.check()?;
+            if ready().await {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(anyhow!(
+                    "{} was not ready within {} s; the end of {}:\n{}",
+                    self.name,
+                    limit.as_secs(),
+                    self.log.display(),
+                    self.tail(TAIL_LINES)
+                ));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn ended_within(child: &mut Child, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may have ended just now; the caller waits for it either way.
+        kill_process(pid, signal).ok();
+    }
+}
+
+fn tail_of(log: &Path, lines: usize) -> String {
+    use std::io::{Read, Seek, SeekFrom};
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    command::last_lines(&read().unwrap_or_default(), lines)
+}
+
+/// The same command, run by `setpriv` with the kernel's order to be killed when the thread
+/// that started it ends. (The call behind it needs `unsafe` between fork and exec, which
+/// this workspace denies; setpriv replaces itself by the command, so the id is the same.)
+fn die_with_parent(command: &Command) -> Command {
+    let Some(setpriv) = command::on_path("setpriv") else {
+        return copy(command, Command::new(command.get_program()));
+    };
+    let mut wrapped = Command::new(setpriv);
+    wrapped
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(command.get_program());
+    copy(command, wrapped)
+}
+
+fn copy(from: &Command, mut to: Command) -> Command {
+    to.args(from.get_args());
+    for (name, value) in from.get_envs() {
+        match value {
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
+        };
+    }
+    if let Some(dir) = from.get_current_dir() {
+        to.current_dir(dir);
+    }
+    to
+}
+
+/// Starts `command` from a thread that lives as long as this process: the kernel ties the
+/// child's life to the *thread* that started it, and a runtime's worker threads come and go.
+fn spawn(command: Command) -> Result<Child> {
+    type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
+    static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (orders, taken) = mpsc::channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in taken {
+                answer.send(command.spawn()).ok();
+            }
+        });
+        orders
+    });
+    let (answer, child) = mpsc::channel();
+    spawner
+        .send((command, answer))
+        .context("the spawner thread has ended")?;
+    Ok(child.recv().context("the spawner thread has ended")??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &'static str) -> (tempfile::TempDir, Process) {
+        let temp = tempfile::tempdir().unwrap();
+        let make = move || {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let process = Process::start("child", &temp.path().join("child.log"), make).unwrap();
+        (temp, process)
+    }
+
+    fn wait_for_end(process: &mut Process) -> DiedChild {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Err(died) = process.check() {
+                return died;
+            }
+            assert!(Instant::now() < deadline, "the child did not end");
+            std::thread::sleep(POLL);
+        }
+    }
+
+    #[test]
+    fn a_child_that_dies_is_named_with_its_status_and_log() {
+        let (_temp, mut process) = shell("echo out; echo reason >&2; exit 7");
+        let died = wait_for_end(&mut process);
+        assert_eq!((died.name.as_str(), died.status.code()), ("child", Some(7)));
+        let shown = died.to_string();
+        assert!(shown.contains("out") && shown.contains("reason"), "{shown}");
+    }
+
+    #[test]
+    fn stop_is_not_a_death_and_the_child_can_start_again() {
+        let (_temp, mut process) = shell("echo started; exec sleep 60");
+        process.stop();
+        assert!(process.check().is_ok() && !process.is_running());
+        process.start_again().unwrap();
+        assert!(process.is_running());
+    }
+
+    #[test]
+    fn a_child_outlives_the_thread_that_asked_for_it() {
+        let (_temp, mut process) = std::thread::spawn(|| shell("exec sleep 60"))
+            .join()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(process.is_running());
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_dead_child_ends_at_once() {
+        let (_temp, mut process) = shell("echo refused; exit 1");
+        let started = Instant::now();
+        let never = || async { false };
+        let error = process
+            .wait_ready(Duration::from_secs(30), never)
+            .await
+            .unwrap_err();
+        assert!(started.elapsed() < Duration::from_secs(5));
+        assert!(error.to_string().contains("refused"), "{error}");
+    }
+}

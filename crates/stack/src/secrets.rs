@@ -1,0 +1,107 @@
+//! The secrets of one stack: they travel in the environment of children, never in arguments
+//! or logs.
+
+use anyhow::{Context, Result};
+use std::fmt;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+const CLAIM: &str = "WEIR_CLAIM_SECRET";
+const ADMIN: &str = "WEIR_ADMIN_TOKEN";
+
+/// What gateway, origin and admin share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secrets {
+    /// With it the gateway signs claims and the origin checks them: 64 hexadecimal digits.
+    pub claim: String,
+    /// The bearer token of the origin's admin routes: 64 hexadecimal digits.
+    pub admin_token: String,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets(…)")
+    }
+}
+
+impl Secrets {
+    /// New random ones.
+    pub fn random() -> Result<Self> {
+        Ok(Self {
+            claim: random_hex()?,
+            admin_token: random_hex()?,
+        })
+    }
+
+    /// Those kept in the file, else new ones that are then kept there, readable by their
+    /// owner only: a data folder's claims stay valid over restarts.
+    pub fn kept_in(file: &Path) -> Result<Self> {
+        match std::fs::read_to_string(file) {
+            Ok(text) => {
+                parse(&text).with_context(|| format!("{} lacks {CLAIM} or {ADMIN}", file.display()))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let secrets = Self::random()?;
+                secrets.keep(file)?;
+                Ok(secrets)
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+        }
+    }
+
+    fn keep(&self, file: &Path) -> Result<()> {
+        let write = || {
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(file)?;
+            write!(
+                file,
+                "{CLAIM}={}\n{ADMIN}={}\n",
+                self.claim, self.admin_token
+            )
+        };
+        write().with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
+fn parse(text: &str) -> Option<Secrets> {
+    let value = |name: &str| {
+        let of = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned());
+        text.lines().find_map(of)
+    };
+    Some(Secrets {
+        claim: value(CLAIM)?,
+        admin_token: value(ADMIN)?,
+    })
+}
+
+fn random_hex() -> Result<String> {
+    let mut bytes = [0; 32];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .context("cannot read /dev/urandom")?;
+    Ok(crate::wasm::hex(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn kept_secrets_come_back_and_only_their_owner_can_read_them() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("secrets.env");
+        let first = Secrets::kept_in(&file).unwrap();
+        assert_eq!(first, Secrets::kept_in(&file).unwrap());
+        assert_eq!(
+            std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_ne!(first.claim, Secrets::random().unwrap().claim);
+    }
+}
