@@ -1,0 +1,143 @@
+//! JSON configuration, refused with the path of the field that is wrong.
+
+use std::fmt;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::BufferType;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// Why a configuration was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The field, from the outermost object inwards, such as `claim.secret`; empty for the whole.
+    pub path: String,
+    /// What is wrong with it, and what to do.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// The field at `path` is wrong because of `problem`.
+    pub fn new(path: impl Into<String>, problem: impl fmt::Display) -> Self {
+        Self {
+            path: path.into(),
+            problem: problem.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, problem } = self;
+        match path.as_str() {
+            "" | "." => f.write_str(problem),
+            path => write!(f, "{path}: {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A secret's place. Secrets do not stand in the configuration itself, which is copied, shown and
+/// logged.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretSource {
+    /// The environment variable that holds it: one that the VM is given, by
+    /// `vm_config.environment_variables.host_env_keys`.
+    pub env: String,
+}
+
+impl SecretSource {
+    /// Fetches the secret that the field at `path` names.
+    ///
+    /// # Errors
+    /// When the VM has no such variable, or an empty one.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, ConfigError> {
+        let name = &self.env;
+        crate::env::var(name).filter(|value| !value.is_empty()).ok_or_else(|| {
+            let problem = format!(
+                "the secret is missing: the VM has no environment variable {name}; set {name} for \
+                 Envoy and list it in vm_config.environment_variables.host_env_keys"
+            );
+            ConfigError::new(format!("{path}.env"), problem)
+        })
+    }
+}
+
+/// Reads the plugin's configuration. None at all counts as `{}`.
+///
+/// # Errors
+/// When it is not JSON, has an unknown field, lacks one or has one of a wrong type; with the path.
+pub fn read_plugin<T: DeserializeOwned>() -> Result<T, ConfigError> {
+    let bytes = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX)
+        .map_err(|status| ConfigError::new("", format!("the host does not give it: {status:?}")))?
+        .unwrap_or_default();
+    parse(if bytes.is_empty() { b"{}" } else { &bytes })
+}
+
+/// Reads a configuration.
+///
+/// # Errors
+/// As [`read_plugin`].
+pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ConfigError> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| ConfigError::new(error.path().to_string(), error.into_inner()))?;
+    reader.end().map_err(|error| ConfigError::new("", error))?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[allow(dead_code)] // only its reading is looked at
+        inner: Vec<Inner>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        #[allow(dead_code)] // only its reading is looked at
+        size: u32,
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_by_its_path() {
+        let refused = |json: &str| parse::<Outer>(json.as_bytes()).unwrap_err();
+        let wrong_type = refused(r#"{"inner":[{"size":1},{"size":"2"}]}"#);
+        assert_eq!(wrong_type.path, "inner[1].size");
+        assert!(wrong_type.problem.contains("expected u32"), "{wrong_type}");
+        let unknown = refused(r#"{"inner":[{"size":1,"color":2}]}"#);
+        assert_eq!(unknown.path, "inner[0].color");
+        assert!(
+            unknown.problem.contains("unknown field `color`"),
+            "{unknown}"
+        );
+        let missing = refused(r#"{"inner":[{}]}"#);
+        assert_eq!(missing.path, "inner[0]");
+        assert!(
+            missing.problem.contains("missing field `size`"),
+            "{missing}"
+        );
+        assert!(refused("{\"inner\":[]} x").to_string().contains("trailing"));
+        assert!(refused("nonsense").to_string().starts_with("expected"));
+    }
+
+    #[test]
+    fn a_missing_secret_says_where_it_should_have_been() {
+        let source = SecretSource {
+            env: "WEIR_NO_SUCH_VARIABLE".into(),
+        };
+        let error = source.read("claim.secret").unwrap_err();
+        assert_eq!(error.path, "claim.secret.env");
+        assert!(
+            error.to_string().contains("WEIR_NO_SUCH_VARIABLE"),
+            "{error}"
+        );
+    }
+}

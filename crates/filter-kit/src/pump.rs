@@ -1,0 +1,349 @@
+//! Group commit: requests that need Redis wait in their VM, and the root context sends them
+//! together.
+//!
+//! ```text
+//! enqueue ─▶ waiting ─▶ flight (≤ 64 requests, one pipelined call) ─▶ outbox ─▶ landed
+//! ```
+//!
+//! - The first request to wait wakes the root context, which runs in the next turn of the event
+//!   loop: what arrived in this turn goes together, without a timer and without added latency.
+//! - Several flights are under way at once; what arrives while all are, goes with the next.
+//! - Every request lands exactly once, with a reply or a [`Failure`], at most two deadlines after it
+//!   was enqueued: waiting ends at the deadline, and a flight's call ends at its oldest request's.
+//! - An owner that has gone is forgotten; its request still lands, without an owner, if it was sent.
+//!
+//! The pump calls nothing but its [`Link`]: time comes in as `now_ms`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_resp::Value;
+use weir_scripts::Call;
+
+use crate::link::Link;
+use crate::redis::{Definite, Failure, Unknown, classify, is_noscript};
+
+/// The most requests in one flight, and the most that land in one callback. To answer N paused
+/// requests from one callback nests N deep inside Envoy; around 500 it overflows V8's stack and
+/// kills the VM.
+pub const FLIGHT_MAX: usize = 64;
+
+/// Limits of a pump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a request may wait, and how long a call may take: at least 1.
+    pub deadline_ms: u64,
+    /// The most flights under way at once: at least 1.
+    pub flights_max: usize,
+    /// The most requests that wait: beyond it, requests are turned away at once.
+    pub waiting_max: usize,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket<J> {
+    /// The HTTP context that waits; `None` if nobody does (any more).
+    pub owner: Option<u32>,
+    /// When it is given up, in milliseconds since the Unix epoch.
+    pub deadline_ms: u64,
+    /// What is asked.
+    pub job: J,
+}
+
+/// One script call, and the requests that it decides, in the order of its replies.
+#[derive(Clone, Debug)]
+pub struct Planned<J> {
+    /// The call.
+    pub call: Call,
+    /// The requests: at least one.
+    pub tickets: Vec<Ticket<J>>,
+}
+
+/// Requests whose outcome is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Landed<J> {
+    /// The requests of one call, in the order of its replies.
+    pub tickets: Vec<Ticket<J>>,
+    /// The call's reply, never an error reply, or why there is none.
+    pub outcome: Result<Value, Failure>,
+}
+
+/// How a filter turns requests into script calls.
+pub trait Plan {
+    /// What is asked.
+    type Job;
+
+    /// Groups requests into calls. Every ticket must be in exactly one call.
+    fn plan(&self, tickets: Vec<Ticket<Self::Job>>, now_ms: u64) -> Vec<Planned<Self::Job>>;
+}
+
+/// The pump was full: the request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many requests wait for Redis")]
+pub struct Full;
+
+/// What a pump has done, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls sent.
+    pub flights: usize,
+    /// Commands in them.
+    pub commands: usize,
+    /// Requests in them.
+    pub requests: usize,
+}
+
+/// Whether a flight names its scripts by digest or spells them out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spelling {
+    Digest,
+    Source,
+}
+
+struct Flight<J> {
+    calls: Vec<Planned<J>>,
+    spelling: Spelling,
+}
+
+/// The pump of one VM.
+pub struct Pump<P: Plan, L> {
+    settings: Settings,
+    plan: P,
+    link: L,
+    digests: BTreeMap<&'static str, String>,
+    waiting: VecDeque<Ticket<P::Job>>,
+    flights: BTreeMap<u32, Flight<P::Job>>,
+    outbox: VecDeque<Landed<P::Job>>,
+    counts: Counts,
+}
+
+impl<P: Plan, L: Link> Pump<P, L> {
+    /// A pump that groups by `plan` and sends by `link`.
+    pub fn new(settings: Settings, plan: P, link: L) -> Self {
+        Self {
+            settings,
+            plan,
+            link,
+            digests: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            flights: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The way to Redis, for calls beside the pump's own.
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// Takes what was counted since the last call.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Lets `owner` wait for `job`. From any callback.
+    ///
+    /// # Errors
+    /// [`Full`] if too many wait already: answer at once.
+    pub fn enqueue(&mut self, owner: u32, job: P::Job, now_ms: u64) -> Result<(), Full> {
+        if self.waiting.len() >= self.settings.waiting_max {
+            return Err(Full);
+        }
+        self.push(Some(owner), job, now_ms);
+        Ok(())
+    }
+
+    /// Lets `job` wait without an owner, whatever waits already: for what must be done, such as
+    /// giving back. There are never more of these than requests that were in flight.
+    pub fn enqueue_unowned(&mut self, job: P::Job, now_ms: u64) {
+        self.push(None, job, now_ms);
+    }
+
+    fn push(&mut self, owner: Option<u32>, job: P::Job, now_ms: u64) {
+        let first = self.waiting.is_empty();
+        let deadline_ms = now_ms.saturating_add(self.settings.deadline_ms);
+        self.waiting.push_back(Ticket {
+            owner,
+            deadline_ms,
+            job,
+        });
+        // With every flight under way, the next to land sends what waits.
+        if first && self.flights.len() < self.settings.flights_max {
+            self.link.wake();
+        }
+    }
+
+    /// `owner` has gone. From any callback.
+    pub fn forget(&mut self, owner: u32) {
+        let is_its = |ticket: &Ticket<P::Job>| ticket.owner == Some(owner);
+        if let Some(index) = self.waiting.iter().position(is_its) {
+            self.waiting.remove(index);
+            return;
+        }
+        let in_flight = self
+            .flights
+            .values_mut()
+            .flat_map(|flight| &mut flight.calls);
+        let sent = in_flight.flat_map(|call| &mut call.tickets);
+        let landed = self
+            .outbox
+            .iter_mut()
+            .flat_map(|landed| &mut landed.tickets);
+        if let Some(ticket) = sent.chain(landed).find(|ticket| is_its(ticket)) {
+            ticket.owner = None;
+        }
+    }
+
+    /// Sends what waits and returns what has landed, at most [`FLIGHT_MAX`] requests or one call's.
+    /// From a callback of the root context: a wake-up, a tick.
+    pub fn turn(&mut self, now_ms: u64) -> Vec<Landed<P::Job>> {
+        self.expire(now_ms);
+        while !self.waiting.is_empty() && self.flights.len() < self.settings.flights_max {
+            let count = self.waiting.len().min(FLIGHT_MAX);
+            let tickets = self.waiting.drain(..count).collect();
+            let calls = self.plan.plan(tickets, now_ms);
+            if !self.send(calls, Spelling::Digest, now_ms) {
+                // The rest would fare the same; they have their deadline, and the next turn.
+                break;
+            }
+        }
+        self.deliver()
+    }
+
+    /// The response to the call `token` has come. Returns `None` if the call is not the pump's.
+    /// Otherwise as [`Pump::turn`].
+    pub fn on_response(
+        &mut self,
+        token: u32,
+        receive: impl FnOnce(usize) -> Result<Vec<Value>, Failure>,
+        now_ms: u64,
+    ) -> Option<Vec<Landed<P::Job>>> {
+        let flight = self.flights.remove(&token)?;
+        match receive(flight.calls.len()) {
+            Ok(values) => self.land(flight, values, now_ms),
+            Err(failure) => self.fail(flight.calls, &failure),
+        }
+        Some(self.turn(now_ms))
+    }
+
+    /// Gives each call its reply; what Redis did not know by digest goes again, spelt out.
+    fn land(&mut self, flight: Flight<P::Job>, values: Vec<Value>, now_ms: u64) {
+        let mut again = Vec::new();
+        let mut values = values.into_iter();
+        for planned in flight.calls {
+            let tickets = |planned: Planned<P::Job>| planned.tickets;
+            let landed = match values.next() {
+                Some(Value::Error(error))
+                    if is_noscript(&error) && flight.spelling == Spelling::Digest =>
+                {
+                    again.push(planned);
+                    continue;
+                }
+                Some(Value::Error(error)) => Landed {
+                    tickets: tickets(planned),
+                    outcome: Err(classify(&error)),
+                },
+                Some(value) => Landed {
+                    tickets: tickets(planned),
+                    outcome: Ok(value),
+                },
+                None => Landed {
+                    tickets: tickets(planned),
+                    outcome: Err(Unknown::Garbled.into()),
+                },
+            };
+            self.outbox.push_back(landed);
+        }
+        if !again.is_empty() {
+            self.send(again, Spelling::Source, now_ms);
+        }
+    }
+
+    fn fail(&mut self, calls: Vec<Planned<P::Job>>, failure: &Failure) {
+        self.outbox.extend(calls.into_iter().map(|planned| Landed {
+            tickets: planned.tickets,
+            outcome: Err(failure.clone()),
+        }));
+    }
+
+    /// Sends one flight. If the host refuses it, its requests land at once; returns whether it went.
+    fn send(&mut self, calls: Vec<Planned<P::Job>>, spelling: Spelling, now_ms: u64) -> bool {
+        let mut body = Vec::new();
+        for planned in &calls {
+            self.encode(&planned.call, spelling, &mut body);
+        }
+        let requests = calls
+            .iter()
+            .map(|planned| planned.tickets.len())
+            .sum::<usize>();
+        match self.link.send(&body, self.time_left_ms(&calls, now_ms)) {
+            Ok(token) => {
+                self.counts.flights += 1;
+                self.counts.commands += calls.len();
+                self.counts.requests += requests;
+                self.flights.insert(token, Flight { calls, spelling });
+                true
+            }
+            Err(definite) => {
+                self.fail(calls, &definite.into());
+                false
+            }
+        }
+    }
+
+    fn encode(&mut self, call: &Call, spelling: Spelling, body: &mut Vec<u8>) {
+        match spelling {
+            Spelling::Source => call.encode_eval(body),
+            Spelling::Digest => {
+                let digest = || call.script.sha1_hex();
+                let digest = self.digests.entry(call.script.name).or_insert_with(digest);
+                call.encode_evalsha(digest, body);
+            }
+        }
+    }
+
+    /// Until the first deadline in a flight. Never more than one deadline's length, even if the
+    /// clock was set back since.
+    fn time_left_ms(&self, calls: &[Planned<P::Job>], now_ms: u64) -> u64 {
+        calls
+            .iter()
+            .flat_map(|planned| &planned.tickets)
+            .map(|ticket| ticket.deadline_ms.saturating_sub(now_ms))
+            .min()
+            .unwrap_or(0)
+            .clamp(1, self.settings.deadline_ms)
+    }
+
+    /// Gives up what has waited past its deadline. Deadlines are in order, but for a clock that was
+    /// set: what stands behind such a one waits until that one's.
+    fn expire(&mut self, now_ms: u64) {
+        while let Some(first) = self.waiting.front()
+            && first.deadline_ms <= now_ms
+        {
+            let tickets = self.waiting.drain(..1).collect();
+            let outcome = Err(Definite::Expired.into());
+            self.outbox.push_back(Landed { tickets, outcome });
+        }
+    }
+
+    fn deliver(&mut self) -> Vec<Landed<P::Job>> {
+        let mut landed = Vec::new();
+        let mut requests = 0;
+        while let Some(next) = self.outbox.front() {
+            requests += next.tickets.len();
+            if requests > FLIGHT_MAX && !landed.is_empty() {
+                break;
+            }
+            landed.extend(self.outbox.pop_front());
+        }
+        let more_to_send =
+            !self.waiting.is_empty() && self.flights.len() < self.settings.flights_max;
+        if !self.outbox.is_empty() || more_to_send {
+            self.link.wake();
+        }
+        landed
+    }
+}
+
+#[cfg(test)]
+mod tests;

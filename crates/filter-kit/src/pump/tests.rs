@@ -1,0 +1,312 @@
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use weir_scripts::Script;
+
+use super::*;
+
+static SCRIPT: Script = Script {
+    name: "echo",
+    source: "return ARGV",
+};
+
+const SETTINGS: Settings = Settings {
+    deadline_ms: 100,
+    flights_max: 2,
+    waiting_max: 1_000,
+};
+
+/// One call for even jobs, one for odd ones.
+struct ByParity;
+
+impl Plan for ByParity {
+    type Job = u32;
+
+    fn plan(&self, tickets: Vec<Ticket<u32>>, _now_ms: u64) -> Vec<Planned<u32>> {
+        let (even, odd): (Vec<_>, Vec<_>) = tickets.into_iter().partition(|t| t.job % 2 == 0);
+        [even, odd]
+            .into_iter()
+            .filter(|tickets| !tickets.is_empty())
+            .map(|tickets| Planned {
+                call: Call {
+                    script: &SCRIPT,
+                    keys: vec![b"k".to_vec()],
+                    args: tickets
+                        .iter()
+                        .map(|t| t.job.to_string().into_bytes())
+                        .collect(),
+                },
+                tickets,
+            })
+            .collect()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Wire {
+    sent: Rc<RefCell<Vec<(Vec<u8>, u64)>>>,
+    wakes: Rc<Cell<usize>>,
+    is_down: Rc<Cell<bool>>,
+}
+
+impl Link for Wire {
+    fn send(&self, body: &[u8], timeout_ms: u64) -> Result<u32, Definite> {
+        if self.is_down.get() {
+            return Err(Definite::NotSent);
+        }
+        self.sent.borrow_mut().push((body.to_vec(), timeout_ms));
+        Ok(self.sent.borrow().len() as u32 - 1)
+    }
+
+    fn wake(&self) {
+        self.wakes.set(self.wakes.get() + 1);
+    }
+}
+
+fn pump(settings: Settings) -> (Pump<ByParity, Wire>, Wire) {
+    let wire = Wire::default();
+    (Pump::new(settings, ByParity, wire.clone()), wire)
+}
+
+fn ok(count: usize) -> Result<Vec<Value>, Failure> {
+    Ok(vec![Value::Integer(7); count])
+}
+
+fn owners(landed: &[Landed<u32>]) -> Vec<Option<u32>> {
+    landed
+        .iter()
+        .flat_map(|l| &l.tickets)
+        .map(|t| t.owner)
+        .collect()
+}
+
+#[test]
+fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
+    let (mut pump, wire) = pump(SETTINGS);
+    (0..10).for_each(|n| pump.enqueue(n, n, 0).unwrap());
+    assert_eq!(wire.wakes.get(), 1);
+    assert!(pump.turn(0).is_empty());
+    assert_eq!(wire.sent.borrow().len(), 1);
+    let landed = pump.on_response(0, ok, 5).unwrap();
+    assert_eq!(landed.len(), 2, "one call for each parity");
+    assert_eq!(owners(&landed).len(), 10);
+    assert_eq!(
+        pump.take_counts(),
+        Counts {
+            flights: 1,
+            commands: 2,
+            requests: 10
+        }
+    );
+}
+
+#[test]
+fn flights_are_bounded_in_size_and_number_and_the_rest_follows_when_one_lands() {
+    let (mut pump, wire) = pump(SETTINGS);
+    (0..200).for_each(|n| pump.enqueue(n, 0, 0).unwrap());
+    pump.turn(0);
+    assert_eq!(wire.sent.borrow().len(), 2);
+    assert_eq!(pump.waiting.len(), 200 - 2 * FLIGHT_MAX);
+    let landed = pump.on_response(0, ok, 1).unwrap();
+    assert_eq!(owners(&landed).len(), FLIGHT_MAX);
+    assert_eq!(wire.sent.borrow().len(), 3);
+    assert_eq!(pump.waiting.len(), 200 - 3 * FLIGHT_MAX);
+}
+
+#[test]
+fn a_full_pump_turns_away_but_never_what_must_be_given_back() {
+    let (mut pump, _wire) = pump(Settings {
+        waiting_max: 1,
+        ..SETTINGS
+    });
+    assert_eq!(pump.enqueue(1, 1, 0), Ok(()));
+    assert_eq!(pump.enqueue(2, 2, 0), Err(Full));
+    pump.enqueue_unowned(3, 0);
+    assert_eq!(pump.waiting.len(), 2);
+}
+
+#[test]
+fn waiting_ends_at_the_deadline_and_a_call_at_its_oldest_requests() {
+    let (mut pump, wire) = pump(SETTINGS);
+    pump.enqueue(1, 0, 0).unwrap();
+    pump.enqueue(2, 0, 60).unwrap();
+    let landed = pump.turn(100);
+    assert_eq!(owners(&landed), [Some(1)]);
+    assert_eq!(landed[0].outcome, Err(Definite::Expired.into()));
+    assert_eq!(wire.sent.borrow()[0].1, 60, "request 2 has until 160");
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_call_longer_than_a_deadline() {
+    let (mut pump, wire) = pump(SETTINGS);
+    pump.enqueue(1, 0, 1_000_000).unwrap();
+    pump.turn(5);
+    assert_eq!(wire.sent.borrow()[0].1, 100);
+}
+
+#[test]
+fn an_unknown_script_is_sent_again_spelt_out_once() {
+    let (mut pump, wire) = pump(SETTINGS);
+    (0..3).for_each(|n| pump.enqueue(n, n, 0).unwrap());
+    pump.turn(0);
+    let noscript = || Value::Error(b"NOSCRIPT No matching script.".to_vec());
+    let landed = pump
+        .on_response(0, |_| Ok(vec![Value::Integer(1), noscript()]), 30)
+        .unwrap();
+    assert_eq!(
+        owners(&landed),
+        [Some(0), Some(2)],
+        "the call that Redis knew has landed"
+    );
+    let (body, timeout_ms) = wire.sent.borrow()[1].clone();
+    assert!(body.starts_with(b"*5\r\n$4\r\nEVAL\r\n$11\r\nreturn ARGV\r\n"));
+    assert_eq!(timeout_ms, 70);
+    let landed = pump.on_response(1, |_| Ok(vec![noscript()]), 31).unwrap();
+    assert!(matches!(landed[0].outcome, Err(Failure::Definite(_))));
+    assert_eq!(wire.sent.borrow().len(), 2, "no third try");
+}
+
+#[test]
+fn a_refused_call_fails_its_requests_at_once_and_the_next_turn_tries_the_rest() {
+    let (mut pump, wire) = pump(SETTINGS);
+    (0..100).for_each(|n| pump.enqueue(n, 0, 0).unwrap());
+    wire.is_down.set(true);
+    let landed = pump.turn(0);
+    assert_eq!(owners(&landed).len(), FLIGHT_MAX);
+    assert_eq!(landed[0].outcome, Err(Definite::NotSent.into()));
+    assert_eq!(wire.wakes.get(), 2, "36 still wait");
+    wire.is_down.set(false);
+    assert!(pump.turn(1).is_empty());
+    assert_eq!(wire.sent.borrow().len(), 1);
+}
+
+#[test]
+fn one_callback_never_lands_more_than_one_flights_worth() {
+    let (mut pump, wire) = pump(SETTINGS);
+    (0..300).for_each(|n| pump.enqueue(n, 0, 0).unwrap());
+    let first = pump.turn(100);
+    assert_eq!(owners(&first).len(), FLIGHT_MAX);
+    let mut rest = 0;
+    while wire.wakes.replace(0) > 0 {
+        let landed = owners(&pump.turn(100)).len();
+        assert!(landed <= FLIGHT_MAX);
+        rest += landed;
+    }
+    assert_eq!(rest, 300 - FLIGHT_MAX);
+}
+
+#[test]
+fn an_owner_that_goes_is_dropped_while_it_waits_and_forgotten_once_it_is_sent() {
+    let (mut pump, _wire) = pump(SETTINGS);
+    pump.enqueue(1, 0, 0).unwrap();
+    pump.enqueue(2, 0, 0).unwrap();
+    pump.forget(1);
+    pump.turn(0);
+    pump.forget(2);
+    let landed = pump.on_response(0, ok, 1).unwrap();
+    assert_eq!(owners(&landed), [None], "1 was never sent, 2 was");
+}
+
+#[test]
+fn a_call_that_is_not_the_pumps_is_left_to_its_owner() {
+    let (mut pump, _wire) = pump(SETTINGS);
+    assert_eq!(pump.on_response(9, ok, 0), None);
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Enqueue,
+    Forget(u32),
+    Turn,
+    Respond {
+        which: usize,
+        fails: bool,
+        noscript: bool,
+    },
+    Down(bool),
+    Pass(u64),
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => Just(Event::Enqueue),
+        2 => (0..60_u32).prop_map(Event::Forget),
+        3 => Just(Event::Turn),
+        4 => (0..4_usize, any::<bool>(), any::<bool>())
+            .prop_map(|(which, fails, noscript)| Event::Respond { which, fails, noscript }),
+        1 => any::<bool>().prop_map(Event::Down),
+        2 => (0..80_u64).prop_map(Event::Pass),
+    ]
+}
+
+/// What a run of events has come to.
+#[derive(Default)]
+struct Tally {
+    landed: Vec<u32>,
+    dropped: BTreeSet<u32>,
+}
+
+impl Tally {
+    fn take(&mut self, landed: Vec<Landed<u32>>) {
+        let jobs = landed.iter().flat_map(|l| &l.tickets).map(|t| t.job);
+        self.landed.extend(jobs);
+    }
+}
+
+proptest! {
+    /// Whatever happens in whatever order, every request lands exactly once, or is dropped unsent
+    /// because its owner went; nothing waits for ever.
+    #[test]
+    fn every_request_lands_exactly_once(events in prop::collection::vec(any_event(), 0..200)) {
+        let (mut pump, wire) = pump(SETTINGS);
+        let (mut now_ms, mut next, mut tally) = (0, 0_u32, Tally::default());
+        for event in events {
+            match event {
+                Event::Enqueue => { pump.enqueue(next, next, now_ms).unwrap(); next += 1; }
+                Event::Forget(owner) => {
+                    let waited = pump.waiting.iter().any(|t| t.owner == Some(owner));
+                    pump.forget(owner);
+                    if waited { tally.dropped.insert(owner); }
+                }
+                Event::Turn => tally.take(pump.turn(now_ms)),
+                Event::Respond { which, fails, noscript } => {
+                    let Some(&token) = pump.flights.keys().nth(which) else { continue };
+                    let landed = pump.on_response(token, |count| match (fails, noscript) {
+                        (true, _) => Err(Unknown::Timeout.into()),
+                        (false, true) => Ok(vec![Value::Error(b"NOSCRIPT".to_vec()); count]),
+                        (false, false) => ok(count),
+                    }, now_ms);
+                    tally.take(landed.unwrap());
+                }
+                Event::Down(is_down) => wire.is_down.set(is_down),
+                Event::Pass(ms) => now_ms += ms,
+            }
+            // NOSCRIPT sends again in place of a flight that has just landed.
+            prop_assert!(pump.flights.len() <= SETTINGS.flights_max);
+        }
+        for _ in 0..400 {
+            while let Some(&token) = pump.flights.keys().next() {
+                tally.take(pump.on_response(token, ok, now_ms).unwrap());
+            }
+            tally.take(pump.turn(now_ms));
+        }
+        tally.landed.extend(&tally.dropped);
+        tally.landed.sort_unstable();
+        prop_assert_eq!(tally.landed, (0..next).collect::<Vec<_>>());
+    }
+
+    /// Whoever waits is always going to be looked at: by a wake-up, or by a flight that lands.
+    #[test]
+    fn nobody_waits_without_a_wake_up_or_a_flight(counts in prop::collection::vec(0..150_u32, 1..8)) {
+        let (mut pump, wire) = pump(SETTINGS);
+        for count in counts {
+            (0..count).for_each(|n| pump.enqueue(n, n, 0).unwrap_or(()));
+            prop_assert!(pump.waiting.is_empty() || wire.wakes.get() > 0 || !pump.flights.is_empty());
+            wire.wakes.set(0);
+            pump.turn(0);
+            prop_assert!(pump.waiting.is_empty() || wire.wakes.get() > 0 || !pump.flights.is_empty());
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The filter's configuration.
+
+use serde::Deserialize;
+use weir_filter_kit::config::ConfigError;
+
+/// Limits of one call. All have defaults: an empty configuration is a good one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The most bytes of a call's body: 1 MiB unless set. A flight of 64 claims takes 10 KiB.
+    pub request_bytes_max: usize,
+    /// The most bytes of all replies of a call together: 16 MiB unless set.
+    pub replies_bytes_max: usize,
+    /// The most commands of a call: 4,096 unless set.
+    pub commands_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            request_bytes_max: 1024 * 1024,
+            replies_bytes_max: 16 * 1024 * 1024,
+            commands_max: 4_096,
+        }
+    }
+}
+
+impl Config {
+    /// The configuration, if it makes sense.
+    ///
+    /// # Errors
+    /// Names the field that does not.
+    pub fn checked(self) -> Result<Self, ConfigError> {
+        let fields = [
+            ("request_bytes_max", self.request_bytes_max),
+            ("replies_bytes_max", self.replies_bytes_max),
+            ("commands_max", self.commands_max),
+        ];
+        match fields.into_iter().find(|&(_, value)| value == 0) {
+            Some((name, _)) => Err(ConfigError::new(name, "must be at least 1")),
+            None => Ok(self),
+        }
+    }
+}
