@@ -1,6 +1,7 @@
 //! The admission chain, from cheap to dear.
 
 use crate::id::UserId;
+use crate::ledger::{ClaimReply, Held};
 use crate::sale::{Phase, Sale, SaleState};
 use crate::shard::home_shard;
 use crate::sold_out::SoldOutMemory;
@@ -59,6 +60,50 @@ fn admit_running(sale: &Sale, user: &UserId, memory: &SoldOutMemory) -> Admissio
     Admission::Claim { shard }
 }
 
+/// What a shard's reply means for the request that asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// Pass the request on to the origin with a ticket for this claim.
+    Pass {
+        /// Whether the claim is new.
+        verdict: Verdict,
+        /// The claim.
+        held: Held,
+    },
+    /// Answer at once.
+    Reject {
+        /// The answer's verdict: one that has a status.
+        verdict: Verdict,
+        /// The generation of the claim that became the user's last order, if the answer can tell.
+        ordered: Option<u64>,
+    },
+}
+
+/// Concludes from a shard's reply. That a shard is empty is for the caller to remember.
+pub fn conclude(reply: ClaimReply) -> Conclusion {
+    let reject = |verdict| Conclusion::Reject {
+        verdict,
+        ordered: None,
+    };
+    match reply {
+        ClaimReply::Granted(held) => Conclusion::Pass {
+            verdict: Verdict::Granted,
+            held,
+        },
+        ClaimReply::GrantedAgain(held) => Conclusion::Pass {
+            verdict: Verdict::GrantedAgain,
+            held,
+        },
+        ClaimReply::CapReached { generation } => Conclusion::Reject {
+            verdict: Verdict::CapReached,
+            ordered: (generation > 0).then_some(generation),
+        },
+        ClaimReply::Empty { .. } => reject(Verdict::SoldOut),
+        // Not warmed yet, or lost: it is not known that nothing is left.
+        ClaimReply::Cold => reject(Verdict::Unavailable),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +138,24 @@ mod tests {
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::SoldOut);
         sale.state = SaleState::Closed;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Closed);
+    }
+
+    #[test]
+    fn a_cold_shard_is_unknown_and_never_sold_out() {
+        let verdict = |reply| match conclude(reply) {
+            Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => verdict,
+        };
+        assert_eq!(verdict(ClaimReply::Cold), Verdict::Unavailable);
+        assert_eq!(verdict(ClaimReply::Empty { epoch: 1 }), Verdict::SoldOut);
+    }
+
+    #[test]
+    fn a_full_cap_tells_the_order_only_if_there_is_one() {
+        let ordered = |generation| match conclude(ClaimReply::CapReached { generation }) {
+            Conclusion::Reject { ordered, .. } => ordered,
+            Conclusion::Pass { .. } => panic!("a full cap passes"),
+        };
+        assert_eq!((ordered(0), ordered(7)), (None, Some(7)));
     }
 
     #[test]

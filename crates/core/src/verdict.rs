@@ -88,7 +88,7 @@ impl Verdict {
             Self::CapReached => "you already have as many units as one person may have",
             Self::Overloaded => "too busy right now; please try again",
             Self::Unavailable => {
-                "the outcome is not known; please try again, a retry never buys twice"
+                "no answer could be had; please try again, a retry never buys twice"
             }
         }
     }

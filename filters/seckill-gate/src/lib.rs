@@ -1,1 +1,53 @@
-//! (placeholder until its first commit)
+//! `seckill-gate`: flash-sale admission at the gateway.
+//!
+//! A request that buys is matched by its path, decided by [`weir_core::admission`], and, if there is
+//! anything to be had, waits for its claim in the pump. A granted one goes on to the origin with a
+//! signed claim ticket; every other is answered here.
+//!
+//! | module | |
+//! |---|---|
+//! | [`config`] | JSON → checked configuration |
+//! | [`route`] | which requests buy, and from which sale |
+//! | [`job`] | what waits in the pump, and how it is grouped into script calls |
+//! | `poll` | the catalogue and the epochs of empty shards, from Redis |
+//! | `gate` | the state of one VM, and what its callbacks do with it |
+//! | `root`, `stream` | the Proxy-Wasm contexts |
+
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+pub mod config;
+mod gate;
+pub mod job;
+mod metrics;
+mod poll;
+mod root;
+pub mod route;
+mod stream;
+
+/// The filter's name, in logs and metrics.
+pub const NAME: &str = "seckill-gate";
+
+// `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe.
+#[allow(unsafe_code, missing_docs)]
+mod entry {
+    proxy_wasm::main! {{
+        proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
+        weir_filter_kit::host::log_panics(crate::NAME);
+        proxy_wasm::set_root_context(|id| Box::new(crate::root::Root::new(id)));
+    }}
+}

@@ -1,0 +1,391 @@
+//! The filter's configuration.
+//!
+//! ```json
+//! {
+//!   "routes": [{ "method": "POST", "path": "/sales/{sale}/orders" }],
+//!   "user_header": "x-user-id",
+//!   "claim": { "ttl_ms": 30000, "key_id": "k1", "secret": { "env": "WEIR_CLAIM_SECRET" } },
+//!   "redis": { "cluster": "weir_redis", "key_prefix": "weir", "topology": "single" }
+//! }
+//! ```
+//!
+//! The fields above are the ones to know; the others have defaults.
+
+use serde::Deserialize;
+use weir_core::claim::SigningKey;
+use weir_filter_kit::config::{ConfigError, SecretSource};
+use weir_filter_kit::pump;
+use weir_scripts::keys;
+
+use crate::route::Route;
+
+/// The longest a claim may be held: a day. Beyond it a slip of the pen would hide stock.
+const CLAIM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// The configuration as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The requests that buy; all others pass untouched. At least one.
+    pub routes: Vec<RouteConfig>,
+    /// The header that names the user. It must be one that a client cannot forge: one that an
+    /// authentication filter in front of this one sets.
+    pub user_header: String,
+    /// Claims.
+    pub claim: ClaimConfig,
+    /// Redis.
+    pub redis: RedisConfig,
+    /// How often the catalogue is read, in milliseconds: 500 unless set, 50 to 60,000.
+    #[serde(default = "default_poll_interval_ms")]
+    pub poll_interval_ms: u64,
+    /// What `Retry-After` says when the outcome is unknown, in seconds: 1 unless set, 1 to 3,600.
+    #[serde(default = "default_retry_after_s")]
+    pub retry_after_s: u32,
+}
+
+/// A kind of request that buys.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteConfig {
+    /// The HTTP method: `POST` unless set.
+    #[serde(default = "default_method")]
+    pub method: String,
+    /// The path, with `{sale}` as one whole segment.
+    pub path: String,
+}
+
+/// How claims are made.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimConfig {
+    /// How long a claim is held before it may be taken back, in milliseconds: 30,000 unless set.
+    /// It must be longer than the route's timeout to the origin.
+    #[serde(default = "default_claim_ttl_ms")]
+    pub ttl_ms: u64,
+    /// The id of the signing key, as the origin knows it: `k1` unless set.
+    #[serde(default = "default_key_id")]
+    pub key_id: String,
+    /// The secret that gateways and origin share, at least 32 bytes.
+    pub secret: SecretSource,
+}
+
+/// How Redis is reached.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedisConfig {
+    /// The Envoy cluster of the bridge's internal listener: `weir_redis` unless set.
+    #[serde(default = "default_cluster")]
+    pub cluster: String,
+    /// What stands before all keys: `weir` unless set; the origin must have the same.
+    #[serde(default = "default_key_prefix")]
+    pub key_prefix: String,
+    /// How Redis is laid out: `single` unless set.
+    #[serde(default)]
+    pub topology: Topology,
+    /// How long a request waits for its claim, in milliseconds: 250 unless set, 1 to 60,000.
+    #[serde(default = "default_deadline_ms")]
+    pub deadline_ms: u64,
+    /// The most calls under way at once in each worker: 8 unless set, 1 to 64.
+    #[serde(default = "default_flights_max")]
+    pub flights_max: usize,
+    /// The most requests that wait in each worker: 10,000 unless set; beyond it, `overloaded`.
+    #[serde(default = "default_waiting_max")]
+    pub waiting_max: usize,
+}
+
+/// How Redis is laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topology {
+    /// One server, with or without replicas: one script call may touch every shard.
+    #[default]
+    Single,
+    /// Redis Cluster: a script call touches one slot, so each shard has a call of its own.
+    Cluster,
+}
+
+/// The configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The requests that buy.
+    pub routes: Vec<Route>,
+    /// The header that names the user, in lower case.
+    pub user_header: String,
+    /// The signing key.
+    pub key: SigningKey,
+    /// See [`ClaimConfig::ttl_ms`].
+    pub claim_ttl_ms: u64,
+    /// See [`RedisConfig`].
+    pub redis: RedisConfig,
+    /// See [`Config::poll_interval_ms`].
+    pub poll_interval_ms: u64,
+    /// See [`Config::retry_after_s`].
+    pub retry_after_s: u32,
+}
+
+impl Config {
+    /// The configuration, if it makes sense and its secret is there.
+    ///
+    /// # Errors
+    /// Names the field that is wrong.
+    pub fn checked(self) -> Result<Checked, ConfigError> {
+        let routes = self.checked_routes()?;
+        let user_header = checked_header(&self.user_header)?;
+        within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
+        within("retry_after_s", u64::from(self.retry_after_s), 1, 3_600)?;
+        within("claim.ttl_ms", self.claim.ttl_ms, 1, CLAIM_TTL_MS_MAX)?;
+        self.redis.check()?;
+        let key = self.claim.signing_key()?;
+        Ok(Checked {
+            routes,
+            user_header,
+            key,
+            claim_ttl_ms: self.claim.ttl_ms,
+            redis: self.redis,
+            poll_interval_ms: self.poll_interval_ms,
+            retry_after_s: self.retry_after_s,
+        })
+    }
+
+    fn checked_routes(&self) -> Result<Vec<Route>, ConfigError> {
+        if self.routes.is_empty() {
+            return Err(ConfigError::new("routes", "needs at least one route"));
+        }
+        let checked = |(index, route): (usize, &RouteConfig)| {
+            Route::new(&route.method, &route.path).map_err(|error| {
+                ConfigError::new(format!("routes[{index}].{}", error.field()), error)
+            })
+        };
+        self.routes.iter().enumerate().map(checked).collect()
+    }
+}
+
+impl ClaimConfig {
+    fn signing_key(&self) -> Result<SigningKey, ConfigError> {
+        let secret = self.secret.read("claim.secret")?;
+        SigningKey::new(&self.key_id, &secret).map_err(|error| {
+            let path = match error {
+                weir_core::claim::KeyError::TooShort(_) => "claim.secret",
+                weir_core::claim::KeyError::Id => "claim.key_id",
+            };
+            ConfigError::new(path, error)
+        })
+    }
+}
+
+impl RedisConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.cluster.is_empty() {
+            return Err(ConfigError::new(
+                "redis.cluster",
+                "must name an Envoy cluster",
+            ));
+        }
+        if !keys::is_prefix(&self.key_prefix) {
+            let problem = "must be 1 to 64 of a-z A-Z 0-9 - _ . :";
+            return Err(ConfigError::new("redis.key_prefix", problem));
+        }
+        within("redis.deadline_ms", self.deadline_ms, 1, 60_000)?;
+        within("redis.flights_max", self.flights_max as u64, 1, 64)?;
+        within("redis.waiting_max", self.waiting_max as u64, 1, 1_000_000)
+    }
+
+    /// The pump's limits.
+    pub fn pump_settings(&self) -> pump::Settings {
+        pump::Settings {
+            deadline_ms: self.deadline_ms,
+            flights_max: self.flights_max,
+            waiting_max: self.waiting_max,
+        }
+    }
+}
+
+fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError::new(
+        path,
+        format!("must be {min} to {max}, is {value}"),
+    ))
+}
+
+fn checked_header(name: &str) -> Result<String, ConfigError> {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(ConfigError::new(
+            "user_header",
+            "must be the name of a header",
+        ));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+fn default_poll_interval_ms() -> u64 {
+    500
+}
+
+fn default_retry_after_s() -> u32 {
+    1
+}
+
+fn default_method() -> String {
+    "POST".into()
+}
+
+fn default_claim_ttl_ms() -> u64 {
+    30_000
+}
+
+fn default_key_id() -> String {
+    "k1".into()
+}
+
+fn default_cluster() -> String {
+    "weir_redis".into()
+}
+
+fn default_key_prefix() -> String {
+    keys::DEFAULT_PREFIX.into()
+}
+
+fn default_deadline_ms() -> u64 {
+    250
+}
+
+fn default_flights_max() -> usize {
+    8
+}
+
+fn default_waiting_max() -> usize {
+    10_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_filter_kit::config::parse;
+
+    /// A variable that cargo sets for tests, 33 bytes long, stands in for the secret.
+    const GOOD: &str = r#"{
+        "routes": [{ "path": "/sales/{sale}/orders" }],
+        "user_header": "X-User-Id",
+        "claim": { "secret": { "env": "CARGO_PKG_DESCRIPTION" } },
+        "redis": {}
+    }"#;
+
+    fn refused(from: &str, to: &str) -> ConfigError {
+        assert!(GOOD.contains(from), "{from}");
+        let json = GOOD.replacen(from, to, 1);
+        parse::<Config>(json.as_bytes())
+            .and_then(Config::checked)
+            .unwrap_err()
+    }
+
+    #[test]
+    fn a_short_configuration_gets_the_defaults() {
+        let config = parse::<Config>(GOOD.as_bytes()).unwrap().checked().unwrap();
+        assert_eq!(config.user_header, "x-user-id");
+        assert_eq!(config.redis.cluster, "weir_redis");
+        assert_eq!(config.redis.topology, Topology::Single);
+        assert_eq!(
+            (config.poll_interval_ms, config.claim_ttl_ms),
+            (500, 30_000)
+        );
+    }
+
+    #[test]
+    fn every_bad_field_is_refused_by_its_path() {
+        let check = |from: &str, to: &str, path: &str| {
+            let error = refused(from, to);
+            assert_eq!(error.path, path, "{error}");
+        };
+        check(r#""redis": {}"#, r#""redis": {}, "colour": 1"#, "colour");
+        check(
+            r#""redis": {}"#,
+            r#""redis": { "hosts": 1 }"#,
+            "redis.hosts",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": { "deadline_ms": "1" }"#,
+            "redis.deadline_ms",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": { "deadline_ms": 0 }"#,
+            "redis.deadline_ms",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": { "flights_max": 65 }"#,
+            "redis.flights_max",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": { "waiting_max": 0 }"#,
+            "redis.waiting_max",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": { "cluster": "" }"#,
+            "redis.cluster",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": { "key_prefix": "a{b" }"#,
+            "redis.key_prefix",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": { "topology": "ring" }"#,
+            "redis.topology",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": {}, "poll_interval_ms": 1"#,
+            "poll_interval_ms",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": {}, "retry_after_s": 0"#,
+            "retry_after_s",
+        );
+        check(r#""X-User-Id""#, r#""""#, "user_header");
+        check(r#""X-User-Id""#, r#""x user""#, "user_header");
+        check("/sales/{sale}/orders", "/sales", "routes[0].path");
+        check(
+            r#"{ "path""#,
+            r#"{ "method": "", "path""#,
+            "routes[0].method",
+        );
+        check(r#"{ "path": "/sales/{sale}/orders" }"#, "", "routes");
+        check(
+            "CARGO_PKG_DESCRIPTION",
+            "WEIR_NO_SUCH_VARIABLE",
+            "claim.secret.env",
+        );
+        check("CARGO_PKG_DESCRIPTION", "CARGO_PKG_VERSION", "claim.secret");
+        check(
+            r#"{ "secret""#,
+            r#"{ "key_id": "K", "secret""#,
+            "claim.key_id",
+        );
+        check(
+            r#"{ "secret""#,
+            r#"{ "ttl_ms": 0, "secret""#,
+            "claim.ttl_ms",
+        );
+        check(
+            r#"{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }"#,
+            "{}",
+            "claim",
+        );
+    }
+
+    #[test]
+    fn a_secret_in_the_configuration_itself_is_refused() {
+        let error = refused(r#"{ "env": "CARGO_PKG_DESCRIPTION" }"#, r#""hush""#);
+        assert_eq!(error.path, "claim.secret");
+    }
+}

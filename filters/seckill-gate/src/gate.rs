@@ -1,0 +1,341 @@
+//! The state of one VM, and what its callbacks do with it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use proxy_wasm::hostcalls;
+use weir_core::admission::{Admission, Conclusion, Rejection, admit, conclude};
+use weir_core::claim::{ClaimId, Ticket as ClaimTicket};
+use weir_core::headers;
+use weir_core::id::UserId;
+use weir_core::ledger::{ClaimReply, Held};
+use weir_core::sale::Catalogue;
+use weir_core::sold_out::SoldOutMemory;
+use weir_core::verdict::Verdict;
+use weir_filter_kit::http::{Answer, retry_after_seconds, set_request_header};
+use weir_filter_kit::link::{HostLink, Link};
+use weir_filter_kit::pump::{Landed, Pump, Ticket};
+use weir_filter_kit::redis::{Definite, Failure, Unknown, receive};
+use weir_scripts::claim;
+
+use crate::NAME;
+use crate::config::Checked;
+use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job};
+use crate::metrics::Metrics;
+use crate::poll::{Poll, Poller};
+
+/// All that one VM knows. Shared by its root context and its streams.
+pub(crate) struct Gate {
+    config: Checked,
+    plan: ClaimPlan,
+    pump: Pump<ClaimPlan, HostLink>,
+    poller: Poller,
+    /// `None` until the first poll has found one: nothing is known of any sale.
+    catalogue: Option<Catalogue>,
+    memory: SoldOutMemory,
+    metrics: Metrics,
+    is_poll_failing: bool,
+}
+
+/// What became of a stream's request, once it is known.
+pub(crate) type Outcome = Rc<Cell<Option<Verdict>>>;
+
+impl Gate {
+    pub(crate) fn new(config: Checked, link: HostLink) -> Self {
+        let plan = ClaimPlan {
+            key_prefix: config.redis.key_prefix.clone(),
+            topology: config.redis.topology,
+            claim_ttl_ms: config.claim_ttl_ms,
+        };
+        Self {
+            pump: Pump::new(config.redis.pump_settings(), plan.clone(), link),
+            poller: Poller::new(config.poll_interval_ms),
+            catalogue: None,
+            memory: SoldOutMemory::default(),
+            metrics: Metrics::define(),
+            is_poll_failing: false,
+            plan,
+            config,
+        }
+    }
+
+    /// The header that names the user.
+    pub(crate) fn user_header(&self) -> &str {
+        &self.config.user_header
+    }
+
+    /// The sale that a request buys from, if it buys.
+    pub(crate) fn sale<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+        self.config
+            .routes
+            .iter()
+            .find_map(|route| route.sale(method, path))
+    }
+
+    /// Decides on a request of the stream `owner` to buy from `sale`: it is answered, or waits. The
+    /// stream is the effective context.
+    pub(crate) fn decide(&mut self, owner: u32, sale: &[u8], user: &[u8], now_ms: u64) -> Outcome {
+        let verdict = Outcome::default();
+        match self.admit(sale, user, &verdict, now_ms) {
+            Ok(job) => {
+                if self.pump.enqueue(owner, Job::Claim(job), now_ms).is_err() {
+                    self.answer(self.try_again(Verdict::Overloaded), None, &verdict);
+                }
+            }
+            Err(rejection) => self.answer(rejection, None, &verdict),
+        }
+        verdict
+    }
+
+    /// The chain up to the claim.
+    fn admit(
+        &self,
+        sale: &[u8],
+        user: &[u8],
+        verdict: &Outcome,
+        now_ms: u64,
+    ) -> Result<ClaimJob, Rejection> {
+        let Some(catalogue) = &self.catalogue else {
+            return Err(self.try_again(Verdict::Unavailable));
+        };
+        let sale = catalogue.find(sale).ok_or(Verdict::UnknownSale)?;
+        let user = UserId::new(user).map_err(|_| Verdict::InvalidUser)?;
+        match admit(sale, &user, &self.memory, now_ms) {
+            Admission::Reject(rejection) => Err(rejection),
+            Admission::Claim { shard } => Ok(ClaimJob {
+                sale: sale.id.clone(),
+                shard,
+                user,
+                user_cap: sale.user_cap,
+                verdict: Rc::clone(verdict),
+            }),
+        }
+    }
+
+    fn try_again(&self, verdict: Verdict) -> Rejection {
+        Rejection {
+            verdict,
+            retry_after_ms: Some(u64::from(self.config.retry_after_s) * 1_000),
+        }
+    }
+
+    /// The stream `owner` has gone.
+    pub(crate) fn forget(&mut self, owner: u32) {
+        self.pump.forget(owner);
+    }
+
+    /// A queue is ready: whether it was the pump's wake-up.
+    pub(crate) fn is_wakeup(&self, queue: u32) -> bool {
+        self.pump.link().take_wakeup(queue)
+    }
+
+    /// Sends what waits, and gives what has landed to its streams. The root context is effective, and
+    /// may not be afterwards.
+    pub(crate) fn turn(&mut self, now_ms: u64) {
+        let landed = self.pump.turn(now_ms);
+        self.apply(landed, now_ms);
+    }
+
+    /// The response to the call `token` has come. As [`Gate::turn`].
+    pub(crate) fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
+        if let Some(poll) = self.poller.landed(token) {
+            return self.read_poll(&poll, headers, body);
+        }
+        let receive = |commands| receive(headers, body, commands);
+        if let Some(landed) = self.pump.on_response(token, receive, now_ms) {
+            self.apply(landed, now_ms);
+        }
+    }
+
+    fn apply(&mut self, landed: Vec<Landed<Job>>, now_ms: u64) {
+        self.metrics.sent(self.pump.take_counts());
+        for landed in landed {
+            self.apply_one(landed, now_ms);
+        }
+    }
+
+    fn apply_one(&mut self, landed: Landed<Job>, now_ms: u64) {
+        let count = landed.tickets.len();
+        let replies = landed.outcome.and_then(|value| {
+            // Hand-backs have integers for replies, of which none is of further use.
+            match landed.tickets.first().map(|ticket| &ticket.job) {
+                Some(Job::Claim(_)) => {
+                    claim::parse(&value, count).map_err(|_| Unknown::Garbled.into())
+                }
+                _ => Ok(vec![]),
+            }
+        });
+        match replies {
+            Ok(replies) => {
+                for (ticket, reply) in landed.tickets.into_iter().zip(replies) {
+                    self.claimed(ticket, reply, now_ms);
+                }
+            }
+            Err(failure) => {
+                self.metrics
+                    .failed(matches!(failure, Failure::Definite(_)), count);
+                log::debug!("{NAME}: {count} requests failed: {failure}");
+                for ticket in landed.tickets {
+                    self.failed(ticket, &failure);
+                }
+            }
+        }
+    }
+
+    /// A shard has replied to a claim.
+    fn claimed(&mut self, ticket: Ticket<Job>, reply: ClaimReply, now_ms: u64) {
+        let Job::Claim(job) = ticket.job else { return };
+        if let ClaimReply::Empty { epoch } = reply {
+            self.memory.remember(&job.sale, job.shard, epoch);
+        }
+        let stream = ticket.owner.filter(|&owner| select_stream(owner));
+        match (conclude(reply), stream) {
+            (Conclusion::Pass { verdict, held }, Some(_)) => self.pass(&job, held, verdict, now_ms),
+            (Conclusion::Pass { held, .. }, None) => self.hand_back(&job, held, now_ms),
+            (Conclusion::Reject { verdict, ordered }, Some(_)) => {
+                let order =
+                    ordered.map(|generation| ClaimId::new(&job.sale, job.shard, generation));
+                self.answer(self.rejection(verdict), order, &job.verdict);
+            }
+            (Conclusion::Reject { .. }, None) => {}
+        }
+    }
+
+    fn rejection(&self, verdict: Verdict) -> Rejection {
+        match verdict {
+            Verdict::Unavailable | Verdict::Overloaded => self.try_again(verdict),
+            other => other.into(),
+        }
+    }
+
+    /// There is no reply.
+    fn failed(&self, ticket: Ticket<Job>, failure: &Failure) {
+        let Job::Claim(job) = ticket.job else { return };
+        let verdict = match failure {
+            Failure::Definite(Definite::Expired) => Verdict::Overloaded,
+            _ => Verdict::Unavailable,
+        };
+        if ticket.owner.is_some_and(select_stream) {
+            self.answer(self.try_again(verdict), None, &job.verdict);
+        }
+    }
+
+    /// The effective context's request goes on to the origin with its claim.
+    fn pass(&mut self, job: &ClaimJob, held: Held, verdict: Verdict, now_ms: u64) {
+        let claim = ClaimTicket {
+            sale: job.sale.clone(),
+            shard: job.shard,
+            generation: held.generation,
+            quantity: held.quantity,
+            deadline_ms: held.deadline_ms,
+            user: job.user.clone(),
+        }
+        .encode();
+        let signature = self.config.key.sign(&claim);
+        job.verdict.set(Some(verdict));
+        let resumed = set_request_header(headers::CLAIM, &claim)
+            .and_then(|()| set_request_header(headers::CLAIM_SIGNATURE, &signature))
+            .and_then(|()| hostcalls::resume_http_request());
+        match resumed {
+            Ok(()) => self.metrics.request(verdict),
+            Err(status) => {
+                log::warn!("{NAME}: a granted request could not go on: {status:?}");
+                self.hand_back(job, held, now_ms);
+            }
+        }
+    }
+
+    /// A claim's handout never left the gateway: it goes back with the next flight.
+    fn hand_back(&mut self, job: &ClaimJob, held: Held, now_ms: u64) {
+        self.metrics.handed_back();
+        let job = HandBackJob {
+            sale: job.sale.clone(),
+            shard: job.shard,
+            user: job.user.clone(),
+            generation: held.generation,
+        };
+        self.pump.enqueue_unowned(Job::HandBack(job), now_ms);
+    }
+
+    /// Answers the effective context's stream.
+    fn answer(
+        &self,
+        rejection: Rejection,
+        order: Option<ClaimId>,
+        verdict: &Cell<Option<Verdict>>,
+    ) {
+        let word = rejection.verdict.word();
+        let retry_after = rejection.retry_after_ms.map(retry_after_seconds);
+        let mut headers = vec![(headers::VERDICT, word)];
+        headers.extend(
+            retry_after
+                .as_deref()
+                .map(|seconds| ("retry-after", seconds)),
+        );
+        let answer = Answer {
+            // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
+            status: rejection.verdict.status().unwrap_or(500),
+            headers,
+            error: word,
+            message: rejection.verdict.message(),
+            order: order.as_ref().map(ClaimId::as_str),
+        };
+        verdict.set(Some(rejection.verdict));
+        self.metrics.request(rejection.verdict);
+        if let Err(status) = answer.send() {
+            log::warn!("{NAME}: an answer could not be sent: {status:?}");
+        }
+    }
+
+    /// Sends a poll if one is due. The root context is effective.
+    pub(crate) fn poll(&mut self, now_ms: u64) {
+        let Some(poll) = self.poller.next(&self.memory, now_ms) else {
+            return;
+        };
+        let body = poll.commands(&self.plan);
+        match self.pump.link().send(&body, self.config.redis.deadline_ms) {
+            Ok(token) => self.poller.sent(token, poll),
+            Err(definite) => self.poll_failed(&Failure::from(definite).to_string()),
+        }
+    }
+
+    /// Whether a catalogue has been read.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.catalogue.is_some()
+    }
+
+    fn read_poll(&mut self, poll: &Poll, headers: usize, body: usize) {
+        let replies = match receive(headers, body, poll.count()) {
+            Ok(replies) => replies,
+            Err(failure) => return self.poll_failed(&failure.to_string()),
+        };
+        match self.poller.read(poll, &replies, &mut self.memory) {
+            Ok(changed) => self.poll_succeeded(changed),
+            Err(error) => self.poll_failed(&error.to_string()),
+        }
+    }
+
+    fn poll_succeeded(&mut self, changed: Option<Catalogue>) {
+        if std::mem::take(&mut self.is_poll_failing) {
+            log::info!("{NAME}: the catalogue can be read again");
+        }
+        if let Some(catalogue) = changed {
+            self.memory.retain(&catalogue);
+            self.catalogue = Some(catalogue);
+        }
+    }
+
+    /// What is known stays; the log says so once, not with every poll.
+    fn poll_failed(&mut self, reason: &str) {
+        self.metrics.poll_failed();
+        if !std::mem::replace(&mut self.is_poll_failing, true) {
+            log::warn!("{NAME}: the catalogue could not be read, the last one stays: {reason}");
+        }
+    }
+}
+
+/// Makes the stream `owner` the one that answers and header changes are for. `false` if it has gone:
+/// an answer would then go to the wrong stream.
+fn select_stream(owner: u32) -> bool {
+    hostcalls::set_effective_context(owner).is_ok()
+}

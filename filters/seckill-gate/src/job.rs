@@ -1,0 +1,301 @@
+//! What waits in the pump, and how it is grouped into script calls.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::{ClaimTerms, ReleaseKind};
+use weir_core::verdict::Verdict;
+use weir_filter_kit::pump::{Plan, Planned, Ticket};
+use weir_scripts::keys::ShardKeys;
+use weir_scripts::{claim, release};
+
+use crate::config::Topology;
+
+/// Units that one request asks for.
+const QUANTITY: u32 = 1;
+
+/// What is asked of Redis.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// A claim for a request that waits.
+    Claim(ClaimJob),
+    /// A handout of a claim goes back: its client has gone before it left the gateway.
+    HandBack(HandBackJob),
+}
+
+/// Who asks for what.
+#[derive(Clone, Debug)]
+pub struct ClaimJob {
+    /// The sale.
+    pub sale: SaleId,
+    /// The user's home shard.
+    pub shard: u32,
+    /// The user.
+    pub user: UserId,
+    /// The sale's cap.
+    pub user_cap: u32,
+    /// Where the stream reads what became of its request.
+    pub verdict: Rc<Cell<Option<Verdict>>>,
+}
+
+/// Which claim goes back.
+#[derive(Clone, Debug)]
+pub struct HandBackJob {
+    /// The sale.
+    pub sale: SaleId,
+    /// The user's home shard.
+    pub shard: u32,
+    /// The user.
+    pub user: UserId,
+    /// The claim's generation.
+    pub generation: u64,
+}
+
+/// Groups claims by shard, and shards into calls as the topology allows.
+#[derive(Clone, Debug)]
+pub struct ClaimPlan {
+    /// What stands before all keys.
+    pub key_prefix: String,
+    /// How Redis is laid out.
+    pub topology: Topology,
+    /// How long a claim is held.
+    pub claim_ttl_ms: u64,
+}
+
+/// The requests of one shard.
+type Shards = BTreeMap<(SaleId, u32), Vec<Ticket<Job>>>;
+
+impl Plan for ClaimPlan {
+    type Job = Job;
+
+    fn plan(&self, tickets: Vec<Ticket<Job>>, now_ms: u64) -> Vec<Planned<Job>> {
+        let (mut claims, mut hand_backs) = (Shards::new(), Shards::new());
+        for ticket in tickets {
+            let (shards, sale, shard) = match &ticket.job {
+                Job::Claim(job) => (&mut claims, &job.sale, job.shard),
+                Job::HandBack(job) => (&mut hand_backs, &job.sale, job.shard),
+            };
+            shards
+                .entry((sale.clone(), shard))
+                .or_default()
+                .push(ticket);
+        }
+        // Units that come back first may be claimed in the same flight.
+        let mut calls: Vec<_> = hand_backs
+            .into_iter()
+            .map(|shard| self.hand_back(shard))
+            .collect();
+        calls.extend(self.claim_calls(claims, now_ms));
+        calls
+    }
+}
+
+impl ClaimPlan {
+    /// The keys of one shard.
+    pub fn keys(&self, sale: &SaleId, shard: u32) -> ShardKeys {
+        ShardKeys::new(&self.key_prefix, sale, shard)
+    }
+
+    fn claim_calls(&self, shards: Shards, now_ms: u64) -> Vec<Planned<Job>> {
+        match self.topology {
+            Topology::Single if shards.is_empty() => vec![],
+            Topology::Single => vec![self.claim(shards, now_ms)],
+            Topology::Cluster => {
+                let each = |shard| self.claim(Shards::from([shard]), now_ms);
+                shards.into_iter().map(each).collect()
+            }
+        }
+    }
+
+    /// One call for all of `shards`.
+    fn claim(&self, shards: Shards, now_ms: u64) -> Planned<Job> {
+        let keys: Vec<ShardKeys> = shards
+            .keys()
+            .map(|(sale, shard)| self.keys(sale, *shard))
+            .collect();
+        let jobs: Vec<Vec<&ClaimJob>> =
+            shards.values().map(|tickets| claim_jobs(tickets)).collect();
+        let users: Vec<Vec<&UserId>> = jobs
+            .iter()
+            .map(|jobs| jobs.iter().map(|job| &job.user).collect())
+            .collect();
+        let groups: Vec<claim::Group<'_>> = keys
+            .iter()
+            .zip(&jobs)
+            .zip(&users)
+            .map(|((keys, jobs), users)| claim::Group {
+                keys,
+                terms: self.terms(jobs, now_ms),
+                users,
+            })
+            .collect();
+        let call = claim::call(&groups);
+        let tickets = shards.into_values().flatten().collect();
+        Planned { call, tickets }
+    }
+
+    /// All requests of one shard are of one sale, so the first speaks for all.
+    fn terms(&self, jobs: &[&ClaimJob], now_ms: u64) -> ClaimTerms {
+        ClaimTerms {
+            now_ms,
+            ttl_ms: self.claim_ttl_ms,
+            user_cap: jobs.first().map_or(0, |job| job.user_cap),
+            quantity: QUANTITY,
+        }
+    }
+
+    fn hand_back(
+        &self,
+        ((sale, shard), tickets): ((SaleId, u32), Vec<Ticket<Job>>),
+    ) -> Planned<Job> {
+        let claims: Vec<(&UserId, u64)> = tickets
+            .iter()
+            .filter_map(|ticket| match &ticket.job {
+                Job::HandBack(job) => Some((&job.user, job.generation)),
+                Job::Claim(_) => None,
+            })
+            .collect();
+        let call = release::call(&self.keys(&sale, shard), ReleaseKind::Handout, &claims);
+        Planned { call, tickets }
+    }
+}
+
+fn claim_jobs(tickets: &[Ticket<Job>]) -> Vec<&ClaimJob> {
+    tickets
+        .iter()
+        .filter_map(|ticket| match &ticket.job {
+            Job::Claim(job) => Some(job),
+            Job::HandBack(_) => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim_of(sale: &str, shard: u32, user: &str) -> Ticket<Job> {
+        let job = Job::Claim(ClaimJob {
+            sale: SaleId::new(sale).unwrap(),
+            shard,
+            user: UserId::new(user).unwrap(),
+            user_cap: 2,
+            verdict: Rc::default(),
+        });
+        Ticket {
+            owner: Some(1),
+            deadline_ms: 9,
+            job,
+        }
+    }
+
+    fn hand_back_of(sale: &str, shard: u32, user: &str) -> Ticket<Job> {
+        let job = Job::HandBack(HandBackJob {
+            sale: SaleId::new(sale).unwrap(),
+            shard,
+            user: UserId::new(user).unwrap(),
+            generation: 7,
+        });
+        Ticket {
+            owner: None,
+            deadline_ms: 9,
+            job,
+        }
+    }
+
+    fn plan(topology: Topology, tickets: Vec<Ticket<Job>>) -> Vec<(&'static str, String, String)> {
+        let plan = ClaimPlan {
+            key_prefix: "t".into(),
+            topology,
+            claim_ttl_ms: 50,
+        };
+        let text = |parts: &[Vec<u8>]| {
+            parts
+                .iter()
+                .map(|part| String::from_utf8_lossy(part))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        plan.plan(tickets, 1_000)
+            .iter()
+            .map(|planned| {
+                let keys = planned
+                    .call
+                    .keys
+                    .iter()
+                    .filter(|key| key.ends_with(b":claims"));
+                let keys: Vec<_> = keys.cloned().collect();
+                (
+                    planned.call.script.name,
+                    text(&keys),
+                    text(&planned.call.args),
+                )
+            })
+            .collect()
+    }
+
+    fn tickets() -> Vec<Ticket<Job>> {
+        vec![
+            claim_of("b", 0, "u1"),
+            claim_of("a", 3, "u2"),
+            hand_back_of("a", 3, "u3"),
+            claim_of("b", 0, "u4"),
+        ]
+    }
+
+    #[test]
+    fn on_a_single_server_one_call_decides_every_shard() {
+        let calls = plan(Topology::Single, tickets());
+        assert_eq!(
+            calls,
+            [
+                ("release", "t:{a:3}:claims".into(), "handout u3 7".into()),
+                (
+                    "claim",
+                    "t:{a:3}:claims t:{b:0}:claims".into(),
+                    "1000 50 2 1 1 u2 50 2 1 2 u1 u4".into()
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn on_a_cluster_no_call_leaves_its_slot() {
+        let calls = plan(Topology::Cluster, tickets());
+        let keys: Vec<_> = calls
+            .iter()
+            .map(|(script, keys, _)| (*script, keys.as_str()))
+            .collect();
+        assert_eq!(
+            keys,
+            [
+                ("release", "t:{a:3}:claims"),
+                ("claim", "t:{a:3}:claims"),
+                ("claim", "t:{b:0}:claims"),
+            ]
+        );
+    }
+
+    #[test]
+    fn replies_meet_their_tickets_in_the_order_of_the_call() {
+        let plan = ClaimPlan {
+            key_prefix: "t".into(),
+            topology: Topology::Single,
+            claim_ttl_ms: 50,
+        };
+        let planned = plan.plan(tickets(), 0).pop().unwrap();
+        let users: Vec<_> = claim_jobs(&planned.tickets)
+            .iter()
+            .map(|job| job.user.as_str())
+            .collect();
+        assert_eq!(users, ["u2", "u1", "u4"]);
+    }
+
+    #[test]
+    fn a_flight_of_hand_backs_alone_makes_no_empty_claim() {
+        let calls = plan(Topology::Single, vec![hand_back_of("a", 0, "u")]);
+        assert_eq!(calls.len(), 1);
+    }
+}

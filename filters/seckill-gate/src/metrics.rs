@@ -1,0 +1,79 @@
+//! The filter's counters, each named here once.
+
+use std::collections::BTreeMap;
+
+use weir_core::verdict::Verdict;
+use weir_filter_kit::metrics::Counter;
+use weir_filter_kit::pump::Counts;
+
+/// All counters of one VM.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    requests: BTreeMap<Verdict, Counter>,
+    flights: Counter,
+    commands: Counter,
+    flight_requests: Counter,
+    failed_definite: Counter,
+    failed_unknown: Counter,
+    handed_back: Counter,
+    polls_failed: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn define() -> Self {
+        let counter = |what: &str| Counter::define(&format!("weir_seckill_gate_{what}_total"));
+        let of_verdict = |verdict: Verdict| {
+            let name = format!(
+                "weir_seckill_gate_requests_total.verdict.{}",
+                verdict.word()
+            );
+            (verdict, Counter::define(&name))
+        };
+        Self {
+            requests: Verdict::ALL.into_iter().map(of_verdict).collect(),
+            flights: counter("redis_flights"),
+            commands: counter("redis_commands"),
+            flight_requests: counter("redis_requests"),
+            failed_definite: Counter::define(
+                "weir_seckill_gate_redis_failed_total.outcome.definite",
+            ),
+            failed_unknown: Counter::define("weir_seckill_gate_redis_failed_total.outcome.unknown"),
+            handed_back: counter("claims_handed_back"),
+            polls_failed: counter("polls_failed"),
+        }
+    }
+
+    /// A request was answered, or went on.
+    pub(crate) fn request(&self, verdict: Verdict) {
+        if let Some(counter) = self.requests.get(&verdict) {
+            counter.increment();
+        }
+    }
+
+    /// What the pump has sent.
+    pub(crate) fn sent(&self, counts: Counts) {
+        self.flights.add(counts.flights);
+        self.commands.add(counts.commands);
+        self.flight_requests.add(counts.requests);
+    }
+
+    /// Requests got no reply from Redis.
+    pub(crate) fn failed(&self, is_definite: bool, requests: usize) {
+        let counter = if is_definite {
+            self.failed_definite
+        } else {
+            self.failed_unknown
+        };
+        counter.add(requests);
+    }
+
+    /// A claim's handout goes back because its client has gone.
+    pub(crate) fn handed_back(&self) {
+        self.handed_back.increment();
+    }
+
+    /// The catalogue could not be read.
+    pub(crate) fn poll_failed(&self) {
+        self.polls_failed.increment();
+    }
+}

@@ -1,0 +1,263 @@
+//! The catalogue and the epochs of empty shards, read from Redis on ticks.
+
+use weir_core::id::SaleId;
+use weir_core::sale::Catalogue;
+use weir_core::sold_out::SoldOutMemory;
+use weir_resp::{Value, encode_command};
+use weir_scripts::keys;
+
+use crate::job::ClaimPlan;
+
+/// Until the first catalogue has come, polls start this far apart, in milliseconds, and then twice
+/// as far each time: a gateway is ready soon after Redis is, and does not spin while it is not.
+pub(crate) const FIRST_POLL_MS: u64 = 50;
+
+/// The most epochs read in one poll. What is beyond has its turn in the next: with more empty shards
+/// than this, sales reopen somewhat later.
+const EPOCHS_MAX: usize = 1_000;
+
+/// A poll that is to be sent, or is under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Poll {
+    /// The shards whose epochs are asked for, in order.
+    pub(crate) watched: Vec<(SaleId, u32)>,
+}
+
+/// When polls are due, and what they have found.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    interval_ms: u64,
+    backoff_ms: u64,
+    due_ms: u64,
+    under_way: Option<(u32, Poll)>,
+    cursor: usize,
+    /// The catalogue's bytes as last read: most polls find them unchanged.
+    seen: Vec<u8>,
+}
+
+/// Why a poll was of no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PollError {
+    #[error("there is no catalogue in Redis: has the origin been started?")]
+    NoCatalogue,
+    #[error("the catalogue is not what the origin writes: {0}")]
+    Catalogue(String),
+    #[error("Redis answered otherwise than asked: {0}")]
+    Reply(String),
+}
+
+impl Poller {
+    pub(crate) fn new(interval_ms: u64) -> Self {
+        Self {
+            interval_ms,
+            backoff_ms: FIRST_POLL_MS.min(interval_ms),
+            due_ms: 0,
+            under_way: None,
+            cursor: 0,
+            seen: Vec::new(),
+        }
+    }
+
+    /// The next poll, if one is due and none is under way.
+    pub(crate) fn next(&mut self, memory: &SoldOutMemory, now_ms: u64) -> Option<Poll> {
+        // A clock that was set back must not put polls off.
+        let is_due = now_ms >= self.due_ms || self.due_ms - now_ms > self.interval_ms;
+        if self.under_way.is_some() || !is_due {
+            return None;
+        }
+        self.due_ms = now_ms + self.backoff_ms;
+        self.backoff_ms = (self.backoff_ms * 2).min(self.interval_ms);
+        let total = memory.watched().count();
+        self.cursor = if self.cursor < total { self.cursor } else { 0 };
+        let watched: Vec<_> = memory
+            .watched()
+            .skip(self.cursor)
+            .take(EPOCHS_MAX)
+            .map(|(sale, shard)| (sale.clone(), shard))
+            .collect();
+        self.cursor += watched.len();
+        Some(Poll { watched })
+    }
+
+    /// `poll` was sent as the call `token`.
+    pub(crate) fn sent(&mut self, token: u32, poll: Poll) {
+        self.under_way = Some((token, poll));
+    }
+
+    /// The poll that the call `token` was, if it was one.
+    pub(crate) fn landed(&mut self, token: u32) -> Option<Poll> {
+        self.under_way
+            .take_if(|(sent, _)| *sent == token)
+            .map(|(_, poll)| poll)
+    }
+
+    /// Reads a poll's replies: epochs go into `memory`; a catalogue that has changed is returned.
+    pub(crate) fn read(
+        &mut self,
+        poll: &Poll,
+        replies: &[Value],
+        memory: &mut SoldOutMemory,
+    ) -> Result<Option<Catalogue>, PollError> {
+        let (catalogue, epochs) = replies.split_first().ok_or(PollError::NoCatalogue)?;
+        for ((sale, shard), epoch) in poll.watched.iter().zip(epochs) {
+            // A key that is gone is an epoch of its own: the shard is not what it was.
+            let epoch = epoch_of(epoch)?;
+            memory.observe_epoch(sale, *shard, epoch);
+        }
+        self.read_catalogue(catalogue)
+    }
+
+    fn read_catalogue(&mut self, value: &Value) -> Result<Option<Catalogue>, PollError> {
+        let bytes = match value {
+            Value::Bulk(bytes) => bytes,
+            Value::Null => return Err(PollError::NoCatalogue),
+            other => return Err(unexpected(other)),
+        };
+        if *bytes == self.seen {
+            return Ok(None);
+        }
+        let catalogue = serde_json::from_slice::<Catalogue>(bytes)
+            .map_err(|error| PollError::Catalogue(error.to_string()))?
+            .checked()
+            .map_err(|error| PollError::Catalogue(error.to_string()))?;
+        self.seen.clone_from(bytes);
+        self.backoff_ms = self.interval_ms;
+        Ok(Some(catalogue))
+    }
+}
+
+fn epoch_of(value: &Value) -> Result<i64, PollError> {
+    match value {
+        Value::Bulk(digits) => std::str::from_utf8(digits)
+            .ok()
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(|| unexpected(value)),
+        Value::Null => Ok(-1),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn unexpected(value: &Value) -> PollError {
+    match value {
+        Value::Error(error) => PollError::Reply(String::from_utf8_lossy(error).into_owned()),
+        other => PollError::Reply(format!("{other:?}")),
+    }
+}
+
+impl Poll {
+    /// The poll's commands.
+    pub(crate) fn commands(&self, plan: &ClaimPlan) -> Vec<u8> {
+        let mut body = Vec::new();
+        encode_command(
+            &mut body,
+            [b"GET".as_slice(), &keys::catalogue(&plan.key_prefix)],
+        );
+        for (sale, shard) in &self.watched {
+            let epoch = plan.keys(sale, *shard).epoch();
+            encode_command(&mut body, [b"GET".as_slice(), &epoch]);
+        }
+        body
+    }
+
+    /// How many commands the poll is.
+    pub(crate) fn count(&self) -> usize {
+        1 + self.watched.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CATALOGUE: &[u8] = br#"{"sales":[{"id":"s","starts_at_ms":1,"ends_at_ms":2,"shards":4,"user_cap":1,"state":"open"}]}"#;
+
+    fn memory_of(shards: u32) -> (SoldOutMemory, SaleId) {
+        let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
+        (0..shards).for_each(|shard| memory.remember(&sale, shard, 5));
+        (memory, sale)
+    }
+
+    fn bulk(bytes: &[u8]) -> Value {
+        Value::Bulk(bytes.to_vec())
+    }
+
+    #[test]
+    fn polls_come_quickly_at_first_and_then_at_the_interval() {
+        let (memory, mut poller) = (SoldOutMemory::default(), Poller::new(500));
+        let mut due = Vec::new();
+        for now_ms in (1_000..3_500).step_by(50) {
+            if poller.next(&memory, now_ms).is_some() {
+                due.push(now_ms - 1_000);
+            }
+        }
+        assert_eq!(due, [0, 50, 150, 350, 750, 1_250, 1_750, 2_250]);
+    }
+
+    #[test]
+    fn one_poll_at_a_time_and_a_clock_set_back_stops_none() {
+        let (memory, mut poller) = (SoldOutMemory::default(), Poller::new(500));
+        let poll = poller.next(&memory, 1_000_000).unwrap();
+        poller.sent(7, poll);
+        assert_eq!(poller.next(&memory, 2_000_000), None);
+        assert_eq!(poller.landed(8), None);
+        assert!(poller.landed(7).is_some());
+        assert!(poller.next(&memory, 1_000).is_some());
+    }
+
+    #[test]
+    fn an_epoch_that_moved_reopens_its_shard() {
+        let (mut memory, sale) = memory_of(3);
+        let mut poller = Poller::new(500);
+        let poll = poller.next(&memory, 0).unwrap();
+        assert_eq!(poll.count(), 4);
+        let replies = [bulk(CATALOGUE), bulk(b"5"), bulk(b"6"), Value::Null];
+        let catalogue = poller.read(&poll, &replies, &mut memory).unwrap();
+        assert!(catalogue.is_some());
+        let sold_out: Vec<_> = (0..3)
+            .filter(|&shard| memory.is_sold_out(&sale, shard))
+            .collect();
+        assert_eq!(sold_out, [0], "1 has moved, 2 is not what it was");
+    }
+
+    #[test]
+    fn a_catalogue_that_did_not_change_is_not_read_again() {
+        let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
+        let mut read = |bytes: &[u8]| poller.read(&Poll::default(), &[bulk(bytes)], &mut memory);
+        assert!(read(CATALOGUE).unwrap().is_some());
+        assert!(read(CATALOGUE).unwrap().is_none());
+        assert!(matches!(read(b"{}"), Err(PollError::Catalogue(_))));
+        assert!(
+            read(CATALOGUE).unwrap().is_none(),
+            "the good one still stands"
+        );
+    }
+
+    #[test]
+    fn what_redis_should_not_answer_is_an_error_and_no_catalogue() {
+        let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
+        let mut read = |value| {
+            poller
+                .read(&Poll::default(), &[value], &mut memory)
+                .unwrap_err()
+        };
+        assert_eq!(read(Value::Null), PollError::NoCatalogue);
+        let error = read(Value::Error(b"no upstream host".to_vec()));
+        assert_eq!(error, PollError::Reply("no upstream host".into()));
+        assert!(matches!(read(Value::Integer(1)), PollError::Reply(_)));
+    }
+
+    #[test]
+    fn more_empty_shards_than_fit_in_one_poll_take_turns() {
+        let mut memory = SoldOutMemory::default();
+        for sale in 0..30 {
+            let sale = SaleId::new(format!("s{sale:02}")).unwrap();
+            (0..50).for_each(|shard| memory.remember(&sale, shard, 5));
+        }
+        let mut poller = Poller::new(500);
+        let mut sizes = Vec::new();
+        for turn in 0..4 {
+            sizes.push(poller.next(&memory, turn * 1_000).unwrap().watched.len());
+        }
+        assert_eq!(sizes, [1_000, 500, 1_000, 500]);
+    }
+}

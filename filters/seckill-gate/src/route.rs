@@ -1,0 +1,123 @@
+//! Which requests buy, and from which sale.
+
+/// The place of the sale's name in a path.
+const SALE_SEGMENT: &str = "{sale}";
+
+/// A kind of request that buys: a method, and a path with the sale's name as one segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    method: String,
+    before: String,
+    after: String,
+}
+
+/// Why a route was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// The method is no upper-case word.
+    #[error("must be an HTTP method in upper case, such as POST")]
+    Method,
+    /// The path does not start with `/` or does not hold `{sale}` as one whole segment, once.
+    #[error("must start with / and hold {{sale}} as one whole segment, once")]
+    Path,
+}
+
+impl RouteError {
+    /// The field of the route's configuration that is wrong.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::Path => "path",
+        }
+    }
+}
+
+impl Route {
+    /// The route of `method` and `path`.
+    ///
+    /// # Errors
+    /// Says which of the two is wrong.
+    pub fn new(method: &str, path: &str) -> Result<Self, RouteError> {
+        if method.is_empty() || !method.bytes().all(|b| b.is_ascii_uppercase()) {
+            return Err(RouteError::Method);
+        }
+        let (before, after) = path.split_once(SALE_SEGMENT).ok_or(RouteError::Path)?;
+        let is_segment = before.ends_with('/') && (after.is_empty() || after.starts_with('/'));
+        if !before.starts_with('/') || !is_segment || after.contains(SALE_SEGMENT) {
+            return Err(RouteError::Path);
+        }
+        Ok(Self {
+            method: method.into(),
+            before: before.into(),
+            after: after.into(),
+        })
+    }
+
+    /// The sale that a request for `path` buys from, if it is of this route. What follows a `?` in
+    /// the path does not count.
+    pub fn sale<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+        if method != self.method.as_bytes() {
+            return None;
+        }
+        let path = path.split(|&byte| byte == b'?').next()?;
+        let sale = path
+            .strip_prefix(self.before.as_bytes())?
+            .strip_suffix(self.after.as_bytes())?;
+        (!sale.is_empty() && !sale.contains(&b'/')).then_some(sale)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sale_is_the_segment_in_its_place() {
+        let route = Route::new("POST", "/sales/{sale}/orders").unwrap();
+        let sale = |method: &str, path: &'static [u8]| route.sale(method.as_bytes(), path);
+        assert_eq!(sale("POST", b"/sales/s-1/orders"), Some(b"s-1".as_slice()));
+        assert_eq!(
+            sale("POST", b"/sales/s-1/orders?a=/b"),
+            Some(b"s-1".as_slice())
+        );
+        assert_eq!(
+            sale("POST", b"/sales/\xff/orders"),
+            Some(b"\xff".as_slice())
+        );
+        for other in [
+            b"/sales//orders".as_slice(),
+            b"/sales/a/b/orders",
+            b"/sales/orders",
+            b"/",
+            b"",
+            b"/sales/a/orders/",
+        ] {
+            assert_eq!(sale("POST", other), None);
+        }
+        assert_eq!(sale("GET", b"/sales/s-1/orders"), None);
+        assert_eq!(sale("", b"/sales/s-1/orders"), None);
+    }
+
+    #[test]
+    fn the_sale_may_be_the_last_segment() {
+        let route = Route::new("PUT", "/buy/{sale}").unwrap();
+        assert_eq!(route.sale(b"PUT", b"/buy/x"), Some(b"x".as_slice()));
+        assert_eq!(route.sale(b"PUT", b"/buy/x/y"), None);
+    }
+
+    #[test]
+    fn a_senseless_route_is_refused() {
+        for path in [
+            "",
+            "/sales",
+            "{sale}",
+            "/a{sale}",
+            "/{sale}b",
+            "/{sale}/{sale}",
+            "a/{sale}",
+        ] {
+            assert_eq!(Route::new("POST", path), Err(RouteError::Path), "{path}");
+        }
+        assert_eq!(Route::new("post", "/{sale}"), Err(RouteError::Method));
+    }
+}

@@ -1,0 +1,80 @@
+//! One HTTP stream.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use proxy_wasm::traits::{Context, HttpContext};
+use proxy_wasm::types::Action;
+use weir_core::headers;
+use weir_filter_kit::host::now_ms;
+use weir_filter_kit::http::{remove_request_header, request_header, set_response_header};
+
+use crate::NAME;
+use crate::gate::{Gate, Outcome};
+
+pub(crate) struct Stream {
+    id: u32,
+    gate: Rc<RefCell<Gate>>,
+    /// Of a request that buys.
+    outcome: Option<Outcome>,
+}
+
+impl Stream {
+    pub(crate) fn new(id: u32, gate: Rc<RefCell<Gate>>) -> Self {
+        Self {
+            id,
+            gate,
+            outcome: None,
+        }
+    }
+}
+
+impl Context for Stream {}
+
+impl HttpContext for Stream {
+    fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
+        let method = request_header(":method").unwrap_or_default();
+        let path = request_header(":path").unwrap_or_default();
+        let mut gate = self.gate.borrow_mut();
+        let Some(sale) = gate.sale(&method, &path) else {
+            strip_gateway_headers();
+            return Action::Continue;
+        };
+        let user = request_header(gate.user_header()).unwrap_or_default();
+        self.outcome = Some(gate.decide(self.id, sale, &user, now_ms()));
+        Action::Pause
+    }
+
+    fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
+        let verdict = self.outcome.as_ref().and_then(|outcome| outcome.get());
+        // The gate's own answers carry their verdict already.
+        if let Some(verdict) = verdict.filter(|verdict| verdict.status().is_none())
+            && let Err(status) = set_response_header(headers::VERDICT, verdict.word())
+        {
+            log::warn!("{NAME}: a response goes without its verdict: {status:?}");
+        }
+        Action::Continue
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let is_waiting = self
+            .outcome
+            .as_ref()
+            .is_some_and(|outcome| outcome.get().is_none());
+        if is_waiting {
+            self.gate.borrow_mut().forget(self.id);
+        }
+    }
+}
+
+/// A client must not be able to bring a claim of its own. The buying routes need no stripping: what
+/// passes there has its headers set by the gate.
+fn strip_gateway_headers() {
+    for name in headers::GATEWAY_ONLY {
+        if let Err(status) = remove_request_header(name) {
+            log::warn!("{NAME}: {name} could not be removed: {status:?}");
+        }
+    }
+}
