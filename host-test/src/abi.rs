@@ -141,7 +141,7 @@ impl BufferType {
 ///
 /// Names are lower-cased as Envoy does; values are bytes, so a test can send what is not UTF-8.
 /// A name may come several times.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, Vec<u8>)>);
 
 impl Headers {
@@ -249,6 +249,22 @@ impl Headers {
             headers.add(&String::from_utf8_lossy(name), value);
         }
         Some(headers)
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = self.iter().map(|(name, value)| (name, Bytes(value)));
+        f.debug_map().entries(pairs).finish()
+    }
+}
+
+/// Shows bytes as text with escapes: what a failed assertion prints is read by people.
+pub(crate) struct Bytes<'a>(pub &'a [u8]);
+
+impl fmt::Debug for Bytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
     }
 }
 

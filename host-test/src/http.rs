@@ -1,13 +1,14 @@
 //! HTTP streams: what goes through the filter, what it does to it, and how it ends.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 
-use crate::abi::{Headers, MapType, u32_of};
+use crate::abi::{Bytes, Headers, MapType, u32_of};
 use crate::process::Process;
 use crate::world::{ContextId, Cost, Direction, Owner, StreamId, VmUid};
 
 /// A request or a response, as far as it has come.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Message {
     /// Headers, pseudo-headers such as `:path` and `:status` among them.
     pub headers: Headers,
@@ -17,6 +18,17 @@ pub struct Message {
     pub trailers: Headers,
     /// Whether the end has come.
     pub complete: bool,
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("headers", &self.headers)
+            .field("body", &Bytes(&self.body))
+            .field("trailers", &self.trailers)
+            .field("complete", &self.complete)
+            .finish()
+    }
 }
 
 impl Message {
@@ -33,7 +45,7 @@ impl Message {
 }
 
 /// A reply that the filter (or the host in its place) gave the client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LocalReply {
     /// The HTTP status.
     pub status: u16,
@@ -46,6 +58,18 @@ pub struct LocalReply {
     pub grpc_status: Option<u32>,
     /// Envoy's "response code details"; `wasm_fail_stream` when a dead VM is the cause.
     pub details: String,
+}
+
+impl fmt::Debug for LocalReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalReply")
+            .field("status", &self.status)
+            .field("headers", &self.headers)
+            .field("body", &Bytes(&self.body))
+            .field("grpc_status", &self.grpc_status)
+            .field("details", &self.details)
+            .finish()
+    }
 }
 
 impl LocalReply {

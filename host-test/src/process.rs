@@ -9,7 +9,7 @@ use crate::abi::{LogLevel, Status, u32_of};
 use crate::plugin::FailurePolicy;
 use crate::upstream::{CallId, Reply};
 use crate::vm::Vm;
-use crate::world::{Action, CallResponse, ContextId, Event, SlotId, VmUid, World};
+use crate::world::{Action, CallResponse, ContextId, Event, Owner, SlotId, VmUid, World};
 
 /// A filter that is still busy after so many turns never settles.
 const TURNS_MAX: usize = 10_000;
@@ -51,15 +51,18 @@ impl Process {
         }
         let called = vm.call(context, name, args);
         self.account(uid, context, called.fuel);
-        if let Err(trap) = &called.result {
-            self.kill(uid, &format!("trap in {name}: {trap}"));
-        }
-        let (actions, stop) = {
+        let (mut actions, stop, owner) = {
             let mut world = self.world.borrow_mut();
             let vm = world.vm(uid);
             let stop = std::mem::take(&mut vm.stop_iteration);
-            (std::mem::take(&mut vm.actions), stop)
+            let owner = vm.contexts.get(&context).map(|context| context.owner);
+            (std::mem::take(&mut vm.actions), stop, owner)
         };
+        if let Err(trap) = &called.result {
+            self.kill(uid, &format!("trap in {name}: {trap}"));
+            // Envoy's 503 is quicker than what the callback had put off for its own stream.
+            actions.retain(|action| action.stream().map(Owner::Http) != owner);
+        }
         self.act(uid, actions);
         match called.result {
             Ok(result) => Ok(if stop { 1 } else { result }),
@@ -251,15 +254,11 @@ impl Process {
 
     /// Replies that were delayed first, then timeouts, then ticks.
     fn fire(&self, now_ns: u64) {
+        for (_, id, reply) in self.take_delayed(now_ns) {
+            self.schedule(id, reply);
+        }
         {
             let world = &mut *self.world.borrow_mut();
-            world.delayed.sort_by_key(|(due_ns, id, _)| (*due_ns, *id));
-            let due = world
-                .delayed
-                .partition_point(|(due_ns, ..)| *due_ns <= now_ns);
-            for (_, id, reply) in world.delayed.drain(..due) {
-                world.events.push_back(Event::Answer(id, reply));
-            }
             let late = world.calls.values_mut();
             for call in late.filter(|call| call_due_ns(call).is_some_and(|due| due <= now_ns)) {
                 // Fires once; a reply that is already on its way comes before it.
@@ -269,6 +268,13 @@ impl Process {
         }
         self.run_until_idle();
         self.tick(now_ns);
+    }
+
+    fn take_delayed(&self, now_ns: u64) -> Vec<(u64, CallId, Reply)> {
+        let delayed = &mut self.world.borrow_mut().delayed;
+        delayed.sort_by_key(|(due_ns, id, _)| (*due_ns, *id));
+        let due = delayed.partition_point(|(due_ns, ..)| *due_ns <= now_ns);
+        delayed.drain(..due).collect()
     }
 
     fn tick(&self, now_ns: u64) {

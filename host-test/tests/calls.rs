@@ -82,20 +82,15 @@ fn dispatch_fails_as_envoys_does() {
     assert_eq!(worker_logs(&host), ["10", "00"]);
     host.advance(MS(1000));
     assert_eq!(worker_logs(&host).len(), 2, "no callback ever comes");
-    for missing in 0..3 {
+    for missing in HEADERS {
         let mut headers = HEADERS.to_vec();
-        headers.remove(missing);
+        headers.retain(|header| header != missing);
         let host = caller(&headers)
             .cluster("redis", Upstream::held())
             .start()
             .unwrap();
         call(&host, "redis");
-        assert_eq!(
-            worker_logs(&host),
-            ["02", "00"],
-            "without {:?}",
-            HEADERS[missing]
-        );
+        assert_eq!(worker_logs(&host), ["02", "00"], "without {:?}", missing);
     }
 }
 
