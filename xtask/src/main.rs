@@ -1,5 +1,6 @@
 //! `cargo xtask`: Weir's tasks.
 
+mod demo;
 mod tests_task;
 mod up;
 
@@ -48,6 +49,14 @@ enum Task {
     /// three ends by itself, says which, shows the end of its log and stops the others.
     Up(up::Arguments),
 
+    /// Hold a flash sale: start everything, create a sale, let a storm of buyers at it
+    ///
+    /// Shows the verdicts, latencies and what Redis and SQL hold at the end, and checks that
+    /// no unit was sold twice and none was left that someone came for: counted from SQL and
+    /// Redis, not from what the clients saw. Exit code 0 only if both hold. Stays up
+    /// afterwards unless --once.
+    Demo(demo::Arguments),
+
     /// Build everything and run all tests, the end-to-end ones included
     ///
     /// Ends with one line "N passed, N failed, N skipped" over all test binaries and with
@@ -74,6 +83,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Setup => setup(&options),
         Task::BuildWasm => build_wasm(),
         Task::Up(arguments) => up::run(&arguments, options),
+        Task::Demo(arguments) => demo::run(&arguments, options),
         Task::Test(arguments) => {
             setup(&options)?;
             build_wasm()?;

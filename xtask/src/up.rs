@@ -61,7 +61,6 @@ pub(crate) struct Arguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unnamed {
     Default,
-    #[allow(dead_code, reason = "demo --once uses it")]
     Free,
 }
 
