@@ -212,4 +212,25 @@ mod tests {
             assert!(error.to_string().contains("no_such_field"), "{error}");
         }
     }
+
+    /// Fails when an edit of the file left a text out that is replaced.
+    #[test]
+    fn the_shipped_config_is_accepted_with_everything_replaced() {
+        crate::wasm::ensure_filters().unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let config = EnvoyConfig::shipped()
+            .unwrap()
+            .gateway_port(crate::ports::free().unwrap())
+            .admin_port(crate::ports::free().unwrap())
+            .origin(([127, 0, 0, 1], 1).into())
+            .redis("127.0.0.1", 2)
+            .unwrap()
+            .key_prefix("t1");
+        let options = EnvoyOptions {
+            config,
+            variables: vec![("WEIR_CLAIM_SECRET".to_owned(), "00".repeat(32))],
+            ..minimal("", temp.path())
+        };
+        validate(&tool(), &options).unwrap();
+    }
 }
