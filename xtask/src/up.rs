@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use weir_stack::report::Console;
-use weir_stack::tools::Options;
+use weir_stack::report::{Console, Silent};
+use weir_stack::tools::{Options, WasmToolchain};
+use weir_stack::wasm::{self, Messages};
 use weir_stack::{Builder, Stack, ports};
 
 /// How often the children are looked at.
@@ -85,6 +86,9 @@ pub(crate) async fn start(
     unnamed: Unnamed,
 ) -> Result<Stack> {
     let builder = arguments.builder(unnamed)?.tools(tools);
+    // Ahead of the stack's own look at them, so that a person sees cargo at work.
+    let toolchain = WasmToolchain::find_or_get(&mut Silent)?;
+    wasm::build_filters(&toolchain, Messages::Show)?;
     builder.start_reporting(&mut Console).await
 }
 
@@ -181,8 +185,7 @@ pub(crate) fn describe(stack: &Stack, sale: &str) -> String {
     } = stack;
     let dir = stack.data_dir.display();
     // The token is read from its file: a secret on the screen ends up in someone's log.
-    let token =
-        format!("\"authorization: Bearer $(sed -n s/WEIR_ADMIN_TOKEN=//p {dir}/secrets.env)\"");
+    let token = "-H \"authorization: Bearer $WEIR_ADMIN_TOKEN\"";
     let sale_json = sale_json(sale);
     format!(
         "\n\
@@ -192,11 +195,12 @@ pub(crate) fn describe(stack: &Stack, sale: &str) -> String {
          envoy admin   {envoy_admin_url}\n\
          redis         {redis_url}\n\
          data, logs    {dir}\n\n\
-         Create a sale and put its stock into Redis, look at it, buy:\n\n  \
-         curl -H {token} -H 'content-type: application/json' -d '{sale_json}' \
-         {origin_admin_url}/sales && curl -X POST -H {token} {origin_admin_url}/sales/{sale}/warm\n\n  \
-         curl -H {token} {origin_admin_url}/sales/{sale}\n\n  \
-         curl -i -X POST -H 'x-user-id: ada' {gateway_url}/sales/{sale}/orders\n\n\
+         Create a sale, put its stock into Redis, buy:\n\n  \
+         . {dir}/secrets.env\n  \
+         curl {token} -H 'content-type: application/json' {origin_admin_url}/sales \\\n    \
+         -d '{sale_json}'\n  \
+         curl {token} -X POST {origin_admin_url}/sales/{sale}/warm\n  \
+         curl -i -H 'x-user-id: ada' -X POST {gateway_url}/sales/{sale}/orders\n\n\
          Ctrl-C stops everything."
     )
 }

@@ -156,6 +156,7 @@ impl Builder {
         let toolchain = WasmToolchain::find_or_get(reporter)?;
         let filters = wasm::build_filters(&toolchain, Messages::Keep)?;
         wasm::report(&filters, reporter);
+        reporter.line("origin", "cargo build…");
         let origin_binary = origin::ensure_built()?;
         reporter.line("origin", &origin_binary.display().to_string());
 
@@ -300,7 +301,7 @@ impl DataDir {
             None => {
                 let home = workspace::out_dir().join("run");
                 std::fs::create_dir_all(&home)?;
-                let temporary = tempfile::tempdir_in(home)?;
+                let temporary = tempfile::Builder::new().prefix("run-").tempdir_in(home)?;
                 (temporary.path().to_path_buf(), Some(temporary))
             }
         };
