@@ -12,6 +12,13 @@ pub fn request_header(name: &str) -> Option<Vec<u8>> {
         .flatten()
 }
 
+/// The response header `name`: as [`request_header`].
+pub fn response_header(name: &str) -> Option<Vec<u8>> {
+    hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name)
+        .ok()
+        .flatten()
+}
+
 /// Sets the request header `name` in place of all that it was.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use weir_core::admission::{Admission, Conclusion, Rejection, admit, conclude};
@@ -35,6 +36,8 @@ pub(crate) struct Gate {
     memory: SoldOutMemory,
     metrics: Metrics,
     is_poll_failing: bool,
+    /// Whether a request has come yet. One VM, on Envoy's main thread, never sees any.
+    is_serving: bool,
 }
 
 /// What became of a stream's request, once it is known.
@@ -54,6 +57,7 @@ impl Gate {
             memory: SoldOutMemory::default(),
             metrics: Metrics::define(),
             is_poll_failing: false,
+            is_serving: false,
             plan,
             config,
         }
@@ -75,6 +79,7 @@ impl Gate {
     /// Decides on a request of the stream `owner` to buy from `sale`: it is answered, or waits. The
     /// stream is the effective context.
     pub(crate) fn decide(&mut self, owner: u32, sale: &[u8], user: &[u8], now_ms: u64) -> Outcome {
+        self.note_request();
         let verdict = Outcome::default();
         match self.admit(sale, user, &verdict, now_ms) {
             Ok(job) => {
@@ -85,6 +90,13 @@ impl Gate {
             Err(rejection) => self.answer(rejection, None, &verdict),
         }
         verdict
+    }
+
+    fn note_request(&mut self) {
+        if !std::mem::replace(&mut self.is_serving, true) {
+            self.poller.hurry();
+            self.pump.link().wake();
+        }
     }
 
     /// The chain up to the claim.
@@ -112,6 +124,11 @@ impl Gate {
         }
     }
 
+    /// What `Retry-After` says when the outcome is unknown.
+    pub(crate) fn retry_after(&self) -> String {
+        self.config.retry_after_s.to_string()
+    }
+
     fn try_again(&self, verdict: Verdict) -> Rejection {
         Rejection {
             verdict,
@@ -129,9 +146,10 @@ impl Gate {
         self.pump.link().take_wakeup(queue)
     }
 
-    /// Sends what waits, and gives what has landed to its streams. The root context is effective, and
-    /// may not be afterwards.
+    /// Polls if that is due, sends what waits, and gives what has landed to its streams. The root
+    /// context is effective, and may not be afterwards.
     pub(crate) fn turn(&mut self, now_ms: u64) {
+        self.poll(now_ms);
         let landed = self.pump.turn(now_ms);
         self.apply(landed, now_ms);
     }
@@ -287,8 +305,8 @@ impl Gate {
         }
     }
 
-    /// Sends a poll if one is due. The root context is effective.
-    pub(crate) fn poll(&mut self, now_ms: u64) {
+    /// Sends a poll if one is due.
+    fn poll(&mut self, now_ms: u64) {
         let Some(poll) = self.poller.next(&self.memory, now_ms) else {
             return;
         };
@@ -299,9 +317,9 @@ impl Gate {
         }
     }
 
-    /// Whether a catalogue has been read.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.catalogue.is_some()
+    /// How far apart ticks should be.
+    pub(crate) fn tick(&self) -> Duration {
+        Duration::from_millis(self.poller.tick_ms())
     }
 
     fn read_poll(&mut self, poll: &Poll, headers: usize, body: usize) {
@@ -327,6 +345,9 @@ impl Gate {
 
     /// What is known stays; the log says so once, not with every poll.
     fn poll_failed(&mut self, reason: &str) {
+        if !self.is_serving && self.catalogue.is_none() {
+            return;
+        }
         self.metrics.poll_failed();
         if !std::mem::replace(&mut self.is_poll_failing, true) {
             log::warn!("{NAME}: the catalogue could not be read, the last one stays: {reason}");

@@ -10,7 +10,14 @@ use crate::job::ClaimPlan;
 
 /// Until the first catalogue has come, polls start this far apart, in milliseconds, and then twice
 /// as far each time: a gateway is ready soon after Redis is, and does not spin while it is not.
-pub(crate) const FIRST_POLL_MS: u64 = 50;
+const FIRST_POLL_MS: u64 = 50;
+
+/// How far apart the polls of a VM become that has neither found a catalogue nor seen a request.
+/// Envoy runs such a VM on its main thread: nothing can be reached from there, and nothing comes.
+const IDLE_POLL_MS: u64 = 30_000;
+
+/// The longest between ticks of a VM that has seen requests: what a lost wake-up costs them.
+const TICK_MS_MAX: u64 = 500;
 
 /// The most epochs read in one poll. What is beyond has its turn in the next: with more empty shards
 /// than this, sales reopen somewhat later.
@@ -28,6 +35,7 @@ pub(crate) struct Poll {
 pub(crate) struct Poller {
     interval_ms: u64,
     backoff_ms: u64,
+    backoff_max_ms: u64,
     due_ms: u64,
     under_way: Option<(u32, Poll)>,
     cursor: usize,
@@ -51,6 +59,7 @@ impl Poller {
         Self {
             interval_ms,
             backoff_ms: FIRST_POLL_MS.min(interval_ms),
+            backoff_max_ms: interval_ms.max(IDLE_POLL_MS),
             due_ms: 0,
             under_way: None,
             cursor: 0,
@@ -58,15 +67,31 @@ impl Poller {
         }
     }
 
+    /// The first request has come: what is not known yet is looked for soon.
+    pub(crate) fn hurry(&mut self) {
+        self.backoff_max_ms = self.interval_ms;
+        if self.seen.is_empty() {
+            self.backoff_ms = FIRST_POLL_MS.min(self.interval_ms);
+            self.due_ms = 0;
+        }
+    }
+
+    /// How far apart ticks should be, in milliseconds.
+    pub(crate) fn tick_ms(&self) -> u64 {
+        let is_idle = self.backoff_max_ms > self.interval_ms;
+        self.backoff_ms
+            .min(if is_idle { IDLE_POLL_MS } else { TICK_MS_MAX })
+    }
+
     /// The next poll, if one is due and none is under way.
     pub(crate) fn next(&mut self, memory: &SoldOutMemory, now_ms: u64) -> Option<Poll> {
         // A clock that was set back must not put polls off.
-        let is_due = now_ms >= self.due_ms || self.due_ms - now_ms > self.interval_ms;
+        let is_due = now_ms >= self.due_ms || self.due_ms - now_ms > self.backoff_max_ms;
         if self.under_way.is_some() || !is_due {
             return None;
         }
         self.due_ms = now_ms + self.backoff_ms;
-        self.backoff_ms = (self.backoff_ms * 2).min(self.interval_ms);
+        self.backoff_ms = (self.backoff_ms * 2).min(self.backoff_max_ms);
         let total = memory.watched().count();
         self.cursor = if self.cursor < total { self.cursor } else { 0 };
         let watched: Vec<_> = memory
@@ -122,6 +147,7 @@ impl Poller {
             .map_err(|error| PollError::Catalogue(error.to_string()))?;
         self.seen.clone_from(bytes);
         self.backoff_ms = self.interval_ms;
+        self.backoff_max_ms = self.interval_ms;
         Ok(Some(catalogue))
     }
 }
@@ -183,14 +209,40 @@ mod tests {
 
     #[test]
     fn polls_come_quickly_at_first_and_then_at_the_interval() {
-        let (memory, mut poller) = (SoldOutMemory::default(), Poller::new(500));
-        let mut due = Vec::new();
-        for now_ms in (1_000..3_500).step_by(50) {
-            if poller.next(&memory, now_ms).is_some() {
-                due.push(now_ms - 1_000);
-            }
-        }
-        assert_eq!(due, [0, 50, 150, 350, 750, 1_250, 1_750, 2_250]);
+        let mut poller = Poller::new(500);
+        poller.hurry();
+        assert_eq!(
+            polls(&mut poller, 1_000..3_500),
+            [1_000, 1_050, 1_150, 1_350, 1_750, 2_250, 2_750, 3_250]
+        );
+        poller
+            .read(
+                &Poll::default(),
+                &[bulk(CATALOGUE)],
+                &mut SoldOutMemory::default(),
+            )
+            .unwrap();
+        assert_eq!(polls(&mut poller, 3_750..5_000), [3_750, 4_250, 4_750]);
+    }
+
+    fn polls(poller: &mut Poller, times_ms: std::ops::Range<u64>) -> Vec<u64> {
+        let memory = SoldOutMemory::default();
+        let is_due = |now_ms: &u64| poller.next(&memory, *now_ms).is_some();
+        times_ms.step_by(50).filter(is_due).collect()
+    }
+
+    #[test]
+    fn a_vm_that_nobody_needs_calms_down_until_the_first_request() {
+        let mut poller = Poller::new(500);
+        let idle = polls(&mut poller, 0..600_000);
+        assert_eq!(
+            idle.last_chunk::<2>().map(|[a, b]| b - a),
+            Some(IDLE_POLL_MS)
+        );
+        assert_eq!(poller.tick_ms(), IDLE_POLL_MS);
+        poller.hurry();
+        assert_eq!(poller.tick_ms(), FIRST_POLL_MS);
+        assert_eq!(polls(&mut poller, 600_000..600_100), [600_000, 600_050]);
     }
 
     #[test]

@@ -14,15 +14,14 @@ use weir_filter_kit::link::HostLink;
 use crate::NAME;
 use crate::config::Config;
 use crate::gate::Gate;
-use crate::poll::FIRST_POLL_MS;
 use crate::stream::Stream;
 
 pub(crate) struct Root {
     id: u32,
     /// From a good configuration on.
     gate: Option<Rc<RefCell<Gate>>>,
-    /// The interval between ticks once the gate is ready; `None` when it ticks at that already.
-    calm_tick: Option<Duration>,
+    /// How far apart ticks are now.
+    tick: Duration,
 }
 
 impl Root {
@@ -30,40 +29,41 @@ impl Root {
         Self {
             id,
             gate: None,
-            calm_tick: None,
+            tick: Duration::ZERO,
         }
     }
 
     fn configure(&mut self) -> Result<(), ConfigError> {
         let config = read_plugin::<Config>()?.checked()?;
-        let poll_interval_ms = config.poll_interval_ms;
         let refused = |status| {
             let problem = format!("the host gives no queue to wake this VM with: {status:?}");
             ConfigError::new("", problem)
         };
         let link = HostLink::new(&config.redis.cluster, self.id).map_err(refused)?;
         self.gate = Some(Rc::new(RefCell::new(Gate::new(config, link))));
-        self.calm_tick = Some(Duration::from_millis(poll_interval_ms));
-        set_tick(Duration::from_millis(FIRST_POLL_MS.min(poll_interval_ms)));
+        self.adjust_tick();
         Ok(())
     }
 
     /// Runs `act` on the gate, and makes this context the effective one again afterwards.
-    fn with_gate(&self, act: impl FnOnce(&mut Gate)) {
+    fn with_gate(&mut self, act: impl FnOnce(&mut Gate)) {
         if let Some(gate) = &self.gate {
             act(&mut gate.borrow_mut());
             // It is this callback's own context, so it cannot be gone.
             let _ = hostcalls::set_effective_context(self.id);
+            self.adjust_tick();
         }
     }
 
-    fn calm_down_once_ready(&mut self) {
-        let is_ready = self
-            .gate
-            .as_ref()
-            .is_some_and(|gate| gate.borrow().is_ready());
-        if is_ready && let Some(period) = self.calm_tick.take() {
-            set_tick(period);
+    fn adjust_tick(&mut self) {
+        let Some(tick) = self.gate.as_ref().map(|gate| gate.borrow().tick()) else {
+            return;
+        };
+        if std::mem::replace(&mut self.tick, tick) == tick {
+            return;
+        }
+        if let Err(status) = hostcalls::set_tick_period(tick) {
+            log::error!("{NAME}: the host gives no ticks, so no sale will be known: {status:?}");
         }
     }
 }
@@ -71,7 +71,6 @@ impl Root {
 impl Context for Root {
     fn on_http_call_response(&mut self, token: u32, headers: usize, body: usize, _trailers: usize) {
         self.with_gate(|gate| gate.on_response(token, headers, body, now_ms()));
-        self.calm_down_once_ready();
     }
 }
 
@@ -83,12 +82,8 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        self.with_gate(|gate| {
-            let now_ms = now_ms();
-            gate.poll(now_ms);
-            // A wake-up may have been lost, and deadlines pass while nothing wakes.
-            gate.turn(now_ms);
-        });
+        // A wake-up may have been lost, and deadlines pass while nothing wakes.
+        self.with_gate(|gate| gate.turn(now_ms()));
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
@@ -106,11 +101,5 @@ impl RootContext for Root {
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         let gate = Rc::clone(self.gate.as_ref()?);
         Some(Box::new(Stream::new(id, gate)))
-    }
-}
-
-fn set_tick(period: Duration) {
-    if let Err(status) = hostcalls::set_tick_period(period) {
-        log::error!("{NAME}: the host gives no ticks, so no sale will be known: {status:?}");
     }
 }

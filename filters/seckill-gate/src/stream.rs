@@ -4,10 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext};
-use proxy_wasm::types::Action;
+use proxy_wasm::types::{Action, Status};
 use weir_core::headers;
+use weir_core::verdict::Verdict;
 use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{remove_request_header, request_header, set_response_header};
+use weir_filter_kit::http::{
+    remove_request_header, request_header, response_header, set_response_header,
+};
 
 use crate::NAME;
 use crate::gate::{Gate, Outcome};
@@ -29,6 +32,20 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// Adds to the origin's response what only the gate knows.
+    fn complete_response(&self, verdict: Verdict) -> Result<(), Status> {
+        set_response_header(headers::VERDICT, verdict.word())?;
+        let status = response_header(":status").unwrap_or_default();
+        // The origin or the way to it failed: the claim is still held, and a retry gets the same.
+        let is_unknown = matches!(status.as_slice(), b"502" | b"503" | b"504");
+        if is_unknown && response_header("retry-after").is_none() {
+            set_response_header("retry-after", &self.gate.borrow().retry_after())?;
+        }
+        Ok(())
+    }
+}
+
 impl Context for Stream {}
 
 impl HttpContext for Stream {
@@ -47,9 +64,9 @@ impl HttpContext for Stream {
 
     fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
         let verdict = self.outcome.as_ref().and_then(|outcome| outcome.get());
-        // The gate's own answers carry their verdict already.
+        // The gate's own answers are whole already.
         if let Some(verdict) = verdict.filter(|verdict| verdict.status().is_none())
-            && let Err(status) = set_response_header(headers::VERDICT, verdict.word())
+            && let Err(status) = self.complete_response(verdict)
         {
             log::warn!("{NAME}: a response goes without its verdict: {status:?}");
         }
