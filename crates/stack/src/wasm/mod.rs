@@ -13,6 +13,12 @@
 //! callbacks = ["proxy_on_tick", "proxy_on_request_headers"]
 //! ```
 //!
+//! That and rustc's own `-O3` with fat LTO are the optimisation. Binaryen's `wasm-opt -O3`
+//! (132) made a pruned module of 92 KiB another 19 % smaller, Debian's (108) 12 %, in 2.5 s.
+//! It is left out: a module is loaded once a VM, V8 optimises it by itself, and every way to
+//! get `wasm-opt` costs more than that is worth: its crate compiles C++ for minutes, npm's
+//! needs node, and distributions' differ, so that two machines would build different bytes.
+//!
 //! The bytes depend on the commit and the toolchain, not on the folder or the day: paths are
 //! remapped and the environment's own build settings don't reach the inner cargo.
 

@@ -148,3 +148,110 @@ pub(super) fn write(out: &Path, fingerprint: &str, filters: &[BuiltFilter]) -> R
 fn file(out: &Path) -> PathBuf {
     out.join("wasm.stamp")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::Source;
+
+    /// A workspace with one filter, and an output folder with its module and stamp.
+    struct Built {
+        root: tempfile::TempDir,
+        toolchain: WasmToolchain,
+    }
+
+    impl Built {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let built = Self {
+                root,
+                toolchain: WasmToolchain {
+                    cargo: PathBuf::from("cargo"),
+                    rustc: PathBuf::from("rustc"),
+                    rustc_version: "rustc 1.0.0".to_owned(),
+                    std_sources: PathBuf::from("/src"),
+                    source: Source::Sysroot,
+                },
+            };
+            built.write("Cargo.toml", "[workspace]");
+            built.write("crates/core/src/lib.rs", "// core");
+            built.write("crates/stack/src/lib.rs", "// stack");
+            built.write("filters/gate/src/lib.rs", "// gate");
+            built.write("out/gate.wasm", "module");
+            let filter = BuiltFilter {
+                name: "gate".to_owned(),
+                path: built.out().join("gate.wasm"),
+                size_raw: 6,
+                size_final: 6,
+            };
+            write(&built.out(), &built.fingerprint(), &[filter]).unwrap();
+            built
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            write_atomic(&self.root.path().join(name), text.as_bytes()).unwrap();
+        }
+
+        fn out(&self) -> PathBuf {
+            self.root.path().join("out")
+        }
+
+        fn fingerprint(&self) -> String {
+            let root = self.root.path();
+            let settings = super::super::cargo::settings(&self.toolchain, root).unwrap();
+            fingerprint(root, &self.toolchain, &settings).unwrap()
+        }
+
+        fn is_up_to_date(&self) -> bool {
+            up_to_date(&self.out(), &self.fingerprint()).is_some()
+        }
+    }
+
+    #[test]
+    fn what_was_just_built_is_up_to_date_and_other_crates_do_not_matter() {
+        let built = Built::new();
+        assert!(built.is_up_to_date());
+        built.write("crates/stack/src/lib.rs", "// changed");
+        built.write("filters/gate/target/x", "not an input");
+        assert!(built.is_up_to_date());
+    }
+
+    #[test]
+    fn a_changed_input_makes_the_filters_stale() {
+        for (file, text) in [
+            ("filters/gate/src/lib.rs", "// changed"),
+            ("filters/gate/src/new.rs", ""),
+            ("filters/another/Cargo.toml", ""),
+            ("crates/core/src/lib.rs", "// changed"),
+            ("Cargo.lock", "another version"),
+        ] {
+            let built = Built::new();
+            built.write(file, text);
+            assert!(!built.is_up_to_date(), "{file}");
+        }
+    }
+
+    #[test]
+    fn another_compiler_makes_the_filters_stale() {
+        let mut built = Built::new();
+        built.toolchain.rustc_version = "rustc 1.0.1".to_owned();
+        assert!(!built.is_up_to_date());
+    }
+
+    #[test]
+    fn a_module_that_was_touched_or_removed_is_not_taken() {
+        let built = Built::new();
+        built.write("out/gate.wasm", "another module");
+        assert!(!built.is_up_to_date());
+        std::fs::remove_file(built.out().join("gate.wasm")).unwrap();
+        assert!(!built.is_up_to_date());
+    }
+
+    #[test]
+    fn a_build_that_is_under_way_has_no_stamp() {
+        let built = Built::new();
+        remove(&built.out()).unwrap();
+        assert!(!built.is_up_to_date());
+        remove(&built.out()).unwrap();
+    }
+}
