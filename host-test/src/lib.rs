@@ -127,6 +127,7 @@
 //! - Envoy shows a request's headers until they have gone on; later, reading them is a `BadArgument`, on which the SDK
 //!   panics. They come back for `proxy_on_log`.
 //! - A local reply goes back through the response callbacks of the filter that sent it.
+//! - Answering *another* stream from a stream's own callback stops that one too, whatever the callback returns.
 //! - Resuming inside a callback that then returns "pause" resumes nothing: the stream hangs.
 //! - A buffer's beginning can be replaced, and its end extended; anything in the middle is refused.
 //! - Shared data has no create-if-absent and no delete. Counters refuse an increment of 0.

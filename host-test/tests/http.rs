@@ -281,3 +281,21 @@ fn the_same_request_costs_the_same_fuel() {
     let names: Vec<_> = cost.host_calls_by_name().collect();
     assert_eq!(names, [("proxy_get_header_map_value", 1), ("proxy_log", 2)]);
 }
+
+#[test]
+fn answering_another_stream_stops_ones_own() {
+    // The first request (context 2) waits; any later one answers it, and wants to go on.
+    let own = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (if (i32.eq (local.get 0) (i32.const 2)) (then (return (i32.const 1))))
+        (if (i32.eqz (call $set_effective (i32.const 2))) (then (call $answer (i32.const 200))))
+        (i32.const 0))"#;
+    let host = host(own).start().unwrap();
+    let first = host.request(0).send();
+    let second = host.request(0).send();
+    assert_eq!(first.status(), Some(200));
+    assert!(
+        second.is_paused(),
+        "Envoy's flag is the VM's, not the stream's"
+    );
+    assert!(host.request(0).send().is_continued());
+}

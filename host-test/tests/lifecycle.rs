@@ -130,6 +130,8 @@ const PICKY: &str = r#"
     (drop (call $get_buffer (i32.const 7) (i32.const 0) (local.get 1) (i32.const 1024) (i32.const 1028)))
     (call $say_result)
     (i32.eq (local.get 1) (i32.const 4)))
+  (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+    (call $note (i32.const 1)) (i32.const 0))
 "#;
 
 #[test]
@@ -156,6 +158,18 @@ fn a_new_configuration_keeps_the_vm_and_replaces_the_root() {
     host.clear_logs();
     host.reconfigure("new!").unwrap();
     assert_eq!(worker_logs(&host), ["no such field: speed", "new!"]);
+}
+
+#[test]
+fn a_refused_configuration_leaves_the_old_one_for_vms_to_come() {
+    let builder = host(PICKY).plugin_config("good");
+    let policy = weir_host_test::FailurePolicy::FailReload;
+    let host = builder.failure_policy(policy).start().unwrap();
+    host.reconfigure("bad").unwrap_err();
+    host.trap_next("proxy_log");
+    assert_eq!(host.request(0).send().status(), Some(503));
+    assert!(host.request(0).send().is_continued());
+    assert!(host.is_alive(0));
 }
 
 #[test]
