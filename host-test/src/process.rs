@@ -9,7 +9,7 @@ use crate::abi::{LogLevel, Status, u32_of};
 use crate::plugin::FailurePolicy;
 use crate::upstream::{CallId, Reply};
 use crate::vm::Vm;
-use crate::world::{Action, CallResponse, ContextId, Event, Owner, SlotId, VmUid, World};
+use crate::world::{Action, CallResponse, ContextId, Event, SlotId, VmUid, World};
 
 /// A filter that is still busy after so many turns never settles.
 const TURNS_MAX: usize = 10_000;
@@ -51,18 +51,16 @@ impl Process {
         }
         let called = vm.call(context, name, args);
         self.account(uid, context, called.fuel);
-        let (mut actions, stop, owner) = {
+        // Before the actions: what a dead VM had put off for a stream becomes Envoy's 503.
+        if let Err(trap) = &called.result {
+            self.kill(uid, &format!("trap in {name}: {trap}"));
+        }
+        let (actions, stop) = {
             let mut world = self.world.borrow_mut();
             let vm = world.vm(uid);
             let stop = std::mem::take(&mut vm.stop_iteration);
-            let owner = vm.contexts.get(&context).map(|context| context.owner);
-            (std::mem::take(&mut vm.actions), stop, owner)
+            (std::mem::take(&mut vm.actions), stop)
         };
-        if let Err(trap) = &called.result {
-            self.kill(uid, &format!("trap in {name}: {trap}"));
-            // Envoy's 503 is quicker than what the callback had put off for its own stream.
-            actions.retain(|action| action.stream().map(Owner::Http) != owner);
-        }
         self.act(uid, actions);
         match called.result {
             Ok(result) => Ok(if stop { 1 } else { result }),

@@ -143,16 +143,6 @@ pub(crate) enum Action {
     DeleteRoot(ContextId),
 }
 
-impl Action {
-    /// The HTTP stream that it is for.
-    pub fn stream(&self) -> Option<StreamId> {
-        match self {
-            Self::Resume(id, _) | Self::Reply(id, _) | Self::Reset(id) => Some(*id),
-            Self::CloseConn(_) | Self::DeleteRoot(_) => None,
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tick {
     pub period_ns: u64,

@@ -243,6 +243,14 @@ fn a_real_resp_server_is_asked_and_waited_for() {
     host.request(0).send();
     host.run_until_idle();
     assert!(worker_logs(&host)[2].contains("connection failure"));
+    let talkative = resp_server(b"+one\r\n+two\r\n+three\r\n");
+    host.set_cluster("redis", Upstream::resp(talkative));
+    host.request(0).send();
+    host.run_until_idle();
+    assert!(
+        worker_logs(&host)[3].contains("connection failure"),
+        "more replies than commands"
+    );
 }
 
 #[test]
@@ -271,4 +279,27 @@ fn ticks_run_in_the_main_thread_and_the_workers_in_the_order_of_time() {
     host.advance(MS(10_000));
     assert_eq!(host.now_ns(), 11_200_000_000);
     assert_eq!(worker_logs(&host), ["11", "11", "12", "12", "13", "13"]);
+}
+
+#[test]
+fn a_reply_is_there_only_for_its_callback() {
+    let own = format!(
+        r#"
+      (data (i32.const 0) "redis") (data (i32.const 64) "{}") (data (i32.const 512) ":status")
+      (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (call $note (call $get_header (i32.const 6) (i32.const 512) (i32.const 7) (i32.const 1024) (i32.const 1028)))
+        (call $note (call $get_buffer (i32.const 4) (i32.const 0) (i32.const 9) (i32.const 1024) (i32.const 1028)))
+        (drop (call $http_call (i32.const 0) (i32.const 5) (i32.const 64) (i32.const {}) (i32.const 0) (i32.const 0)
+          (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1036)))
+        (i32.const 0))"#,
+        pairs(HEADERS),
+        pairs_len(HEADERS)
+    );
+    let upstream = Upstream::scripted(|_| Reply::ok("x"));
+    let host = host(&own).cluster("redis", upstream).start().unwrap();
+    for _ in 0..2 {
+        host.request(0).send();
+        host.run_until_idle();
+    }
+    assert_eq!(worker_logs(&host), ["02", "01", "02", "01"]);
 }

@@ -208,3 +208,28 @@ fn a_trap_after_a_reply_is_still_a_503() {
     let host = host(own).start().unwrap();
     assert!(failed(&send(&host, "-")));
 }
+
+#[test]
+fn an_effective_context_ends_with_its_callback() {
+    // The first notification makes context 2 effective; the second resumes without saying whom.
+    let own = r#"
+      (data (i32.const 0) "q")
+      (global $turns (mut i32) (i32.const 0))
+      (func (export "proxy_on_configure") (param i32 i32) (result i32)
+        (drop (call $register_queue (i32.const 0) (i32.const 1) (i32.const 8))) (i32.const 1))
+      (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
+      (func (export "proxy_on_queue_ready") (param i32 i32)
+        (global.set $turns (i32.add (global.get $turns) (i32.const 1)))
+        (if (i32.eq (global.get $turns) (i32.const 1))
+          (then (drop (call $set_effective (i32.const 2))))
+          (else (drop (call $continue (i32.const 0))))))"#;
+    let host = host(own).start().unwrap();
+    let stream = host.request(0).send();
+    host.enqueue("q", "");
+    host.enqueue("q", "");
+    host.run_until_idle();
+    assert!(stream.is_paused());
+    let violations = host.take_violations();
+    assert_eq!(violations.len(), 1);
+    assert!(violations[0].explanation.contains("no HTTP stream"));
+}
