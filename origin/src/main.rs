@@ -1,2 +1,16 @@
-//! (placeholder until its first commit)
-fn main() {}
+//! The origin's program: flags in, logs out, exit code 0 only after an orderly end.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use weir_origin::config::Config;
+
+fn main() -> ExitCode {
+    match weir_origin::run::run(&Config::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir-origin: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

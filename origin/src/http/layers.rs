@@ -1,0 +1,43 @@
+//! What happens around every request: a log line, a time limit.
+
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::{Instrument, info, info_span};
+
+use crate::problem::Problem;
+
+/// Logs each request with its status and its time, and gives a span to what it does.
+///
+/// No header is logged: they hold claims, signatures and tokens. No query either.
+pub(super) async fn log(request: Request, next: Next) -> Response {
+    let span = info_span!(
+        "request",
+        method = %request.method(),
+        path = request.uri().path(),
+    );
+    async {
+        let start = Instant::now();
+        let response = next.run(request).await;
+        let latency_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        info!(status = response.status().as_u16(), latency_us, "answered");
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+/// Answers after `limit` if the route has not. What the route had started in tasks goes on.
+pub(super) async fn limit_time(
+    State(limit): State<Duration>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let answer = tokio::time::timeout(limit, next.run(request)).await;
+    answer.unwrap_or_else(|_| {
+        let detail = "not done in time, the outcome is not known; please try again";
+        Problem::unavailable("timeout", detail).into_response()
+    })
+}

@@ -1,0 +1,236 @@
+//! Redis: the admission ledger, through Weir's scripts.
+//!
+//! Every call here may be made twice with the effect of once, so a call that found its connection
+//! broken is made once more. What still fails is of unknown outcome.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind};
+use weir_core::claim::Ticket;
+use weir_core::id::SaleId;
+use weir_core::ledger::{Audit, ReleaseKind, ReleaseReply, SettleReply};
+use weir_resp::Value;
+use weir_scripts::keys::{self, ShardKeys};
+use weir_scripts::{Call, ReplyError, audit, release, settle, warm};
+
+/// How long one call may take, from first to last try. An order's answer waits for it, so it stays
+/// far below a request's time limit.
+const CALL_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long one try may take: half a call.
+const RESPONSE_LIMIT: Duration = Duration::from_millis(500);
+
+/// The longest pause between two tries to connect. A Redis that is back is found within it.
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Further tries to connect on behalf of one call; the next call tries again.
+const RECONNECTS: usize = 1;
+
+/// A handle to Redis. Cloning it is cheap: all share one connection.
+#[derive(Clone)]
+pub struct Ledger {
+    connection: ConnectionManager,
+    prefix: Arc<str>,
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the connection: its URL may hold a password.
+        f.debug_struct("Ledger")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why Redis gave no answer of use. Whether it did what it was asked is unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The connection or the command failed.
+    #[error("Redis: {0}")]
+    Redis(#[from] RedisError),
+    /// The reply is not one of the script's.
+    #[error("Redis: {0}")]
+    Reply(#[from] ReplyError),
+    /// No answer in time.
+    #[error("Redis: no answer within {CALL_LIMIT:?}")]
+    Timeout,
+}
+
+impl Ledger {
+    /// A handle to the Redis at `url`, whose keys all start with `prefix`. Connects when it is
+    /// first used, so Redis may be down now. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When `url` is not one of Redis'.
+    pub fn new(url: &str, prefix: &str) -> Result<Self, RedisError> {
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(RESPONSE_LIMIT))
+            .set_response_timeout(Some(RESPONSE_LIMIT))
+            .set_max_delay(RECONNECT_PAUSE_MAX)
+            .set_number_of_retries(RECONNECTS);
+        Ok(Self {
+            connection: ConnectionManager::new_lazy_with_config(Client::open(url)?, config)?,
+            prefix: prefix.into(),
+        })
+    }
+
+    fn shard(&self, sale: &SaleId, shard: u32) -> ShardKeys {
+        ShardKeys::new(&self.prefix, sale, shard)
+    }
+
+    /// The claim became an order.
+    ///
+    /// # Errors
+    /// See [`LedgerError`]; so for all that follow.
+    pub async fn settle(&self, ticket: &Ticket) -> Result<SettleReply, LedgerError> {
+        let keys = self.shard(&ticket.sale, ticket.shard);
+        let call = settle::call(&keys, &ticket.user, ticket.generation);
+        Ok(settle::parse(&self.run(&call).await?)?)
+    }
+
+    /// The claim ended without an order.
+    pub async fn release(
+        &self,
+        ticket: &Ticket,
+        kind: ReleaseKind,
+    ) -> Result<ReleaseReply, LedgerError> {
+        let keys = self.shard(&ticket.sale, ticket.shard);
+        let call = release::call(&keys, kind, &[(&ticket.user, ticket.generation)]);
+        let replies = release::parse(&self.run(&call).await?, 1)?;
+        Ok(replies.first().copied().unwrap_or(ReleaseReply::Nothing))
+    }
+
+    /// Puts `units` on a shard that is cold; false if it holds stock already.
+    pub async fn warm(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        units: u64,
+        now_ms: u64,
+    ) -> Result<bool, LedgerError> {
+        let call = warm::call(&self.shard(sale, shard), units, now_ms);
+        Ok(warm::parse(&self.run(&call).await?)?)
+    }
+
+    /// Whether a shard holds stock, be it 0 units.
+    pub async fn is_warm(&self, sale: &SaleId, shard: u32) -> Result<bool, LedgerError> {
+        let stock = self.shard(sale, shard).stock();
+        let reply = self.send(redis::cmd("EXISTS").arg(stock)).await?;
+        Ok(reply == redis::Value::Int(1))
+    }
+
+    /// The terms of the invariant. Reads every record of the shard: not for the way of a request.
+    pub async fn audit(&self, sale: &SaleId, shard: u32) -> Result<Audit, LedgerError> {
+        let call = audit::call(&self.shard(sale, shard));
+        Ok(audit::parse(&self.run(&call).await?)?)
+    }
+
+    /// Gives gateways a new catalogue, as JSON.
+    pub async fn publish(&self, catalogue: &[u8]) -> Result<(), LedgerError> {
+        let key = keys::catalogue(&self.prefix);
+        self.send(redis::cmd("SET").arg(key).arg(catalogue)).await?;
+        Ok(())
+    }
+
+    /// Asks for a sign of life.
+    pub async fn ping(&self) -> Result<(), LedgerError> {
+        self.send(&redis::cmd("PING")).await.map(drop)
+    }
+
+    /// Runs a script, by its digest unless Redis does not know it.
+    async fn run(&self, call: &Call) -> Result<Value, LedgerError> {
+        let by_digest = command("EVALSHA", &call.script.sha1_hex(), call);
+        let by_source = || command("EVAL", call.script.source, call);
+        let value = in_time(async {
+            match self.attempt(&by_digest).await {
+                Err(error) if is_unknown_script(&error) => self.attempt(&by_source()).await,
+                other => other,
+            }
+        });
+        Ok(resp_value(value.await?))
+    }
+
+    async fn send(&self, command: &Cmd) -> Result<redis::Value, LedgerError> {
+        in_time(self.attempt(command)).await
+    }
+
+    /// Sends a command, and once more if its connection turned out to be broken: the first call
+    /// after Redis was away would fail otherwise.
+    async fn attempt(&self, command: &Cmd) -> Result<redis::Value, RedisError> {
+        let mut connection = self.connection.clone();
+        match command.query_async(&mut connection).await {
+            Err(error) if error.is_unrecoverable_error() => {
+                command.query_async(&mut connection).await
+            }
+            other => other,
+        }
+    }
+}
+
+async fn in_time(
+    exchange: impl Future<Output = Result<redis::Value, RedisError>>,
+) -> Result<redis::Value, LedgerError> {
+    let answer = tokio::time::timeout(CALL_LIMIT, exchange).await;
+    Ok(answer.map_err(|_| LedgerError::Timeout)??)
+}
+
+fn command(name: &str, script: &str, call: &Call) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(script).arg(call.keys.len());
+    for argument in call.keys.iter().chain(&call.args) {
+        command.arg(argument.as_slice());
+    }
+    command
+}
+
+fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// The same value in the type that the scripts' readers take. What RESP2 cannot say is no reply of
+/// a script, and becomes a null, which no reader takes.
+fn resp_value(value: redis::Value) -> Value {
+    match value {
+        redis::Value::Int(number) => Value::Integer(number),
+        redis::Value::BulkString(bytes) => Value::Bulk(bytes),
+        redis::Value::Array(values) => Value::Array(values.into_iter().map(resp_value).collect()),
+        redis::Value::SimpleString(text) => Value::Simple(text.into_bytes()),
+        redis::Value::Okay => Value::Simple(b"OK".to_vec()),
+        redis::Value::ServerError(error) => Value::Error(error.to_string().into_bytes()),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_keep_their_shape() {
+        let reply = redis::Value::Array(vec![
+            redis::Value::Int(-1),
+            redis::Value::BulkString(b"\xff".to_vec()),
+            redis::Value::Okay,
+            redis::Value::Nil,
+            redis::Value::Double(1.0),
+        ]);
+        let expected = Value::Array(vec![
+            Value::Integer(-1),
+            Value::Bulk(b"\xff".to_vec()),
+            Value::Simple(b"OK".to_vec()),
+            Value::Null,
+            Value::Null,
+        ]);
+        assert_eq!(resp_value(reply), expected);
+    }
+
+    #[tokio::test]
+    async fn a_password_in_the_url_stays_out_of_logs() {
+        let ledger = Ledger::new("redis://:hush@127.0.0.1:1", "weir").unwrap();
+        let shown = format!("{ledger:?}");
+        assert!(shown.contains("weir") && !shown.contains("hush"), "{shown}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Weir's origin: sales and orders, thin behind the gateways.
+//!
+//! SQL is the truth, Redis the admission ledger in front of it. The origin makes sales, puts their
+//! stock on Redis, tells gateways of them, and turns the claims that gateways grant into orders.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`http`] | the public and the admin routes, nothing that decides |
+//! | [`orders`] | a claim becomes an order, or is released for good |
+//! | [`warm`] | a sale's stock goes on Redis, once |
+//! | [`status`] | what SQL and Redis hold of a sale, and whether it adds up |
+//! | [`catalogue`] | publishes what gateways poll |
+//! | [`store`] | SQL behind a trait |
+//! | [`ledger`] | Redis, through Weir's scripts |
+//! | [`new_sale`] | which sales may be made |
+//! | [`config`] | flags, environment, secrets |
+//! | [`server`] | connections and their limits |
+//! | [`run`](mod@run) | puts all of it together, and takes it down in order |
+//!
+//! What is absent: handlers hold no SQL and no Redis; [`store`] knows nothing of Redis and
+//! [`ledger`] nothing of SQL, so that the order of steps between the two stands in [`orders`] and
+//! [`warm`] alone.
+
+#![forbid(unsafe_code)]
+
+pub mod catalogue;
+pub mod clock;
+pub mod config;
+pub mod http;
+pub mod ledger;
+pub mod new_sale;
+pub mod orders;
+pub mod problem;
+pub mod run;
+pub mod server;
+pub mod status;
+pub mod store;
+pub mod warm;
+
+use std::sync::Arc;
+
+use catalogue::Publisher;
+use ledger::Ledger;
+use orders::Orders;
+use store::Store;
+use warm::Warmer;
+use weir_core::claim::SigningKey;
+
+/// All that the routes need. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// SQL.
+    pub store: Arc<dyn Store>,
+    /// Redis.
+    pub ledger: Ledger,
+    /// Turns claims into orders.
+    pub orders: Orders,
+    /// Puts stock on Redis.
+    pub warmer: Warmer,
+    /// Tells gateways of sales.
+    pub publisher: Publisher,
+    /// What gateways sign claims with.
+    pub claim_key: Arc<SigningKey>,
+}
+
+impl Origin {
+    /// An origin on this SQL and this Redis, which takes claims signed with `claim_key`.
+    pub fn new(store: Arc<dyn Store>, ledger: Ledger, claim_key: SigningKey) -> Self {
+        let publisher = Publisher::new(store.clone(), ledger.clone());
+        Self {
+            orders: Orders::new(store.clone(), ledger.clone()),
+            warmer: Warmer::new(store.clone(), ledger.clone(), publisher.clone()),
+            publisher,
+            claim_key: Arc::new(claim_key),
+            store,
+            ledger,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Which sales may be made.
+
+use serde::Deserialize;
+use weir_core::id::SaleId;
+use weir_core::sale::{Catalogue, CatalogueError, Sale, SaleState};
+
+/// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
+pub const TOTAL_MAX: u64 = 1_000_000_000;
+
+/// The longest title, in characters.
+pub const TITLE_LEN_MAX: usize = 200;
+
+/// The last instant a window may name: the end of the year 9999. Later ones are mistakes, such as
+/// microseconds taken for milliseconds.
+pub const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
+
+/// A sale to be made, as the admin gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewSale {
+    /// Its name, for ever.
+    pub id: SaleId,
+    /// What people call it: 1 to [`TITLE_LEN_MAX`] characters, no control characters.
+    pub title: String,
+    /// Units to sell: at most [`TOTAL_MAX`]. 0 is a sale that is sold out from the start.
+    pub total: u64,
+    /// Over how many shards the stock is spread.
+    pub shards: u32,
+    /// The most units one user may have: at least 1.
+    pub user_cap: u32,
+    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    pub starts_at_ms: u64,
+    /// First instant at which they are taken no more: at most [`INSTANT_MS_MAX`].
+    pub ends_at_ms: u64,
+}
+
+/// Why a sale may not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NewSaleError {
+    /// The title is empty, too long, or has control characters.
+    #[error("title: must be 1 to {TITLE_LEN_MAX} characters, none of them a control character")]
+    Title,
+    /// More units than [`TOTAL_MAX`].
+    #[error("total: must be at most {TOTAL_MAX}")]
+    Total,
+    /// The window ends after [`INSTANT_MS_MAX`].
+    #[error(
+        "ends_at_ms: lies after the year 9999; instants are in milliseconds since the Unix epoch"
+    )]
+    TooLate,
+    /// Gateways would refuse it.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+}
+
+impl NewSale {
+    /// Checks what the types cannot say.
+    ///
+    /// # Errors
+    /// Says which field is wrong and how.
+    pub fn check(&self) -> Result<(), NewSaleError> {
+        let length = self.title.chars().count();
+        if !(1..=TITLE_LEN_MAX).contains(&length) || self.title.chars().any(char::is_control) {
+            return Err(NewSaleError::Title);
+        }
+        if self.total > TOTAL_MAX {
+            return Err(NewSaleError::Total);
+        }
+        if self.ends_at_ms > INSTANT_MS_MAX {
+            return Err(NewSaleError::TooLate);
+        }
+        // The rest are the gateways' own rules: asked there, so that they stand once.
+        let sales = vec![self.as_gateways_see_it()];
+        Catalogue { sales }.checked()?;
+        Ok(())
+    }
+
+    fn as_gateways_see_it(&self) -> Sale {
+        Sale {
+            id: self.id.clone(),
+            starts_at_ms: self.starts_at_ms,
+            ends_at_ms: self.ends_at_ms,
+            shards: self.shards,
+            user_cap: self.user_cap,
+            state: SaleState::Open,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sale() -> NewSale {
+        NewSale {
+            id: SaleId::new("demo").unwrap(),
+            title: "Ein Ä für ein U".to_owned(),
+            total: TOTAL_MAX,
+            shards: 64,
+            user_cap: 1,
+            starts_at_ms: 0,
+            ends_at_ms: INSTANT_MS_MAX,
+        }
+    }
+
+    #[test]
+    fn a_sale_at_its_limits_may_be_made() {
+        assert_eq!(sale().check(), Ok(()));
+        let smallest = NewSale {
+            title: "x".to_owned(),
+            total: 0,
+            shards: 1,
+            ends_at_ms: 1,
+            ..sale()
+        };
+        assert_eq!(smallest.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_sale_beyond_a_limit_is_refused_by_field() {
+        let check = |change: fn(&mut NewSale), expected: &str| {
+            let mut bad = sale();
+            change(&mut bad);
+            let error = bad.check().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(|s| s.title = String::new(), "title: must be");
+        check(|s| s.title = "ä".repeat(201), "title: must be");
+        check(|s| s.title = "a\nb".to_owned(), "title: must be");
+        check(|s| s.total += 1, "total: must be at most 1000000000");
+        check(|s| s.ends_at_ms += 1, "ends_at_ms: lies after");
+        check(|s| s.shards = 0, "shards must be 1 to 64");
+        check(|s| s.shards = 65, "shards must be 1 to 64");
+        check(|s| s.user_cap = 0, "user_cap must be at least 1");
+        check(
+            |s| s.starts_at_ms = s.ends_at_ms,
+            "must be after starts_at_ms",
+        );
+    }
+}

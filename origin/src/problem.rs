@@ -1,0 +1,134 @@
+//! Refusals as clients see them: problem details (RFC 9457).
+
+use std::borrow::Cow;
+
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// How long a client waits before it asks again, in seconds. Within it a broken connection to SQL
+/// or Redis is usually back.
+const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
+
+/// A refusal: its status, a code for programs and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// One word, for programs: the member `error`, and the end of `type`.
+    pub code: &'static str,
+    /// The kind of problem in a few words, the same for every occurrence.
+    pub title: &'static str,
+    /// What is wrong this time.
+    pub detail: Cow<'static, str>,
+    /// A header that belongs to the refusal: `retry-after`, `www-authenticate`.
+    pub header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// A refusal.
+    pub fn new(
+        status: StatusCode,
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            code,
+            title,
+            detail: detail.into(),
+            header: None,
+        }
+    }
+
+    /// The same, and the client may ask again after a second.
+    #[must_use]
+    pub fn retry(mut self) -> Self {
+        self.header = Some((header::RETRY_AFTER, RETRY_AFTER_S));
+        self
+    }
+
+    /// The same, naming the credentials that are asked for.
+    #[must_use]
+    pub fn challenge(mut self, scheme: &'static str) -> Self {
+        let value = HeaderValue::from_static(scheme);
+        self.header = Some((header::WWW_AUTHENTICATE, value));
+        self
+    }
+
+    /// 503: nothing is known, or the outcome is unknown. Safe to ask again.
+    pub fn unavailable(code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        let title = "Temporarily unavailable";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail).retry()
+    }
+
+    /// 503: SQL did not answer. The reason is in the log, not in the answer.
+    pub fn sql() -> Self {
+        Self::unavailable(
+            "sql_unavailable",
+            "the database did not answer; please try again",
+        )
+    }
+
+    /// 503: Redis did not answer. The reason is in the log, not in the answer.
+    pub fn redis() -> Self {
+        Self::unavailable(
+            "redis_unavailable",
+            "Redis did not answer; please try again",
+        )
+    }
+
+    /// The sale is not known: 404 on routes of sales, 409 for an order on one.
+    pub fn unknown_sale(status: StatusCode) -> Self {
+        let detail = "there is no such sale";
+        Self::new(status, "unknown_sale", "Unknown sale", detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = json!({
+            "type": format!("urn:weir:problem:{}", self.code),
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "error": self.code,
+        });
+        let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, json);
+        headers.extend(self.header);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    #[tokio::test]
+    async fn a_problem_is_written_as_rfc_9457_says() {
+        let response = Problem::sql().into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json"
+        );
+        assert_eq!(response.headers()["retry-after"], "1");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(
+            serde_json::from_slice::<serde_json::Value>(&body).unwrap(),
+            json!({
+                "type": "urn:weir:problem:sql_unavailable",
+                "title": "Temporarily unavailable",
+                "status": 503,
+                "detail": "the database did not answer; please try again",
+                "error": "sql_unavailable",
+            })
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! What SQL and Redis hold of a sale, and whether it adds up.
+
+use serde::Serialize;
+use weir_core::id::SaleId;
+use weir_core::ledger::Audit;
+use weir_core::sale::SaleState;
+
+use crate::Origin;
+use crate::ledger::LedgerError;
+use crate::store::{SaleTotals, StoreError, StoredSale};
+
+/// A sale, without what Redis holds of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SaleSummary {
+    /// Its name.
+    pub id: SaleId,
+    /// What people call it.
+    pub title: String,
+    /// Units to sell, from the start.
+    pub total: u64,
+    /// Units that SQL has not sold.
+    pub remaining: u64,
+    /// Over how many shards the stock is spread.
+    pub shard_count: u32,
+    /// The most units one user may have.
+    pub user_cap: u32,
+    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    pub starts_at_ms: u64,
+    /// First instant at which they are taken no more.
+    pub ends_at_ms: u64,
+    /// The operator's switch.
+    pub state: SaleState,
+    /// When it was made.
+    pub created_at_ms: u64,
+    /// When its stock was first put on Redis; null until then.
+    pub warmed_at_ms: Option<u64>,
+}
+
+/// A sale, and what SQL and Redis hold of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SaleStatus {
+    /// The sale.
+    #[serde(flatten)]
+    pub summary: SaleSummary,
+    /// Orders in SQL.
+    pub orders: u64,
+    /// Units in them.
+    pub units_ordered: u64,
+    /// What Redis holds, by shard.
+    pub shards: Vec<ShardStatus>,
+    /// Whether `Σ stock + Σ held + units_ordered = total`.
+    ///
+    /// Redis is read first, SQL after it, so under way the sum may be too high but never too low
+    /// by that: a claim that became an order in between counts as both. On a sale that is at rest
+    /// it is exact. False as long as a shard is cold.
+    pub balanced: bool,
+}
+
+/// What Redis holds on one shard.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ShardStatus {
+    /// Units left; null: not warmed, or lost.
+    pub stock: Option<u64>,
+    /// Units in open claims.
+    pub held: u64,
+    /// Units in settled orders.
+    pub bought: u64,
+    /// Raised whenever units come back.
+    pub epoch: i64,
+}
+
+/// Why a sale's status is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// SQL did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis did not answer.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl Origin {
+    /// The sale's status; `None` if there is no such sale. Redis reads every record of the sale
+    /// for it: for operators and tests.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn status(&self, id: &SaleId) -> Result<Option<SaleStatus>, StatusError> {
+        let Some(totals) = self.store.sale(id).await? else {
+            return Ok(None);
+        };
+        let mut shards = Vec::new();
+        for shard in 0..totals.stored.sale.shards {
+            shards.push(self.ledger.audit(id, shard).await?);
+        }
+        // Again, now that Redis is read: see `SaleStatus::balanced`. Sales are never deleted.
+        let totals = self.store.sale(id).await?;
+        Ok(totals.map(|totals| SaleStatus::new(totals, &shards)))
+    }
+}
+
+impl SaleStatus {
+    fn new(totals: SaleTotals, shards: &[Audit]) -> Self {
+        Self {
+            balanced: is_balanced(&totals, shards),
+            orders: totals.orders,
+            units_ordered: totals.units_ordered,
+            shards: shards.iter().map(ShardStatus::from).collect(),
+            summary: totals.stored.into(),
+        }
+    }
+}
+
+fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
+    let in_redis: Option<u64> = shards.iter().map(|s| Some(s.stock? + s.held)).sum();
+    in_redis.is_some_and(|units| units + totals.units_ordered == totals.stored.total)
+}
+
+impl From<&Audit> for ShardStatus {
+    fn from(audit: &Audit) -> Self {
+        let &Audit {
+            stock,
+            held,
+            bought,
+            epoch,
+        } = audit;
+        Self {
+            stock,
+            held,
+            bought,
+            epoch,
+        }
+    }
+}
+
+impl From<StoredSale> for SaleSummary {
+    fn from(stored: StoredSale) -> Self {
+        let sale = stored.sale;
+        Self {
+            id: sale.id,
+            title: stored.title,
+            total: stored.total,
+            remaining: stored.remaining,
+            shard_count: sale.shards,
+            user_cap: sale.user_cap,
+            starts_at_ms: sale.starts_at_ms,
+            ends_at_ms: sale.ends_at_ms,
+            state: sale.state,
+            created_at_ms: stored.created_at_ms,
+            warmed_at_ms: stored.warmed_at_ms,
+        }
+    }
+}

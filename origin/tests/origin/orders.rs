@@ -1,0 +1,384 @@
+//! `POST /orders`: what comes of a claim, in SQL, in Redis and as an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::json;
+use sqlx::Connection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use tokio::task::JoinSet;
+use weir_core::claim::{SigningKey, Ticket};
+use weir_core::headers::{CLAIM, CLAIM_SIGNATURE};
+use weir_core::ledger::{Audit, ReleaseKind};
+
+use crate::support::{Answer, SECRET, World, claim_headers, ticket};
+
+#[tokio::test]
+async fn a_claim_becomes_an_order_in_sql_and_is_settled_in_redis() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice;1").await;
+    let before = world.audit(&ticket).await;
+    assert_eq!((before.held, before.bought), (1, 0));
+
+    let answer = world.order(&ticket).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let order = ticket.claim_id().to_string();
+    assert_eq!(
+        answer.body,
+        json!({ "order": order, "sale": "s", "user": "alice;1", "quantity": 1 })
+    );
+
+    assert_eq!(world.rows().await, [1, 1, 1]);
+    assert_eq!(world.remaining().await, 7);
+    let sql = world.sql().await;
+    let row: (String, String, String, i64) =
+        sqlx::query_as("SELECT id, sale_id, user_id, quantity FROM orders")
+            .fetch_one(&sql)
+            .await
+            .unwrap();
+    assert_eq!(row, (order.clone(), "s".into(), "alice;1".into(), 1));
+    let row: (String, i64, String) =
+        sqlx::query_as("SELECT order_id, units, reason FROM change_log")
+            .fetch_one(&sql)
+            .await
+            .unwrap();
+    assert_eq!(row, (order.clone(), -1, "order".into()));
+    let row: (String, String) = sqlx::query_as("SELECT claim_id, outcome FROM claim_outcomes")
+        .fetch_one(&sql)
+        .await
+        .unwrap();
+    assert_eq!(row, (order, "ordered".into()));
+    let settled = Audit {
+        held: 0,
+        bought: 1,
+        ..before
+    };
+    assert_eq!(world.audit(&ticket).await, settled);
+}
+
+#[tokio::test]
+async fn the_same_claim_again_is_the_same_order() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    let first = world.order(&ticket).await;
+    let again = world.order(&ticket).await;
+    assert_eq!((first.status.as_u16(), again.status.as_u16()), (201, 200));
+    assert_eq!(first.body, again.body);
+    assert_eq!(world.rows().await, [1, 1, 1]);
+    assert_eq!(world.remaining().await, 7);
+    assert_eq!(world.audit(&ticket).await.bought, 1);
+}
+
+/// Sends every claim at the same time.
+async fn order_all(world: &Arc<World>, tickets: Vec<Ticket>) -> Vec<Answer> {
+    let mut tasks = JoinSet::new();
+    for ticket in tickets {
+        let world = world.clone();
+        tasks.spawn(async move { world.order(&ticket).await });
+    }
+    tasks.join_all().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_claim_twenty_times_at_once_is_one_order() {
+    let world = Arc::new(World::with_sale("s", 8).await);
+    let ticket = world.claim("s", "alice").await;
+    let answers = order_all(&world, vec![ticket.clone(); 20]).await;
+    let mut statuses: Vec<u16> = answers.iter().map(|a| a.status.as_u16()).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200; 19], vec![201]].concat());
+    assert_eq!(world.rows().await, [1, 1, 1]);
+    assert_eq!(world.remaining().await, 7);
+    assert_eq!(world.audit(&ticket).await.bought, 1);
+}
+
+/// Redis granted more than SQL has, as after a loss of data.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_claims_than_units_never_oversell() {
+    let world = Arc::new(World::with_sale("s", 100).await);
+    let mut tickets = Vec::new();
+    for n in 0..40 {
+        tickets.push(world.claim("s", &format!("user-{n}")).await);
+    }
+    world.set_remaining(25).await;
+    let answers = order_all(&world, tickets.clone()).await;
+    let count = |status: u16| answers.iter().filter(|a| a.status == status).count();
+    assert_eq!((count(201), count(409)), (25, 15));
+    assert_eq!(world.rows().await, [25, 25, 40]);
+    assert_eq!(world.remaining().await, 0);
+    for ticket in &tickets {
+        assert_eq!(world.audit(ticket).await.held, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_released_claim_never_becomes_an_order() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    let sql = world.sql().await;
+    // As the reconciler decides it.
+    sqlx::query(
+        "INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, at_ms)
+         VALUES (?, 's', 'alice', 'released', 1)",
+    )
+    .bind(ticket.claim_id().to_string())
+    .execute(&sql)
+    .await
+    .unwrap();
+    let before = world.audit(&ticket).await;
+    for _ in 0..2 {
+        let answer = world.order(&ticket).await;
+        assert_eq!(answer.status, 409);
+        assert_eq!(answer.code(), "claim_released");
+        assert_eq!(answer.headers["retry-after"], "1");
+    }
+    assert_eq!(world.rows().await, [0, 0, 1]);
+    assert_eq!(world.remaining().await, 8);
+    // Redis followed SQL, once: the unit is back.
+    let after = world.audit(&ticket).await;
+    assert_eq!(after.held, 0);
+    assert_eq!(after.stock, before.stock.map(|stock| stock + 1));
+    assert_eq!(after.epoch, before.epoch + 1);
+    // And the user may claim again.
+    let next = world.claim("s", "alice").await;
+    assert!(next.generation > ticket.generation);
+    assert_eq!(world.order(&next).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_claim_without_a_unit_in_sql_is_void() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    let sql = world.sql().await;
+    world.set_remaining(0).await;
+    let before = world.audit(&ticket).await;
+    let answer = world.order(&ticket).await;
+    assert_eq!(answer.status, 409);
+    assert_eq!(answer.code(), "sold_out");
+    // The transaction that failed at its last step left nothing; the outcome is another's.
+    assert_eq!(world.rows().await, [0, 0, 1]);
+    let row: (String, i64) = sqlx::query_as("SELECT outcome, void FROM claim_outcomes")
+        .fetch_one(&sql)
+        .await
+        .unwrap();
+    assert_eq!(row, ("released".into(), 1));
+    // The hold has ended and its unit, which never was, does not come back.
+    let void = Audit { held: 0, ..before };
+    assert_eq!(world.audit(&ticket).await, void);
+    // Sent again, it has ended.
+    let again = world.order(&ticket).await;
+    assert_eq!(
+        (again.status.as_u16(), again.code()),
+        (409, "claim_released")
+    );
+    assert_eq!(world.audit(&ticket).await, void);
+    assert_eq!(world.rows().await, [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_claim_on_a_sale_that_sql_does_not_know_is_void() {
+    let world = World::new().await;
+    let answer = world.order(&ticket("ghost", "alice", 1)).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code()),
+        (409, "unknown_sale")
+    );
+    assert_eq!(world.rows().await, [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_claim_that_bears_anothers_name_gets_neither_its_order_nor_its_own() {
+    let world = World::with_sale("s", 8).await;
+    let first = world.claim("s", "user-1").await;
+    assert_eq!(world.order(&first).await.status, 201);
+    let mut twin = ticket("s", "mallory", first.generation);
+    twin.shard = first.shard;
+    let answer = world.order(&twin).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code()),
+        (409, "claim_released")
+    );
+    assert_eq!(world.rows().await, [1, 1, 1]);
+    assert_eq!(world.audit(&first).await.bought, 1);
+}
+
+/// The crash between commit and settlement: the next try of the same claim heals it.
+#[tokio::test]
+async fn an_order_whose_settlement_was_lost_is_settled_by_the_next_try() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    let placed = world.origin.store.place(&ticket, 1).await.unwrap();
+    assert_eq!(placed, weir_origin::store::Placed::New);
+    assert_eq!(world.audit(&ticket).await.held, 1);
+    assert_eq!(world.order(&ticket).await.status, 200);
+    let audit = world.audit(&ticket).await;
+    assert_eq!((audit.held, audit.bought), (0, 1));
+}
+
+#[tokio::test]
+async fn an_order_is_taken_while_redis_is_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut redis = crate::support::redis(&dir).await;
+    let world = World::on(&redis.url()).await;
+    world.sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    redis.stop();
+    assert_eq!(world.order(&ticket).await.status, 201);
+    assert_eq!(world.remaining().await, 7);
+    redis.start_again().await.unwrap();
+    assert_eq!(world.order(&ticket).await.status, 200);
+    assert_eq!(world.audit(&ticket).await.bought, 1);
+}
+
+#[tokio::test]
+async fn claims_that_no_gateway_signed_are_refused() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = ticket("s", "alice", 1);
+    let [(_, claim), (_, signature)] = claim_headers(&ticket);
+    let foreign = |id: &str, secret: &str| {
+        let key = SigningKey::new(id, secret.as_bytes()).unwrap();
+        key.sign(&ticket.encode()).into_bytes()
+    };
+    let signed = |claim: &str| {
+        let signature = crate::support::key().sign(claim);
+        vec![
+            (CLAIM, claim.as_bytes().to_vec()),
+            (CLAIM_SIGNATURE, signature.into_bytes()),
+        ]
+    };
+    let pair = |claim: &[u8], signature: &[u8]| {
+        vec![
+            (CLAIM, claim.to_vec()),
+            (CLAIM_SIGNATURE, signature.to_vec()),
+        ]
+    };
+    let mut forged = claim.clone();
+    forged[3] = b't';
+    let cases = [
+        ("no header", vec![], 401),
+        ("no signature", vec![(CLAIM, claim.clone())], 401),
+        ("no claim", vec![(CLAIM_SIGNATURE, signature.clone())], 401),
+        ("empty", pair(b"", b""), 403),
+        ("another claim", pair(&forged, &signature), 403),
+        (
+            "truncated",
+            pair(&claim, &signature[..signature.len() - 2]),
+            403,
+        ),
+        (
+            "half a byte",
+            pair(&claim, &signature[..signature.len() - 1]),
+            403,
+        ),
+        ("key id alone", pair(&claim, b"k1"), 403),
+        (
+            "foreign key",
+            pair(&claim, &foreign("k1", &SECRET.to_uppercase())),
+            403,
+        ),
+        ("foreign key id", pair(&claim, &foreign("k2", SECRET)), 403),
+        ("claim not UTF-8", pair(b"v1;s;\xff", &signature), 403),
+        ("signature not UTF-8", pair(&claim, b"k1;\xff\xfe"), 403),
+        (
+            "claim twice",
+            [pair(&claim, &signature), vec![(CLAIM, claim.clone())]].concat(),
+            403,
+        ),
+        ("signed nonsense", signed("nonsense"), 403),
+        ("signed quantity 0", signed("v1;s;0;1;0;1;alice"), 403),
+        ("very long", pair(&[b'a'; 30_000], &[b'b'; 30_000]), 403),
+    ];
+    for (case, headers, status) in cases {
+        let answer = world.post_order(&headers).await;
+        assert_eq!(answer.status, status, "{case}: {answer:?}");
+        let code = if status == 401 {
+            "claim_missing"
+        } else {
+            "claim_invalid"
+        };
+        assert_eq!(answer.code(), code, "{case}");
+    }
+    assert_eq!(world.rows().await, [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn the_body_of_an_order_is_ignored_up_to_its_limit() {
+    let world = World::with_sale("s", 8).await;
+    let post = |ticket: &Ticket, length: usize| {
+        let mut request = Request::post("/orders");
+        for (name, value) in claim_headers(ticket) {
+            request = request.header(name, value);
+        }
+        request.body(Body::from(vec![b'x'; length])).unwrap()
+    };
+    let ticket = world.claim("s", "alice").await;
+    let refused = world.public(post(&ticket, 16 * 1024 + 1)).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (413, "body_too_large")
+    );
+    assert_eq!(world.rows().await, [0, 0, 0]);
+    assert_eq!(world.public(post(&ticket, 16 * 1024)).await.status, 201);
+}
+
+/// Holds the database's write lock, as a slow transaction of another process does.
+async fn lock(world: &World) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(world.dir.path().join("weir.db"));
+    let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+    sqlx::query("BEGIN IMMEDIATE")
+        .execute(&mut other)
+        .await
+        .unwrap();
+    other
+}
+
+#[tokio::test]
+async fn a_transaction_ends_even_if_its_client_has_gone() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    let mut other = lock(&world).await;
+    {
+        let mut request = Box::pin(world.order(&ticket));
+        // Drives the request until its transaction waits for the lock, then drops it.
+        while world.origin.orders.in_flight() == 0 {
+            let step = tokio::time::timeout(Duration::from_millis(10), &mut request).await;
+            assert!(step.is_err(), "answered while the database was locked");
+        }
+    }
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    world.origin.orders.finish().await;
+    assert_eq!(world.rows().await, [1, 1, 1]);
+    let audit = world.audit(&ticket).await;
+    assert_eq!((audit.held, audit.bought), (0, 1));
+}
+
+#[tokio::test]
+async fn without_sql_nothing_is_known_and_nothing_is_released() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    let before = world.audit(&ticket).await;
+    let mut other = lock(&world).await;
+    let answer = world.order(&ticket).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code()),
+        (503, "sql_unavailable")
+    );
+    assert_eq!(answer.headers["retry-after"], "1");
+    assert_eq!(world.audit(&ticket).await, before);
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    assert_eq!(world.order(&ticket).await.status, 201);
+}
+
+/// A handout that comes back late, after the order: nothing changes.
+#[tokio::test]
+async fn a_release_after_the_order_changes_nothing() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    assert_eq!(world.order(&ticket).await.status, 201);
+    let before = world.audit(&ticket).await;
+    let ledger = &world.origin.ledger;
+    ledger.release(&ticket, ReleaseKind::Handout).await.unwrap();
+    assert_eq!(world.audit(&ticket).await, before);
+}

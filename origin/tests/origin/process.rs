@@ -1,0 +1,271 @@
+//! The program: how it starts, how it refuses to, how it ends.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use sqlx::Connection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use weir_stack::http::{self, Connection as Http};
+use weir_stack::origin::{Origin, OriginOptions};
+use weir_stack::{Secrets, ports};
+
+use crate::support::{self, TOKEN, World, claim_headers, sale_json};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_weir-origin");
+
+/// The program with these arguments, and of the environment only these variables.
+fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(BINARY)
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn it_does_not_start_without_sound_secrets() {
+    let claim = ("WEIR_CLAIM_SECRET", support::SECRET);
+    let token = ("WEIR_ADMIN_TOKEN", TOKEN);
+    let check = |variables: &[(&str, &str)], expected: &str| {
+        let output = run(&[], variables);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(expected), "{said}");
+        assert!(
+            !said.contains(support::SECRET) && !said.contains(TOKEN),
+            "{said}"
+        );
+    };
+    check(&[token], "WEIR_CLAIM_SECRET is not set");
+    check(&[claim], "WEIR_ADMIN_TOKEN is not set");
+    check(
+        &[("WEIR_CLAIM_SECRET", "x"), token],
+        "WEIR_CLAIM_SECRET has 1 bytes",
+    );
+    check(
+        &[claim, token, ("WEIR_CLAIM_KEY_ID", "K")],
+        "WEIR_CLAIM_KEY_ID",
+    );
+    check(&[claim, token, ("RUST_LOG", "a=b=c")], "RUST_LOG");
+    let database = ("WEIR_DATABASE_URL", "mysql://u:hush@h/d");
+    check(
+        &[claim, token, database],
+        "--database-url: not a URL of SQLite",
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/weir.db", dir.path().display());
+    let database = ("WEIR_DATABASE_URL", url.as_str());
+    check(
+        &[claim, token, database, ("WEIR_REDIS_URL", "http://h")],
+        "--redis-url",
+    );
+}
+
+#[test]
+fn help_shows_no_password_and_names_the_secrets() {
+    let variables = [
+        ("WEIR_REDIS_URL", "redis://:hush@h"),
+        ("WEIR_ADMIN_TOKEN", TOKEN),
+    ];
+    let output = run(&["--help"], &variables);
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains("WEIR_CLAIM_SECRET"), "{help}");
+    assert!(!help.contains("hush") && !help.contains(TOKEN), "{help}");
+}
+
+/// Starts the program on free ports and waits until it is ready.
+async fn start(dir: &Path, redis_url: &str, key_prefix: &str) -> Origin {
+    let options = options(dir, redis_url, key_prefix);
+    Origin::start(Path::new(BINARY), options, &dir.join("origin.log"))
+        .await
+        .unwrap()
+}
+
+fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
+    OriginOptions {
+        port: ports::free().unwrap(),
+        admin_port: ports::free().unwrap(),
+        database: dir.join("weir.db"),
+        redis_url: redis_url.to_owned(),
+        key_prefix: key_prefix.to_owned(),
+        secrets: Secrets {
+            claim: support::SECRET.to_owned(),
+            admin_token: TOKEN.to_owned(),
+        },
+    }
+}
+
+async fn admin(origin: &Origin, path: &str, body: &Value) -> http::Response {
+    let bearer = format!("Bearer {TOKEN}");
+    let url = format!("{}{path}", origin.admin_url());
+    let method = if body.is_null() { "GET" } else { "POST" };
+    let headers = [("authorization", bearer.as_str())];
+    http::send(method.parse().unwrap(), &url, &headers, body.to_string())
+        .await
+        .unwrap()
+}
+
+fn terminate(origin: &mut Origin) {
+    let pid = origin.process().pid().unwrap();
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+}
+
+async fn wait_until_ended(origin: &mut Origin) -> std::process::ExitStatus {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < limit {
+        if let Some(status) = origin.process().try_wait().unwrap() {
+            return status;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it still runs\n{}", origin.process().tail(20));
+}
+
+/// Told to stop in the middle of an order, it finishes the order and answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_finishes_what_it_began_before_it_stops() {
+    // A world on the same Redis and database plays the gateway.
+    let world = World::new().await;
+    let mut origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
+    let made = admin(&origin, "/sales", &sale_json("s", 8)).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(
+        admin(&origin, "/sales/s/warm", &serde_json::json!({}))
+            .await
+            .status,
+        200
+    );
+    let ticket = world.claim("s", "alice").await;
+
+    let database = SqliteConnectOptions::new().filename(origin.database());
+    let mut other = SqliteConnection::connect_with(&database).await.unwrap();
+    let lock = sqlx::query("BEGIN IMMEDIATE");
+    lock.execute(&mut other).await.unwrap();
+    let address = origin.url().replace("http://", "");
+    let request = tokio::spawn(async move {
+        let headers = claim_headers(&ticket).map(|(n, v)| (n, String::from_utf8(v).unwrap()));
+        let headers = headers
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        let mut connection = Http::open(&address).await?;
+        let method = "POST".parse().unwrap();
+        connection.send(method, "/orders", &headers, "").await
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    terminate(&mut origin);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(origin.process().is_running());
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+
+    assert_eq!(request.await.unwrap().unwrap().status, 201);
+    assert!(wait_until_ended(&mut origin).await.success());
+    assert_eq!(world.rows().await, [1, 1, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_starts_without_redis_and_is_ready_once_redis_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let redis_dir = tempfile::tempdir().unwrap();
+    let mut redis = support::redis(&redis_dir).await;
+    let url = redis.url();
+    let mut origin = start(dir.path(), &url, "weir").await;
+    admin(&origin, "/sales", &sale_json("s", 8)).await;
+    assert_eq!(
+        admin(&origin, "/sales/s/warm", &serde_json::json!({}))
+            .await
+            .status,
+        200
+    );
+    terminate(&mut origin);
+    assert!(wait_until_ended(&mut origin).await.success());
+
+    // Redis comes back with nothing, and only after the origin.
+    redis.stop();
+    std::fs::remove_dir_all(redis_dir.path().join("appendonlydir")).unwrap();
+    origin.process().start_again().unwrap();
+    let alive = format!("{}/healthz", origin.admin_url());
+    let limit = Duration::from_secs(10);
+    let is_alive = || http::is_ok(&alive);
+    origin.process().wait_ready(limit, is_alive).await.unwrap();
+    let readyz = format!("{}/readyz", origin.admin_url());
+    let answer = http::get(&readyz).await.unwrap();
+    assert_eq!(answer.status, 503);
+    assert!(
+        answer.text().contains("Redis does not answer"),
+        "{}",
+        answer.text()
+    );
+
+    redis.start_again().await.unwrap();
+    let is_ready = || http::is_ok(&readyz);
+    origin.process().wait_ready(limit, is_ready).await.unwrap();
+    let key = weir_scripts::keys::catalogue("weir");
+    let mut connection = redis.connection().await.unwrap();
+    let published = async || -> Option<String> {
+        let mut connection = connection.clone();
+        redis::cmd("GET")
+            .arg(&key)
+            .query_async(&mut connection)
+            .await
+            .unwrap()
+    };
+    let start = Instant::now();
+    let catalogue = loop {
+        if let Some(catalogue) = published().await {
+            break catalogue;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "no catalogue");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert!(catalogue.contains("\"s\""), "{catalogue}");
+    let _: () = redis::cmd("PING")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_are_json_lines_without_secrets() {
+    let world = World::new().await;
+    let mut origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
+    admin(&origin, "/sales", &sale_json("s", 8)).await;
+    admin(&origin, "/sales/s/warm", &serde_json::json!({})).await;
+    let ticket = world.claim("s", "alice").await;
+    let headers = claim_headers(&ticket).map(|(n, v)| (n, String::from_utf8(v).unwrap()));
+    let pairs = headers
+        .each_ref()
+        .map(|(name, value)| (*name, value.as_str()));
+    let url = format!("{}/orders?secret=hush", origin.url());
+    let method = "POST".parse().unwrap();
+    let answer = http::send(method, &url, &pairs, "").await.unwrap();
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    terminate(&mut origin);
+    assert!(wait_until_ended(&mut origin).await.success());
+
+    let log = std::fs::read_to_string(origin.process().log()).unwrap();
+    for secret in [
+        TOKEN,
+        support::SECRET,
+        headers[1].1.as_str(),
+        "hush",
+        "alice",
+    ] {
+        assert!(!log.contains(secret), "{secret} in\n{log}");
+    }
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let answered = |line: &&Value| {
+        line["fields"]["message"] == "answered" && line["span"]["path"] == "/orders"
+    };
+    let line = lines.iter().find(answered).unwrap();
+    assert_eq!(line["span"]["method"], "POST");
+    assert_eq!(line["fields"]["status"], 201);
+    assert!(line["fields"]["latency_us"].is_u64());
+}

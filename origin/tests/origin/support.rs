@@ -1,0 +1,321 @@
+//! What the tests share: one Redis a test binary, a key prefix and a SQLite file a test.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+use tower::ServiceExt;
+use weir_core::claim::{SigningKey, Ticket};
+use weir_core::headers::{CLAIM, CLAIM_SIGNATURE};
+use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::{Audit, ClaimReply, ClaimTerms};
+use weir_core::shard::home_shard;
+use weir_origin::Origin;
+use weir_origin::clock::now_ms;
+use weir_origin::config::AdminToken;
+use weir_origin::http::{admin, app};
+use weir_origin::ledger::Ledger;
+use weir_origin::store::SqliteStore;
+use weir_scripts::{Call, claim, keys};
+use weir_stack::redis::RedisServer;
+use weir_stack::report::Silent;
+use weir_stack::{ports, tools};
+
+pub const SECRET: &str = "claim-secret-claim-secret-claim-secret";
+pub const TOKEN: &str = "admin-token-admin-token-admin-token";
+
+/// The shards of [`World::sale`]'s sales.
+pub const SHARDS: u32 = 4;
+
+/// One origin with a database and a part of Redis of its own.
+pub struct World {
+    pub origin: Origin,
+    pub prefix: String,
+    pub redis_url: String,
+    pub dir: TempDir,
+    app: Router,
+    admin: Router,
+}
+
+/// An answer, whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The member `error` of problem details.
+    pub fn code(&self) -> &str {
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert_eq!(self.body["status"], self.status.as_u16());
+        self.body["error"].as_str().unwrap()
+    }
+
+    pub fn detail(&self) -> &str {
+        self.body["detail"].as_str().unwrap()
+    }
+}
+
+/// A Redis of the caller's own.
+pub async fn redis(dir: &TempDir) -> RedisServer {
+    let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+    let log = dir.path().join("redis.log");
+    let port = ports::free().unwrap();
+    RedisServer::start(&tool, port, dir.path(), &log)
+        .await
+        .unwrap()
+}
+
+/// The Redis that the tests of one binary share.
+async fn shared_redis() -> String {
+    static SERVER: OnceCell<(TempDir, RedisServer)> = OnceCell::const_new();
+    let start = || async {
+        let dir = tempfile::tempdir().unwrap();
+        let server = redis(&dir).await;
+        (dir, server)
+    };
+    SERVER.get_or_init(start).await.1.url()
+}
+
+pub fn key() -> SigningKey {
+    SigningKey::new("k1", SECRET.as_bytes()).unwrap()
+}
+
+pub fn id(name: &str) -> SaleId {
+    SaleId::new(name).unwrap()
+}
+
+pub fn user(name: &str) -> UserId {
+    UserId::new(name).unwrap()
+}
+
+/// A claim that no shard knows.
+pub fn ticket(sale: &str, name: &str, generation: u64) -> Ticket {
+    Ticket {
+        sale: id(sale),
+        shard: home_shard(&user(name), SHARDS),
+        generation,
+        quantity: 1,
+        deadline_ms: now_ms() + 30_000,
+        user: user(name),
+    }
+}
+
+pub fn claim_headers(ticket: &Ticket) -> [(&'static str, Vec<u8>); 2] {
+    let claim = ticket.encode();
+    let signature = key().sign(&claim);
+    [
+        (CLAIM, claim.into_bytes()),
+        (CLAIM_SIGNATURE, signature.into_bytes()),
+    ]
+}
+
+/// A sale that is open now, as the admin gives it.
+pub fn sale_json(sale: &str, total: u64) -> Value {
+    json!({
+        "id": sale, "title": "A sale", "total": total, "shards": SHARDS, "user_cap": 1,
+        "starts_at_ms": now_ms() - 1_000, "ends_at_ms": now_ms() + 600_000,
+    })
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::on(&shared_redis().await).await
+    }
+
+    /// On the Redis at `redis_url`, which may be down.
+    pub async fn on(redis_url: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&database_url(&dir)).await.unwrap();
+        let ledger = Ledger::new(redis_url, &prefix).unwrap();
+        let origin = Origin::new(Arc::new(store), ledger, key());
+        Self {
+            app: app(origin.clone()),
+            admin: admin(origin.clone(), AdminToken::new(TOKEN).unwrap()),
+            redis_url: redis_url.to_owned(),
+            origin,
+            prefix,
+            dir,
+        }
+    }
+
+    /// With a warm sale of `total` units.
+    pub async fn with_sale(sale: &str, total: u64) -> Self {
+        let world = Self::new().await;
+        world.sale(sale, total).await;
+        world
+    }
+
+    /// Makes and warms a sale.
+    pub async fn sale(&self, sale: &str, total: u64) {
+        let made = self.admin("POST", "/sales", &sale_json(sale, total)).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let path = format!("/sales/{sale}/warm");
+        let warmed = self.admin("POST", &path, &Value::Null).await;
+        assert_eq!(warmed.status, 200, "{warmed:?}");
+    }
+
+    /// A connection of the test's own to the database.
+    pub async fn sql(&self) -> SqlitePool {
+        let path = self.dir.path().join("weir.db");
+        let options = SqliteConnectOptions::new().filename(path);
+        SqlitePool::connect_with(options).await.unwrap()
+    }
+
+    /// One number from SQL.
+    pub async fn number(&self, query: &'static str) -> i64 {
+        let sql = self.sql().await;
+        sqlx::query_scalar(query).fetch_one(&sql).await.unwrap()
+    }
+
+    /// How many rows `orders`, `change_log` and `claim_outcomes` have.
+    pub async fn rows(&self) -> [i64; 3] {
+        [
+            self.number("SELECT COUNT(*) FROM orders").await,
+            self.number("SELECT COUNT(*) FROM change_log").await,
+            self.number("SELECT COUNT(*) FROM claim_outcomes").await,
+        ]
+    }
+
+    pub async fn remaining(&self) -> i64 {
+        self.number("SELECT remaining FROM stock").await
+    }
+
+    /// Makes SQL and Redis disagree.
+    pub async fn set_remaining(&self, units: i64) {
+        let update = sqlx::query("UPDATE stock SET remaining = ?").bind(units);
+        update.execute(&self.sql().await).await.unwrap();
+    }
+
+    /// One Redis command of the test's own.
+    pub async fn redis(&self, command: &redis::Cmd) -> redis::Value {
+        let mut connection = weir_stack::redis::connect(&self.redis_url).await.unwrap();
+        command.query_async(&mut connection).await.unwrap()
+    }
+
+    /// Claims a unit for `name` as a gateway does.
+    pub async fn claim(&self, sale: &str, name: &str) -> Ticket {
+        let (sale, user) = (id(sale), user(name));
+        let shard = home_shard(&user, SHARDS);
+        let keys = keys::ShardKeys::new(&self.prefix, &sale, shard);
+        let terms = ClaimTerms {
+            now_ms: now_ms(),
+            ttl_ms: 30_000,
+            user_cap: 1,
+            quantity: 1,
+        };
+        let group = claim::Group {
+            keys: &keys,
+            terms,
+            users: &[&user],
+        };
+        let reply = self.script(&claim::call(&[group])).await;
+        let replies = claim::parse(&reply, 1).unwrap();
+        let (ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held)) = replies[0] else {
+            panic!("{replies:?}");
+        };
+        Ticket {
+            shard,
+            generation: held.generation,
+            quantity: held.quantity,
+            deadline_ms: held.deadline_ms,
+            sale,
+            user,
+        }
+    }
+
+    /// Runs a script over a connection of the test's own, in Weir's own encoding.
+    pub async fn script(&self, call: &Call) -> weir_resp::Value {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let address = self.redis_url.strip_prefix("redis://").unwrap();
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (mut out, mut input) = (Vec::new(), Vec::new());
+        call.encode_eval(&mut out);
+        stream.write_all(&out).await.unwrap();
+        loop {
+            stream.read_buf(&mut input).await.unwrap();
+            match weir_resp::decode(&input) {
+                Ok((value, _)) => return value,
+                Err(weir_resp::DecodeError::Incomplete) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    pub async fn audit(&self, ticket: &Ticket) -> Audit {
+        let audit = self.origin.ledger.audit(&ticket.sale, ticket.shard).await;
+        audit.unwrap()
+    }
+
+    /// `POST /orders` with this claim.
+    pub async fn order(&self, ticket: &Ticket) -> Answer {
+        self.post_order(&claim_headers(ticket)).await
+    }
+
+    /// `POST /orders` with these headers.
+    pub async fn post_order(&self, headers: &[(&str, Vec<u8>)]) -> Answer {
+        let mut request = Request::post("/orders");
+        for (name, value) in headers {
+            request = request.header(*name, value.as_slice());
+        }
+        self.public(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// A request to the public port.
+    pub async fn public(&self, request: Request<Body>) -> Answer {
+        answer(&self.app, request).await
+    }
+
+    /// A request to the admin port, with its token.
+    pub async fn admin(&self, method: &str, path: &str, body: &Value) -> Answer {
+        self.admin_text(method, path, &body.to_string()).await
+    }
+
+    pub async fn admin_text(&self, method: &str, path: &str, body: &str) -> Answer {
+        let bearer = format!("Bearer {TOKEN}");
+        self.admin_as(method, path, body, Some(&bearer)).await
+    }
+
+    /// A request to the admin port with this `authorization`.
+    pub async fn admin_as(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        authorization: Option<&str>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(value) = authorization {
+            request = request.header("authorization", value);
+        }
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        answer(&self.admin, request).await
+    }
+}
+
+fn database_url(dir: &TempDir) -> String {
+    format!("sqlite://{}", dir.path().join("weir.db").display())
+}
+
+async fn answer(router: &Router, request: Request<Body>) -> Answer {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let text = String::from_utf8_lossy(&body);
+    Answer {
+        status: head.status,
+        headers: head.headers,
+        body: serde_json::from_slice(&body).unwrap_or_else(|_| panic!("no JSON: {text}")),
+    }
+}

@@ -1,0 +1,191 @@
+//! Stock goes on Redis once, and gateways learn of the sale.
+
+use serde_json::{Value, json};
+use weir_core::sale::Catalogue;
+use weir_scripts::keys::{ShardKeys, catalogue};
+
+use crate::support::{Answer, SHARDS, World, id, sale_json};
+
+async fn make(world: &World, sale: &Value) {
+    let made = world.admin("POST", "/sales", sale).await;
+    assert_eq!(made.status, 201, "{made:?}");
+}
+
+async fn warm(world: &World) -> Answer {
+    world.admin("POST", "/sales/s/warm", &Value::Null).await
+}
+
+/// What each shard of sale `s` holds.
+async fn stock(world: &World) -> Vec<Option<u64>> {
+    let mut units = Vec::new();
+    for shard in 0..SHARDS {
+        let audit = world.origin.ledger.audit(&id("s"), shard).await;
+        units.push(audit.unwrap().stock);
+    }
+    units
+}
+
+/// Redis loses the stock of a shard of sale `s`.
+async fn lose(world: &World, shard: u32) {
+    let key = ShardKeys::new(&world.prefix, &id("s"), shard).stock();
+    world.redis(redis::cmd("DEL").arg(key)).await;
+}
+
+/// The catalogue as a gateway reads it.
+async fn published(world: &World) -> Catalogue {
+    let key = catalogue(&world.prefix);
+    match world.redis(redis::cmd("GET").arg(key)).await {
+        redis::Value::BulkString(json) => serde_json::from_slice(&json).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn ten_units_on_four_shards_are_3_3_2_2_and_warming_again_changes_nothing() {
+    let world = World::new().await;
+    make(&world, &sale_json("s", 10)).await;
+    let first = warm(&world).await;
+    assert_eq!(first.status, 200, "{first:?}");
+    assert_eq!(
+        first.body,
+        json!({ "id": "s", "shard_count": 4, "shards_filled": 4 })
+    );
+    let spread = [Some(3), Some(3), Some(2), Some(2)];
+    assert_eq!(stock(&world).await, spread);
+    let at = world.number("SELECT warmed_at_ms FROM sales").await;
+
+    let again = warm(&world).await;
+    assert_eq!(
+        (again.status.as_u16(), &again.body["shards_filled"]),
+        (200, &json!(0))
+    );
+    assert_eq!(stock(&world).await, spread);
+    assert_eq!(world.number("SELECT warmed_at_ms FROM sales").await, at);
+
+    let ticket = world.claim("s", "alice").await;
+    let taken = stock(&world).await;
+    assert_eq!(warm(&world).await.status, 200);
+    assert_eq!(stock(&world).await, taken);
+    world.order(&ticket).await;
+    assert_eq!(warm(&world).await.status, 200);
+    assert_eq!(stock(&world).await, taken);
+}
+
+#[tokio::test]
+async fn gateways_learn_of_a_sale_when_it_is_warm() {
+    let world = World::new().await;
+    let sale = sale_json("s", 10);
+    make(&world, &sale).await;
+    world.origin.publisher.publish().await.unwrap();
+    assert_eq!(published(&world).await, Catalogue::default());
+    warm(&world).await;
+    let seen = published(&world).await.checked().unwrap();
+    assert_eq!(
+        serde_json::to_value(&seen.sales[0]).unwrap(),
+        json!({
+            "id": "s", "starts_at_ms": sale["starts_at_ms"], "ends_at_ms": sale["ends_at_ms"],
+            "shards": 4, "user_cap": 1, "state": "open",
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_sale_leaves_the_catalogue_an_hour_after_its_end() {
+    let world = World::new().await;
+    let now_ms = weir_origin::clock::now_ms();
+    for (name, ended_ago_ms) in [("s", 3_590_000), ("old", 3_610_000)] {
+        let mut sale = sale_json(name, 1);
+        sale["starts_at_ms"] = json!(1);
+        sale["ends_at_ms"] = json!(now_ms - ended_ago_ms);
+        make(&world, &sale).await;
+        let path = format!("/sales/{name}/warm");
+        assert_eq!(world.admin("POST", &path, &Value::Null).await.status, 200);
+    }
+    let seen = published(&world).await.sales;
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].id, id("s"));
+}
+
+#[tokio::test]
+async fn a_warm_up_that_broke_off_is_finished_by_the_next() {
+    let world = World::new().await;
+    make(&world, &sale_json("s", 10)).await;
+    // As far as the first one came.
+    assert!(world.origin.ledger.warm(&id("s"), 0, 3, 1).await.unwrap());
+    let answer = warm(&world).await;
+    assert_eq!(answer.body["shards_filled"], 3, "{answer:?}");
+    assert_eq!(stock(&world).await, [Some(3), Some(3), Some(2), Some(2)]);
+}
+
+#[tokio::test]
+async fn stock_that_redis_lost_is_not_made_anew_once_claims_may_exist() {
+    let world = World::with_sale("s", 10).await;
+    // Not even an outcome: the claim is still out.
+    let ticket = world.claim("s", "alice").await;
+    lose(&world, 1).await;
+    let refused = warm(&world).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (409, "stock_lost")
+    );
+    assert!(
+        refused.detail().starts_with("shard 1 holds no stock"),
+        "{}",
+        refused.detail()
+    );
+    assert_eq!(stock(&world).await[1], None);
+    world.order(&ticket).await;
+    assert_eq!(warm(&world).await.status, 409);
+    assert_eq!(stock(&world).await[1], None);
+}
+
+#[tokio::test]
+async fn orders_of_a_sale_forbid_filling_it_even_before_its_start() {
+    let world = World::new().await;
+    let mut sale = sale_json("s", 10);
+    sale["starts_at_ms"] = json!(weir_origin::clock::now_ms() + 300_000);
+    make(&world, &sale).await;
+    warm(&world).await;
+    lose(&world, 2).await;
+    // Before the start there is no claim: the shard gets its part again.
+    let filled = warm(&world).await;
+    assert_eq!(filled.body["shards_filled"], 1, "{filled:?}");
+    assert_eq!(stock(&world).await, [Some(3), Some(3), Some(2), Some(2)]);
+    let ticket = world.claim("s", "alice").await;
+    assert_eq!(world.order(&ticket).await.status, 201);
+    lose(&world, 2).await;
+    let refused = warm(&world).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (409, "stock_lost")
+    );
+    assert_eq!(stock(&world).await[2], None);
+}
+
+#[tokio::test]
+async fn what_another_sale_of_the_name_left_in_redis_is_not_taken_over() {
+    let world = World::new().await;
+    make(&world, &sale_json("s", 10)).await;
+    world.origin.ledger.warm(&id("s"), 2, 500, 1).await.unwrap();
+    let refused = warm(&world).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (409, "redis_not_empty")
+    );
+    assert!(
+        refused.detail().starts_with("shard 2 holds"),
+        "{}",
+        refused.detail()
+    );
+    let warmed = "SELECT COUNT(*) FROM sales WHERE warmed_at_ms IS NOT NULL";
+    assert_eq!(world.number(warmed).await, 0);
+}
+
+#[tokio::test]
+async fn scripts_run_after_redis_forgot_them() {
+    let world = World::with_sale("s", 10).await;
+    let ticket = world.claim("s", "alice").await;
+    world.redis(redis::cmd("SCRIPT").arg("FLUSH")).await;
+    assert_eq!(world.order(&ticket).await.status, 201);
+    assert_eq!(world.audit(&ticket).await.bought, 1);
+}
