@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::Json;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -22,8 +22,19 @@ pub struct Problem {
     pub title: &'static str,
     /// What is wrong this time.
     pub detail: Cow<'static, str>,
-    /// A header that belongs to the refusal: `retry-after`, `www-authenticate`.
-    pub header: Option<(HeaderName, HeaderValue)>,
+    /// What the client may do about it.
+    pub remedy: Remedy,
+}
+
+/// What a refused client may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Nothing, or what the sentence says.
+    None,
+    /// Ask again after a second: `retry-after`.
+    Retry,
+    /// Show credentials of this scheme: `www-authenticate`.
+    Authenticate(&'static str),
 }
 
 impl Problem {
@@ -39,22 +50,21 @@ impl Problem {
             code,
             title,
             detail: detail.into(),
-            header: None,
+            remedy: Remedy::None,
         }
     }
 
     /// The same, and the client may ask again after a second.
     #[must_use]
     pub fn retry(mut self) -> Self {
-        self.header = Some((header::RETRY_AFTER, RETRY_AFTER_S));
+        self.remedy = Remedy::Retry;
         self
     }
 
     /// The same, naming the credentials that are asked for.
     #[must_use]
     pub fn challenge(mut self, scheme: &'static str) -> Self {
-        let value = HeaderValue::from_static(scheme);
-        self.header = Some((header::WWW_AUTHENTICATE, value));
+        self.remedy = Remedy::Authenticate(scheme);
         self
     }
 
@@ -100,8 +110,23 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, json);
-        headers.extend(self.header);
+        self.remedy.write(headers);
         response
+    }
+}
+
+impl Remedy {
+    fn write(self, headers: &mut HeaderMap) {
+        match self {
+            Self::None => {}
+            Self::Retry => {
+                headers.insert(header::RETRY_AFTER, RETRY_AFTER_S);
+            }
+            Self::Authenticate(scheme) => {
+                let scheme = HeaderValue::from_static(scheme);
+                headers.insert(header::WWW_AUTHENTICATE, scheme);
+            }
+        }
     }
 }
 

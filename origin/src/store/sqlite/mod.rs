@@ -174,3 +174,29 @@ impl Store for SqliteStore {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqlx::query_scalar;
+
+    #[tokio::test]
+    async fn each_connection_is_set_up_as_the_design_asks() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/weir.db", dir.path().display());
+        let store = SqliteStore::open(&url).await.unwrap();
+        let number = async |pragma: &'static str| -> i64 {
+            query_scalar(pragma).fetch_one(&store.writer).await.unwrap()
+        };
+        assert_eq!(number("PRAGMA synchronous").await, 2); // FULL
+        assert_eq!(number("PRAGMA foreign_keys").await, 1);
+        assert_eq!(number("PRAGMA busy_timeout").await, 2_000);
+        let mode: String = query_scalar("PRAGMA journal_mode")
+            .fetch_one(&store.writer)
+            .await
+            .unwrap();
+        assert_eq!(mode, "wal");
+        let written = query("DELETE FROM stock").execute(&store.readers).await;
+        assert!(written.is_err(), "a reader wrote");
+    }
+}
