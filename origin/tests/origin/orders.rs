@@ -6,8 +6,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::json;
-use sqlx::Connection;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use tokio::task::JoinSet;
 use weir_core::claim::{SigningKey, Ticket};
 use weir_core::headers::{CLAIM, CLAIM_SIGNATURE};
@@ -323,22 +321,11 @@ async fn the_body_of_an_order_is_ignored_up_to_its_limit() {
     assert_eq!(world.public(post(&ticket, 16 * 1024)).await.status, 201);
 }
 
-/// Holds the database's write lock, as a slow transaction of another process does.
-async fn lock(world: &World) -> SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(world.dir.path().join("weir.db"));
-    let mut other = SqliteConnection::connect_with(&options).await.unwrap();
-    sqlx::query("BEGIN IMMEDIATE")
-        .execute(&mut other)
-        .await
-        .unwrap();
-    other
-}
-
 #[tokio::test]
 async fn a_transaction_ends_even_if_its_client_has_gone() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
-    let mut other = lock(&world).await;
+    let mut other = world.lock_database().await;
     {
         let mut request = Box::pin(world.order(&ticket));
         // Drives the request until its transaction waits for the lock, then drops it.
@@ -359,7 +346,7 @@ async fn without_sql_nothing_is_known_and_nothing_is_released() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let before = world.audit(&ticket).await;
-    let mut other = lock(&world).await;
+    let mut other = world.lock_database().await;
     let answer = world.order(&ticket).await;
     assert_eq!(
         (answer.status.as_u16(), answer.code()),

@@ -1,13 +1,12 @@
 //! The program: how it starts, how it refuses to, how it ends.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sqlx::Connection;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use weir_stack::http::{self, Connection as Http};
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::{Secrets, ports};
@@ -142,10 +141,7 @@ async fn it_finishes_what_it_began_before_it_stops() {
     );
     let ticket = world.claim("s", "alice").await;
 
-    let database = SqliteConnectOptions::new().filename(origin.database());
-    let mut other = SqliteConnection::connect_with(&database).await.unwrap();
-    let lock = sqlx::query("BEGIN IMMEDIATE");
-    lock.execute(&mut other).await.unwrap();
+    let mut other = world.lock_database().await;
     let address = origin.url().replace("http://", "");
     let request = tokio::spawn(async move {
         let headers = claim_headers(&ticket).map(|(n, v)| (n, String::from_utf8(v).unwrap()));
@@ -164,6 +160,38 @@ async fn it_finishes_what_it_began_before_it_stops() {
 
     assert_eq!(request.await.unwrap().unwrap().status, 201);
     assert!(wait_until_ended(&mut origin).await.success());
+    assert_eq!(world.rows().await, [1, 1, 1]);
+}
+
+/// Over a real connection, which breaks in the middle of the transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_is_finished_when_its_connection_breaks() {
+    let world = World::with_sale("s", 8).await;
+    let origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
+    let ticket = world.claim("s", "alice").await;
+    let mut other = world.lock_database().await;
+    let address = origin.url().replace("http://", "");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"POST /orders HTTP/1.1\r\nhost: origin\r\n")
+        .unwrap();
+    for (name, value) in claim_headers(&ticket) {
+        let line = [name.as_bytes(), b": ", &value, b"\r\n"].concat();
+        stream.write_all(&line).unwrap();
+    }
+    stream.write_all(b"\r\n").unwrap();
+    // Long enough to be read, short enough for SQLite to wait on.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    drop(stream);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(world.rows().await, [0, 0, 0]);
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+
+    let limit = Instant::now() + Duration::from_secs(10);
+    while world.audit(&ticket).await.bought == 0 {
+        assert!(Instant::now() < limit, "the order was not finished");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     assert_eq!(world.rows().await, [1, 1, 1]);
 }
 

@@ -8,7 +8,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use sqlx::Connection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tower::ServiceExt;
@@ -171,6 +172,16 @@ impl World {
         let path = self.dir.path().join("weir.db");
         let options = SqliteConnectOptions::new().filename(path);
         SqlitePool::connect_with(options).await.unwrap()
+    }
+
+    /// Holds the database's write lock, as a slow transaction of another process does, until
+    /// `ROLLBACK`.
+    pub async fn lock_database(&self) -> SqliteConnection {
+        let options = SqliteConnectOptions::new().filename(self.dir.path().join("weir.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let begin = sqlx::query("BEGIN IMMEDIATE");
+        begin.execute(&mut other).await.unwrap();
+        other
     }
 
     /// One number from SQL.
