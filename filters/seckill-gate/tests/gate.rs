@@ -1,0 +1,618 @@
+//! The built filter in a Proxy-Wasm host: what clients, Redis and the origin see of it.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{CATALOGUE, CONFIG, Gate, NOW_MS, SECRET, commands, granted, reply_to};
+use weir_core::claim::{SigningKey, Ticket};
+use weir_host_test::{FailurePolicy, Reply, StreamState, Thread, Upstream};
+use weir_scripts::{claim, release};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_granted_request_goes_on_with_a_signed_claim_and_comes_back_with_its_verdict() {
+    let gate = Gate::ready();
+    let buyer = gate.buy("alice");
+    assert!(buyer.is_paused());
+    gate.answer_claims(|_user| granted(7));
+    let upstream = buyer.upstream_request();
+    let ticket = String::from_utf8(upstream.headers.get("x-weir-claim").unwrap().to_vec()).unwrap();
+    let signature = String::from_utf8(
+        upstream
+            .headers
+            .get("x-weir-claim-signature")
+            .unwrap()
+            .to_vec(),
+    )
+    .unwrap();
+    let key = SigningKey::new("k1", SECRET.as_bytes()).unwrap();
+    key.verify(&ticket, &signature).unwrap();
+    let ticket = Ticket::decode(&ticket).unwrap();
+    assert_eq!(
+        (
+            ticket.sale.as_str(),
+            ticket.user.as_str(),
+            ticket.generation
+        ),
+        ("open", "alice", 7)
+    );
+    buyer.respond(201, [("x-weir-verdict", "forged")], "{}");
+    let StreamState::Responded(response) = buyer.state() else {
+        panic!("{:?}", buyer.state())
+    };
+    assert_eq!(response.headers.get("x-weir-verdict").unwrap(), b"granted");
+    assert_eq!(gate.requests("granted"), 1);
+}
+
+#[test]
+fn every_reply_of_a_shard_has_its_answer() {
+    let gate = Gate::ready();
+    for (reply, status, verdict, retry_after) in [
+        ("*2\r\n:3\r\n:5\r\n", 409, "cap_reached", None),
+        ("*1\r\n:5\r\n", 503, "unavailable", Some("1")),
+        ("*2\r\n:4\r\n:5\r\n", 409, "sold_out", None),
+    ] {
+        let buyer = gate.buy("alice");
+        gate.answer_claims(|_user| reply.into());
+        let answer = buyer.reply().unwrap();
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.header("x-weir-verdict").unwrap(), verdict);
+        assert_eq!(answer.header("retry-after"), retry_after, "{verdict}");
+        assert!(
+            answer
+                .body_text()
+                .contains(&format!(r#""error":"{verdict}""#)),
+            "{}",
+            answer.body_text()
+        );
+        assert_eq!(gate.requests(verdict), 1);
+    }
+}
+
+#[test]
+fn a_full_cap_names_the_order_that_the_user_has() {
+    let gate = Gate::ready();
+    let buyer = gate.buy("alice");
+    gate.answer_claims(|_user| "*2\r\n:3\r\n:1700\r\n".into());
+    let body = buyer.reply().unwrap().body_text().to_owned();
+    let shard = weir_core::shard::home_shard(&weir_core::id::UserId::new("alice").unwrap(), 2);
+    assert!(
+        body.contains(&format!(r#""order":"open.{shard}.1700""#)),
+        "{body}"
+    );
+}
+
+#[test]
+fn what_needs_no_redis_is_answered_without() {
+    let gate = Gate::ready();
+    for (path, user, status, verdict) in [
+        (
+            "/sales/nothing/orders",
+            "alice".as_bytes(),
+            404,
+            "unknown_sale",
+        ),
+        ("/sales/\u{7f}/orders", b"alice", 404, "unknown_sale"),
+        ("/sales/open/orders", b"", 401, "invalid_user"),
+        ("/sales/open/orders", b"a\xffb", 401, "invalid_user"),
+        ("/sales/open/orders", &[b'x'; 129], 401, "invalid_user"),
+        ("/sales/later/orders", b"alice", 403, "not_started"),
+        ("/sales/over/orders", b"alice", 410, "ended"),
+        ("/sales/shut/orders", b"alice", 403, "closed"),
+    ] {
+        let request = gate
+            .host
+            .request(0)
+            .method("POST")
+            .path(path)
+            .header("x-user-id", user)
+            .send();
+        let answer = request.reply().unwrap();
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.header("x-weir-verdict").unwrap(), verdict);
+    }
+    gate.host.run_until_idle();
+    assert!(gate.host.calls().is_empty());
+}
+
+#[test]
+fn a_sale_that_has_not_started_says_when_to_come_back() {
+    let gate = Gate::ready();
+    let early = gate
+        .host
+        .request(0)
+        .method("POST")
+        .path("/sales/later/orders")
+        .header("x-user-id", "a")
+        .send();
+    let seconds: u64 = early
+        .reply()
+        .unwrap()
+        .header("retry-after")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    gate.host.advance(Duration::from_secs(seconds));
+    gate.answer_polls();
+    assert!(gate.buy_from("later", "a").is_paused(), "in time");
+}
+
+#[test]
+fn other_requests_pass_untouched_but_for_headers_that_only_gateways_may_send() {
+    let gate = Gate::ready();
+    for (method, path) in [
+        ("GET", "/sales/open/orders"),
+        ("POST", "/"),
+        ("POST", "/sales/open"),
+        ("POST", "/sales/open/orders/1"),
+    ] {
+        let request = gate
+            .host
+            .request(0)
+            .method(method)
+            .path(path)
+            .header("x-weir-claim", "forged")
+            .header("X-Weir-Claim-Signature", "forged")
+            .header("x-noise", b"\xff\xfe")
+            .send();
+        let upstream = request.upstream_request();
+        assert!(
+            upstream.headers.get("x-weir-claim").is_none(),
+            "{method} {path}"
+        );
+        assert!(upstream.headers.get("x-weir-claim-signature").is_none());
+        assert_eq!(upstream.headers.get("x-noise").unwrap(), b"\xff\xfe");
+    }
+}
+
+#[test]
+fn a_forged_claim_is_replaced_by_the_real_one() {
+    let gate = Gate::ready();
+    let request = gate
+        .request("open", "alice")
+        .header("x-weir-claim", "forged")
+        .send();
+    gate.answer_claims(|_user| granted(7));
+    let claims = request
+        .upstream_request()
+        .headers
+        .get_all("x-weir-claim")
+        .count();
+    assert_eq!(claims, 1);
+    assert!(
+        request
+            .upstream_request()
+            .headers
+            .get("x-weir-claim")
+            .unwrap()
+            .starts_with(b"v1;open;")
+    );
+}
+
+#[test]
+fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
+    let gate = Gate::ready();
+    let buyers: Vec<_> = (0..100).map(|n| gate.buy(&format!("user-{n}"))).collect();
+    gate.host.run_until_idle();
+    let calls = gate.host.calls();
+    assert_eq!(calls.len(), 2, "64 and 36");
+    assert_eq!(
+        calls.iter().map(|call| commands(&call.body)).sum::<usize>(),
+        2,
+        "one command for both shards"
+    );
+    gate.answer_claims(|user| {
+        let n: u64 = user.trim_start_matches("user-").parse().unwrap();
+        if n % 2 == 0 {
+            granted(1_000 + n)
+        } else {
+            "*2\r\n:4\r\n:5\r\n".into()
+        }
+    });
+    for (n, buyer) in (0..).zip(&buyers) {
+        if n % 2 == 0 {
+            let claim = String::from_utf8(
+                buyer
+                    .upstream_request()
+                    .headers
+                    .get("x-weir-claim")
+                    .unwrap()
+                    .to_vec(),
+            )
+            .unwrap();
+            let ticket = Ticket::decode(&claim).unwrap();
+            assert_eq!(
+                (ticket.user.as_str(), ticket.generation),
+                (format!("user-{n}").as_str(), 1_000 + n)
+            );
+        } else {
+            assert_eq!(buyer.reply().unwrap().status, 409);
+        }
+    }
+}
+
+#[test]
+fn a_shard_known_to_be_empty_costs_no_redis_until_its_epoch_moves() {
+    let gate = Gate::ready();
+    gate.buy("alice");
+    gate.answer_claims(|_user| "*2\r\n:4\r\n:5\r\n".into());
+    let again = gate.buy("alice");
+    assert_eq!(
+        again.reply().unwrap().header("x-weir-verdict").unwrap(),
+        "sold_out"
+    );
+    gate.host.run_until_idle();
+    assert!(gate.host.calls().is_empty());
+
+    gate.poll_with_epoch(5);
+    assert!(gate.buy("alice").reply().is_some(), "nothing has come back");
+    gate.poll_with_epoch(6);
+    assert!(gate.buy("alice").is_paused(), "units have come back");
+}
+
+#[test]
+fn a_script_that_redis_does_not_know_is_spelt_out() {
+    let gate = Gate::ready();
+    let buyer = gate.buy("alice");
+    gate.host.run_until_idle();
+    let [first] = &gate.host.calls()[..] else {
+        panic!("one call")
+    };
+    assert!(first.body.windows(7).any(|w| w == b"EVALSHA"));
+    gate.host
+        .answer(first.id, Reply::ok("-NOSCRIPT No matching script.\r\n"));
+    gate.host.run_until_idle();
+    let [second] = &gate.host.calls()[..] else {
+        panic!("one more call")
+    };
+    let source = claim::SCRIPT.source.as_bytes();
+    assert!(second.body.windows(source.len()).any(|w| w == source));
+    gate.answer_claims(|_user| granted(7));
+    assert!(buyer.is_continued());
+}
+
+#[test]
+fn definite_and_unknown_failures_are_counted_apart_and_both_may_be_retried() {
+    let gate = Gate::ready();
+    for (reply, outcome) in [
+        (Reply::ok("-no upstream host\r\n"), "definite"),
+        (Reply::status(400, "bad"), "definite"),
+        (Reply::ok("-upstream failure\r\n"), "unknown"),
+        (Reply::ok("garbage"), "unknown"),
+        (Reply::ok(""), "unknown"),
+        (Reply::ok("*1\r\n:1\r\n"), "unknown"),
+        (Reply::unreachable(), "unknown"),
+        (Reply::Fail, "unknown"),
+    ] {
+        let name = format!("weir_seckill_gate_redis_failed_total.outcome.{outcome}");
+        let before = gate.host.metric(&name).unwrap_or(0);
+        let buyer = gate.buy("alice");
+        gate.host.run_until_idle();
+        gate.host.answer(gate.host.calls()[0].id, reply);
+        gate.host.run_until_idle();
+        let answer = buyer.reply().unwrap();
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.header("x-weir-verdict").unwrap(), "unavailable");
+        assert_eq!(answer.header("retry-after").unwrap(), "1");
+        assert_eq!(gate.host.metric(&name), Some(before + 1));
+    }
+}
+
+#[test]
+fn no_healthy_host_is_answered_at_once_and_left_behind_when_it_is_over() {
+    let gate = Gate::ready();
+    gate.host.set_cluster("weir_redis", Upstream::unhealthy());
+    let buyers: Vec<_> = (0..200).map(|n| gate.buy(&format!("user-{n}"))).collect();
+    gate.host.run_until_idle();
+    assert!(buyers.iter().all(|buyer| buyer.status() == Some(503)));
+    gate.host.set_cluster("weir_redis", Upstream::held());
+    let buyer = gate.buy("alice");
+    gate.answer_claims(|_user| granted(7));
+    assert!(buyer.is_continued());
+}
+
+#[test]
+fn a_call_without_an_answer_ends_at_its_deadline() {
+    let gate = Gate::ready();
+    let buyer = gate.buy("alice");
+    gate.host.run_until_idle();
+    gate.host.advance(Duration::from_millis(249));
+    assert!(buyer.is_paused());
+    gate.host.advance(Duration::from_millis(2));
+    assert_eq!(
+        buyer.reply().unwrap().header("x-weir-verdict").unwrap(),
+        "unavailable"
+    );
+}
+
+#[test]
+fn what_waits_behind_full_flights_is_answered_too() {
+    let gate = Gate::ready();
+    let buyers: Vec<_> = (0..700).map(|n| gate.buy(&format!("user-{n}"))).collect();
+    gate.host.run_until_idle();
+    assert_eq!(gate.host.calls().len(), 8);
+    gate.host.advance(SECOND);
+    let words: Vec<_> = buyers
+        .iter()
+        .map(|b| {
+            b.reply()
+                .unwrap()
+                .header("x-weir-verdict")
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        words.iter().filter(|word| *word == "unavailable").count(),
+        8 * 64
+    );
+    assert_eq!(
+        words.iter().filter(|word| *word == "overloaded").count(),
+        700 - 8 * 64
+    );
+}
+
+#[test]
+fn more_than_may_wait_is_turned_away_at_once() {
+    let config = CONFIG.replace(
+        r#""deadline_ms": 250"#,
+        r#""deadline_ms": 250, "waiting_max": 3"#,
+    );
+    let gate = Gate::ready_with(&config);
+    let buyers: Vec<_> = (0..4).map(|n| gate.buy(&format!("user-{n}"))).collect();
+    assert!(buyers[..3].iter().all(|buyer| buyer.is_paused()));
+    assert_eq!(
+        buyers[3].reply().unwrap().header("x-weir-verdict").unwrap(),
+        "overloaded"
+    );
+}
+
+#[test]
+fn a_client_that_goes_while_it_waits_is_never_sent() {
+    let gate = Gate::ready();
+    let gone = gate.buy("alice");
+    gate.buy("bob");
+    gone.disconnect();
+    gate.host.run_until_idle();
+    assert_eq!(support::users(&gate.host.calls()[0].body), ["bob"]);
+}
+
+#[test]
+fn a_claim_whose_client_has_gone_goes_back_with_the_next_flight() {
+    let gate = Gate::ready();
+    let gone = gate.buy("alice");
+    gate.host.run_until_idle();
+    gone.disconnect();
+    gate.answer_claims(|_user| granted(7));
+    let [call] = &gate.host.calls()[..] else {
+        panic!("a hand-back is under way")
+    };
+    let sha = release::SCRIPT.sha1_hex();
+    assert!(call.body.windows(40).any(|w| w == sha.as_bytes()));
+    assert!(
+        call.body
+            .ends_with(b"$7\r\nhandout\r\n$5\r\nalice\r\n$1\r\n7\r\n")
+    );
+    gate.host.answer(call.id, Reply::ok("*1\r\n:1\r\n"));
+    gate.host.run_until_idle();
+    assert_eq!(
+        gate.host
+            .metric("weir_seckill_gate_claims_handed_back_total"),
+        Some(1)
+    );
+}
+
+#[test]
+fn clients_that_go_at_any_moment_leave_nothing_behind() {
+    let gate = Gate::ready();
+    for moment in 0..4 {
+        let buyers: Vec<_> = (0..100).map(|n| gate.buy(&format!("user-{n}"))).collect();
+        let go = |at: usize| {
+            if at == moment {
+                buyers.iter().for_each(weir_host_test::Stream::disconnect)
+            }
+        };
+        go(0);
+        gate.host.turn();
+        go(1);
+        gate.host.turn();
+        go(2);
+        gate.answer_claims(|_user| granted(7));
+        gate.host.run_until_idle();
+        go(3);
+        gate.host.advance(SECOND);
+        assert_eq!(
+            gate.host.open_contexts(Thread::Worker(0)),
+            0,
+            "moment {moment}"
+        );
+        gate.answer_polls();
+    }
+    assert!(gate.host.is_alive(0));
+}
+
+#[test]
+fn workers_do_not_wake_each_other() {
+    let gate = Gate::ready();
+    let on = |worker, user: &str| {
+        gate.host
+            .request(worker)
+            .method("POST")
+            .path("/sales/open/orders")
+            .header("x-user-id", user)
+            .send()
+    };
+    let (first, second) = (on(0, "alice"), on(1, "bob"));
+    gate.host.run_until_idle();
+    assert_eq!(gate.host.calls().len(), 2);
+    gate.answer_claims(|_user| granted(7));
+    assert!(first.is_continued() && second.is_continued());
+}
+
+#[test]
+fn before_the_first_catalogue_nothing_is_known() {
+    let gate = Gate::start(CONFIG);
+    let early = gate.buy("alice");
+    assert_eq!(
+        early.reply().unwrap().header("x-weir-verdict").unwrap(),
+        "unavailable"
+    );
+    gate.answer_polls();
+    assert!(gate.buy("alice").is_paused());
+}
+
+#[test]
+fn a_catalogue_that_cannot_be_read_leaves_the_last_one() {
+    let gate = Gate::ready();
+    for reply in [
+        "$-1\r\n",
+        "$2\r\n{}\r\n",
+        "-LOADING\r\n",
+        "$4\r\n\u{0}\u{1}\u{2}\u{3}\r\n",
+    ] {
+        gate.host.advance(SECOND);
+        for call in gate.host.calls() {
+            gate.host.answer(call.id, Reply::ok(reply));
+        }
+        gate.host.run_until_idle();
+        let buyer = gate.buy("alice");
+        assert!(buyer.is_paused(), "{reply:?}");
+        gate.answer_claims(|_user| granted(7));
+    }
+    assert!(gate.host.logged("the catalogue could not be read"));
+}
+
+#[test]
+fn a_sale_that_appears_in_the_catalogue_is_open_within_one_poll() {
+    let gate = Gate::ready();
+    assert_eq!(gate.buy_from("fresh", "a").status(), Some(404));
+    gate.host.advance(Duration::from_millis(500));
+    let catalogue = CATALOGUE.replace(r#""id":"open""#, r#""id":"fresh""#);
+    gate.answer_polls_with(&catalogue);
+    assert!(gate.buy_from("fresh", "a").is_paused());
+    assert_eq!(gate.buy_from("open", "a").status(), Some(404));
+}
+
+#[test]
+fn an_origin_that_fails_says_when_to_retry() {
+    let gate = Gate::ready();
+    let buyer = gate.buy("alice");
+    gate.answer_claims(|_user| granted(7));
+    buyer.respond(504, [("content-length", "0")], "");
+    let StreamState::Responded(response) = buyer.state() else {
+        panic!("{:?}", buyer.state())
+    };
+    assert_eq!(response.headers.get("retry-after").unwrap(), b"1");
+    assert_eq!(response.headers.get("x-weir-verdict").unwrap(), b"granted");
+}
+
+#[test]
+fn after_a_trap_a_fresh_vm_serves_again() {
+    let gate = Gate::builder(CONFIG, |host| {
+        host.failure_policy(FailurePolicy::FailReload)
+    });
+    gate.make_ready();
+    gate.host.trap_next("proxy_get_header_map_value");
+    gate.buy("alice");
+    assert!(!gate.host.is_alive(0));
+    gate.host.advance(SECOND * 2);
+    let first = gate.buy("alice").reply().unwrap();
+    assert_eq!(
+        first.header("x-weir-verdict"),
+        Some("unavailable"),
+        "it knows no sale yet"
+    );
+    gate.answer_polls();
+    let buyer = gate.buy("alice");
+    gate.answer_claims(|_user| granted(7));
+    assert!(buyer.is_continued());
+}
+
+#[test]
+fn a_bad_configuration_is_refused_by_the_fields_path() {
+    let refused = |from: &str, to: &str| {
+        assert!(CONFIG.contains(from));
+        let started = support::host(&CONFIG.replace(from, to)).start();
+        started.err().expect("refused").to_string()
+    };
+    for (from, to, expected) in [
+        (
+            r#""user_header""#,
+            r#""user_heder""#,
+            "user_heder: unknown field `user_heder`",
+        ),
+        (
+            r#""deadline_ms": 250"#,
+            r#""deadline_ms": "250""#,
+            "redis.deadline_ms: invalid type: string",
+        ),
+        (
+            "WEIR_CLAIM_SECRET",
+            "NO_SUCH",
+            "claim.secret.env: the secret is missing",
+        ),
+        (
+            r#""secret": { "env": "WEIR_CLAIM_SECRET" }"#,
+            r#""key_id": "k1""#,
+            "claim: missing field `secret`",
+        ),
+    ] {
+        let log = refused(from, to);
+        assert!(
+            log.contains(&format!("seckill-gate: configuration refused: {expected}")),
+            "{log}"
+        );
+    }
+    assert!(!refused("WEIR_CLAIM_SECRET", "NO_SUCH").contains(SECRET));
+}
+
+/// What one request costs is a number, not a time. Raised only with a reason.
+#[test]
+fn each_kind_of_request_stays_within_its_budget() {
+    let gate = Gate::ready();
+    let sold_out = {
+        gate.buy("alice");
+        gate.answer_claims(|_user| "*2\r\n:4\r\n:5\r\n".into());
+        gate.buy("alice").cost()
+    };
+    // Method, path, user, clock, metric, answer.
+    assert!(sold_out.host_calls_total() <= 6, "{sold_out:?}");
+    assert!(sold_out.fuel < 30_000, "{sold_out:?}");
+
+    let passing = gate
+        .host
+        .request(0)
+        .method("GET")
+        .path("/index.html")
+        .send()
+        .cost();
+    // Method, path, and two headers that only gateways may send.
+    assert!(passing.host_calls_total() <= 4, "{passing:?}");
+    assert!(passing.fuel < 15_000, "{passing:?}");
+}
+
+/// All that is spent in the VM on 64 requests that go to Redis together, answers included.
+#[test]
+fn a_flight_stays_within_its_budget() {
+    let gate = Gate::ready();
+    let before = gate.host.cost();
+    (0..64).for_each(|n| drop(gate.buy(&format!("user-{n}"))));
+    gate.answer_claims(|_user| "*2\r\n:3\r\n:0\r\n".into());
+    let after = gate.host.cost();
+    let calls = after.host_calls_total() - before.host_calls_total();
+    // Each request: method, path, user, clock, effective context, metric, answer; and one flight.
+    assert!(calls <= 7 * 64 + 20, "{calls}");
+    let fuel = (after.fuel - before.fuel) / 64;
+    assert!(fuel < 60_000, "{fuel} a request");
+}
+
+#[test]
+fn the_reply_helpers_of_these_tests_make_what_the_script_returns() {
+    let reply = reply_to(&["a".into()], |_user| granted(7));
+    let (value, _) = weir_resp::decode(reply.as_bytes()).unwrap();
+    assert!(claim::parse(&value, 1).is_ok());
+    assert!(NOW_MS > 1_000_000);
+}

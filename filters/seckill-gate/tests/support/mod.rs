@@ -1,0 +1,189 @@
+//! A gate in a Proxy-Wasm host, with a Redis that answers what a test says.
+
+use std::time::Duration;
+
+use weir_host_test::{Builder, Host, Reply, RequestBuilder, Stream, Upstream};
+use weir_resp::{Value, decode};
+
+pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+pub const CONFIG: &str = r#"{
+    "routes": [{ "path": "/sales/{sale}/orders" }],
+    "user_header": "x-user-id",
+    "claim": { "secret": { "env": "WEIR_CLAIM_SECRET" } },
+    "redis": { "deadline_ms": 250 }
+}"#;
+
+/// Where the host's clock starts.
+pub const NOW_MS: u64 = 1_700_000_000_000;
+
+/// `open` runs, `later` starts in less than a minute, `over` has ended, `shut` is closed.
+pub const CATALOGUE: &str = r#"{"sales":[
+    {"id":"open","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":2,"user_cap":1,"state":"open"},
+    {"id":"later","starts_at_ms":1700000030000,"ends_at_ms":9999999999999,"shards":1,"user_cap":1,"state":"open"},
+    {"id":"over","starts_at_ms":1,"ends_at_ms":2,"shards":1,"user_cap":1,"state":"open"},
+    {"id":"shut","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":1,"user_cap":1,"state":"closed"}]}"#;
+
+pub struct Gate {
+    pub host: Host,
+}
+
+pub fn host(config: &str) -> Builder {
+    Host::builder()
+        .module_file(weir_stack::wasm::filter("seckill-gate").unwrap())
+        .vm_id("weir")
+        .plugin_config(config.as_bytes())
+        .env("WEIR_CLAIM_SECRET", SECRET)
+        .start_at_ns(NOW_MS * 1_000_000)
+        .workers(2)
+        .cluster("weir_redis", Upstream::held())
+}
+
+impl Gate {
+    pub fn builder(config: &str, change: impl FnOnce(Builder) -> Builder) -> Self {
+        Self {
+            host: change(host(config)).start().unwrap(),
+        }
+    }
+
+    pub fn start(config: &str) -> Self {
+        Self::builder(config, |host| host)
+    }
+
+    /// A gate that has read the catalogue.
+    pub fn ready() -> Self {
+        Self::ready_with(CONFIG)
+    }
+
+    pub fn ready_with(config: &str) -> Self {
+        let gate = Self::start(config);
+        gate.make_ready();
+        gate
+    }
+
+    pub fn make_ready(&self) {
+        self.host.advance(Duration::from_millis(50));
+        self.answer_polls();
+    }
+
+    pub fn request(&self, sale: &str, user: &str) -> RequestBuilder {
+        let path = format!("/sales/{sale}/orders");
+        self.host
+            .request(0)
+            .method("POST")
+            .path(&path)
+            .header("x-user-id", user)
+    }
+
+    pub fn buy_from(&self, sale: &str, user: &str) -> Stream {
+        self.request(sale, user).send()
+    }
+
+    pub fn buy(&self, user: &str) -> Stream {
+        self.buy_from("open", user)
+    }
+
+    /// Answers the polls under way with the catalogue, and epoch 5 for each shard asked for.
+    pub fn answer_polls(&self) {
+        self.answer_polls_with(CATALOGUE);
+    }
+
+    pub fn answer_polls_with(&self, catalogue: &str) {
+        self.answer_polls_by(catalogue, 5);
+    }
+
+    /// Lets a poll interval pass, and answers with this epoch for each shard asked for.
+    pub fn poll_with_epoch(&self, epoch: i64) {
+        self.host.advance(Duration::from_millis(500));
+        self.answer_polls_by(CATALOGUE, epoch);
+    }
+
+    fn answer_polls_by(&self, catalogue: &str, epoch: i64) {
+        self.host.run_until_idle();
+        for call in self.host.calls() {
+            if commands_of(&call.body)[0][0] != b"GET" {
+                continue;
+            }
+            let mut reply = format!("${}\r\n{catalogue}\r\n", catalogue.len());
+            let epoch = epoch.to_string();
+            for _ in 1..commands(&call.body) {
+                reply.push_str(&format!("${}\r\n{epoch}\r\n", epoch.len()));
+            }
+            self.host.answer(call.id, Reply::ok(reply));
+        }
+        self.host.run_until_idle();
+    }
+
+    /// Answers every call of claims under way, and those that follow, with `reply` for each user.
+    pub fn answer_claims(&self, reply: impl Fn(&str) -> String) {
+        self.host.run_until_idle();
+        while let Some(call) = self
+            .host
+            .calls()
+            .into_iter()
+            .find(|call| !users(&call.body).is_empty())
+        {
+            self.host
+                .answer(call.id, Reply::ok(reply_to(&users(&call.body), &reply)));
+            self.host.run_until_idle();
+        }
+    }
+
+    /// How many requests had this verdict.
+    pub fn requests(&self, verdict: &str) -> u64 {
+        let name = format!("weir_seckill_gate_requests_total.verdict.{verdict}");
+        self.host.metric(&name).unwrap_or(0)
+    }
+}
+
+/// A grant of this generation.
+pub fn granted(generation: u64) -> String {
+    format!("*4\r\n:1\r\n:{generation}\r\n:1\r\n:1700000030000\r\n")
+}
+
+/// The reply to one call of claims by `users`.
+pub fn reply_to(users: &[String], reply: impl Fn(&str) -> String) -> String {
+    let replies: String = users.iter().map(|user| reply(user)).collect();
+    format!("*{}\r\n{replies}", users.len())
+}
+
+/// How many commands a call holds.
+pub fn commands(body: &[u8]) -> usize {
+    commands_of(body).len()
+}
+
+/// The users that a call of claims asks for, in order; none if it is another call.
+pub fn users(body: &[u8]) -> Vec<String> {
+    let commands = commands_of(body);
+    let Some(arguments) = commands
+        .iter()
+        .find(|c| c[0].starts_with(b"EVAL") && c.len() > 8)
+    else {
+        return vec![];
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let number = |bytes: &[u8]| text(bytes).parse::<usize>().unwrap_or(0);
+    let keys = number(&arguments[2]);
+    // After the script's name come the keys, the time, and groups of four numbers and their users.
+    let mut rest = &arguments[3 + keys + 1..];
+    let mut users = Vec::new();
+    while rest.len() > 4 {
+        let count = number(&rest[3]);
+        users.extend(rest[4..4 + count].iter().map(|user| text(user)));
+        rest = &rest[4 + count..];
+    }
+    users
+}
+
+fn commands_of(mut body: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let mut commands = Vec::new();
+    while let Ok((Value::Array(arguments), used)) = decode(body) {
+        let bytes = |value| match value {
+            Value::Bulk(bytes) => bytes,
+            other => panic!("{other:?}"),
+        };
+        commands.push(arguments.into_iter().map(bytes).collect());
+        body = &body[used..];
+    }
+    commands
+}
