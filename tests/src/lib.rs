@@ -1,1 +1,241 @@
-//! (placeholder until its first commit)
+//! What the end-to-end tests share: a running Weir, and crowds that buy from it.
+//!
+//! Everything is real: Envoy with `envoy/weir.yaml`, Redis, the origin with its SQLite file. Each
+//! test starts its own on free ports and stops it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use weir_stack::Stack;
+use weir_stack::http::{self, Connection, Method, Response};
+
+/// How long something that must happen may take on a machine that is busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What SQL and Redis hold of one sale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Books {
+    /// Units from the start.
+    pub total: u64,
+    /// Orders in SQL.
+    pub orders: u64,
+    /// Units left in SQL.
+    pub remaining: u64,
+    /// Units left in Redis, all shards together.
+    pub stock: u64,
+    /// Units in open claims.
+    pub held: u64,
+}
+
+impl Books {
+    /// Whether no unit was made or lost.
+    pub fn balance(&self) -> bool {
+        self.stock + self.held + self.orders == self.total
+            && self.remaining + self.orders == self.total
+    }
+}
+
+/// Creates a sale that is open now, one unit a user, warms it, and waits until every worker knows it.
+///
+/// # Errors
+/// When the origin refuses, or a gateway does not learn of it within [`PATIENCE`].
+pub async fn open_sale(stack: &Stack, sale: &str, total: u64, shards: u32) -> Result<()> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
+    let body = json!({
+        "id": sale, "title": sale, "total": total, "shards": shards, "user_cap": 1,
+        "starts_at_ms": now_ms, "ends_at_ms": now_ms + 3_600_000,
+    });
+    admin(stack, Method::POST, "/sales", &body.to_string(), 201).await?;
+    admin(stack, Method::POST, &format!("/sales/{sale}/warm"), "", 200).await?;
+    until("every worker knows the sale", async || {
+        knows_sale(stack, sale).await
+    })
+    .await
+}
+
+/// One request to the origin's admin port.
+///
+/// # Errors
+/// When it is answered otherwise than with `expected`.
+pub async fn admin(
+    stack: &Stack,
+    method: Method,
+    path: &str,
+    body: &str,
+    expected: u16,
+) -> Result<Value> {
+    let bearer = format!("Bearer {}", stack.admin_token);
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let url = format!("{}{path}", stack.origin_admin_url);
+    let answer = http::send(method, &url, &headers, body.to_owned()).await?;
+    ensure!(
+        answer.status == expected,
+        "{path}: {} {}",
+        answer.status,
+        answer.text()
+    );
+    answer.json()
+}
+
+/// A connection reaches one worker: so many in a row reach them all, but for one case in a million.
+async fn knows_sale(stack: &Stack, sale: &str) -> bool {
+    const IN_A_ROW: usize = 20;
+    for _ in 0..IN_A_ROW {
+        // Without a user it takes no unit; the sale is looked at before the user.
+        let answer = http::send(Method::POST, &buy_url(stack, sale), &[], "").await;
+        if !answer.is_ok_and(|answer| verdict(&answer) == "invalid_user") {
+            return false;
+        }
+    }
+    true
+}
+
+/// Where a sale is bought from.
+pub fn buy_url(stack: &Stack, sale: &str) -> String {
+    format!("{}/sales/{sale}/orders", stack.gateway_url)
+}
+
+/// One purchase over a connection of its own.
+///
+/// # Errors
+/// When there is no answer.
+pub async fn buy(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
+    http::send(
+        Method::POST,
+        &buy_url(stack, sale),
+        &[("x-user-id", user)],
+        "",
+    )
+    .await
+}
+
+/// The gate's word on an answer; empty if it is not the gate's.
+pub fn verdict(answer: &Response) -> &str {
+    answer.header("x-weir-verdict").unwrap_or_default()
+}
+
+/// The books of a sale.
+///
+/// # Errors
+/// When the origin does not give them.
+pub async fn books(stack: &Stack, sale: &str) -> Result<Books> {
+    let shown = admin(stack, Method::GET, &format!("/sales/{sale}"), "", 200).await?;
+    let number = |value: &Value| {
+        value
+            .as_u64()
+            .with_context(|| format!("no number: {value}"))
+    };
+    let shards = shown["shards"].as_array().context("no shards")?;
+    let sum = |name: &str| {
+        shards
+            .iter()
+            .map(|shard| number(&shard[name]))
+            .sum::<Result<u64>>()
+    };
+    Ok(Books {
+        total: number(&shown["total"])?,
+        orders: number(&shown["orders"])?,
+        remaining: number(&shown["remaining"])?,
+        stock: sum("stock")?,
+        held: sum("held")?,
+    })
+}
+
+/// Script calls that Redis has had, by its own count: what gateways and origin ask it for. The polls
+/// of gateways are plain GETs and do not count.
+///
+/// # Errors
+/// When Redis does not answer.
+pub async fn script_calls(stack: &Stack) -> Result<u64> {
+    let calls = weir_stack::redis::command_calls(&stack.redis_url).await?;
+    Ok(["eval", "evalsha"]
+        .iter()
+        .filter_map(|name| calls.get(*name))
+        .sum())
+}
+
+/// Lets each of `users` try once, and again while told to, over `connections` connections; returns
+/// how many ended with which verdict.
+///
+/// # Errors
+/// When a connection breaks, or somebody is told to wait longer than [`PATIENCE`].
+pub async fn rush(
+    stack: &Stack,
+    sale: &str,
+    users: Vec<String>,
+    connections: usize,
+) -> Result<BTreeMap<String, usize>> {
+    let path: Arc<str> = format!("/sales/{sale}/orders").into();
+    let (users, next) = (Arc::new(users), Arc::new(AtomicUsize::new(0)));
+    let mut lines = tokio::task::JoinSet::new();
+    for _ in 0..connections {
+        let authority = stack.gateway_url.trim_start_matches("http://").to_owned();
+        let (users, next, path) = (Arc::clone(&users), Arc::clone(&next), Arc::clone(&path));
+        lines.spawn(async move {
+            let mut connection = Connection::open(&authority).await?;
+            let mut verdicts = Vec::new();
+            while let Some(user) = users.get(next.fetch_add(1, Ordering::Relaxed)) {
+                verdicts.push(buy_patiently(&mut connection, &path, user).await?);
+            }
+            anyhow::Ok(verdicts)
+        });
+    }
+    let mut counts = BTreeMap::new();
+    while let Some(line) = lines.join_next().await {
+        for verdict in line?? {
+            *counts.entry(verdict).or_default() += 1;
+        }
+    }
+    Ok(counts)
+}
+
+async fn buy_patiently(connection: &mut Connection, path: &str, user: &str) -> Result<String> {
+    let started = tokio::time::Instant::now();
+    loop {
+        let answer = connection
+            .send(Method::POST, path, &[("x-user-id", user)], "")
+            .await?;
+        if answer.status != 503 {
+            return Ok(verdict(&answer).to_owned());
+        }
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "{user} still hears {}",
+            answer.text()
+        );
+        ensure!(
+            answer.header("retry-after").is_some(),
+            "a 503 without Retry-After: {}",
+            answer.text()
+        );
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// `user-<first>` and so on.
+pub fn users(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|n| format!("user-{n}")).collect()
+}
+
+/// Waits until `is_so`.
+///
+/// # Errors
+/// When it is not within [`PATIENCE`].
+pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) -> Result<()> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !is_so().await {
+        ensure!(
+            tokio::time::Instant::now() < deadline,
+            "not within {PATIENCE:?}: {what}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}

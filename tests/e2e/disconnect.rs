@@ -1,0 +1,137 @@
+//! Clients that go at the worst moment.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use weir_stack::Stack;
+use weir_tests::{books, open_sale, rush, until, users};
+
+const CLIENTS: usize = 1_000;
+const STOCK: u64 = 700;
+
+/// Opens a connection for each user and sends its request, without reading.
+async fn ask_all(stack: &Stack, sale: &str) -> Result<Vec<TcpStream>> {
+    let authority = stack.gateway_url.trim_start_matches("http://").to_owned();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(TcpStream::connect(&authority).await?);
+    }
+    for (client, user) in clients.iter_mut().zip(users(0..CLIENTS)) {
+        let request = format!(
+            "POST /sales/{sale}/orders HTTP/1.1\r\nhost: w\r\nx-user-id: {user}\r\ncontent-length: 0\r\n\r\n"
+        );
+        client.write_all(request.as_bytes()).await?;
+    }
+    Ok(clients)
+}
+
+/// Claims that cannot reach their clients go back, all of them, and can be sold to others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_clients_gone_while_redis_thinks_leave_nothing_held() -> Result<()> {
+    let mut stack = Stack::builder()
+        .workers(2)
+        .key_prefix("gone")
+        // Long enough that no call is given up while Redis is held still.
+        .edit_config(|config| config.replace(r#""deadline_ms": 250"#, r#""deadline_ms": 20000"#, 1))
+        .start()
+        .await?;
+    open_sale(&stack, "gone", STOCK, 4).await?;
+    let envoy = stack.envoy.process().pid();
+
+    let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
+    let _: String = redis::cmd("CLIENT")
+        .arg("PAUSE")
+        .arg(60_000)
+        .arg("WRITE")
+        .query_async(&mut redis)
+        .await?;
+    let clients = ask_all(&stack, "gone").await?;
+    // Flights are full when 8 of 64 are out in each worker.
+    until("every flight is out", async || {
+        stack
+            .envoy
+            .stat("wasmcustom.weir_seckill_gate_redis_requests_total")
+            .await
+            .is_ok_and(|sent| sent >= 500)
+    })
+    .await?;
+    drop(clients);
+    until("Envoy has seen them go", async || {
+        stack
+            .envoy
+            .stat("http.gateway.downstream_cx_active")
+            .await
+            .is_ok_and(|open| open == 0)
+    })
+    .await?;
+    let _: String = redis::cmd("CLIENT")
+        .arg("UNPAUSE")
+        .query_async(&mut redis)
+        .await?;
+
+    until("everything has come back", async || {
+        books(&stack, "gone")
+            .await
+            .is_ok_and(|books| books.held == 0 && books.stock == STOCK)
+    })
+    .await?;
+    let handed_back = stack
+        .envoy
+        .stat("wasmcustom.weir_seckill_gate_claims_handed_back_total")
+        .await?;
+    assert!(
+        handed_back >= 300,
+        "claims were made, and given back: {handed_back}"
+    );
+    assert_eq!(stack.envoy.process().pid(), envoy, "the same Envoy");
+    stack.check_children()?;
+
+    // Shards that were seen empty meanwhile reopen with the next poll.
+    until("every unit is sold", async || {
+        rush(&stack, "gone", users(0..4_000), 64).await.is_ok()
+            && books(&stack, "gone")
+                .await
+                .is_ok_and(|books| books.orders == STOCK)
+    })
+    .await?;
+    Ok(())
+}
+
+/// At whatever moment they go, nothing is lost: those who come back get what they had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_clients_gone_at_any_moment_lose_nothing() -> Result<()> {
+    let mut stack = Stack::builder()
+        .workers(2)
+        .key_prefix("flee")
+        .start()
+        .await?;
+    open_sale(&stack, "flee", STOCK, 4).await?;
+    for wait_ms in [0, 3, 20] {
+        let clients = ask_all(&stack, "flee").await?;
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        drop(clients);
+    }
+    until("the books are at rest", async || {
+        let before = books(&stack, "flee").await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let after = books(&stack, "flee").await;
+        matches!((before, after), (Ok(before), Ok(after)) if before == after)
+    })
+    .await?;
+    let at_rest = books(&stack, "flee").await?;
+    assert!(at_rest.balance(), "{at_rest:?}");
+    stack.check_children()?;
+
+    until("every unit is sold", async || {
+        rush(&stack, "flee", users(0..4_000), 64).await.is_ok()
+            && books(&stack, "flee")
+                .await
+                .is_ok_and(|books| books.orders == STOCK)
+    })
+    .await?;
+    let sold = books(&stack, "flee").await?;
+    assert_eq!((sold.held, sold.stock), (0, 0));
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Weir as a whole, with real parts.
+
+mod bridge;
+mod bytes;
+mod config;
+mod disconnect;
+mod outage;
+mod storm;
