@@ -79,7 +79,8 @@ pub enum Conclusion {
     },
 }
 
-/// Concludes from a shard's reply. That a shard is empty is for the caller to remember.
+/// Concludes from a shard's reply what becomes of the request; what it says of the shard is for
+/// [`SoldOutMemory::learn`].
 pub fn conclude(reply: ClaimReply) -> Conclusion {
     let reject = |verdict| Conclusion::Reject {
         verdict,
@@ -146,7 +147,11 @@ mod tests {
             Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => verdict,
         };
         assert_eq!(verdict(ClaimReply::Cold), Verdict::Unavailable);
-        assert_eq!(verdict(ClaimReply::Empty { epoch: 1 }), Verdict::SoldOut);
+        let empty = ClaimReply::Empty {
+            epoch: 1,
+            open_claims: 0,
+        };
+        assert_eq!(verdict(empty), Verdict::SoldOut);
     }
 
     #[test]

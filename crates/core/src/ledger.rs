@@ -60,6 +60,8 @@ pub enum ClaimReply {
     Empty {
         /// The shard's epoch.
         epoch: i64,
+        /// How many claims are open: users who may come back for what they hold.
+        open_claims: u64,
     },
     /// The shard holds no stock entry: not warmed, or lost.
     Cold,
@@ -149,10 +151,17 @@ impl ShardLedger {
             };
         }
         if stock < wanted {
-            return ClaimReply::Empty { epoch: self.epoch };
+            return ClaimReply::Empty {
+                epoch: self.epoch,
+                open_claims: self.open_claims(),
+            };
         }
         self.stock = Some(stock - wanted);
         self.grant(user, record, terms)
+    }
+
+    fn open_claims(&self) -> u64 {
+        self.users.values().filter(|record| record.held > 0).count() as u64
     }
 
     fn hand_out_again(&mut self, user: &UserId, record: Record) -> ClaimReply {

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 
 use crate::id::SaleId;
+use crate::ledger::ClaimReply;
 use crate::sale::Catalogue;
 
 /// The shards known to be empty, each with the epoch at which it was seen empty.
@@ -18,6 +19,20 @@ pub struct SoldOutMemory {
 }
 
 impl SoldOutMemory {
+    /// Learns from a shard's reply whether the shard is empty for everyone.
+    ///
+    /// It is not while claims on it are open: a user who holds one and lost the answer comes back for
+    /// it, and must not hear `sold_out` from a memory that knows nothing of users.
+    pub fn learn(&mut self, sale: &SaleId, shard: u32, reply: &ClaimReply) {
+        if let ClaimReply::Empty {
+            epoch,
+            open_claims: 0,
+        } = *reply
+        {
+            self.remember(sale, shard, epoch);
+        }
+    }
+
     /// Remembers that `shard` of `sale` was empty at `epoch`.
     pub fn remember(&mut self, sale: &SaleId, shard: u32, epoch: i64) {
         if let Some(shards) = self.empty_at.get_mut(sale) {
@@ -82,6 +97,21 @@ mod tests {
         assert!(!memory.is_sold_out(&id, 1));
         assert!(memory.is_sold_out(&id, 2));
         assert!(!memory.is_sold_out(&id, 3));
+    }
+
+    #[test]
+    fn a_shard_with_open_claims_is_not_sold_out_to_those_who_hold_them() {
+        let mut memory = SoldOutMemory::default();
+        let id = SaleId::new("s").unwrap();
+        let empty = |open_claims| ClaimReply::Empty {
+            epoch: 7,
+            open_claims,
+        };
+        memory.learn(&id, 0, &ClaimReply::Cold);
+        memory.learn(&id, 0, &empty(1));
+        assert!(!memory.is_sold_out(&id, 0));
+        memory.learn(&id, 0, &empty(0));
+        assert!(memory.is_sold_out(&id, 0));
     }
 
     /// A reply that was overtaken by a poll brings an old epoch: the next poll must undo it.

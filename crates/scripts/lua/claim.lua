@@ -18,7 +18,7 @@
 --   {1, generation, quantity, deadline_ms}   granted
 --   {2, generation, quantity, deadline_ms}   the open claim once more; takes nothing
 --   {3, generation}                          cap reached; generation of the last order, or 0
---   {4, epoch}                               not enough units left
+--   {4, epoch, open claims of the shard}      not enough units left
 --   {5}                                      cold shard
 -- A user who is refused leaves no trace.
 
@@ -59,6 +59,7 @@ local function decide(keys, at)
   local epoch = tonumber(redis.call('GET', keys.epoch) or 0)
   local sequence = tonumber(redis.call('GET', keys.sequence) or 0)
   local records, changed, pending, taken = {}, {}, {}, 0
+  local open -- claims that were open before this batch, once somebody needs to know
 
   for i = first, last do
     local user = ARGV[i]
@@ -72,7 +73,8 @@ local function decide(keys, at)
     elseif r.bought + quantity > user_cap then
       replies[#replies + 1] = { CAP, r.generation }
     elseif stock - taken < quantity then
-      replies[#replies + 1] = { EMPTY, epoch }
+      open = open or redis.call('ZCARD', keys.pending)
+      replies[#replies + 1] = { EMPTY, epoch, open + #pending / 2 }
     else
       taken = taken + quantity
       -- The time as a floor keeps generations from repeating after a loss of data.

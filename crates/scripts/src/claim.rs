@@ -77,8 +77,9 @@ fn parse_one(value: &Value) -> Option<ClaimReply> {
         [Value::Integer(3), generation] => Some(ClaimReply::CapReached {
             generation: unsigned(generation)?,
         }),
-        [Value::Integer(4), epoch] => Some(ClaimReply::Empty {
+        [Value::Integer(4), epoch, open_claims] => Some(ClaimReply::Empty {
             epoch: integer(epoch)?,
+            open_claims: unsigned(open_claims)?,
         }),
         [Value::Integer(5)] => Some(ClaimReply::Cold),
         _ => None,

@@ -203,9 +203,7 @@ impl Gate {
     /// A shard has replied to a claim.
     fn claimed(&mut self, ticket: Ticket<Job>, reply: ClaimReply, now_ms: u64) {
         let Job::Claim(job) = ticket.job else { return };
-        if let ClaimReply::Empty { epoch } = reply {
-            self.memory.remember(&job.sale, job.shard, epoch);
-        }
+        self.memory.learn(&job.sale, job.shard, &reply);
         let stream = ticket.owner.filter(|&owner| select_stream(owner));
         match (conclude(reply), stream) {
             (Conclusion::Pass { verdict, held }, Some(_)) => self.pass(&job, held, verdict, now_ms),

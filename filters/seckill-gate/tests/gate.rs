@@ -52,7 +52,7 @@ fn every_reply_of_a_shard_has_its_answer() {
     for (reply, status, verdict, retry_after) in [
         ("*2\r\n:3\r\n:5\r\n", 409, "cap_reached", None),
         ("*1\r\n:5\r\n", 503, "unavailable", Some("1")),
-        ("*2\r\n:4\r\n:5\r\n", 409, "sold_out", None),
+        ("*3\r\n:4\r\n:5\r\n:0\r\n", 409, "sold_out", None),
     ] {
         let buyer = gate.buy("alice");
         gate.answer_claims(|_user| reply.into());
@@ -209,7 +209,7 @@ fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
         if n % 2 == 0 {
             granted(1_000 + n)
         } else {
-            "*2\r\n:4\r\n:5\r\n".into()
+            "*3\r\n:4\r\n:5\r\n:0\r\n".into()
         }
     });
     for (n, buyer) in (0..).zip(&buyers) {
@@ -238,7 +238,7 @@ fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
 fn a_shard_known_to_be_empty_costs_no_redis_until_its_epoch_moves() {
     let gate = Gate::ready();
     gate.buy("alice");
-    gate.answer_claims(|_user| "*2\r\n:4\r\n:5\r\n".into());
+    gate.answer_claims(|_user| "*3\r\n:4\r\n:5\r\n:0\r\n".into());
     let again = gate.buy("alice");
     assert_eq!(
         again.reply().unwrap().header("x-weir-verdict").unwrap(),
@@ -251,6 +251,21 @@ fn a_shard_known_to_be_empty_costs_no_redis_until_its_epoch_moves() {
     assert!(gate.buy("alice").reply().is_some(), "nothing has come back");
     gate.poll_with_epoch(6);
     assert!(gate.buy("alice").is_paused(), "units have come back");
+}
+
+#[test]
+fn who_lost_the_answer_to_a_claim_can_come_back_for_it_when_the_rest_is_gone() {
+    let gate = Gate::ready();
+    gate.buy("alice");
+    gate.answer_claims(|_user| "*3\r\n:4\r\n:5\r\n:1\r\n".into());
+    let again = gate.buy("alice");
+    assert!(
+        again.is_paused(),
+        "a claim is open: Redis must be asked whose"
+    );
+    gate.answer_claims(|_user| granted(7).replacen(":1", ":2", 1));
+    assert!(again.is_continued());
+    assert_eq!(gate.requests("granted_again"), 1);
 }
 
 #[test]
@@ -575,7 +590,7 @@ fn each_kind_of_request_stays_within_its_budget() {
     let gate = Gate::ready();
     let sold_out = {
         gate.buy("alice");
-        gate.answer_claims(|_user| "*2\r\n:4\r\n:5\r\n".into());
+        gate.answer_claims(|_user| "*3\r\n:4\r\n:5\r\n:0\r\n".into());
         gate.buy("alice").cost()
     };
     // Method, path, user, clock, metric, answer.
