@@ -103,3 +103,15 @@ fn build_wasm() -> Result<ExitCode> {
     print!("{}", wasm::table(&filters));
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// clap finds most mistakes in a definition only when it runs.
+    #[test]
+    fn the_command_line_is_well_defined() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -24,6 +24,8 @@ const ENVOY_ADMIN_PORT: u16 = 9901;
 const REDIS_PORT: u16 = 6390;
 
 #[derive(Debug, Clone, clap::Args)]
+// Flattened into the demo's, where a group of this struct's name would be there twice.
+#[group(skip)]
 pub(crate) struct Arguments {
     /// The gateway's port [default: 10000]
     #[arg(long, value_name = "PORT")]
