@@ -1,0 +1,68 @@
+//! The claim ticket and its signature.
+
+use weir_core::claim::{SigningKey, Ticket, TicketError};
+use weir_core::id::UserId;
+
+/// [`Ticket::decode`] and [`SigningKey::verify`], of a claim and a signature with a line feed
+/// between them: a ticket that is read is written as it stood, but for how its numbers were spelt;
+/// only the key's own signature of the very same claim is taken, in hex of either case.
+pub fn claim_ticket(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let (claim, signature) = text.split_once('\n').unwrap_or((text, ""));
+    if let Ok(ticket) = Ticket::decode(claim) {
+        check_ticket(claim, &ticket);
+    }
+    check_signature(claim, signature);
+}
+
+fn check_ticket(claim: &str, ticket: &Ticket) {
+    let written = ticket.encode();
+    assert_eq!(Ticket::decode(&written).as_ref(), Ok(ticket));
+    assert_eq!(written, canonical(claim));
+    assert!(ticket.quantity > 0);
+    assert_eq!(UserId::new(ticket.user.as_str()).as_ref(), Ok(&ticket.user));
+    let id = ticket.claim_id();
+    let parts: Vec<&str> = id.as_str().split('.').collect();
+    let (shard, generation) = (ticket.shard.to_string(), ticket.generation.to_string());
+    assert_eq!(parts, [ticket.sale.as_str(), &shard, &generation]);
+}
+
+/// The claim with its numbers as they are written: without plus sign and leading zeros.
+fn canonical(claim: &str) -> String {
+    let number = |field: &str| {
+        let digits = field.strip_prefix('+').unwrap_or(field);
+        match digits.trim_start_matches('0') {
+            "" => "0".to_owned(),
+            digits => digits.to_owned(),
+        }
+    };
+    let field = |(index, field): (usize, &str)| match index {
+        2..=5 => number(field),
+        _ => field.to_owned(),
+    };
+    let fields: Vec<String> = claim.splitn(7, ';').enumerate().map(field).collect();
+    fields.join(";")
+}
+
+fn check_signature(claim: &str, signature: &str) {
+    let key = SigningKey::new("k1", &[7; 32]).expect("a good key");
+    let own = key.sign(claim);
+    assert_eq!(key.verify(claim, &own), Ok(()));
+    assert_eq!(
+        key.verify(&format!("{claim} "), &own),
+        Err(TicketError::WrongSignature)
+    );
+    let other = SigningKey::new("k1", &[8; 32]).expect("a good key");
+    assert_eq!(other.verify(claim, &own), Err(TicketError::WrongSignature));
+
+    let expected = match signature.split_once(';') {
+        None => Err(TicketError::SignatureMalformed),
+        Some((_, tag)) if hex::decode(tag).is_err() => Err(TicketError::SignatureMalformed),
+        Some((id, _)) if id != "k1" => Err(TicketError::UnknownKey),
+        Some((_, tag)) if own == format!("k1;{}", tag.to_ascii_lowercase()) => Ok(()),
+        Some(_) => Err(TicketError::WrongSignature),
+    };
+    assert_eq!(key.verify(claim, signature), expected);
+}

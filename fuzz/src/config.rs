@@ -1,0 +1,103 @@
+//! The filters' configurations.
+
+use serde_json::Value as Json;
+use weir_filter_kit::config::{ConfigError, parse};
+use weir_scripts::keys;
+
+/// The bridge's configuration: taken if and only if it is an object of positive limits, and what
+/// is taken is what was written.
+pub fn bridge_config(data: &[u8]) {
+    use weir_redis_bridge::config::Config;
+
+    let names = ["request_bytes_max", "replies_bytes_max", "commands_max"];
+    let taken = match parse::<Config>(data).and_then(Config::checked) {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            check_refusal(&refusal);
+            return;
+        }
+    };
+    check_nothing_follows::<Config>(data);
+    let values = [
+        taken.request_bytes_max,
+        taken.replies_bytes_max,
+        taken.commands_max,
+    ];
+    assert!(values.iter().all(|&value| value > 0));
+    let written = serde_json::from_slice::<Json>(data).expect("it was read before");
+    let Json::Object(written) = written else {
+        // A sequence of fields is JSON for a struct too.
+        assert!(written.is_array());
+        return;
+    };
+    assert!(written.keys().all(|name| names.contains(&name.as_str())));
+    for (name, value) in names.iter().zip(values) {
+        let expected = written.get(*name).map(|json| json.as_u64());
+        assert!(expected.is_none_or(|expected| expected == Some(value as u64)));
+    }
+}
+
+/// The gate's configuration: what is taken is within its limits and can be worked with; what is
+/// refused says where and why; and neither shows the secret.
+pub fn gate_config(data: &[u8]) {
+    use weir_seckill_gate::config::Config;
+
+    let written = match parse::<Config>(data) {
+        Ok(written) => written,
+        Err(refusal) => {
+            check_refusal(&refusal);
+            return;
+        }
+    };
+    check_nothing_follows::<Config>(data);
+    let secret = std::env::var(&written.claim.secret.env).unwrap_or_default();
+    let is_secret = secret.len() >= 16 && !String::from_utf8_lossy(data).contains(&secret);
+    let hides_secret = |text: String| assert!(!is_secret || !text.contains(&secret), "{text}");
+    let taken = match written.clone().checked() {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            check_refusal(&refusal);
+            assert!(!refusal.path.is_empty());
+            hides_secret(refusal.to_string());
+            return;
+        }
+    };
+    hides_secret(format!("{taken:?}"));
+
+    assert!(!taken.routes.is_empty());
+    assert_eq!(taken.routes.len(), written.routes.len());
+    let header = &taken.user_header;
+    assert!(header.eq_ignore_ascii_case(&written.user_header));
+    assert!(!header.is_empty() && header.bytes().all(|b| b.is_ascii_graphic() && b != b':'));
+    assert!(!header.bytes().any(|b| b.is_ascii_uppercase()));
+    assert!((50..=60_000).contains(&taken.poll_interval_ms));
+    assert!((1..=3_600).contains(&taken.retry_after_s));
+    assert!((1..=86_400_000).contains(&taken.claim_ttl_ms));
+
+    let pump = taken.redis.pump_settings();
+    assert!((1..=60_000).contains(&pump.deadline_ms));
+    assert!((1..=64).contains(&pump.flights_max));
+    assert!((1..=1_000_000).contains(&pump.waiting_max));
+    assert!(!taken.redis.cluster.is_empty());
+    assert!(keys::is_prefix(&taken.redis.key_prefix));
+    let catalogue = keys::catalogue(&taken.redis.key_prefix);
+    assert!(!catalogue.iter().any(|byte| b"{}".contains(byte)));
+
+    assert!(secret.len() >= 32);
+    let signature = taken.key.sign("claim");
+    assert_eq!(taken.key.verify("claim", &signature), Ok(()));
+    assert!(signature.starts_with(&format!("{};", written.claim.key_id)));
+}
+
+fn check_refusal(refusal: &ConfigError) {
+    assert!(!refusal.problem.is_empty());
+    assert!(refusal.to_string().ends_with(&refusal.problem));
+}
+
+/// White space may follow a configuration, anything else may not.
+fn check_nothing_follows<T: serde::de::DeserializeOwned>(data: &[u8]) {
+    assert!(parse::<T>(&[data, b" \r\n\t"].concat()).is_ok());
+    for more in [b"x".as_slice(), b" {}", b",", b"}", b"\0"] {
+        assert!(parse::<T>(&[data, more].concat()).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! The replies of the scripts.
+
+use weir_core::ledger::{Audit, ClaimReply, Held, ReleaseReply, SettleReply};
+use weir_resp::{Value, decode};
+use weir_scripts::{audit, claim, release, settle, warm};
+
+use crate::known;
+
+/// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
+/// and a reply to another number of requests is refused.
+pub fn script_replies(data: &[u8]) {
+    let Ok((value, _)) = decode(data) else {
+        return;
+    };
+    let count = match &value {
+        Value::Array(values) => values.len(),
+        _ => 0,
+    };
+    for wrong in [count + 1, count.wrapping_sub(1)] {
+        assert!(claim::parse(&value, wrong).is_err());
+        assert!(release::parse(&value, wrong).is_err());
+    }
+    if let Ok(replies) = claim::parse(&value, count) {
+        let said = replies.into_iter().map(say_claim).collect();
+        assert_eq!(Value::Array(said), value);
+    }
+    if let Ok(replies) = release::parse(&value, count) {
+        let said = replies.into_iter().map(say_release).collect();
+        assert_eq!(Value::Array(said), value);
+    }
+    if let Ok(reply) = settle::parse(&value) {
+        let said = match reply {
+            SettleReply::Nothing => 0,
+            SettleReply::Settled => 1,
+        };
+        assert_eq!(Value::Integer(said), value);
+    }
+    if let Ok(was_cold) = warm::parse(&value) {
+        assert_eq!(Value::Integer(was_cold.into()), value);
+    }
+    if let Ok(reply) = audit::parse(&value) {
+        check_audit(reply, &value);
+    }
+}
+
+fn say_claim(reply: ClaimReply) -> Value {
+    let held = |kind: i64, held: Held| {
+        let Held {
+            generation,
+            quantity,
+            deadline_ms,
+        } = held;
+        [
+            kind.into(),
+            generation.into(),
+            quantity.into(),
+            deadline_ms.into(),
+        ]
+        .to_vec()
+    };
+    let fields: Vec<i128> = match reply {
+        ClaimReply::Granted(granted) => held(1, granted),
+        ClaimReply::GrantedAgain(granted) => held(2, granted),
+        ClaimReply::CapReached { generation } => vec![3, generation.into()],
+        ClaimReply::Empty { epoch, open_claims } => vec![4, epoch.into(), open_claims.into()],
+        ClaimReply::Cold => vec![5],
+    };
+    integers(fields)
+}
+
+fn say_release(reply: ReleaseReply) -> Value {
+    Value::Integer(match reply {
+        ReleaseReply::Nothing => 0,
+        ReleaseReply::Ended => 1,
+        ReleaseReply::StillOut => 2,
+    })
+}
+
+fn check_audit(reply: Audit, value: &Value) {
+    let Audit {
+        stock,
+        held,
+        bought,
+        epoch,
+    } = reply;
+    let stock = stock.map_or(-1, i128::from);
+    let said = integers(vec![stock, held.into(), bought.into(), epoch.into()]);
+    let (Value::Array(said), Value::Array(heard)) = (said, value) else {
+        panic!("an audit was read from {value:?}");
+    };
+    assert_eq!(said.len(), heard.len());
+    assert_eq!(said[1..], heard[1..]);
+    assert!(said[0] == heard[0] || known::stock_of_an_audit(&heard[0]));
+}
+
+fn integers(fields: Vec<i128>) -> Value {
+    let integer = |field| Value::Integer(i64::try_from(field).expect("it came as an i64"));
+    Value::Array(fields.into_iter().map(integer).collect())
+}
