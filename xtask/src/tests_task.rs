@@ -8,7 +8,7 @@ use weir_stack::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Arguments for `cargo test --workspace`, like `-p weir-core` or `-- --nocapture`
+    /// Arguments for `cargo test`, like `-p weir-core` or `-- --nocapture`
     #[arg(last = true, value_name = "CARGO TEST ARGUMENTS")]
     rest: Vec<String>,
 }
@@ -25,7 +25,8 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
-        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(["test", "--no-fail-fast"])
+        .args(everything(&arguments.rest))
         .args(&arguments.rest)
         .current_dir(workspace::root())
         .stdout(Stdio::piped());
@@ -41,6 +42,17 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     println!("\n{}", totals.line());
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(1)))
+}
+
+/// `--workspace`, unless packages are named: cargo lets it override them.
+fn everything(rest: &[String]) -> Option<&'static str> {
+    let for_cargo = rest.iter().take_while(|argument| *argument != "--");
+    let names_package = |argument: &String| {
+        let long = argument == "--package" || argument.starts_with("--package=");
+        long || (argument.starts_with("-p") && !argument.starts_with("--"))
+    };
+    let named = for_cargo.into_iter().any(names_package);
+    (!named).then_some("--workspace")
 }
 
 /// Prints what cargo prints, as it comes, and counts.
@@ -91,6 +103,16 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn named_packages_are_tested_alone() {
+        let of = |words: &str| {
+            let rest: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            everything(&rest).is_some()
+        };
+        assert!(of("") && of("--test storm") && of("-- -p"));
+        assert!(!of("-p weir-core") && !of("-pweir-core") && !of("--package=weir-core"));
+    }
 
     #[test]
     fn result_lines_add_up_and_others_do_not_count() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use weir_stack::report::{Console, Silent};
+use weir_stack::report::{Console, Reporter, Silent};
 use weir_stack::tools::{Options, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{Builder, Stack, ports};
@@ -68,12 +68,12 @@ pub(crate) enum Unnamed {
 }
 
 pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
+    let builder = prepare(arguments, tools, Unnamed::Default)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
-        let starting = start(arguments, tools, Unnamed::Default);
         let mut stack = tokio::select! {
-            stack = starting => stack?,
+            stack = start(builder) => stack?,
             () = stop.asked() => return Ok(ExitCode::SUCCESS),
         };
         println!("{}", describe(&stack, "demo"));
@@ -81,16 +81,21 @@ pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     })
 }
 
-/// Checks the ports, then starts everything.
-pub(crate) async fn start(
-    arguments: &Arguments,
-    tools: Options,
-    unnamed: Unnamed,
-) -> Result<Stack> {
+/// Checks the ports and builds what is not up to date.
+///
+/// This is done before there is a [`Stop`]: it can take minutes, in which Ctrl-C and SIGTERM
+/// shall end us as they end any program. There is nothing to stop in order yet.
+pub(crate) fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Result<Builder> {
     let builder = arguments.builder(unnamed)?.tools(tools);
-    // Ahead of the stack's own look at them, so that a person sees cargo at work.
     let toolchain = WasmToolchain::find_or_get(&mut Silent)?;
     wasm::build_filters(&toolchain, Messages::Show)?;
+    Console.line("origin", "cargo build…");
+    weir_stack::origin::ensure_built()?;
+    Ok(builder)
+}
+
+/// Starts everything.
+pub(crate) async fn start(builder: Builder) -> Result<Stack> {
     builder.start_reporting(&mut Console).await
 }
 

@@ -156,7 +156,6 @@ impl Builder {
         let toolchain = WasmToolchain::find_or_get(reporter)?;
         let filters = wasm::build_filters(&toolchain, Messages::Keep)?;
         wasm::report(&filters, reporter);
-        reporter.line("origin", "cargo build…");
         let origin_binary = origin::ensure_built()?;
         reporter.line("origin", &origin_binary.display().to_string());
 

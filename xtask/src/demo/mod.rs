@@ -15,8 +15,8 @@ use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weir_stack::Stack;
 use weir_stack::tools::Options;
+use weir_stack::{Builder, Stack};
 
 /// Any fixed number would do: the same one gives the same order of buyers.
 const SEED: u64 = 20_240_618;
@@ -61,11 +61,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
+    let unnamed = match arguments.once {
+        true => Unnamed::Free,
+        false => Unnamed::Default,
+    };
+    let builder = up::prepare(&arguments.up, tools, unnamed)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
         let (mut stack, report) = tokio::select! {
-            done = demo(arguments, tools) => done?,
+            done = demo(arguments, builder) => done?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
         println!("{}", report.table());
@@ -92,12 +97,8 @@ fn write_report(report: &Report, file: &Path) -> Result<()> {
 }
 
 /// Starts the stack, holds the sale, and reads the books.
-async fn demo(arguments: &Arguments, tools: Options) -> Result<(Stack, Report)> {
-    let unnamed = match arguments.once {
-        true => Unnamed::Free,
-        false => Unnamed::Default,
-    };
-    let mut stack = up::start(&arguments.up, tools, unnamed).await?;
+async fn demo(arguments: &Arguments, builder: Builder) -> Result<(Stack, Report)> {
+    let mut stack = up::start(builder).await?;
     let sale = format!("demo-{}", admin::now_ms());
     let admin = Admin::of(&stack);
     admin
