@@ -21,7 +21,6 @@ mod catalogue;
 mod claim;
 mod config;
 mod error_reply;
-mod known;
 pub mod pieces;
 mod resp;
 mod route;

@@ -2,8 +2,6 @@
 
 use weir_seckill_gate::route::{Route, RouteError};
 
-use crate::known;
-
 /// [`Route`], of four lines: a route's method and path, a request's method and path. The sale that
 /// is found stands in the path in its place, as one whole segment; and a request made from the
 /// route finds its sale.
@@ -33,14 +31,13 @@ pub fn route(data: &[u8]) {
         assert!(query.is_some_and(|query| query.is_empty() || query[0] == b'?'));
     }
 
-    let can_match = !known::route_with_query(path);
     for sale in [b"s-1".as_slice(), b"\xff", b"{sale}", b"."] {
         let request = [before.as_bytes(), sale, after.as_bytes()].concat();
         let found = route.sale(method.as_bytes(), &request);
-        assert_eq!(found, can_match.then_some(sale));
+        assert_eq!(found, Some(sale));
         let with_query = [request.as_slice(), b"?a=/b?c"].concat();
         let found = route.sale(method.as_bytes(), &with_query);
-        assert_eq!(found, can_match.then_some(sale));
+        assert_eq!(found, Some(sale));
         assert_eq!(route.sale(b"", &request), None);
     }
     for none in ["", "a/b", "?a"] {
@@ -57,6 +54,7 @@ fn is_method(method: &str) -> bool {
 fn is_path(path: &str) -> bool {
     let mut segments = path.split('/').skip(1);
     path.starts_with('/')
+        && !path.contains(['?', '#'])
         && segments.by_ref().filter(|s| *s == "{sale}").count() == 1
         && path.matches("{sale}").count() == 1
 }

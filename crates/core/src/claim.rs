@@ -171,7 +171,8 @@ impl Ticket {
             deadline_ms: fields.next()?.parse().ok()?,
             user: UserId::new(fields.next()?).ok()?,
         };
-        (ticket.quantity > 0).then_some(ticket)
+        // One spelling for each ticket: no `+3`, no `007`.
+        (ticket.quantity > 0 && ticket.encode() == claim).then_some(ticket)
     }
 }
 
@@ -232,6 +233,8 @@ mod tests {
             &good.replace(";3;", ";-3;"),
             &good.replace(";1;", ";0;"),
             &good.replace("alice;bob", ""),
+            &good.replace(";3;", ";+3;"),
+            &good.replace(";3;", ";03;"),
             &good.replace("1700000000123", "99999999999999999999"),
         ] {
             assert_eq!(Ticket::decode(bad), Err(TicketError::Malformed), "{bad}");

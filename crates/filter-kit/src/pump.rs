@@ -7,7 +7,8 @@
 //!
 //! - The first request to wait wakes the root context, which runs in the next turn of the event
 //!   loop: what arrived in this turn goes together, without a timer and without added latency.
-//! - Several flights are under way at once; what arrives while all are, goes with the next.
+//! - While a flight is under way, what arrives waits for it to land, so that it goes together too;
+//!   but a full flight goes at once, several at a time, and one that is late holds nobody back.
 //! - Every request lands exactly once, with a reply or a [`Failure`], at most two deadlines after it
 //!   was enqueued: waiting ends at the deadline, and a flight's call ends at its oldest request's.
 //! - An owner that has gone is forgotten; its request still lands, without an owner, if it was sent.
@@ -26,6 +27,10 @@ use crate::redis::{Definite, Failure, Unknown, classify, is_noscript};
 /// requests from one callback nests N deep inside Envoy; around 500 it overflows V8's stack and
 /// kills the VM.
 pub const FLIGHT_MAX: usize = 64;
+
+/// After so many milliseconds a flight is late: others no longer wait for it. Redis answers a flight
+/// in less than one.
+const LATE_MS: u64 = 5;
 
 /// Limits of a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +107,7 @@ enum Spelling {
 struct Flight<J> {
     calls: Vec<Planned<J>>,
     spelling: Spelling,
+    sent_at_ms: u64,
 }
 
 /// The pump of one VM.
@@ -113,6 +119,8 @@ pub struct Pump<P: Plan, L> {
     waiting: VecDeque<Ticket<P::Job>>,
     flights: BTreeMap<u32, Flight<P::Job>>,
     outbox: VecDeque<Landed<P::Job>>,
+    /// Whether a turn is to come anyway.
+    is_woken: bool,
     counts: Counts,
 }
 
@@ -127,6 +135,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
             waiting: VecDeque::new(),
             flights: BTreeMap::new(),
             outbox: VecDeque::new(),
+            is_woken: false,
             counts: Counts::default(),
         }
     }
@@ -160,17 +169,29 @@ impl<P: Plan, L: Link> Pump<P, L> {
     }
 
     fn push(&mut self, owner: Option<u32>, job: P::Job, now_ms: u64) {
-        let first = self.waiting.is_empty();
         let deadline_ms = now_ms.saturating_add(self.settings.deadline_ms);
         self.waiting.push_back(Ticket {
             owner,
             deadline_ms,
             job,
         });
-        // With every flight under way, the next to land sends what waits.
-        if first && self.flights.len() < self.settings.flights_max {
+        if self.may_send(now_ms) {
+            self.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        if !std::mem::replace(&mut self.is_woken, true) {
             self.link.wake();
         }
+    }
+
+    /// Whether a flight should go now. If not, the next to land sends what waits.
+    fn may_send(&self, now_ms: u64) -> bool {
+        let is_on_time = |flight: &Flight<P::Job>| now_ms.abs_diff(flight.sent_at_ms) < LATE_MS;
+        !self.waiting.is_empty()
+            && self.flights.len() < self.settings.flights_max
+            && (self.waiting.len() >= FLIGHT_MAX || !self.flights.values().any(is_on_time))
     }
 
     /// `owner` has gone. From any callback.
@@ -197,8 +218,9 @@ impl<P: Plan, L: Link> Pump<P, L> {
     /// Sends what waits and returns what has landed, at most [`FLIGHT_MAX`] requests or one call's.
     /// From a callback of the root context: a wake-up, a tick.
     pub fn turn(&mut self, now_ms: u64) -> Vec<Landed<P::Job>> {
+        self.is_woken = false;
         self.expire(now_ms);
-        while !self.waiting.is_empty() && self.flights.len() < self.settings.flights_max {
+        while self.may_send(now_ms) {
             let count = self.waiting.len().min(FLIGHT_MAX);
             let tickets = self.waiting.drain(..count).collect();
             let calls = self.plan.plan(tickets, now_ms);
@@ -207,7 +229,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
                 break;
             }
         }
-        self.deliver()
+        self.deliver(now_ms)
     }
 
     /// The response to the call `token` has come. Returns `None` if the call is not the pump's.
@@ -281,7 +303,14 @@ impl<P: Plan, L: Link> Pump<P, L> {
                 self.counts.flights += 1;
                 self.counts.commands += calls.len();
                 self.counts.requests += requests;
-                self.flights.insert(token, Flight { calls, spelling });
+                self.flights.insert(
+                    token,
+                    Flight {
+                        calls,
+                        spelling,
+                        sent_at_ms: now_ms,
+                    },
+                );
                 true
             }
             Err(definite) => {
@@ -326,7 +355,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
         }
     }
 
-    fn deliver(&mut self) -> Vec<Landed<P::Job>> {
+    fn deliver(&mut self, now_ms: u64) -> Vec<Landed<P::Job>> {
         let mut landed = Vec::new();
         let mut requests = 0;
         while let Some(next) = self.outbox.front() {
@@ -336,10 +365,8 @@ impl<P: Plan, L: Link> Pump<P, L> {
             }
             landed.extend(self.outbox.pop_front());
         }
-        let more_to_send =
-            !self.waiting.is_empty() && self.flights.len() < self.settings.flights_max;
-        if !self.outbox.is_empty() || more_to_send {
-            self.link.wake();
+        if !self.outbox.is_empty() || self.may_send(now_ms) {
+            self.wake();
         }
         landed
     }

@@ -159,6 +159,7 @@ mod tests {
         bad(b":+1\r\n", Malformed::Number);
         bad(b":\r\n", Malformed::Number);
         bad(b":1x\r\n", Malformed::Number);
+        bad(b":000000000000000000001\r\n", Malformed::Number);
         bad(b":9223372036854775808\r\n", Malformed::Number);
         bad(b"$-2\r\n", Malformed::Length);
         bad(b"$536870913\r\n", Malformed::Length);

@@ -1,10 +1,7 @@
 //! Finding where frames end, without reading them.
 
-use crate::{ARRAY_LEN_MAX, BULK_LEN_MAX, DEPTH_MAX, LINE_LEN_MAX, Malformed};
+use crate::{ARRAY_LEN_MAX, BULK_LEN_MAX, DEPTH_MAX, LINE_LEN_MAX, Malformed, NUMBER_LEN_MAX};
 use crate::{parse_integer, parse_length};
-
-/// Digits of the longest number that RESP has: `-9223372036854775808`.
-const NUMBER_LEN_MAX: usize = 20;
 
 /// Which way the frames go, which decides what is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +174,9 @@ impl Framer {
                 None | Some(0) if self.direction == Direction::Commands => {
                     Err(Malformed::NotACommand)
                 }
-                None | Some(0) => Ok(self.value_ended()),
+                None => Ok(self.value_ended()),
+                Some(_) if self.depth >= DEPTH_MAX => Err(Malformed::Depth),
+                Some(0) => Ok(self.value_ended()),
                 Some(length) => self.open_array(length).map(|()| false),
             },
             b':' => {
@@ -282,6 +281,8 @@ mod tests {
             Err(Malformed::Line)
         );
         assert_eq!(check(b"$536870913\r\n"), Err(Malformed::Length));
+        let empty_too_deep = [b"*1\r\n".repeat(DEPTH_MAX), b"*0\r\n".to_vec()].concat();
+        assert_eq!(check(&empty_too_deep), Err(Malformed::Depth));
         assert_eq!(
             check(b":000000000000000000000000000001\r\n"),
             Err(Malformed::Number)

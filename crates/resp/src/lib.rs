@@ -80,10 +80,13 @@ pub enum Malformed {
     NotACommand,
 }
 
+/// Digits of the longest number that RESP has: `-9223372036854775808`.
+const NUMBER_LEN_MAX: usize = 20;
+
 /// Reads a decimal number as RESP writes it: an optional `-`, then at least one digit.
 fn parse_integer(digits: &[u8]) -> Result<i64, Malformed> {
-    // `i64::from_str` takes a leading `+` too, which Redis never sends.
-    if digits.first() == Some(&b'+') {
+    // `i64::from_str` takes a leading `+` and any number of zeros too, which Redis never sends.
+    if digits.first() == Some(&b'+') || digits.len() > NUMBER_LEN_MAX {
         return Err(Malformed::Number);
     }
     core::str::from_utf8(digits)

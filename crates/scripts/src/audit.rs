@@ -15,6 +15,9 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../lua/audit.lua"),
 };
 
+/// What the script says for the stock of a cold shard.
+const COLD: i64 = -1;
+
 /// The call that reads one shard.
 pub fn call(keys: &ShardKeys) -> Call {
     Call {
@@ -38,8 +41,12 @@ fn parse_terms(value: &Value) -> Option<Audit> {
     let [stock, held, bought, epoch] = array(value)? else {
         return None;
     };
+    let stock = match integer(stock)? {
+        COLD => None,
+        units => Some(u64::try_from(units).ok()?),
+    };
     Some(Audit {
-        stock: unsigned(stock),
+        stock,
         held: unsigned(held)?,
         bought: unsigned(bought)?,
         epoch: integer(epoch)?,

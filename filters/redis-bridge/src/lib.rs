@@ -29,12 +29,17 @@ pub mod config;
 mod filter;
 mod head;
 
-// `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe.
+/// What the module does when a host has loaded it.
+pub fn start() {
+    proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
+    weir_filter_kit::host::log_panics(filter::NAME);
+    proxy_wasm::set_root_context(|_| Box::<filter::Root>::default());
+}
+
+// `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe. Only
+// a host calls it, and natively two filters could not be linked into one program.
+#[cfg(target_arch = "wasm32")]
 #[allow(unsafe_code, missing_docs)]
 mod entry {
-    proxy_wasm::main! {{
-        proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
-        weir_filter_kit::host::log_panics(crate::filter::NAME);
-        proxy_wasm::set_root_context(|_| Box::<crate::filter::Root>::default());
-    }}
+    proxy_wasm::main! {{ crate::start() }}
 }

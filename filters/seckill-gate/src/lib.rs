@@ -42,12 +42,17 @@ mod stream;
 /// The filter's name, in logs and metrics.
 pub const NAME: &str = "seckill-gate";
 
-// `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe.
+/// What the module does when a host has loaded it.
+pub fn start() {
+    proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
+    weir_filter_kit::host::log_panics(NAME);
+    proxy_wasm::set_root_context(|id| Box::new(root::Root::new(id)));
+}
+
+// `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe. Only
+// a host calls it, and natively two filters could not be linked into one program.
+#[cfg(target_arch = "wasm32")]
 #[allow(unsafe_code, missing_docs)]
 mod entry {
-    proxy_wasm::main! {{
-        proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
-        weir_filter_kit::host::log_panics(crate::NAME);
-        proxy_wasm::set_root_context(|id| Box::new(crate::root::Root::new(id)));
-    }}
+    proxy_wasm::main! {{ crate::start() }}
 }

@@ -17,8 +17,9 @@ pub enum RouteError {
     /// The method is no upper-case word.
     #[error("must be an HTTP method in upper case, such as POST")]
     Method,
-    /// The path does not start with `/` or does not hold `{sale}` as one whole segment, once.
-    #[error("must start with / and hold {{sale}} as one whole segment, once")]
+    /// The path does not start with `/`, does not hold `{sale}` as one whole segment, once, or has
+    /// a query or a fragment.
+    #[error("must start with /, hold {{sale}} as one whole segment, once, and no ? or #")]
     Path,
 }
 
@@ -43,7 +44,11 @@ impl Route {
         }
         let (before, after) = path.split_once(SALE_SEGMENT).ok_or(RouteError::Path)?;
         let is_segment = before.ends_with('/') && (after.is_empty() || after.starts_with('/'));
-        if !before.starts_with('/') || !is_segment || after.contains(SALE_SEGMENT) {
+        if !before.starts_with('/')
+            || !is_segment
+            || after.contains(SALE_SEGMENT)
+            || path.contains(['?', '#'])
+        {
             return Err(RouteError::Path);
         }
         Ok(Self {
@@ -115,6 +120,8 @@ mod tests {
             "/{sale}b",
             "/{sale}/{sale}",
             "a/{sale}",
+            "/a?b/{sale}",
+            "/{sale}/#a",
         ] {
             assert_eq!(Route::new("POST", path), Err(RouteError::Path), "{path}");
         }

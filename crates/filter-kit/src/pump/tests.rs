@@ -116,6 +116,32 @@ fn flights_are_bounded_in_size_and_number_and_the_rest_follows_when_one_lands() 
 }
 
 #[test]
+fn what_arrives_while_a_flight_is_under_way_goes_when_it_lands_or_fills_one_or_is_late() {
+    let (mut pump, wire) = pump(SETTINGS);
+    pump.enqueue(0, 0, 0).unwrap();
+    pump.turn(0);
+    wire.wakes.set(0);
+    (1..10).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
+    assert_eq!(wire.wakes.get(), 0, "the flight's landing will do");
+    assert!(pump.turn(1).is_empty());
+    assert_eq!(wire.sent.borrow().len(), 1);
+    pump.on_response(0, ok, 2);
+    assert_eq!(wire.sent.borrow().len(), 2, "the nine go together");
+
+    (10..74).for_each(|n| pump.enqueue(n, 0, 3).unwrap());
+    assert_eq!(wire.wakes.replace(0), 1, "64 fill a flight");
+    pump.turn(3);
+    assert_eq!(wire.sent.borrow().len(), 3);
+    pump.on_response(1, ok, 4);
+    pump.enqueue(74, 0, 4).unwrap();
+    assert_eq!(wire.wakes.get(), 0);
+    pump.enqueue(75, 0, 3 + LATE_MS).unwrap();
+    assert_eq!(wire.wakes.get(), 1, "the flight is late");
+    pump.turn(3 + LATE_MS);
+    assert_eq!(wire.sent.borrow().len(), 4);
+}
+
+#[test]
 fn a_full_pump_turns_away_but_never_what_must_be_given_back() {
     let (mut pump, _wire) = pump(Settings {
         waiting_max: 1,

@@ -1,0 +1,158 @@
+//! The built filter against the real Lua on a real Redis, with a virtual clock and two workers.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{CATALOGUE, CONFIG, Gate};
+use tokio::runtime::Runtime;
+use weir_core::id::SaleId;
+use weir_host_test::{Reply, Stream, Upstream};
+use weir_scripts::keys::{ShardKeys, catalogue};
+use weir_scripts::{Call, warm};
+use weir_stack::redis::RedisServer;
+use weir_stack::report::Silent;
+use weir_stack::{ports, tools};
+
+const UNITS_A_SHARD: u64 = 50;
+
+struct Shop {
+    gate: Gate,
+    runtime: Runtime,
+    server: RedisServer,
+    _dir: tempfile::TempDir,
+}
+
+impl Shop {
+    /// A gate that knows the sale `open`, with two warm shards.
+    fn open() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let log = dir.path().join("redis.log");
+        let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
+        let server = runtime.block_on(started).unwrap();
+        let address = format!("127.0.0.1:{}", server.port());
+        let gate = Gate::builder(CONFIG, |host| {
+            host.cluster("weir_redis", Upstream::resp(address))
+        });
+        let shop = Self {
+            gate,
+            runtime,
+            server,
+            _dir: dir,
+        };
+        shop.command(redis::cmd("SET").arg(catalogue("weir")).arg(CATALOGUE));
+        for shard in 0..2 {
+            shop.run(&warm::call(&keys(shard), UNITS_A_SHARD, 1));
+        }
+        shop.gate.host.advance(Duration::from_millis(100));
+        shop.gate.host.run_until_idle();
+        shop
+    }
+
+    fn command(&self, command: &mut redis::Cmd) -> redis::Value {
+        self.runtime.block_on(async {
+            let mut connection = self.server.connection().await.unwrap();
+            command.query_async(&mut connection).await.unwrap()
+        })
+    }
+
+    fn run(&self, call: &Call) {
+        let mut command = redis::cmd("EVAL");
+        command.arg(call.script.source).arg(call.keys.len());
+        self.command(command.arg(&call.keys).arg(&call.args));
+    }
+
+    fn stock(&self) -> u64 {
+        let of = |shard| match self.command(redis::cmd("GET").arg(keys(shard).stock())) {
+            redis::Value::BulkString(digits) => {
+                String::from_utf8(digits).unwrap().parse::<u64>().unwrap()
+            }
+            other => panic!("{other:?}"),
+        };
+        of(0) + of(1)
+    }
+
+    fn buy_on(&self, worker: usize, user: usize) -> Stream {
+        let user = format!("user-{user}");
+        let request = self
+            .gate
+            .host
+            .request(worker)
+            .method("POST")
+            .path("/sales/open/orders");
+        request.header("x-user-id", user).send()
+    }
+}
+
+fn keys(shard: u32) -> ShardKeys {
+    ShardKeys::new("weir", &SaleId::new("open").unwrap(), shard)
+}
+
+#[test]
+fn two_workers_never_hand_out_more_than_there_is() {
+    let shop = Shop::open();
+    let buyers: Vec<Stream> = (0..400).map(|n| shop.buy_on(n % 2, n)).collect();
+    shop.gate.host.run_until_idle();
+    let granted = buyers.iter().filter(|buyer| buyer.is_continued()).count() as u64;
+    let sold_out = buyers
+        .iter()
+        .filter(|buyer| buyer.status() == Some(409))
+        .count();
+    assert_eq!((granted, sold_out), (2 * UNITS_A_SHARD, 300));
+    assert_eq!(shop.stock(), 0);
+}
+
+#[test]
+fn those_who_leave_give_back_and_those_who_stay_keep() {
+    let shop = Shop::open();
+    let buyers: Vec<Stream> = (0..60).map(|n| shop.buy_on(0, n)).collect();
+    // The wake-up sends the flight; its replies are on their way.
+    shop.gate.host.turn();
+    buyers.iter().take(20).for_each(Stream::disconnect);
+    shop.gate.host.run_until_idle();
+    assert!(buyers[20..].iter().all(Stream::is_continued));
+    assert_eq!(shop.stock(), 2 * UNITS_A_SHARD - 40);
+}
+
+#[test]
+fn a_redis_that_forgot_its_scripts_is_taught_them_again() {
+    let shop = Shop::open();
+    let first = shop.buy_on(0, 1);
+    shop.gate.host.run_until_idle();
+    shop.command(redis::cmd("SCRIPT").arg("FLUSH"));
+    let second = shop.buy_on(0, 2);
+    shop.gate.host.run_until_idle();
+    assert!(first.is_continued() && second.is_continued());
+}
+
+#[test]
+fn a_lost_reply_is_unknown_and_the_retry_gets_the_same_claim() {
+    let shop = Shop::open();
+    let address = format!("127.0.0.1:{}", shop.server.port());
+    let first = shop.buy_on(0, 1);
+    shop.gate.host.run_until_idle();
+    let claim = |stream: &Stream| {
+        stream
+            .upstream_request()
+            .headers
+            .get("x-weir-claim")
+            .unwrap()
+            .to_vec()
+    };
+    // The next call reaches nobody and is answered by nobody.
+    shop.gate
+        .host
+        .set_cluster("weir_redis", Upstream::scripted(|_call| Reply::Fail));
+    let lost = shop.buy_on(0, 1);
+    shop.gate.host.run_until_idle();
+    assert_eq!(lost.status(), Some(503));
+    shop.gate
+        .host
+        .set_cluster("weir_redis", Upstream::resp(address));
+    let again = shop.buy_on(1, 1);
+    shop.gate.host.run_until_idle();
+    assert_eq!(claim(&again), claim(&first));
+    assert_eq!(shop.stock(), 2 * UNITS_A_SHARD - 1);
+}
