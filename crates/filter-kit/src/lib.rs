@@ -5,7 +5,7 @@
 //! - [`link`]: how a VM sends calls and wakes its root context.
 //! - [`http`]: headers as bytes, answers as JSON.
 //! - [`config`]: JSON configuration, refused with the path of the field that is wrong.
-//! - [`env`]: secrets, from the environment that Envoy gives the VM.
+//! - [`mod@env`]: secrets, from the environment that Envoy gives the VM.
 //! - [`metrics`], [`host`]: counters, the clock, panics that say where.
 //!
 //! Every host call here is checked: whatever a client sends, no getter insists on UTF-8 and no

@@ -42,10 +42,7 @@ fn many_commands_in_one_call_wherever_the_replies_are_cut() {
     let connection = host.connection(0);
     let replies = b"+OK\r\n-ERR no\r\n*2\r\n*1\r\n:1\r\n$2\r\n\r\n\r\n$-1\r\n";
     for size in [1, 2, 3, 7, 1_000] {
-        assert_eq!(
-            connection.downstream(&call(&PING.repeat(4))),
-            PING.repeat(4)
-        );
+        assert_eq!(connection.downstream(call(&PING.repeat(4))), PING.repeat(4));
         assert_eq!(
             upstream_in_pieces(&connection, replies, size),
             response(replies),
@@ -61,16 +58,16 @@ fn a_call_that_comes_in_pieces_passes_as_one() {
     let bytes = call(&PING.repeat(2));
     let (last, first) = bytes.split_last().unwrap();
     for byte in first {
-        assert_eq!(connection.downstream(&[*byte]), b"");
+        assert_eq!(connection.downstream([*byte]), b"");
     }
-    assert_eq!(connection.downstream(&[*last]), PING.repeat(2));
+    assert_eq!(connection.downstream([*last]), PING.repeat(2));
 }
 
 #[test]
 fn replies_of_a_megabyte_pass_whole() {
     let host = start("");
     let connection = host.connection(0);
-    connection.downstream(&call(PING));
+    connection.downstream(call(PING));
     let reply = [b"$1048576\r\n".as_slice(), &vec![0xff; 1_048_576], b"\r\n"].concat();
     assert_eq!(
         upstream_in_pieces(&connection, &reply, 16_384),
@@ -82,7 +79,7 @@ fn replies_of_a_megabyte_pass_whole() {
 fn a_bad_call_is_answered_with_400_and_nothing_of_it_reaches_redis() {
     let host = start("");
     let connection = host.connection(0);
-    let passed = connection.downstream(&call(b"*1\r\n:1\r\n"));
+    let passed = connection.downstream(call(b"*1\r\n:1\r\n"));
     assert_eq!(
         passed, PING,
         "what makes redis_proxy answer, instead of the call"
@@ -98,7 +95,7 @@ fn a_bad_call_is_answered_with_400_and_nothing_of_it_reaches_redis() {
         ConnState::Open,
         "the caller closes, once it has read it"
     );
-    connection.downstream(&call(PING));
+    connection.downstream(call(PING));
     assert_eq!(connection.state(), ConnState::ClosedByFilter);
 }
 
@@ -107,7 +104,7 @@ fn limits_are_configuration_and_end_in_413_or_502() {
     let host = start(r#"{ "request_bytes_max": 20, "replies_bytes_max": 10, "commands_max": 1 }"#);
     let status = |body: &[u8], reply: &[u8]| {
         let connection = host.connection(0);
-        connection.downstream(&call(body));
+        connection.downstream(call(body));
         let answer = connection.upstream(reply);
         String::from_utf8_lossy(&answer[9..12]).into_owned()
     };
@@ -124,8 +121,8 @@ fn limits_are_configuration_and_end_in_413_or_502() {
 fn a_second_call_before_the_first_is_answered_closes_the_connection() {
     let host = start("");
     let connection = host.connection(0);
-    connection.downstream(&call(PING));
-    assert_eq!(connection.downstream(&call(PING)), b"");
+    connection.downstream(call(PING));
+    assert_eq!(connection.downstream(call(PING)), b"");
     assert_eq!(connection.state(), ConnState::ClosedByFilter);
 }
 
@@ -133,8 +130,8 @@ fn a_second_call_before_the_first_is_answered_closes_the_connection() {
 fn connections_do_not_mix() {
     let host = start("");
     let (a, b) = (host.connection(0), host.connection(0));
-    a.downstream(&call(PING));
-    b.downstream(&call(PING));
+    a.downstream(call(PING));
+    b.downstream(call(PING));
     assert_eq!(b.upstream(b"+B\r\n"), response(b"+B\r\n"));
     assert_eq!(a.upstream(b"+A\r\n"), response(b"+A\r\n"));
 }
@@ -144,7 +141,7 @@ fn a_caller_that_goes_leaves_nothing_behind() {
     let host = start("");
     for _ in 0..100 {
         let connection = host.connection(0);
-        connection.downstream(&call(PING));
+        connection.downstream(call(PING));
         connection.downstream_close();
     }
     let contexts = host.open_contexts(weir_host_test::Thread::Worker(0));
@@ -177,7 +174,7 @@ fn a_call_stays_within_its_budget() {
     let connection = host.connection(0);
     let calls = 100;
     for _ in 0..calls {
-        connection.downstream(&call(&PING.repeat(2)));
+        connection.downstream(call(&PING.repeat(2)));
         connection.upstream(b"+PONG\r\n+PONG\r\n");
     }
     let cost = connection.cost();

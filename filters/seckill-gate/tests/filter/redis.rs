@@ -1,10 +1,8 @@
 //! The built filter against the real Lua on a real Redis, with a virtual clock and two workers.
 
-mod support;
-
 use std::time::Duration;
 
-use support::{CATALOGUE, CONFIG, Gate};
+use crate::support::{CATALOGUE, CONFIG, Gate};
 use tokio::runtime::Runtime;
 use weir_core::id::SaleId;
 use weir_host_test::{Reply, Stream, Upstream};
@@ -42,7 +40,7 @@ impl Shop {
             server,
             _dir: dir,
         };
-        shop.command(redis::cmd("SET").arg(catalogue("weir")).arg(CATALOGUE));
+        shop.command(::redis::cmd("SET").arg(catalogue("weir")).arg(CATALOGUE));
         for shard in 0..2 {
             shop.run(&warm::call(&keys(shard), UNITS_A_SHARD, 1));
         }
@@ -51,7 +49,7 @@ impl Shop {
         shop
     }
 
-    fn command(&self, command: &mut redis::Cmd) -> redis::Value {
+    fn command(&self, command: &mut ::redis::Cmd) -> ::redis::Value {
         self.runtime.block_on(async {
             let mut connection = self.server.connection().await.unwrap();
             command.query_async(&mut connection).await.unwrap()
@@ -59,14 +57,14 @@ impl Shop {
     }
 
     fn run(&self, call: &Call) {
-        let mut command = redis::cmd("EVAL");
+        let mut command = ::redis::cmd("EVAL");
         command.arg(call.script.source).arg(call.keys.len());
         self.command(command.arg(&call.keys).arg(&call.args));
     }
 
     fn stock(&self) -> u64 {
-        let of = |shard| match self.command(redis::cmd("GET").arg(keys(shard).stock())) {
-            redis::Value::BulkString(digits) => {
+        let of = |shard| match self.command(::redis::cmd("GET").arg(keys(shard).stock())) {
+            ::redis::Value::BulkString(digits) => {
                 String::from_utf8(digits).unwrap().parse::<u64>().unwrap()
             }
             other => panic!("{other:?}"),
@@ -121,7 +119,7 @@ fn a_redis_that_forgot_its_scripts_is_taught_them_again() {
     let shop = Shop::open();
     let first = shop.buy_on(0, 1);
     shop.gate.host.run_until_idle();
-    shop.command(redis::cmd("SCRIPT").arg("FLUSH"));
+    shop.command(::redis::cmd("SCRIPT").arg("FLUSH"));
     let second = shop.buy_on(0, 2);
     shop.gate.host.run_until_idle();
     assert!(first.is_continued() && second.is_continued());
