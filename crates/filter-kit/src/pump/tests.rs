@@ -44,9 +44,12 @@ impl Plan for ByParity {
     }
 }
 
+/// A call's body and its timeout in milliseconds.
+type Sent = (Vec<u8>, u64);
+
 #[derive(Clone, Default)]
 struct Wire {
-    sent: Rc<RefCell<Vec<(Vec<u8>, u64)>>>,
+    sent: Rc<RefCell<Vec<Sent>>>,
     wakes: Rc<Cell<usize>>,
     is_down: Rc<Cell<bool>>,
 }
