@@ -22,6 +22,9 @@ const POLL: Duration = Duration::from_millis(10);
 /// Lines of a log that an error shows.
 const TAIL_LINES: usize = 25;
 
+/// Envoy lists all its extensions in lines of thousands of characters.
+const TAIL_LINE_CHARS: usize = 400;
+
 /// A log is read from this far before its end, however long it grew.
 const TAIL_BYTES: u64 = 64 * 1024;
 
@@ -255,7 +258,15 @@ fn tail_of(log: &Path, lines: usize) -> String {
         file.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
-    command::last_lines(&read().unwrap_or_default(), lines)
+    let tail = command::last_lines(&read().unwrap_or_default(), lines);
+    tail.lines().map(shortened).collect::<Vec<_>>().join("\n")
+}
+
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(TAIL_LINE_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
 }
 
 /// The same command, run by `setpriv` with the kernel's order to be killed when the thread
@@ -340,6 +351,19 @@ mod tests {
         assert_eq!((died.name.as_str(), died.status.code()), ("child", Some(7)));
         let shown = died.to_string();
         assert!(shown.contains("out") && shown.contains("reason"), "{shown}");
+    }
+
+    #[test]
+    fn a_log_tail_has_the_last_lines_and_no_endless_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = temp.path().join("log");
+        std::fs::write(&log, format!("first\n{}\nlast\n", "é".repeat(5000))).unwrap();
+        let tail = tail_of(&log, 2);
+        assert!(
+            tail.ends_with("…\nlast") && !tail.contains("first"),
+            "{tail}"
+        );
+        assert!(tail.chars().count() < TAIL_LINE_CHARS + 10);
     }
 
     #[test]
