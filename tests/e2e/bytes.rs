@@ -87,3 +87,34 @@ async fn raw_status(stack: &Stack, path: &str) -> Result<String> {
     client.read_to_end(&mut answer).await?;
     Ok(String::from_utf8_lossy(answer.get(9..12).unwrap_or_default()).into_owned())
 }
+
+/// The origin must not wait for what a client never sends: its claim would be held for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_any_kind_neither_hinders_an_order_nor_holds_a_unit() -> Result<()> {
+    let stack = Stack::builder()
+        .workers(1)
+        .key_prefix("body")
+        .start()
+        .await?;
+    open_sale(&stack, "body", 5, 1).await?;
+    for (user, announced, sent) in [
+        ("alice", 1_000_000, 1_000_000),
+        ("bob", 1_000_000, 10),
+        ("carol", 10, 10),
+    ] {
+        let mut client =
+            TcpStream::connect(stack.gateway_url.trim_start_matches("http://")).await?;
+        let head = format!(
+            "POST /sales/body/orders HTTP/1.1\r\nhost: w\r\nx-user-id: {user}\r\ncontent-length: {announced}\r\n\r\n"
+        );
+        client.write_all(head.as_bytes()).await?;
+        // The gateway may answer, and close, before it has read all of it.
+        let _ = client.write_all(&vec![b'x'; sent]).await;
+        let mut status = [0; 12];
+        client.read_exact(&mut status).await?;
+        assert_eq!(&status, b"HTTP/1.1 201", "{user}");
+    }
+    let books = books(&stack, "body").await?;
+    assert_eq!((books.orders, books.held, books.stock), (3, 0, 2));
+    Ok(())
+}

@@ -46,7 +46,7 @@ pub(super) fn invalid_body(detail: String) -> Problem {
 }
 
 /// A body that is too large, or broke off.
-pub(super) fn unread_body(rejection: &BytesRejection) -> Problem {
+fn unread_body(rejection: &BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let limit = super::BODY_LEN_MAX;
         return Problem::new(
