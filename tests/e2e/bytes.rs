@@ -4,7 +4,7 @@ use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_stack::Stack;
-use weir_tests::{books, open_sale};
+use weir_tests::books;
 
 /// The answer to a request that buys from `sale` with `headers` as they are.
 async fn ask(stack: &Stack, sale: &str, headers: &[u8]) -> Result<String> {
@@ -27,7 +27,7 @@ async fn a_byte_that_is_no_text_kills_nothing() -> Result<()> {
         .key_prefix("bytes")
         .start()
         .await?;
-    open_sale(&stack, "bytes", 5, 1).await?;
+    stack.open_sale("bytes", 5, 1).await?;
     for headers in [
         b"x-user-id: \xff\r\n".as_slice(),
         b"x-user-id: a\xff\xfeb\r\n",
@@ -54,7 +54,7 @@ async fn a_client_cannot_bring_a_claim_or_reach_past_the_gate() -> Result<()> {
         .key_prefix("forge")
         .start()
         .await?;
-    open_sale(&stack, "forge", 5, 1).await?;
+    stack.open_sale("forge", 5, 1).await?;
     let forged = b"x-user-id: alice\r\nx-weir-claim: v1;forge;0;1;5;9999999999999;mallory\r\nx-weir-claim-signature: k1;00\r\n";
     let answer = ask(&stack, "forge", forged).await?;
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
@@ -96,7 +96,7 @@ async fn a_body_of_any_kind_neither_hinders_an_order_nor_holds_a_unit() -> Resul
         .key_prefix("body")
         .start()
         .await?;
-    open_sale(&stack, "body", 5, 1).await?;
+    stack.open_sale("body", 5, 1).await?;
     for (user, announced, sent) in [
         ("alice", 1_000_000, 1_000_000),
         ("bob", 1_000_000, 10),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use weir_stack::Stack;
-use weir_tests::{books, buy, open_sale, rush, until, users, verdict};
+use weir_tests::{books, buy, rush, until, users, verdict};
 
 /// Clock ticks that a process has had, user and system together, from `/proc/<pid>/stat`.
 fn cpu_ticks(pid: u32) -> Result<u64> {
@@ -30,7 +30,7 @@ async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
         .key_prefix("outage")
         .start()
         .await?;
-    open_sale(&stack, "outage", 40, 2).await?;
+    stack.open_sale("outage", 40, 2).await?;
     rush(&stack, "outage", users(0..10), 4).await?;
     let before = books(&stack, "outage").await?;
     assert_eq!(before.orders, 10);
@@ -87,7 +87,7 @@ async fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() -> Result<()
         .key_prefix("silent")
         .start()
         .await?;
-    open_sale(&stack, "silent", 10, 1).await?;
+    stack.open_sale("silent", 10, 1).await?;
     let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
     let _: String = redis::cmd("CLIENT")
         .arg("PAUSE")
@@ -121,7 +121,7 @@ async fn an_origin_that_dies_loses_no_claim() -> Result<()> {
         .key_prefix("origin")
         .start()
         .await?;
-    open_sale(&stack, "origin", 10, 1).await?;
+    stack.open_sale("origin", 10, 1).await?;
     stack.origin.process().kill();
     let answer = buy(&stack, "origin", "alice").await?;
     assert_eq!((answer.status, verdict(&answer)), (503, "granted"));

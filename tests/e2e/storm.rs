@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use weir_stack::Stack;
-use weir_tests::{books, buy, open_sale, rush, script_calls, users, verdict};
+use weir_tests::{books, buy, rush, script_calls, users, verdict};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exactly_the_stock_is_sold_and_then_sold_out_costs_no_redis() -> Result<()> {
@@ -11,7 +11,7 @@ async fn exactly_the_stock_is_sold_and_then_sold_out_costs_no_redis() -> Result<
         .key_prefix("storm")
         .start()
         .await?;
-    open_sale(&stack, "storm", 60, 4).await?;
+    stack.open_sale("storm", 60, 4).await?;
 
     let first = rush(&stack, "storm", users(0..2_000), 64).await?;
     assert_eq!(first.get("granted"), Some(&60), "{first:?}");
@@ -40,7 +40,7 @@ async fn a_buyer_who_asks_again_gets_no_second_unit() -> Result<()> {
         .key_prefix("again")
         .start()
         .await?;
-    open_sale(&stack, "again", 10, 2).await?;
+    stack.open_sale("again", 10, 2).await?;
     let first = buy(&stack, "again", "alice").await?;
     assert_eq!((first.status, verdict(&first)), (201, "granted"));
     let order = first.json()?["order"].clone();
@@ -63,7 +63,7 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
         .key_prefix("share")
         .start()
         .await?;
-    open_sale(&stack, "share", 400, 4).await?;
+    stack.open_sale("share", 400, 4).await?;
     // Everyone has bought, so that every further request reaches Redis and is refused there.
     rush(&stack, "share", users(0..40), 8).await?;
     assert_eq!(books(&stack, "share").await?.orders, 40);

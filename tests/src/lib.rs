@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use weir_stack::Stack;
 use weir_stack::http::{self, Connection, Method, Response};
+pub use weir_stack::sale::verdict;
 
 /// How long something that must happen may take on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,69 +40,6 @@ impl Books {
     }
 }
 
-/// Creates a sale that is open now, one unit a user, warms it, and waits until every worker knows it.
-///
-/// # Errors
-/// When the origin refuses, or a gateway does not learn of it within [`PATIENCE`].
-pub async fn open_sale(stack: &Stack, sale: &str, total: u64, shards: u32) -> Result<()> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
-    let body = json!({
-        "id": sale, "title": sale, "total": total, "shards": shards, "user_cap": 1,
-        "starts_at_ms": now_ms, "ends_at_ms": now_ms + 3_600_000,
-    });
-    admin(stack, Method::POST, "/sales", &body.to_string(), 201).await?;
-    admin(stack, Method::POST, &format!("/sales/{sale}/warm"), "", 200).await?;
-    until("every worker knows the sale", async || {
-        knows_sale(stack, sale).await
-    })
-    .await
-}
-
-/// One request to the origin's admin port.
-///
-/// # Errors
-/// When it is answered otherwise than with `expected`.
-pub async fn admin(
-    stack: &Stack,
-    method: Method,
-    path: &str,
-    body: &str,
-    expected: u16,
-) -> Result<Value> {
-    let bearer = format!("Bearer {}", stack.admin_token);
-    let headers = [
-        ("authorization", bearer.as_str()),
-        ("content-type", "application/json"),
-    ];
-    let url = format!("{}{path}", stack.origin_admin_url);
-    let answer = http::send(method, &url, &headers, body.to_owned()).await?;
-    ensure!(
-        answer.status == expected,
-        "{path}: {} {}",
-        answer.status,
-        answer.text()
-    );
-    answer.json()
-}
-
-/// A connection reaches one worker: so many in a row reach them all, but for one case in a million.
-async fn knows_sale(stack: &Stack, sale: &str) -> bool {
-    const IN_A_ROW: usize = 20;
-    for _ in 0..IN_A_ROW {
-        // Without a user it takes no unit; the sale is looked at before the user.
-        let answer = http::send(Method::POST, &buy_url(stack, sale), &[], "").await;
-        if !answer.is_ok_and(|answer| verdict(&answer) == "invalid_user") {
-            return false;
-        }
-    }
-    true
-}
-
-/// Where a sale is bought from.
-pub fn buy_url(stack: &Stack, sale: &str) -> String {
-    format!("{}/sales/{sale}/orders", stack.gateway_url)
-}
-
 /// One purchase over a connection of its own.
 ///
 /// # Errors
@@ -109,16 +47,11 @@ pub fn buy_url(stack: &Stack, sale: &str) -> String {
 pub async fn buy(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
     http::send(
         Method::POST,
-        &buy_url(stack, sale),
+        &stack.buy_url(sale),
         &[("x-user-id", user)],
         "",
     )
     .await
-}
-
-/// The gate's word on an answer; empty if it is not the gate's.
-pub fn verdict(answer: &Response) -> &str {
-    answer.header("x-weir-verdict").unwrap_or_default()
 }
 
 /// The books of a sale.
@@ -126,7 +59,9 @@ pub fn verdict(answer: &Response) -> &str {
 /// # Errors
 /// When the origin does not give them.
 pub async fn books(stack: &Stack, sale: &str) -> Result<Books> {
-    let shown = admin(stack, Method::GET, &format!("/sales/{sale}"), "", 200).await?;
+    let shown = stack
+        .admin(Method::GET, &format!("/sales/{sale}"), "", 200)
+        .await?;
     let number = |value: &Value| {
         value
             .as_u64()

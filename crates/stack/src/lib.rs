@@ -8,8 +8,9 @@
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
 //! let mut stack = weir_stack::Stack::builder().workers(2).start().await?;
-//! let answer = weir_stack::http::get(&format!("{}/healthz", stack.gateway_url)).await?;
-//! assert_eq!(answer.status, 200);
+//! stack.open_sale("summer", 100, 4).await?;
+//! let answer = weir_stack::http::get(&stack.buy_url("summer")).await?;
+//! assert_eq!(answer.status, 404, "buying is a POST");
 //! stack.check_children()?;
 //! # Ok(())
 //! # }
@@ -23,6 +24,7 @@ pub mod ports;
 pub mod process;
 pub mod redis;
 pub mod report;
+pub mod sale;
 mod secrets;
 mod stack;
 pub mod tools;
