@@ -72,9 +72,9 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
     let verdicts = rush(&stack, "share", buyers, 128).await?;
     let commands = script_calls(&stack).await? - before;
     assert_eq!(verdicts.get("cap_reached"), Some(&8_000), "{verdicts:?}");
-    // How many share one depends on how busy the machine is; the bar (20) is held by the demo's report.
+    // The bar of the first release, at 128 connections on one worker. On a quiet machine it is 61.
     assert!(
-        commands * 2 < 8_000,
+        commands * 20 <= 8_000,
         "{commands} commands for 8,000 requests"
     );
     Ok(())
