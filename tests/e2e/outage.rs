@@ -126,6 +126,11 @@ async fn an_origin_that_dies_loses_no_claim() -> Result<()> {
     let answer = buy(&stack, "origin", "alice").await?;
     assert_eq!((answer.status, verdict(&answer)), (503, "granted"));
     assert!(answer.header("retry-after").is_some());
+    assert_eq!(answer.json()?["error"], "unavailable", "{}", answer.text());
+    assert!(
+        !answer.text().contains("upstream"),
+        "what is behind the gateway is nobody's business"
+    );
     stack.origin.start_again().await?;
     until("alice has bought", async || {
         buy(&stack, "origin", "alice")

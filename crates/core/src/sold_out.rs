@@ -34,7 +34,7 @@ impl SoldOutMemory {
     }
 
     /// Remembers that `shard` of `sale` was empty at `epoch`.
-    pub fn remember(&mut self, sale: &SaleId, shard: u32, epoch: i64) {
+    pub(crate) fn remember(&mut self, sale: &SaleId, shard: u32, epoch: i64) {
         if let Some(shards) = self.empty_at.get_mut(sale) {
             shards.insert(shard, epoch);
             return;

@@ -194,12 +194,18 @@ impl Poll {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_core::ledger::ClaimReply;
+
+    const EMPTY: ClaimReply = ClaimReply::Empty {
+        epoch: 5,
+        open_claims: 0,
+    };
 
     const CATALOGUE: &[u8] = br#"{"sales":[{"id":"s","starts_at_ms":1,"ends_at_ms":2,"shards":4,"user_cap":1,"state":"open"}]}"#;
 
     fn memory_of(shards: u32) -> (SoldOutMemory, SaleId) {
         let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
-        (0..shards).for_each(|shard| memory.remember(&sale, shard, 5));
+        (0..shards).for_each(|shard| memory.learn(&sale, shard, &EMPTY));
         (memory, sale)
     }
 
@@ -303,7 +309,7 @@ mod tests {
         let mut memory = SoldOutMemory::default();
         for sale in 0..30 {
             let sale = SaleId::new(format!("s{sale:02}")).unwrap();
-            (0..50).for_each(|shard| memory.remember(&sale, shard, 5));
+            (0..50).for_each(|shard| memory.learn(&sale, shard, &EMPTY));
         }
         let mut poller = Poller::new(500);
         let mut sizes = Vec::new();
