@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use crate::support::{CATALOGUE, CONFIG, Gate, SECRET, commands, granted, reply_to};
 use weir_core::claim::{SigningKey, Ticket};
-use weir_host_test::{FailurePolicy, Reply, StreamState, Thread, Upstream};
-use weir_scripts::{claim, release};
-
-const SECOND: Duration = Duration::from_secs(1);
+use weir_host_test::StreamState;
+use weir_scripts::claim;
 
 #[test]
 fn a_granted_request_goes_on_with_a_signed_claim_and_comes_back_with_its_verdict() {
@@ -265,187 +263,6 @@ fn who_lost_the_answer_to_a_claim_can_come_back_for_it_when_the_rest_is_gone() {
 }
 
 #[test]
-fn a_script_that_redis_does_not_know_is_spelt_out() {
-    let gate = Gate::ready();
-    let buyer = gate.buy("alice");
-    gate.host.run_until_idle();
-    let [first] = &gate.host.calls()[..] else {
-        panic!("one call")
-    };
-    assert!(first.body.windows(7).any(|w| w == b"EVALSHA"));
-    gate.host
-        .answer(first.id, Reply::ok("-NOSCRIPT No matching script.\r\n"));
-    gate.host.run_until_idle();
-    let [second] = &gate.host.calls()[..] else {
-        panic!("one more call")
-    };
-    let source = claim::SCRIPT.source.as_bytes();
-    assert!(second.body.windows(source.len()).any(|w| w == source));
-    gate.answer_claims(|_user| granted(7));
-    assert!(buyer.is_continued());
-}
-
-#[test]
-fn definite_and_unknown_failures_are_counted_apart_and_both_may_be_retried() {
-    let gate = Gate::ready();
-    for (reply, outcome) in [
-        (Reply::ok("-no upstream host\r\n"), "definite"),
-        (Reply::status(400, "bad"), "definite"),
-        (Reply::ok("-upstream failure\r\n"), "unknown"),
-        (Reply::ok("garbage"), "unknown"),
-        (Reply::ok(""), "unknown"),
-        (Reply::ok("*1\r\n:1\r\n"), "unknown"),
-        (Reply::unreachable(), "unknown"),
-        (Reply::Fail, "unknown"),
-    ] {
-        let name = format!("weir_seckill_gate_redis_failed_total.outcome.{outcome}");
-        let before = gate.host.metric(&name).unwrap_or(0);
-        let buyer = gate.buy("alice");
-        gate.host.run_until_idle();
-        gate.host.answer(gate.host.calls()[0].id, reply);
-        gate.host.run_until_idle();
-        let answer = buyer.reply().unwrap();
-        assert_eq!(answer.status, 503);
-        assert_eq!(answer.header("x-weir-verdict").unwrap(), "unavailable");
-        assert_eq!(answer.header("retry-after").unwrap(), "1");
-        assert_eq!(gate.host.metric(&name), Some(before + 1));
-    }
-}
-
-#[test]
-fn no_healthy_host_is_answered_at_once_and_left_behind_when_it_is_over() {
-    let gate = Gate::ready();
-    gate.host.set_cluster("weir_redis", Upstream::unhealthy());
-    let buyers: Vec<_> = (0..200).map(|n| gate.buy(&format!("user-{n}"))).collect();
-    gate.host.run_until_idle();
-    assert!(buyers.iter().all(|buyer| buyer.status() == Some(503)));
-    gate.host.set_cluster("weir_redis", Upstream::held());
-    let buyer = gate.buy("alice");
-    gate.answer_claims(|_user| granted(7));
-    assert!(buyer.is_continued());
-}
-
-#[test]
-fn a_call_without_an_answer_ends_at_its_deadline() {
-    let gate = Gate::ready();
-    let buyer = gate.buy("alice");
-    gate.host.run_until_idle();
-    gate.host.advance(Duration::from_millis(249));
-    assert!(buyer.is_paused());
-    gate.host.advance(Duration::from_millis(2));
-    assert_eq!(
-        buyer.reply().unwrap().header("x-weir-verdict").unwrap(),
-        "unavailable"
-    );
-}
-
-#[test]
-fn what_waits_behind_full_flights_is_answered_too() {
-    let gate = Gate::ready();
-    let buyers: Vec<_> = (0..700).map(|n| gate.buy(&format!("user-{n}"))).collect();
-    gate.host.run_until_idle();
-    assert_eq!(gate.host.calls().len(), 8);
-    gate.host.advance(SECOND);
-    let words: Vec<_> = buyers
-        .iter()
-        .map(|b| {
-            b.reply()
-                .unwrap()
-                .header("x-weir-verdict")
-                .unwrap()
-                .to_owned()
-        })
-        .collect();
-    assert_eq!(
-        words.iter().filter(|word| *word == "unavailable").count(),
-        8 * 64
-    );
-    assert_eq!(
-        words.iter().filter(|word| *word == "overloaded").count(),
-        700 - 8 * 64
-    );
-}
-
-#[test]
-fn more_than_may_wait_is_turned_away_at_once() {
-    let config = CONFIG.replace(
-        r#""deadline_ms": 250"#,
-        r#""deadline_ms": 250, "waiting_max": 3"#,
-    );
-    let gate = Gate::ready_with(&config);
-    let buyers: Vec<_> = (0..4).map(|n| gate.buy(&format!("user-{n}"))).collect();
-    assert!(buyers[..3].iter().all(|buyer| buyer.is_paused()));
-    assert_eq!(
-        buyers[3].reply().unwrap().header("x-weir-verdict").unwrap(),
-        "overloaded"
-    );
-}
-
-#[test]
-fn a_client_that_goes_while_it_waits_is_never_sent() {
-    let gate = Gate::ready();
-    let gone = gate.buy("alice");
-    gate.buy("bob");
-    gone.disconnect();
-    gate.host.run_until_idle();
-    assert_eq!(crate::support::users(&gate.host.calls()[0].body), ["bob"]);
-}
-
-#[test]
-fn a_claim_whose_client_has_gone_goes_back_with_the_next_flight() {
-    let gate = Gate::ready();
-    let gone = gate.buy("alice");
-    gate.host.run_until_idle();
-    gone.disconnect();
-    gate.answer_claims(|_user| granted(7));
-    let [call] = &gate.host.calls()[..] else {
-        panic!("a hand-back is under way")
-    };
-    let sha = release::SCRIPT.sha1_hex();
-    assert!(call.body.windows(40).any(|w| w == sha.as_bytes()));
-    assert!(
-        call.body
-            .ends_with(b"$7\r\nhandout\r\n$5\r\nalice\r\n$1\r\n7\r\n")
-    );
-    gate.host.answer(call.id, Reply::ok("*1\r\n:1\r\n"));
-    gate.host.run_until_idle();
-    assert_eq!(
-        gate.host
-            .metric("weir_seckill_gate_claims_handed_back_total"),
-        Some(1)
-    );
-}
-
-#[test]
-fn clients_that_go_at_any_moment_leave_nothing_behind() {
-    let gate = Gate::ready();
-    for moment in 0..4 {
-        let buyers: Vec<_> = (0..100).map(|n| gate.buy(&format!("user-{n}"))).collect();
-        let go = |at: usize| {
-            if at == moment {
-                buyers.iter().for_each(weir_host_test::Stream::disconnect)
-            }
-        };
-        go(0);
-        gate.host.turn();
-        go(1);
-        gate.host.turn();
-        go(2);
-        gate.answer_claims(|_user| granted(7));
-        gate.host.run_until_idle();
-        go(3);
-        gate.host.advance(SECOND);
-        assert_eq!(
-            gate.host.open_contexts(Thread::Worker(0)),
-            0,
-            "moment {moment}"
-        );
-        gate.answer_polls();
-    }
-    assert!(gate.host.is_alive(0));
-}
-
-#[test]
 fn workers_do_not_wake_each_other() {
     let gate = Gate::ready();
     let on = |worker, user: &str| {
@@ -464,39 +281,6 @@ fn workers_do_not_wake_each_other() {
 }
 
 #[test]
-fn before_the_first_catalogue_nothing_is_known() {
-    let gate = Gate::start(CONFIG);
-    let early = gate.buy("alice");
-    assert_eq!(
-        early.reply().unwrap().header("x-weir-verdict").unwrap(),
-        "unavailable"
-    );
-    gate.answer_polls();
-    assert!(gate.buy("alice").is_paused());
-}
-
-#[test]
-fn a_catalogue_that_cannot_be_read_leaves_the_last_one() {
-    let gate = Gate::ready();
-    for reply in [
-        "$-1\r\n",
-        "$2\r\n{}\r\n",
-        "-LOADING\r\n",
-        "$4\r\n\u{0}\u{1}\u{2}\u{3}\r\n",
-    ] {
-        gate.host.advance(SECOND);
-        for call in gate.host.calls() {
-            gate.host.answer(call.id, Reply::ok(reply));
-        }
-        gate.host.run_until_idle();
-        let buyer = gate.buy("alice");
-        assert!(buyer.is_paused(), "{reply:?}");
-        gate.answer_claims(|_user| granted(7));
-    }
-    assert!(gate.host.logged("the catalogue could not be read"));
-}
-
-#[test]
 fn a_sale_that_appears_in_the_catalogue_is_open_within_one_poll() {
     let gate = Gate::ready();
     assert_eq!(gate.buy_from("fresh", "a").status(), Some(404));
@@ -505,41 +289,6 @@ fn a_sale_that_appears_in_the_catalogue_is_open_within_one_poll() {
     gate.answer_polls_with(&catalogue);
     assert!(gate.buy_from("fresh", "a").is_paused());
     assert_eq!(gate.buy_from("open", "a").status(), Some(404));
-}
-
-#[test]
-fn an_origin_that_fails_says_when_to_retry() {
-    let gate = Gate::ready();
-    let buyer = gate.buy("alice");
-    gate.answer_claims(|_user| granted(7));
-    buyer.respond(504, [("content-length", "0")], "");
-    let StreamState::Responded(response) = buyer.state() else {
-        panic!("{:?}", buyer.state())
-    };
-    assert_eq!(response.headers.get("retry-after").unwrap(), b"1");
-    assert_eq!(response.headers.get("x-weir-verdict").unwrap(), b"granted");
-}
-
-#[test]
-fn after_a_trap_a_fresh_vm_serves_again() {
-    let gate = Gate::builder(CONFIG, |host| {
-        host.failure_policy(FailurePolicy::FailReload)
-    });
-    gate.make_ready();
-    gate.host.trap_next("proxy_get_header_map_value");
-    gate.buy("alice");
-    assert!(!gate.host.is_alive(0));
-    gate.host.advance(SECOND * 2);
-    let first = gate.buy("alice").reply().unwrap();
-    assert_eq!(
-        first.header("x-weir-verdict"),
-        Some("unavailable"),
-        "it knows no sale yet"
-    );
-    gate.answer_polls();
-    let buyer = gate.buy("alice");
-    gate.answer_claims(|_user| granted(7));
-    assert!(buyer.is_continued());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The built filter in a Proxy-Wasm host.
 
+mod failures;
 mod gate;
 mod redis;
 mod support;
