@@ -2,7 +2,7 @@
 
 use weir_core::ledger::{Audit, ClaimReply, Held, ReleaseReply, SettleReply};
 use weir_resp::{Value, decode};
-use weir_scripts::{audit, claim, release, settle, warm};
+use weir_scripts::{audit, claim, deposit, lend, overdue, release, settle, survey, warm};
 
 /// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
 /// and a reply to another number of requests is refused.
@@ -37,7 +37,16 @@ pub fn script_replies(data: &[u8]) {
         assert_eq!(Value::Integer(was_cold.into()), value);
     }
     if let Ok(reply) = audit::parse(&value) {
-        check_audit(reply, &value);
+        check_audit(&reply, &value);
+    }
+    // These lose nothing that could be said again but spaces and order: no bytes may panic them.
+    let _ = (
+        lend::parse(&value),
+        deposit::parse(&value),
+        overdue::parse(&value),
+    );
+    if let Ok(shards) = survey::parse(&value, count) {
+        assert_eq!(shards.len(), count);
     }
 }
 
@@ -62,6 +71,9 @@ fn say_claim(reply: ClaimReply) -> Value {
         ClaimReply::CapReached { generation } => vec![3, generation.into()],
         ClaimReply::Empty { epoch, open_claims } => vec![4, epoch.into(), open_claims.into()],
         ClaimReply::Cold => vec![5],
+        ClaimReply::Blocked => vec![6],
+        ClaimReply::NotReserved => vec![7],
+        ClaimReply::Draining => vec![8],
     };
     integers(fields)
 }
@@ -74,20 +86,26 @@ fn say_release(reply: ReleaseReply) -> Value {
     })
 }
 
-fn check_audit(reply: Audit, value: &Value) {
-    let Audit {
-        stock,
-        held,
-        bought,
-        epoch,
-    } = reply;
-    let stock = stock.map_or(-1, i128::from);
-    let said = integers(vec![stock, held.into(), bought.into(), epoch.into()]);
-    let (Value::Array(said), Value::Array(heard)) = (said, value) else {
+fn check_audit(reply: &Audit, value: &Value) {
+    let Value::Array(heard) = value else {
         panic!("an audit was read from {value:?}");
     };
-    assert_eq!(said.len(), heard.len());
-    assert_eq!(said, *heard);
+    let stock = integers(reply.stock.into_iter().map(i128::from).collect());
+    assert_eq!(stock, heard[0]);
+    let terms: Vec<i128> = vec![
+        reply.held.into(),
+        reply.bought.into(),
+        reply.deferred.into(),
+        reply.epoch.into(),
+        reply.sequence.into(),
+    ];
+    assert_eq!(integers(terms), Value::Array(heard[1..6].to_vec()));
+    let pairs = |value: &Value| match value {
+        Value::Array(flat) => flat.len() / 2,
+        other => panic!("no hash: {other:?}"),
+    };
+    assert_eq!(reply.transfers.len(), pairs(&heard[6]));
+    assert_eq!(reply.deposits.len(), pairs(&heard[7]));
 }
 
 fn integers(fields: Vec<i128>) -> Value {

@@ -11,7 +11,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind};
 use weir_core::claim::Ticket;
 use weir_core::id::SaleId;
-use weir_core::ledger::{Audit, ReleaseKind, ReleaseReply, SettleReply};
+use weir_core::ledger::{Audit, Deduction, ReleaseKind, ReleaseReply, SettleReply};
 use weir_resp::Value;
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{Call, ReplyError, audit, release, settle, warm};
@@ -87,7 +87,7 @@ impl Ledger {
     /// See [`LedgerError`]; so for all that follow.
     pub async fn settle(&self, ticket: &Ticket) -> Result<SettleReply, LedgerError> {
         let keys = self.shard(&ticket.sale, ticket.shard);
-        let call = settle::call(&keys, &ticket.user, ticket.generation);
+        let call = settle::call(&keys, &ticket.user, ticket.generation, Deduction::AtOrder);
         Ok(settle::parse(&self.run(&call).await?)?)
     }
 

@@ -60,7 +60,7 @@ pub struct SaleStatus {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ShardStatus {
     /// Units left; null: not warmed, or lost.
-    pub stock: Option<u64>,
+    pub stock: Option<i64>,
     /// Units in open claims.
     pub held: u64,
     /// Units in settled orders.
@@ -113,8 +113,12 @@ impl SaleStatus {
 }
 
 fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
-    let in_redis: Option<u64> = shards.iter().map(|s| Some(s.stock? + s.held)).sum();
-    in_redis.is_some_and(|units| units + totals.units_ordered == totals.stored.total)
+    let in_redis: Option<i64> = shards
+        .iter()
+        .map(|s| s.stock?.checked_add_unsigned(s.held))
+        .sum();
+    in_redis.and_then(|units| units.checked_add_unsigned(totals.units_ordered))
+        == i64::try_from(totals.stored.total).ok()
 }
 
 impl From<&Audit> for ShardStatus {
@@ -124,6 +128,7 @@ impl From<&Audit> for ShardStatus {
             held,
             bought,
             epoch,
+            ..
         } = audit;
         Self {
             stock,

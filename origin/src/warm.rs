@@ -156,5 +156,5 @@ fn claims_possible(totals: &SaleTotals, now_ms: u64) -> bool {
 
 /// Whether a shard holds `units` and has never handed out one.
 fn is_untouched(audit: Audit, units: u64) -> bool {
-    audit.stock == Some(units) && audit.held == 0 && audit.bought == 0
+    audit.stock == i64::try_from(units).ok() && audit.held == 0 && audit.bought == 0
 }

@@ -102,6 +102,9 @@ pub fn conclude(reply: ClaimReply) -> Conclusion {
         ClaimReply::Empty { .. } => reject(Verdict::SoldOut),
         // Not warmed yet, or lost: it is not known that nothing is left.
         ClaimReply::Cold => reject(Verdict::Unavailable),
+        ClaimReply::Blocked | ClaimReply::NotReserved | ClaimReply::Draining => {
+            reject(Verdict::Closed)
+        }
     }
 }
 

@@ -15,6 +15,17 @@ pub fn home_shard(user: &UserId, shards: u32) -> u32 {
     (hash % u64::from(shards.max(1))) as u32
 }
 
+/// Over how many values the users of one shard are spread in its sets of reserved and of blocked
+/// users, so that a sale with a million of them has no large value in Redis.
+pub const BUCKETS: u32 = 256;
+
+/// In which of its home shard's buckets `user` is: below [`BUCKETS`]. Independent of the shard, as it
+/// is made of other bits of the hash.
+pub fn bucket(user: &UserId) -> u32 {
+    let hash = fmix64(fnv1a_64(user.as_str().as_bytes()));
+    ((hash >> 40) % u64::from(BUCKETS)) as u32
+}
+
 /// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).
 fn fnv1a_64(bytes: &[u8]) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;

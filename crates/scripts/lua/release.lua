@@ -19,29 +19,17 @@ local kind = ARGV[1]
 local replies = {}
 
 for i = 2, #ARGV, 2 do
-  local user, generation = ARGV[i], ARGV[i + 1]
-  local record = redis.call('HGET', KEYS[2], user)
-  local bought, current, held, deadline, handouts
-  if record then
-    bought, current, held, deadline, handouts = string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-  end
-  if not record or held == '0' or current ~= generation then
+  local user, r = ARGV[i], parse(redis.call('HGET', KEYS[2], ARGV[i]))
+  if r.held == 0 or r.generation ~= tonumber(ARGV[i + 1]) then
     replies[#replies + 1] = NOTHING
-  elseif kind == 'handout' and tonumber(handouts) > 1 then
-    local left = string.format('%.0f', tonumber(handouts) - 1)
-    redis.call('HSET', KEYS[2], user, table.concat({ bought, current, held, deadline, left }, ' '))
+  elseif kind == 'handout' and r.handouts > 1 then
+    r.handouts = r.handouts - 1
+    keep(KEYS[2], user, r)
     replies[#replies + 1] = STILL_OUT
   else
-    if bought == '0' then
-      redis.call('HDEL', KEYS[2], user)
-    else
-      redis.call('HSET', KEYS[2], user, table.concat({ bought, current, '0 0 0' }, ' '))
-    end
-    redis.call('ZREM', KEYS[3], user)
-    if kind ~= 'void' then
-      redis.call('INCRBY', KEYS[1], held)
-      redis.call('INCR', KEYS[4])
-    end
+    local units = close(KEYS[3], user, r)
+    keep(KEYS[2], user, r)
+    if kind ~= 'void' then give_back(KEYS[1], KEYS[4], units) end
     replies[#replies + 1] = ENDED
   end
 end

@@ -1,28 +1,32 @@
-//! `audit.lua`: the terms of the invariant.
+//! `audit.lua`: the terms of the invariant, for one shard.
 
 use alloc::vec::Vec;
 
-use weir_core::ledger::Audit;
+use weir_core::ledger::{Audit, OpenTransfer, Transfer};
 use weir_resp::Value;
 
 use crate::keys::ShardKeys;
-use crate::reply::{array, integer, unsigned};
-use crate::{Call, ReplyError, Script};
+use crate::reply::{array, digits, integer, unsigned};
+use crate::{Call, ReplyError, Script, with_records};
 
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "audit",
-    source: include_str!("../lua/audit.lua"),
+    source: with_records!("audit"),
 };
 
-/// What the script says for the stock of a cold shard.
-const COLD: i64 = -1;
-
-/// The call that reads one shard.
+/// The call that reads the terms of one shard.
 pub fn call(keys: &ShardKeys) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.claims(), keys.epoch()]),
+        keys: Vec::from([
+            keys.stock(),
+            keys.claims(),
+            keys.epoch(),
+            keys.sequence(),
+            keys.transfers(),
+            keys.deposits(),
+        ]),
         args: Vec::new(),
     }
 }
@@ -38,17 +42,62 @@ pub fn parse(value: &Value) -> Result<Audit, ReplyError> {
 }
 
 fn parse_terms(value: &Value) -> Option<Audit> {
-    let [stock, held, bought, epoch] = array(value)? else {
+    let [
+        stock,
+        held,
+        bought,
+        deferred,
+        epoch,
+        sequence,
+        transfers,
+        deposits,
+    ] = array(value)?
+    else {
         return None;
     };
-    let stock = match integer(stock)? {
-        COLD => None,
-        units => Some(u64::try_from(units).ok()?),
+    let stock = match array(stock)? {
+        [] => None,
+        [units] => Some(integer(units)?),
+        _ => return None,
     };
     Some(Audit {
         stock,
         held: unsigned(held)?,
         bought: unsigned(bought)?,
+        deferred: unsigned(deferred)?,
         epoch: integer(epoch)?,
+        sequence: unsigned(sequence)?,
+        transfers: by_shard(transfers, parse_transfer)?,
+        deposits: by_shard(deposits, |shard, id| Some((shard, digits(id)?)))?,
+    })
+}
+
+/// Reads the flat fields and values of a hash whose fields are shards; in their order.
+fn by_shard<T>(hash: &Value, read: impl Fn(u32, &Value) -> Option<T>) -> Option<Vec<T>> {
+    let mut entries = Vec::new();
+    for pair in array(hash)?.chunks(2) {
+        let [shard, value] = pair else { return None };
+        entries.push((u32::try_from(digits(shard)?).ok()?, value));
+    }
+    entries.sort_by_key(|&(shard, _)| shard);
+    entries
+        .into_iter()
+        .map(|(shard, value)| read(shard, value))
+        .collect()
+}
+
+fn parse_transfer(to_shard: u32, value: &Value) -> Option<OpenTransfer> {
+    let Value::Bulk(text) = value else {
+        return None;
+    };
+    let mut numbers = core::str::from_utf8(text).ok()?.split(' ');
+    let mut next = || numbers.next()?.parse().ok();
+    Some(OpenTransfer {
+        to_shard,
+        transfer: Transfer {
+            id: next()?,
+            units: next()?,
+        },
+        at_ms: next()?,
     })
 }

@@ -3,18 +3,19 @@
 use alloc::vec::Vec;
 
 use weir_core::id::UserId;
-use weir_core::ledger::{ClaimReply, ClaimTerms, Held};
+use weir_core::ledger::{Checks, ClaimReply, ClaimTerms, Held};
+use weir_core::shard::bucket;
 use weir_resp::Value;
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::{array, integer, unsigned};
-use crate::{Call, ReplyError, Script};
+use crate::{Call, ReplyError, Script, with_records};
 
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "claim",
-    source: include_str!("../lua/claim.lua"),
+    source: with_records!("claim"),
 };
 
 /// The requests of one call that go to one shard, on one set of terms.
@@ -40,21 +41,43 @@ pub fn call(groups: &[Group<'_>]) -> Call {
             of_shard.pending(),
             of_shard.epoch(),
             of_shard.sequence(),
+            of_shard.reserved_sets(),
+            of_shard.blocked_sets(),
         ]);
         args.extend([
             decimal(group.terms.ttl_ms),
             decimal(group.terms.user_cap),
             decimal(group.terms.quantity),
+            letters(group.terms.checks),
             decimal(group.users.len() as u64),
         ]);
         let users = group.users.iter().map(|user| user.as_str().into());
         args.extend(users);
+        if group.terms.checks.blocked || group.terms.checks.reserved {
+            args.extend(group.users.iter().map(|user| decimal(bucket(user))));
+        }
     }
     Call {
         script: &SCRIPT,
         keys,
         args,
     }
+}
+
+fn letters(checks: Checks) -> Vec<u8> {
+    let all = [
+        (checks.blocked, b'b'),
+        (checks.reserved, b'r'),
+        (checks.drain, b'd'),
+    ];
+    let asked: Vec<u8> = all
+        .into_iter()
+        .filter_map(|(is_asked, letter)| is_asked.then_some(letter))
+        .collect();
+    if asked.is_empty() {
+        return b"-".into();
+    }
+    asked
 }
 
 /// Reads the replies, one a user, in the order of the call.
@@ -82,11 +105,14 @@ fn parse_one(value: &Value) -> Option<ClaimReply> {
             open_claims: unsigned(open_claims)?,
         }),
         [Value::Integer(5)] => Some(ClaimReply::Cold),
+        [Value::Integer(6)] => Some(ClaimReply::Blocked),
+        [Value::Integer(7)] => Some(ClaimReply::NotReserved),
+        [Value::Integer(8)] => Some(ClaimReply::Draining),
         _ => None,
     }
 }
 
-fn parse_held(fields: &[Value]) -> Option<Held> {
+pub(crate) fn parse_held(fields: &[Value]) -> Option<Held> {
     let [generation, quantity, deadline_ms] = fields else {
         return None;
     };

@@ -60,9 +60,39 @@ impl ShardKeys {
         self.key("epoch")
     }
 
-    /// Integer: the last generation given out.
+    /// Integer: the last generation or transfer id given out.
     pub fn sequence(&self) -> Vec<u8> {
         self.key("sequence")
+    }
+
+    /// Hash: what has left for other shards, by target.
+    pub fn transfers(&self) -> Vec<u8> {
+        self.key("transfers")
+    }
+
+    /// Hash: the id of the last transfer that came, by lender.
+    pub fn deposits(&self) -> Vec<u8> {
+        self.key("deposits")
+    }
+
+    /// What the keys of [`ShardKeys::reserved`] start with.
+    pub(crate) fn reserved_sets(&self) -> Vec<u8> {
+        self.key("reserved")
+    }
+
+    /// What the keys of [`ShardKeys::blocked`] start with.
+    pub(crate) fn blocked_sets(&self) -> Vec<u8> {
+        self.key("blocked")
+    }
+
+    /// Set: users of this home shard and this [bucket](weir_core::shard::bucket) with a reservation.
+    pub fn reserved(&self, bucket: u32) -> Vec<u8> {
+        self.key(&format!("reserved:{bucket}"))
+    }
+
+    /// Set: users of this home shard and this bucket who may not buy.
+    pub fn blocked(&self, bucket: u32) -> Vec<u8> {
+        self.key(&format!("blocked:{bucket}"))
     }
 }
 
@@ -86,6 +116,10 @@ mod tests {
             (keys.pending(), "pending"),
             (keys.epoch(), "epoch"),
             (keys.sequence(), "sequence"),
+            (keys.transfers(), "transfers"),
+            (keys.deposits(), "deposits"),
+            (keys.reserved(255), "reserved:255"),
+            (keys.blocked(0), "blocked:0"),
         ] {
             assert_eq!(key, format!("weir:{{s-1:3}}:{name}").into_bytes());
         }

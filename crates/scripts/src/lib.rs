@@ -6,7 +6,9 @@
 //!
 //! - [`keys`]: every key Weir has in Redis.
 //! - [`Call`]: one script call, ready to be sent with EVALSHA or EVAL.
-//! - [`claim`], [`release`], [`settle`], [`warm`], [`audit`]: build a call, read its reply.
+//! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
+//!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
+//!   [`settle_transfer`], [`survey`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,23 +33,54 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+/// A script's source, after the reading and writing of records that it needs.
+macro_rules! with_records {
+    ($name:literal) => {
+        concat!(
+            include_str!("../lua/record.lua"),
+            include_str!(concat!("../lua/", $name, ".lua"))
+        )
+    };
+}
+pub(crate) use with_records;
+
 pub mod audit;
 mod call;
+pub mod cancel;
+pub mod charge;
 pub mod claim;
+pub mod deposit;
 pub mod keys;
+pub mod lend;
+pub mod overdue;
 pub mod release;
 mod reply;
+pub mod restock;
+pub mod restore;
 pub mod settle;
+pub mod settle_transfer;
+pub mod survey;
 pub mod warm;
+pub mod wipe;
 
 pub use call::{Call, Script};
 pub use reply::ReplyError;
 
 /// Every script, for checks over all of them.
-pub const SCRIPTS: [&Script; 5] = [
+pub const SCRIPTS: [&Script; 15] = [
     &audit::SCRIPT,
+    &cancel::SCRIPT,
+    &charge::SCRIPT,
     &claim::SCRIPT,
+    &deposit::SCRIPT,
+    &lend::SCRIPT,
+    &overdue::SCRIPT,
     &release::SCRIPT,
+    &restock::SCRIPT,
+    &restore::SCRIPT,
     &settle::SCRIPT,
+    &settle_transfer::SCRIPT,
+    &survey::SCRIPT,
     &warm::SCRIPT,
+    &wipe::SCRIPT,
 ];

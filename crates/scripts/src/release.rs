@@ -9,12 +9,12 @@ use weir_resp::Value;
 use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::array;
-use crate::{Call, ReplyError, Script};
+use crate::{Call, ReplyError, Script, with_records};
 
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "release",
-    source: include_str!("../lua/release.lua"),
+    source: with_records!("release"),
 };
 
 /// The call that gives back `claims`, each a user and a generation, of one shard.

@@ -3,25 +3,37 @@
 use alloc::vec::Vec;
 
 use weir_core::id::UserId;
-use weir_core::ledger::SettleReply;
+use weir_core::ledger::{Deduction, SettleReply};
 use weir_resp::Value;
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;
-use crate::{Call, ReplyError, Script};
+use crate::{Call, ReplyError, Script, with_records};
 
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "settle",
-    source: include_str!("../lua/settle.lua"),
+    source: with_records!("settle"),
 };
 
 /// The call that settles one claim.
-pub fn call(keys: &ShardKeys, user: &UserId, generation: u64) -> Call {
+pub fn call(keys: &ShardKeys, user: &UserId, generation: u64, deduction: Deduction) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.claims(), keys.pending()]),
-        args: Vec::from([user.as_str().into(), decimal(generation)]),
+        keys: Vec::from([keys.stock(), keys.claims(), keys.pending(), keys.epoch()]),
+        args: Vec::from([
+            user.as_str().into(),
+            decimal(generation),
+            mark(deduction).into(),
+        ]),
+    }
+}
+
+/// How a record marks an order.
+pub(crate) fn mark(deduction: Deduction) -> &'static str {
+    match deduction {
+        Deduction::AtOrder => ":",
+        Deduction::AtPayment => "~",
     }
 }
 

@@ -6,6 +6,7 @@ use weir_resp::Value;
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;
+use crate::reply::flag;
 use crate::{Call, ReplyError, Script};
 
 /// The script.
@@ -28,11 +29,5 @@ pub fn call(keys: &ShardKeys, units: u64, now_ms: u64) -> Call {
 /// # Errors
 /// When the reply is not one of the script's.
 pub fn parse(value: &Value) -> Result<bool, ReplyError> {
-    match value {
-        Value::Integer(0) => Ok(false),
-        Value::Integer(1) => Ok(true),
-        _ => Err(ReplyError {
-            script: SCRIPT.name,
-        }),
-    }
+    flag(value, &SCRIPT)
 }

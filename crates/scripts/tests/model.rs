@@ -9,10 +9,17 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::{Redis, Server};
 use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{ClaimReply, ClaimTerms, ReleaseKind, SettleReply, ShardLedger};
+use weir_core::ledger::{
+    Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, SettleReply,
+    ShardLedger, Transfer,
+};
+use weir_core::shard::bucket;
 use weir_resp::Value;
 use weir_scripts::keys::ShardKeys;
-use weir_scripts::{SCRIPTS, audit, claim, release, settle, warm};
+use weir_scripts::{
+    SCRIPTS, audit, cancel, charge, claim, deposit, lend, overdue, release, restock, restore,
+    settle, settle_transfer, survey, warm, wipe,
+};
 
 const TTL_MS: u64 = 500;
 
@@ -67,11 +74,97 @@ impl Pair {
         replies
     }
 
-    fn settle(&mut self, user: &UserId, generation: u64) -> SettleReply {
-        let reply = self.redis.run(&settle::call(&self.keys, user, generation));
-        let settled = settle::parse(&reply).unwrap();
-        assert_eq!(settled, self.model.settle(user, generation));
+    fn settle(&mut self, user: &UserId, generation: u64, deduction: Deduction) -> SettleReply {
+        let call = settle::call(&self.keys, user, generation, deduction);
+        let settled = settle::parse(&self.redis.run(&call)).unwrap();
+        assert_eq!(settled, self.model.settle(user, generation, deduction));
         settled
+    }
+
+    fn charge(&mut self, user: &UserId, generation: u64) {
+        let reply = self.redis.run(&charge::call(&self.keys, user, generation));
+        let charged = charge::parse(&reply).unwrap();
+        assert_eq!(charged, self.model.charge(user, generation));
+    }
+
+    fn cancel(&mut self, user: &UserId, generation: u64) {
+        let reply = self.redis.run(&cancel::call(&self.keys, user, generation));
+        let cancelled = cancel::parse(&reply).unwrap();
+        assert_eq!(cancelled, self.model.cancel(user, generation));
+    }
+
+    fn lend(&mut self, to_shard: u32, wanted: u64, now_ms: u64) -> LendReply {
+        let call = lend::call(&self.keys, to_shard, wanted, now_ms);
+        let lent = lend::parse(&self.redis.run(&call)).unwrap();
+        assert_eq!(lent, self.model.lend(to_shard, wanted, now_ms));
+        lent
+    }
+
+    fn deposit(&mut self, from_shard: u32, transfer: Transfer) {
+        let call = deposit::call(&self.keys, from_shard, transfer);
+        let reply = deposit::parse(&self.redis.run(&call)).unwrap();
+        assert_eq!(reply, self.model.deposit(from_shard, transfer));
+    }
+
+    fn settle_transfer(&mut self, to_shard: u32, id: u64) {
+        let call = settle_transfer::call(&self.keys, to_shard, id);
+        let settled = settle_transfer::parse(&self.redis.run(&call)).unwrap();
+        assert_eq!(settled, self.model.settle_transfer(to_shard, id));
+    }
+
+    /// Adds or takes units, as the audit of `age` epochs ago would have it.
+    fn restock(&mut self, units: i64, age: i64) {
+        let mut seen = self.model.audit();
+        seen.epoch -= age;
+        let reply = self.redis.run(&restock::call(&self.keys, units, &seen));
+        let restocked = restock::parse(&reply).unwrap();
+        let expected = self.model.restock(units, seen.epoch, seen.sequence);
+        assert_eq!(restocked, expected);
+    }
+
+    fn overdue(&mut self, now_ms: u64, limit: u32) {
+        let reply = self.redis.run(&overdue::call(&self.keys, now_ms, limit));
+        let due = overdue::parse(&reply).unwrap();
+        assert_eq!(due, self.model.overdue(now_ms, limit as usize));
+    }
+
+    /// Redis forgets the stock, and the shard is rebuilt with one order of each of `users`.
+    fn rebuild(&mut self, users: &[UserId], units: u64, now_ms: u64) {
+        let reply = self.redis.run(&wipe::call(&self.keys));
+        assert_eq!(wipe::parse(&reply).unwrap(), self.model.wipe());
+        let orders: Vec<OrderEntry> = (0..2)
+            .map(|n| OrderEntry {
+                generation: now_ms + n,
+                units: n + 1,
+                deduction: [Deduction::AtOrder, Deduction::AtPayment][n as usize],
+            })
+            .collect();
+        let named: Vec<(&UserId, &[OrderEntry])> =
+            users.iter().map(|user| (user, &*orders)).collect();
+        let reply = self.redis.run(&restore::call(&self.keys, &named));
+        let restored = restore::parse(&reply).unwrap();
+        for user in users {
+            assert_eq!(restored, self.model.restore(user, &orders));
+        }
+        self.warm(units, now_ms);
+    }
+
+    fn mark(&mut self, user: &UserId, mark: Mark) {
+        let set = match mark {
+            Mark::Reserve => self.keys.reserved(bucket(user)),
+            Mark::Block | Mark::Unblock => self.keys.blocked(bucket(user)),
+        };
+        let command: &[u8] = match mark {
+            Mark::Unblock => b"SREM",
+            _ => b"SADD",
+        };
+        self.redis
+            .command(&[command, &set, user.as_str().as_bytes()]);
+        match mark {
+            Mark::Reserve => self.model.reserve(user),
+            Mark::Block => self.model.block(user, true),
+            Mark::Unblock => self.model.block(user, false),
+        }
     }
 
     fn release(&mut self, kind: ReleaseKind, claims: &[(UserId, u64)]) {
@@ -91,11 +184,20 @@ impl Pair {
         let reply = self.redis.run(&audit::call(&self.keys));
         let books = audit::parse(&reply).unwrap();
         assert_eq!(books, self.model.audit());
+        let reply = self
+            .redis
+            .run(&survey::call(std::slice::from_ref(&self.keys)));
+        let seen = survey::parse(&reply, 1).unwrap()[0];
+        let expected = self.model.survey();
+        assert_eq!(seen.stock, expected.stock);
+        if seen.stock.is_some() {
+            assert_eq!(seen, expected);
+        }
         let Value::Array(records) = self.redis.command(&[b"HVALS", &self.keys.claims()]) else {
             panic!("HVALS gives an array");
         };
         let is_open = |record: &&Value| match record {
-            Value::Bulk(text) => !text.ends_with(b" 0 0 0"),
+            Value::Bulk(text) => text.split(|&b| b == b' ').nth(1) != Some(b"0"),
             other => panic!("{other:?}"),
         };
         let open = records.iter().filter(is_open).count() as i64;
@@ -114,7 +216,15 @@ fn terms(now_ms: u64, user_cap: u32, quantity: u32) -> ClaimTerms {
         ttl_ms: TTL_MS,
         user_cap,
         quantity,
+        checks: Checks::default(),
     }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Reserve,
+    Block,
+    Unblock,
 }
 
 #[derive(Clone, Debug)]
@@ -122,17 +232,26 @@ enum Op {
     Claim {
         users: Vec<u8>,
         quantity: u32,
+        checks: Checks,
     },
-    /// Settles the last claim of a user, or one that never was.
-    Settle {
-        user: u8,
-        off_by: u64,
-    },
+    /// Settles the last claim of a user, or one that never was; so for the next two.
+    Settle(u8, u64, Deduction),
+    Charge(u8, u64),
+    Cancel(u8, u64),
     Release {
         users: Vec<u8>,
         kind: ReleaseKind,
         off_by: u64,
     },
+    Mark(u8, Mark),
+    Lend(u32, u64),
+    /// From this shard, this id.
+    Deposit(u32, Transfer),
+    /// To this shard, the last transfer's id or another.
+    SettleTransfer(u32, u64),
+    Restock(i64, i64),
+    Overdue(u32),
+    Rebuild(Vec<u8>, u64),
     Warm(u64),
     Pass(i64),
 }
@@ -144,52 +263,108 @@ fn any_op() -> impl Strategy<Value = Op> {
         Just(ReleaseKind::Decided),
         Just(ReleaseKind::Void),
     ];
+    let deduction = prop_oneof![3 => Just(Deduction::AtOrder), 2 => Just(Deduction::AtPayment)];
+    let mark = prop_oneof![Just(Mark::Reserve), Just(Mark::Block), Just(Mark::Unblock)];
+    let yes_or_no = || prop::bool::weighted(0.2);
+    let checks =
+        (yes_or_no(), yes_or_no(), yes_or_no()).prop_map(|(blocked, reserved, drain)| Checks {
+            blocked,
+            reserved,
+            drain,
+        });
     // Mostly the right generation.
     let off_by = || prop_oneof![4 => Just(0_u64), 1 => 1..3_u64];
+    let claim = || (0..6_u8, off_by());
+    let transfer = (1..6_u64, 1..4_u64).prop_map(|(id, units)| Transfer { id, units });
     prop_oneof![
-        4 => (users(), 1..3_u32).prop_map(|(users, quantity)| Op::Claim { users, quantity }),
-        2 => (0..6_u8, off_by()).prop_map(|(user, off_by)| Op::Settle { user, off_by }),
-        2 => (users(), kind, off_by()).prop_map(|(users, kind, off_by)| Op::Release { users, kind, off_by }),
+        6 => (users(), 1..3_u32, checks)
+            .prop_map(|(users, quantity, checks)| Op::Claim { users, quantity, checks }),
+        4 => (claim(), deduction).prop_map(|((user, off_by), d)| Op::Settle(user, off_by, d)),
+        2 => claim().prop_map(|(user, off_by)| Op::Charge(user, off_by)),
+        2 => claim().prop_map(|(user, off_by)| Op::Cancel(user, off_by)),
+        3 => (users(), kind, off_by()).prop_map(|(users, kind, off_by)| Op::Release { users, kind, off_by }),
+        2 => (0..6_u8, mark).prop_map(|(user, mark)| Op::Mark(user, mark)),
+        2 => (0..3_u32, 0..4_u64).prop_map(|(to, wanted)| Op::Lend(to, wanted)),
+        2 => (0..3_u32, transfer).prop_map(|(from, transfer)| Op::Deposit(from, transfer)),
+        2 => (0..3_u32, off_by()).prop_map(|(to, off_by)| Op::SettleTransfer(to, off_by)),
+        1 => (-3..4_i64, prop_oneof![3 => Just(0_i64), 1 => Just(1)])
+            .prop_map(|(units, age)| Op::Restock(units, age)),
+        1 => (0..5_u32).prop_map(Op::Overdue),
+        1 => (prop::collection::btree_set(0..6_u8, 0..4), 0..5_u64)
+            .prop_map(|(users, units)| Op::Rebuild(users.into_iter().collect(), units)),
         1 => (0..5_u64).prop_map(Op::Warm),
-        1 => (-50..200_i64).prop_map(Op::Pass),
+        1 => (-50..800_i64).prop_map(Op::Pass),
     ]
 }
 
-/// The last generation that each user was told.
-type Generations = std::collections::BTreeMap<u8, u64>;
-
-fn note(generations: &mut Generations, users: &[u8], replies: &[ClaimReply]) {
-    for (user, reply) in users.iter().zip(replies) {
-        if let ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held) = reply {
-            generations.insert(*user, held.generation);
-        }
-    }
+/// What a history has learnt: the last generation that each user was told, the last transfer, the time.
+struct Story {
+    user_cap: u32,
+    now_ms: u64,
+    generations: std::collections::BTreeMap<u8, u64>,
+    lent: u64,
 }
 
-fn run(pair: &mut Pair, op: Op, user_cap: u32, now_ms: &mut u64, generations: &mut Generations) {
-    match op {
-        Op::Claim { users, quantity } => {
-            let names: Vec<UserId> = users.iter().map(|&n| user(n)).collect();
-            let replies = pair.claim(&names, terms(*now_ms, user_cap, quantity));
-            note(generations, &users, &replies);
+impl Story {
+    fn note(&mut self, users: &[u8], replies: &[ClaimReply]) {
+        for (user, reply) in users.iter().zip(replies) {
+            if let ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held) = reply {
+                self.generations.insert(*user, held.generation);
+            }
         }
-        Op::Settle { user: n, off_by } => {
-            let generation = generations.get(&n).copied().unwrap_or(1) + off_by;
-            pair.settle(&user(n), generation);
+    }
+
+    fn generation(&self, user: u8, off_by: u64) -> u64 {
+        self.generations.get(&user).copied().unwrap_or(1) + off_by
+    }
+
+    fn run(&mut self, pair: &mut Pair, op: Op) {
+        let names = |users: &[u8]| -> Vec<UserId> { users.iter().map(|&n| user(n)).collect() };
+        match op {
+            Op::Claim {
+                users,
+                quantity,
+                checks,
+            } => {
+                let terms = ClaimTerms {
+                    checks,
+                    ..terms(self.now_ms, self.user_cap, quantity)
+                };
+                let replies = pair.claim(&names(&users), terms);
+                self.note(&users, &replies);
+            }
+            Op::Settle(n, off_by, deduction) => {
+                pair.settle(&user(n), self.generation(n, off_by), deduction);
+            }
+            Op::Charge(n, off_by) => pair.charge(&user(n), self.generation(n, off_by)),
+            Op::Cancel(n, off_by) => pair.cancel(&user(n), self.generation(n, off_by)),
+            Op::Release {
+                users,
+                kind,
+                off_by,
+            } => {
+                let claim = |&n: &u8| (user(n), self.generation(n, off_by));
+                let claims: Vec<_> = users.iter().map(claim).collect();
+                pair.release(kind, &claims);
+            }
+            Op::Mark(n, mark) => pair.mark(&user(n), mark),
+            Op::Lend(to_shard, wanted) => {
+                if let LendReply::Lent(lent) = pair.lend(to_shard, wanted, self.now_ms) {
+                    self.lent = lent.id;
+                }
+            }
+            Op::Deposit(from_shard, transfer) => pair.deposit(from_shard, transfer),
+            Op::SettleTransfer(to_shard, off_by) => {
+                pair.settle_transfer(to_shard, self.lent + off_by);
+            }
+            Op::Restock(units, age) => pair.restock(units, age),
+            Op::Overdue(limit) => pair.overdue(self.now_ms, limit),
+            Op::Rebuild(users, units) => pair.rebuild(&names(&users), units, self.now_ms),
+            Op::Warm(units) => {
+                pair.warm(units, self.now_ms);
+            }
+            Op::Pass(ms) => self.now_ms = self.now_ms.saturating_add_signed(ms),
         }
-        Op::Release {
-            users,
-            kind,
-            off_by,
-        } => {
-            let claim = |&n: &u8| (user(n), generations.get(&n).copied().unwrap_or(1) + off_by);
-            let claims: Vec<_> = users.iter().map(claim).collect();
-            pair.release(kind, &claims);
-        }
-        Op::Warm(units) => {
-            pair.warm(units, *now_ms);
-        }
-        Op::Pass(ms) => *now_ms = now_ms.saturating_add_signed(ms),
     }
 }
 
@@ -212,9 +387,14 @@ fn lua_and_model_answer_alike() {
         } else {
             Pair::warmed(&server, 4)
         };
-        let (mut now_ms, mut generations) = (1_700_000_000_000, Generations::new());
+        let mut story = Story {
+            user_cap,
+            now_ms: 1_700_000_000_000,
+            generations: std::collections::BTreeMap::new(),
+            lent: 0,
+        };
         for op in ops {
-            run(&mut pair, op, user_cap, &mut now_ms, &mut generations);
+            story.run(&mut pair, op);
             pair.check_books();
         }
         Ok(())
@@ -299,9 +479,12 @@ fn redis_gives_each_script_the_digest_that_we_do() {
 #[test]
 fn every_script_file_is_listed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua");
+    // Not a script: what stands before those that read records.
+    let is_prelude = |name: &String| name == "record.lua";
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !is_prelude(name))
         .collect();
     files.sort();
     let names: Vec<String> = SCRIPTS

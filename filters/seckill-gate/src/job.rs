@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{ClaimTerms, ReleaseKind};
+use weir_core::ledger::{Checks, ClaimTerms, ReleaseKind};
 use weir_core::verdict::Verdict;
 use weir_filter_kit::pump::{Plan, Planned, Ticket};
 use weir_scripts::keys::ShardKeys;
@@ -143,6 +143,7 @@ impl ClaimPlan {
             ttl_ms: self.claim_ttl_ms,
             user_cap: jobs.first().map_or(0, |job| job.user_cap),
             quantity: QUANTITY,
+            checks: Checks::default(),
         }
     }
 

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use weir_core::claim::{SigningKey, Ticket};
 use weir_core::headers::{CLAIM, CLAIM_SIGNATURE};
 use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{Audit, ClaimReply, ClaimTerms};
+use weir_core::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
 use weir_core::shard::home_shard;
 use weir_origin::Origin;
 use weir_origin::clock::now_ms;
@@ -225,6 +225,7 @@ impl World {
             ttl_ms: 30_000,
             user_cap: 1,
             quantity: 1,
+            checks: Checks::default(),
         };
         let group = claim::Group {
             keys: &keys,

@@ -16,7 +16,7 @@ async fn warm(world: &World) -> Answer {
 }
 
 /// What each shard of sale `s` holds.
-async fn stock(world: &World) -> Vec<Option<u64>> {
+async fn stock(world: &World) -> Vec<Option<i64>> {
     let mut units = Vec::new();
     for shard in 0..SHARDS {
         let audit = world.origin.ledger.audit(&id("s"), shard).await;

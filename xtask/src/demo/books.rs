@@ -40,7 +40,7 @@ impl Books {
     }
 
     /// Units left in Redis.
-    pub(super) fn stock(&self) -> u64 {
+    pub(super) fn stock(&self) -> i64 {
         self.shards.iter().filter_map(|shard| shard.stock).sum()
     }
 
@@ -56,7 +56,8 @@ impl Books {
 
     /// The invariant: whatever is not in stock or held was ordered.
     pub(super) fn balanced(&self, total: u64) -> bool {
-        self.stock() + self.held() + self.sql.units == total
+        let taken = self.held() + self.sql.units;
+        self.stock().checked_add_unsigned(taken) == i64::try_from(total).ok()
     }
 
     /// Units ordered that were never there.
@@ -147,7 +148,7 @@ fn as_resp(value: redis::Value) -> Result<Value> {
 mod tests {
     use super::*;
 
-    fn books(units: u64, stock: u64, held: u64) -> Books {
+    fn books(units: u64, stock: i64, held: u64) -> Books {
         let sql = Sql {
             orders: units,
             units,
@@ -157,7 +158,7 @@ mod tests {
             stock: Some(stock),
             held,
             bought: units,
-            epoch: 1,
+            ..Audit::default()
         };
         Books {
             sql,

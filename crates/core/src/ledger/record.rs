@@ -1,0 +1,70 @@
+//! What a shard knows of one user.
+
+use alloc::vec::Vec;
+
+use super::{Deduction, Held, OrderEntry};
+
+/// One user's claim and orders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The last claim, open or not.
+    pub(super) generation: u64,
+    /// Units held by the open claim; 0 if none is open.
+    pub(super) held: u64,
+    /// The open claim's deadline.
+    pub(super) deadline_ms: u64,
+    /// How many times the open claim was handed out and not handed back.
+    pub(super) handouts: u64,
+    /// Orders that stand, oldest first.
+    pub(super) orders: Vec<OrderEntry>,
+}
+
+impl Record {
+    pub(super) fn is_open(&self, generation: u64) -> bool {
+        self.held > 0 && self.generation == generation
+    }
+
+    /// Whether nothing of it is worth keeping.
+    pub(super) fn is_blank(&self) -> bool {
+        self.held == 0 && self.orders.is_empty()
+    }
+
+    /// Ends the open claim; returns the units that it held.
+    pub(super) fn close(&mut self) -> u64 {
+        self.deadline_ms = 0;
+        self.handouts = 0;
+        core::mem::take(&mut self.held)
+    }
+
+    /// Units in all orders that stand.
+    pub(super) fn ordered(&self) -> u64 {
+        self.orders.iter().map(|order| order.units).sum()
+    }
+
+    /// Units in the orders of one kind.
+    pub(super) fn ordered_so(&self, deduction: Deduction) -> u64 {
+        self.orders
+            .iter()
+            .filter(|order| order.deduction == deduction)
+            .map(|order| order.units)
+            .sum()
+    }
+
+    /// Takes the order of this generation out.
+    pub(super) fn take_order(&mut self, generation: u64) -> Option<OrderEntry> {
+        let at = self
+            .orders
+            .iter()
+            .position(|order| order.generation == generation)?;
+        Some(self.orders.remove(at))
+    }
+
+    pub(super) fn as_held(&self) -> Held {
+        Held {
+            generation: self.generation,
+            // Only a grant writes it, from a u32.
+            quantity: self.held as u32,
+            deadline_ms: self.deadline_ms,
+        }
+    }
+}

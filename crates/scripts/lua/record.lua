@@ -1,0 +1,76 @@
+-- record: what a shard knows of a user, read and written. Stands before every script that needs it.
+--
+-- "<generation> <held> <deadline_ms> <handouts> <orders>"
+--   generation  the last claim's; held > 0: it is open, with its deadline and how often it is out
+--   orders      `-`, or a comma between each: `<generation>:<units>` for an order whose units have left
+--               the stock, `<generation>~<units>` for one whose units leave it at payment
+-- A user without an open claim and without orders has no record. Numbers are below 2^53, so Lua's
+-- doubles are exact; they are written with %.0f, which knows no exponents.
+
+local function number(n) return string.format('%.0f', n) end
+
+local function parse(text)
+  if not text then
+    return { generation = 0, held = 0, deadline = 0, handouts = 0, orders = '-' }
+  end
+  local generation, held, deadline, handouts, orders =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+)$')
+  return {
+    generation = tonumber(generation), held = tonumber(held), deadline = tonumber(deadline),
+    handouts = tonumber(handouts), orders = orders,
+  }
+end
+
+local function format(r)
+  return string.format('%.0f %.0f %.0f %.0f %s', r.generation, r.held, r.deadline, r.handouts, r.orders)
+end
+
+-- Units in the orders with this mark, `:` or `~`.
+local function ordered(r, mark)
+  local units = 0
+  for n in string.gmatch(r.orders, mark .. '(%d+)') do units = units + tonumber(n) end
+  return units
+end
+
+-- The orders but the one of this generation, then that one's mark and units, if there is one.
+local function without(orders, generation)
+  local rest, mark, units = {}, nil, nil
+  for id, sign, n in string.gmatch(orders, '(%d+)([:~])(%d+)') do
+    if id == generation then
+      mark, units = sign, tonumber(n)
+    else
+      rest[#rest + 1] = id .. sign .. n
+    end
+  end
+  return #rest == 0 and '-' or table.concat(rest, ','), mark, units
+end
+
+local function with(orders, generation, mark, units)
+  local entry = generation .. mark .. number(units)
+  return orders == '-' and entry or orders .. ',' .. entry
+end
+
+local function keep(claims, user, r)
+  if r.held == 0 and r.orders == '-' then
+    redis.call('HDEL', claims, user)
+  else
+    redis.call('HSET', claims, user, format(r))
+  end
+end
+
+-- Ends the open claim; returns what it held.
+local function close(pending, user, r)
+  local units = r.held
+  r.held, r.deadline, r.handouts = 0, 0, 0
+  redis.call('ZREM', pending, user)
+  return units
+end
+
+-- Units come back; on a shard that has lost its stock there is nothing to come back to.
+local function give_back(stock, epoch, units)
+  if redis.call('EXISTS', stock) == 1 then
+    redis.call('INCRBY', stock, number(units))
+    redis.call('INCR', epoch)
+  end
+end
+

@@ -1,0 +1,11 @@
+-- settle_transfer: a transfer has arrived, and its lender need not remember it.
+--
+-- KEYS: 1 transfers (see lend.lua)
+-- ARGV: 1 target shard, 2 transfer id
+--
+-- Returns 1 if it was remembered, else 0.
+
+local open = redis.call('HGET', KEYS[1], ARGV[1])
+if not open or string.match(open, '^(%d+) ') ~= ARGV[2] then return 0 end
+redis.call('HDEL', KEYS[1], ARGV[1])
+return 1

@@ -1,0 +1,34 @@
+//! `cancel.lua`: an order ends, and what it took from the stock comes back.
+
+use alloc::vec::Vec;
+
+use weir_core::id::UserId;
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::reply::flag;
+use crate::{Call, ReplyError, Script, with_records};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "cancel",
+    source: with_records!("cancel"),
+};
+
+/// The call that ends the order that came of this claim, or the claim if it is still open.
+pub fn call(keys: &ShardKeys, user: &UserId, generation: u64) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.stock(), keys.claims(), keys.pending(), keys.epoch()]),
+        args: Vec::from([user.as_str().into(), decimal(generation)]),
+    }
+}
+
+/// Reads the reply: whether there was such an order or claim.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<bool, ReplyError> {
+    flag(value, &SCRIPT)
+}

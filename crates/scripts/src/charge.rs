@@ -1,0 +1,34 @@
+//! `charge.lua`: an order that was to be deducted at payment is paid.
+
+use alloc::vec::Vec;
+
+use weir_core::id::UserId;
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::reply::flag;
+use crate::{Call, ReplyError, Script, with_records};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "charge",
+    source: with_records!("charge"),
+};
+
+/// The call that takes the units of the order that came of this claim from the stock.
+pub fn call(keys: &ShardKeys, user: &UserId, generation: u64) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.stock(), keys.claims()]),
+        args: Vec::from([user.as_str().into(), decimal(generation)]),
+    }
+}
+
+/// Reads the reply: whether there was such an order.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<bool, ReplyError> {
+    flag(value, &SCRIPT)
+}

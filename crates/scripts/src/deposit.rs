@@ -1,0 +1,44 @@
+//! `deposit.lua`: units that have left another shard arrive.
+
+use alloc::vec::Vec;
+
+use weir_core::ledger::{DepositReply, Transfer};
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "deposit",
+    source: include_str!("../lua/deposit.lua"),
+};
+
+/// The call that puts what `from_shard` has lent on the shard of `keys`.
+pub fn call(keys: &ShardKeys, from_shard: u32, transfer: Transfer) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.stock(), keys.deposits(), keys.epoch()]),
+        args: Vec::from([
+            decimal(from_shard),
+            decimal(transfer.id),
+            decimal(transfer.units),
+        ]),
+    }
+}
+
+/// Reads the reply.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<DepositReply, ReplyError> {
+    match value {
+        Value::Integer(1) => Ok(DepositReply::Deposited),
+        Value::Integer(2) => Ok(DepositReply::Already),
+        Value::Integer(3) => Ok(DepositReply::Cold),
+        _ => Err(ReplyError {
+            script: SCRIPT.name,
+        }),
+    }
+}

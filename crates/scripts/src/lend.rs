@@ -1,0 +1,48 @@
+//! `lend.lua`: units of one shard leave for another.
+
+use alloc::vec::Vec;
+
+use weir_core::ledger::{LendReply, Transfer};
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::reply::{array, unsigned};
+use crate::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "lend",
+    source: include_str!("../lua/lend.lua"),
+};
+
+/// The call that takes units from the shard of `keys` for `to_shard`.
+pub fn call(keys: &ShardKeys, to_shard: u32, wanted: u64, now_ms: u64) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.stock(), keys.transfers(), keys.sequence()]),
+        args: Vec::from([decimal(to_shard), decimal(wanted), decimal(now_ms)]),
+    }
+}
+
+/// Reads the reply.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<LendReply, ReplyError> {
+    array(value).and_then(parse_reply).ok_or(ReplyError {
+        script: SCRIPT.name,
+    })
+}
+
+fn parse_reply(fields: &[Value]) -> Option<LendReply> {
+    match fields {
+        [Value::Integer(1), id, units] => Some(LendReply::Lent(Transfer {
+            id: unsigned(id)?,
+            units: unsigned(units)?,
+        })),
+        [Value::Integer(2)] => Some(LendReply::Nothing),
+        [Value::Integer(3)] => Some(LendReply::Cold),
+        _ => None,
+    }
+}

@@ -1,0 +1,50 @@
+//! `overdue.lua`: claims whose deadline has passed.
+
+use alloc::vec::Vec;
+
+use weir_core::id::UserId;
+use weir_core::ledger::Overdue;
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::claim::parse_held;
+use crate::keys::ShardKeys;
+use crate::reply::array;
+use crate::{Call, ReplyError, Script, with_records};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "overdue",
+    source: with_records!("overdue"),
+};
+
+/// The call that lists at most `limit` claims of a shard whose deadline is `now_ms` or earlier.
+pub fn call(keys: &ShardKeys, now_ms: u64, limit: u32) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.claims(), keys.pending()]),
+        args: Vec::from([decimal(now_ms), decimal(limit)]),
+    }
+}
+
+/// Reads the reply: the earliest first.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<Vec<Overdue>, ReplyError> {
+    array(value)
+        .and_then(|claims| claims.iter().map(parse_one).collect())
+        .ok_or(ReplyError {
+            script: SCRIPT.name,
+        })
+}
+
+fn parse_one(value: &Value) -> Option<Overdue> {
+    let [Value::Bulk(user), held @ ..] = array(value)? else {
+        return None;
+    };
+    Some(Overdue {
+        user: UserId::new(user).ok()?,
+        held: parse_held(held)?,
+    })
+}

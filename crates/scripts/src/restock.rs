@@ -1,0 +1,40 @@
+//! `restock.lua`: puts right what a loss of data has made wrong.
+
+use alloc::vec::Vec;
+
+use alloc::string::ToString;
+
+use weir_core::ledger::Audit;
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::reply::flag;
+use crate::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "restock",
+    source: include_str!("../lua/restock.lua"),
+};
+
+/// The call that adds `units`, or takes them, if the shard is still as `seen`.
+pub fn call(keys: &ShardKeys, units: i64, seen: &Audit) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.stock(), keys.epoch(), keys.sequence()]),
+        args: Vec::from([
+            units.to_string().into_bytes(),
+            seen.epoch.to_string().into_bytes(),
+            decimal(seen.sequence),
+        ]),
+    }
+}
+
+/// Reads the reply: whether it did.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<bool, ReplyError> {
+    flag(value, &SCRIPT)
+}

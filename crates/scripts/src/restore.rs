@@ -1,0 +1,61 @@
+//! `restore.lua`: writes users' orders on a cold shard, as SQL knows them.
+
+use alloc::vec::Vec;
+
+use alloc::format;
+use alloc::string::String;
+
+use weir_core::id::UserId;
+use weir_core::ledger::OrderEntry;
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::reply::flag;
+use crate::settle::mark;
+use crate::{Call, ReplyError, Script, with_records};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "restore",
+    source: with_records!("restore"),
+};
+
+/// The call that writes these users' orders, each user's oldest first. Users without orders are left
+/// out.
+pub fn call(keys: &ShardKeys, users: &[(&UserId, &[OrderEntry])]) -> Call {
+    let mut args = Vec::new();
+    for (user, orders) in users {
+        let Some(last) = orders.last() else { continue };
+        args.extend([
+            user.as_str().into(),
+            decimal(last.generation),
+            as_record(orders).into_bytes(),
+        ]);
+    }
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.stock(), keys.claims(), keys.sequence()]),
+        args,
+    }
+}
+
+fn as_record(orders: &[OrderEntry]) -> String {
+    let entry = |order: &OrderEntry| {
+        format!(
+            "{}{}{}",
+            order.generation,
+            mark(order.deduction),
+            order.units
+        )
+    };
+    orders.iter().map(entry).collect::<Vec<_>>().join(",")
+}
+
+/// Reads the reply: whether the shard is cold.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<bool, ReplyError> {
+    flag(value, &SCRIPT)
+}

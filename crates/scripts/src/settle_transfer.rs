@@ -1,0 +1,34 @@
+//! `settle_transfer.lua`: a transfer has arrived, and its lender need not remember it.
+
+use alloc::vec::Vec;
+
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::keys::ShardKeys;
+use crate::reply::flag;
+use crate::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "settle_transfer",
+    source: include_str!("../lua/settle_transfer.lua"),
+};
+
+/// The call that has the shard of `keys`, the lender, forget the transfer. Only after a deposit has
+/// answered that the units have come.
+pub fn call(keys: &ShardKeys, to_shard: u32, id: u64) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys.transfers()]),
+        args: Vec::from([decimal(to_shard), decimal(id)]),
+    }
+}
+
+/// Reads the reply: whether it was remembered.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<bool, ReplyError> {
+    flag(value, &SCRIPT)
+}

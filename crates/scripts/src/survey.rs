@@ -1,0 +1,59 @@
+//! `survey.lua`: shards at a glance.
+
+use alloc::vec::Vec;
+
+use weir_core::ledger::Survey;
+use weir_resp::Value;
+
+use crate::keys::ShardKeys;
+use crate::reply::{array, integer, unsigned};
+use crate::{Call, ReplyError, Script};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "survey",
+    source: include_str!("../lua/survey.lua"),
+};
+
+/// The call that looks at these shards. On Redis Cluster they must all be of one slot.
+pub fn call(shards: &[ShardKeys]) -> Call {
+    let keys = shards
+        .iter()
+        .flat_map(|keys| [keys.stock(), keys.epoch(), keys.pending(), keys.transfers()]);
+    Call {
+        script: &SCRIPT,
+        keys: keys.collect(),
+        args: Vec::new(),
+    }
+}
+
+/// Reads the reply, in the order of the call.
+///
+/// # Errors
+/// When the reply is not one of `count` shards.
+pub fn parse(value: &Value, count: usize) -> Result<Vec<Survey>, ReplyError> {
+    array(value)
+        .filter(|shards| shards.len() == count)
+        .and_then(|shards| shards.iter().map(parse_one).collect())
+        .ok_or(ReplyError {
+            script: SCRIPT.name,
+        })
+}
+
+fn parse_one(value: &Value) -> Option<Survey> {
+    match array(value)? {
+        [] => Some(Survey {
+            stock: None,
+            epoch: 0,
+            open_claims: 0,
+            moving: 0,
+        }),
+        [stock, epoch, open_claims, moving] => Some(Survey {
+            stock: Some(integer(stock)?),
+            epoch: integer(epoch)?,
+            open_claims: unsigned(open_claims)?,
+            moving: unsigned(moving)?,
+        }),
+        _ => None,
+    }
+}
