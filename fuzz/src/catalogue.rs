@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::sale::{Catalogue, Phase, SALES_MAX, SHARDS_MAX, Sale};
+use weir_core::sale::{Catalogue, Phase, SALES_MAX, SHARDS_MAX, Sale, USER_CAP_MAX};
 
 /// [`Catalogue`]: what is accepted is within the limits, finds each of its sales and no other, has
 /// a window with a beginning and an end, and travels back and forth as JSON.
@@ -44,7 +44,7 @@ pub fn catalogue(data: &[u8]) {
 
 fn is_sound(sale: &Sale) -> bool {
     (1..=SHARDS_MAX).contains(&sale.shards)
-        && sale.user_cap > 0
+        && (1..=USER_CAP_MAX).contains(&sale.user_cap)
         && sale.starts_at_ms < sale.ends_at_ms
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use weir_core::sale::{Catalogue, CatalogueError, SALES_MAX};
+use weir_core::sale::{Catalogue, CatalogueError, SALES_MAX, SaleState};
 
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError};
@@ -69,7 +69,8 @@ impl Publisher {
     pub async fn current(&self) -> Result<Catalogue, PublishError> {
         let ended_after_ms = now_ms().saturating_sub(KEEP_ENDED_MS);
         let sales = self.store.catalogue(ended_after_ms, SALES_MAX).await?;
-        Ok(Catalogue { sales }.checked()?)
+        let switch = SaleState::Open;
+        Ok(Catalogue { switch, sales }.checked()?)
     }
 
     /// Writes the catalogue.

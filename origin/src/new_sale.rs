@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use weir_core::id::SaleId;
-use weir_core::sale::{Catalogue, CatalogueError, Sale, SaleState};
+use weir_core::sale::{Band, Catalogue, CatalogueError, Degrade, Sale, SaleState};
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
 pub const TOTAL_MAX: u64 = 1_000_000_000;
@@ -26,7 +26,7 @@ pub struct NewSale {
     pub total: u64,
     /// Over how many shards the stock is spread.
     pub shards: u32,
-    /// The most units one user may have: at least 1.
+    /// The most units one user may have: 1 to [`weir_core::sale::USER_CAP_MAX`].
     pub user_cap: u32,
     /// First instant at which claims are taken, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,
@@ -71,7 +71,8 @@ impl NewSale {
         }
         // The rest are the gateways' own rules: asked there, so that they stand once.
         let sales = vec![self.as_gateways_see_it()];
-        Catalogue { sales }.checked()?;
+        let switch = SaleState::Open;
+        Catalogue { switch, sales }.checked()?;
         Ok(())
     }
 
@@ -83,6 +84,10 @@ impl NewSale {
             shards: self.shards,
             user_cap: self.user_cap,
             state: SaleState::Open,
+            reservation: false,
+            token: false,
+            degrade: Degrade::default(),
+            band: Band::default(),
         }
     }
 }
@@ -131,7 +136,7 @@ mod tests {
         check(|s| s.ends_at_ms += 1, "ends_at_ms: lies after");
         check(|s| s.shards = 0, "shards must be 1 to 64");
         check(|s| s.shards = 65, "shards must be 1 to 64");
-        check(|s| s.user_cap = 0, "user_cap must be at least 1");
+        check(|s| s.user_cap = 0, "user_cap must be 1 to 1000");
         check(
             |s| s.starts_at_ms = s.ends_at_ms,
             "must be after starts_at_ms",

@@ -9,6 +9,16 @@ pub const CLAIM: &str = "x-weir-claim";
 /// Request header from the gateway to the origin: the ticket's signature, `<key id>;<hex>`.
 pub const CLAIM_SIGNATURE: &str = "x-weir-claim-signature";
 
+/// Request header from a client to the gateway: the order token that the checkout route gave.
+pub const ORDER_TOKEN: &str = "x-weir-order-token";
+
+/// Request header from the gateway to the origin: who the user is, on requests that carry no
+/// claim: `v1;<issued_at_ms>;<user>`.
+pub const USER: &str = "x-weir-user";
+
+/// Request header from the gateway to the origin: the signature of [`USER`], `<key id>;<hex>`.
+pub const USER_SIGNATURE: &str = "x-weir-user-signature";
+
 /// Headers that only a gateway may send on: copies that a client sent are removed from every
 /// request that passes a gateway.
-pub const GATEWAY_ONLY: [&str; 2] = [CLAIM, CLAIM_SIGNATURE];
+pub const GATEWAY_ONLY: [&str; 4] = [CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE];

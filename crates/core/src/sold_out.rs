@@ -82,7 +82,7 @@ impl SoldOutMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sale::tests::sale;
+    use crate::sale::tests::{catalogue, sale};
     use alloc::{vec, vec::Vec};
 
     #[test]
@@ -132,9 +132,7 @@ mod tests {
         memory.remember(&kept, 1, 0);
         memory.remember(&kept, 60, 0);
         memory.remember(&gone, 0, 0);
-        let catalogue = Catalogue {
-            sales: vec![sale("kept")],
-        };
+        let catalogue = catalogue(vec![sale("kept")]);
         memory.retain(&catalogue.checked().unwrap());
         assert_eq!(memory.watched().collect::<Vec<_>>(), vec![(&kept, 1)]);
     }

@@ -17,19 +17,35 @@ pub enum Verdict {
     Ended,
     /// An operator closed the sale.
     Closed,
+    /// The sale takes no new claims, and the user holds none.
+    Draining,
+    /// The configured page, instead of any decision.
+    StaticPage,
     /// No unit is left for this user.
     SoldOut,
+    /// There is no order token in the request, or one that does not count.
+    InvalidToken,
+    /// The user or the address asks more often than allowed.
+    RateLimited,
+    /// The risk check has blocked the user.
+    Blocked,
+    /// The user has not reserved, and only who has may buy.
+    NotReserved,
     /// The user has as many units as one user may have.
     CapReached,
+    /// Units are moving between shards. Safe to retry.
+    Restocking,
     /// The gateway has too much to do and gave up on this request before it touched the stock.
     Overloaded,
     /// The gateway could not find out: nothing is known, or the outcome is unknown. Safe to retry.
     Unavailable,
+    /// An order token: the checkout's good answer.
+    TokenMinted,
 }
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 19] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -37,10 +53,18 @@ impl Verdict {
         Self::NotStarted,
         Self::Ended,
         Self::Closed,
+        Self::Draining,
+        Self::StaticPage,
         Self::SoldOut,
+        Self::InvalidToken,
+        Self::RateLimited,
+        Self::Blocked,
+        Self::NotReserved,
         Self::CapReached,
+        Self::Restocking,
         Self::Overloaded,
         Self::Unavailable,
+        Self::TokenMinted,
     ];
 
     /// The word in `x-weir-verdict`, in the JSON answer's `error` and in metrics.
@@ -53,10 +77,18 @@ impl Verdict {
             Self::NotStarted => "not_started",
             Self::Ended => "ended",
             Self::Closed => "closed",
+            Self::Draining => "draining",
+            Self::StaticPage => "static_page",
             Self::SoldOut => "sold_out",
+            Self::InvalidToken => "invalid_token",
+            Self::RateLimited => "rate_limited",
+            Self::Blocked => "blocked",
+            Self::NotReserved => "not_reserved",
             Self::CapReached => "cap_reached",
+            Self::Restocking => "restocking",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
+            Self::TokenMinted => "token_minted",
         }
     }
 
@@ -67,10 +99,17 @@ impl Verdict {
             Self::Granted | Self::GrantedAgain => None,
             Self::UnknownSale => Some(404),
             Self::InvalidUser => Some(401),
-            Self::NotStarted | Self::Closed => Some(403),
+            Self::NotStarted
+            | Self::Closed
+            | Self::Draining
+            | Self::InvalidToken
+            | Self::Blocked
+            | Self::NotReserved => Some(403),
             Self::Ended => Some(410),
             Self::SoldOut | Self::CapReached => Some(409),
-            Self::Overloaded | Self::Unavailable => Some(503),
+            Self::RateLimited => Some(429),
+            Self::StaticPage | Self::Restocking | Self::Overloaded | Self::Unavailable => Some(503),
+            Self::TokenMinted => Some(200),
         }
     }
 
@@ -84,12 +123,22 @@ impl Verdict {
             Self::NotStarted => "the sale has not started yet",
             Self::Ended => "the sale is over",
             Self::Closed => "the sale is closed",
+            Self::Draining => "the sale takes no new buyers any more",
+            Self::StaticPage => "the sale is paused; please try again later",
             Self::SoldOut => "sold out",
+            Self::InvalidToken => {
+                "the order token is missing or not valid; go to the checkout again"
+            }
+            Self::RateLimited => "too many requests; please wait a moment",
+            Self::Blocked => "the risk check has blocked you from this sale",
+            Self::NotReserved => "only those who have reserved may buy",
             Self::CapReached => "you already have as many units as one person may have",
+            Self::Restocking => "units are on their way; please try again",
             Self::Overloaded => "too busy right now; please try again",
             Self::Unavailable => {
                 "no answer could be had; please try again, a retry never buys twice"
             }
+            Self::TokenMinted => "an order token for you",
         }
     }
 }

@@ -118,15 +118,12 @@ pub trait Store: fmt::Debug + Send + Sync {
 
 /// A sale's state as SQL has it.
 fn state_text(state: SaleState) -> &'static str {
-    match state {
-        SaleState::Open => "open",
-        SaleState::Closed => "closed",
-    }
+    state.word()
 }
 
 /// Reads what [`state_text`] writes.
 fn parse_state(text: &str) -> Option<SaleState> {
-    [SaleState::Open, SaleState::Closed]
+    SaleState::ALL
         .into_iter()
         .find(|&state| state_text(state) == text)
 }

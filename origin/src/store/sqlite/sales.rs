@@ -3,7 +3,7 @@
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Error, Row, query};
 use weir_core::id::SaleId;
-use weir_core::sale::Sale;
+use weir_core::sale::{Band, Degrade, Sale};
 
 use super::to_sql;
 use crate::new_sale::NewSale;
@@ -136,6 +136,10 @@ fn sale(row: &SqliteRow) -> Result<Sale, Error> {
         shards: row.try_get("shards")?,
         user_cap: row.try_get("user_cap")?,
         state: parse_state(&state).ok_or_else(|| damaged("state", "names no state"))?,
+        reservation: false,
+        token: false,
+        degrade: Degrade::default(),
+        band: Band::default(),
     })
 }
 
