@@ -70,6 +70,8 @@ pub enum Conclusion {
         /// The claim.
         held: Held,
     },
+    /// Wait until it is known whether other shards have units to move here, then ask again.
+    Refill,
     /// Answer at once.
     Reject {
         /// The answer's verdict: one that has a status.
@@ -79,9 +81,13 @@ pub enum Conclusion {
     },
 }
 
-/// Concludes from a shard's reply what becomes of the request; what it says of the shard is for
-/// [`SoldOutMemory::learn`].
-pub fn conclude(reply: ClaimReply) -> Conclusion {
+/// How often one request waits for a refill. After the second it is told to come back.
+pub const REFILLS_MAX: u8 = 2;
+
+/// Concludes from a shard's reply what becomes of a request that has waited for `refills`, given
+/// whether a survey has found the sale without a unit anywhere. What the reply says of the shard is
+/// for [`SoldOutMemory::learn`] first.
+pub fn conclude(reply: ClaimReply, is_sale_empty: bool, refills: u8) -> Conclusion {
     let reject = |verdict| Conclusion::Reject {
         verdict,
         ordered: None,
@@ -99,12 +105,14 @@ pub fn conclude(reply: ClaimReply) -> Conclusion {
             verdict: Verdict::CapReached,
             ordered: (generation > 0).then_some(generation),
         },
-        ClaimReply::Empty { .. } => reject(Verdict::SoldOut),
+        ClaimReply::Empty { .. } if is_sale_empty => reject(Verdict::SoldOut),
+        ClaimReply::Empty { .. } if refills < REFILLS_MAX => Conclusion::Refill,
+        ClaimReply::Empty { .. } => reject(Verdict::Restocking),
         // Not warmed yet, or lost: it is not known that nothing is left.
         ClaimReply::Cold => reject(Verdict::Unavailable),
-        ClaimReply::Blocked | ClaimReply::NotReserved | ClaimReply::Draining => {
-            reject(Verdict::Closed)
-        }
+        ClaimReply::Blocked => reject(Verdict::Blocked),
+        ClaimReply::NotReserved => reject(Verdict::NotReserved),
+        ClaimReply::Draining => reject(Verdict::Draining),
     }
 }
 
@@ -112,6 +120,7 @@ pub fn conclude(reply: ClaimReply) -> Conclusion {
 mod tests {
     use super::*;
     use crate::sale::tests::sale;
+    use crate::sold_out::tests::EMPTY;
 
     fn rejected(admission: Admission) -> Verdict {
         match admission {
@@ -138,42 +147,50 @@ mod tests {
             panic!("an open sale with stock must lead to a claim");
         };
         assert_eq!(shard, home_shard(&user, 4));
-        memory.remember(&sale.id, shard, 1);
+        memory.learn_survey(&sale.id, &[EMPTY; 4]);
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::SoldOut);
         sale.state = SaleState::Closed;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Closed);
     }
 
     #[test]
-    fn a_cold_shard_is_unknown_and_never_sold_out() {
-        let verdict = |reply| match conclude(reply) {
-            Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => verdict,
+    fn only_a_survey_that_found_nothing_makes_an_empty_shard_sold_out() {
+        let verdict = |reply, is_sale_empty, refills| match conclude(reply, is_sale_empty, refills)
+        {
+            Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => Some(verdict),
+            Conclusion::Refill => None,
         };
-        assert_eq!(verdict(ClaimReply::Cold), Verdict::Unavailable);
         let empty = ClaimReply::Empty {
             epoch: 1,
             open_claims: 0,
         };
-        assert_eq!(verdict(empty), Verdict::SoldOut);
+        assert_eq!(verdict(empty, true, 0), Some(Verdict::SoldOut));
+        assert_eq!(verdict(empty, false, 0), None);
+        assert_eq!(
+            verdict(empty, false, REFILLS_MAX),
+            Some(Verdict::Restocking)
+        );
+        let cold = verdict(ClaimReply::Cold, true, 0);
+        assert_eq!(cold, Some(Verdict::Unavailable), "nothing is known of it");
     }
 
     #[test]
     fn a_full_cap_tells_the_order_only_if_there_is_one() {
-        let ordered = |generation| match conclude(ClaimReply::CapReached { generation }) {
+        let ordered = |generation| match conclude(ClaimReply::CapReached { generation }, false, 0) {
             Conclusion::Reject { ordered, .. } => ordered,
-            Conclusion::Pass { .. } => panic!("a full cap passes"),
+            Conclusion::Pass { .. } | Conclusion::Refill => panic!("a full cap passes"),
         };
         assert_eq!((ordered(0), ordered(7)), (None, Some(7)));
     }
 
     #[test]
-    fn another_shard_being_empty_rejects_nobody() {
+    fn who_may_hold_a_claim_is_not_told_that_all_is_gone() {
         let (sale, user) = (sale("s"), UserId::new("u").unwrap());
         let home = home_shard(&user, 4);
+        let mut shards = [EMPTY; 4];
+        shards[home as usize].open_claims = 1;
         let mut memory = SoldOutMemory::default();
-        (0..4)
-            .filter(|&shard| shard != home)
-            .for_each(|shard| memory.remember(&sale.id, shard, 1));
+        memory.learn_survey(&sale.id, &shards);
         assert_eq!(
             admit(&sale, &user, &memory, 1_500),
             Admission::Claim { shard: home }

@@ -15,6 +15,7 @@
 //! | [`verdict`] | the words, statuses and messages that users see |
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
 //! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
+//! | [`refill`] | how stock comes to a shard that has none while others have some |
 //! | [`headers`] | the names of Weir's own headers |
 
 #![no_std]
@@ -45,6 +46,7 @@ pub mod claim;
 pub mod headers;
 pub mod id;
 pub mod ledger;
+pub mod refill;
 pub mod sale;
 pub mod shard;
 pub mod sold_out;

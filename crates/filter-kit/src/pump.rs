@@ -162,6 +162,12 @@ impl<P: Plan, L: Link> Pump<P, L> {
         Ok(())
     }
 
+    /// Lets `owner` wait once more, whatever waits already: it had its turn, and learnt that it must
+    /// ask again.
+    pub fn enqueue_again(&mut self, owner: u32, job: P::Job, now_ms: u64) {
+        self.push(Some(owner), job, now_ms);
+    }
+
     /// Lets `job` wait without an owner, whatever waits already: for what must be done, such as
     /// giving back. There are never more of these than requests that were in flight.
     pub fn enqueue_unowned(&mut self, job: P::Job, now_ms: u64) {

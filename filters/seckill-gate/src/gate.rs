@@ -8,7 +8,7 @@ use proxy_wasm::hostcalls;
 use weir_core::admission::{Admission, Conclusion, Rejection, admit, conclude};
 use weir_core::claim::{ClaimId, Ticket as ClaimTicket};
 use weir_core::headers;
-use weir_core::id::UserId;
+use weir_core::id::{SaleId, UserId};
 use weir_core::ledger::{ClaimReply, Held};
 use weir_core::sale::Catalogue;
 use weir_core::sold_out::SoldOutMemory;
@@ -17,13 +17,14 @@ use weir_filter_kit::http::{Answer, retry_after_seconds, set_request_header};
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Pump, Ticket};
 use weir_filter_kit::redis::{Definite, Failure, Unknown, receive};
-use weir_scripts::claim;
+use weir_scripts::{claim, deposit, lend, survey};
 
 use crate::NAME;
 use crate::config::Checked;
-use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job};
+use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job, Step};
 use crate::metrics::Metrics;
 use crate::poll::{Poll, Poller};
+use crate::refill::{Progress, Refills};
 
 /// All that one VM knows. Shared by its root context and its streams.
 pub(crate) struct Gate {
@@ -34,6 +35,7 @@ pub(crate) struct Gate {
     /// `None` until the first poll has found one: nothing is known of any sale.
     catalogue: Option<Catalogue>,
     memory: SoldOutMemory,
+    refills: Refills,
     metrics: Metrics,
     is_poll_failing: bool,
     /// Whether a request has come yet. One VM, on Envoy's main thread, never sees any.
@@ -55,6 +57,7 @@ impl Gate {
             poller: Poller::new(config.poll_interval_ms),
             catalogue: None,
             memory: SoldOutMemory::default(),
+            refills: Refills::default(),
             metrics: Metrics::define(),
             is_poll_failing: false,
             is_serving: false,
@@ -119,6 +122,8 @@ impl Gate {
                 shard,
                 user,
                 user_cap: sale.user_cap,
+                shards: sale.shards,
+                refills: 0,
                 verdict: Rc::clone(verdict),
             }),
         }
@@ -139,6 +144,7 @@ impl Gate {
     /// The stream `owner` has gone.
     pub(crate) fn forget(&mut self, owner: u32) {
         self.pump.forget(owner);
+        self.refills.forget(owner);
     }
 
     /// A queue is ready: whether it was the pump's wake-up.
@@ -173,16 +179,34 @@ impl Gate {
     }
 
     fn apply_one(&mut self, landed: Landed<Job>, now_ms: u64) {
-        let count = landed.tickets.len();
-        let replies = landed.outcome.and_then(|value| {
-            // Hand-backs have integers for replies, of which none is of further use.
-            match landed.tickets.first().map(|ticket| &ticket.job) {
-                Some(Job::Claim(_)) => {
-                    claim::parse(&value, count).map_err(|_| Unknown::Garbled.into())
-                }
-                _ => Ok(vec![]),
+        // A call's tickets are all of one kind.
+        match landed.tickets.first().map(|ticket| &ticket.job) {
+            Some(Job::Claim(_)) => self.claims_landed(landed, now_ms),
+            Some(Job::Look(_)) => self.looks_landed(landed, now_ms),
+            Some(Job::Move(_)) => self.move_landed(landed, now_ms),
+            // What a hand-back answers is of no further use; one that failed ends with its claim.
+            Some(Job::HandBack(_)) | None => {
+                self.noted(landed.outcome, landed.tickets.len());
             }
-        });
+        }
+    }
+
+    /// The reply, or nothing after the failure has been counted.
+    fn noted<T>(&self, outcome: Result<T, Failure>, count: usize) -> Option<T> {
+        outcome
+            .inspect_err(|failure| {
+                let is_definite = matches!(failure, Failure::Definite(_));
+                self.metrics.failed(is_definite, count);
+                log::debug!("{NAME}: {count} requests failed: {failure}");
+            })
+            .ok()
+    }
+
+    fn claims_landed(&mut self, landed: Landed<Job>, now_ms: u64) {
+        let count = landed.tickets.len();
+        let replies = landed
+            .outcome
+            .and_then(|value| claim::parse(&value, count).map_err(|_| Unknown::Garbled.into()));
         match replies {
             Ok(replies) => {
                 for (ticket, reply) in landed.tickets.into_iter().zip(replies) {
@@ -190,13 +214,73 @@ impl Gate {
                 }
             }
             Err(failure) => {
-                self.metrics
-                    .failed(matches!(failure, Failure::Definite(_)), count);
-                log::debug!("{NAME}: {count} requests failed: {failure}");
+                self.noted(Err::<(), _>(failure.clone()), count);
                 for ticket in landed.tickets {
                     self.failed(ticket, &failure);
                 }
             }
+        }
+    }
+
+    fn looks_landed(&mut self, landed: Landed<Job>, now_ms: u64) {
+        let count = landed.tickets.len();
+        let seen = self
+            .noted(landed.outcome, count)
+            .and_then(|value| survey::parse(&value, count).ok());
+        for (index, ticket) in landed.tickets.iter().enumerate() {
+            if let Job::Look(job) = &ticket.job {
+                let survey = seen.as_ref().and_then(|seen| seen.get(index).copied());
+                let progress = self.refills.looked(job, survey);
+                self.refill_on(&job.sale, progress, now_ms);
+            }
+        }
+    }
+
+    fn move_landed(&mut self, landed: Landed<Job>, now_ms: u64) {
+        let value = self.noted(landed.outcome, landed.tickets.len());
+        for ticket in landed.tickets {
+            let Job::Move(job) = ticket.job else { continue };
+            let value = value.as_ref();
+            let progress = match job.step {
+                Step::Lend { .. } => {
+                    let reply = value.and_then(|value| lend::parse(value).ok());
+                    self.refills.lent(&job, reply)
+                }
+                Step::Deposit { .. } => {
+                    let reply = value.and_then(|value| deposit::parse(value).ok());
+                    self.refills.deposited(&job, reply)
+                }
+                Step::Settle { .. } => continue,
+            };
+            self.refill_on(&job.sale, progress, now_ms);
+        }
+    }
+
+    /// A refill goes on, or has ended: then those who have waited ask again.
+    fn refill_on(&mut self, sale: &SaleId, progress: Progress, now_ms: u64) {
+        if let Some(shards) = progress.survey {
+            self.memory.learn_survey(sale, &shards);
+        }
+        for job in progress.jobs {
+            self.pump.enqueue_unowned(job, now_ms);
+        }
+        let Some((end, waiting)) = progress.ended else {
+            return;
+        };
+        self.metrics.refilled(end);
+        for (owner, mut job) in waiting {
+            job.refills += 1;
+            self.pump.enqueue_again(owner, Job::Claim(job), now_ms);
+        }
+    }
+
+    /// The shard of the stream `owner` is empty: it waits for a refill, if it may.
+    fn refill(&mut self, owner: u32, job: ClaimJob, now_ms: u64) {
+        if self.refills.waiting() >= self.config.redis.waiting_max {
+            return self.answer(self.try_again(Verdict::Overloaded), None, &job.verdict);
+        }
+        for job in self.refills.wait(owner, job) {
+            self.pump.enqueue_unowned(job, now_ms);
         }
     }
 
@@ -205,7 +289,10 @@ impl Gate {
         let Job::Claim(job) = ticket.job else { return };
         self.memory.learn(&job.sale, job.shard, &reply);
         let stream = ticket.owner.filter(|&owner| select_stream(owner));
-        match (conclude(reply), stream) {
+        let is_sale_empty = self.memory.is_empty(&job.sale);
+        match (conclude(reply, is_sale_empty, job.refills), stream) {
+            (Conclusion::Refill, Some(owner)) => self.refill(owner, job, now_ms),
+            (Conclusion::Refill, None) => {}
             (Conclusion::Pass { verdict, held }, Some(_)) => self.pass(&job, held, verdict, now_ms),
             (Conclusion::Pass { held, .. }, None) => self.hand_back(&job, held, now_ms),
             (Conclusion::Reject { verdict, ordered }, Some(_)) => {
@@ -219,7 +306,9 @@ impl Gate {
 
     fn rejection(&self, verdict: Verdict) -> Rejection {
         match verdict {
-            Verdict::Unavailable | Verdict::Overloaded => self.try_again(verdict),
+            Verdict::Unavailable | Verdict::Overloaded | Verdict::Restocking => {
+                self.try_again(verdict)
+            }
             other => other.into(),
         }
     }

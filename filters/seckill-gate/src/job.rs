@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{Checks, ClaimTerms, ReleaseKind};
+use weir_core::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
 use weir_core::verdict::Verdict;
 use weir_filter_kit::pump::{Plan, Planned, Ticket};
 use weir_scripts::keys::ShardKeys;
-use weir_scripts::{claim, release};
+use weir_scripts::{Call, claim, deposit, lend, release, settle_transfer, survey};
 
 use crate::config::Topology;
 
@@ -23,6 +23,10 @@ pub enum Job {
     Claim(ClaimJob),
     /// A handout of a claim goes back: its client has gone before it left the gateway.
     HandBack(HandBackJob),
+    /// A look at one shard, for the refill of another.
+    Look(LookJob),
+    /// A step by which units move to a shard.
+    Move(MoveJob),
 }
 
 /// Who asks for what.
@@ -36,8 +40,58 @@ pub struct ClaimJob {
     pub user: UserId,
     /// The sale's cap.
     pub user_cap: u32,
+    /// Over how many shards the sale is spread.
+    pub shards: u32,
+    /// For how many refills of its shard the request has waited.
+    pub refills: u8,
     /// Where the stream reads what became of its request.
     pub verdict: Rc<Cell<Option<Verdict>>>,
+}
+
+/// Which shard is looked at, for which refill.
+#[derive(Clone, Debug)]
+pub struct LookJob {
+    /// The sale.
+    pub sale: SaleId,
+    /// The shard to look at.
+    pub shard: u32,
+    /// The shard that is refilled.
+    pub to_shard: u32,
+}
+
+/// Which step of which refill.
+#[derive(Clone, Debug)]
+pub struct MoveJob {
+    /// The sale.
+    pub sale: SaleId,
+    /// The shard that is refilled.
+    pub to_shard: u32,
+    /// The step.
+    pub step: Step,
+}
+
+/// A step by which units move from one shard to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// They leave.
+    Lend {
+        /// The lender.
+        from_shard: u32,
+    },
+    /// They arrive.
+    Deposit {
+        /// The lender.
+        from_shard: u32,
+        /// What has left.
+        transfer: Transfer,
+    },
+    /// The lender forgets them.
+    Settle {
+        /// The lender.
+        from_shard: u32,
+        /// Which transfer.
+        id: u64,
+    },
 }
 
 /// Which claim goes back.
@@ -72,10 +126,21 @@ impl Plan for ClaimPlan {
 
     fn plan(&self, tickets: Vec<Ticket<Job>>, now_ms: u64) -> Vec<Planned<Job>> {
         let (mut claims, mut hand_backs) = (Shards::new(), Shards::new());
+        let (mut looks, mut moves) = (Vec::new(), Vec::new());
         for ticket in tickets {
             let (shards, sale, shard) = match &ticket.job {
                 Job::Claim(job) => (&mut claims, &job.sale, job.shard),
                 Job::HandBack(job) => (&mut hand_backs, &job.sale, job.shard),
+                Job::Look(_) => {
+                    looks.push(ticket);
+                    continue;
+                }
+                Job::Move(job) => {
+                    let call = self.move_call(job, now_ms);
+                    let tickets = vec![ticket];
+                    moves.push(Planned { call, tickets });
+                    continue;
+                }
             };
             shards
                 .entry((sale.clone(), shard))
@@ -87,7 +152,9 @@ impl Plan for ClaimPlan {
             .into_iter()
             .map(|shard| self.hand_back(shard))
             .collect();
+        calls.extend(moves);
         calls.extend(self.claim_calls(claims, now_ms));
+        calls.extend(self.look_calls(looks));
         calls
     }
 }
@@ -107,6 +174,47 @@ impl ClaimPlan {
                 shards.into_iter().map(each).collect()
             }
         }
+    }
+
+    fn move_call(&self, job: &MoveJob, now_ms: u64) -> Call {
+        let keys = |shard| self.keys(&job.sale, shard);
+        match job.step {
+            // At least one unit; how many more is for the lender.
+            Step::Lend { from_shard } => {
+                lend::call(&keys(from_shard), job.to_shard, u64::from(QUANTITY), now_ms)
+            }
+            Step::Deposit {
+                from_shard,
+                transfer,
+            } => deposit::call(&keys(job.to_shard), from_shard, transfer),
+            Step::Settle { from_shard, id } => {
+                settle_transfer::call(&keys(from_shard), job.to_shard, id)
+            }
+        }
+    }
+
+    fn look_calls(&self, tickets: Vec<Ticket<Job>>) -> Vec<Planned<Job>> {
+        match self.topology {
+            _ if tickets.is_empty() => vec![],
+            Topology::Single => vec![self.look(tickets)],
+            Topology::Cluster => tickets
+                .into_iter()
+                .map(|ticket| self.look(vec![ticket]))
+                .collect(),
+        }
+    }
+
+    /// One call for all that is looked at.
+    fn look(&self, tickets: Vec<Ticket<Job>>) -> Planned<Job> {
+        let keys: Vec<ShardKeys> = tickets
+            .iter()
+            .filter_map(|ticket| match &ticket.job {
+                Job::Look(job) => Some(self.keys(&job.sale, job.shard)),
+                _ => None,
+            })
+            .collect();
+        let call = survey::call(&keys);
+        Planned { call, tickets }
     }
 
     /// One call for all of `shards`.
@@ -155,7 +263,7 @@ impl ClaimPlan {
             .iter()
             .filter_map(|ticket| match &ticket.job {
                 Job::HandBack(job) => Some((&job.user, job.generation)),
-                Job::Claim(_) => None,
+                _ => None,
             })
             .collect();
         let call = release::call(&self.keys(&sale, shard), ReleaseKind::Handout, &claims);
@@ -168,7 +276,7 @@ fn claim_jobs(tickets: &[Ticket<Job>]) -> Vec<&ClaimJob> {
         .iter()
         .filter_map(|ticket| match &ticket.job {
             Job::Claim(job) => Some(job),
-            Job::HandBack(_) => None,
+            _ => None,
         })
         .collect()
 }
@@ -183,6 +291,8 @@ mod tests {
             shard,
             user: UserId::new(user).unwrap(),
             user_cap: 2,
+            shards: 4,
+            refills: 0,
             verdict: Rc::default(),
         });
         Ticket {
@@ -256,7 +366,7 @@ mod tests {
                 (
                     "claim",
                     "t:{a:3}:claims t:{b:0}:claims".into(),
-                    "1000 50 2 1 1 u2 50 2 1 2 u1 u4".into()
+                    "1000 50 2 1 - 1 u2 50 2 1 - 2 u1 u4".into()
                 ),
             ]
         );

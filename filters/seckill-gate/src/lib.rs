@@ -10,6 +10,7 @@
 //! | [`route`] | which requests buy, and from which sale |
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
+//! | `refill` | requests that wait while units move to their shard |
 //! | `gate` | the state of one VM, and what its callbacks do with it |
 //! | `root`, `stream` | the Proxy-Wasm contexts |
 
@@ -35,6 +36,7 @@ mod gate;
 pub mod job;
 mod metrics;
 mod poll;
+mod refill;
 mod root;
 pub mod route;
 mod stream;

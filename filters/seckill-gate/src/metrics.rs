@@ -2,9 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use weir_core::refill::End;
 use weir_core::verdict::Verdict;
 use weir_filter_kit::metrics::Counter;
 use weir_filter_kit::pump::Counts;
+
+fn counter_of_refills(outcome: &str) -> Counter {
+    let name = format!("weir_seckill_gate_refills_total.outcome.{outcome}");
+    Counter::define(&name)
+}
 
 /// All counters of one VM.
 #[derive(Debug)]
@@ -16,6 +22,7 @@ pub(crate) struct Metrics {
     failed_definite: Counter,
     failed_unknown: Counter,
     handed_back: Counter,
+    refills: [(End, Counter); 4],
     polls_failed: Counter,
 }
 
@@ -39,6 +46,13 @@ impl Metrics {
             ),
             failed_unknown: Counter::define("weir_seckill_gate_redis_failed_total.outcome.unknown"),
             handed_back: counter("claims_handed_back"),
+            refills: [
+                (End::Filled, "filled"),
+                (End::SoldOut, "sold_out"),
+                (End::Moving, "moving"),
+                (End::Unknown, "unknown"),
+            ]
+            .map(|(end, word)| (end, counter_of_refills(word))),
             polls_failed: counter("polls_failed"),
         }
     }
@@ -70,6 +84,13 @@ impl Metrics {
     /// A claim's handout goes back because its client has gone.
     pub(crate) fn handed_back(&self) {
         self.handed_back.increment();
+    }
+
+    /// A refill has ended.
+    pub(crate) fn refilled(&self, end: End) {
+        if let Some((_, counter)) = self.refills.iter().find(|(ended, _)| *ended == end) {
+            counter.increment();
+        }
     }
 
     /// The catalogue could not be read.

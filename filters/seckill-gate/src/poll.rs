@@ -194,18 +194,20 @@ impl Poll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::ledger::ClaimReply;
+    use weir_core::ledger::Survey;
 
-    const EMPTY: ClaimReply = ClaimReply::Empty {
+    const EMPTY: Survey = Survey {
+        stock: Some(0),
         epoch: 5,
         open_claims: 0,
+        moving: 0,
     };
 
     const CATALOGUE: &[u8] = br#"{"sales":[{"id":"s","starts_at_ms":1,"ends_at_ms":2,"shards":4,"user_cap":1,"state":"open"}]}"#;
 
-    fn memory_of(shards: u32) -> (SoldOutMemory, SaleId) {
+    fn memory_of(shards: usize) -> (SoldOutMemory, SaleId) {
         let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
-        (0..shards).for_each(|shard| memory.learn(&sale, shard, &EMPTY));
+        memory.learn_survey(&sale, &vec![EMPTY; shards]);
         (memory, sale)
     }
 
@@ -263,18 +265,19 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_moved_reopens_its_shard() {
-        let (mut memory, sale) = memory_of(3);
-        let mut poller = Poller::new(500);
-        let poll = poller.next(&memory, 0).unwrap();
-        assert_eq!(poll.count(), 4);
-        let replies = [bulk(CATALOGUE), bulk(b"5"), bulk(b"6"), Value::Null];
-        let catalogue = poller.read(&poll, &replies, &mut memory).unwrap();
-        assert!(catalogue.is_some());
-        let sold_out: Vec<_> = (0..3)
-            .filter(|&shard| memory.is_sold_out(&sale, shard))
-            .collect();
-        assert_eq!(sold_out, [0], "1 has moved, 2 is not what it was");
+    fn an_epoch_that_moved_reopens_its_sale() {
+        for moved in [bulk(b"6"), Value::Null] {
+            let (mut memory, sale) = memory_of(3);
+            let mut poller = Poller::new(500);
+            let poll = poller.next(&memory, 0).unwrap();
+            assert_eq!(poll.count(), 4);
+            let still = [bulk(CATALOGUE), bulk(b"5"), bulk(b"5"), bulk(b"5")];
+            assert!(poller.read(&poll, &still, &mut memory).unwrap().is_some());
+            assert!(memory.is_sold_out(&sale, 2));
+            let replies = [bulk(CATALOGUE), bulk(b"5"), moved, bulk(b"5")];
+            poller.read(&poll, &replies, &mut memory).unwrap();
+            assert!(!memory.is_sold_out(&sale, 2));
+        }
     }
 
     #[test]
@@ -309,7 +312,7 @@ mod tests {
         let mut memory = SoldOutMemory::default();
         for sale in 0..30 {
             let sale = SaleId::new(format!("s{sale:02}")).unwrap();
-            (0..50).for_each(|shard| memory.learn(&sale, shard, &EMPTY));
+            memory.learn_survey(&sale, &[EMPTY; 50]);
         }
         let mut poller = Poller::new(500);
         let mut sizes = Vec::new();

@@ -154,3 +154,81 @@ fn a_lost_reply_is_unknown_and_the_retry_gets_the_same_claim() {
     assert_eq!(claim(&again), claim(&first));
     assert_eq!(shop.stock(), 2 * UNITS_A_SHARD - 1);
 }
+
+/// How many units of `open` both shards hold.
+fn set_stock(shop: &Shop, shard: u32, units: u64) {
+    shop.command(::redis::cmd("SET").arg(keys(shard).stock()).arg(units));
+}
+
+#[test]
+fn whoever_asks_where_nothing_is_gets_what_is_elsewhere() {
+    for full in [0, 1] {
+        let shop = Shop::open();
+        set_stock(&shop, full, 10);
+        set_stock(&shop, 1 - full, 0);
+        let buyers: Vec<Stream> = (0..40).map(|n| shop.buy_on(n % 2, n)).collect();
+        shop.gate.host.run_until_idle();
+        let granted = buyers.iter().filter(|buyer| buyer.is_continued()).count();
+        let moving = buyers.iter().filter(|b| b.status() == Some(503)).count();
+        let sold_out = buyers.iter().filter(|b| b.status() == Some(409)).count();
+        assert_eq!((granted, granted + moving + sold_out), (10, 40));
+        assert_eq!(shop.stock(), 0);
+        assert_eq!(transfers(&shop), 0, "each transfer was settled");
+        assert!(shop.gate.requests("restocking") == moving as u64);
+    }
+}
+
+#[test]
+fn one_buyer_alone_is_never_told_sold_out_while_a_unit_is_left_anywhere() {
+    let shop = Shop::open();
+    set_stock(&shop, 0, 1);
+    set_stock(&shop, 1, 0);
+    // At home on the one shard or the other.
+    let buyers: Vec<Stream> = (0..12)
+        .map(|n| {
+            let buyer = shop.buy_on(0, n);
+            shop.gate.host.run_until_idle();
+            if n == 0 {
+                assert!(
+                    buyer.is_continued(),
+                    "user-0 gets the last unit wherever it is"
+                );
+            }
+            buyer
+        })
+        .collect();
+    assert!(buyers[1..].iter().all(|buyer| buyer.status() == Some(409)));
+}
+
+#[test]
+fn units_that_a_dead_gateway_left_on_their_way_are_not_sold_out() {
+    let shop = Shop::open();
+    set_stock(&shop, 0, 1);
+    set_stock(&shop, 1, 0);
+    // Somebody lent from 0 to 1 and died before the deposit.
+    shop.run(&weir_scripts::lend::call(&keys(0), 1, 1, 1));
+    let verdicts: Vec<Stream> = (0..12)
+        .map(|n| {
+            let buyer = shop.buy_on(0, n);
+            shop.gate.host.run_until_idle();
+            buyer
+        })
+        .collect();
+    // A user at home on 1 finds the transfer again; users at home on 0 before that are told to wait.
+    let first = verdicts.iter().position(Stream::is_continued).unwrap();
+    assert!(verdicts[..first].iter().all(|b| b.status() == Some(503)));
+    assert!(
+        verdicts[first + 1..]
+            .iter()
+            .all(|b| b.status() == Some(409))
+    );
+    assert_eq!(transfers(&shop), 0);
+}
+
+fn transfers(shop: &Shop) -> usize {
+    let of = |shard| match shop.command(::redis::cmd("HLEN").arg(keys(shard).transfers())) {
+        ::redis::Value::Int(count) => count as usize,
+        other => panic!("{other:?}"),
+    };
+    of(0) + of(1)
+}

@@ -114,17 +114,30 @@ impl Gate {
         self.host.run_until_idle();
     }
 
-    /// Answers every call of claims under way, and those that follow, with `reply` for each user.
+    /// Answers every call of claims under way, and those that follow, with `reply` for each user; and
+    /// looks at shards as if none had a unit, a claim or a transfer.
     pub fn answer_claims(&self, reply: impl Fn(&str) -> String) {
+        self.answer_claims_and_looks(reply, NOTHING_LEFT);
+    }
+
+    /// As [`Gate::answer_claims`], with this answer for each shard that is looked at.
+    pub fn answer_claims_and_looks(&self, reply: impl Fn(&str) -> String, look: &str) {
         self.host.run_until_idle();
-        while let Some(call) = self
+        let answer = |body: &[u8]| {
+            let shards = shards_looked_at(body);
+            match users(body).as_slice() {
+                [] if shards == 0 => None,
+                [] => Some(format!("*{shards}\r\n{}", look.repeat(shards))),
+                users => Some(reply_to(users, &reply)),
+            }
+        };
+        while let Some((id, reply)) = self
             .host
             .calls()
-            .into_iter()
-            .find(|call| !users(&call.body).is_empty())
+            .iter()
+            .find_map(|call| Some((call.id, answer(&call.body)?)))
         {
-            self.host
-                .answer(call.id, Reply::ok(reply_to(&users(&call.body), &reply)));
+            self.host.answer(id, Reply::ok(reply));
             self.host.run_until_idle();
         }
     }
@@ -134,6 +147,20 @@ impl Gate {
         let name = format!("weir_seckill_gate_requests_total.verdict.{verdict}");
         self.host.metric(&name).unwrap_or(0)
     }
+}
+
+/// A shard at epoch 5 without units, open claims and open transfers, as a survey answers.
+pub const NOTHING_LEFT: &str = "*4\r\n:0\r\n:5\r\n:0\r\n:0\r\n";
+
+/// How many shards a survey looks at; 0 if it is another call.
+pub fn shards_looked_at(body: &[u8]) -> usize {
+    let is_survey = |c: &&Vec<Vec<u8>>| {
+        c[0].starts_with(b"EVAL") && c.last().is_some_and(|key| key.ends_with(b":transfers"))
+    };
+    commands_of(body)
+        .iter()
+        .find(is_survey)
+        .map_or(0, |command| (command.len() - 3) / 4)
 }
 
 /// A grant of this generation.
@@ -157,20 +184,22 @@ pub fn users(body: &[u8]) -> Vec<String> {
     let commands = commands_of(body);
     let Some(arguments) = commands
         .iter()
-        .find(|c| c[0].starts_with(b"EVAL") && c.len() > 8)
+        .find(|c| c[0].starts_with(b"EVAL") && c.len() > 8 && c[7].ends_with(b":sequence"))
     else {
         return vec![];
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let number = |bytes: &[u8]| text(bytes).parse::<usize>().unwrap_or(0);
     let keys = number(&arguments[2]);
-    // After the script's name come the keys, the time, and groups of four numbers and their users.
+    // After the script's name come the keys, the time, and groups of five terms and their users, each
+    // with a bucket if the third term asks for more than the cap.
     let mut rest = &arguments[3 + keys + 1..];
     let mut users = Vec::new();
-    while rest.len() > 4 {
-        let count = number(&rest[3]);
-        users.extend(rest[4..4 + count].iter().map(|user| text(user)));
-        rest = &rest[4 + count..];
+    while rest.len() > 5 {
+        let count = number(&rest[4]);
+        users.extend(rest[5..5 + count].iter().map(|user| text(user)));
+        let has_buckets = rest[3].iter().any(|letter| b"br".contains(letter));
+        rest = &rest[5 + count * (1 + usize::from(has_buckets))..];
     }
     users
 }
