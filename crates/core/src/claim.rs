@@ -11,13 +11,10 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-
 use crate::id::{SaleId, UserId};
+use crate::key::SignatureError;
 
-/// The least bytes of a signing key: as many as the hash puts out (RFC 2104, section 3).
-pub const KEY_LEN_MIN: usize = 32;
+pub use crate::key::{KEY_LEN_MIN, KeyError, KeyRing, KeyRingError, SigningKey};
 
 /// One user's hold on units of stock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,73 +55,13 @@ pub enum TicketError {
     WrongSignature,
 }
 
-/// Why a signing key was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// Fewer bytes than [`KEY_LEN_MIN`].
-    #[error("has {0} bytes, needs at least {KEY_LEN_MIN}")]
-    TooShort(usize),
-    /// The key's id is empty or has other bytes than `a-z`, `0-9` and `-`.
-    #[error("has an id that is not 1 to 64 of a-z, 0-9 and -")]
-    Id,
-}
-
-/// A named secret with which gateways sign and the origin checks.
-#[derive(Clone)]
-pub struct SigningKey {
-    id: String,
-    // Keyed once: cloning the state is cheaper than hashing the key for each claim.
-    mac: Hmac<Sha256>,
-}
-
-/// The secret stays out of logs.
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SigningKey")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-impl SigningKey {
-    /// A key named `id` from `secret`.
-    ///
-    /// # Errors
-    /// When the secret is too short or the id not fit for a header.
-    pub fn new(id: &str, secret: &[u8]) -> Result<Self, KeyError> {
-        if secret.len() < KEY_LEN_MIN {
-            return Err(KeyError::TooShort(secret.len()));
+impl From<SignatureError> for TicketError {
+    fn from(error: SignatureError) -> Self {
+        match error {
+            SignatureError::Malformed => Self::SignatureMalformed,
+            SignatureError::UnknownKey => Self::UnknownKey,
+            SignatureError::Wrong => Self::WrongSignature,
         }
-        // A key's id has the same alphabet as a sale's.
-        SaleId::new(id).map_err(|_| KeyError::Id)?;
-        // HMAC takes keys of any length, so the error cannot come.
-        let mac = Hmac::new_from_slice(secret).map_err(|_| KeyError::TooShort(secret.len()))?;
-        Ok(Self { id: id.into(), mac })
-    }
-
-    /// The signature header of a claim header with the bytes `claim`.
-    pub fn sign(&self, claim: &str) -> String {
-        let tag = self.mac.clone().chain_update(claim).finalize().into_bytes();
-        format!("{};{}", self.id, hex::encode(tag))
-    }
-
-    /// Checks, in constant time, that `signature` is what [`SigningKey::sign`] gives for `claim`.
-    ///
-    /// # Errors
-    /// Says whether the form, the key or the signature itself is wrong.
-    pub fn verify(&self, claim: &str, signature: &str) -> Result<(), TicketError> {
-        let (key_id, tag) = signature
-            .split_once(';')
-            .ok_or(TicketError::SignatureMalformed)?;
-        let tag = hex::decode(tag).map_err(|_| TicketError::SignatureMalformed)?;
-        if key_id != self.id {
-            return Err(TicketError::UnknownKey);
-        }
-        self.mac
-            .clone()
-            .chain_update(claim)
-            .verify_slice(&tag)
-            .map_err(|_| TicketError::WrongSignature)
     }
 }
 
@@ -197,6 +134,7 @@ impl fmt::Display for ClaimId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::tests::key;
     use proptest::prelude::*;
 
     fn ticket() -> Ticket {
@@ -208,10 +146,6 @@ mod tests {
             deadline_ms: 1_700_000_030_123,
             user: UserId::new("alice;bob").unwrap(),
         }
-    }
-
-    fn key(id: &str, byte: u8) -> SigningKey {
-        SigningKey::new(id, &[byte; 32]).unwrap()
     }
 
     #[test]
@@ -268,29 +202,6 @@ mod tests {
             let refused = key("k1", 7).verify(&claim, bad);
             assert_eq!(refused, Err(TicketError::SignatureMalformed), "{bad}");
         }
-    }
-
-    /// RFC 4231, test case 2's construction with a long enough key: pins the algorithm.
-    #[test]
-    fn the_signature_is_hmac_sha256_in_hex() {
-        let key = SigningKey::new("k", &[0xaa; 131]).unwrap();
-        let data = "Test Using Larger Than Block-Size Key - Hash Key First"; // RFC 4231, case 6
-        let expected = "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54";
-        assert_eq!(key.sign(data), format!("k;{expected}"));
-    }
-
-    #[test]
-    fn a_weak_or_ill_named_key_is_refused_and_a_good_one_stays_out_of_logs() {
-        assert_eq!(
-            SigningKey::new("k1", &[0; 31]).unwrap_err(),
-            KeyError::TooShort(31)
-        );
-        assert_eq!(SigningKey::new("k;1", &[0; 32]).unwrap_err(), KeyError::Id);
-        let shown = format!(
-            "{:?}",
-            SigningKey::new("k1", b"hush-hush-hush-hush-hush-hush-hush").unwrap()
-        );
-        assert!(!shown.contains("hush"), "{shown}");
     }
 
     proptest! {

@@ -14,6 +14,8 @@
 //! | [`admission`] | the chain: reject at once, or claim on a shard |
 //! | [`verdict`] | the words, statuses and messages that users see |
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
+//! | [`identity`] | the signed user of a request that carries no claim |
+//! | [`key`] | named secrets, what they sign, and their rotation |
 //! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
 //! | [`refill`] | how stock comes to a shard that has none while others have some |
 //! | [`headers`] | the names of Weir's own headers |
@@ -45,6 +47,8 @@ pub mod admission;
 pub mod claim;
 pub mod headers;
 pub mod id;
+pub mod identity;
+pub mod key;
 pub mod ledger;
 pub mod refill;
 pub mod sale;
