@@ -1,7 +1,7 @@
 //! The admission chain, from cheap to dear.
 
 use crate::id::UserId;
-use crate::ledger::{ClaimReply, Held};
+use crate::ledger::{Checks, ClaimReply, Held};
 use crate::sale::{Phase, Sale, SaleState};
 use crate::shard::home_shard;
 use crate::sold_out::SoldOutMemory;
@@ -16,6 +16,8 @@ pub enum Admission {
     Claim {
         /// The home shard.
         shard: u32,
+        /// What the shard must look at besides.
+        checks: Checks,
     },
 }
 
@@ -37,27 +39,71 @@ impl From<Verdict> for Rejection {
     }
 }
 
-/// Decides on one request to buy from `sale`: switch, window, sold-out memory, then the claim.
-pub fn admit(sale: &Sale, user: &UserId, memory: &SoldOutMemory, now_ms: u64) -> Admission {
-    if sale.state == SaleState::Closed {
-        return Admission::Reject(Verdict::Closed.into());
+/// Decides on one request to buy from `sale`, for which the switch `switch` counts (see
+/// [`crate::sale::Catalogue::switch_of`]): switches, window, sold-out memory, then the claim.
+///
+/// [`SaleState::Shadow`] is decided like [`SaleState::Open`]: what follows from it is the caller's.
+pub fn admit(
+    switch: SaleState,
+    sale: &Sale,
+    user: &UserId,
+    memory: &SoldOutMemory,
+    now_ms: u64,
+) -> Admission {
+    if let Err(rejection) = check_open(switch, sale, now_ms) {
+        return Admission::Reject(rejection);
     }
-    match sale.phase(now_ms) {
-        Phase::NotStarted { wait_ms } => Admission::Reject(Rejection {
-            verdict: Verdict::NotStarted,
-            retry_after_ms: Some(wait_ms),
-        }),
-        Phase::Ended => Admission::Reject(Verdict::Ended.into()),
-        Phase::Running => admit_running(sale, user, memory),
-    }
-}
-
-fn admit_running(sale: &Sale, user: &UserId, memory: &SoldOutMemory) -> Admission {
     let shard = home_shard(user, sale.shards);
     if memory.is_sold_out(&sale.id, shard) {
         return Admission::Reject(Verdict::SoldOut.into());
     }
-    Admission::Claim { shard }
+    let checks = checks(switch, sale);
+    Admission::Claim { shard, checks }
+}
+
+/// Decides on one request for an order token of `sale`: as [`admit`], but a sale that drains gives
+/// none, and nothing is claimed.
+///
+/// # Errors
+/// The answer instead of a token.
+pub fn admit_to_checkout(
+    switch: SaleState,
+    sale: &Sale,
+    user: &UserId,
+    memory: &SoldOutMemory,
+    now_ms: u64,
+) -> Result<(), Rejection> {
+    match admit(switch, sale, user, memory, now_ms) {
+        Admission::Reject(rejection) => Err(rejection),
+        Admission::Claim { .. } if switch == SaleState::Drain => Err(Verdict::Draining.into()),
+        Admission::Claim { .. } => Ok(()),
+    }
+}
+
+/// Switches and window.
+fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejection> {
+    if switch == SaleState::Closed {
+        return Err(Verdict::Closed.into());
+    }
+    if sale.degrade.static_page {
+        return Err(Verdict::StaticPage.into());
+    }
+    match sale.phase(now_ms) {
+        Phase::NotStarted { wait_ms } => Err(Rejection {
+            verdict: Verdict::NotStarted,
+            retry_after_ms: Some(wait_ms),
+        }),
+        Phase::Ended => Err(Verdict::Ended.into()),
+        Phase::Running => Ok(()),
+    }
+}
+
+fn checks(switch: SaleState, sale: &Sale) -> Checks {
+    Checks {
+        blocked: !sale.degrade.skip_risk,
+        reserved: sale.reservation && !sale.degrade.skip_reservation,
+        drain: switch == SaleState::Drain,
+    }
 }
 
 /// What a shard's reply means for the request that asked.
@@ -133,7 +179,9 @@ mod tests {
     fn each_step_of_the_chain_rejects_with_its_own_word() {
         let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
         let mut memory = SoldOutMemory::default();
-        let at = |sale: &Sale, memory: &SoldOutMemory, now_ms| admit(sale, &user, memory, now_ms);
+        let at = |sale: &Sale, memory: &SoldOutMemory, now_ms| {
+            admit(sale.state, sale, &user, memory, now_ms)
+        };
 
         assert_eq!(
             at(&sale, &memory, 400),
@@ -143,12 +191,14 @@ mod tests {
             })
         );
         assert_eq!(rejected(at(&sale, &memory, 2_000)), Verdict::Ended);
-        let Admission::Claim { shard } = at(&sale, &memory, 1_500) else {
+        let Admission::Claim { shard, .. } = at(&sale, &memory, 1_500) else {
             panic!("an open sale with stock must lead to a claim");
         };
         assert_eq!(shard, home_shard(&user, 4));
         memory.learn_survey(&sale.id, &[EMPTY; 4]);
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::SoldOut);
+        sale.degrade.static_page = true;
+        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::StaticPage);
         sale.state = SaleState::Closed;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Closed);
     }
@@ -191,9 +241,55 @@ mod tests {
         shards[home as usize].open_claims = 1;
         let mut memory = SoldOutMemory::default();
         memory.learn_survey(&sale.id, &shards);
-        assert_eq!(
-            admit(&sale, &user, &memory, 1_500),
-            Admission::Claim { shard: home }
-        );
+        let admission = admit(SaleState::Open, &sale, &user, &memory, 1_500);
+        assert!(matches!(admission, Admission::Claim { shard, .. } if shard == home));
+    }
+
+    #[test]
+    fn what_a_shard_must_look_at_follows_from_switch_and_degrades() {
+        let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
+        let asked = |switch, sale: &Sale| match admit(
+            switch,
+            sale,
+            &user,
+            &SoldOutMemory::default(),
+            1_500,
+        ) {
+            Admission::Claim { checks, .. } => (checks.blocked, checks.reserved, checks.drain),
+            Admission::Reject(rejection) => panic!("{rejection:?}"),
+        };
+        assert_eq!(asked(SaleState::Open, &sale), (true, false, false));
+        assert_eq!(asked(SaleState::Shadow, &sale), (true, false, false));
+        sale.reservation = true;
+        assert_eq!(asked(SaleState::Drain, &sale), (true, true, true));
+        sale.degrade.skip_reservation = true;
+        assert_eq!(asked(SaleState::Open, &sale), (true, false, false));
+        sale.degrade.skip_risk = true;
+        assert_eq!(asked(SaleState::Open, &sale), (false, false, false));
+    }
+
+    #[test]
+    fn a_checkout_claims_nothing_and_gives_nothing_to_newcomers_of_a_draining_sale() {
+        let (sale, user) = (sale("s"), UserId::new("u").unwrap());
+        let mut memory = SoldOutMemory::default();
+        let at = |switch, memory: &SoldOutMemory, now_ms| {
+            admit_to_checkout(switch, &sale, &user, memory, now_ms).map_err(|no| no.verdict)
+        };
+        assert_eq!(at(SaleState::Open, &memory, 1_500), Ok(()));
+        assert_eq!(at(SaleState::Drain, &memory, 1_500), Err(Verdict::Draining));
+        assert_eq!(at(SaleState::Open, &memory, 400), Err(Verdict::NotStarted));
+        memory.learn_survey(&sale.id, &[EMPTY; 4]);
+        assert_eq!(at(SaleState::Open, &memory, 1_500), Err(Verdict::SoldOut));
+    }
+
+    #[test]
+    fn every_refusal_of_a_shard_has_its_own_word() {
+        let verdict = |reply| match conclude(reply, false, 0) {
+            Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => verdict,
+            Conclusion::Refill => panic!("no unit was missing"),
+        };
+        assert_eq!(verdict(ClaimReply::Blocked), Verdict::Blocked);
+        assert_eq!(verdict(ClaimReply::NotReserved), Verdict::NotReserved);
+        assert_eq!(verdict(ClaimReply::Draining), Verdict::Draining);
     }
 }

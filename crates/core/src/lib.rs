@@ -12,6 +12,7 @@
 //! | [`shard`] | where a user is at home, how stock is spread |
 //! | [`sold_out`] | what a gateway remembers of empty shards |
 //! | [`admission`] | the chain: reject at once, or claim on a shard |
+//! | [`status`] | what a sale looks like to those who wait for it |
 //! | [`verdict`] | the words, statuses and messages that users see |
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
 //! | [`identity`] | the signed user of a request that carries no claim |
@@ -54,4 +55,5 @@ pub mod refill;
 pub mod sale;
 pub mod shard;
 pub mod sold_out;
+pub mod status;
 pub mod verdict;

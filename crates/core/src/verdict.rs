@@ -113,6 +113,14 @@ impl Verdict {
         }
     }
 
+    /// Whether a retry, after a while, may fare better though nothing says when.
+    pub const fn may_be_retried(self) -> bool {
+        matches!(
+            self,
+            Self::StaticPage | Self::Restocking | Self::Overloaded | Self::Unavailable
+        )
+    }
+
     /// One sentence for the person at the other end.
     pub const fn message(self) -> &'static str {
         match self {

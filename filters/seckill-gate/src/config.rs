@@ -17,10 +17,13 @@ use weir_filter_kit::config::{ConfigError, SecretSource};
 use weir_filter_kit::pump;
 use weir_scripts::keys;
 
-use crate::route::Route;
+use crate::route::{Errand, Route};
 
 /// The longest a claim may be held: a day. Beyond it a slip of the pen would hide stock.
 const CLAIM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// The longest static page, in bytes: it is copied for each answer.
+const PAGE_LEN_MAX: usize = 64 * 1_024;
 
 /// The configuration as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,6 +31,9 @@ const CLAIM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 pub struct Config {
     /// The requests that buy; all others pass untouched. At least one.
     pub routes: Vec<RouteConfig>,
+    /// The requests that ask how a sale stands, answered here for anybody: none unless set.
+    #[serde(default)]
+    pub status_routes: Vec<RouteConfig>,
     /// The header that names the user. It must be one that a client cannot forge: one that an
     /// authentication filter in front of this one sets.
     pub user_header: String,
@@ -35,23 +41,52 @@ pub struct Config {
     pub claim: ClaimConfig,
     /// Redis.
     pub redis: RedisConfig,
-    /// How often the catalogue is read, in milliseconds: 500 unless set, 50 to 60,000.
+    /// How often the catalogue is read, in milliseconds: 250 unless set, 50 to 60,000. A switch
+    /// is seen after so long at most, and the time of one call to Redis.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
     /// What `Retry-After` says when the outcome is unknown, in seconds: 1 unless set, 1 to 3,600.
     #[serde(default = "default_retry_after_s")]
     pub retry_after_s: u32,
+    /// What is answered for a sale that an operator has put behind a page.
+    #[serde(default)]
+    pub static_page: StaticPage,
 }
 
-/// A kind of request that buys.
+/// A kind of request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {
-    /// The HTTP method: `POST` unless set.
-    #[serde(default = "default_method")]
-    pub method: String,
+    /// The HTTP method: unless set, `GET` for a status and `POST` for all else.
+    #[serde(default)]
+    pub method: Option<String>,
     /// The path, with `{sale}` as one whole segment.
     pub path: String,
+}
+
+/// A page that takes the place of every answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StaticPage {
+    /// The HTTP status, 200 to 599: 503 unless set.
+    #[serde(default = "default_page_status")]
+    pub status: u16,
+    /// The `content-type`: HTML unless set.
+    #[serde(default = "default_page_type")]
+    pub content_type: String,
+    /// The body, at most [`PAGE_LEN_MAX`] bytes: one sentence unless set.
+    #[serde(default = "default_page_body")]
+    pub body: String,
+}
+
+impl Default for StaticPage {
+    fn default() -> Self {
+        Self {
+            status: default_page_status(),
+            content_type: default_page_type(),
+            body: default_page_body(),
+        }
+    }
 }
 
 /// How claims are made.
@@ -109,6 +144,8 @@ pub enum Topology {
 pub struct Checked {
     /// The requests that buy.
     pub routes: Vec<Route>,
+    /// The requests that ask how a sale stands.
+    pub status_routes: Vec<Route>,
     /// The header that names the user, in lower case.
     pub user_header: String,
     /// The signing key.
@@ -121,6 +158,18 @@ pub struct Checked {
     pub poll_interval_ms: u64,
     /// See [`Config::retry_after_s`].
     pub retry_after_s: u32,
+    /// See [`Config::static_page`].
+    pub static_page: StaticPage,
+}
+
+impl Checked {
+    /// What a request is for, if it concerns the gate at all.
+    pub fn errand<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<Errand<'p>> {
+        let sale = |routes: &[Route]| routes.iter().find_map(|route| route.sale(method, path));
+        sale(&self.routes)
+            .map(Errand::Buy)
+            .or_else(|| sale(&self.status_routes).map(Errand::Status))
+    }
 }
 
 impl Config {
@@ -129,34 +178,42 @@ impl Config {
     /// # Errors
     /// Names the field that is wrong.
     pub fn checked(self) -> Result<Checked, ConfigError> {
-        let routes = self.checked_routes()?;
+        if self.routes.is_empty() {
+            return Err(ConfigError::new("routes", "needs at least one route"));
+        }
+        let routes = checked_routes("routes", &self.routes, "POST")?;
+        let status_routes = checked_routes("status_routes", &self.status_routes, "GET")?;
         let user_header = checked_header(&self.user_header)?;
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
         within("retry_after_s", u64::from(self.retry_after_s), 1, 3_600)?;
         within("claim.ttl_ms", self.claim.ttl_ms, 1, CLAIM_TTL_MS_MAX)?;
         self.redis.check()?;
+        self.static_page.check()?;
         let key = self.claim.signing_key()?;
         Ok(Checked {
             routes,
+            status_routes,
             user_header,
             key,
             claim_ttl_ms: self.claim.ttl_ms,
             redis: self.redis,
             poll_interval_ms: self.poll_interval_ms,
             retry_after_s: self.retry_after_s,
+            static_page: self.static_page,
         })
     }
+}
 
-    fn checked_routes(&self) -> Result<Vec<Route>, ConfigError> {
-        if self.routes.is_empty() {
-            return Err(ConfigError::new("routes", "needs at least one route"));
+impl StaticPage {
+    fn check(&self) -> Result<(), ConfigError> {
+        within("static_page.status", u64::from(self.status), 200, 599)?;
+        let is_text = |b: u8| b == b' ' || b.is_ascii_graphic();
+        if self.content_type.is_empty() || !self.content_type.bytes().all(is_text) {
+            let problem = "must be a content type, such as text/html";
+            return Err(ConfigError::new("static_page.content_type", problem));
         }
-        let checked = |(index, route): (usize, &RouteConfig)| {
-            Route::new(&route.method, &route.path).map_err(|error| {
-                ConfigError::new(format!("routes[{index}].{}", error.field()), error)
-            })
-        };
-        self.routes.iter().enumerate().map(checked).collect()
+        let length = self.body.len() as u64;
+        within("static_page.body's length", length, 0, PAGE_LEN_MAX as u64)
     }
 }
 
@@ -200,6 +257,19 @@ impl RedisConfig {
     }
 }
 
+fn checked_routes(
+    field: &str,
+    routes: &[RouteConfig],
+    default_method: &str,
+) -> Result<Vec<Route>, ConfigError> {
+    let checked = |(index, route): (usize, &RouteConfig)| {
+        let method = route.method.as_deref().unwrap_or(default_method);
+        Route::new(method, &route.path)
+            .map_err(|error| ConfigError::new(format!("{field}[{index}].{}", error.field()), error))
+    };
+    routes.iter().enumerate().map(checked).collect()
+}
+
 fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
     if (min..=max).contains(&value) {
         return Ok(());
@@ -222,15 +292,24 @@ fn checked_header(name: &str) -> Result<String, ConfigError> {
 }
 
 fn default_poll_interval_ms() -> u64 {
-    500
+    250
 }
 
 fn default_retry_after_s() -> u32 {
     1
 }
 
-fn default_method() -> String {
-    "POST".into()
+fn default_page_status() -> u16 {
+    503
+}
+
+fn default_page_type() -> String {
+    "text/html; charset=utf-8".into()
+}
+
+fn default_page_body() -> String {
+    let sentence = "The sale is paused. Please come back in a moment.";
+    format!("<!doctype html><title>Sale</title><p>{sentence}</p>\n")
 }
 
 fn default_claim_ttl_ms() -> u64 {
@@ -290,7 +369,7 @@ mod tests {
         assert_eq!(config.redis.topology, Topology::Single);
         assert_eq!(
             (config.poll_interval_ms, config.claim_ttl_ms),
-            (500, 30_000)
+            (250, 30_000)
         );
     }
 
@@ -350,6 +429,21 @@ mod tests {
             r#""redis": {}"#,
             r#""redis": {}, "retry_after_s": 0"#,
             "retry_after_s",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": {}, "status_routes": [{ "path": "/sales" }]"#,
+            "status_routes[0].path",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": {}, "static_page": { "status": 199 }"#,
+            "static_page.status",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": {}, "static_page": { "content_type": "a\r\nb: c" }"#,
+            "static_page.content_type",
         );
         check(r#""X-User-Id""#, r#""""#, "user_header");
         check(r#""X-User-Id""#, r#""x user""#, "user_header");

@@ -1,30 +1,33 @@
 //! The state of one VM, and what its callbacks do with it.
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use proxy_wasm::hostcalls;
+use proxy_wasm::types::Status;
 use weir_core::admission::{Admission, Conclusion, Rejection, admit, conclude};
 use weir_core::claim::{ClaimId, Ticket as ClaimTicket};
 use weir_core::headers;
 use weir_core::id::{SaleId, UserId};
 use weir_core::ledger::{ClaimReply, Held};
-use weir_core::sale::Catalogue;
+use weir_core::sale::{Catalogue, Sale, SaleState};
 use weir_core::sold_out::SoldOutMemory;
+use weir_core::status::SaleStatus;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::http::{Answer, retry_after_seconds, set_request_header};
+use weir_filter_kit::http::{remove_request_header, set_request_header};
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Pump, Ticket};
 use weir_filter_kit::redis::{Definite, Failure, Unknown, receive};
 use weir_scripts::{claim, deposit, lend, survey};
 
 use crate::NAME;
+use crate::answer::{Answers, send_json};
 use crate::config::Checked;
+use crate::fate::{Asker, Fate, Outcome};
 use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job, Step};
 use crate::metrics::Metrics;
 use crate::poll::{Poll, Poller};
 use crate::refill::{Progress, Refills};
+use crate::route::Errand;
 
 /// All that one VM knows. Shared by its root context and its streams.
 pub(crate) struct Gate {
@@ -37,13 +40,11 @@ pub(crate) struct Gate {
     memory: SoldOutMemory,
     refills: Refills,
     metrics: Metrics,
+    answers: Answers,
     is_poll_failing: bool,
     /// Whether a request has come yet. One VM, on Envoy's main thread, never sees any.
     is_serving: bool,
 }
-
-/// What became of a stream's request, once it is known.
-pub(crate) type Outcome = Rc<Cell<Option<Verdict>>>;
 
 impl Gate {
     pub(crate) fn new(config: Checked, link: HostLink) -> Self {
@@ -59,6 +60,10 @@ impl Gate {
             memory: SoldOutMemory::default(),
             refills: Refills::default(),
             metrics: Metrics::define(),
+            answers: Answers {
+                retry_after_s: config.retry_after_s,
+                static_page: config.static_page.clone(),
+            },
             is_poll_failing: false,
             is_serving: false,
             plan,
@@ -71,28 +76,44 @@ impl Gate {
         &self.config.user_header
     }
 
-    /// The sale that a request buys from, if it buys.
-    pub(crate) fn sale<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
-        self.config
-            .routes
-            .iter()
-            .find_map(|route| route.sale(method, path))
+    /// What a request is for, if it concerns the gate at all.
+    pub(crate) fn errand<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<Errand<'p>> {
+        self.config.errand(method, path)
     }
 
-    /// Decides on a request of the stream `owner` to buy from `sale`: it is answered, or waits. The
-    /// stream is the effective context.
+    /// Tells the effective context's stream how a sale stands.
+    pub(crate) fn tell_status(&mut self, sale: &[u8], now_ms: u64) {
+        self.note_request();
+        self.metrics.status();
+        let sent = match self.find(sale) {
+            Ok((switch, sale)) => {
+                let status = SaleStatus::new(switch, sale, &self.memory, now_ms);
+                send_json(vec![], &status)
+            }
+            Err(rejection) => self.answers.reject(rejection, None),
+        };
+        log_unsent(sent);
+    }
+
+    /// Decides on a request of the stream `owner` to buy from `sale`: it is answered, waits, or goes
+    /// on because the sale is in shadow. The stream is the effective context.
     pub(crate) fn decide(&mut self, owner: u32, sale: &[u8], user: &[u8], now_ms: u64) -> Outcome {
         self.note_request();
-        let verdict = Outcome::default();
-        match self.admit(sale, user, &verdict, now_ms) {
+        let found = self.find(sale);
+        let asker = Asker {
+            outcome: Outcome::default(),
+            is_shadow: self.is_shadow(&found),
+        };
+        let job = found.and_then(|(switch, sale)| self.admit(switch, sale, user, &asker, now_ms));
+        match job {
             Ok(job) => {
                 if self.pump.enqueue(owner, Job::Claim(job), now_ms).is_err() {
-                    self.answer(self.try_again(Verdict::Overloaded), None, &verdict);
+                    self.reject(&asker, Verdict::Overloaded.into(), None);
                 }
             }
-            Err(rejection) => self.answer(rejection, None, &verdict),
+            Err(rejection) => self.reject(&asker, rejection, None),
         }
-        verdict
+        asker.outcome
     }
 
     fn note_request(&mut self) {
@@ -102,29 +123,44 @@ impl Gate {
         }
     }
 
+    /// The sale that a path names, with the switch that counts for it.
+    fn find(&self, sale: &[u8]) -> Result<(SaleState, &Sale), Rejection> {
+        let catalogue = self.catalogue.as_ref().ok_or(Verdict::Unavailable)?;
+        let sale = catalogue.find(sale).ok_or(Verdict::UnknownSale)?;
+        Ok((catalogue.switch_of(sale), sale))
+    }
+
+    /// Whether a request for what was found goes on whatever is decided. With all sales in shadow, one
+    /// for a sale that nobody knows does, too.
+    fn is_shadow(&self, found: &Result<(SaleState, &Sale), Rejection>) -> bool {
+        let switch = match found {
+            Ok((switch, _)) => Some(*switch),
+            Err(_) => self.catalogue.as_ref().map(|catalogue| catalogue.switch),
+        };
+        switch == Some(SaleState::Shadow)
+    }
+
     /// The chain up to the claim.
     fn admit(
         &self,
-        sale: &[u8],
+        switch: SaleState,
+        sale: &Sale,
         user: &[u8],
-        verdict: &Outcome,
+        asker: &Asker,
         now_ms: u64,
     ) -> Result<ClaimJob, Rejection> {
-        let Some(catalogue) = &self.catalogue else {
-            return Err(self.try_again(Verdict::Unavailable));
-        };
-        let sale = catalogue.find(sale).ok_or(Verdict::UnknownSale)?;
         let user = UserId::new(user).map_err(|_| Verdict::InvalidUser)?;
-        match admit(sale, &user, &self.memory, now_ms) {
+        match admit(switch, sale, &user, &self.memory, now_ms) {
             Admission::Reject(rejection) => Err(rejection),
-            Admission::Claim { shard } => Ok(ClaimJob {
+            Admission::Claim { shard, checks } => Ok(ClaimJob {
                 sale: sale.id.clone(),
                 shard,
                 user,
                 user_cap: sale.user_cap,
                 shards: sale.shards,
                 refills: 0,
-                verdict: Rc::clone(verdict),
+                checks,
+                asker: asker.clone(),
             }),
         }
     }
@@ -132,13 +168,6 @@ impl Gate {
     /// What `Retry-After` says when the outcome is unknown.
     pub(crate) fn retry_after(&self) -> String {
         self.config.retry_after_s.to_string()
-    }
-
-    fn try_again(&self, verdict: Verdict) -> Rejection {
-        Rejection {
-            verdict,
-            retry_after_ms: Some(u64::from(self.config.retry_after_s) * 1_000),
-        }
     }
 
     /// The stream `owner` has gone.
@@ -277,7 +306,8 @@ impl Gate {
     /// The shard of the stream `owner` is empty: it waits for a refill, if it may.
     fn refill(&mut self, owner: u32, job: ClaimJob, now_ms: u64) {
         if self.refills.waiting() >= self.config.redis.waiting_max {
-            return self.answer(self.try_again(Verdict::Overloaded), None, &job.verdict);
+            self.reject(&job.asker, Verdict::Overloaded.into(), None);
+            return self.let_pass_in_shadow(&job.asker);
         }
         for job in self.refills.wait(owner, job) {
             self.pump.enqueue_unowned(job, now_ms);
@@ -298,18 +328,10 @@ impl Gate {
             (Conclusion::Reject { verdict, ordered }, Some(_)) => {
                 let order =
                     ordered.map(|generation| ClaimId::new(&job.sale, job.shard, generation));
-                self.answer(self.rejection(verdict), order, &job.verdict);
+                self.reject(&job.asker, verdict.into(), order.as_ref());
+                self.let_pass_in_shadow(&job.asker);
             }
             (Conclusion::Reject { .. }, None) => {}
-        }
-    }
-
-    fn rejection(&self, verdict: Verdict) -> Rejection {
-        match verdict {
-            Verdict::Unavailable | Verdict::Overloaded | Verdict::Restocking => {
-                self.try_again(verdict)
-            }
-            other => other.into(),
         }
     }
 
@@ -321,7 +343,8 @@ impl Gate {
             _ => Verdict::Unavailable,
         };
         if ticket.owner.is_some_and(select_stream) {
-            self.answer(self.try_again(verdict), None, &job.verdict);
+            self.reject(&job.asker, verdict.into(), None);
+            self.let_pass_in_shadow(&job.asker);
         }
     }
 
@@ -337,12 +360,17 @@ impl Gate {
         }
         .encode();
         let signature = self.config.key.sign(&claim);
-        job.verdict.set(Some(verdict));
+        let fate = if job.asker.is_shadow {
+            Fate::Shadowed
+        } else {
+            Fate::Passed(verdict)
+        };
+        job.asker.tell(fate);
         let resumed = set_request_header(headers::CLAIM, &claim)
             .and_then(|()| set_request_header(headers::CLAIM_SIGNATURE, &signature))
             .and_then(|()| hostcalls::resume_http_request());
         match resumed {
-            Ok(()) => self.metrics.request(verdict),
+            Ok(()) => self.count(&job.asker, verdict),
             Err(status) => {
                 log::warn!("{NAME}: a granted request could not go on: {status:?}");
                 self.hand_back(job, held, now_ms);
@@ -362,33 +390,33 @@ impl Gate {
         self.pump.enqueue_unowned(Job::HandBack(job), now_ms);
     }
 
-    /// Answers the effective context's stream.
-    fn answer(
-        &self,
-        rejection: Rejection,
-        order: Option<ClaimId>,
-        verdict: &Cell<Option<Verdict>>,
-    ) {
-        let word = rejection.verdict.word();
-        let retry_after = rejection.retry_after_ms.map(retry_after_seconds);
-        let mut headers = vec![(headers::VERDICT, word)];
-        headers.extend(
-            retry_after
-                .as_deref()
-                .map(|seconds| ("retry-after", seconds)),
-        );
-        let answer = Answer {
-            // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
-            status: rejection.verdict.status().unwrap_or(500),
-            headers,
-            error: word,
-            message: rejection.verdict.message(),
-            order: order.as_ref().map(ClaimId::as_str),
-        };
-        verdict.set(Some(rejection.verdict));
-        self.metrics.request(rejection.verdict);
-        if let Err(status) = answer.send() {
-            log::warn!("{NAME}: an answer could not be sent: {status:?}");
+    /// Answers the effective context's request; of a sale in shadow, only counts what would have been
+    /// answered.
+    fn reject(&self, asker: &Asker, rejection: Rejection, order: Option<&ClaimId>) {
+        self.count(asker, rejection.verdict);
+        if asker.is_shadow {
+            return asker.tell(Fate::Shadowed);
+        }
+        asker.tell(Fate::Answered);
+        log_unsent(self.answers.reject(rejection, order));
+    }
+
+    /// The effective context's request, which waited, goes on without a claim if its sale is in shadow.
+    fn let_pass_in_shadow(&self, asker: &Asker) {
+        if !asker.is_shadow {
+            return;
+        }
+        strip_gateway_headers();
+        if let Err(status) = hostcalls::resume_http_request() {
+            log::warn!("{NAME}: a request in shadow could not go on: {status:?}");
+        }
+    }
+
+    fn count(&self, asker: &Asker, verdict: Verdict) {
+        if asker.is_shadow {
+            self.metrics.shadow(verdict);
+        } else {
+            self.metrics.request(verdict);
         }
     }
 
@@ -446,4 +474,20 @@ impl Gate {
 /// an answer would then go to the wrong stream.
 fn select_stream(owner: u32) -> bool {
     hostcalls::set_effective_context(owner).is_ok()
+}
+
+fn log_unsent(sent: Result<(), Status>) {
+    if let Err(status) = sent {
+        log::warn!("{NAME}: an answer could not be sent: {status:?}");
+    }
+}
+
+/// A client must not be able to bring a claim of its own. A granted request needs no stripping: what
+/// passes there has its headers set by the gate.
+pub(crate) fn strip_gateway_headers() {
+    for name in headers::GATEWAY_ONLY {
+        if let Err(status) = remove_request_header(name) {
+            log::warn!("{NAME}: {name} could not be removed: {status:?}");
+        }
+    }
 }

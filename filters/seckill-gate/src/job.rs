@@ -1,17 +1,15 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use weir_core::id::{SaleId, UserId};
 use weir_core::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
-use weir_core::verdict::Verdict;
 use weir_filter_kit::pump::{Plan, Planned, Ticket};
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{Call, claim, deposit, lend, release, settle_transfer, survey};
 
 use crate::config::Topology;
+use crate::fate::Asker;
 
 /// Units that one request asks for.
 const QUANTITY: u32 = 1;
@@ -44,8 +42,10 @@ pub struct ClaimJob {
     pub shards: u32,
     /// For how many refills of its shard the request has waited.
     pub refills: u8,
-    /// Where the stream reads what became of its request.
-    pub verdict: Rc<Cell<Option<Verdict>>>,
+    /// What the shard must look at besides.
+    pub checks: Checks,
+    /// Who waits.
+    pub asker: Asker,
 }
 
 /// Which shard is looked at, for which refill.
@@ -244,14 +244,16 @@ impl ClaimPlan {
         Planned { call, tickets }
     }
 
-    /// All requests of one shard are of one sale, so the first speaks for all.
+    /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
+    /// latest catalogue.
     fn terms(&self, jobs: &[&ClaimJob], now_ms: u64) -> ClaimTerms {
+        let latest = jobs.last();
         ClaimTerms {
             now_ms,
             ttl_ms: self.claim_ttl_ms,
-            user_cap: jobs.first().map_or(0, |job| job.user_cap),
+            user_cap: latest.map_or(0, |job| job.user_cap),
             quantity: QUANTITY,
-            checks: Checks::default(),
+            checks: latest.map_or_else(Checks::default, |job| job.checks),
         }
     }
 
@@ -293,7 +295,8 @@ mod tests {
             user_cap: 2,
             shards: 4,
             refills: 0,
-            verdict: Rc::default(),
+            checks: Checks::default(),
+            asker: Asker::default(),
         });
         Ticket {
             owner: Some(1),

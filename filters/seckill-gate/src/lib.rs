@@ -9,6 +9,8 @@
 //! | [`config`] | JSON → checked configuration |
 //! | [`route`] | which requests buy, and from which sale |
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
+//! | [`fate`] | what becomes of a stream's request |
+//! | `answer` | the gate's own answers |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
 //! | `refill` | requests that wait while units move to their shard |
 //! | `gate` | the state of one VM, and what its callbacks do with it |
@@ -31,7 +33,9 @@
     )
 )]
 
+mod answer;
 pub mod config;
+pub mod fate;
 mod gate;
 pub mod job;
 mod metrics;

@@ -16,6 +16,8 @@ fn counter_of_refills(outcome: &str) -> Counter {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: BTreeMap<Verdict, Counter>,
+    shadow: BTreeMap<Verdict, Counter>,
+    statuses: Counter,
     flights: Counter,
     commands: Counter,
     flight_requests: Counter,
@@ -29,15 +31,18 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn define() -> Self {
         let counter = |what: &str| Counter::define(&format!("weir_seckill_gate_{what}_total"));
-        let of_verdict = |verdict: Verdict| {
-            let name = format!(
-                "weir_seckill_gate_requests_total.verdict.{}",
-                verdict.word()
-            );
-            (verdict, Counter::define(&name))
+        let by_verdict = |what: &str| {
+            let of = |verdict: Verdict| {
+                let word = verdict.word();
+                let name = format!("weir_seckill_gate_{what}_total.verdict.{word}");
+                (verdict, Counter::define(&name))
+            };
+            Verdict::ALL.into_iter().map(of).collect()
         };
         Self {
-            requests: Verdict::ALL.into_iter().map(of_verdict).collect(),
+            requests: by_verdict("requests"),
+            shadow: by_verdict("shadow"),
+            statuses: counter("statuses"),
             flights: counter("redis_flights"),
             commands: counter("redis_commands"),
             flight_requests: counter("redis_requests"),
@@ -62,6 +67,18 @@ impl Metrics {
         if let Some(counter) = self.requests.get(&verdict) {
             counter.increment();
         }
+    }
+
+    /// A request went on to the origin whatever was decided.
+    pub(crate) fn shadow(&self, verdict: Verdict) {
+        if let Some(counter) = self.shadow.get(&verdict) {
+            counter.increment();
+        }
+    }
+
+    /// Somebody was told how a sale stands.
+    pub(crate) fn status(&self) {
+        self.statuses.increment();
     }
 
     /// What the pump has sent.

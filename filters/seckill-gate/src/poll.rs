@@ -19,6 +19,9 @@ const IDLE_POLL_MS: u64 = 30_000;
 /// The longest between ticks of a VM that has seen requests: what a lost wake-up costs them.
 const TICK_MS_MAX: u64 = 500;
 
+/// By how much a tick may come before its poll is due.
+const EARLY_MS_MAX: u64 = 20;
+
 /// The most epochs read in one poll. What is beyond has its turn in the next: with more empty shards
 /// than this, sales reopen somewhat later.
 const EPOCHS_MAX: usize = 1_000;
@@ -90,7 +93,8 @@ impl Poller {
         if self.under_way.is_some() || !is_due {
             return None;
         }
-        self.due_ms = now_ms + self.backoff_ms;
+        // Ticks are that far apart, too: one that comes a little early must not miss its poll.
+        self.due_ms = now_ms + self.backoff_ms - (self.backoff_ms / 8).min(EARLY_MS_MAX);
         self.backoff_ms = (self.backoff_ms * 2).min(self.backoff_max_ms);
         let total = memory.watched().count();
         self.cursor = if self.cursor < total { self.cursor } else { 0 };

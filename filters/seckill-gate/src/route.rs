@@ -3,12 +3,21 @@
 /// The place of the sale's name in a path.
 const SALE_SEGMENT: &str = "{sale}";
 
-/// A kind of request that buys: a method, and a path with the sale's name as one segment.
+/// A kind of request: a method, and a path with the sale's name as one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     method: String,
     before: String,
     after: String,
+}
+
+/// What a request is for, and the sale that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand<'p> {
+    /// To buy.
+    Buy(&'p [u8]),
+    /// To see how the sale stands.
+    Status(&'p [u8]),
 }
 
 /// Why a route was refused.
@@ -58,7 +67,7 @@ impl Route {
         })
     }
 
-    /// The sale that a request for `path` buys from, if it is of this route. What follows a `?` in
+    /// The sale that a request for `path` names, if it is of this route. What follows a `?` in
     /// the path does not count.
     pub fn sale<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
         if method != self.method.as_bytes() {

@@ -8,12 +8,12 @@ use proxy_wasm::types::{Action, Status};
 use weir_core::headers;
 use weir_core::verdict::Verdict;
 use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{
-    remove_request_header, request_header, response_header, set_response_header,
-};
+use weir_filter_kit::http::{request_header, response_header, set_response_header};
 
 use crate::NAME;
-use crate::gate::{Gate, Outcome};
+use crate::fate::{Fate, Outcome};
+use crate::gate::{Gate, strip_gateway_headers};
+use crate::route::Errand;
 
 pub(crate) struct Stream {
     id: u32,
@@ -53,19 +53,30 @@ impl HttpContext for Stream {
         let method = request_header(":method").unwrap_or_default();
         let path = request_header(":path").unwrap_or_default();
         let mut gate = self.gate.borrow_mut();
-        let Some(sale) = gate.sale(&method, &path) else {
-            strip_gateway_headers();
-            return Action::Continue;
-        };
-        let user = request_header(gate.user_header()).unwrap_or_default();
-        self.outcome = Some(gate.decide(self.id, sale, &user, now_ms()));
-        Action::Pause
+        match gate.errand(&method, &path) {
+            Some(Errand::Buy(sale)) => {
+                let user = request_header(gate.user_header()).unwrap_or_default();
+                let outcome = gate.decide(self.id, sale, &user, now_ms());
+                let goes_on = outcome.get() == Some(Fate::Shadowed);
+                self.outcome = Some(outcome);
+                if !goes_on {
+                    return Action::Pause;
+                }
+            }
+            Some(Errand::Status(sale)) => {
+                gate.tell_status(sale, now_ms());
+                return Action::Pause;
+            }
+            None => {}
+        }
+        strip_gateway_headers();
+        Action::Continue
     }
 
     fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        let verdict = self.outcome.as_ref().and_then(|outcome| outcome.get());
-        // The gate's own answers are whole already.
-        if let Some(verdict) = verdict.filter(|verdict| verdict.status().is_none())
+        let fate = self.outcome.as_ref().and_then(|outcome| outcome.get());
+        // The gate's own answers are whole already, and of a sale in shadow nothing is to be seen.
+        if let Some(Fate::Passed(verdict)) = fate
             && let Err(status) = self.complete_response(verdict)
         {
             log::warn!("{NAME}: a response goes without its verdict: {status:?}");
@@ -82,16 +93,6 @@ impl Drop for Stream {
             .is_some_and(|outcome| outcome.get().is_none());
         if is_waiting {
             self.gate.borrow_mut().forget(self.id);
-        }
-    }
-}
-
-/// A client must not be able to bring a claim of its own. The buying routes need no stripping: what
-/// passes there has its headers set by the gate.
-fn strip_gateway_headers() {
-    for name in headers::GATEWAY_ONLY {
-        if let Err(status) = remove_request_header(name) {
-            log::warn!("{NAME}: {name} could not be removed: {status:?}");
         }
     }
 }

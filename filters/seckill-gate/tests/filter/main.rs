@@ -3,4 +3,6 @@
 mod failures;
 mod gate;
 mod redis;
+mod status;
 mod support;
+mod switches;

@@ -1,0 +1,197 @@
+//! Operators' switches and degrades, as clients and the origin see them.
+
+use std::time::Duration;
+
+use crate::support::{CATALOGUE, CONFIG, Gate, granted, users};
+use weir_host_test::Stream;
+
+const SWITCH: &str = r#"{"switch":"open","sales""#;
+
+/// A gate whose catalogue has been changed since it started.
+fn switched(from: &str, to: &str) -> Gate {
+    let gate = Gate::ready();
+    switch(&gate, from, to);
+    gate
+}
+
+fn switch(gate: &Gate, from: &str, to: &str) {
+    let catalogue = CATALOGUE.replacen(r#"{"sales""#, SWITCH, 1);
+    assert!(catalogue.contains(from), "{from}");
+    gate.host.advance(Duration::from_millis(250));
+    gate.answer_polls_with(&catalogue.replacen(from, to, 1));
+}
+
+fn of_open(state: &str) -> String {
+    format!(r#""user_cap":1,{state}"#)
+}
+
+fn verdict(stream: &Stream) -> String {
+    let reply = stream.reply().unwrap();
+    reply.header("x-weir-verdict").unwrap().to_owned()
+}
+
+fn shadowed(gate: &Gate, verdict: &str) -> u64 {
+    let name = format!("weir_seckill_gate_shadow_total.verdict.{verdict}");
+    gate.host.metric(&name).unwrap_or(0)
+}
+
+/// The third of the terms that stand before a group's users.
+fn checks(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body).into_owned();
+    let parts: Vec<_> = text.split("\r\n").collect();
+    let user = parts.iter().rposition(|part| *part == "alice").unwrap();
+    parts[user - 4].to_owned()
+}
+
+fn sent_checks(gate: &Gate) -> String {
+    gate.buy("alice");
+    gate.host.run_until_idle();
+    let calls = gate.host.calls();
+    let claims = calls.iter().find(|call| !users(&call.body).is_empty());
+    let checks = checks(&claims.unwrap().body);
+    gate.answer_claims(|_user| "*1\r\n:8\r\n".into());
+    checks
+}
+
+#[test]
+fn a_switch_is_seen_within_one_poll_and_the_stricter_one_counts() {
+    let gate = Gate::ready();
+    assert!(gate.buy("alice").is_paused());
+    switch(&gate, r#""switch":"open""#, r#""switch":"closed""#);
+    assert_eq!(verdict(&gate.buy("bob")), "closed");
+    switch(&gate, r#""switch":"open""#, r#""switch":"shadow""#);
+    assert_eq!(verdict(&gate.buy_from("shut", "bob")), "closed");
+    switch(&gate, r#""switch":"open""#, r#""switch":"open""#);
+    assert!(gate.buy("bob").is_paused());
+}
+
+#[test]
+fn a_sale_that_drains_asks_for_old_claims_only() {
+    let gate = switched(
+        &of_open(r#""state":"open""#),
+        &of_open(r#""state":"drain""#),
+    );
+    assert_eq!(sent_checks(&gate), "bd");
+    assert_eq!(gate.requests("draining"), 1);
+    let holder = gate.buy("alice");
+    gate.answer_claims(|_user| granted(7).replacen(":1", ":2", 1));
+    assert!(holder.is_continued());
+}
+
+#[test]
+fn the_shard_is_asked_to_look_at_what_no_degrade_leaves_out() {
+    for (fields, expected) in [
+        ("", "b"),
+        (r#""reservation":true,"#, "br"),
+        (r#""reservation":true,"degrade":{"skip_risk":true},"#, "r"),
+        (
+            r#""reservation":true,"degrade":{"skip_reservation":true},"#,
+            "b",
+        ),
+        (r#""degrade":{"skip_risk":true},"#, "-"),
+    ] {
+        let state = r#""state":"open""#;
+        let gate = switched(&of_open(state), &of_open(&format!("{fields}{state}")));
+        assert_eq!(sent_checks(&gate), expected, "{fields}");
+    }
+}
+
+#[test]
+fn who_is_refused_by_a_shard_hears_why() {
+    let gate = Gate::ready();
+    for (reply, expected) in [(6, "blocked"), (7, "not_reserved"), (8, "draining")] {
+        let buyer = gate.buy("alice");
+        gate.answer_claims(|_user| format!("*1\r\n:{reply}\r\n"));
+        assert_eq!(buyer.status(), Some(403));
+        assert_eq!(verdict(&buyer), expected);
+        assert_eq!(gate.requests(expected), 1);
+    }
+}
+
+#[test]
+fn in_shadow_everything_is_decided_and_counted_and_passes() {
+    let gate = switched(
+        &of_open(r#""state":"open""#),
+        &of_open(r#""state":"shadow""#),
+    );
+    let holds_claim = |stream: &Stream| {
+        let upstream = stream.upstream_request();
+        let claim = upstream.headers.get("x-weir-claim").map(<[u8]>::to_vec);
+        assert_ne!(claim.as_deref(), Some(b"forged".as_slice()));
+        claim.is_some()
+    };
+    let ask = |user: &str| {
+        let request = gate.request("open", user);
+        request.header("x-weir-claim", "forged").send()
+    };
+
+    let happy = ask("alice");
+    gate.answer_claims(|_user| granted(7));
+    assert!(happy.is_continued() && holds_claim(&happy));
+
+    let lost = ask("carol");
+    assert!(lost.is_paused());
+    gate.host.advance(Duration::from_secs(1));
+    assert!(lost.is_continued() && !holds_claim(&lost));
+
+    let late = ask("bob");
+    gate.answer_claims(|_user| "*3\r\n:4\r\n:5\r\n:0\r\n".into());
+    assert!(late.is_continued() && !holds_claim(&late));
+
+    // Decided without Redis: these never wait.
+    let later = ask("bob");
+    assert!(later.is_continued() && !holds_claim(&later));
+    let nobody = ask("");
+    assert!(nobody.is_continued() && !holds_claim(&nobody));
+
+    let counts = ["granted", "sold_out", "invalid_user", "unavailable"]
+        .map(|word| (shadowed(&gate, word), gate.requests(word)));
+    assert_eq!(counts, [(1, 0), (2, 0), (1, 0), (1, 0)]);
+
+    late.respond(200, [("content-length", "0")], "");
+    let weir_host_test::StreamState::Responded(response) = late.state() else {
+        panic!("{:?}", late.state())
+    };
+    assert!(response.headers.get("x-weir-verdict").is_none());
+}
+
+#[test]
+fn a_grant_in_shadow_whose_client_has_gone_goes_back_all_the_same() {
+    let gate = switched(
+        &of_open(r#""state":"open""#),
+        &of_open(r#""state":"shadow""#),
+    );
+    let gone = gate.buy("alice");
+    gate.host.run_until_idle();
+    gone.disconnect();
+    gate.answer_claims(|_user| granted(7));
+    let handed_back = "weir_seckill_gate_claims_handed_back_total";
+    assert_eq!(gate.host.metric(handed_back), Some(1));
+}
+
+#[test]
+fn a_static_page_takes_the_place_of_every_answer() {
+    let page = of_open(r#""degrade":{"static_page":true},"state":"open""#);
+    let gate = switched(&of_open(r#""state":"open""#), &page);
+    let reply = gate.buy("alice").reply().unwrap();
+    assert_eq!(
+        (reply.status, reply.header("retry-after")),
+        (503, Some("1"))
+    );
+    assert_eq!(
+        reply.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(reply.body_text().contains("paused"));
+    assert_eq!(gate.requests("static_page"), 1);
+
+    let own =
+        r#""static_page": { "status": 200, "content_type": "text/plain", "body": "Soon." }, "#;
+    let gate = Gate::ready_with(&CONFIG.replacen('{', &format!("{{{own}"), 1));
+    switch(&gate, &of_open(r#""state":"open""#), &page);
+    let reply = gate.buy("alice").reply().unwrap();
+    assert_eq!((reply.status, reply.body_text().as_str()), (200, "Soon."));
+    assert_eq!(reply.header("content-type"), Some("text/plain"));
+    assert_eq!(reply.header("x-weir-verdict"), Some("static_page"));
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+}
