@@ -16,6 +16,7 @@
 //! | [`verdict`] | the words, statuses and messages that users see |
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
 //! | [`identity`] | the signed user of a request that carries no claim |
+//! | [`token`] | the order token that the checkout gives and the order brings |
 //! | [`key`] | named secrets, what they sign, and their rotation |
 //! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
 //! | [`refill`] | how stock comes to a shard that has none while others have some |
@@ -56,4 +57,5 @@ pub mod sale;
 pub mod shard;
 pub mod sold_out;
 pub mod status;
+pub mod token;
 pub mod verdict;
