@@ -40,7 +40,8 @@ pub fn bridge_config(data: &[u8]) {
 /// The gate's configuration: what is taken is within its limits and can be worked with; what is
 /// refused says where and why; and neither shows the secret.
 pub fn gate_config(data: &[u8]) {
-    use weir_seckill_gate::config::Config;
+    use weir_core::key::KEYS_MAX;
+    use weir_seckill_gate::config::{Config, KeyConfig};
 
     let written = match parse::<Config>(data) {
         Ok(written) => written,
@@ -50,9 +51,18 @@ pub fn gate_config(data: &[u8]) {
         }
     };
     check_nothing_follows::<Config>(data);
-    let secret = std::env::var(&written.claim.secret.env).unwrap_or_default();
-    let is_secret = secret.len() >= 16 && !String::from_utf8_lossy(data).contains(&secret);
-    let hides_secret = |text: String| assert!(!is_secret || !text.contains(&secret), "{text}");
+    let secret_of = |key: &KeyConfig| std::env::var(&key.secret.env).unwrap_or_default();
+    let secrets: Vec<String> = written.claim.keys.iter().map(secret_of).collect();
+    let is_secret = |secret: &&String| {
+        secret.len() >= 16 && !String::from_utf8_lossy(data).contains(secret.as_str())
+    };
+    let hides_secret = |text: String| {
+        let mut shown = secrets.iter().filter(is_secret);
+        assert!(
+            !shown.any(|secret| text.contains(secret.as_str())),
+            "{text}"
+        );
+    };
     let taken = match written.clone().checked() {
         Ok(taken) => taken,
         Err(refusal) => {
@@ -83,10 +93,12 @@ pub fn gate_config(data: &[u8]) {
     let catalogue = keys::catalogue(&taken.redis.key_prefix);
     assert!(!catalogue.iter().any(|byte| b"{}".contains(byte)));
 
-    assert!(secret.len() >= 32);
-    let signature = taken.key.sign("claim");
-    assert_eq!(taken.key.verify("claim", &signature), Ok(()));
-    assert!(signature.starts_with(&format!("{};", written.claim.key_id)));
+    assert!((1..=KEYS_MAX).contains(&secrets.len()));
+    assert!(secrets.iter().all(|secret| secret.len() >= 32));
+    let signature = taken.claim_keys.sign("claim");
+    assert_eq!(taken.claim_keys.verify("claim", &signature), Ok(()));
+    assert!(signature.starts_with(&format!("{};", written.claim.keys[0].id)));
+    assert!(taken.identify_prefixes.iter().all(|p| p.starts_with('/')));
 }
 
 fn check_refusal(refusal: &ConfigError) {

@@ -4,7 +4,7 @@
 //! {
 //!   "routes": [{ "method": "POST", "path": "/sales/{sale}/orders" }],
 //!   "user_header": "x-user-id",
-//!   "claim": { "ttl_ms": 30000, "key_id": "k1", "secret": { "env": "WEIR_CLAIM_SECRET" } },
+//!   "claim": { "ttl_ms": 30000, "keys": [{ "id": "k1", "secret": { "env": "WEIR_CLAIM_SECRET" } }] },
 //!   "redis": { "cluster": "weir_redis", "key_prefix": "weir", "topology": "single" }
 //! }
 //! ```
@@ -12,12 +12,15 @@
 //! The fields above are the ones to know; the others have defaults.
 
 use serde::Deserialize;
-use weir_core::claim::SigningKey;
-use weir_filter_kit::config::{ConfigError, SecretSource};
+use weir_core::key::KeyRing;
+use weir_filter_kit::config::ConfigError;
 use weir_filter_kit::pump;
-use weir_scripts::keys;
+use weir_scripts::keys::{DEFAULT_PREFIX, is_prefix};
 
+pub use self::keys::KeyConfig;
 use crate::route::{Errand, Route};
+
+mod keys;
 
 /// The longest a claim may be held: a day. Beyond it a slip of the pen would hide stock.
 const CLAIM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
@@ -34,6 +37,9 @@ pub struct Config {
     /// The requests that ask how a sale stands, answered here for anybody: none unless set.
     #[serde(default)]
     pub status_routes: Vec<RouteConfig>,
+    /// Requests for paths that begin so go on with the signed user, if there is one: none unless set.
+    #[serde(default)]
+    pub identify_prefixes: Vec<String>,
     /// The header that names the user. It must be one that a client cannot forge: one that an
     /// authentication filter in front of this one sets.
     pub user_header: String,
@@ -97,11 +103,9 @@ pub struct ClaimConfig {
     /// It must be longer than the route's timeout to the origin.
     #[serde(default = "default_claim_ttl_ms")]
     pub ttl_ms: u64,
-    /// The id of the signing key, as the origin knows it: `k1` unless set.
-    #[serde(default = "default_key_id")]
-    pub key_id: String,
-    /// The secret that gateways and origin share, at least 32 bytes.
-    pub secret: SecretSource,
+    /// The keys that gateways and origin share: the first signs. See [`weir_core::key`] for how to
+    /// change a secret.
+    pub keys: Vec<KeyConfig>,
 }
 
 /// How Redis is reached.
@@ -148,8 +152,10 @@ pub struct Checked {
     pub status_routes: Vec<Route>,
     /// The header that names the user, in lower case.
     pub user_header: String,
-    /// The signing key.
-    pub key: SigningKey,
+    /// See [`ClaimConfig::keys`].
+    pub claim_keys: KeyRing,
+    /// See [`Config::identify_prefixes`].
+    pub identify_prefixes: Vec<String>,
     /// See [`ClaimConfig::ttl_ms`].
     pub claim_ttl_ms: u64,
     /// See [`RedisConfig`].
@@ -183,18 +189,20 @@ impl Config {
         }
         let routes = checked_routes("routes", &self.routes, "POST")?;
         let status_routes = checked_routes("status_routes", &self.status_routes, "GET")?;
+        check_prefixes(&self.identify_prefixes)?;
         let user_header = checked_header(&self.user_header)?;
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
         within("retry_after_s", u64::from(self.retry_after_s), 1, 3_600)?;
         within("claim.ttl_ms", self.claim.ttl_ms, 1, CLAIM_TTL_MS_MAX)?;
         self.redis.check()?;
         self.static_page.check()?;
-        let key = self.claim.signing_key()?;
+        let claim_keys = keys::ring("claim.keys", &self.claim.keys)?;
         Ok(Checked {
             routes,
             status_routes,
             user_header,
-            key,
+            claim_keys,
+            identify_prefixes: self.identify_prefixes,
             claim_ttl_ms: self.claim.ttl_ms,
             redis: self.redis,
             poll_interval_ms: self.poll_interval_ms,
@@ -217,19 +225,6 @@ impl StaticPage {
     }
 }
 
-impl ClaimConfig {
-    fn signing_key(&self) -> Result<SigningKey, ConfigError> {
-        let secret = self.secret.read("claim.secret")?;
-        SigningKey::new(&self.key_id, &secret).map_err(|error| {
-            let path = match error {
-                weir_core::claim::KeyError::TooShort(_) => "claim.secret",
-                weir_core::claim::KeyError::Id => "claim.key_id",
-            };
-            ConfigError::new(path, error)
-        })
-    }
-}
-
 impl RedisConfig {
     fn check(&self) -> Result<(), ConfigError> {
         if self.cluster.is_empty() {
@@ -238,7 +233,7 @@ impl RedisConfig {
                 "must name an Envoy cluster",
             ));
         }
-        if !keys::is_prefix(&self.key_prefix) {
+        if !is_prefix(&self.key_prefix) {
             let problem = "must be 1 to 64 of a-z A-Z 0-9 - _ . :";
             return Err(ConfigError::new("redis.key_prefix", problem));
         }
@@ -268,6 +263,16 @@ fn checked_routes(
             .map_err(|error| ConfigError::new(format!("{field}[{index}].{}", error.field()), error))
     };
     routes.iter().enumerate().map(checked).collect()
+}
+
+fn check_prefixes(prefixes: &[String]) -> Result<(), ConfigError> {
+    match prefixes.iter().position(|prefix| !prefix.starts_with('/')) {
+        Some(at) => Err(ConfigError::new(
+            format!("identify_prefixes[{at}]"),
+            "must be the beginning of a path, such as /orders/",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
@@ -316,16 +321,12 @@ fn default_claim_ttl_ms() -> u64 {
     30_000
 }
 
-fn default_key_id() -> String {
-    "k1".into()
-}
-
 fn default_cluster() -> String {
     "weir_redis".into()
 }
 
 fn default_key_prefix() -> String {
-    keys::DEFAULT_PREFIX.into()
+    DEFAULT_PREFIX.into()
 }
 
 fn default_deadline_ms() -> u64 {
@@ -349,7 +350,7 @@ mod tests {
     const GOOD: &str = r#"{
         "routes": [{ "path": "/sales/{sale}/orders" }],
         "user_header": "X-User-Id",
-        "claim": { "secret": { "env": "CARGO_PKG_DESCRIPTION" } },
+        "claim": { "keys": [{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }] },
         "redis": {}
     }"#;
 
@@ -457,29 +458,44 @@ mod tests {
         check(
             "CARGO_PKG_DESCRIPTION",
             "WEIR_NO_SUCH_VARIABLE",
-            "claim.secret.env",
-        );
-        check("CARGO_PKG_DESCRIPTION", "CARGO_PKG_VERSION", "claim.secret");
-        check(
-            r#"{ "secret""#,
-            r#"{ "key_id": "K", "secret""#,
-            "claim.key_id",
+            "claim.keys[0].secret.env",
         );
         check(
+            "CARGO_PKG_DESCRIPTION",
+            "CARGO_PKG_VERSION",
+            "claim.keys[0].secret",
+        );
+        check(
             r#"{ "secret""#,
-            r#"{ "ttl_ms": 0, "secret""#,
-            "claim.ttl_ms",
+            r#"{ "id": "K", "secret""#,
+            "claim.keys[0].id",
         );
         check(
             r#"{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }"#,
+            r#"{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }, { "secret": { "env": "CARGO_PKG_DESCRIPTION" } }"#,
+            "claim.keys[1].id",
+        );
+        check(
+            r#"{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }"#,
+            "",
+            "claim.keys",
+        );
+        check(r#"{ "keys""#, r#"{ "ttl_ms": 0, "keys""#, "claim.ttl_ms");
+        check(
+            r#"{ "keys": [{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }] }"#,
             "{}",
             "claim",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": {}, "identify_prefixes": ["/a", "b"]"#,
+            "identify_prefixes[1]",
         );
     }
 
     #[test]
     fn a_secret_in_the_configuration_itself_is_refused() {
         let error = refused(r#"{ "env": "CARGO_PKG_DESCRIPTION" }"#, r#""hush""#);
-        assert_eq!(error.path, "claim.secret");
+        assert_eq!(error.path, "claim.keys[0].secret");
     }
 }

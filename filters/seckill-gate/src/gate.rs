@@ -23,6 +23,7 @@ use crate::NAME;
 use crate::answer::{Answers, send_json};
 use crate::config::Checked;
 use crate::fate::{Asker, Fate, Outcome};
+use crate::identify::{identify, strip_gateway_headers};
 use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job, Step};
 use crate::metrics::Metrics;
 use crate::poll::{Poll, Poller};
@@ -93,6 +94,14 @@ impl Gate {
             Err(rejection) => self.answers.reject(rejection, None),
         };
         log_unsent(sent);
+    }
+
+    /// The effective context's request, which is none of the gate's, goes on: the origin is told who
+    /// it comes from, and nothing that only gateways may say.
+    pub(crate) fn identify(&self, path: &[u8]) {
+        if let Err(status) = identify(&self.config, path) {
+            log::warn!("{NAME}: headers of a request could not be changed: {status:?}");
+        }
     }
 
     /// Decides on a request of the stream `owner` to buy from `sale`: it is answered, waits, or goes
@@ -306,8 +315,7 @@ impl Gate {
     /// The shard of the stream `owner` is empty: it waits for a refill, if it may.
     fn refill(&mut self, owner: u32, job: ClaimJob, now_ms: u64) {
         if self.refills.waiting() >= self.config.redis.waiting_max {
-            self.reject(&job.asker, Verdict::Overloaded.into(), None);
-            return self.let_pass_in_shadow(&job.asker);
+            return self.reject_waiting(&job.asker, Verdict::Overloaded, None);
         }
         for job in self.refills.wait(owner, job) {
             self.pump.enqueue_unowned(job, now_ms);
@@ -328,8 +336,7 @@ impl Gate {
             (Conclusion::Reject { verdict, ordered }, Some(_)) => {
                 let order =
                     ordered.map(|generation| ClaimId::new(&job.sale, job.shard, generation));
-                self.reject(&job.asker, verdict.into(), order.as_ref());
-                self.let_pass_in_shadow(&job.asker);
+                self.reject_waiting(&job.asker, verdict, order.as_ref());
             }
             (Conclusion::Reject { .. }, None) => {}
         }
@@ -343,8 +350,7 @@ impl Gate {
             _ => Verdict::Unavailable,
         };
         if ticket.owner.is_some_and(select_stream) {
-            self.reject(&job.asker, verdict.into(), None);
-            self.let_pass_in_shadow(&job.asker);
+            self.reject_waiting(&job.asker, verdict, None);
         }
     }
 
@@ -359,7 +365,7 @@ impl Gate {
             user: job.user.clone(),
         }
         .encode();
-        let signature = self.config.key.sign(&claim);
+        let signature = self.config.claim_keys.sign(&claim);
         let fate = if job.asker.is_shadow {
             Fate::Shadowed
         } else {
@@ -368,6 +374,8 @@ impl Gate {
         job.asker.tell(fate);
         let resumed = set_request_header(headers::CLAIM, &claim)
             .and_then(|()| set_request_header(headers::CLAIM_SIGNATURE, &signature))
+            .and_then(|()| remove_request_header(headers::USER))
+            .and_then(|()| remove_request_header(headers::USER_SIGNATURE))
             .and_then(|()| hostcalls::resume_http_request());
         match resumed {
             Ok(()) => self.count(&job.asker, verdict),
@@ -390,25 +398,25 @@ impl Gate {
         self.pump.enqueue_unowned(Job::HandBack(job), now_ms);
     }
 
-    /// Answers the effective context's request; of a sale in shadow, only counts what would have been
-    /// answered.
+    /// Answers the effective context's request, which has not been paused yet. One for a sale in shadow
+    /// is only counted, and made ready to go on without a claim.
     fn reject(&self, asker: &Asker, rejection: Rejection, order: Option<&ClaimId>) {
         self.count(asker, rejection.verdict);
-        if asker.is_shadow {
-            return asker.tell(Fate::Shadowed);
-        }
-        asker.tell(Fate::Answered);
-        log_unsent(self.answers.reject(rejection, order));
+        let done = if asker.is_shadow {
+            asker.tell(Fate::Shadowed);
+            strip_gateway_headers()
+        } else {
+            asker.tell(Fate::Answered);
+            self.answers.reject(rejection, order)
+        };
+        log_unsent(done);
     }
 
-    /// The effective context's request, which waited, goes on without a claim if its sale is in shadow.
-    fn let_pass_in_shadow(&self, asker: &Asker) {
-        if !asker.is_shadow {
-            return;
-        }
-        strip_gateway_headers();
-        if let Err(status) = hostcalls::resume_http_request() {
-            log::warn!("{NAME}: a request in shadow could not go on: {status:?}");
+    /// As [`Gate::reject`], of a request that was paused.
+    fn reject_waiting(&self, asker: &Asker, verdict: Verdict, order: Option<&ClaimId>) {
+        self.reject(asker, verdict.into(), order);
+        if asker.is_shadow {
+            log_unsent(hostcalls::resume_http_request());
         }
     }
 
@@ -479,15 +487,5 @@ fn select_stream(owner: u32) -> bool {
 fn log_unsent(sent: Result<(), Status>) {
     if let Err(status) = sent {
         log::warn!("{NAME}: an answer could not be sent: {status:?}");
-    }
-}
-
-/// A client must not be able to bring a claim of its own. A granted request needs no stripping: what
-/// passes there has its headers set by the gate.
-pub(crate) fn strip_gateway_headers() {
-    for name in headers::GATEWAY_ONLY {
-        if let Err(status) = remove_request_header(name) {
-            log::warn!("{NAME}: {name} could not be removed: {status:?}");
-        }
     }
 }

@@ -10,6 +10,7 @@
 //! | [`route`] | which requests buy, and from which sale |
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
 //! | [`fate`] | what becomes of a stream's request |
+//! | `identify` | who a request comes from that buys nothing, for the origin |
 //! | `answer` | the gate's own answers |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
 //! | `refill` | requests that wait while units move to their shard |
@@ -37,6 +38,7 @@ mod answer;
 pub mod config;
 pub mod fate;
 mod gate;
+mod identify;
 pub mod job;
 mod metrics;
 mod poll;

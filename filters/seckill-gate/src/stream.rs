@@ -12,7 +12,7 @@ use weir_filter_kit::http::{request_header, response_header, set_response_header
 
 use crate::NAME;
 use crate::fate::{Fate, Outcome};
-use crate::gate::{Gate, strip_gateway_headers};
+use crate::gate::Gate;
 use crate::route::Errand;
 
 pub(crate) struct Stream {
@@ -59,18 +59,21 @@ impl HttpContext for Stream {
                 let outcome = gate.decide(self.id, sale, &user, now_ms());
                 let goes_on = outcome.get() == Some(Fate::Shadowed);
                 self.outcome = Some(outcome);
-                if !goes_on {
-                    return Action::Pause;
+                if goes_on {
+                    Action::Continue
+                } else {
+                    Action::Pause
                 }
             }
             Some(Errand::Status(sale)) => {
                 gate.tell_status(sale, now_ms());
-                return Action::Pause;
+                Action::Pause
             }
-            None => {}
+            None => {
+                gate.identify(&path);
+                Action::Continue
+            }
         }
-        strip_gateway_headers();
-        Action::Continue
     }
 
     fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {

@@ -313,12 +313,12 @@ fn a_bad_configuration_is_refused_by_the_fields_path() {
         (
             "WEIR_CLAIM_SECRET",
             "NO_SUCH",
-            "claim.secret.env: the secret is missing",
+            "claim.keys[0].secret.env: the secret is missing",
         ),
         (
             r#""secret": { "env": "WEIR_CLAIM_SECRET" }"#,
-            r#""key_id": "k1""#,
-            "claim: missing field `secret`",
+            r#""id": "k1""#,
+            "claim.keys[0]: missing field `secret`",
         ),
     ] {
         let log = refused(from, to);

@@ -2,6 +2,7 @@
 
 mod failures;
 mod gate;
+mod identify;
 mod redis;
 mod status;
 mod support;

@@ -10,7 +10,7 @@ pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
 pub const CONFIG: &str = r#"{
     "routes": [{ "path": "/sales/{sale}/orders" }],
     "user_header": "x-user-id",
-    "claim": { "secret": { "env": "WEIR_CLAIM_SECRET" } },
+    "claim": { "keys": [{ "secret": { "env": "WEIR_CLAIM_SECRET" } }] },
     "redis": { "deadline_ms": 250 }
 }"#;
 

@@ -1,0 +1,53 @@
+//! Signing keys as they are written.
+
+use serde::Deserialize;
+use weir_core::key::{KeyError, KeyRing, KeyRingError, SigningKey};
+use weir_filter_kit::config::{ConfigError, SecretSource};
+
+/// A named secret.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyConfig {
+    /// The key's id, as whoever checks knows it: `k1` unless set.
+    #[serde(default = "default_key_id")]
+    pub id: String,
+    /// The secret that is shared, at least 32 bytes.
+    pub secret: SecretSource,
+}
+
+/// The ring of `keys`, which stand in the field at `path`.
+///
+/// # Errors
+/// Names the key that is wrong.
+pub(super) fn ring(path: &str, keys: &[KeyConfig]) -> Result<KeyRing, ConfigError> {
+    let key = |(at, key): (usize, &KeyConfig)| key.read(&format!("{path}[{at}]"));
+    let keys = keys
+        .iter()
+        .enumerate()
+        .map(key)
+        .collect::<Result<Vec<_>, _>>()?;
+    KeyRing::new(keys).map_err(|error| {
+        let place = match error {
+            KeyRingError::SameId { at } => format!("{path}[{at}].id"),
+            KeyRingError::Empty | KeyRingError::TooMany(_) => path.to_owned(),
+        };
+        ConfigError::new(place, error)
+    })
+}
+
+impl KeyConfig {
+    fn read(&self, path: &str) -> Result<SigningKey, ConfigError> {
+        let secret = self.secret.read(&format!("{path}.secret"))?;
+        SigningKey::new(&self.id, &secret).map_err(|error| {
+            let field = match error {
+                KeyError::TooShort(_) => "secret",
+                KeyError::Id => "id",
+            };
+            ConfigError::new(format!("{path}.{field}"), error)
+        })
+    }
+}
+
+fn default_key_id() -> String {
+    "k1".into()
+}
