@@ -56,12 +56,14 @@ fn say_claim(reply: ClaimReply) -> Value {
             generation,
             quantity,
             deadline_ms,
+            handout,
         } = held;
         [
             kind.into(),
             generation.into(),
             quantity.into(),
             deadline_ms.into(),
+            handout.into(),
         ]
         .to_vec()
     };

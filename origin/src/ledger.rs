@@ -98,7 +98,7 @@ impl Ledger {
         kind: ReleaseKind,
     ) -> Result<ReleaseReply, LedgerError> {
         let keys = self.shard(&ticket.sale, ticket.shard);
-        let call = release::call(&keys, kind, &[(&ticket.user, ticket.generation)]);
+        let call = release::call(&keys, &[(&ticket.user, ticket.generation, kind)]);
         let replies = release::parse(&self.run(&call).await?, 1)?;
         Ok(replies.first().copied().unwrap_or(ReleaseReply::Nothing))
     }

@@ -18,8 +18,8 @@
 --     checks   `-`, or letters: `b` not blocked, `r` reserved, `d` drain: no new claims
 --
 -- Returns one array a user, in the order given:
---   {1, generation, quantity, deadline_ms}   granted
---   {2, generation, quantity, deadline_ms}   the open claim once more; takes nothing
+--   {1, generation, quantity, deadline_ms, handout}   granted
+--   {2, generation, quantity, deadline_ms, handout}   the open claim once more; takes nothing
 --   {3, generation}                          cap reached; generation of the last order, or 0
 --   {4, epoch, open claims of the shard}     not enough units left
 --   {5}                                      cold shard
@@ -69,9 +69,8 @@ local function decide(keys, at)
     elseif asks_reserved and not is_in(keys.reserved, i) then
       replies[#replies + 1] = { UNRESERVED }
     elseif r.held > 0 then
-      r.handouts = r.handouts + 1
       changed[user] = true
-      replies[#replies + 1] = { AGAIN, r.generation, r.held, r.deadline }
+      replies[#replies + 1] = { AGAIN, r.generation, r.held, r.deadline, hand_out(r) }
     elseif drains then
       replies[#replies + 1] = { DRAINING }
     elseif ordered(r, '[:~]') + quantity > user_cap then
@@ -83,11 +82,11 @@ local function decide(keys, at)
       taken = taken + quantity
       -- The time as a floor keeps generations from repeating after a loss of data.
       sequence = math.max(sequence + 1, now_ms)
-      r.generation, r.held, r.deadline, r.handouts = sequence, quantity, now_ms + ttl_ms, 1
+      r.generation, r.held, r.deadline = sequence, quantity, now_ms + ttl_ms
       changed[user] = true
       pending[#pending + 1] = number(r.deadline)
       pending[#pending + 1] = user
-      replies[#replies + 1] = { GRANTED, r.generation, r.held, r.deadline }
+      replies[#replies + 1] = { GRANTED, r.generation, r.held, r.deadline, hand_out(r) }
     end
   end
 

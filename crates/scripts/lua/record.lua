@@ -1,7 +1,8 @@
 -- record: what a shard knows of a user, read and written. Stands before every script that needs it.
 --
--- "<generation> <held> <deadline_ms> <handouts> <orders>"
---   generation  the last claim's; held > 0: it is open, with its deadline and how often it is out
+-- "<generation> <held> <deadline_ms> <handouts> <out> <orders>"
+--   generation  the last claim's; held > 0: it is open, with its deadline
+--   handouts    how often it was handed out; out: a bit for each handout that has not come back
 --   orders      `-`, or a comma between each: `<generation>:<units>` for an order whose units have left
 --               the stock, `<generation>~<units>` for one whose units leave it at payment
 -- A user without an open claim and without orders has no record. Numbers are below 2^53, so Lua's
@@ -11,18 +12,30 @@ local function number(n) return string.format('%.0f', n) end
 
 local function parse(text)
   if not text then
-    return { generation = 0, held = 0, deadline = 0, handouts = 0, orders = '-' }
+    return { generation = 0, held = 0, deadline = 0, handouts = 0, out = 0, orders = '-' }
   end
-  local generation, held, deadline, handouts, orders =
-    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+)$')
+  local generation, held, deadline, handouts, out, orders =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
   return {
     generation = tonumber(generation), held = tonumber(held), deadline = tonumber(deadline),
-    handouts = tonumber(handouts), orders = orders,
+    handouts = tonumber(handouts), out = tonumber(out), orders = orders,
   }
 end
 
 local function format(r)
-  return string.format('%.0f %.0f %.0f %.0f %s', r.generation, r.held, r.deadline, r.handouts, r.orders)
+  return string.format(
+    '%.0f %.0f %.0f %.0f %.0f %s', r.generation, r.held, r.deadline, r.handouts, r.out, r.orders)
+end
+
+-- Handouts are told apart up to this number; what has it, or comes later, never comes back.
+local HANDOUTS_MAX = 30
+
+-- Hands the open claim out; returns the handout's number.
+local function hand_out(r)
+  local handout = math.min(r.handouts, HANDOUTS_MAX)
+  r.handouts = handout + 1
+  r.out = bit.bor(r.out, bit.lshift(1, handout))
+  return handout
 end
 
 -- Units in the orders with this mark, `:` or `~`.
@@ -61,7 +74,7 @@ end
 -- Ends the open claim; returns what it held.
 local function close(pending, user, r)
   local units = r.held
-  r.held, r.deadline, r.handouts = 0, 0, 0
+  r.held, r.deadline, r.handouts, r.out = 0, 0, 0, 0
   redis.call('ZREM', pending, user)
   return units
 end

@@ -1,13 +1,13 @@
 -- release: gives claims of one shard back.
 --
 -- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch (see claim.lua)
--- ARGV: 1 kind, then pairs of user and generation
---   kind "handout"  one handout of the claim never left the gateway; the claim ends when every
+-- ARGV: triples of user, generation and kind
+--   kind a number   this handout of the claim never left the gateway; the claim ends when every
 --                   handout has come back
 --        "decided"  SQL has recorded the claim as released: it ends now
 --        "void"     the same, and SQL has no unit behind it: its units do not come back
 --
--- Returns one integer a pair:
+-- Returns one integer a triple:
 --   0  no such open claim (any more): nothing changed
 --   1  the claim has ended
 --   2  other handouts of it are still out
@@ -15,15 +15,20 @@
 
 local NOTHING, ENDED, STILL_OUT = 0, 1, 2
 
-local kind = ARGV[1]
+-- Whether every handout has come back, with this one.
+local function take_back(r, handout)
+  if handout < HANDOUTS_MAX then r.out = bit.band(r.out, bit.bnot(bit.lshift(1, handout))) end
+  return r.out == 0
+end
+
 local replies = {}
 
-for i = 2, #ARGV, 2 do
-  local user, r = ARGV[i], parse(redis.call('HGET', KEYS[2], ARGV[i]))
+for i = 1, #ARGV, 3 do
+  local user, kind, r = ARGV[i], ARGV[i + 2], parse(redis.call('HGET', KEYS[2], ARGV[i]))
+  local handout = tonumber(kind)
   if r.held == 0 or r.generation ~= tonumber(ARGV[i + 1]) then
     replies[#replies + 1] = NOTHING
-  elseif kind == 'handout' and r.handouts > 1 then
-    r.handouts = r.handouts - 1
+  elseif handout and not take_back(r, handout) then
     keep(KEYS[2], user, r)
     replies[#replies + 1] = STILL_OUT
   else

@@ -9,7 +9,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 local sequence = tonumber(redis.call('GET', KEYS[3]) or 0)
 for i = 1, #ARGV, 3 do
   sequence = math.max(sequence, tonumber(ARGV[i + 1]))
-  redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1] .. ' 0 0 0 ' .. ARGV[i + 2])
+  redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1] .. ' 0 0 0 0 ' .. ARGV[i + 2])
 end
 redis.call('SET', KEYS[3], number(sequence))
 return 1

@@ -7,7 +7,7 @@ use weir_resp::Value;
 
 use crate::keys::ShardKeys;
 use crate::reply::{array, digits, integer, unsigned};
-use crate::{Call, ReplyError, Script, with_records};
+use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {

@@ -8,7 +8,7 @@ use weir_resp::Value;
 use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::flag;
-use crate::{Call, ReplyError, Script, with_records};
+use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {

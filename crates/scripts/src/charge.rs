@@ -8,7 +8,7 @@ use weir_resp::Value;
 use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::flag;
-use crate::{Call, ReplyError, Script, with_records};
+use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {
@@ -20,7 +20,7 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, user: &UserId, generation: u64) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.claims()]),
+        keys: Vec::from([keys.stock(), keys.claims(), keys.pending()]),
         args: Vec::from([user.as_str().into(), decimal(generation)]),
     }
 }

@@ -10,7 +10,7 @@ use weir_resp::Value;
 use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::{array, integer, unsigned};
-use crate::{Call, ReplyError, Script, with_records};
+use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {
@@ -113,12 +113,13 @@ fn parse_one(value: &Value) -> Option<ClaimReply> {
 }
 
 pub(crate) fn parse_held(fields: &[Value]) -> Option<Held> {
-    let [generation, quantity, deadline_ms] = fields else {
+    let [generation, quantity, deadline_ms, handout] = fields else {
         return None;
     };
     Some(Held {
         generation: unsigned(generation)?,
         quantity: unsigned(quantity)?,
         deadline_ms: unsigned(deadline_ms)?,
+        handout: unsigned(handout)?,
     })
 }

@@ -42,7 +42,6 @@ macro_rules! with_records {
         )
     };
 }
-pub(crate) use with_records;
 
 pub mod audit;
 mod call;

@@ -10,7 +10,7 @@ use crate::call::decimal;
 use crate::claim::parse_held;
 use crate::keys::ShardKeys;
 use crate::reply::array;
-use crate::{Call, ReplyError, Script, with_records};
+use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {

@@ -9,7 +9,7 @@ use weir_resp::Value;
 use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::array;
-use crate::{Call, ReplyError, Script, with_records};
+use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {
@@ -17,17 +17,17 @@ pub static SCRIPT: Script = Script {
     source: with_records!("release"),
 };
 
-/// The call that gives back `claims`, each a user and a generation, of one shard.
-pub fn call(keys: &ShardKeys, kind: ReleaseKind, claims: &[(&UserId, u64)]) -> Call {
-    let kind = match kind {
-        ReleaseKind::Handout => "handout",
-        ReleaseKind::Decided => "decided",
-        ReleaseKind::Void => "void",
-    };
-    let mut args = Vec::from([Vec::from(kind)]);
-    for &(user, generation) in claims {
+/// The call that gives back `claims` of one shard, each a user, a generation and a reason.
+pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
+    let mut args = Vec::new();
+    for &(user, generation, kind) in claims {
         args.push(user.as_str().into());
         args.push(decimal(generation));
+        args.push(match kind {
+            ReleaseKind::Handout(handout) => decimal(handout),
+            ReleaseKind::Decided => b"decided".into(),
+            ReleaseKind::Void => b"void".into(),
+        });
     }
     Call {
         script: &SCRIPT,

@@ -13,7 +13,7 @@ use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::flag;
 use crate::settle::mark;
-use crate::{Call, ReplyError, Script, with_records};
+use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {

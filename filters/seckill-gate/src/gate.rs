@@ -394,6 +394,7 @@ impl Gate {
             shard: job.shard,
             user: job.user.clone(),
             generation: held.generation,
+            handout: held.handout,
         };
         self.pump.enqueue_unowned(Job::HandBack(job), now_ms);
     }

@@ -105,6 +105,8 @@ pub struct HandBackJob {
     pub user: UserId,
     /// The claim's generation.
     pub generation: u64,
+    /// Which of its handouts goes back.
+    pub handout: u32,
 }
 
 /// Groups claims by shard, and shards into calls as the topology allows.
@@ -261,14 +263,17 @@ impl ClaimPlan {
         &self,
         ((sale, shard), tickets): ((SaleId, u32), Vec<Ticket<Job>>),
     ) -> Planned<Job> {
-        let claims: Vec<(&UserId, u64)> = tickets
+        let claims: Vec<(&UserId, u64, ReleaseKind)> = tickets
             .iter()
             .filter_map(|ticket| match &ticket.job {
-                Job::HandBack(job) => Some((&job.user, job.generation)),
+                Job::HandBack(job) => {
+                    let kind = ReleaseKind::Handout(job.handout);
+                    Some((&job.user, job.generation, kind))
+                }
                 _ => None,
             })
             .collect();
-        let call = release::call(&self.keys(&sale, shard), ReleaseKind::Handout, &claims);
+        let call = release::call(&self.keys(&sale, shard), &claims);
         Planned { call, tickets }
     }
 }
@@ -311,6 +316,7 @@ mod tests {
             shard,
             user: UserId::new(user).unwrap(),
             generation: 7,
+            handout: 2,
         });
         Ticket {
             owner: None,
@@ -365,7 +371,7 @@ mod tests {
         assert_eq!(
             calls,
             [
-                ("release", "t:{a:3}:claims".into(), "handout u3 7".into()),
+                ("release", "t:{a:3}:claims".into(), "u3 7 2".into()),
                 (
                     "claim",
                     "t:{a:3}:claims t:{b:0}:claims".into(),

@@ -381,6 +381,9 @@ async fn a_release_after_the_order_changes_nothing() {
     assert_eq!(world.order(&ticket).await.status, 201);
     let before = world.audit(&ticket).await;
     let ledger = &world.origin.ledger;
-    ledger.release(&ticket, ReleaseKind::Handout).await.unwrap();
+    ledger
+        .release(&ticket, ReleaseKind::Handout(0))
+        .await
+        .unwrap();
     assert_eq!(world.audit(&ticket).await, before);
 }

@@ -74,6 +74,10 @@ pub enum ClaimReply {
     Cold,
 }
 
+/// Handouts of one claim are told apart up to this number. The one that has it, and all later ones,
+/// count as never to come back: the claim then waits for its deadline.
+pub const HANDOUTS_MAX: u32 = 30;
+
 /// An open claim as the shard describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -83,6 +87,8 @@ pub struct Held {
     pub quantity: u32,
     /// When the hold may be taken back, in milliseconds since the Unix epoch.
     pub deadline_ms: u64,
+    /// Which of the claim's handouts this is, from 0: at most [`HANDOUTS_MAX`].
+    pub handout: u32,
 }
 
 /// When an order's units leave the stock.
@@ -108,8 +114,9 @@ pub struct OrderEntry {
 /// Why a claim is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseKind {
-    /// One handout never left the gateway. The claim ends when every handout has come back.
-    Handout,
+    /// This handout never left the gateway. The claim ends when every handout has come back. Each has
+    /// its number, so that one that comes back twice is not taken for two.
+    Handout(u32),
     /// SQL has recorded that this claim is released: it ends now, its units come back.
     Decided,
     /// SQL has recorded that this claim is released and has no unit to back it: it ends now and

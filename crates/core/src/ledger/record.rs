@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Deduction, Held, OrderEntry};
+use super::{Deduction, HANDOUTS_MAX, Held, OrderEntry};
 
 /// One user's claim and orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,8 +13,10 @@ pub(super) struct Record {
     pub(super) held: u64,
     /// The open claim's deadline.
     pub(super) deadline_ms: u64,
-    /// How many times the open claim was handed out and not handed back.
-    pub(super) handouts: u64,
+    /// How many times the open claim was handed out.
+    pub(super) handouts: u32,
+    /// Which of the handouts are still out: a bit for each.
+    pub(super) out: u32,
     /// Orders that stand, oldest first.
     pub(super) orders: Vec<OrderEntry>,
 }
@@ -33,6 +35,7 @@ impl Record {
     pub(super) fn close(&mut self) -> u64 {
         self.deadline_ms = 0;
         self.handouts = 0;
+        self.out = 0;
         core::mem::take(&mut self.held)
     }
 
@@ -59,8 +62,29 @@ impl Record {
         Some(self.orders.remove(at))
     }
 
+    /// Hands the open claim out.
+    pub(super) fn hand_out(&mut self) -> Held {
+        let handout = self.handouts.min(HANDOUTS_MAX);
+        self.handouts = handout + 1;
+        self.out |= 1 << handout;
+        Held {
+            handout,
+            ..self.as_held()
+        }
+    }
+
+    /// Takes a handout back. Returns whether others are still out.
+    pub(super) fn take_back(&mut self, handout: u32) -> bool {
+        if handout < HANDOUTS_MAX {
+            self.out &= !(1 << handout);
+        }
+        self.out != 0
+    }
+
+    /// The open claim, as its first handout.
     pub(super) fn as_held(&self) -> Held {
         Held {
+            handout: 0,
             generation: self.generation,
             // Only a grant writes it, from a u32.
             quantity: self.held as u32,

@@ -97,21 +97,20 @@ impl ShardLedger {
     }
 
     fn hand_out_again(&mut self, user: &UserId, mut record: Record) -> ClaimReply {
-        record.handouts += 1;
-        let held = record.as_held();
+        let held = record.hand_out();
         self.users.insert(user.clone(), record);
         ClaimReply::GrantedAgain(held)
     }
 
     fn grant(&mut self, user: &UserId, record: Record, terms: ClaimTerms) -> ClaimReply {
-        let granted = Record {
+        let mut granted = Record {
             generation: self.next_in_sequence(terms.now_ms),
             held: u64::from(terms.quantity),
             deadline_ms: terms.now_ms + terms.ttl_ms,
-            handouts: 1,
             orders: record.orders,
+            ..Record::default()
         };
-        let held = granted.as_held();
+        let held = granted.hand_out();
         self.users.insert(user.clone(), granted);
         ClaimReply::Granted(held)
     }
@@ -140,8 +139,13 @@ impl ShardLedger {
     }
 
     /// An order that was to be deducted at payment is paid. Its units leave the stock, be there any
-    /// or not: SQL has decided that they are sold. Returns whether there was such an order.
+    /// or not: SQL has decided that they are sold. If its claim is still open, its settlement was
+    /// overtaken, and the units that it holds are the order's. Returns whether there was such an
+    /// order or claim.
     pub fn charge(&mut self, user: &UserId, generation: u64) -> bool {
+        if self.settle(user, generation, Deduction::AtOrder) == SettleReply::Settled {
+            return true;
+        }
         let unpaid = |order: &&mut OrderEntry| {
             order.generation == generation && order.deduction == Deduction::AtPayment
         };
@@ -182,8 +186,9 @@ impl ShardLedger {
         let Some(record) = self.users.get_mut(user).filter(|r| r.is_open(generation)) else {
             return ReleaseReply::Nothing;
         };
-        if kind == ReleaseKind::Handout && record.handouts > 1 {
-            record.handouts -= 1;
+        if let ReleaseKind::Handout(handout) = kind
+            && record.take_back(handout)
+        {
             return ReleaseReply::StillOut;
         }
         let units = record.close();

@@ -47,15 +47,35 @@ fn a_claim_ends_only_when_every_handout_has_come_back() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
     shard.claim(&user(1), TERMS);
-    let back = |shard: &mut ShardLedger| shard.release(&user(1), generation, ReleaseKind::Handout);
-    assert_eq!(back(&mut shard), ReleaseReply::StillOut);
-    assert_eq!(back(&mut shard), ReleaseReply::Ended);
-    assert_eq!(back(&mut shard), ReleaseReply::Nothing);
+    let mut back = |handout| {
+        let kind = ReleaseKind::Handout(handout);
+        shard.release(&user(1), generation, kind)
+    };
+    assert_eq!(back(1), ReleaseReply::StillOut);
+    assert_eq!(back(1), ReleaseReply::StillOut, "the same one again");
+    assert_eq!(back(0), ReleaseReply::Ended);
+    assert_eq!(back(0), ReleaseReply::Nothing);
     let audit = shard.audit();
     assert_eq!(
         (audit.stock, audit.held, audit.bought, audit.epoch),
         (Some(1), 0, 0, 1)
     );
+}
+
+#[test]
+fn a_claim_that_was_handed_out_too_often_to_tell_waits_for_its_deadline() {
+    let mut shard = warmed(1);
+    let generation = granted(shard.claim(&user(1), TERMS));
+    for _ in 0..40 {
+        shard.claim(&user(1), TERMS);
+    }
+    for handout in 0..40 {
+        let kind = ReleaseKind::Handout(handout);
+        let reply = shard.release(&user(1), generation, kind);
+        assert_eq!(reply, ReleaseReply::StillOut);
+    }
+    let decided = shard.release(&user(1), generation, ReleaseKind::Decided);
+    assert_eq!(decided, ReleaseReply::Ended);
 }
 
 #[test]
@@ -110,6 +130,17 @@ fn what_is_deducted_at_payment_stays_for_others_until_then() {
     assert_eq!((audit.stock, audit.bought, audit.deferred), (Some(0), 1, 1));
     assert!(shard.cancel(&user(2), second), "it never had a unit");
     assert_eq!(shard.audit().stock, Some(0));
+}
+
+#[test]
+fn a_payment_that_overtakes_the_settlement_takes_what_the_claim_holds() {
+    let mut shard = warmed(1);
+    let generation = granted(shard.claim(&user(1), TERMS));
+    assert!(shard.charge(&user(1), generation));
+    let late = shard.settle(&user(1), generation, Deduction::AtPayment);
+    assert_eq!(late, SettleReply::Nothing);
+    let audit = shard.audit();
+    assert_eq!((audit.stock, audit.bought), (Some(0), 1));
 }
 
 #[test]
@@ -247,7 +278,10 @@ enum Op {
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
-    let kind = prop_oneof![Just(ReleaseKind::Handout), Just(ReleaseKind::Decided)];
+    let kind = prop_oneof![
+        (0..3_u32).prop_map(ReleaseKind::Handout),
+        Just(ReleaseKind::Decided)
+    ];
     let deduction = prop_oneof![Just(Deduction::AtOrder), Just(Deduction::AtPayment)];
     let claim = || (0..6_u8, 1..20_u64);
     prop_oneof![

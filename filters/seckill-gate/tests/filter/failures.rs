@@ -149,7 +149,7 @@ fn a_claim_whose_client_has_gone_goes_back_with_the_next_flight() {
     assert!(call.body.windows(40).any(|w| w == sha.as_bytes()));
     assert!(
         call.body
-            .ends_with(b"$7\r\nhandout\r\n$5\r\nalice\r\n$1\r\n7\r\n")
+            .ends_with(b"$5\r\nalice\r\n$1\r\n7\r\n$1\r\n0\r\n")
     );
     gate.host.answer(call.id, Reply::ok("*1\r\n:1\r\n"));
     gate.host.run_until_idle();

@@ -165,7 +165,7 @@ pub fn shards_looked_at(body: &[u8]) -> usize {
 
 /// A grant of this generation.
 pub fn granted(generation: u64) -> String {
-    format!("*4\r\n:1\r\n:{generation}\r\n:1\r\n:1700000030000\r\n")
+    format!("*5\r\n:1\r\n:{generation}\r\n:1\r\n:1700000030000\r\n:0\r\n")
 }
 
 /// The reply to one call of claims by `users`.

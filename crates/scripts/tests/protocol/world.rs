@@ -1,0 +1,385 @@
+//! One sale, its parties, and what befalls them.
+
+use weir_core::id::UserId;
+use weir_core::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction};
+use weir_core::refill::{Ask, Heard, Refill};
+use weir_core::shard::{home_shard, spread_stock};
+
+use crate::parties::{Party, next};
+use crate::shards::{Reply, Shards, Write};
+use crate::sql::{Decision, OrderState, Sql};
+use crate::support::Server;
+
+const TTL_MS: u64 = 500;
+
+/// What a sale is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    pub shards: u32,
+    pub total: u64,
+    pub user_cap: u32,
+    pub deduction: Deduction,
+}
+
+/// What happens next. Numbers choose one of what there is, modulo how many there are.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// A user sends a request; again is a retry.
+    Buy(u8),
+    /// A party takes its next step.
+    Step(usize),
+    /// A party dies.
+    Crash(usize),
+    /// A party's call is done, and it never hears of it.
+    LoseReply(usize),
+    /// A party's call is done twice.
+    Twice(usize),
+    /// A party's call is on its way, and the party has given up on it.
+    Delay(usize),
+    /// Such a call arrives.
+    DeliverLate(usize),
+    /// A gateway looks for units for a shard.
+    Refill(u32),
+    /// The reconciler looks for what is overdue.
+    Reconcile,
+    /// An order is paid.
+    Pay(usize),
+    /// An order is cancelled, or expires.
+    Cancel(usize),
+    /// Time passes.
+    Pass(u64),
+    /// Redis loses its last writes, to one shard or to all.
+    LoseWrites { shard: Option<u32>, writes: usize },
+}
+
+pub struct World {
+    setting: Setting,
+    shards: Shards,
+    sql: Sql,
+    parties: Vec<Party>,
+    late: Vec<(u32, Write)>,
+    now_ms: u64,
+    has_lost: bool,
+}
+
+fn user(n: usize) -> UserId {
+    UserId::new(format!("user-{n}")).unwrap()
+}
+
+impl World {
+    pub fn new(setting: Setting, server: Option<&Server>) -> Self {
+        let mut shards = Shards::new(setting.shards, server);
+        for (shard, units) in (0..).zip(spread_stock(setting.total, setting.shards)) {
+            shards.write(shard, Write::Warm(units));
+        }
+        Self {
+            setting,
+            shards,
+            sql: Sql::new(setting),
+            parties: vec![],
+            late: vec![],
+            now_ms: 1_700_000_000_000,
+            has_lost: false,
+        }
+    }
+
+    pub fn suffer(&mut self, fault: Fault) {
+        match fault {
+            Fault::Buy(n) => {
+                let user = user(n.into());
+                let shard = home_shard(&user, self.setting.shards);
+                self.parties.push(Party::Claim { user, shard });
+            }
+            Fault::Step(n) => {
+                if let Some(party) = self.take(n) {
+                    let after = self.step(party);
+                    self.parties.extend(after);
+                }
+            }
+            Fault::Crash(n) => self.crash(n),
+            Fault::LoseReply(n) => {
+                if let Some(party) = self.take(n) {
+                    self.step(party);
+                }
+            }
+            Fault::Twice(n) => {
+                if let Some(party) = self.take(n) {
+                    let again = self.write_of(&party);
+                    let after = self.step(party);
+                    self.parties.extend(after);
+                    if let Some((shard, write)) = again {
+                        self.shards.write(shard, write);
+                    }
+                }
+            }
+            Fault::Delay(n) => {
+                if let Some(party) = self.take(n) {
+                    let write = self.write_of(&party);
+                    self.late.extend(write);
+                }
+            }
+            Fault::DeliverLate(n) => {
+                if !self.late.is_empty() {
+                    let (shard, write) = self.late.remove(n % self.late.len());
+                    self.shards.write(shard, write);
+                }
+            }
+            Fault::Refill(n) => {
+                let (refill, ask) = Refill::start(n % self.setting.shards);
+                self.parties.push(Party::Refill { refill, ask });
+            }
+            Fault::Reconcile => self.find_overdue(),
+            Fault::Pay(n) => self.decide_order(n, Sql::pay),
+            Fault::Cancel(n) => self.decide_order(n, Sql::cancel),
+            Fault::Pass(ms) => self.now_ms += ms,
+            Fault::LoseWrites { shard, writes } => {
+                self.has_lost |= writes > 0;
+                self.shards
+                    .lose(shard.map(|n| n % self.setting.shards), writes);
+            }
+        }
+    }
+
+    fn take(&mut self, n: usize) -> Option<Party> {
+        match self.parties.len() {
+            0 => None,
+            count => Some(self.parties.remove(n % count)),
+        }
+    }
+
+    /// A gateway that holds a granted claim and finds its client gone gives it back; all others just
+    /// end.
+    fn crash(&mut self, n: usize) {
+        if let Some(Party::Order { user, shard, held }) = self.take(n) {
+            self.parties.push(Party::HandBack {
+                user,
+                shard,
+                generation: held.generation,
+                handout: held.handout,
+            });
+        }
+    }
+
+    fn decide_order(&mut self, n: usize, decide: fn(&mut Sql, (u32, u64)) -> bool) {
+        let names: Vec<_> = self.sql.orders.keys().copied().collect();
+        if names.is_empty() {
+            return;
+        }
+        let name = names[n % names.len()];
+        decide(&mut self.sql, name);
+        if self.sql.orders[&name].is_unfollowed {
+            self.parties.push(Party::FollowOrder { name });
+        }
+    }
+
+    fn terms(&self) -> ClaimTerms {
+        ClaimTerms {
+            now_ms: self.now_ms,
+            ttl_ms: TTL_MS,
+            user_cap: self.setting.user_cap,
+            quantity: 1,
+            checks: Checks::default(),
+        }
+    }
+
+    fn write_of(&self, party: &Party) -> Option<(u32, Write)> {
+        let terms = self.terms();
+        let claim = |user: &UserId| Write::Claim(user.clone(), terms);
+        party.write(claim, &self.sql, self.now_ms)
+    }
+
+    /// One step of one party: what it does after it.
+    fn step(&mut self, party: Party) -> Option<Party> {
+        if let Some((shard, write)) = self.write_of(&party) {
+            let reply = self.shards.write(shard, write);
+            return party.after(&reply, &mut self.sql);
+        }
+        match party {
+            Party::Order { user, shard, held } => {
+                let name = (shard, held.generation);
+                let decision = self.sql.place(name, &user, held.quantity.into());
+                Some(Party::Follow {
+                    user,
+                    name,
+                    decision,
+                })
+            }
+            Party::Overdue { user, shard, held } => {
+                let name = (shard, held.generation);
+                let decision = self.sql.decide_overdue(name, &user);
+                Some(Party::Follow {
+                    user,
+                    name,
+                    decision,
+                })
+            }
+            Party::Refill { mut refill, .. } => {
+                let seen = self.shards.survey();
+                next(&mut refill, &Heard::Survey(seen))
+            }
+            _ => None,
+        }
+    }
+
+    /// The reconciler lists what it has to do.
+    fn find_overdue(&mut self) {
+        for shard in 0..self.setting.shards {
+            for claim in self.shards.model(shard).overdue(self.now_ms, 100) {
+                self.parties.push(Party::Overdue {
+                    user: claim.user,
+                    shard,
+                    held: claim.held,
+                });
+            }
+            for open in self.shards.model(shard).audit().transfers {
+                self.parties.push(Party::Deposit {
+                    from_shard: shard,
+                    to_shard: open.to_shard,
+                    transfer: open.transfer,
+                });
+            }
+        }
+        for (&name, order) in &self.sql.orders {
+            if order.is_unfollowed {
+                self.parties.push(Party::FollowOrder { name });
+            }
+        }
+    }
+
+    /// Σ stock + transfers + claims, and what is sold by the books of Redis and of SQL.
+    fn sum(&mut self) -> (i64, i64) {
+        let audits = self.shards.audits();
+        let moving: u64 = (0..)
+            .zip(&audits)
+            .map(|(n, a)| a.units_moving(n, &audits))
+            .sum();
+        let total = |of: fn(&Audit) -> i64| audits.iter().map(of).sum::<i64>();
+        let not_sold = total(|a| a.stock.unwrap()) + total(|a| a.held as i64) + moving as i64;
+        let in_redis = not_sold + total(|a| a.bought as i64);
+        (in_redis, not_sold + self.sql.sold() as i64)
+    }
+
+    /// The invariants, after whatever step.
+    pub fn check(&mut self) {
+        let sold = self.sql.sold();
+        assert_eq!(self.sql.remaining + sold, self.setting.total, "oversold");
+        let (in_redis, _) = self.sum();
+        if !self.has_lost {
+            assert_eq!(in_redis, self.setting.total as i64, "a unit made or lost");
+            for n in 0..12 {
+                let of_user = self.standing_orders(&user(n));
+                assert!(of_user <= self.setting.user_cap as usize, "user-{n}'s cap");
+            }
+        }
+    }
+
+    fn standing_orders(&self, user: &UserId) -> usize {
+        let orders = self.sql.orders.values();
+        orders
+            .filter(|order| order.user == *user && order.state != OrderState::Cancelled)
+            .count()
+    }
+
+    /// Whatever is under way ends, all deadlines pass, and the reconciler does its work.
+    pub fn tidy_up(&mut self) {
+        for _ in 0..3 {
+            while let Some((shard, write)) = self.late.pop() {
+                self.shards.write(shard, write);
+            }
+            self.run_all();
+            self.now_ms += TTL_MS;
+            self.find_overdue();
+            self.run_all();
+            self.check();
+        }
+        self.repair();
+        let (_, with_sql) = self.sum();
+        assert_eq!(with_sql, self.setting.total as i64, "the books are wrong");
+        let audits = self.shards.audits();
+        assert!(audits.iter().all(|a| a.held == 0 && a.transfers.is_empty()));
+    }
+
+    fn run_all(&mut self) {
+        while let Some(party) = self.parties.pop() {
+            let after = self.step(party);
+            self.parties.extend(after);
+        }
+    }
+
+    /// Puts right what a loss of data has left: only then is there anything to put right.
+    fn repair(&mut self) {
+        for _ in 0..self.setting.shards + 1 {
+            let (_, with_sql) = self.sum();
+            let missing = self.setting.total as i64 - with_sql;
+            if missing == 0 {
+                return;
+            }
+            assert!(
+                self.has_lost,
+                "{missing} units missing though nothing was lost"
+            );
+            let audits = self.shards.audits();
+            let richest = (0..).zip(audits).max_by_key(|(_, audit)| audit.stock);
+            let (shard, seen) = richest.unwrap();
+            let units = missing.max(-seen.stock.unwrap().max(0));
+            assert_eq!(
+                self.shards.write(shard, Write::Restock(units, seen)),
+                Reply::Done(true)
+            );
+        }
+    }
+
+    /// New users come until all is sold: then exactly what there was must be.
+    pub fn sell_out(&mut self) {
+        for n in 100.. {
+            self.now_ms += 1;
+            let user = user(n);
+            let shard = home_shard(&user, self.setting.shards);
+            if !self.buys(&user, shard) {
+                break;
+            }
+            assert!(n < 200, "more buyers than units");
+        }
+        self.check();
+        assert_eq!(self.sql.sold(), self.setting.total, "unsold");
+        let (_, with_sql) = self.sum();
+        assert_eq!(with_sql, self.setting.total as i64);
+    }
+
+    /// Whether a user who asks again as long as units may be on the way gets one.
+    fn buys(&mut self, user: &UserId, shard: u32) -> bool {
+        for _ in 0..4 {
+            let claim = Write::Claim(user.clone(), self.terms());
+            match self.shards.write(shard, claim) {
+                Reply::Claim(ClaimReply::Granted(held)) => {
+                    let name = (shard, held.generation);
+                    let decision = self.sql.place(name, user, 1);
+                    let follow = Party::Follow {
+                        user: user.clone(),
+                        name,
+                        decision,
+                    };
+                    self.parties.push(follow);
+                    self.run_all();
+                    let ordered = matches!(decision, Decision::Settle(_));
+                    if ordered {
+                        self.sql.pay(name);
+                        self.parties.push(Party::FollowOrder { name });
+                        self.run_all();
+                    }
+                    return ordered;
+                }
+                Reply::Claim(ClaimReply::Empty { .. }) => self.refill_to_the_end(shard),
+                other => panic!("{other:?}"),
+            }
+        }
+        false
+    }
+
+    fn refill_to_the_end(&mut self, shard: u32) {
+        let (refill, ask) = Refill::start(shard);
+        assert_eq!(ask, Ask::Survey);
+        self.parties.push(Party::Refill { refill, ask });
+        self.run_all();
+    }
+}
