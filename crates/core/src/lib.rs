@@ -17,6 +17,7 @@
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
 //! | [`identity`] | the signed user of a request that carries no claim |
 //! | [`token`] | the order token that the checkout gives and the order brings |
+//! | [`breaker`] | whether what failed too often may be asked |
 //! | [`key`] | named secrets, what they sign, and their rotation |
 //! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
 //! | [`refill`] | how stock comes to a shard that has none while others have some |
@@ -46,6 +47,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod admission;
+pub mod breaker;
 pub mod claim;
 pub mod headers;
 pub mod id;

@@ -1,0 +1,580 @@
+//! A circuit breaker: what stands behind it has failed too often, so it is left in peace for a while
+//! and asked by a few before all ask again.
+//!
+//! ```text
+//!            failures ≥ failure_percent
+//!   Closed ─────────────────────────────▶ Open ◀─────────────┐
+//!      ▲                                    │ open_ms later  │ a probe fails
+//!      └───────── all probes succeed ── HalfOpen ────────────┘
+//! ```
+//!
+//! Every request that it lets pass gets a [`Pass`], which comes back with the outcome. An outcome
+//! counts only in the state, and in the round of probes, that let its request pass: what a
+//! request from before the failure has met says nothing about now.
+
+/// In how many parts the window of outcomes moves on. The window covers between seven eighths and
+/// the whole of the time that is asked for.
+const PARTS: usize = 8;
+
+/// When to open, and how to close again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Over how many milliseconds outcomes count: 10,000 unless set; 0 counts as 1.
+    pub window_ms: u64,
+    /// How many outcomes the window must hold before their failures count: 20 unless set. Of few
+    /// requests, one failure is a large part. 0 counts as 1.
+    pub min_requests: u32,
+    /// Of 100 outcomes, how many failures open it: 50 unless set; 1 to 100, others count as the
+    /// nearest of these.
+    pub failure_percent: u32,
+    /// How long it stays open, in milliseconds: 1,000 unless set, at most 49 days
+    /// ([`u32::MAX`]). So long it also waits for probes.
+    pub open_ms: u64,
+    /// How many requests try it out before it closes: 3 unless set; 0 counts as 1.
+    pub probes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            window_ms: 10_000,
+            min_requests: 20,
+            failure_percent: 50,
+            open_ms: 1_000,
+            probes: 3,
+        }
+    }
+}
+
+/// Whether a request may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// It may. Its outcome is for [`Breaker::record`].
+    Pass(Pass),
+    /// It may not.
+    Refuse {
+        /// After how many milliseconds it makes sense to try again: at least 1.
+        retry_after_ms: u64,
+    },
+}
+
+/// Leave for one request to pass. If its outcome never becomes known, it is simply dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    round: u64,
+    is_probe: bool,
+}
+
+impl Pass {
+    /// Whether the request is one of the few that try out whether all is well again.
+    pub const fn is_probe(self) -> bool {
+        self.is_probe
+    }
+}
+
+/// What became of a request that passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// An answer came, whatever it said: what stands behind the breaker is alive.
+    Success,
+    /// No answer came, or one that tells of its own trouble.
+    Failure,
+}
+
+/// What a breaker does at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// All pass.
+    Closed,
+    /// None pass.
+    Open,
+    /// A few pass, to try it out.
+    HalfOpen,
+}
+
+impl State {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
+
+    /// The word in metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// A circuit breaker. Closed to begin with.
+#[derive(Clone, Debug)]
+pub struct Breaker {
+    settings: Settings,
+    clock: Clock,
+    phase: Phase,
+    // Moves on with every change of phase, and with every new round of probes.
+    round: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Closed(Window),
+    Open {
+        since_ms: u64,
+    },
+    HalfOpen {
+        since_ms: u64,
+        sent: u32,
+        succeeded: u32,
+    },
+}
+
+impl Breaker {
+    /// A breaker with these settings.
+    pub fn new(settings: Settings) -> Self {
+        let settings = Settings {
+            window_ms: settings.window_ms.max(1),
+            min_requests: settings.min_requests.max(1),
+            failure_percent: settings.failure_percent.clamp(1, 100),
+            open_ms: settings.open_ms.min(STEP_MS_MAX),
+            probes: settings.probes.max(1),
+        };
+        Self {
+            settings,
+            clock: Clock::default(),
+            phase: Phase::Closed(Window::default()),
+            round: 0,
+        }
+    }
+
+    /// What it does at present. An open one that has been open for long enough is still open, until
+    /// a request comes that can try it out.
+    pub const fn state(&self) -> State {
+        match self.phase {
+            Phase::Closed(_) => State::Closed,
+            Phase::Open { .. } => State::Open,
+            Phase::HalfOpen { .. } => State::HalfOpen,
+        }
+    }
+
+    /// Whether a request may pass at `now_ms`.
+    pub fn permit(&mut self, now_ms: u64) -> Permit {
+        let now_ms = self.clock.at(now_ms);
+        let (since_ms, free) = match &self.phase {
+            Phase::Closed(_) => return self.pass(false),
+            Phase::Open { since_ms } => (*since_ms, 0),
+            Phase::HalfOpen { since_ms, sent, .. } => {
+                (*since_ms, self.settings.probes.saturating_sub(*sent))
+            }
+        };
+        let over_ms = now_ms.saturating_sub(since_ms);
+        if free == 0 && over_ms < self.settings.open_ms {
+            let retry_after_ms = self.settings.open_ms.saturating_sub(over_ms);
+            return Permit::Refuse { retry_after_ms };
+        }
+        if free == 0 {
+            // Open for long enough; or the outcomes of this round's probes do not come, and others
+            // must try.
+            self.enter(Phase::HalfOpen {
+                since_ms: now_ms,
+                sent: 0,
+                succeeded: 0,
+            });
+        }
+        if let Phase::HalfOpen { sent, .. } = &mut self.phase {
+            *sent = sent.saturating_add(1);
+        }
+        self.pass(true)
+    }
+
+    /// Takes note of what became, at `now_ms`, of a request that passed.
+    pub fn record(&mut self, now_ms: u64, pass: Pass, outcome: Outcome) {
+        let now_ms = self.clock.at(now_ms);
+        if pass.round != self.round {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Closed(window) => {
+                window.add(now_ms, self.settings.window_ms, outcome);
+                if window.is_bad(&self.settings) {
+                    self.enter(Phase::Open { since_ms: now_ms });
+                }
+            }
+            Phase::Open { .. } => {}
+            Phase::HalfOpen { succeeded, .. } => match outcome {
+                Outcome::Failure => self.enter(Phase::Open { since_ms: now_ms }),
+                Outcome::Success => {
+                    *succeeded = succeeded.saturating_add(1);
+                    if *succeeded >= self.settings.probes {
+                        self.enter(Phase::Closed(Window::default()));
+                    }
+                }
+            },
+        }
+    }
+
+    fn pass(&self, is_probe: bool) -> Permit {
+        let round = self.round;
+        Permit::Pass(Pass { round, is_probe })
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.round = self.round.wrapping_add(1);
+    }
+}
+
+/// A clock that never goes back: it adds up the steps forward of another one. Where that one is set
+/// back, this one stands still for a moment, and no wait grows longer by it. A step counts as
+/// [`STEP_MS_MAX`] at most, so that no sequence of times brings it to its end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clock {
+    elapsed_ms: u64,
+    last_ms: u64,
+}
+
+/// 49 days: longer than anything here is waited for, and four thousand million of them fit in 64
+/// bits.
+const STEP_MS_MAX: u64 = u32::MAX as u64;
+
+impl Clock {
+    fn at(&mut self, now_ms: u64) -> u64 {
+        let step_ms = now_ms.saturating_sub(self.last_ms).min(STEP_MS_MAX);
+        self.elapsed_ms = self.elapsed_ms.saturating_add(step_ms);
+        self.last_ms = now_ms;
+        self.elapsed_ms
+    }
+}
+
+/// The outcomes of the last while, in parts that are forgotten one by one.
+#[derive(Clone, Debug, Default)]
+struct Window {
+    parts: [Part; PARTS],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    /// Which stretch of time it counts: the time over the length of a part.
+    number: u64,
+    outcomes: u32,
+    failures: u32,
+}
+
+impl Window {
+    fn add(&mut self, now_ms: u64, window_ms: u64, outcome: Outcome) {
+        let number = now_ms / window_ms.div_ceil(PARTS as u64).max(1);
+        for part in &mut self.parts {
+            if number.saturating_sub(part.number) >= PARTS as u64 {
+                *part = Part::default();
+            }
+        }
+        // The remainder is below PARTS, so it fits, and there is such a part.
+        let Some(part) = self.parts.get_mut((number % PARTS as u64) as usize) else {
+            return;
+        };
+        part.number = number;
+        part.outcomes = part.outcomes.saturating_add(1);
+        let failed = u32::from(outcome == Outcome::Failure);
+        part.failures = part.failures.saturating_add(failed);
+    }
+
+    fn is_bad(&self, settings: &Settings) -> bool {
+        let sum = |of: fn(&Part) -> u32| self.parts.iter().map(|part| u64::from(of(part))).sum();
+        let (outcomes, failures): (u64, u64) = (sum(|p| p.outcomes), sum(|p| p.failures));
+        let percent = u64::from(settings.failure_percent);
+        outcomes >= u64::from(settings.min_requests) && failures * 100 >= outcomes * percent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const SETTINGS: Settings = Settings {
+        window_ms: 800,
+        min_requests: 4,
+        failure_percent: 50,
+        open_ms: 1_000,
+        probes: 2,
+    };
+
+    fn passed(breaker: &mut Breaker, now_ms: u64) -> Pass {
+        match breaker.permit(now_ms) {
+            Permit::Pass(pass) => pass,
+            Permit::Refuse { .. } => panic!("refused at {now_ms}"),
+        }
+    }
+
+    fn once(breaker: &mut Breaker, now_ms: u64, outcome: Outcome) {
+        let pass = passed(breaker, now_ms);
+        breaker.record(now_ms, pass, outcome);
+    }
+
+    fn refused(retry_after_ms: u64) -> Permit {
+        Permit::Refuse { retry_after_ms }
+    }
+
+    /// A breaker that opened at `now_ms`.
+    fn opened(now_ms: u64) -> Breaker {
+        let mut breaker = Breaker::new(SETTINGS);
+        for _ in 0..4 {
+            once(&mut breaker, now_ms, Outcome::Failure);
+        }
+        assert_eq!(breaker.state(), State::Open);
+        breaker
+    }
+
+    #[test]
+    fn it_opens_on_enough_failures_of_enough_requests() {
+        let mut breaker = Breaker::new(SETTINGS);
+        for outcome in [Outcome::Failure, Outcome::Failure, Outcome::Success] {
+            once(&mut breaker, 10, outcome);
+        }
+        assert_eq!(breaker.state(), State::Closed, "three say too little");
+        once(&mut breaker, 10, Outcome::Success);
+        assert_eq!(breaker.state(), State::Open, "two of four are half");
+
+        let mut breaker = Breaker::new(SETTINGS);
+        for n in 0..100 {
+            let is_bad = n % 5 >= 3 && n > 3;
+            let outcome = [Outcome::Success, Outcome::Failure][usize::from(is_bad)];
+            once(&mut breaker, 10, outcome);
+        }
+        assert_eq!(breaker.state(), State::Closed, "two of five are not half");
+    }
+
+    #[test]
+    fn old_failures_are_forgotten() {
+        let mut breaker = Breaker::new(SETTINGS);
+        for now_ms in [0, 100, 200, 850, 950] {
+            once(&mut breaker, now_ms, Outcome::Failure);
+            if now_ms == 200 {
+                assert_eq!(breaker.state(), State::Closed);
+            }
+        }
+        assert_eq!(breaker.state(), State::Closed, "of five, two were too old");
+        once(&mut breaker, 960, Outcome::Failure);
+        assert_eq!(breaker.state(), State::Open);
+    }
+
+    #[test]
+    fn it_tells_how_long_it_stays_open_and_then_lets_a_few_try() {
+        let mut breaker = opened(5_000);
+        assert_eq!(breaker.permit(5_000), refused(1_000));
+        assert_eq!(breaker.permit(5_999), refused(1));
+        let probes = [passed(&mut breaker, 6_000), passed(&mut breaker, 6_100)];
+        assert!(probes.iter().all(|pass| pass.is_probe()));
+        assert_eq!(breaker.permit(6_100), refused(900));
+        breaker.record(6_200, probes[0], Outcome::Success);
+        assert_eq!(breaker.state(), State::HalfOpen);
+        breaker.record(6_200, probes[1], Outcome::Success);
+        assert_eq!(breaker.state(), State::Closed);
+        assert!(!passed(&mut breaker, 6_200).is_probe());
+    }
+
+    #[test]
+    fn one_failed_probe_opens_it_again() {
+        let mut breaker = opened(0);
+        let probes = [passed(&mut breaker, 1_000), passed(&mut breaker, 1_000)];
+        breaker.record(1_010, probes[0], Outcome::Failure);
+        assert_eq!(breaker.permit(1_010), refused(1_000));
+        breaker.record(1_020, probes[1], Outcome::Success);
+        assert_eq!(breaker.state(), State::Open);
+    }
+
+    #[test]
+    fn probes_without_an_outcome_make_way_for_others() {
+        let mut breaker = opened(0);
+        let lost = [passed(&mut breaker, 1_000), passed(&mut breaker, 1_000)];
+        assert_eq!(breaker.permit(1_999), refused(1));
+        let probe = passed(&mut breaker, 2_000);
+        for late in lost {
+            breaker.record(2_000, late, Outcome::Success);
+        }
+        assert_eq!(breaker.state(), State::HalfOpen, "theirs was another round");
+        breaker.record(2_000, probe, Outcome::Success);
+        once(&mut breaker, 2_000, Outcome::Success);
+        assert_eq!(breaker.state(), State::Closed);
+    }
+
+    #[test]
+    fn what_passed_before_it_opened_says_nothing_of_after() {
+        let mut breaker = Breaker::new(SETTINGS);
+        let slow: Vec<Pass> = (0..9).map(|_| passed(&mut breaker, 0)).collect();
+        for _ in 0..4 {
+            once(&mut breaker, 0, Outcome::Failure);
+        }
+        let probe = passed(&mut breaker, 1_000);
+        breaker.record(1_000, slow[0], Outcome::Failure);
+        breaker.record(1_000, slow[1], Outcome::Success);
+        breaker.record(1_000, slow[2], Outcome::Success);
+        assert_eq!(breaker.state(), State::HalfOpen);
+        breaker.record(2_000, probe, Outcome::Success);
+        once(&mut breaker, 2_000, Outcome::Success);
+        for late in &slow[3..] {
+            breaker.record(2_000, *late, Outcome::Failure);
+        }
+        assert_eq!(breaker.state(), State::Closed);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_keeps_nobody_out_for_longer() {
+        let mut breaker = opened(u64::MAX);
+        assert_eq!(breaker.permit(7_000), refused(1_000));
+        assert_eq!(breaker.permit(7_400), refused(600));
+        assert!(passed(&mut breaker, 8_000).is_probe());
+        assert!(passed(&mut breaker, 0).is_probe());
+        assert_eq!(breaker.permit(0), refused(1_000));
+    }
+
+    #[test]
+    fn senseless_settings_count_as_the_nearest_that_make_sense() {
+        let mut breaker = Breaker::new(Settings {
+            window_ms: 0,
+            min_requests: 0,
+            failure_percent: 0,
+            open_ms: 0,
+            probes: 0,
+        });
+        once(&mut breaker, 1, Outcome::Success);
+        assert_eq!(breaker.state(), State::Closed);
+        once(&mut breaker, 1, Outcome::Failure);
+        assert_eq!(breaker.state(), State::Open);
+        once(&mut breaker, 1, Outcome::Success);
+        assert_eq!(breaker.state(), State::Closed);
+    }
+
+    /// What a breaker does, told from the list of all that has happened to it.
+    struct Model {
+        settings: Settings,
+        state: State,
+        entered_ms: u64,
+        /// The passes of this state or round: when given, and what became of them when.
+        passes: Vec<Option<(u64, Outcome)>>,
+    }
+
+    impl Model {
+        fn enter(&mut self, state: State, now_ms: u64) {
+            (self.state, self.entered_ms) = (state, now_ms);
+            self.passes.clear();
+        }
+
+        fn permits(&mut self, now_ms: u64) -> bool {
+            let all_sent = self.passes.len() as u32 == self.settings.probes;
+            let is_over = now_ms - self.entered_ms >= self.settings.open_ms;
+            match self.state {
+                State::Closed => {}
+                State::Open if !is_over => return false,
+                State::HalfOpen if all_sent && !is_over => return false,
+                State::HalfOpen if !all_sent => {}
+                State::Open | State::HalfOpen => self.enter(State::HalfOpen, now_ms),
+            }
+            self.passes.push(None);
+            true
+        }
+
+        fn record(&mut self, index: usize, now_ms: u64, outcome: Outcome) {
+            self.passes[index] = Some((now_ms, outcome));
+            let part_ms = self.settings.window_ms.div_ceil(8);
+            let is_young = |at_ms: u64| now_ms / part_ms - at_ms / part_ms < 8;
+            let known = self.passes.iter().flatten();
+            let count = |which: fn(Outcome) -> bool, all: bool| {
+                let counts = |(at_ms, o): &&(u64, Outcome)| (all || is_young(*at_ms)) && which(*o);
+                known.clone().filter(counts).count() as u32
+            };
+            let is_failure = |outcome| outcome == Outcome::Failure;
+            match self.state {
+                State::Closed => {
+                    let (all, bad) = (count(|_| true, false), count(is_failure, false));
+                    let percent = self.settings.failure_percent;
+                    if all >= self.settings.min_requests && bad * 100 >= all * percent {
+                        self.enter(State::Open, now_ms);
+                    }
+                }
+                State::HalfOpen if count(is_failure, true) > 0 => self.enter(State::Open, now_ms),
+                State::HalfOpen if count(|_| true, true) == self.settings.probes => {
+                    self.enter(State::Closed, now_ms);
+                }
+                State::Open | State::HalfOpen => {}
+            }
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Wait(u64),
+        Ask,
+        /// The outcome of one of the requests under way, and whether it is a failure.
+        Answer(prop::sample::Index, bool),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            2 => (0..400_u64).prop_map(Step::Wait),
+            4 => Just(Step::Ask),
+            4 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(i, f)| Step::Answer(i, f)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_what_the_list_of_all_that_happened_says(
+            steps in prop::collection::vec(step(), 0..300),
+            window_ms in 1..1_500_u64, min_requests in 1..8_u32, failure_percent in 1..=100_u32,
+            open_ms in 0..900_u64, probes in 1..4_u32, start_ms in 0..u64::from(u32::MAX),
+        ) {
+            let settings = Settings { window_ms, min_requests, failure_percent, open_ms, probes };
+            let mut breaker = Breaker::new(settings);
+            let mut now_ms = start_ms;
+            let mut model = Model { settings, state: State::Closed, entered_ms: 0, passes: Vec::new() };
+            // Each with its place among the model's passes, and the round that gave it.
+            let mut under_way: Vec<(Pass, usize)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Wait(ms) => now_ms += ms,
+                    Step::Ask => match breaker.permit(now_ms) {
+                        Permit::Pass(pass) => {
+                            prop_assert!(model.permits(now_ms));
+                            prop_assert_eq!(pass.is_probe(), model.state == State::HalfOpen);
+                            under_way.push((pass, model.passes.len() - 1));
+                        }
+                        Permit::Refuse { retry_after_ms } => {
+                            prop_assert!(!model.permits(now_ms));
+                            prop_assert_eq!(retry_after_ms, model.entered_ms + open_ms - now_ms);
+                        }
+                    },
+                    Step::Answer(which, is_failure) if !under_way.is_empty() => {
+                        let (pass, index) = under_way.swap_remove(which.index(under_way.len()));
+                        let outcome = [Outcome::Success, Outcome::Failure][usize::from(is_failure)];
+                        let is_of_now = pass.round == breaker.round;
+                        breaker.record(now_ms, pass, outcome);
+                        if is_of_now {
+                            model.record(index, now_ms, outcome);
+                        }
+                    }
+                    Step::Answer(..) => {}
+                }
+                prop_assert_eq!(breaker.state(), model.state);
+            }
+        }
+
+        #[test]
+        fn no_clock_panics_it_or_keeps_it_open_for_good(
+            times in prop::collection::vec((any::<u64>(), any::<bool>()), 0..200),
+        ) {
+            let mut breaker = Breaker::new(SETTINGS);
+            for (now_ms, is_failure) in times {
+                if let Permit::Pass(pass) = breaker.permit(now_ms) {
+                    let outcome = [Outcome::Success, Outcome::Failure][usize::from(is_failure)];
+                    breaker.record(now_ms, pass, outcome);
+                }
+            }
+            // Wherever it stands, 1 s by any clock is enough to try.
+            breaker.permit(50);
+            prop_assert!(matches!(breaker.permit(1_050), Permit::Pass(_)));
+        }
+    }
+}
