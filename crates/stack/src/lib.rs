@@ -16,8 +16,10 @@
 //! # }
 //! ```
 
+pub mod certificates;
 pub mod command;
 pub mod envoy;
+pub mod fault;
 pub mod http;
 pub mod origin;
 pub mod ports;

@@ -7,10 +7,12 @@
 mod apt;
 mod cache;
 mod envoy;
+mod faketime;
 mod redis;
 mod rust;
 
 pub use envoy::{ENVOY_VERSION, Envoy};
+pub use faketime::faketime;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
 

@@ -1,0 +1,105 @@
+//! A certificate authority for one run, and a certificate of it for 127.0.0.1.
+
+use crate::command;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A run lives for minutes.
+const DAYS: &str = "2";
+
+/// Files in PEM.
+#[derive(Debug, Clone)]
+pub struct Certificates {
+    /// What clients trust.
+    pub ca: PathBuf,
+    /// What the server shows: for `localhost` and 127.0.0.1.
+    pub certificate: PathBuf,
+    /// The key to it.
+    pub key: PathBuf,
+}
+
+impl Certificates {
+    /// Those in `dir`, which `openssl` makes if they are not there. The authority's own key is not
+    /// kept.
+    pub fn kept_in(dir: &Path) -> Result<Self> {
+        let made = Self {
+            ca: dir.join("ca.pem"),
+            certificate: dir.join("server.pem"),
+            key: dir.join("server.key"),
+        };
+        if !made.certificate.is_file() {
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot create {}", dir.display()))?;
+            make(dir)?;
+        }
+        Ok(made)
+    }
+}
+
+fn make(dir: &Path) -> Result<()> {
+    let authority = [
+        "-subj",
+        "/CN=Weir test authority",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-addext",
+        "basicConstraints=critical,CA:TRUE",
+    ];
+    request(dir, &authority)?;
+    let server = [
+        "-subj",
+        "/CN=localhost",
+        "-keyout",
+        "server.key",
+        "-out",
+        "server.pem",
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+    ];
+    request(dir, &server)?;
+    std::fs::remove_file(dir.join("ca.key")).context("cannot remove the authority's key")
+}
+
+/// Elliptic curves, since an RSA key takes up to a second to find.
+fn request(dir: &Path, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("openssl");
+    command
+        .args(["req", "-x509", "-nodes", "-days", DAYS])
+        .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+        .args(arguments)
+        .current_dir(dir);
+    command::succeed(&mut command, LIMIT)
+        .context("openssl makes the certificates of tests with TLS; is it installed?")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_certificate_is_of_the_authority_and_made_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let made = Certificates::kept_in(temp.path()).unwrap();
+        let mut verify = Command::new("openssl");
+        verify.args(["verify", "-verify_ip", "127.0.0.1", "-CAfile"]);
+        verify.args([&made.ca, &made.certificate]);
+        command::succeed(&mut verify, LIMIT).unwrap();
+        let first = std::fs::read(&made.certificate).unwrap();
+        Certificates::kept_in(temp.path()).unwrap();
+        assert_eq!(std::fs::read(&made.certificate).unwrap(), first);
+        assert!(!temp.path().join("ca.key").exists());
+    }
+}
