@@ -50,7 +50,8 @@ pub struct Config {
     )]
     pub database_url: String,
 
-    /// The Redis that gateways use, too
+    /// The Redis that gateways use, too: one URL, or those of a Redis Cluster's nodes with commas
+    /// between them; rediss:// means TLS, by the system's authorities or those in `SSL_CERT_FILE`
     #[arg(
         long,
         env = "WEIR_REDIS_URL",

@@ -7,8 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind};
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
 use weir_core::claim::Ticket;
 use weir_core::id::SaleId;
 use weir_core::ledger::{Audit, Deduction, ReleaseKind, ReleaseReply, SettleReply};
@@ -16,29 +15,22 @@ use weir_resp::Value;
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{Call, ReplyError, audit, release, settle, warm};
 
+use crate::redis_link::RedisLink;
+
 /// How long one call may take, from first to last try. An order's answer waits for it, so it stays
 /// far below a request's time limit.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long one try may take: half a call.
-const RESPONSE_LIMIT: Duration = Duration::from_millis(500);
-
-/// The longest pause between two tries to connect. A Redis that is back is found within it.
-const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// Further tries to connect on behalf of one call; the next call tries again.
-const RECONNECTS: usize = 1;
-
 /// A handle to Redis. Cloning it is cheap: all share one connection.
 #[derive(Clone)]
 pub struct Ledger {
-    connection: ConnectionManager,
+    link: RedisLink,
     prefix: Arc<str>,
 }
 
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the connection: its URL may hold a password.
+        // Not the link: its URL may hold a password.
         f.debug_struct("Ledger")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
@@ -60,19 +52,15 @@ pub enum LedgerError {
 }
 
 impl Ledger {
-    /// A handle to the Redis at `url`, whose keys all start with `prefix`. Connects when it is
-    /// first used, so Redis may be down now. Needs a tokio runtime.
+    /// A handle to the Redis at `url`, or to the cluster at several with commas between them,
+    /// whose keys all start with `prefix`. Connects when it is first used, so Redis may be down
+    /// now. Needs a tokio runtime.
     ///
     /// # Errors
     /// When `url` is not one of Redis'.
     pub fn new(url: &str, prefix: &str) -> Result<Self, RedisError> {
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(RESPONSE_LIMIT))
-            .set_response_timeout(Some(RESPONSE_LIMIT))
-            .set_max_delay(RECONNECT_PAUSE_MAX)
-            .set_number_of_retries(RECONNECTS);
         Ok(Self {
-            connection: ConnectionManager::new_lazy_with_config(Client::open(url)?, config)?,
+            link: RedisLink::open(url)?,
             prefix: prefix.into(),
         })
     }
@@ -160,11 +148,8 @@ impl Ledger {
     /// Sends a command, and once more if its connection turned out to be broken: the first call
     /// after Redis was away would fail otherwise.
     async fn attempt(&self, command: &Cmd) -> Result<redis::Value, RedisError> {
-        let mut connection = self.connection.clone();
-        match command.query_async(&mut connection).await {
-            Err(error) if error.is_unrecoverable_error() => {
-                command.query_async(&mut connection).await
-            }
+        match self.link.query(command).await {
+            Err(error) if error.is_unrecoverable_error() => self.link.query(command).await,
             other => other,
         }
     }

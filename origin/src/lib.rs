@@ -31,6 +31,7 @@ pub mod ledger;
 pub mod new_sale;
 pub mod orders;
 pub mod problem;
+mod redis_link;
 pub mod run;
 pub mod server;
 pub mod status;

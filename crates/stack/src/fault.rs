@@ -109,11 +109,7 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     tokio::io::copy(&mut from, &mut to).await.ok();
 }
 
-async fn reply(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut fault: watch::Receiver<Fault>,
-) {
+async fn reply(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fault: watch::Receiver<Fault>) {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = match from.read(&mut piece).await {
@@ -209,7 +205,12 @@ mod tests {
         let mut old = client(&proxy).await;
         assert_eq!(ask(&mut old).await.unwrap(), 7);
         proxy.set(Fault::Cut);
-        assert!(tokio::time::timeout(LONG, old.read_u8()).await.unwrap().is_err());
+        assert!(
+            tokio::time::timeout(LONG, old.read_u8())
+                .await
+                .unwrap()
+                .is_err()
+        );
         assert!(ask(&mut client(&proxy).await).await.is_err());
         assert_eq!(*counted.borrow(), 1, "nothing passed after the cut");
         proxy.set(Fault::Pass);
@@ -225,7 +226,12 @@ mod tests {
         counted.wait_for(|count| *count == 1).await.unwrap();
         assert!(tokio::time::timeout(SHORT, old.read_u8()).await.is_err());
         proxy.set(Fault::Pass);
-        assert!(tokio::time::timeout(LONG, old.read_u8()).await.unwrap().is_err());
+        assert!(
+            tokio::time::timeout(LONG, old.read_u8())
+                .await
+                .unwrap()
+                .is_err()
+        );
         assert_eq!(ask(&mut client(&proxy).await).await.unwrap(), 7);
     }
 }

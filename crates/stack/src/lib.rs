@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod backing;
 pub mod certificates;
 pub mod command;
 pub mod envoy;
@@ -34,4 +35,4 @@ pub mod wasm;
 pub mod workspace;
 
 pub use secrets::Secrets;
-pub use stack::{Builder, Stack};
+pub use stack::{Builder, GatewayOptions, Stack};

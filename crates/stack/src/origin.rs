@@ -64,8 +64,10 @@ pub struct OriginOptions {
     pub admin_port: u16,
     /// The SQLite file; made if it isn't there.
     pub database: PathBuf,
-    /// Where Redis is.
+    /// Where Redis is; the nodes of a cluster with commas between them.
     pub redis_url: String,
+    /// The authority that signed Redis' certificate, in PEM, if it is not one of the system's.
+    pub redis_ca: Option<PathBuf>,
     /// What every key in Redis starts with.
     pub key_prefix: String,
     /// What it shares with the gateway and its admin.
@@ -138,10 +140,14 @@ fn command(binary: &Path, options: &OriginOptions) -> Command {
         .arg(format!("127.0.0.1:{}", options.admin_port))
         .arg("--database-url")
         .arg(format!("sqlite://{}", options.database.display()))
-        .args(["--redis-url", &options.redis_url])
         .args(["--key-prefix", &options.key_prefix])
+        // It may hold a password.
+        .env("WEIR_REDIS_URL", &options.redis_url)
         .env("WEIR_CLAIM_SECRET", &options.secrets.claim)
         .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token);
+    if let Some(ca) = &options.redis_ca {
+        command.env("SSL_CERT_FILE", ca);
+    }
     command
 }
 
@@ -166,7 +172,8 @@ mod tests {
             port: 1,
             admin_port: 2,
             database: PathBuf::from("/d/weir.db"),
-            redis_url: "redis://127.0.0.1:3".to_owned(),
+            redis_url: "redis://:hush@127.0.0.1:3".to_owned(),
+            redis_ca: None,
             key_prefix: "weir".to_owned(),
             secrets: Secrets::random().unwrap(),
         };
@@ -174,5 +181,6 @@ mod tests {
         assert!(shown.contains("sqlite:///d/weir.db"), "{shown}");
         assert!(!shown.contains(&options.secrets.claim), "{shown}");
         assert!(!shown.contains(&options.secrets.admin_token), "{shown}");
+        assert!(!shown.contains("hush"), "{shown}");
     }
 }

@@ -1,49 +1,227 @@
-//! A Redis of our own, on a port of its own, that keeps its data when it is stopped.
+//! A Redis of our own, on ports of its own: one server or a cluster.
 
+use crate::certificates::Certificates;
 use crate::process::{DiedChild, Process};
-use crate::tools;
-use anyhow::{Context, Result};
+use crate::{ports, tools};
+use anyhow::{Context, Result, ensure};
+use redis::aio::MultiplexedConnection;
+use redis::{Client, TlsCertificates};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Loading a kept data folder takes longest.
 const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// The slots of a Redis Cluster, by its specification.
+const SLOTS: u32 = 16_384;
+
+/// A cluster's nodes get to know each other within about 2 s.
+const CLUSTER_LIMIT: Duration = Duration::from_secs(30);
+const CLUSTER_POLL: Duration = Duration::from_millis(50);
+
+/// What kind of Redis a stack starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RedisKind {
+    /// One server with an append-only file: what it was told survives a kill.
+    #[default]
+    Durable,
+    /// One server that keeps nothing: after a kill it is empty.
+    Forgetful,
+    /// Like `Durable`, over TLS only and with a password.
+    Secured,
+    /// A Redis Cluster of three, each like `Durable`.
+    Cluster,
+}
+
+/// A password, and TLS instead of plain TCP.
+#[derive(Clone)]
+pub struct Lock {
+    /// What clients show.
+    pub password: String,
+    /// What the server shows.
+    pub certificates: Certificates,
+}
+
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lock(…)")
+    }
+}
+
+/// How one server is run.
+#[derive(Debug, Clone)]
+pub struct RedisOptions {
+    /// On 127.0.0.1.
+    pub port: u16,
+    /// For its data.
+    pub dir: PathBuf,
+    /// For its output.
+    pub log: PathBuf,
+    /// Whether it writes an append-only file.
+    pub durable: bool,
+    /// TLS and a password.
+    pub lock: Option<Lock>,
+    /// The port on which nodes of a cluster talk, if it is one.
+    pub bus_port: Option<u16>,
+}
+
+impl RedisOptions {
+    /// A single server with an append-only file, plain.
+    pub fn durable(port: u16, dir: &Path, log: &Path) -> Self {
+        Self {
+            port,
+            dir: dir.to_path_buf(),
+            log: log.to_path_buf(),
+            durable: true,
+            lock: None,
+            bus_port: None,
+        }
+    }
+
+    /// What a client needs to know.
+    fn access(&self) -> Access {
+        let port = self.port;
+        match &self.lock {
+            None => Access::plain(format!("redis://127.0.0.1:{port}")),
+            Some(lock) => Access {
+                url: format!("rediss://:{}@127.0.0.1:{port}", lock.password),
+                ca: Some(lock.certificates.ca.clone()),
+            },
+        }
+    }
+
+    /// The password goes into a file of the owner's: arguments are for everyone to read.
+    fn write_config(&self) -> Result<PathBuf> {
+        std::fs::create_dir_all(&self.dir)
+            .with_context(|| format!("cannot create {}", self.dir.display()))?;
+        let file = std::path::absolute(self.dir.join("redis.conf"))?;
+        let write = || {
+            let mut options = std::fs::OpenOptions::new();
+            let options = options.write(true).create(true).truncate(true).mode(0o600);
+            options.open(&file)?.write_all(self.config().as_bytes())
+        };
+        write().with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(file)
+    }
+
+    fn config(&self) -> String {
+        let port = self.port;
+        let durable = if self.durable { "yes" } else { "no" };
+        // The append-only file alone: it holds every write, a snapshot only some.
+        let mut text = format!("bind 127.0.0.1\ndaemonize no\nsave \"\"\nappendonly {durable}\n");
+        match &self.lock {
+            None => text += &format!("port {port}\n"),
+            Some(Lock {
+                password,
+                certificates:
+                    Certificates {
+                        ca,
+                        certificate,
+                        key,
+                    },
+            }) => {
+                text += &format!("port 0\ntls-port {port}\nrequirepass {password}\n");
+                text += &format!("tls-cert-file \"{}\"\n", certificate.display());
+                text += &format!("tls-key-file \"{}\"\n", key.display());
+                text += &format!("tls-ca-cert-file \"{}\"\n", ca.display());
+                text += "tls-auth-clients no\n";
+            }
+        }
+        if let Some(bus_port) = self.bus_port {
+            text += &format!("cluster-enabled yes\ncluster-port {bus_port}\n");
+        }
+        text
+    }
+}
+
+/// How a client reaches a Redis. Not for logs: the URL may hold a password.
+#[derive(Clone)]
+pub struct Access {
+    /// `redis://…` or `rediss://…`.
+    pub url: String,
+    /// The authority to trust, in PEM; the system's if `None`.
+    pub ca: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Access(…)")
+    }
+}
+
+impl Access {
+    /// By URL alone.
+    pub fn plain(url: String) -> Self {
+        Self { url, ca: None }
+    }
+
+    /// A new connection.
+    pub async fn connect(&self) -> Result<MultiplexedConnection> {
+        let client = self.client().context("not a Redis URL")?;
+        client
+            .get_multiplexed_async_connection()
+            .await
+            .context("cannot connect to Redis")
+    }
+
+    fn client(&self) -> Result<Client> {
+        let Some(ca) = &self.ca else {
+            return Ok(Client::open(self.url.as_str())?);
+        };
+        let certificates = TlsCertificates {
+            client_tls: None,
+            root_cert: Some(std::fs::read(ca)?),
+        };
+        Ok(Client::build_with_tls(self.url.as_str(), certificates)?)
+    }
+}
 
 /// A running Redis or Valkey.
 #[derive(Debug)]
 pub struct RedisServer {
     process: Process,
     port: u16,
+    access: Access,
 }
 
 impl RedisServer {
     /// Starts it on 127.0.0.1:`port` with its append-only file in `dir`, and its log at
     /// `log`.
     pub async fn start(tool: &tools::Redis, port: u16, dir: &Path, log: &Path) -> Result<Self> {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let dir = std::path::absolute(dir)?;
+        Self::start_with(tool, &RedisOptions::durable(port, dir, log)).await
+    }
+
+    /// Starts it as `options` say.
+    pub async fn start_with(tool: &tools::Redis, options: &RedisOptions) -> Result<Self> {
+        let config = options.write_config()?;
+        let dir = std::path::absolute(&options.dir)?;
         let binary = tool.path.clone();
         let make = move || {
             let mut command = Command::new(&binary);
-            command
-                .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-                // The append-only file alone: it holds every write, a snapshot only some.
-                .args(["--appendonly", "yes", "--save", ""])
-                .args(["--daemonize", "no", "--dir"])
-                .arg(&dir);
+            command.arg(&config).arg("--dir").arg(&dir);
             command
         };
-        let process = Process::start("redis", log, make)?;
-        let mut server = Self { process, port };
+        let mut server = Self {
+            process: Process::start("redis", &options.log, make)?,
+            port: options.port,
+            access: options.access(),
+        };
         server.wait_ready().await?;
         Ok(server)
     }
 
-    /// `redis://127.0.0.1:<port>`.
+    /// `redis://127.0.0.1:<port>`, with its password if it has one.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        self.access.url.clone()
+    }
+
+    /// How clients reach it.
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// The port on 127.0.0.1.
@@ -73,20 +251,20 @@ impl RedisServer {
     }
 
     /// A new connection.
-    pub async fn connection(&self) -> Result<redis::aio::MultiplexedConnection> {
-        connect(&self.url()).await
+    pub async fn connection(&self) -> Result<MultiplexedConnection> {
+        self.access.connect().await
     }
 
     /// How often each command was called, by its lower-case name.
     pub async fn command_calls(&self) -> Result<BTreeMap<String, u64>> {
-        command_calls(&self.url()).await
+        calls_of(&self.access).await
     }
 
     async fn wait_ready(&mut self) -> Result<()> {
-        let url = self.url();
+        let access = self.access.clone();
         let ready = || async {
             let answered = async {
-                let mut connection = connect(&url).await?;
+                let mut connection = access.connect().await?;
                 let pong: String = redis::cmd("PING").query_async(&mut connection).await?;
                 anyhow::Ok(pong)
             };
@@ -101,20 +279,84 @@ impl RedisServer {
     }
 }
 
+/// Starts the nodes of a Redis Cluster, each with a folder and a log of its own in `dir`, gives
+/// them a third of the slots each, and waits until all agree.
+pub async fn start_cluster(tool: &tools::Redis, dir: &Path) -> Result<Vec<RedisServer>> {
+    const NODES: u32 = 3;
+    let (mut nodes, mut bus_ports) = (Vec::new(), Vec::new());
+    for n in 0..NODES {
+        let (node_dir, log) = (
+            dir.join(format!("redis-{n}")),
+            dir.join(format!("redis-{n}.log")),
+        );
+        let bus_port = ports::free()?;
+        let options = RedisOptions {
+            bus_port: Some(bus_port),
+            ..RedisOptions::durable(ports::free()?, &node_dir, &log)
+        };
+        nodes.push(RedisServer::start_with(tool, &options).await?);
+        bus_ports.push(bus_port);
+    }
+    for (n, node) in (0..NODES).zip(&nodes) {
+        let first = SLOTS * n / NODES;
+        let last = SLOTS * (n + 1) / NODES - 1;
+        let mut connection = node.connection().await?;
+        let mut slots = redis::cmd("CLUSTER");
+        slots.arg("ADDSLOTSRANGE").arg(first).arg(last);
+        slots.exec_async(&mut connection).await?;
+        for (other, bus_port) in nodes.iter().zip(&bus_ports) {
+            let mut meet = redis::cmd("CLUSTER");
+            meet.arg("MEET")
+                .arg("127.0.0.1")
+                .arg(other.port)
+                .arg(bus_port);
+            meet.exec_async(&mut connection).await?;
+        }
+    }
+    wait_for_cluster(&nodes).await?;
+    Ok(nodes)
+}
+
+/// Waits until each node says that all slots are served, and by three.
+async fn wait_for_cluster(nodes: &[RedisServer]) -> Result<()> {
+    let deadline = Instant::now() + CLUSTER_LIMIT;
+    for node in nodes {
+        let mut connection = node.connection().await?;
+        loop {
+            let info: String = redis::cmd("CLUSTER")
+                .arg("INFO")
+                .query_async(&mut connection)
+                .await?;
+            let size = format!("cluster_size:{}", nodes.len());
+            let is_so = |line: &str| info.lines().any(|known| known == line);
+            if is_so("cluster_state:ok") && is_so(&size) {
+                break;
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "the cluster does not agree:\n{info}"
+            );
+            tokio::time::sleep(CLUSTER_POLL).await;
+        }
+    }
+    Ok(())
+}
+
 /// A new connection to the Redis at `url`.
-pub async fn connect(url: &str) -> Result<redis::aio::MultiplexedConnection> {
-    let client = redis::Client::open(url).with_context(|| format!("not a Redis URL: {url}"))?;
-    client
-        .get_multiplexed_async_connection()
-        .await
-        .with_context(|| format!("cannot connect to {url}"))
+pub async fn connect(url: &str) -> Result<MultiplexedConnection> {
+    let access = Access::plain(url.to_owned());
+    access.connect().await
 }
 
 /// How often each command was called since the server started or its counters were reset, by
 /// lower-case name; commands inside scripts count under their own names. From
 /// `INFO commandstats`.
 pub async fn command_calls(url: &str) -> Result<BTreeMap<String, u64>> {
-    let mut connection = connect(url).await?;
+    calls_of(&Access::plain(url.to_owned())).await
+}
+
+async fn calls_of(access: &Access) -> Result<BTreeMap<String, u64>> {
+    let mut connection = access.connect().await?;
     let info: String = redis::cmd("INFO")
         .arg("commandstats")
         .query_async(&mut connection)
@@ -138,7 +380,23 @@ fn parse_commandstats(info: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ports, report::Silent};
+    use crate::report::Silent;
+
+    fn tool() -> tools::Redis {
+        tools::Redis::find_or_get(&mut Silent).unwrap()
+    }
+
+    async fn set(server: &RedisServer) {
+        let mut connection = server.connection().await.unwrap();
+        let set = redis::cmd("SET").arg("k").arg("v").to_owned();
+        set.exec_async(&mut connection).await.unwrap();
+    }
+
+    async fn get(server: &RedisServer) -> Option<String> {
+        let mut connection = server.connection().await.unwrap();
+        let get = redis::cmd("GET").arg("k").to_owned();
+        get.query_async(&mut connection).await.unwrap()
+    }
 
     #[test]
     fn commandstats_are_read_by_name() {
@@ -152,25 +410,82 @@ mod tests {
     #[tokio::test]
     async fn data_survives_stop_and_start() {
         let temp = tempfile::tempdir().unwrap();
-        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
         let port = ports::free().unwrap();
         let log = temp.path().join("redis.log");
-        let mut server = RedisServer::start(&tool, port, temp.path(), &log)
+        let mut server = RedisServer::start(&tool(), port, temp.path(), &log)
             .await
             .unwrap();
-        let mut connection = server.connection().await.unwrap();
-        let set = redis::cmd("SET").arg("k").arg("v").to_owned();
-        set.exec_async(&mut connection).await.unwrap();
+        set(&server).await;
         server.stop();
         assert!(server.connection().await.is_err());
         server.start_again().await.unwrap();
-        let mut connection = server.connection().await.unwrap();
-        let kept: String = redis::cmd("GET")
-            .arg("k")
-            .query_async(&mut connection)
-            .await
-            .unwrap();
-        assert_eq!(kept, "v");
+        assert_eq!(get(&server).await.as_deref(), Some("v"));
         assert_eq!(server.command_calls().await.unwrap().get("get"), Some(&1));
+    }
+
+    #[tokio::test]
+    async fn without_the_append_only_file_a_killed_server_has_forgotten() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = temp.path().join("redis.log");
+        let options = RedisOptions {
+            durable: false,
+            ..RedisOptions::durable(ports::free().unwrap(), temp.path(), &log)
+        };
+        let mut server = RedisServer::start_with(&tool(), &options).await.unwrap();
+        set(&server).await;
+        server.kill();
+        server.start_again().await.unwrap();
+        assert_eq!(get(&server).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_secured_server_wants_tls_and_its_password() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = temp.path().join("redis.log");
+        let certificates = Certificates::kept_in(&temp.path().join("tls")).unwrap();
+        let options = RedisOptions {
+            lock: Some(Lock {
+                password: "hush".to_owned(),
+                certificates,
+            }),
+            ..RedisOptions::durable(ports::free().unwrap(), temp.path(), &log)
+        };
+        let server = RedisServer::start_with(&tool(), &options).await.unwrap();
+        set(&server).await;
+        assert_eq!(get(&server).await.as_deref(), Some("v"));
+        let port = server.port();
+        assert!(
+            connect(&format!("redis://:hush@127.0.0.1:{port}"))
+                .await
+                .is_err()
+        );
+        let wrong = Access {
+            url: format!("rediss://:loud@127.0.0.1:{port}"),
+            ca: server.access().ca.clone(),
+        };
+        assert!(wrong.connect().await.is_err());
+        let trusted_by_none = Access::plain(server.url());
+        assert!(trusted_by_none.connect().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_cluster_of_three_shares_the_slots() {
+        let temp = tempfile::tempdir().unwrap();
+        let nodes = start_cluster(&tool(), temp.path()).await.unwrap();
+        let urls: Vec<String> = nodes.iter().map(RedisServer::url).collect();
+        let client = redis::cluster::ClusterClient::new(urls).unwrap();
+        let mut connection = client.get_async_connection().await.unwrap();
+        for n in 0..30 {
+            let set = redis::cmd("SET").arg(format!("k{n}")).arg(n).to_owned();
+            set.exec_async(&mut connection).await.unwrap();
+        }
+        for node in &nodes {
+            let mut connection = node.connection().await.unwrap();
+            let size: u64 = redis::cmd("DBSIZE")
+                .query_async(&mut connection)
+                .await
+                .unwrap();
+            assert!((1..30).contains(&size), "{size}");
+        }
     }
 }

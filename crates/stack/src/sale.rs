@@ -25,7 +25,7 @@ pub fn verdict(answer: &Response) -> &str {
 
 impl Stack {
     /// Makes a sale of `total` units over `shards` that is open now, one unit a user, puts its
-    /// stock into Redis, and waits until every worker of the gateway knows it.
+    /// stock into Redis, and waits until every worker of every gateway knows it.
     pub async fn open_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         let body = json!({
@@ -41,7 +41,10 @@ impl Stack {
             .await?;
         let warm = format!("/sales/{sale}/warm");
         self.admin(Method::POST, &warm, "", 200).await?;
-        self.wait_until_known(sale).await
+        for gateway in self.gateway_urls() {
+            wait_until_known(&gateway, sale).await?;
+        }
+        Ok(())
     }
 
     /// One request to the origin's admin port; the answer's JSON. An error if its status is not
@@ -72,29 +75,30 @@ impl Stack {
     pub fn buy_url(&self, sale: &str) -> String {
         format!("{}/sales/{sale}/orders", self.gateway_url)
     }
+}
 
-    /// By a request that takes no unit: the gate looks at the sale first and then misses the
-    /// user.
-    async fn wait_until_known(&self, sale: &str) -> Result<()> {
-        let deadline = Instant::now() + KNOWN_LIMIT;
-        let mut in_a_row = 0;
-        while in_a_row < KNOWN_IN_A_ROW {
-            let answer = http::send(Method::POST, &self.buy_url(sale), &[], "").await;
-            let answer = answer.context("the gateway does not answer")?;
-            if verdict(&answer) == "invalid_user" {
-                in_a_row += 1;
-                continue;
-            }
-            in_a_row = 0;
-            ensure!(
-                Instant::now() < deadline,
-                "the gateway does not know the sale after {} s: it answers {}: {}",
-                KNOWN_LIMIT.as_secs(),
-                answer.status,
-                answer.text()
-            );
-            tokio::time::sleep(KNOWN_POLL).await;
+/// By a request that takes no unit: the gate looks at the sale first and then misses the
+/// user.
+async fn wait_until_known(gateway: &str, sale: &str) -> Result<()> {
+    let url = format!("{gateway}/sales/{sale}/orders");
+    let deadline = Instant::now() + KNOWN_LIMIT;
+    let mut in_a_row = 0;
+    while in_a_row < KNOWN_IN_A_ROW {
+        let answer = http::send(Method::POST, &url, &[], "").await;
+        let answer = answer.context("the gateway does not answer")?;
+        if verdict(&answer) == "invalid_user" {
+            in_a_row += 1;
+            continue;
         }
-        Ok(())
+        in_a_row = 0;
+        ensure!(
+            Instant::now() < deadline,
+            "the gateway does not know the sale after {} s: it answers {}: {}",
+            KNOWN_LIMIT.as_secs(),
+            answer.status,
+            answer.text()
+        );
+        tokio::time::sleep(KNOWN_POLL).await;
     }
+    Ok(())
 }

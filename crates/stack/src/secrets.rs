@@ -79,7 +79,8 @@ fn parse(text: &str) -> Option<Secrets> {
     })
 }
 
-fn random_hex() -> Result<String> {
+/// 64 hexadecimal digits.
+pub(crate) fn random_hex() -> Result<String> {
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))

@@ -1,18 +1,19 @@
 //! Redis, origin and Envoy together, as `cargo xtask up` and the end-to-end tests run them.
 
+use crate::backing::Backing;
 use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use crate::fault::FaultProxy;
 use crate::origin::{self, Origin, OriginOptions};
 use crate::process::DiedChild;
-use crate::redis::RedisServer;
+use crate::redis::{Access, RedisKind, RedisServer};
 use crate::report::{Reporter, Silent};
 use crate::secrets::Secrets;
 use crate::tools::{self, WasmToolchain};
 use crate::wasm::{self, Messages};
 use crate::{ports, workspace};
-use anyhow::{Context, Result, bail, ensure};
-use redis::IntoConnectionInfo;
+use anyhow::{Context, Result, ensure};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A change of the shipped config on top of ports and paths.
 type Edit = Box<dyn FnOnce(EnvoyConfig) -> EnvoyConfig + Send>;
@@ -29,6 +30,9 @@ pub struct Builder {
     envoy_admin_port: Option<u16>,
     redis_port: Option<u16>,
     redis_url: Option<String>,
+    redis_kind: RedisKind,
+    faults_before_redis: bool,
+    faults_before_origin: bool,
     key_prefix: Option<String>,
     envoy_log_level: Option<String>,
     edits: Vec<Edit>,
@@ -49,8 +53,11 @@ pub struct Stack {
     pub admin_token: String,
     /// Envoy's admin interface.
     pub envoy_admin_url: String,
-    /// `redis://host:port`.
+    /// `redis://host:port`; the nodes' with commas between them for a cluster, and with a password
+    /// if it has one.
     pub redis_url: String,
+    /// How to connect to a single Redis of whatever kind.
+    pub redis_access: Access,
     /// What every key in Redis starts with.
     pub key_prefix: String,
     /// The origin's SQLite file.
@@ -60,10 +67,20 @@ pub struct Stack {
     // Fields are dropped in this order: what sends goes before what it sends to.
     /// Envoy.
     pub envoy: Envoy,
+    /// Further gateways, in the order in which they were started.
+    pub gateways: Vec<Envoy>,
+    /// What stands between gateways and origin, if it was asked for.
+    pub origin_faults: Option<FaultProxy>,
+    /// What stands between gateways and Redis, if it was asked for.
+    pub redis_faults: Option<FaultProxy>,
     /// The origin.
     pub origin: Origin,
-    /// Redis, unless a running one was named.
+    /// Redis, unless a running one was named or it is a cluster.
     pub redis: Option<RedisServer>,
+    /// The nodes of a Redis Cluster.
+    pub redis_cluster: Vec<RedisServer>,
+    envoy_tool: tools::Envoy,
+    envoy_options: EnvoyOptions,
     data: DataDir,
 }
 
@@ -122,6 +139,24 @@ impl Builder {
         self
     }
 
+    /// The kind of our own Redis; [`RedisKind::Durable`] if not set.
+    pub fn redis_kind(mut self, kind: RedisKind) -> Self {
+        self.redis_kind = kind;
+        self
+    }
+
+    /// Puts a [`FaultProxy`] between gateways and Redis; the origin reaches Redis past it.
+    pub fn faults_before_redis(mut self) -> Self {
+        self.faults_before_redis = true;
+        self
+    }
+
+    /// Puts a [`FaultProxy`] between gateways and the origin.
+    pub fn faults_before_origin(mut self) -> Self {
+        self.faults_before_origin = true;
+        self
+    }
+
     /// What every key in Redis starts with; `weir` if not set.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = Some(prefix.into());
@@ -151,7 +186,8 @@ impl Builder {
 
     /// Like [`Builder::start`], and says one line for each step.
     pub async fn start_reporting(self, reporter: &mut (dyn Reporter + Send)) -> Result<Stack> {
-        let redis_at = self.redis_url.as_deref().map(plain_redis).transpose()?;
+        let running = self.redis_url.as_deref().map(Backing::running);
+        let running = running.transpose()?;
         let tool = tools::Envoy::find_or_get(&self.tools, reporter)?;
         let toolchain = WasmToolchain::find_or_get(reporter)?;
         let filters = wasm::build_filters(&toolchain, Messages::Keep)?;
@@ -164,31 +200,39 @@ impl Builder {
         let secrets = Secrets::kept_in(&dir.join("secrets.env"))?;
         let key_prefix = self.key_prefix.clone().unwrap_or_else(|| "weir".to_owned());
 
-        let (redis, redis_at) = match redis_at {
-            Some(at) => (None, at),
-            None => {
-                let server = self.own_redis(&dir, reporter).await?;
-                let at = ("127.0.0.1".to_owned(), server.port());
-                (Some(server), at)
-            }
+        let mut backing = match running {
+            Some(running) => running,
+            None => Backing::start(self.redis_kind, self.redis_port, &dir, reporter).await?,
         };
-        let redis_url = format!("redis://{}:{}", redis_at.0, redis_at.1);
         let options = OriginOptions {
             port: or_free(self.origin_port)?,
             admin_port: or_free(self.origin_admin_port)?,
             database: dir.join("weir.db"),
-            redis_url: redis_url.clone(),
+            redis_url: backing.access.url.clone(),
+            redis_ca: backing.access.ca.clone(),
             key_prefix: key_prefix.clone(),
             secrets: secrets.clone(),
         };
-        let origin_port = options.port;
+        let mut origin_address = ([127, 0, 0, 1], options.port).into();
         let origin = Origin::start(&origin_binary, options, &dir.join("origin.log")).await?;
+        let mut origin_faults = None;
+        if self.faults_before_origin {
+            let proxy = FaultProxy::start(ports::free()?, origin_address).await?;
+            origin_address = ([127, 0, 0, 1], proxy.port()).into();
+            origin_faults = Some(proxy);
+        }
+        let redis_faults = match self.faults_before_redis {
+            true => Some(backing.faults().await?),
+            false => None,
+        };
         let config = EnvoyConfig::shipped()?
             .gateway_port(or_free(self.gateway_port)?)
             .admin_port(or_free(self.envoy_admin_port)?)
-            .origin(([127, 0, 0, 1], origin_port).into())
-            .redis(&redis_at.0, redis_at.1)?
+            .origin(origin_address)
             .key_prefix(&key_prefix);
+        let config = backing.configure(config)?;
+        let mut variables = vec![("WEIR_CLAIM_SECRET".to_owned(), secrets.claim)];
+        variables.append(&mut backing.variables);
         let envoy_options = EnvoyOptions {
             config: self
                 .edits
@@ -196,7 +240,7 @@ impl Builder {
                 .fold(config, |config, edit| edit(config)),
             workers: self.workers.unwrap_or(2),
             log_level: self.envoy_log_level.unwrap_or_else(|| "info".to_owned()),
-            variables: vec![("WEIR_CLAIM_SECRET".to_owned(), secrets.claim)],
+            variables,
             dir: dir.clone(),
         };
         let envoy = Envoy::start(&tool, &envoy_options).await?;
@@ -206,25 +250,51 @@ impl Builder {
             origin_admin_url: origin.admin_url(),
             admin_token: secrets.admin_token,
             envoy_admin_url: envoy.admin_url(),
-            redis_url,
+            redis_url: backing.access.url.clone(),
+            redis_access: backing.access,
             key_prefix,
             database_path: origin.database().to_path_buf(),
             data_dir: dir,
             envoy,
+            gateways: Vec::new(),
+            origin_faults,
+            redis_faults,
             origin,
-            redis,
+            redis: backing.server,
+            redis_cluster: backing.cluster,
+            envoy_tool: tool,
+            envoy_options,
             data,
         })
     }
+}
 
-    async fn own_redis(
-        &self,
-        dir: &Path,
-        reporter: &mut (dyn Reporter + Send),
-    ) -> Result<RedisServer> {
-        let tool = tools::Redis::find_or_get(reporter)?;
-        let port = or_free(self.redis_port)?;
-        RedisServer::start(&tool, port, &dir.join("redis"), &dir.join("redis.log")).await
+/// How a further gateway differs from the first.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GatewayOptions {
+    /// Worker threads; 0 for as many as the first one has.
+    pub workers: u32,
+    /// How far its clock is ahead of the machine's, in milliseconds; behind if negative. Its timers
+    /// run as always.
+    pub clock_ahead_ms: i64,
+}
+
+impl GatewayOptions {
+    fn clock_variables(&self) -> Result<Vec<(String, String)>> {
+        if self.clock_ahead_ms == 0 {
+            return Ok(Vec::new());
+        }
+        let library = tools::faketime()?.display().to_string();
+        let offset = self.clock_ahead_ms as f64 / 1000.0;
+        let variables = [
+            ("LD_PRELOAD", library),
+            ("FAKETIME", format!("{offset:+.3}")),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ];
+        Ok(variables
+            .map(|(name, value)| (name.to_owned(), value))
+            .into())
     }
 }
 
@@ -234,22 +304,52 @@ impl Stack {
         Builder::default()
     }
 
+    /// Starts another gateway with ports of its own before the same Redis and origin. It has the
+    /// first one's config. Returns its URL; the gateway itself is the last of `gateways`.
+    pub async fn start_gateway(&mut self, options: GatewayOptions) -> Result<String> {
+        let mut envoy = self.envoy_options.clone();
+        let name = format!("gateway-{}", self.gateways.len() + 2);
+        envoy.dir = self.data_dir.join(name);
+        envoy.config = envoy
+            .config
+            .gateway_port(ports::free()?)
+            .admin_port(ports::free()?);
+        if options.workers > 0 {
+            envoy.workers = options.workers;
+        }
+        envoy.variables.append(&mut options.clock_variables()?);
+        let gateway = Envoy::start(&self.envoy_tool, &envoy).await?;
+        let url = gateway.url();
+        self.gateways.push(gateway);
+        Ok(url)
+    }
+
+    /// The URLs of all gateways, the first one's first.
+    pub fn gateway_urls(&self) -> Vec<String> {
+        let further = self.gateways.iter().map(Envoy::url);
+        std::iter::once(self.gateway_url.clone())
+            .chain(further)
+            .collect()
+    }
+
     /// An error that says which child ended by itself and shows the end of its log.
     pub fn check_children(&mut self) -> Result<(), DiedChild> {
         self.envoy.check()?;
+        self.gateways.iter_mut().try_for_each(Envoy::check)?;
         self.origin.check()?;
-        match &mut self.redis {
-            Some(redis) => redis.check(),
-            None => Ok(()),
-        }
+        let mut servers = self.redis.iter_mut().chain(&mut self.redis_cluster);
+        servers.try_for_each(RedisServer::check)
     }
 
-    /// Stops Envoy, origin and Redis in that order, each by SIGTERM.
+    /// Stops gateways, origin and Redis in that order, each by SIGTERM.
     pub fn stop(&mut self) {
         self.envoy.process().stop();
+        for gateway in &mut self.gateways {
+            gateway.process().stop();
+        }
         self.origin.process().stop();
-        if let Some(redis) = &mut self.redis {
-            redis.stop();
+        for server in self.redis.iter_mut().chain(&mut self.redis_cluster) {
+            server.stop();
         }
     }
 }
@@ -266,23 +366,6 @@ impl Drop for Stack {
 
 fn or_free(port: Option<u16>) -> Result<u16> {
     port.map_or_else(ports::free, Ok)
-}
-
-/// The host and port of a Redis URL that the shipped config can reach.
-fn plain_redis(url: &str) -> Result<(String, u16)> {
-    let info = url
-        .into_connection_info()
-        .with_context(|| format!("not a Redis URL: {url}"))?;
-    let settings = info.redis_settings();
-    ensure!(
-        settings.password().is_none() && settings.username().is_none() && settings.db() == 0,
-        "envoy/weir.yaml reaches a Redis with no password and in database 0 only; for another, \
-         copy the file and set redis_proxy's auth"
-    );
-    match info.addr() {
-        redis::ConnectionAddr::Tcp(host, port) => Ok((host.clone(), *port)),
-        _ => bail!("envoy/weir.yaml reaches Redis over plain TCP only: redis://host:port"),
-    }
 }
 
 /// The folder of one run, locked against a second stack in it.
@@ -330,19 +413,6 @@ impl DataDir {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_redis_that_the_shipped_config_cannot_reach_is_refused() {
-        assert_eq!(plain_redis("redis://h:7").unwrap(), ("h".to_owned(), 7));
-        for url in [
-            "redis://:secret@h:7",
-            "redis://h:7/3",
-            "rediss://h:7",
-            "h:7",
-        ] {
-            assert!(plain_redis(url).is_err(), "{url}");
-        }
-    }
 
     #[test]
     fn a_data_folder_holds_one_stack() {

@@ -90,6 +90,7 @@ fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),
         redis_url: redis_url.to_owned(),
+        redis_ca: None,
         key_prefix: key_prefix.to_owned(),
         secrets: Secrets {
             claim: support::SECRET.to_owned(),

@@ -17,12 +17,24 @@ const GATEWAY_PORT: &str = "port_value: 10000";
 const ADMIN_PORT: &str = "port_value: 9901";
 const ORIGIN: &str = "{ address: 127.0.0.1, port_value: 8080 }";
 const REDIS: &str = "{ address: 127.0.0.1, port_value: 6379 }";
+const TOPOLOGY: &str = r#""topology": "single""#;
 const KEY_PREFIX: &str = r#""key_prefix": "weir""#;
 
 /// The folder that the shipped file's wasm paths name.
 const WASM_DIR: &str = "target/weir/";
 /// The filters in it, once each.
 const FILTERS: [&str; 2] = ["redis-bridge.wasm", "seckill-gate.wasm"];
+
+/// The cluster that fragments bring another one for.
+const REDIS_CLUSTER: &str = "    - name: weir_redis_upstream\n";
+/// What follows a cluster in a list of them: the next one, or what is said about it.
+const NEXT_CLUSTER: [&str; 2] = ["\n    - name: ", "\n    # "];
+
+// What the fragments say.
+const REDIS_TLS: &str = "envoy/redis-tls.yaml";
+const REDIS_CA: &str = "/etc/weir/redis-ca.pem";
+const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
+const NODE_PORTS: [u16; 3] = [7001, 7002, 7003];
 
 /// The ports of the shipped file.
 pub const SHIPPED_GATEWAY_PORT: u16 = 10_000;
@@ -91,6 +103,40 @@ impl EnvoyConfig {
         Ok(self.set(REDIS, socket_address(address)))
     }
 
+    /// Redis over TLS and with the password in `WEIR_REDIS_PASSWORD`, as in
+    /// `envoy/redis-tls.yaml`; `ca` is the authority, in PEM. Where it is, [`EnvoyConfig::redis`]
+    /// says.
+    pub fn redis_tls(self, ca: &Path) -> Result<Self> {
+        let config = self.with_redis_of(REDIS_TLS)?;
+        Ok(config.set(REDIS_CA, ca.display().to_string()))
+    }
+
+    /// A Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/redis-cluster.yaml`.
+    /// Instead of [`EnvoyConfig::redis`].
+    pub fn redis_cluster(self, ports: [u16; 3]) -> Result<Self> {
+        let mut config = self.with_redis_of(REDIS_NODES)?;
+        config = config.set(TOPOLOGY, r#""topology": "cluster""#.to_owned());
+        for (shipped, port) in NODE_PORTS.iter().zip(ports) {
+            let shipped = format!("port_value: {shipped} }}");
+            config = config.set(&shipped, format!("port_value: {port} }}"));
+        }
+        Ok(config)
+    }
+
+    /// With the Redis cluster of another shipped file in the place of its own, as a person is
+    /// told to put it there.
+    fn with_redis_of(mut self, fragment: &str) -> Result<Self> {
+        let path = workspace::root().join(fragment);
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let new = redis_cluster_of(&text).with_context(|| format!("{fragment} has no cluster"))?;
+        let new = format!("{}\n", text[new].trim_end());
+        let old = redis_cluster_of(&self.text)
+            .with_context(|| format!("{SHIPPED} has no cluster {REDIS_CLUSTER:?}"))?;
+        self.text.replace_range(old, &new);
+        Ok(self)
+    }
+
     /// The folder that holds the filters.
     pub fn wasm_dir(mut self, dir: &Path) -> Self {
         for filter in FILTERS {
@@ -152,6 +198,19 @@ impl EnvoyConfig {
         places.sort_by_key(|(start, _)| *start);
         splice(&self.text, &places)
     }
+}
+
+/// Where the cluster that redis_proxy goes to stands in a file.
+fn redis_cluster_of(text: &str) -> Option<std::ops::Range<usize>> {
+    let start = text.find(REDIS_CLUSTER)?;
+    let body = start + REDIS_CLUSTER.len();
+    let next = NEXT_CLUSTER
+        .iter()
+        .filter_map(|next| text[body..].find(next))
+        .min();
+    // Up to the line break in front of what follows.
+    let end = next.map_or(text.len(), |next| body + next + 1);
+    Some(start..end)
 }
 
 fn splice(text: &str, places: &[(usize, &Replacement)]) -> Result<String> {
@@ -234,6 +293,25 @@ mod tests {
             .gateway_port(1)
             .replace("0.0.0.0, port_value: 10000", "", 1);
         assert!(overlapping.render().is_err());
+    }
+
+    #[test]
+    fn the_redis_of_a_fragment_takes_the_place_of_the_shipped_one() {
+        let rendered = EnvoyConfig::shipped()
+            .and_then(|config| config.redis_tls(Path::new("/run/ca.pem")))
+            .and_then(|config| config.redis("127.0.0.1", 7))
+            .and_then(|config| config.render())
+            .unwrap();
+        assert_eq!(rendered.matches(REDIS_CLUSTER).count(), 1);
+        assert_eq!(rendered.matches("\n    - name: origin\n").count(), 1);
+        assert!(rendered.contains("/run/ca.pem") && rendered.contains("UpstreamTlsContext"));
+        let rendered = EnvoyConfig::shipped()
+            .and_then(|config| config.redis_cluster([1, 2, 3]))
+            .and_then(|config| config.render())
+            .unwrap();
+        assert_eq!(rendered.matches(REDIS_CLUSTER).count(), 1);
+        assert!(rendered.contains("envoy.clusters.redis") && !rendered.contains("700"));
+        assert!(rendered.contains(r#""topology": "cluster""#));
     }
 
     #[test]
