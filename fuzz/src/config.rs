@@ -40,7 +40,7 @@ pub fn bridge_config(data: &[u8]) {
 /// The gate's configuration: what is taken is within its limits and can be worked with; what is
 /// refused says where and why; and neither shows the secret.
 pub fn gate_config(data: &[u8]) {
-    use weir_core::key::KEYS_MAX;
+    use weir_core::key::{KEYS_MAX, Purpose};
     use weir_seckill_gate::config::{Config, KeyConfig};
 
     let written = match parse::<Config>(data) {
@@ -52,7 +52,14 @@ pub fn gate_config(data: &[u8]) {
     };
     check_nothing_follows::<Config>(data);
     let secret_of = |key: &KeyConfig| std::env::var(&key.secret.env).unwrap_or_default();
-    let secrets: Vec<String> = written.claim.keys.iter().map(secret_of).collect();
+    let token_keys = written.token.iter().flat_map(|token| &token.keys);
+    let secrets: Vec<String> = written
+        .claim
+        .keys
+        .iter()
+        .chain(token_keys)
+        .map(secret_of)
+        .collect();
     let is_secret = |secret: &&String| {
         secret.len() >= 16 && !String::from_utf8_lossy(data).contains(secret.as_str())
     };
@@ -93,11 +100,23 @@ pub fn gate_config(data: &[u8]) {
     let catalogue = keys::catalogue(&taken.redis.key_prefix);
     assert!(!catalogue.iter().any(|byte| b"{}".contains(byte)));
 
-    assert!((1..=KEYS_MAX).contains(&secrets.len()));
+    assert!((1..=KEYS_MAX).contains(&written.claim.keys.len()));
     assert!(secrets.iter().all(|secret| secret.len() >= 32));
     let signature = taken.claim_keys.sign("claim");
     assert_eq!(taken.claim_keys.verify("claim", &signature), Ok(()));
     assert!(signature.starts_with(&format!("{};", written.claim.keys[0].id)));
+    assert!(taken.token.is_some() || taken.checkout_routes.is_empty());
+    if let Some(token) = &taken.token {
+        assert!(token.ages.min_ms < token.ages.max_ms);
+        let signature = token.keys.sign_for(Purpose::OrderToken, "payload");
+        assert!(
+            token
+                .keys
+                .verify_for(Purpose::OrderToken, "payload", &signature)
+                .is_ok()
+        );
+    }
+    assert!((200..=599).contains(&taken.static_page.status));
     assert!(taken.identify_prefixes.iter().all(|p| p.starts_with('/')));
 }
 

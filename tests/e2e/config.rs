@@ -38,7 +38,8 @@ async fn a_bad_field_is_refused_with_its_path_in_envoys_log() -> Result<()> {
     })
     .await?;
     assert!(
-        no_secret.contains("configuration refused: claim.keys[0].secret.env: the secret is missing"),
+        no_secret
+            .contains("configuration refused: claim.keys[0].secret.env: the secret is missing"),
         "{no_secret}"
     );
     Ok(())

@@ -18,9 +18,11 @@ use weir_filter_kit::pump;
 use weir_scripts::keys::{DEFAULT_PREFIX, is_prefix};
 
 pub use self::keys::KeyConfig;
+pub use self::token::{TokenConfig, TokenSettings};
 use crate::route::{Errand, Route};
 
 mod keys;
+mod token;
 
 /// The longest a claim may be held: a day. Beyond it a slip of the pen would hide stock.
 const CLAIM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
@@ -34,6 +36,9 @@ const PAGE_LEN_MAX: usize = 64 * 1_024;
 pub struct Config {
     /// The requests that buy; all others pass untouched. At least one.
     pub routes: Vec<RouteConfig>,
+    /// The requests that ask for an order token, answered here: none unless set.
+    #[serde(default)]
+    pub checkout_routes: Vec<RouteConfig>,
     /// The requests that ask how a sale stands, answered here for anybody: none unless set.
     #[serde(default)]
     pub status_routes: Vec<RouteConfig>,
@@ -45,6 +50,9 @@ pub struct Config {
     pub user_header: String,
     /// Claims.
     pub claim: ClaimConfig,
+    /// Order tokens: needed if there are checkouts, or sales that want tokens.
+    #[serde(default)]
+    pub token: Option<TokenConfig>,
     /// Redis.
     pub redis: RedisConfig,
     /// How often the catalogue is read, in milliseconds: 250 unless set, 50 to 60,000. A switch
@@ -148,6 +156,8 @@ pub enum Topology {
 pub struct Checked {
     /// The requests that buy.
     pub routes: Vec<Route>,
+    /// The requests that ask for an order token.
+    pub checkout_routes: Vec<Route>,
     /// The requests that ask how a sale stands.
     pub status_routes: Vec<Route>,
     /// The header that names the user, in lower case.
@@ -156,6 +166,8 @@ pub struct Checked {
     pub claim_keys: KeyRing,
     /// See [`Config::identify_prefixes`].
     pub identify_prefixes: Vec<String>,
+    /// See [`Config::token`].
+    pub token: Option<TokenSettings>,
     /// See [`ClaimConfig::ttl_ms`].
     pub claim_ttl_ms: u64,
     /// See [`RedisConfig`].
@@ -174,6 +186,7 @@ impl Checked {
         let sale = |routes: &[Route]| routes.iter().find_map(|route| route.sale(method, path));
         sale(&self.routes)
             .map(Errand::Buy)
+            .or_else(|| sale(&self.checkout_routes).map(Errand::Checkout))
             .or_else(|| sale(&self.status_routes).map(Errand::Status))
     }
 }
@@ -188,6 +201,7 @@ impl Config {
             return Err(ConfigError::new("routes", "needs at least one route"));
         }
         let routes = checked_routes("routes", &self.routes, "POST")?;
+        let checkout_routes = checked_routes("checkout_routes", &self.checkout_routes, "POST")?;
         let status_routes = checked_routes("status_routes", &self.status_routes, "GET")?;
         check_prefixes(&self.identify_prefixes)?;
         let user_header = checked_header(&self.user_header)?;
@@ -197,8 +211,14 @@ impl Config {
         self.redis.check()?;
         self.static_page.check()?;
         let claim_keys = keys::ring("claim.keys", &self.claim.keys)?;
+        let token = self.token.as_ref().map(TokenConfig::checked).transpose()?;
+        if token.is_none() && !checkout_routes.is_empty() {
+            return Err(ConfigError::new("token", "checkout_routes need its keys"));
+        }
         Ok(Checked {
             routes,
+            checkout_routes,
+            token,
             status_routes,
             user_header,
             claim_keys,
@@ -445,6 +465,24 @@ mod tests {
             r#""redis": {}"#,
             r#""redis": {}, "static_page": { "content_type": "a\r\nb: c" }"#,
             "static_page.content_type",
+        );
+        let token = |fields: &str, path: &str| {
+            let keys = r#""keys": [{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }]"#;
+            let to = format!(r#""redis": {{}}, "token": {{ {keys}, {fields} }}"#);
+            check(r#""redis": {}"#, &to, path);
+        };
+        token(r#""min_age_ms": 60001"#, "token.min_age_ms");
+        token(r#""max_age_ms": 1000"#, "token.max_age_ms");
+        token(r#""max_age_ms": 86400001"#, "token.max_age_ms");
+        check(
+            r#""redis": {}"#,
+            r#""redis": {}, "token": { "keys": [] }"#,
+            "token.keys",
+        );
+        check(
+            r#""redis": {}"#,
+            r#""redis": {}, "checkout_routes": [{ "path": "/{sale}" }]"#,
+            "token",
         );
         check(r#""X-User-Id""#, r#""""#, "user_header");
         check(r#""X-User-Id""#, r#""x user""#, "user_header");

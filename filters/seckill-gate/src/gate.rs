@@ -32,16 +32,16 @@ use crate::route::Errand;
 
 /// All that one VM knows. Shared by its root context and its streams.
 pub(crate) struct Gate {
-    config: Checked,
+    pub(crate) config: Checked,
     plan: ClaimPlan,
     pump: Pump<ClaimPlan, HostLink>,
     poller: Poller,
     /// `None` until the first poll has found one: nothing is known of any sale.
     catalogue: Option<Catalogue>,
-    memory: SoldOutMemory,
+    pub(crate) memory: SoldOutMemory,
     refills: Refills,
-    metrics: Metrics,
-    answers: Answers,
+    pub(crate) metrics: Metrics,
+    pub(crate) answers: Answers,
     is_poll_failing: bool,
     /// Whether a request has come yet. One VM, on Envoy's main thread, never sees any.
     is_serving: bool,
@@ -125,7 +125,8 @@ impl Gate {
         asker.outcome
     }
 
-    fn note_request(&mut self) {
+    /// The first request of all makes this VM one that needs to know its sales.
+    pub(crate) fn note_request(&mut self) {
         if !std::mem::replace(&mut self.is_serving, true) {
             self.poller.hurry();
             self.pump.link().wake();
@@ -133,7 +134,7 @@ impl Gate {
     }
 
     /// The sale that a path names, with the switch that counts for it.
-    fn find(&self, sale: &[u8]) -> Result<(SaleState, &Sale), Rejection> {
+    pub(crate) fn find(&self, sale: &[u8]) -> Result<(SaleState, &Sale), Rejection> {
         let catalogue = self.catalogue.as_ref().ok_or(Verdict::Unavailable)?;
         let sale = catalogue.find(sale).ok_or(Verdict::UnknownSale)?;
         Ok((catalogue.switch_of(sale), sale))
@@ -161,16 +162,19 @@ impl Gate {
         let user = UserId::new(user).map_err(|_| Verdict::InvalidUser)?;
         match admit(switch, sale, &user, &self.memory, now_ms) {
             Admission::Reject(rejection) => Err(rejection),
-            Admission::Claim { shard, checks } => Ok(ClaimJob {
-                sale: sale.id.clone(),
-                shard,
-                user,
-                user_cap: sale.user_cap,
-                shards: sale.shards,
-                refills: 0,
-                checks,
-                asker: asker.clone(),
-            }),
+            Admission::Claim { shard, checks } => {
+                self.check_token(sale, &user, now_ms)?;
+                Ok(ClaimJob {
+                    sale: sale.id.clone(),
+                    shard,
+                    user,
+                    user_cap: sale.user_cap,
+                    shards: sale.shards,
+                    refills: 0,
+                    checks,
+                    asker: asker.clone(),
+                })
+            }
         }
     }
 
@@ -462,6 +466,9 @@ impl Gate {
             log::info!("{NAME}: the catalogue can be read again");
         }
         if let Some(catalogue) = changed {
+            if self.config.token.is_none() && catalogue.sales.iter().any(|sale| sale.token) {
+                log::error!("{NAME}: sales want order tokens, but `token` is not configured");
+            }
             self.memory.retain(&catalogue);
             self.catalogue = Some(catalogue);
         }
@@ -485,7 +492,8 @@ fn select_stream(owner: u32) -> bool {
     hostcalls::set_effective_context(owner).is_ok()
 }
 
-fn log_unsent(sent: Result<(), Status>) {
+/// Notes that the host has refused what was sent: the stream has gone, or was answered already.
+pub(crate) fn log_unsent(sent: Result<(), Status>) {
     if let Err(status) = sent {
         log::warn!("{NAME}: an answer could not be sent: {status:?}");
     }

@@ -10,6 +10,7 @@
 //! | [`route`] | which requests buy, and from which sale |
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
 //! | [`fate`] | what becomes of a stream's request |
+//! | `checkout` | order tokens: given, and asked for |
 //! | `identify` | who a request comes from that buys nothing, for the origin |
 //! | `answer` | the gate's own answers |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
@@ -35,6 +36,7 @@
 )]
 
 mod answer;
+mod checkout;
 pub mod config;
 pub mod fate;
 mod gate;

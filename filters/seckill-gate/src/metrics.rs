@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_core::refill::End;
+use weir_core::token::TokenError;
 use weir_core::verdict::Verdict;
 use weir_filter_kit::metrics::Counter;
 use weir_filter_kit::pump::Counts;
@@ -18,6 +19,7 @@ pub(crate) struct Metrics {
     requests: BTreeMap<Verdict, Counter>,
     shadow: BTreeMap<Verdict, Counter>,
     statuses: Counter,
+    tokens_refused: BTreeMap<TokenError, Counter>,
     flights: Counter,
     commands: Counter,
     flight_requests: Counter,
@@ -39,10 +41,16 @@ impl Metrics {
             };
             Verdict::ALL.into_iter().map(of).collect()
         };
+        let of_reason = |reason: TokenError| {
+            let word = reason.word();
+            let name = format!("weir_seckill_gate_tokens_refused_total.reason.{word}");
+            (reason, Counter::define(&name))
+        };
         Self {
             requests: by_verdict("requests"),
             shadow: by_verdict("shadow"),
             statuses: counter("statuses"),
+            tokens_refused: TokenError::ALL.into_iter().map(of_reason).collect(),
             flights: counter("redis_flights"),
             commands: counter("redis_commands"),
             flight_requests: counter("redis_requests"),
@@ -72,6 +80,13 @@ impl Metrics {
     /// A request went on to the origin whatever was decided.
     pub(crate) fn shadow(&self, verdict: Verdict) {
         if let Some(counter) = self.shadow.get(&verdict) {
+            counter.increment();
+        }
+    }
+
+    /// An order token did not count.
+    pub(crate) fn token_refused(&self, reason: TokenError) {
+        if let Some(counter) = self.tokens_refused.get(&reason) {
             counter.increment();
         }
     }

@@ -16,6 +16,8 @@ pub struct Route {
 pub enum Errand<'p> {
     /// To buy.
     Buy(&'p [u8]),
+    /// To get an order token.
+    Checkout(&'p [u8]),
     /// To see how the sale stands.
     Status(&'p [u8]),
 }

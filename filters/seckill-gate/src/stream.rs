@@ -65,6 +65,11 @@ impl HttpContext for Stream {
                     Action::Pause
                 }
             }
+            Some(Errand::Checkout(sale)) => {
+                let user = request_header(gate.user_header()).unwrap_or_default();
+                gate.check_out(sale, &user, now_ms());
+                Action::Pause
+            }
             Some(Errand::Status(sale)) => {
                 gate.tell_status(sale, now_ms());
                 Action::Pause

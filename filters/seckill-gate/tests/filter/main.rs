@@ -7,3 +7,4 @@ mod redis;
 mod status;
 mod support;
 mod switches;
+mod tokens;

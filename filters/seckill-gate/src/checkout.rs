@@ -1,0 +1,107 @@
+//! Order tokens: given at the checkout, asked for when somebody buys.
+
+use serde::Serialize;
+use weir_core::admission::{Rejection, admit_to_checkout};
+use weir_core::headers;
+use weir_core::id::UserId;
+use weir_core::sale::{Sale, SaleState};
+use weir_core::token;
+use weir_core::verdict::Verdict;
+use weir_filter_kit::http::request_header;
+
+use crate::answer::send_json;
+use crate::config::TokenSettings;
+use crate::gate::{Gate, log_unsent};
+
+/// The checkout's good answer.
+#[derive(Debug, Serialize)]
+struct Minted {
+    token: String,
+    /// From when on it counts, in milliseconds since the Unix epoch.
+    usable_at_ms: u64,
+    /// Until when it counts.
+    expires_at_ms: u64,
+    /// The gateway's time: clients' clocks are off.
+    now_ms: u64,
+}
+
+impl Minted {
+    fn new(settings: &TokenSettings, sale: &Sale, user: &UserId, now_ms: u64) -> Self {
+        Self {
+            token: token::mint(&settings.keys, &sale.id, user, now_ms),
+            usable_at_ms: now_ms.saturating_add(settings.ages.min_ms),
+            expires_at_ms: now_ms.saturating_add(settings.ages.max_ms),
+            now_ms,
+        }
+    }
+}
+
+impl Gate {
+    /// Gives the effective context's stream a token for `sale`, or says why not.
+    pub(crate) fn check_out(&mut self, sale: &[u8], user: &[u8], now_ms: u64) {
+        self.note_request();
+        let minted = self
+            .find(sale)
+            .and_then(|(switch, sale)| self.mint(switch, sale, user, now_ms));
+        let sent = match minted {
+            Ok(minted) => {
+                let word = Verdict::TokenMinted.word();
+                send_json(vec![(headers::VERDICT, word)], &minted)
+            }
+            Err(rejection) => {
+                self.metrics.request(rejection.verdict);
+                self.answers.reject(rejection, None)
+            }
+        };
+        log_unsent(sent);
+    }
+
+    /// A token. Of a sale in shadow everybody gets one, and what was decided is only counted: nobody
+    /// but the gate could answer.
+    fn mint(
+        &self,
+        switch: SaleState,
+        sale: &Sale,
+        user: &[u8],
+        now_ms: u64,
+    ) -> Result<Minted, Rejection> {
+        let user = UserId::new(user).map_err(|_| Verdict::InvalidUser)?;
+        let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
+        let decided = admit_to_checkout(switch, sale, &user, &self.memory, now_ms);
+        let verdict = decided.map_or_else(|no| no.verdict, |()| Verdict::TokenMinted);
+        if switch == SaleState::Shadow {
+            self.metrics.shadow(verdict);
+        } else {
+            decided?;
+            self.metrics.request(verdict);
+        }
+        Ok(Minted::new(settings, sale, &user, now_ms))
+    }
+
+    /// Whether the effective context's request brings the token that `sale` wants, if it wants one.
+    pub(crate) fn check_token(
+        &self,
+        sale: &Sale,
+        user: &UserId,
+        now_ms: u64,
+    ) -> Result<(), Rejection> {
+        if !sale.token {
+            return Ok(());
+        }
+        // Without keys nothing can be known of a token: the log says so with every new catalogue.
+        let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
+        let token = request_header(headers::ORDER_TOKEN).unwrap_or_default();
+        token::check(
+            &settings.keys,
+            &token,
+            &sale.id,
+            user,
+            now_ms,
+            settings.ages,
+        )
+        .map_err(|reason| {
+            self.metrics.token_refused(reason);
+            Verdict::InvalidToken.into()
+        })
+    }
+}
