@@ -76,17 +76,20 @@ pub enum Purpose {
     OrderToken,
     /// A user header, see [`crate::identity`].
     User,
+    /// The seed of a hash, see [`KeyRing::seed`].
+    Seed,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 3] = [Self::Claim, Self::OrderToken, Self::User];
+    pub const ALL: [Self; 4] = [Self::Claim, Self::OrderToken, Self::User, Self::Seed];
 
     const fn prefix(self) -> &'static str {
         match self {
             Self::Claim => "",
             Self::OrderToken => "weir-order-token\n",
             Self::User => "weir-user\n",
+            Self::Seed => "weir-seed\n",
         }
     }
 }
@@ -229,6 +232,14 @@ impl KeyRing {
         Ok(())
     }
 
+    /// The seed of the hash named `name`: all who have the same first key agree on it without a word,
+    /// and nobody else knows it.
+    pub fn seed(&self, name: &str) -> u64 {
+        let tag = self.signer.tag(Purpose::Seed, name.as_bytes());
+        let [a, b, c, d, e, f, g, h, ..] = tag;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
     /// The signature header of `message`: `<key id>;<tag in hex>`.
     pub fn sign_for(&self, purpose: Purpose, message: &str) -> String {
         self.signer.sign_for(purpose, message)
@@ -324,6 +335,15 @@ pub(crate) mod tests {
         assert!(steps[2].sign("c").starts_with("new;"));
         let old = steps[0].sign("c");
         assert_eq!(steps[3].verify("c", &old), Err(TicketError::UnknownKey));
+    }
+
+    #[test]
+    fn a_seed_hangs_on_the_first_key_and_the_name() {
+        let seed = |keys: &[(&str, u8)], name| ring(keys).seed(name);
+        let users = seed(&[("a", 1)], "users");
+        assert_eq!(users, seed(&[("z", 1), ("b", 2)], "users"));
+        assert_ne!(users, seed(&[("a", 2)], "users"));
+        assert_ne!(users, seed(&[("a", 1)], "addresses"));
     }
 
     #[test]

@@ -17,6 +17,8 @@
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
 //! | [`identity`] | the signed user of a request that carries no claim |
 //! | [`token`] | the order token that the checkout gives and the order brings |
+//! | [`limit`] | whether a user or an address asks more often than it may |
+//! | [`address`] | which addresses count as one |
 //! | [`breaker`] | whether what failed too often may be asked |
 //! | [`key`] | named secrets, what they sign, and their rotation |
 //! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
@@ -46,6 +48,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod address;
 pub mod admission;
 pub mod breaker;
 pub mod claim;
@@ -54,6 +57,7 @@ pub mod id;
 pub mod identity;
 pub mod key;
 pub mod ledger;
+pub mod limit;
 pub mod refill;
 pub mod sale;
 pub mod shard;

@@ -26,11 +26,22 @@ pub fn bucket(user: &UserId) -> u32 {
     ((hash >> 40) % u64::from(BUCKETS)) as u32
 }
 
+/// A hash of `bytes` that is another one for each seed, and of which all bits are even. It keeps
+/// chance apart, and those who do not know the seed; it is no message authentication code.
+pub(crate) fn seeded_hash(seed: u64, bytes: &[u8]) -> u64 {
+    fmix64(fnv1a_64_from(FNV_OFFSET_BASIS ^ fmix64(seed), bytes))
+}
+
+const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
 /// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).
 fn fnv1a_64(bytes: &[u8]) -> u64 {
-    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    fnv1a_64_from(FNV_OFFSET_BASIS, bytes)
+}
+
+fn fnv1a_64_from(basis: u64, bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
-    bytes.iter().fold(OFFSET_BASIS, |hash, &byte| {
+    bytes.iter().fold(basis, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(PRIME)
     })
 }

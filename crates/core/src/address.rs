@@ -1,0 +1,151 @@
+//! Which client addresses count as one.
+//!
+//! An IPv4 address counts by itself. Of an IPv6 address the network counts, its first 64 bits: that
+//! much every household and every rented server is given, and who has it can use any address in it.
+//! What is no address (a Unix socket, an Envoy-internal one, nothing at all) is one group for all.
+
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// Addresses that count as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddressGroup {
+    /// One IPv4 address, also where it is written as an IPv6 one (`::ffff:1.2.3.4`).
+    V4([u8; 4]),
+    /// An IPv6 network: the first 64 bits of its addresses.
+    V6([u8; 8]),
+    /// Whatever else.
+    Other,
+}
+
+impl AddressGroup {
+    /// The group of what Envoy gives as `source.address`: `1.2.3.4:5`, `[2001:db8::1]:5`; or an
+    /// address without a port.
+    pub fn read(address: &[u8]) -> Self {
+        let Ok(text) = core::str::from_utf8(address) else {
+            return Self::Other;
+        };
+        let with_port = text.parse::<SocketAddr>().map(|socket| socket.ip());
+        match with_port.or_else(|_| text.parse::<IpAddr>()) {
+            Ok(ip) => Self::of(ip),
+            Err(_) => Self::Other,
+        }
+    }
+
+    fn of(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self::V4(ip.octets()),
+            IpAddr::V6(ip) => Self::V6(network(ip)),
+        }
+    }
+
+    /// Bytes that no other group has, to be hashed.
+    pub fn key(self) -> [u8; 9] {
+        let mut key = [0; 9];
+        let [kind, rest @ ..] = &mut key;
+        match self {
+            Self::V4(octets) => {
+                *kind = 4;
+                rest.iter_mut()
+                    .zip(octets)
+                    .for_each(|(to, from)| *to = from);
+            }
+            Self::V6(network) => {
+                *kind = 6;
+                *rest = network;
+            }
+            Self::Other => {}
+        }
+        key
+    }
+}
+
+fn network(ip: Ipv6Addr) -> [u8; 8] {
+    let [a, b, c, d, e, f, g, h, ..] = ip.octets();
+    [a, b, c, d, e, f, g, h]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn check(address: &str, expected: AddressGroup) {
+        assert_eq!(
+            AddressGroup::read(address.as_bytes()),
+            expected,
+            "{address}"
+        );
+    }
+
+    #[test]
+    fn an_ipv4_address_counts_by_itself_however_it_is_written() {
+        for address in [
+            "1.2.3.4:5",
+            "1.2.3.4",
+            "[::ffff:1.2.3.4]:5",
+            "::ffff:102:304",
+        ] {
+            check(address, AddressGroup::V4([1, 2, 3, 4]));
+        }
+    }
+
+    #[test]
+    fn of_an_ipv6_address_the_network_counts() {
+        let network = AddressGroup::V6([0x20, 1, 0xd, 0xb8, 0, 7, 0, 8]);
+        for address in [
+            "[2001:db8:7:8::1]:5",
+            "[2001:db8:7:8:ffff::2]:65535",
+            "2001:db8:7:8::",
+        ] {
+            check(address, network);
+        }
+        check(
+            "[2001:db8:7:9::1]:5",
+            AddressGroup::V6([0x20, 1, 0xd, 0xb8, 0, 7, 0, 9]),
+        );
+        check("[::1]:5", AddressGroup::V6([0; 8]));
+        // Compatible addresses, long out of use, are no IPv4 addresses.
+        check("[::1.2.3.4]:5", AddressGroup::V6([0; 8]));
+    }
+
+    #[test]
+    fn whatever_is_no_address_is_one_group() {
+        for other in [
+            "",
+            "/tmp/a.sock",
+            "envoy://bridge/1",
+            "1.2.3.4:",
+            "1.2.3:5",
+            "[::1]",
+            "localhost:5",
+            "01.2.3.4:5",
+        ] {
+            check(other, AddressGroup::Other);
+        }
+        assert_eq!(AddressGroup::read(b"1.2.3.4:5\xff"), AddressGroup::Other);
+    }
+
+    proptest! {
+        #[test]
+        fn every_address_with_a_port_has_its_group(ip: IpAddr, port: u16) {
+            let text = format!("{}", SocketAddr::new(ip, port));
+            let group = AddressGroup::read(text.as_bytes());
+            prop_assert_eq!(group, AddressGroup::of(ip));
+            prop_assert_ne!(group, AddressGroup::Other);
+        }
+
+        #[test]
+        fn two_groups_have_two_keys(a: IpAddr, b: IpAddr) {
+            let (a, b) = (AddressGroup::of(a), AddressGroup::of(b));
+            prop_assert_eq!(a == b, a.key() == b.key());
+            prop_assert_ne!(a.key(), AddressGroup::Other.key());
+        }
+
+        #[test]
+        fn no_bytes_panic_the_reader(address: Vec<u8>) {
+            let _ = AddressGroup::read(&address).key();
+        }
+    }
+}
