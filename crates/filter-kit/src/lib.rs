@@ -3,6 +3,7 @@
 //! - [`pump`]: group commit. Requests that need Redis wait; the root context sends them together.
 //! - [`redis`]: one call through the bridge, and what its failure tells: [`redis::Failure`].
 //! - [`link`]: how a VM sends calls and wakes its root context.
+//! - [`table`]: limits that hold for all workers, in Envoy's shared data.
 //! - [`http`]: headers as bytes, answers as JSON.
 //! - [`config`]: JSON configuration, refused with the path of the field that is wrong.
 //! - [`mod@env`]: secrets, from the environment that Envoy gives the VM.
@@ -36,3 +37,4 @@ pub mod link;
 pub mod metrics;
 pub mod pump;
 pub mod redis;
+pub mod table;
