@@ -34,7 +34,11 @@ async fn a_bad_field_is_refused_with_its_path_in_envoys_log() -> Result<()> {
         "{wrong_type}"
     );
     let no_secret = refused(|config| {
-        config.replace("host_env_keys: [WEIR_CLAIM_SECRET]", "host_env_keys: []", 1)
+        config.replace(
+            "host_env_keys: [WEIR_CLAIM_SECRET, WEIR_TOKEN_SECRET]",
+            "host_env_keys: []",
+            1,
+        )
     })
     .await?;
     assert!(

@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 const CLAIM: &str = "WEIR_CLAIM_SECRET";
+const TOKEN: &str = "WEIR_TOKEN_SECRET";
 const ADMIN: &str = "WEIR_ADMIN_TOKEN";
 
 /// What gateway, origin and admin share.
@@ -15,6 +16,8 @@ const ADMIN: &str = "WEIR_ADMIN_TOKEN";
 pub struct Secrets {
     /// With it the gateway signs claims and the origin checks them: 64 hexadecimal digits.
     pub claim: String,
+    /// With it gateways sign order tokens and check them: 64 hexadecimal digits.
+    pub token: String,
     /// The bearer token of the origin's admin routes: 64 hexadecimal digits.
     pub admin_token: String,
 }
@@ -30,6 +33,7 @@ impl Secrets {
     pub fn random() -> Result<Self> {
         Ok(Self {
             claim: random_hex()?,
+            token: random_hex()?,
             admin_token: random_hex()?,
         })
     }
@@ -38,9 +42,8 @@ impl Secrets {
     /// owner only: a data folder's claims stay valid over restarts.
     pub fn kept_in(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
-            Ok(text) => {
-                parse(&text).with_context(|| format!("{} lacks {CLAIM} or {ADMIN}", file.display()))
-            }
+            Ok(text) => parse(&text)
+                .with_context(|| format!("{} lacks {CLAIM}, {TOKEN} or {ADMIN}", file.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let secrets = Self::random()?;
                 secrets.keep(file)?;
@@ -60,8 +63,8 @@ impl Secrets {
                 .open(file)?;
             write!(
                 file,
-                "{CLAIM}={}\n{ADMIN}={}\n",
-                self.claim, self.admin_token
+                "{CLAIM}={}\n{TOKEN}={}\n{ADMIN}={}\n",
+                self.claim, self.token, self.admin_token
             )
         };
         write().with_context(|| format!("cannot write {}", file.display()))
@@ -75,6 +78,7 @@ fn parse(text: &str) -> Option<Secrets> {
     };
     Some(Secrets {
         claim: value(CLAIM)?,
+        token: value(TOKEN)?,
         admin_token: value(ADMIN)?,
     })
 }

@@ -231,7 +231,10 @@ impl Builder {
             .origin(origin_address)
             .key_prefix(&key_prefix);
         let config = backing.configure(config)?;
-        let mut variables = vec![("WEIR_CLAIM_SECRET".to_owned(), secrets.claim)];
+        let mut variables = vec![
+            ("WEIR_CLAIM_SECRET".to_owned(), secrets.claim),
+            ("WEIR_TOKEN_SECRET".to_owned(), secrets.token),
+        ];
         variables.append(&mut backing.variables);
         let envoy_options = EnvoyOptions {
             config: self

@@ -20,6 +20,12 @@ const REDIS: &str = "{ address: 127.0.0.1, port_value: 6379 }";
 const TOPOLOGY: &str = r#""topology": "single""#;
 const KEY_PREFIX: &str = r#""key_prefix": "weir""#;
 
+/// The filter that checks who users are, from the root of the workspace.
+const JWT: &str = "envoy/jwt.yaml";
+/// Where HTTP filters begin, and how far they are indented.
+const FILTERS_BEGIN: &str = "                http_filters:\n";
+const FILTER_INDENT: &str = "                  ";
+
 /// The folder that the shipped file's wasm paths name.
 const WASM_DIR: &str = "target/weir/";
 /// The filters in it, once each.
@@ -144,6 +150,19 @@ impl EnvoyConfig {
             self = self.set(&format!("{WASM_DIR}{filter}"), path.display().to_string());
         }
         self
+    }
+
+    /// With `envoy/jwt.yaml` in front of the gate: users are who a token says.
+    pub fn jwt(self) -> Result<Self> {
+        let path = workspace::root().join(JWT);
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let indented: String = text
+            .lines()
+            .map(|line| format!("{FILTER_INDENT}{line}\n"))
+            .collect();
+        let to = format!("{FILTERS_BEGIN}{indented}");
+        Ok(self.set(FILTERS_BEGIN, to))
     }
 
     /// What every key in Redis starts with.

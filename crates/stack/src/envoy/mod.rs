@@ -25,8 +25,7 @@ pub struct EnvoyOptions {
     pub workers: u32,
     /// `trace`, `debug`, `info`, `warning`, `error`, `critical` or `off`.
     pub log_level: String,
-    /// Variables beside our own environment. `WEIR_CLAIM_SECRET` reaches the filter this
-    /// way.
+    /// Variables beside our own environment. Secrets reach the filter this way.
     pub variables: Vec<(String, String)>,
     /// The folder for the rendered `envoy.yaml` and `envoy.log`.
     pub dir: PathBuf,
@@ -228,7 +227,9 @@ mod tests {
             .key_prefix("t1");
         let options = EnvoyOptions {
             config,
-            variables: vec![("WEIR_CLAIM_SECRET".to_owned(), "00".repeat(32))],
+            variables: ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"]
+                .map(|name| (name.to_owned(), "00".repeat(32)))
+                .into(),
             ..minimal("", temp.path())
         };
         validate(&tool(), &options).unwrap();
