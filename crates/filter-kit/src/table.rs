@@ -2,7 +2,7 @@
 //! in common: so a limit holds for the process and not for each worker.
 //!
 //! The table has a fixed number of slots, each one value under the key `weir.<table>.<n>`, of
-//! [`SLOT_LEN`] bytes. Values are never deleted (the host cannot), so the number of slots is what
+//! [`SLOT_LEN`](weir_core::limit::SLOT_LEN) bytes. Values are never deleted (the host cannot), so the number of slots is what
 //! bounds the memory: some 250 bytes each with the host's own, so 1 MB for 4,096 slots, which hold
 //! 32,768 keys. What a crowded slot does is told in [`weir_core::limit`].
 //!
@@ -13,7 +13,7 @@
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
-use weir_core::limit::{Decision, Fingerprint, Gcra, SLOT_LEN, Slot};
+use weir_core::limit::{Decision, Fingerprint, Gcra, Slot};
 
 /// How often one decision is tried. A worker loses a try only to another one that decided in the
 /// microsecond between; to lose this many in turn takes far more workers than a machine has cores.
@@ -114,6 +114,8 @@ impl<D: SharedData> Table<D> {
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
+
+    use weir_core::limit::SLOT_LEN;
 
     use super::*;
 
