@@ -14,40 +14,56 @@
 //! | [`bridge_config`], [`gate_config`] | a filter's configuration | |
 //! | [`catalogue()`] | the catalogue of sales | |
 //! | [`claim_ticket`] | claim header, line feed, signature header | |
+//! | [`order_token`] | one order token | |
+//! | [`signed_user`] | user header, line feed, signature header | |
+//! | [`limit_slot`] | a slot of the table of limits, then requests | rate and burst: see [`limit_slot`] |
+//! | [`address()`] | one client address | |
 //! | [`route()`] | method and path of a route, then of a request; a line each | |
 
+mod address;
 mod bridge;
 mod catalogue;
 mod claim;
 mod config;
 mod error_reply;
+mod identity;
+mod limit;
 pub mod pieces;
 mod resp;
 mod route;
 mod scripts;
+mod token;
 
+pub use address::address;
 pub use bridge::bridge;
 pub use catalogue::catalogue;
 pub use claim::claim_ticket;
 pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
+pub use identity::signed_user;
+pub use limit::limit_slot;
 pub use resp::{resp_decode, resp_framer};
 pub use route::route;
 pub use scripts::script_replies;
+pub use token::order_token;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 14] = [
+    ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
     ("catalogue", catalogue),
     ("claim_ticket", claim_ticket),
     ("error_reply", error_reply),
     ("gate_config", gate_config),
+    ("limit_slot", limit_slot),
+    ("order_token", order_token),
     ("resp_decode", resp_decode),
     ("resp_framer", resp_framer),
     ("route", route),
     ("script_replies", script_replies),
+    ("signed_user", signed_user),
 ];
