@@ -127,6 +127,14 @@ mod tests {
         assert_eq!(AddressGroup::read(b"1.2.3.4:5\xff"), AddressGroup::Other);
     }
 
+    #[test]
+    fn a_network_is_no_address_of_the_same_bytes() {
+        let address = AddressGroup::V4([1, 2, 3, 4]);
+        let network = AddressGroup::V6([1, 2, 3, 4, 0, 0, 0, 0]);
+        assert_ne!(address.key(), network.key());
+        assert_ne!(AddressGroup::V6([0; 8]).key(), AddressGroup::Other.key());
+    }
+
     proptest! {
         #[test]
         fn every_address_with_a_port_has_its_group(ip: IpAddr, port: u16) {
