@@ -9,12 +9,19 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
 use weir_core::claim::Ticket;
-use weir_core::id::SaleId;
-use weir_core::ledger::{Audit, Deduction, ReleaseKind, ReleaseReply, SettleReply};
+use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::{
+    Audit, Deduction, DepositReply, LendReply, OrderEntry, Overdue, ReleaseKind, ReleaseReply,
+    SettleReply, Survey, Transfer,
+};
 use weir_resp::Value;
 use weir_scripts::keys::{self, ShardKeys};
-use weir_scripts::{Call, ReplyError, audit, release, settle, warm};
+use weir_scripts::{
+    Call, ReplyError, audit, deposit, lend, overdue, release, restock, restore, settle,
+    settle_transfer, survey, warm, wipe,
+};
 
+use crate::clock::now_ms;
 use crate::redis_link::RedisLink;
 
 /// How long one call may take, from first to last try. An order's answer waits for it, so it stays
@@ -114,6 +121,95 @@ impl Ledger {
     pub async fn audit(&self, sale: &SaleId, shard: u32) -> Result<Audit, LedgerError> {
         let call = audit::call(&self.shard(sale, shard));
         Ok(audit::parse(&self.run(&call).await?)?)
+    }
+
+    /// All shards of a sale at a glance, in their order.
+    pub async fn survey(&self, sale: &SaleId, shards: u32) -> Result<Vec<Survey>, LedgerError> {
+        let mut seen = Vec::new();
+        for shard in 0..shards {
+            // One call each: on a cluster they are of different slots.
+            let call = survey::call(&[self.shard(sale, shard)]);
+            seen.extend(survey::parse(&self.run(&call).await?, 1)?);
+        }
+        Ok(seen)
+    }
+
+    /// At most `limit` claims whose deadline is `due_ms` or earlier, the earliest first.
+    pub async fn overdue(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        due_ms: u64,
+        limit: u32,
+    ) -> Result<Vec<Overdue>, LedgerError> {
+        let call = overdue::call(&self.shard(sale, shard), due_ms, limit);
+        Ok(overdue::parse(&self.run(&call).await?)?)
+    }
+
+    /// Units leave a shard for another.
+    pub async fn lend(
+        &self,
+        sale: &SaleId,
+        from_shard: u32,
+        to_shard: u32,
+        wanted: u64,
+    ) -> Result<LendReply, LedgerError> {
+        let keys = self.shard(sale, from_shard);
+        let call = lend::call(&keys, to_shard, wanted, now_ms());
+        Ok(lend::parse(&self.run(&call).await?)?)
+    }
+
+    /// Lent units arrive.
+    pub async fn deposit(
+        &self,
+        sale: &SaleId,
+        from_shard: u32,
+        to_shard: u32,
+        transfer: Transfer,
+    ) -> Result<DepositReply, LedgerError> {
+        let call = deposit::call(&self.shard(sale, to_shard), from_shard, transfer);
+        Ok(deposit::parse(&self.run(&call).await?)?)
+    }
+
+    /// The lender forgets a transfer that has arrived.
+    pub async fn settle_transfer(
+        &self,
+        sale: &SaleId,
+        from_shard: u32,
+        to_shard: u32,
+        id: u64,
+    ) -> Result<bool, LedgerError> {
+        let call = settle_transfer::call(&self.shard(sale, from_shard), to_shard, id);
+        Ok(settle_transfer::parse(&self.run(&call).await?)?)
+    }
+
+    /// Adds `units` to a shard's stock, or takes them, if it is still as `seen`.
+    pub async fn restock(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        units: i64,
+        seen: &Audit,
+    ) -> Result<bool, LedgerError> {
+        let call = restock::call(&self.shard(sale, shard), units, seen);
+        Ok(restock::parse(&self.run(&call).await?)?)
+    }
+
+    /// Clears a cold shard before it is rebuilt; false if it is not cold.
+    pub async fn wipe(&self, sale: &SaleId, shard: u32) -> Result<bool, LedgerError> {
+        let call = wipe::call(&self.shard(sale, shard));
+        Ok(wipe::parse(&self.run(&call).await?)?)
+    }
+
+    /// Writes users' orders on a cold shard; false if it is not cold.
+    pub async fn restore(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        users: &[(&UserId, &[OrderEntry])],
+    ) -> Result<bool, LedgerError> {
+        let call = restore::call(&self.shard(sale, shard), users);
+        Ok(restore::parse(&self.run(&call).await?)?)
     }
 
     /// Gives gateways a new catalogue, as JSON.

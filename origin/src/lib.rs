@@ -9,6 +9,9 @@
 //! | [`orders`] | a claim becomes an order, or is released for good |
 //! | [`warm`] | a sale's stock goes on Redis, once |
 //! | [`status`] | what SQL and Redis hold of a sale, and whether it adds up |
+//! | [`books`] | every term of the sum that must hold |
+//! | [`reconcile`] | ends what lost replies and dead processes leave behind |
+//! | [`rebuild`] | a shard that has lost its data is rebuilt from SQL |
 //! | [`catalogue`] | publishes what gateways poll |
 //! | [`store`] | SQL behind a trait |
 //! | [`ledger`] | Redis, through Weir's scripts |
@@ -23,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod books;
 pub mod catalogue;
 pub mod clock;
 pub mod config;
@@ -31,6 +35,8 @@ pub mod ledger;
 pub mod new_sale;
 pub mod orders;
 pub mod problem;
+pub mod rebuild;
+pub mod reconcile;
 mod redis_link;
 pub mod run;
 pub mod server;
@@ -43,6 +49,8 @@ use std::sync::Arc;
 use catalogue::Publisher;
 use ledger::Ledger;
 use orders::Orders;
+use rebuild::Rebuilder;
+use reconcile::Reconciler;
 use store::Store;
 use warm::Warmer;
 use weir_core::claim::SigningKey;
@@ -76,5 +84,20 @@ impl Origin {
             store,
             ledger,
         }
+    }
+
+    /// What rebuilds shards that have lost their data.
+    pub fn rebuilder(&self) -> Rebuilder {
+        Rebuilder::new(self.store.clone(), self.ledger.clone())
+    }
+
+    /// What ends what was left behind; to be [run](Reconciler::run) once.
+    pub fn reconciler(&self) -> Reconciler {
+        Reconciler::new(
+            self.store.clone(),
+            self.ledger.clone(),
+            self.orders.clone(),
+            self.publisher.clone(),
+        )
     }
 }

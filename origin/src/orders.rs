@@ -81,6 +81,17 @@ impl Orders {
         Ok(self.follow(ticket, placed).await)
     }
 
+    /// Ends a claim whose deadline has passed: unless its fate is decided already, it is released for
+    /// good. Redis follows.
+    ///
+    /// # Errors
+    /// When SQL does not answer; then nothing was released.
+    pub async fn end_overdue(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
+        let known = self.store.release(ticket, now_ms()).await?;
+        let placed = known.unwrap_or(Placed::Released { void: false });
+        Ok(self.follow(ticket, placed).await)
+    }
+
     /// Has Redis follow what SQL has decided.
     async fn follow(&self, ticket: &Ticket, placed: Placed) -> Fate {
         match placed {

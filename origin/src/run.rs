@@ -65,14 +65,17 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         tokio::spawn(serve(admin, admin_routes, stop.clone())),
     ];
     let publisher = origin.publisher.clone();
-    let publishing = tokio::spawn({
-        let stop = stop.clone();
-        async move { publisher.run(stop).await }
-    });
+    let reconciler = origin.reconciler();
+    let publishing = stop.clone();
+    let reconciling = stop.clone();
+    let jobs = [
+        tokio::spawn(async move { publisher.run(publishing).await }),
+        tokio::spawn(reconciler.run(reconciling)),
+    ];
     told.await.context("waiting for signals")?;
     info!("stopping");
     stop.cancel();
-    let ended = tokio::time::timeout(STOP_LIMIT, end(&origin, servers, publishing)).await;
+    let ended = tokio::time::timeout(STOP_LIMIT, end(&origin, servers, jobs)).await;
     ensure!(ended.is_ok(), "requests did not end within {STOP_LIMIT:?}");
     info!("stopped");
     Ok(())
@@ -106,10 +109,10 @@ fn told_to_stop() -> Result<JoinHandle<()>> {
 }
 
 /// Answers first, then what nobody waits for, then the connections to SQL.
-async fn end(origin: &Origin, servers: [JoinHandle<()>; 2], publishing: JoinHandle<()>) {
-    let [public, admin] = servers;
+async fn end(origin: &Origin, servers: [JoinHandle<()>; 2], jobs: [JoinHandle<()>; 2]) {
+    let ([public, admin], [publishing, reconciling]) = (servers, jobs);
     // A task that panicked has ended, too.
-    let _ = tokio::join!(public, admin, publishing);
+    let _ = tokio::join!(public, admin, publishing, reconciling);
     origin.orders.finish().await;
     origin.store.close().await;
 }

@@ -23,6 +23,7 @@
 //! | [`key`] | named secrets, what they sign, and their rotation |
 //! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
 //! | [`refill`] | how stock comes to a shard that has none while others have some |
+//! | [`repair`] | whether the books add up, and what would make them |
 //! | [`headers`] | the names of Weir's own headers |
 
 #![no_std]
@@ -59,6 +60,7 @@ pub mod key;
 pub mod ledger;
 pub mod limit;
 pub mod refill;
+pub mod repair;
 pub mod sale;
 pub mod shard;
 pub mod sold_out;

@@ -46,12 +46,15 @@ pub fn app(origin: Origin) -> Router {
 /// The routes for operators, who show `token`, and for probes, who need none.
 ///
 /// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `POST /sales/{id}/warm`
+/// - `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
 /// - `GET /healthz`: the process is alive; `GET /readyz`: SQL and Redis answer.
 pub fn admin(origin: Origin, token: AdminToken) -> Router {
     let routes = Router::new()
         .route("/sales", post(sales::create).get(sales::list))
         .route("/sales/{id}", get(sales::status))
         .route("/sales/{id}/warm", post(sales::warm))
+        .route("/sales/{id}/rewarm", post(sales::rewarm))
+        .route("/sales/{id}/audit", get(sales::audit))
         .route_layer(from_fn_with_state(token, auth::require_token))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

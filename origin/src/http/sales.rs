@@ -10,10 +10,12 @@ use weir_core::id::SaleId;
 
 use super::input::{JsonBody, SalePath};
 use crate::Origin;
+use crate::books::{Books, BooksView};
 use crate::catalogue::PublishError;
 use crate::clock::now_ms;
 use crate::new_sale::NewSale;
 use crate::problem::Problem;
+use crate::rebuild::RebuildError;
 use crate::status::{SaleStatus, SaleSummary, StatusError};
 use crate::store::StoreError;
 use crate::warm::WarmError;
@@ -60,13 +62,8 @@ pub(super) async fn status(
     State(origin): State<Origin>,
     SalePath(id): SalePath,
 ) -> Result<Json<SaleStatus>, Problem> {
-    let status = origin.status(&id).await.map_err(|failure| {
-        error!(error = %failure, sale = %id, "no status");
-        match failure {
-            StatusError::Store(_) => Problem::sql(),
-            StatusError::Ledger(_) => Problem::redis(),
-        }
-    })?;
+    let status = origin.status(&id).await;
+    let status = status.map_err(|failure| no_status(&id, &failure))?;
     status.map(Json).ok_or_else(unknown_sale)
 }
 
@@ -92,6 +89,61 @@ pub(super) async fn warm(
         shard_count: warmed.shards,
         shards_filled: warmed.filled,
     }))
+}
+
+/// The answer to a rebuilding.
+#[derive(Debug, Serialize)]
+pub(super) struct RewarmView {
+    id: SaleId,
+    /// Shards that had lost their data and were rebuilt just now.
+    shards_rebuilt: u32,
+}
+
+/// `POST /sales/{id}/rewarm`: rebuilds the shards that have lost their data. Their units follow within
+/// some seconds, as soon as it is sure how many are missing. The origin does all of it by itself, too.
+pub(super) async fn rewarm(
+    State(origin): State<Origin>,
+    SalePath(id): SalePath,
+) -> Result<Json<RewarmView>, Problem> {
+    let totals = origin.store.sale(&id).await;
+    let totals = totals.map_err(|error| sql_failed(&error))?;
+    let stored = totals.ok_or_else(unknown_sale)?.stored;
+    if stored.warmed_at_ms.is_none() {
+        let detail = "the sale was never warmed: there is nothing to rebuild";
+        let status = StatusCode::CONFLICT;
+        return Err(Problem::new(status, "not_warmed", "Not warmed", detail));
+    }
+    let mut shards_rebuilt = 0;
+    for shard in 0..stored.sale.shards {
+        let rebuilt = origin.rebuilder().rebuild(&id, shard).await;
+        let rebuilt = rebuilt.map_err(|error| {
+            error!(%error, sale = %id, shard, "not rebuilt");
+            match error {
+                RebuildError::Store(_) => Problem::sql(),
+                RebuildError::Ledger(_) => Problem::redis(),
+            }
+        })?;
+        shards_rebuilt += u32::from(rebuilt);
+    }
+    Ok(Json(RewarmView { id, shards_rebuilt }))
+}
+
+/// `GET /sales/{id}/audit`: each term of `stock + transfers + claims + orders = total`.
+pub(super) async fn audit(
+    State(origin): State<Origin>,
+    SalePath(id): SalePath,
+) -> Result<Json<BooksView>, Problem> {
+    let books = Books::read(&*origin.store, &origin.ledger, &id).await;
+    let books = books.map_err(|failure| no_status(&id, &failure))?;
+    Ok(Json(books.ok_or_else(unknown_sale)?.view(id)))
+}
+
+fn no_status(id: &SaleId, failure: &StatusError) -> Problem {
+    error!(error = %failure, sale = %id, "no status");
+    match failure {
+        StatusError::Store(_) => Problem::sql(),
+        StatusError::Ledger(_) => Problem::redis(),
+    }
 }
 
 fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {

@@ -7,7 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use weir_core::claim::Ticket;
-use weir_core::id::SaleId;
+use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::OrderEntry;
 use weir_core::sale::{Sale, SaleState};
 
 use crate::new_sale::NewSale;
@@ -108,6 +109,20 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Decides that a claim without units behind it never becomes an order. False if its fate was
     /// decided before.
     fn void<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, bool>;
+
+    /// Decides that a claim never becomes an order, unless its fate was decided before: then that is
+    /// told.
+    fn release<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, Option<Placed>>;
+
+    /// At most `limit` orders that stand, of users at home on `shard`, with their users: those that
+    /// came of a later generation than `after`, the earliest first.
+    fn orders_page<'a>(
+        &'a self,
+        sale: &'a SaleId,
+        shard: u32,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(UserId, OrderEntry)>>;
 
     /// Asks for a sign of life.
     fn ping(&self) -> StoreFuture<'_, ()>;

@@ -4,6 +4,7 @@
 mod auth;
 mod orders;
 mod process;
+mod reconcile;
 mod sales;
 mod store;
 mod support;

@@ -109,7 +109,7 @@ async fn a_bad_body_is_refused_with_the_field_at_fault() {
         (
             with("user_cap", json!(0)),
             422,
-            "user_cap must be at least 1",
+            "user_cap must be 1 to 1000",
         ),
         (
             with("ends_at_ms", json!(1)),

@@ -217,11 +217,27 @@ impl World {
 
     /// Claims a unit for `name` as a gateway does.
     pub async fn claim(&self, sale: &str, name: &str) -> Ticket {
+        self.claim_at(sale, name, now_ms()).await
+    }
+
+    /// Claims a unit for `name` as a gateway does whose clock shows `now_ms`.
+    pub async fn claim_at(&self, sale: &str, name: &str, now_ms: u64) -> Ticket {
+        let claimed = self.try_claim_at(sale, name, now_ms).await;
+        claimed.unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// As [`World::claim_at`]; what a gateway hears if it gets none.
+    pub async fn try_claim_at(
+        &self,
+        sale: &str,
+        name: &str,
+        now_ms: u64,
+    ) -> Result<Ticket, ClaimReply> {
         let (sale, user) = (id(sale), user(name));
         let shard = home_shard(&user, SHARDS);
         let keys = keys::ShardKeys::new(&self.prefix, &sale, shard);
         let terms = ClaimTerms {
-            now_ms: now_ms(),
+            now_ms,
             ttl_ms: 30_000,
             user_cap: 1,
             quantity: 1,
@@ -235,16 +251,16 @@ impl World {
         let reply = self.script(&claim::call(&[group])).await;
         let replies = claim::parse(&reply, 1).unwrap();
         let (ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held)) = replies[0] else {
-            panic!("{replies:?}");
+            return Err(replies[0]);
         };
-        Ticket {
+        Ok(Ticket {
             shard,
             generation: held.generation,
             quantity: held.quantity,
             deadline_ms: held.deadline_ms,
             sale,
             user,
-        }
+        })
     }
 
     /// Runs a script over a connection of the test's own, in Weir's own encoding.

@@ -84,7 +84,9 @@ async fn gateways_learn_of_a_sale_when_it_is_warm() {
         serde_json::to_value(&seen.sales[0]).unwrap(),
         json!({
             "id": "s", "starts_at_ms": sale["starts_at_ms"], "ends_at_ms": sale["ends_at_ms"],
-            "shards": 4, "user_cap": 1, "state": "open",
+            "shards": 4, "user_cap": 1, "state": "open", "reservation": false, "token": false,
+            "degrade": { "skip_risk": false, "skip_reservation": false, "static_page": false },
+            "band": "high",
         })
     );
 }

@@ -29,6 +29,7 @@ const TAKE_STOCK: &str = "
 #[derive(Clone, Copy)]
 enum Outcome {
     Ordered,
+    Released,
     Void,
 }
 
@@ -75,6 +76,22 @@ pub(super) async fn void(pool: &SqlitePool, ticket: &Ticket, now_ms: u64) -> Res
     Ok(won)
 }
 
+/// `None` if it is released now, else its known fate.
+pub(super) async fn release(
+    pool: &SqlitePool,
+    ticket: &Ticket,
+    now_ms: u64,
+) -> Result<Option<Placed>, Error> {
+    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+    if insert_outcome(&mut tx, ticket, Outcome::Released, now_ms).await? {
+        tx.commit().await?;
+        return Ok(None);
+    }
+    let known = known_outcome(&mut tx, ticket).await?;
+    tx.rollback().await?;
+    Ok(Some(known))
+}
+
 /// Decides the claim's fate; false if it was decided before.
 async fn insert_outcome(
     tx: &mut SqliteConnection,
@@ -84,6 +101,7 @@ async fn insert_outcome(
 ) -> Result<bool, Error> {
     let (outcome, void) = match outcome {
         Outcome::Ordered => ("ordered", false),
+        Outcome::Released => ("released", false),
         Outcome::Void => ("released", true),
     };
     let inserted = query(INSERT_OUTCOME)

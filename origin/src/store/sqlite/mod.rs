@@ -1,6 +1,7 @@
 //! SQLite, built in: one file, one writer.
 
 mod claims;
+mod orders;
 mod sales;
 
 use std::future::Future;
@@ -14,7 +15,8 @@ use sqlx::sqlite::{
 };
 use sqlx::{SqlSafeStr, query};
 use weir_core::claim::Ticket;
-use weir_core::id::SaleId;
+use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::OrderEntry;
 use weir_core::sale::Sale;
 
 use super::{Placed, SaleTotals, Store, StoreError, StoreFuture, StoredSale};
@@ -160,6 +162,20 @@ impl Store for SqliteStore {
 
     fn void<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, bool> {
         boxed(claims::void(&self.writer, ticket, now_ms))
+    }
+
+    fn release<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, Option<Placed>> {
+        boxed(claims::release(&self.writer, ticket, now_ms))
+    }
+
+    fn orders_page<'a>(
+        &'a self,
+        sale: &'a SaleId,
+        shard: u32,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(UserId, OrderEntry)>> {
+        boxed(orders::page(&self.readers, sale, shard, after, limit))
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {

@@ -144,13 +144,16 @@ fn sale(row: &SqliteRow) -> Result<Sale, Error> {
 }
 
 /// A column that holds no negative number, by its CHECK or by what is written there.
-fn unsigned(row: &SqliteRow, column: &str) -> Result<u64, Error> {
+pub(super) fn unsigned(row: &SqliteRow, column: &str) -> Result<u64, Error> {
     let number: i64 = row.try_get(column)?;
     u64::try_from(number).map_err(|error| damaged(column, error))
 }
 
 /// A row that no Weir has written.
-fn damaged(column: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+pub(super) fn damaged(
+    column: &str,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Error {
     Error::ColumnDecode {
         index: column.to_owned(),
         source: error.into(),

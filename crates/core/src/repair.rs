@@ -1,0 +1,160 @@
+//! Whether a sale's books add up, and what would make them.
+//!
+//! Nothing but a loss of data makes them wrong. SQL is the truth: what it has not sold must be in
+//! Redis, in stock, on the way, or in open claims.
+
+use alloc::vec::Vec;
+
+use crate::ledger::Audit;
+use crate::shard::spread_stock;
+
+/// The terms of `Σ stock + transfers + claims + orders = total`, summed over all shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Units left on shards.
+    pub stock: i64,
+    /// Units on their way between shards.
+    pub moving: u64,
+    /// Units in open claims.
+    pub held: u64,
+    /// Units that SQL has taken from the stock for orders.
+    pub ordered: u64,
+    /// Units to sell, from the start.
+    pub total: u64,
+}
+
+impl Terms {
+    /// The terms of a sale, of which SQL has sold `ordered` of `total` units. `None` as long as a
+    /// shard is cold: what it held is not known.
+    pub fn new(shards: &[Audit], ordered: u64, total: u64) -> Option<Self> {
+        let stock = shards
+            .iter()
+            .map(|shard| shard.stock)
+            .sum::<Option<i64>>()?;
+        let moving = (0..)
+            .zip(shards)
+            .map(|(n, shard)| shard.units_moving(n, shards))
+            .sum();
+        Some(Self {
+            stock,
+            moving,
+            held: shards.iter().map(|shard| shard.held).sum(),
+            ordered,
+            total,
+        })
+    }
+
+    /// By how much the left side is larger than the right: units that are there and should not be.
+    /// Below 0: units that are missing.
+    pub fn drift(&self) -> i64 {
+        let signed = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
+        let taken = signed(self.moving + self.held + self.ordered);
+        self.stock + taken - signed(self.total)
+    }
+}
+
+/// What each shard's stock is to be changed by, so that a drift goes: missing units are spread evenly;
+/// units too many are taken where there are most. Shards that stay as they are are left out.
+pub fn repairs(shards: &[Audit], drift: i64) -> Vec<(u32, i64)> {
+    let changes = match u64::try_from(drift) {
+        Ok(too_many) => take(shards, too_many),
+        Err(_) => give(shards, drift.unsigned_abs()),
+    };
+    (0..)
+        .zip(changes)
+        .filter(|&(_, units)| units != 0)
+        .collect()
+}
+
+fn give(shards: &[Audit], missing: u64) -> Vec<i64> {
+    let count = u32::try_from(shards.len()).unwrap_or(u32::MAX);
+    let signed = |units| i64::try_from(units).unwrap_or(i64::MAX);
+    spread_stock(missing, count)
+        .into_iter()
+        .map(signed)
+        .collect()
+}
+
+fn take(shards: &[Audit], too_many: u64) -> Vec<i64> {
+    let there = |shard: &Audit| shard.stock.and_then(|stock| u64::try_from(stock).ok());
+    let mut left: Vec<(usize, u64)> = shards
+        .iter()
+        .map(|shard| there(shard).unwrap_or(0))
+        .enumerate()
+        .collect();
+    left.sort_by_key(|&(_, units)| core::cmp::Reverse(units));
+    let mut changes = alloc::vec![0; shards.len()];
+    let mut too_many = too_many;
+    for (shard, units) in left {
+        let taken = units.min(too_many);
+        too_many -= taken;
+        if let Some(change) = changes.get_mut(shard) {
+            *change = -i64::try_from(taken).unwrap_or(i64::MAX);
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{OpenTransfer, Transfer};
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn shard(stock: i64, held: u64) -> Audit {
+        Audit {
+            stock: Some(stock),
+            held,
+            ..Audit::default()
+        }
+    }
+
+    #[test]
+    fn every_place_where_a_unit_can_be_counts_once() {
+        let transfer = Transfer { id: 5, units: 2 };
+        let mut lender = shard(3, 1);
+        lender.transfers.push(OpenTransfer {
+            to_shard: 1,
+            transfer,
+            at_ms: 0,
+        });
+        let mut target = shard(0, 0);
+        let terms = |shards: &[Audit]| Terms::new(shards, 4, 10).unwrap();
+        let on_its_way = terms(&[lender.clone(), target.clone()]);
+        assert_eq!((on_its_way.moving, on_its_way.drift()), (2, 0));
+        target.stock = Some(2);
+        target.deposits.push((0, 5));
+        let arrived = terms(&[lender.clone(), target.clone()]);
+        assert_eq!((arrived.moving, arrived.drift()), (0, 0));
+        target.stock = None;
+        assert_eq!(Terms::new(&[lender, target], 4, 10), None);
+    }
+
+    #[test]
+    fn missing_units_are_spread_and_too_many_are_taken_where_they_are() {
+        let shards = [shard(1, 0), shard(5, 0), shard(-2, 0)];
+        assert_eq!(repairs(&shards, 0), vec![]);
+        assert_eq!(repairs(&shards, -4), vec![(0, 2), (1, 1), (2, 1)]);
+        assert_eq!(repairs(&shards, 5), vec![(1, -5)]);
+        assert_eq!(repairs(&shards, 9), vec![(0, -1), (1, -5)]);
+    }
+
+    proptest! {
+        #[test]
+        fn repairs_bring_the_drift_to_nothing_wherever_there_is_enough_to_take(
+            stock in prop::collection::vec(-3..9_i64, 1..6), ordered in 0..20_u64, total in 0..30_u64,
+        ) {
+            let mut shards: Vec<Audit> = stock.iter().map(|&stock| shard(stock, 1)).collect();
+            let drift = |shards: &[Audit]| Terms::new(shards, ordered, total).unwrap().drift();
+            let before = drift(&shards);
+            for (n, units) in repairs(&shards, before) {
+                let stock = shards[n as usize].stock.as_mut().unwrap();
+                *stock += units;
+                prop_assert!(units > 0 || *stock >= 0);
+            }
+            let takeable: i64 = stock.iter().map(|&stock| stock.max(0)).sum();
+            prop_assert_eq!(drift(&shards), (before - takeable).max(0));
+        }
+    }
+}

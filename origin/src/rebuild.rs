@@ -1,0 +1,91 @@
+//! A shard that has lost its data is rebuilt from SQL.
+//!
+//! What users have ordered comes back, so that caps hold; the stock comes back as 0 units, with a fresh
+//! epoch. The units themselves are then found missing by the reconciler, and put back once it is sure
+//! how many they are. No step makes a unit, so none can be sold twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tracing::{error, info};
+use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::OrderEntry;
+
+use crate::clock::now_ms;
+use crate::ledger::{Ledger, LedgerError};
+use crate::store::{Store, StoreError};
+
+/// The orders read from SQL at a time.
+const PAGE_LEN: usize = 1_000;
+
+/// The users written to Redis at a time: a script that runs long holds up all others.
+const BATCH_LEN: usize = 200;
+
+/// Rebuilds shards.
+#[derive(Clone, Debug)]
+pub struct Rebuilder {
+    store: Arc<dyn Store>,
+    ledger: Ledger,
+}
+
+/// Why a shard was not rebuilt. Doing it again begins anew.
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError {
+    /// SQL did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis did not answer.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl Rebuilder {
+    pub(crate) fn new(store: Arc<dyn Store>, ledger: Ledger) -> Self {
+        Self { store, ledger }
+    }
+
+    /// Rebuilds a cold shard of a warmed sale; one that is not cold is left alone. Returns whether
+    /// it did.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn rebuild(&self, id: &SaleId, shard: u32) -> Result<bool, RebuildError> {
+        if !self.ledger.wipe(id, shard).await? {
+            return Ok(false);
+        }
+        error!(sale = %id, shard, "Redis has lost a shard; rebuilding it from SQL");
+        let users: Vec<_> = self.orders(id, shard).await?.into_iter().collect();
+        for batch in users.chunks(BATCH_LEN) {
+            let batch: Vec<(&UserId, &[OrderEntry])> = batch
+                .iter()
+                .map(|(user, orders)| (user, orders.as_slice()))
+                .collect();
+            if !self.ledger.restore(id, shard, &batch).await? {
+                // Another origin was quicker.
+                return Ok(false);
+            }
+        }
+        let rebuilt = self.ledger.warm(id, shard, 0, now_ms()).await?;
+        info!(sale = %id, shard, users = users.len(), rebuilt, "a shard is rebuilt");
+        Ok(rebuilt)
+    }
+
+    /// The orders that stand, of all users at home on the shard, oldest first.
+    async fn orders(
+        &self,
+        id: &SaleId,
+        shard: u32,
+    ) -> Result<BTreeMap<UserId, Vec<OrderEntry>>, StoreError> {
+        let mut users = BTreeMap::<_, Vec<OrderEntry>>::new();
+        let mut after = 0;
+        loop {
+            let page = self.store.orders_page(id, shard, after, PAGE_LEN).await?;
+            let Some((_, last)) = page.last() else { break };
+            after = last.generation;
+            for (user, order) in page {
+                users.entry(user).or_default().push(order);
+            }
+        }
+        Ok(users)
+    }
+}

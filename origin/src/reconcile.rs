@@ -1,0 +1,316 @@
+//! The reconciler: ends what lost replies, dead gateways, dead origins and lost data leave behind.
+//!
+//! Every second, for every warmed sale that has not ended long ago:
+//!
+//! 1. Claims past their deadline: SQL decides whether one was ordered or is released for good, and
+//!    Redis follows.
+//! 2. Transfers between shards that nobody finishes: deposit, then settle.
+//! 3. Shards that have lost their stock entry: rebuilt from SQL, with no units.
+//! 4. Books that do not add up while the sale is at rest: the missing units are put back, those too
+//!    many are taken, by compare and set on the shards as they were read.
+//!
+//! Every step may be done twice, and by several origins at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+use weir_core::claim::Ticket;
+use weir_core::id::SaleId;
+use weir_core::ledger::{DepositReply, LendReply, OpenTransfer, Survey, Transfer};
+use weir_core::repair::repairs;
+use weir_core::sale::Sale;
+
+use crate::books::Books;
+use crate::catalogue::{PublishError, Publisher};
+use crate::clock::now_ms;
+use crate::ledger::{Ledger, LedgerError};
+use crate::orders::Orders;
+use crate::rebuild::{RebuildError, Rebuilder};
+use crate::status::StatusError;
+use crate::store::{Store, StoreError};
+
+/// The pause between two rounds.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How long after its deadline a claim is left alone, in milliseconds. Which of several clocks is
+/// right does not matter for what is sold, but a claim that just became an order need not be asked
+/// about.
+pub const GRACE_MS: u64 = 1_000;
+
+/// How long a transfer may be open before it counts as left behind, in milliseconds. A gateway needs
+/// a few for it.
+const TRANSFER_LIMIT_MS: u64 = 1_000;
+
+/// The most overdue claims of one shard in one round; the rest have their turn in the next.
+const OVERDUE_MAX: u32 = 500;
+
+/// After so many rounds the books of a sale are read although nothing has happened.
+const ROUNDS_UNREAD_MAX: u32 = 60;
+
+/// Ends what was left behind.
+#[derive(Debug)]
+pub struct Reconciler {
+    store: Arc<dyn Store>,
+    ledger: Ledger,
+    orders: Orders,
+    publisher: Publisher,
+    rebuilder: Rebuilder,
+    grace_ms: u64,
+    /// What was found of each sale in the last round.
+    last: HashMap<SaleId, Last>,
+}
+
+/// What was found of a sale.
+#[derive(Debug)]
+struct Last {
+    shards: Vec<Survey>,
+    drift: Option<i64>,
+    rounds_unread: u32,
+}
+
+/// Why a round broke off. The next one begins anew.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// SQL did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis did not answer.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The sales are not known.
+    #[error(transparent)]
+    Sales(#[from] PublishError),
+    /// The books could not be read.
+    #[error(transparent)]
+    Books(#[from] StatusError),
+    /// A shard could not be rebuilt.
+    #[error(transparent)]
+    Rebuild(#[from] RebuildError),
+}
+
+impl Reconciler {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        ledger: Ledger,
+        orders: Orders,
+        publisher: Publisher,
+    ) -> Self {
+        Self {
+            rebuilder: Rebuilder::new(store.clone(), ledger.clone()),
+            store,
+            ledger,
+            orders,
+            publisher,
+            grace_ms: GRACE_MS,
+            last: HashMap::new(),
+        }
+    }
+
+    /// Works until `stop`. Logs changes, not each failing round.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut is_failing = false;
+        loop {
+            match self.round().await {
+                Ok(()) if is_failing => {
+                    is_failing = false;
+                    info!("reconciling again");
+                }
+                Err(error) if !is_failing => {
+                    is_failing = true;
+                    warn!(%error, "cannot reconcile; trying again");
+                }
+                _ => {}
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(PERIOD) => {}
+            }
+        }
+    }
+
+    /// One round over all sales. One that fails does not keep others from theirs.
+    ///
+    /// # Errors
+    /// The last failure of any sale.
+    pub async fn round(&mut self) -> Result<(), ReconcileError> {
+        let sales = self.publisher.current().await?.sales;
+        self.last
+            .retain(|id, _| sales.iter().any(|sale| sale.id == *id));
+        let mut outcome = Ok(());
+        for sale in &sales {
+            if let Err(error) = self.reconcile(sale).await {
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+
+    async fn reconcile(&mut self, sale: &Sale) -> Result<(), ReconcileError> {
+        let shards = self.ledger.survey(&sale.id, sale.shards).await?;
+        for (shard, seen) in (0..).zip(&shards) {
+            if seen.stock.is_none() {
+                self.rebuilder.rebuild(&sale.id, shard).await?;
+            }
+            if seen.open_claims > 0 {
+                self.end_overdue(&sale.id, shard).await?;
+            }
+            if seen.moving > 0 {
+                self.end_transfers(&sale.id, shard).await?;
+            }
+        }
+        self.pay_debts(sale, &shards).await?;
+        self.watch_drift(sale, shards).await
+    }
+
+    async fn end_overdue(&self, id: &SaleId, shard: u32) -> Result<(), ReconcileError> {
+        let due_ms = now_ms().saturating_sub(self.grace_ms);
+        for claim in self.ledger.overdue(id, shard, due_ms, OVERDUE_MAX).await? {
+            let ticket = Ticket {
+                sale: id.clone(),
+                shard,
+                generation: claim.held.generation,
+                quantity: claim.held.quantity,
+                deadline_ms: claim.held.deadline_ms,
+                user: claim.user,
+            };
+            let fate = self.orders.end_overdue(&ticket).await?;
+            info!(claim = %ticket.claim_id(), ?fate, "a claim past its deadline is ended");
+        }
+        Ok(())
+    }
+
+    async fn end_transfers(&self, id: &SaleId, shard: u32) -> Result<(), ReconcileError> {
+        let audit = self.ledger.audit(id, shard).await?;
+        for open in audit.transfers {
+            if now_ms() >= open.at_ms.saturating_add(TRANSFER_LIMIT_MS) {
+                self.end_transfer(id, shard, open).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_transfer(
+        &self,
+        id: &SaleId,
+        from_shard: u32,
+        open: OpenTransfer,
+    ) -> Result<(), LedgerError> {
+        let OpenTransfer {
+            to_shard, transfer, ..
+        } = open;
+        self.move_units(id, from_shard, to_shard, transfer).await?;
+        let units = transfer.units;
+        info!(sale = %id, from_shard, to_shard, units, "a transfer is finished");
+        Ok(())
+    }
+
+    /// The later half of a transfer.
+    async fn move_units(
+        &self,
+        id: &SaleId,
+        from_shard: u32,
+        to_shard: u32,
+        transfer: Transfer,
+    ) -> Result<(), LedgerError> {
+        let reply = self
+            .ledger
+            .deposit(id, from_shard, to_shard, transfer)
+            .await?;
+        // A cold target gets them once it is rebuilt.
+        if reply != DepositReply::Cold {
+            self.ledger
+                .settle_transfer(id, from_shard, to_shard, transfer.id)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// A shard whose stock is below 0, since what was sold from it at payment was elsewhere, gets
+    /// units from the richest.
+    async fn pay_debts(&self, sale: &Sale, shards: &[Survey]) -> Result<(), LedgerError> {
+        let stock = |seen: &Survey| seen.stock.unwrap_or(0);
+        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| stock(seen) < 0) {
+            let richest = (0..).zip(shards).max_by_key(|(_, seen)| stock(seen));
+            let Some((from_shard, _)) = richest.filter(|(_, seen)| stock(seen) > 0) else {
+                return Ok(());
+            };
+            let wanted = stock(seen).unsigned_abs();
+            let lent = self
+                .ledger
+                .lend(&sale.id, from_shard, shard, wanted)
+                .await?;
+            if let LendReply::Lent(transfer) = lent {
+                self.move_units(&sale.id, from_shard, shard, transfer)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the books once a sale is at rest, and again if it is not; a drift that two rounds in a
+    /// row have found alike is repaired.
+    async fn watch_drift(
+        &mut self,
+        sale: &Sale,
+        shards: Vec<Survey>,
+    ) -> Result<(), ReconcileError> {
+        let is_at_rest = shards
+            .iter()
+            .all(|seen| seen.open_claims == 0 && seen.moving == 0 && seen.stock.is_some());
+        let last = self.last.remove(&sale.id);
+        if !is_at_rest {
+            return Ok(());
+        }
+        if let Some(last) = &last
+            && last.drift == Some(0)
+            && last.shards == shards
+            && last.rounds_unread < ROUNDS_UNREAD_MAX
+        {
+            let rounds_unread = last.rounds_unread + 1;
+            let drift = last.drift;
+            self.note(&sale.id, shards, drift, rounds_unread);
+            return Ok(());
+        }
+        let books = Books::read(&*self.store, &self.ledger, &sale.id).await?;
+        let drift = books.as_ref().and_then(exact_drift);
+        if let (Some(books), Some(drift)) = (books, drift)
+            && drift != 0
+            && last.is_some_and(|last| last.drift == Some(drift))
+        {
+            self.repair(&sale.id, &books, drift).await?;
+        }
+        self.note(&sale.id, shards, drift, 0);
+        Ok(())
+    }
+
+    fn note(&mut self, id: &SaleId, shards: Vec<Survey>, drift: Option<i64>, rounds_unread: u32) {
+        let last = Last {
+            shards,
+            drift,
+            rounds_unread,
+        };
+        self.last.insert(id.clone(), last);
+    }
+
+    async fn repair(&self, id: &SaleId, books: &Books, drift: i64) -> Result<(), LedgerError> {
+        error!(sale = %id, drift, "the books do not add up: Redis has lost data; repairing");
+        for (shard, units) in repairs(&books.shards, drift) {
+            let Some(seen) = books.shards.get(shard as usize) else {
+                continue;
+            };
+            let done = self.ledger.restock(id, shard, units, seen).await?;
+            info!(sale = %id, shard, units, done, "stock is put right");
+        }
+        Ok(())
+    }
+}
+
+/// The drift, if the books are of one instant and nothing is under way that SQL may have counted
+/// already.
+fn exact_drift(books: &Books) -> Option<i64> {
+    let terms = books.terms.filter(|terms| terms.held == 0)?;
+    books.is_exact.then_some(terms.drift())
+}

@@ -1,0 +1,205 @@
+//! What was left behind is ended, and what was lost comes back.
+
+use serde_json::{Value, json};
+use weir_core::claim::Ticket;
+use weir_core::ledger::{Audit, LendReply};
+use weir_origin::clock::now_ms;
+use weir_origin::store::Placed;
+use weir_scripts::keys::ShardKeys;
+
+use crate::support::{SHARDS, World, id};
+
+/// Claims made so long ago are past their deadline.
+const LONG_MS: u64 = 60_000;
+
+/// Runs rounds of the reconciler: a drift is repaired by the second that finds it.
+async fn reconcile(world: &World, rounds: u32) {
+    let mut reconciler = world.origin.reconciler();
+    for _ in 0..rounds {
+        reconciler.round().await.unwrap();
+    }
+}
+
+async fn audit(world: &World) -> Value {
+    let answer = world.admin("GET", "/sales/s/audit", &Value::Null).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.body
+}
+
+/// `[stock, transfers, claims, orders, drift]` of sale `s`.
+async fn terms(world: &World) -> Value {
+    let terms = &audit(world).await["terms"];
+    json!([
+        terms["stock"],
+        terms["transfers"],
+        terms["claims"],
+        terms["orders"],
+        terms["drift"]
+    ])
+}
+
+async fn shard_audit(world: &World, shard: u32) -> Audit {
+    world.origin.ledger.audit(&id("s"), shard).await.unwrap()
+}
+
+/// Redis loses all it has of a shard of sale `s`.
+async fn lose(world: &World, shard: u32) {
+    let keys = ShardKeys::new(&world.prefix, &id("s"), shard);
+    for key in [
+        keys.stock(),
+        keys.claims(),
+        keys.pending(),
+        keys.epoch(),
+        keys.sequence(),
+        keys.transfers(),
+        keys.deposits(),
+    ] {
+        world.redis(redis::cmd("DEL").arg(key)).await;
+    }
+}
+
+async fn add_stock(world: &World, shard: u32, units: i64) {
+    let key = ShardKeys::new(&world.prefix, &id("s"), shard).stock();
+    world.redis(redis::cmd("INCRBY").arg(key).arg(units)).await;
+}
+
+async fn overdue(world: &World, name: &str) -> Ticket {
+    world.claim_at("s", name, now_ms() - LONG_MS).await
+}
+
+#[tokio::test]
+async fn a_claim_that_nobody_ordered_gives_its_unit_back_and_can_never_be_ordered() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = overdue(&world, "alice").await;
+    let fresh = world.claim("s", "bob").await;
+    assert_eq!(terms(&world).await, json!([6, 0, 2, 0, 0]));
+    reconcile(&world, 1).await;
+    assert_eq!(terms(&world).await, json!([7, 0, 1, 0, 0]));
+    let late = world.order(&ticket).await;
+    assert_eq!((late.status.as_u16(), late.code()), (409, "claim_released"));
+    assert_eq!(world.order(&fresh).await.status, 201);
+    assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+}
+
+#[tokio::test]
+async fn an_order_whose_settlement_was_lost_is_settled_and_not_released() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = overdue(&world, "alice").await;
+    let placed = world.origin.store.place(&ticket, now_ms()).await.unwrap();
+    assert_eq!(placed, Placed::New, "SQL has it, Redis was not told");
+    assert_eq!(world.audit(&ticket).await.held, 1);
+    reconcile(&world, 1).await;
+    let audit = world.audit(&ticket).await;
+    assert_eq!((audit.held, audit.bought), (0, 1));
+    assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+    assert_eq!(world.order(&ticket).await.status, 200, "the same order");
+}
+
+#[tokio::test]
+async fn a_transfer_that_its_gateway_left_open_is_finished_wherever_it_stopped() {
+    for stops_after_deposit in [false, true] {
+        let world = World::with_sale("s", 8).await;
+        let ledger = &world.origin.ledger;
+        let keys = ShardKeys::new(&world.prefix, &id("s"), 1);
+        let long_ago = now_ms() - LONG_MS;
+        let call = weir_scripts::lend::call(&keys, 2, 1, long_ago);
+        let lent = weir_scripts::lend::parse(&world.script(&call).await).unwrap();
+        let LendReply::Lent(transfer) = lent else {
+            panic!("{lent:?}")
+        };
+        if stops_after_deposit {
+            ledger.deposit(&id("s"), 1, 2, transfer).await.unwrap();
+        }
+        let moving = if stops_after_deposit { 0 } else { 1 };
+        assert_eq!(terms(&world).await, json!([8 - moving, moving, 0, 0, 0]));
+        reconcile(&world, 1).await;
+        assert_eq!(terms(&world).await, json!([8, 0, 0, 0, 0]));
+        assert!(shard_audit(&world, 1).await.transfers.is_empty());
+        assert_eq!(shard_audit(&world, 2).await.stock, Some(3));
+    }
+}
+
+#[tokio::test]
+async fn a_young_transfer_is_left_to_its_gateway() {
+    let world = World::with_sale("s", 8).await;
+    let ledger = &world.origin.ledger;
+    ledger.lend(&id("s"), 1, 2, 1).await.unwrap();
+    reconcile(&world, 1).await;
+    assert_eq!(shard_audit(&world, 1).await.transfers.len(), 1);
+}
+
+#[tokio::test]
+async fn what_redis_has_lost_is_rebuilt_from_sql_and_caps_still_hold() {
+    let world = World::with_sale("s", 8).await;
+    let tickets = [
+        world.claim("s", "alice").await,
+        world.claim("s", "bob").await,
+    ];
+    for ticket in &tickets {
+        assert_eq!(world.order(ticket).await.status, 201);
+    }
+    let lost_claim = world.claim("s", "carol").await;
+    for shard in 0..SHARDS {
+        lose(&world, shard).await;
+    }
+    assert_eq!(audit(&world).await["balanced"], Value::Null);
+    reconcile(&world, 3).await;
+    assert_eq!(terms(&world).await, json!([6, 0, 0, 2, 0]));
+    for ticket in &tickets {
+        assert_eq!(world.audit(ticket).await.stock.map(|s| s >= 1), Some(true));
+        assert!(
+            world
+                .try_claim_at("s", ticket.user.as_str(), now_ms())
+                .await
+                .is_err(),
+            "the cap is known again"
+        );
+    }
+    // The claim that was lost still becomes an order: SQL has a unit for it. Then Redis has one too
+    // many, which is taken.
+    assert_eq!(world.order(&lost_claim).await.status, 201);
+    assert_eq!(terms(&world).await, json!([6, 0, 0, 3, 1]));
+    reconcile(&world, 2).await;
+    assert_eq!(terms(&world).await, json!([5, 0, 0, 3, 0]));
+}
+
+#[tokio::test]
+async fn a_drift_is_repaired_when_it_is_seen_twice_and_the_sale_is_at_rest() {
+    for units in [-2, 3] {
+        let world = World::with_sale("s", 8).await;
+        let ticket = world.claim("s", "alice").await;
+        add_stock(&world, 3, units).await;
+        reconcile(&world, 3).await;
+        let drift = &audit(&world).await["terms"]["drift"];
+        assert_eq!(*drift, json!(units), "not while a claim is open");
+        assert_eq!(world.order(&ticket).await.status, 201);
+        reconcile(&world, 1).await;
+        assert_eq!(terms(&world).await, json!([7 + units, 0, 0, 1, units]));
+        reconcile(&world, 2).await;
+        assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+    }
+}
+
+#[tokio::test]
+async fn a_sale_that_was_never_warmed_is_not_rebuilt() {
+    let world = World::new().await;
+    let sale = json!({"id": "s", "title": "t", "total": 4, "shards": SHARDS, "user_cap": 1,
+        "starts_at_ms": 0, "ends_at_ms": 9_000_000_000_000_u64});
+    assert_eq!(world.admin("POST", "/sales", &sale).await.status, 201);
+    let answer = world.admin("POST", "/sales/s/rewarm", &Value::Null).await;
+    assert_eq!((answer.status.as_u16(), answer.code()), (409, "not_warmed"));
+    reconcile(&world, 2).await;
+    assert_eq!(shard_audit(&world, 0).await.stock, None);
+    let unknown = world.admin("POST", "/sales/x/rewarm", &Value::Null).await;
+    assert_eq!(unknown.code(), "unknown_sale");
+}
+
+#[tokio::test]
+async fn by_hand_only_what_is_lost_is_rebuilt() {
+    let world = World::with_sale("s", 8).await;
+    lose(&world, 2).await;
+    let rewarm = || world.admin("POST", "/sales/s/rewarm", &Value::Null);
+    assert_eq!(rewarm().await.body["shards_rebuilt"], 1);
+    assert_eq!(rewarm().await.body["shards_rebuilt"], 0);
+    assert_eq!(terms(&world).await, json!([6, 0, 0, 0, -2]));
+}
