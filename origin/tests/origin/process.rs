@@ -94,6 +94,7 @@ fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
         key_prefix: key_prefix.to_owned(),
         secrets: Secrets {
             claim: support::SECRET.to_owned(),
+            token: support::SECRET.to_owned(),
             admin_token: TOKEN.to_owned(),
         },
     }
