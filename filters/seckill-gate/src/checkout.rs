@@ -67,7 +67,8 @@ impl Gate {
     ) -> Result<Minted, Rejection> {
         let user = UserId::new(user).map_err(|_| Verdict::InvalidUser)?;
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        let decided = admit_to_checkout(switch, sale, &user, &self.memory, now_ms);
+        let decided = admit_to_checkout(switch, sale, &user, &self.memory, now_ms)
+            .and_then(|()| self.limits.check(&user, now_ms));
         let verdict = decided.map_or_else(|no| no.verdict, |()| Verdict::TokenMinted);
         if switch == SaleState::Shadow {
             self.metrics.shadow(verdict);

@@ -18,10 +18,12 @@ use weir_filter_kit::pump;
 use weir_scripts::keys::{DEFAULT_PREFIX, is_prefix};
 
 pub use self::keys::KeyConfig;
+pub use self::limits::{LimitsConfig, OverloadConfig, RateConfig};
 pub use self::token::{TokenConfig, TokenSettings};
 use crate::route::{Errand, Route};
 
 mod keys;
+mod limits;
 mod token;
 
 /// The longest a claim may be held: a day. Beyond it a slip of the pen would hide stock.
@@ -55,6 +57,12 @@ pub struct Config {
     pub token: Option<TokenConfig>,
     /// Redis.
     pub redis: RedisConfig,
+    /// How often one user and one address may ask: without limits unless set.
+    #[serde(default)]
+    pub limits: LimitsConfig,
+    /// When to answer at once so that what was accepted is finished.
+    #[serde(default)]
+    pub overload: OverloadConfig,
     /// How often the catalogue is read, in milliseconds: 250 unless set, 50 to 60,000. A switch
     /// is seen after so long at most, and the time of one call to Redis.
     #[serde(default = "default_poll_interval_ms")]
@@ -172,6 +180,10 @@ pub struct Checked {
     pub claim_ttl_ms: u64,
     /// See [`RedisConfig`].
     pub redis: RedisConfig,
+    /// See [`Config::limits`].
+    pub limits: LimitsConfig,
+    /// See [`Config::overload`].
+    pub overload: OverloadConfig,
     /// See [`Config::poll_interval_ms`].
     pub poll_interval_ms: u64,
     /// See [`Config::retry_after_s`].
@@ -210,6 +222,8 @@ impl Config {
         within("claim.ttl_ms", self.claim.ttl_ms, 1, CLAIM_TTL_MS_MAX)?;
         self.redis.check()?;
         self.static_page.check()?;
+        self.limits.check()?;
+        self.overload.check()?;
         let claim_keys = keys::ring("claim.keys", &self.claim.keys)?;
         let token = self.token.as_ref().map(TokenConfig::checked).transpose()?;
         if token.is_none() && !checkout_routes.is_empty() {
@@ -228,6 +242,8 @@ impl Config {
             poll_interval_ms: self.poll_interval_ms,
             retry_after_s: self.retry_after_s,
             static_page: self.static_page,
+            limits: self.limits,
+            overload: self.overload,
         })
     }
 }
@@ -465,6 +481,35 @@ mod tests {
             r#""redis": {}"#,
             r#""redis": {}, "static_page": { "content_type": "a\r\nb: c" }"#,
             "static_page.content_type",
+        );
+        let added = |field: &str, path: &str| {
+            check(
+                r#""redis": {}"#,
+                &format!(r#""redis": {{}}, {field}"#),
+                path,
+            );
+        };
+        added(r#""limits": { "slots": 0 }"#, "limits.slots");
+        added(
+            r#""limits": { "user": { "rate_per_s": 0, "burst": 1 } }"#,
+            "limits.user.rate_per_s",
+        );
+        added(
+            r#""limits": { "address": { "rate_per_s": 1, "burst": 0 } }"#,
+            "limits.address.burst",
+        );
+        added(r#""limits": { "user": { "burst": 1 } }"#, "limits.user");
+        added(
+            r#""overload": { "in_flight_max": 0 }"#,
+            "overload.in_flight_max",
+        );
+        added(
+            r#""overload": { "redis_breaker": { "failure_percent": 101 } }"#,
+            "overload.redis_breaker.failure_percent",
+        );
+        added(
+            r#""overload": { "origin_breaker": { "open": 1 } }"#,
+            "overload.origin_breaker.open",
         );
         let token = |fields: &str, path: &str| {
             let keys = r#""keys": [{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }]"#;

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use weir_core::breaker::Pass;
 use weir_core::verdict::Verdict;
 
 /// What became of a request.
@@ -11,7 +12,12 @@ pub enum Fate {
     /// The gate has answered it.
     Answered,
     /// It went on to the origin with a claim.
-    Passed(Verdict),
+    Passed {
+        /// Which of the granted ones.
+        verdict: Verdict,
+        /// For the outcome at the origin.
+        pass: Pass,
+    },
     /// It went on to the origin whatever was decided: its sale is in shadow.
     Shadowed,
 }

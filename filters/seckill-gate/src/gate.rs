@@ -25,7 +25,9 @@ use crate::config::Checked;
 use crate::fate::{Asker, Fate, Outcome};
 use crate::identify::{identify, strip_gateway_headers};
 use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job, Step};
+use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::overload::Overload;
 use crate::poll::{Poll, Poller};
 use crate::refill::{Progress, Refills};
 use crate::route::Errand;
@@ -40,6 +42,8 @@ pub(crate) struct Gate {
     catalogue: Option<Catalogue>,
     pub(crate) memory: SoldOutMemory,
     refills: Refills,
+    pub(crate) limits: Limits,
+    pub(crate) overload: Overload,
     pub(crate) metrics: Metrics,
     pub(crate) answers: Answers,
     is_poll_failing: bool,
@@ -54,13 +58,16 @@ impl Gate {
             topology: config.redis.topology,
             claim_ttl_ms: config.claim_ttl_ms,
         };
+        let metrics = Metrics::define();
         Self {
+            limits: Limits::new(&config.limits, &config.claim_keys),
+            overload: Overload::new(&config.overload, &metrics),
             pump: Pump::new(config.redis.pump_settings(), plan.clone(), link),
             poller: Poller::new(config.poll_interval_ms),
             catalogue: None,
             memory: SoldOutMemory::default(),
             refills: Refills::default(),
-            metrics: Metrics::define(),
+            metrics,
             answers: Answers {
                 retry_after_s: config.retry_after_s,
                 static_page: config.static_page.clone(),
@@ -114,6 +121,10 @@ impl Gate {
             is_shadow: self.is_shadow(&found),
         };
         let job = found.and_then(|(switch, sale)| self.admit(switch, sale, user, &asker, now_ms));
+        let job = job.and_then(|job| {
+            let pass = Some(self.overload.enter(now_ms)?);
+            Ok(ClaimJob { pass, ..job })
+        });
         match job {
             Ok(job) => {
                 if self.pump.enqueue(owner, Job::Claim(job), now_ms).is_err() {
@@ -164,6 +175,7 @@ impl Gate {
             Admission::Reject(rejection) => Err(rejection),
             Admission::Claim { shard, checks } => {
                 self.check_token(sale, &user, now_ms)?;
+                self.limits.check(&user, now_ms)?;
                 Ok(ClaimJob {
                     sale: sale.id.clone(),
                     shard,
@@ -172,6 +184,7 @@ impl Gate {
                     shards: sale.shards,
                     refills: 0,
                     checks,
+                    pass: None,
                     asker: asker.clone(),
                 })
             }
@@ -258,7 +271,7 @@ impl Gate {
             Err(failure) => {
                 self.noted(Err::<(), _>(failure.clone()), count);
                 for ticket in landed.tickets {
-                    self.failed(ticket, &failure);
+                    self.failed(ticket, &failure, now_ms);
                 }
             }
         }
@@ -328,7 +341,10 @@ impl Gate {
 
     /// A shard has replied to a claim.
     fn claimed(&mut self, ticket: Ticket<Job>, reply: ClaimReply, now_ms: u64) {
-        let Job::Claim(job) = ticket.job else { return };
+        let Job::Claim(mut job) = ticket.job else {
+            return;
+        };
+        self.overload.redis_answered(job.pass.take(), true, now_ms);
         self.memory.learn(&job.sale, job.shard, &reply);
         let stream = ticket.owner.filter(|&owner| select_stream(owner));
         let is_sale_empty = self.memory.is_empty(&job.sale);
@@ -347,8 +363,9 @@ impl Gate {
     }
 
     /// There is no reply.
-    fn failed(&self, ticket: Ticket<Job>, failure: &Failure) {
+    fn failed(&mut self, ticket: Ticket<Job>, failure: &Failure, now_ms: u64) {
         let Job::Claim(job) = ticket.job else { return };
+        self.overload.redis_answered(job.pass, false, now_ms);
         let verdict = match failure {
             Failure::Definite(Definite::Expired) => Verdict::Overloaded,
             _ => Verdict::Unavailable,
@@ -358,8 +375,32 @@ impl Gate {
         }
     }
 
-    /// The effective context's request goes on to the origin with its claim.
+    /// The effective context's request goes on to the origin with its claim, if the origin is to be
+    /// asked at all.
     fn pass(&mut self, job: &ClaimJob, held: Held, verdict: Verdict, now_ms: u64) {
+        let fate = if job.asker.is_shadow {
+            Fate::Shadowed
+        } else {
+            match self.overload.pass_on(now_ms) {
+                Ok(pass) => Fate::Passed { verdict, pass },
+                Err(rejection) => {
+                    self.reject_waiting(&job.asker, rejection, None);
+                    return self.hand_back(job, held, now_ms);
+                }
+            }
+        };
+        // From here on the stream's end or the origin's answer ends what was begun.
+        job.asker.tell(fate);
+        match self.send_on(job, held) {
+            Ok(()) => self.count(&job.asker, verdict),
+            Err(status) => {
+                log::warn!("{NAME}: a granted request could not go on: {status:?}");
+                self.hand_back(job, held, now_ms);
+            }
+        }
+    }
+
+    fn send_on(&self, job: &ClaimJob, held: Held) -> Result<(), Status> {
         let claim = ClaimTicket {
             sale: job.sale.clone(),
             shard: job.shard,
@@ -370,24 +411,11 @@ impl Gate {
         }
         .encode();
         let signature = self.config.claim_keys.sign(&claim);
-        let fate = if job.asker.is_shadow {
-            Fate::Shadowed
-        } else {
-            Fate::Passed(verdict)
-        };
-        job.asker.tell(fate);
-        let resumed = set_request_header(headers::CLAIM, &claim)
-            .and_then(|()| set_request_header(headers::CLAIM_SIGNATURE, &signature))
-            .and_then(|()| remove_request_header(headers::USER))
-            .and_then(|()| remove_request_header(headers::USER_SIGNATURE))
-            .and_then(|()| hostcalls::resume_http_request());
-        match resumed {
-            Ok(()) => self.count(&job.asker, verdict),
-            Err(status) => {
-                log::warn!("{NAME}: a granted request could not go on: {status:?}");
-                self.hand_back(job, held, now_ms);
-            }
-        }
+        set_request_header(headers::CLAIM, &claim)?;
+        set_request_header(headers::CLAIM_SIGNATURE, &signature)?;
+        remove_request_header(headers::USER)?;
+        remove_request_header(headers::USER_SIGNATURE)?;
+        hostcalls::resume_http_request()
     }
 
     /// A claim's handout never left the gateway: it goes back with the next flight.
@@ -418,8 +446,13 @@ impl Gate {
     }
 
     /// As [`Gate::reject`], of a request that was paused.
-    fn reject_waiting(&self, asker: &Asker, verdict: Verdict, order: Option<&ClaimId>) {
-        self.reject(asker, verdict.into(), order);
+    fn reject_waiting(
+        &self,
+        asker: &Asker,
+        rejection: impl Into<Rejection>,
+        order: Option<&ClaimId>,
+    ) {
+        self.reject(asker, rejection.into(), order);
         if asker.is_shadow {
             log_unsent(hostcalls::resume_http_request());
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_core::breaker::Pass;
 use weir_core::id::{SaleId, UserId};
 use weir_core::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
 use weir_filter_kit::pump::{Plan, Planned, Ticket};
@@ -44,6 +45,8 @@ pub struct ClaimJob {
     pub refills: u8,
     /// What the shard must look at besides.
     pub checks: Checks,
+    /// For the outcome at Redis, until there is one.
+    pub pass: Option<Pass>,
     /// Who waits.
     pub asker: Asker,
 }
@@ -301,6 +304,7 @@ mod tests {
             shards: 4,
             refills: 0,
             checks: Checks::default(),
+            pass: None,
             asker: Asker::default(),
         });
         Ticket {

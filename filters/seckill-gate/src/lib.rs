@@ -12,6 +12,8 @@
 //! | [`fate`] | what becomes of a stream's request |
 //! | `checkout` | order tokens: given, and asked for |
 //! | `identify` | who a request comes from that buys nothing, for the origin |
+//! | `limits` | how often one user and one address may ask |
+//! | `overload` | when Redis or the origin is to be left in peace |
 //! | `answer` | the gate's own answers |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
 //! | `refill` | requests that wait while units move to their shard |
@@ -42,7 +44,9 @@ pub mod fate;
 mod gate;
 mod identify;
 pub mod job;
+mod limits;
 mod metrics;
+mod overload;
 mod poll;
 mod refill;
 mod root;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_core::breaker::State;
 use weir_core::refill::End;
 use weir_core::token::TokenError;
 use weir_core::verdict::Verdict;
@@ -13,12 +14,35 @@ fn counter_of_refills(outcome: &str) -> Counter {
     Counter::define(&name)
 }
 
+/// How often a breaker has entered each state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BreakerCounters([(State, Counter); State::ALL.len()]);
+
+impl BreakerCounters {
+    fn define(of: &str) -> Self {
+        Self(State::ALL.map(|state| {
+            let word = state.word();
+            let name = format!("weir_seckill_gate_{of}_breaker_total.state.{word}");
+            (state, Counter::define(&name))
+        }))
+    }
+
+    pub(crate) fn entered(&self, state: State) {
+        let mut counters = self.0.iter();
+        if let Some((_, counter)) = counters.find(|(of, _)| *of == state) {
+            counter.increment();
+        }
+    }
+}
+
 /// All counters of one VM.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: BTreeMap<Verdict, Counter>,
     shadow: BTreeMap<Verdict, Counter>,
     statuses: Counter,
+    redis_breaker: BreakerCounters,
+    origin_breaker: BreakerCounters,
     tokens_refused: BTreeMap<TokenError, Counter>,
     flights: Counter,
     commands: Counter,
@@ -50,6 +74,8 @@ impl Metrics {
             requests: by_verdict("requests"),
             shadow: by_verdict("shadow"),
             statuses: counter("statuses"),
+            redis_breaker: BreakerCounters::define("redis"),
+            origin_breaker: BreakerCounters::define("origin"),
             tokens_refused: TokenError::ALL.into_iter().map(of_reason).collect(),
             flights: counter("redis_flights"),
             commands: counter("redis_commands"),
@@ -91,6 +117,14 @@ impl Metrics {
         }
     }
 
+    pub(crate) fn redis_breaker(&self) -> BreakerCounters {
+        self.redis_breaker
+    }
+
+    pub(crate) fn origin_breaker(&self) -> BreakerCounters {
+        self.origin_breaker
+    }
+
     /// Somebody was told how a sale stands.
     pub(crate) fn status(&self) {
         self.statuses.increment();
@@ -113,7 +147,7 @@ impl Metrics {
         counter.add(requests);
     }
 
-    /// A claim's handout goes back because its client has gone.
+    /// A claim's handout goes back: its client has gone, or the origin is to be left in peace.
     pub(crate) fn handed_back(&self) {
         self.handed_back.increment();
     }

@@ -34,11 +34,10 @@ impl Stream {
 
 impl Stream {
     /// Adds to the origin's response what only the gate knows.
-    fn complete_response(&self, verdict: Verdict) -> Result<(), Status> {
+    fn complete_response(&self, verdict: Verdict, status: &[u8]) -> Result<(), Status> {
         set_response_header(headers::VERDICT, verdict.word())?;
-        let status = response_header(":status").unwrap_or_default();
         // The origin or the way to it failed: the claim is still held, and a retry gets the same.
-        let is_unknown = matches!(status.as_slice(), b"502" | b"503" | b"504");
+        let is_unknown = matches!(status, b"502" | b"503" | b"504");
         if is_unknown && response_header("retry-after").is_none() {
             set_response_header("retry-after", &self.gate.borrow().retry_after())?;
         }
@@ -84,10 +83,15 @@ impl HttpContext for Stream {
     fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
         let fate = self.outcome.as_ref().and_then(|outcome| outcome.get());
         // The gate's own answers are whole already, and of a sale in shadow nothing is to be seen.
-        if let Some(Fate::Passed(verdict)) = fate
-            && let Err(status) = self.complete_response(verdict)
-        {
-            log::warn!("{NAME}: a response goes without its verdict: {status:?}");
+        if let Some(Fate::Passed { verdict, pass }) = fate {
+            let status = response_header(":status").unwrap_or_default();
+            if let Err(error) = self.complete_response(verdict, &status) {
+                log::warn!("{NAME}: a response goes without its verdict: {error:?}");
+            }
+            // Only once: there may be informational responses before the real one.
+            self.outcome = None;
+            let mut gate = self.gate.borrow_mut();
+            gate.overload.origin_answered(pass, &status, now_ms());
         }
         Action::Continue
     }
@@ -95,12 +99,11 @@ impl HttpContext for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let is_waiting = self
-            .outcome
-            .as_ref()
-            .is_some_and(|outcome| outcome.get().is_none());
-        if is_waiting {
-            self.gate.borrow_mut().forget(self.id);
+        let Some(outcome) = &self.outcome else { return };
+        match outcome.get() {
+            None => self.gate.borrow_mut().forget(self.id),
+            Some(Fate::Passed { .. }) => self.gate.borrow_mut().overload.origin_left(),
+            Some(Fate::Answered | Fate::Shadowed) => {}
         }
     }
 }

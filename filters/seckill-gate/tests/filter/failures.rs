@@ -64,6 +64,8 @@ fn no_healthy_host_is_answered_at_once_and_left_behind_when_it_is_over() {
     gate.host.run_until_idle();
     assert!(buyers.iter().all(|buyer| buyer.status() == Some(503)));
     gate.host.set_cluster("weir_redis", Upstream::held());
+    // So long the breaker stays open.
+    gate.host.advance(SECOND);
     let buyer = gate.buy("alice");
     gate.answer_claims(|_user| granted(7));
     assert!(buyer.is_continued());

@@ -3,6 +3,8 @@
 mod failures;
 mod gate;
 mod identify;
+mod limits;
+mod overload;
 mod redis;
 mod status;
 mod support;

@@ -1,0 +1,126 @@
+//! Limits and what protects from overload, as they are written.
+
+use serde::Deserialize;
+use weir_core::breaker;
+use weir_core::limit::{Gcra, RATE_PER_S_MAX};
+use weir_filter_kit::config::ConfigError;
+use weir_filter_kit::table::SLOTS_MAX;
+
+use super::within;
+
+/// The longest window and pause of a breaker: an hour.
+const BREAKER_MS_MAX: u64 = 60 * 60 * 1_000;
+
+/// The greatest counts here. Beyond them a slip of the pen would switch something off.
+const COUNT_MAX: u64 = 1_000_000;
+
+/// How often may be asked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// For each user: no limit unless set.
+    #[serde(default)]
+    pub user: Option<RateConfig>,
+    /// For each address, or network of IPv6: no limit unless set.
+    #[serde(default)]
+    pub address: Option<RateConfig>,
+    /// How much is remembered of each of the two: so many times 8 users or addresses, in some 250 bytes
+    /// each; 4,096 unless set, 1 to 65,536.
+    #[serde(default = "default_slots")]
+    pub slots: u32,
+}
+
+/// A rate.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateConfig {
+    /// How many requests a second in the long run: 1 to 1,000,000.
+    pub rate_per_s: u32,
+    /// How many at once: 1 to 1,000,000.
+    pub burst: u32,
+}
+
+/// When to answer at once so that what was accepted is finished.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OverloadConfig {
+    /// The most granted requests that the origin has not answered yet, in each worker: 4,096 unless
+    /// set, 1 to 1,000,000.
+    pub in_flight_max: usize,
+    /// When Redis is left in peace.
+    pub redis_breaker: breaker::Settings,
+    /// When the origin is left in peace.
+    pub origin_breaker: breaker::Settings,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            user: None,
+            address: None,
+            slots: default_slots(),
+        }
+    }
+}
+
+impl Default for OverloadConfig {
+    fn default() -> Self {
+        Self {
+            in_flight_max: 4_096,
+            redis_breaker: breaker::Settings::default(),
+            origin_breaker: breaker::Settings::default(),
+        }
+    }
+}
+
+impl LimitsConfig {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        within("limits.slots", self.slots.into(), 1, SLOTS_MAX.into())?;
+        for (name, rate) in [("user", &self.user), ("address", &self.address)] {
+            if let Some(rate) = rate {
+                rate.check(&format!("limits.{name}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RateConfig {
+    /// The rule.
+    pub fn gcra(self) -> Gcra {
+        Gcra::new(self.rate_per_s, self.burst)
+    }
+
+    fn check(self, path: &str) -> Result<(), ConfigError> {
+        let (rate, burst) = (self.rate_per_s.into(), self.burst.into());
+        within(
+            &format!("{path}.rate_per_s"),
+            rate,
+            1,
+            RATE_PER_S_MAX.into(),
+        )?;
+        within(&format!("{path}.burst"), burst, 1, COUNT_MAX)
+    }
+}
+
+impl OverloadConfig {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let in_flight_max = self.in_flight_max as u64;
+        within("overload.in_flight_max", in_flight_max, 1, COUNT_MAX)?;
+        check_breaker("overload.redis_breaker", &self.redis_breaker)?;
+        check_breaker("overload.origin_breaker", &self.origin_breaker)
+    }
+}
+
+fn check_breaker(path: &str, settings: &breaker::Settings) -> Result<(), ConfigError> {
+    let field = |name: &str, value: u64, max| within(&format!("{path}.{name}"), value, 1, max);
+    field("window_ms", settings.window_ms, BREAKER_MS_MAX)?;
+    field("min_requests", settings.min_requests.into(), COUNT_MAX)?;
+    field("failure_percent", settings.failure_percent.into(), 100)?;
+    field("open_ms", settings.open_ms, BREAKER_MS_MAX)?;
+    field("probes", settings.probes.into(), COUNT_MAX)
+}
+
+fn default_slots() -> u32 {
+    4_096
+}

@@ -1,0 +1,145 @@
+//! Beyond what Redis and the origin can do, the fast answer, so that what was accepted is finished.
+
+use weir_core::admission::Rejection;
+use weir_core::breaker::{Breaker, Outcome, Pass, Permit, State};
+use weir_core::verdict::Verdict;
+
+use crate::config::OverloadConfig;
+use crate::metrics::{BreakerCounters, Metrics};
+
+/// What one worker knows of the load on what stands behind it.
+#[derive(Debug)]
+pub(crate) struct Overload {
+    in_flight_max: usize,
+    /// Granted requests that the origin has not answered yet.
+    in_flight: usize,
+    redis: Watched,
+    origin: Watched,
+    /// Until when the origin's breaker has said to stay away; 0 if it has not. Whether a request
+    /// will get as far as the origin is not known before its claim, and only those that do may
+    /// try it out.
+    origin_shut_until_ms: u64,
+}
+
+/// A breaker whose changes are counted.
+#[derive(Debug)]
+struct Watched {
+    breaker: Breaker,
+    seen: State,
+    counters: BreakerCounters,
+}
+
+impl Overload {
+    pub(crate) fn new(config: &OverloadConfig, metrics: &Metrics) -> Self {
+        Self {
+            in_flight_max: config.in_flight_max,
+            in_flight: 0,
+            redis: Watched::new(Breaker::new(config.redis_breaker), metrics.redis_breaker()),
+            origin: Watched::new(
+                Breaker::new(config.origin_breaker),
+                metrics.origin_breaker(),
+            ),
+            origin_shut_until_ms: 0,
+        }
+    }
+
+    /// Whether a request may ask Redis for a claim. What becomes of it is for
+    /// [`Overload::redis_answered`].
+    pub(crate) fn enter(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
+        self.check_in_flight()?;
+        let shut_ms = self.origin_shut_until_ms.saturating_sub(now_ms);
+        if shut_ms > 0 {
+            return Err(overloaded(shut_ms));
+        }
+        self.redis.permit(now_ms).map_err(overloaded)
+    }
+
+    /// Redis has answered a request, or has not.
+    pub(crate) fn redis_answered(&mut self, pass: Option<Pass>, is_answered: bool, now_ms: u64) {
+        if let Some(pass) = pass {
+            self.redis.record(now_ms, pass, is_answered);
+        }
+    }
+
+    /// Whether a granted request may go on to the origin: then it is in flight until
+    /// [`Overload::origin_answered`] or [`Overload::origin_left`].
+    pub(crate) fn pass_on(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
+        self.check_in_flight()?;
+        match self.origin.permit(now_ms) {
+            Ok(pass) => {
+                self.in_flight += 1;
+                Ok(pass)
+            }
+            Err(retry_after_ms) => {
+                self.origin_shut_until_ms = now_ms.saturating_add(retry_after_ms);
+                Err(overloaded(retry_after_ms))
+            }
+        }
+    }
+
+    /// The origin has answered with this status, or Envoy in its place.
+    pub(crate) fn origin_answered(&mut self, pass: Pass, status: &[u8], now_ms: u64) {
+        self.origin_left();
+        let is_well = !matches!(status, [b'5', _, _]);
+        self.origin.record(now_ms, pass, is_well);
+        if self.origin.breaker.state() == State::Closed {
+            self.origin_shut_until_ms = 0;
+        }
+    }
+
+    /// A request in flight is over without an answer: its client has gone.
+    pub(crate) fn origin_left(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    fn check_in_flight(&self) -> Result<(), Rejection> {
+        if self.in_flight < self.in_flight_max {
+            return Ok(());
+        }
+        Err(Verdict::Overloaded.into())
+    }
+}
+
+impl Watched {
+    fn new(breaker: Breaker, counters: BreakerCounters) -> Self {
+        Self {
+            seen: breaker.state(),
+            breaker,
+            counters,
+        }
+    }
+
+    /// A pass, or after how many milliseconds to try again.
+    fn permit(&mut self, now_ms: u64) -> Result<Pass, u64> {
+        let permit = self.breaker.permit(now_ms);
+        self.note();
+        match permit {
+            Permit::Pass(pass) => Ok(pass),
+            Permit::Refuse { retry_after_ms } => Err(retry_after_ms),
+        }
+    }
+
+    fn record(&mut self, now_ms: u64, pass: Pass, is_well: bool) {
+        let outcome = if is_well {
+            Outcome::Success
+        } else {
+            Outcome::Failure
+        };
+        self.breaker.record(now_ms, pass, outcome);
+        self.note();
+    }
+
+    fn note(&mut self) {
+        let state = self.breaker.state();
+        if std::mem::replace(&mut self.seen, state) != state {
+            self.counters.entered(state);
+        }
+    }
+}
+
+fn overloaded(retry_after_ms: u64) -> Rejection {
+    Rejection {
+        verdict: Verdict::Overloaded,
+        retry_after_ms: Some(retry_after_ms),
+    }
+}
