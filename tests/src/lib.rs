@@ -96,6 +96,16 @@ pub async fn script_calls(stack: &Stack) -> Result<u64> {
         .sum())
 }
 
+/// Groups of claims that Redis has decided: `claim.lua` makes one HMGET for each, and nothing else
+/// makes any.
+///
+/// # Errors
+/// When Redis does not answer.
+pub async fn claim_groups(stack: &Stack) -> Result<u64> {
+    let calls = weir_stack::redis::command_calls(&stack.redis_url).await?;
+    Ok(calls.get("hmget").copied().unwrap_or(0))
+}
+
 /// Lets each of `users` try once, and again while told to, over `connections` connections; returns
 /// how many ended with which verdict.
 ///
