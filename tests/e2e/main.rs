@@ -4,5 +4,8 @@ mod bridge;
 mod bytes;
 mod config;
 mod disconnect;
+mod jwt;
 mod outage;
 mod storm;
+mod switches;
+mod tokens;
