@@ -1,6 +1,6 @@
 //! Which sales may be made.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use weir_core::id::SaleId;
 use weir_core::sale::{Band, Catalogue, CatalogueError, Degrade, Sale, SaleState};
 
@@ -14,7 +14,10 @@ pub const TITLE_LEN_MAX: usize = 200;
 /// microseconds taken for milliseconds.
 pub const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 
-/// A sale to be made, as the admin gives it.
+/// The longest time to pay: 30 days. Longer ones are mistakes.
+pub const PAY_WITHIN_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// A sale to be made or changed, as the admin gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewSale {
@@ -32,6 +35,45 @@ pub struct NewSale {
     pub starts_at_ms: u64,
     /// First instant at which they are taken no more: at most [`INSTANT_MS_MAX`].
     pub ends_at_ms: u64,
+    /// Whether only who brings an order token may buy.
+    #[serde(default)]
+    pub token: bool,
+    /// When users may reserve, and then only who has reserved may buy; `None`: nobody needs to.
+    #[serde(default)]
+    pub reservation: Option<Window>,
+    /// When an order takes its units, and for how long.
+    #[serde(default)]
+    pub payment: Payment,
+    /// How long before its start it is warmed by itself, in milliseconds; `None`: by hand only.
+    #[serde(default)]
+    pub warm_before_ms: Option<u64>,
+}
+
+/// A span of time: its start is in it, its end is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// First instant, in milliseconds since the Unix epoch.
+    pub from_ms: u64,
+    /// First instant after it.
+    pub until_ms: u64,
+}
+
+/// When an order takes its units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Payment {
+    /// When it is made, and keeps them until it is paid or cancelled. Users who do not pay keep
+    /// others from buying.
+    #[default]
+    AtOrder,
+    /// When it is made; if it is not paid in time it expires, and its units are sold again.
+    Hold {
+        /// How long a user has, from the order on: 1 to [`PAY_WITHIN_MS_MAX`].
+        pay_within_ms: u64,
+    },
+    /// When it is paid. No unit lies idle, but a user may find the sale sold out when paying.
+    AtPayment,
 }
 
 /// Why a sale may not be made.
@@ -48,6 +90,15 @@ pub enum NewSaleError {
         "ends_at_ms: lies after the year 9999; instants are in milliseconds since the Unix epoch"
     )]
     TooLate,
+    /// The window of reservations is empty, ends after the sale, or after [`INSTANT_MS_MAX`].
+    #[error("reservation: until_ms must be after from_ms and not after the sale's ends_at_ms")]
+    Reservation,
+    /// The time to pay is 0 or above [`PAY_WITHIN_MS_MAX`].
+    #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
+    PayWithin,
+    /// The warm-up would be before the epoch.
+    #[error("warm_before_ms: must be at most {INSTANT_MS_MAX}")]
+    WarmBefore,
     /// Gateways would refuse it.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
@@ -69,10 +120,28 @@ impl NewSale {
         if self.ends_at_ms > INSTANT_MS_MAX {
             return Err(NewSaleError::TooLate);
         }
+        self.check_extras()?;
         // The rest are the gateways' own rules: asked there, so that they stand once.
         let sales = vec![self.as_gateways_see_it()];
         let switch = SaleState::Open;
         Catalogue { switch, sales }.checked()?;
+        Ok(())
+    }
+
+    fn check_extras(&self) -> Result<(), NewSaleError> {
+        if let Some(window) = self.reservation
+            && !(window.from_ms < window.until_ms && window.until_ms <= self.ends_at_ms)
+        {
+            return Err(NewSaleError::Reservation);
+        }
+        if let Payment::Hold { pay_within_ms } = self.payment
+            && !(1..=PAY_WITHIN_MS_MAX).contains(&pay_within_ms)
+        {
+            return Err(NewSaleError::PayWithin);
+        }
+        if self.warm_before_ms > Some(INSTANT_MS_MAX) {
+            return Err(NewSaleError::WarmBefore);
+        }
         Ok(())
     }
 
@@ -105,6 +174,10 @@ mod tests {
             user_cap: 1,
             starts_at_ms: 0,
             ends_at_ms: INSTANT_MS_MAX,
+            token: false,
+            reservation: None,
+            payment: Payment::AtOrder,
+            warm_before_ms: None,
         }
     }
 
@@ -134,6 +207,24 @@ mod tests {
         check(|s| s.title = "a\nb".to_owned(), "title: must be");
         check(|s| s.total += 1, "total: must be at most 1000000000");
         check(|s| s.ends_at_ms += 1, "ends_at_ms: lies after");
+        check(
+            |s| s.reservation = Some(Window { from_ms: 5, until_ms: 5 }),
+            "reservation: until_ms must be after",
+        );
+        check(
+            |s| {
+                s.reservation = Some(Window {
+                    from_ms: 5,
+                    until_ms: INSTANT_MS_MAX + 1,
+                });
+            },
+            "reservation: until_ms must be",
+        );
+        check(
+            |s| s.payment = Payment::Hold { pay_within_ms: 0 },
+            "payment: pay_within_ms must be 1 to",
+        );
+        check(|s| s.warm_before_ms = Some(u64::MAX), "warm_before_ms:");
         check(|s| s.shards = 0, "shards must be 1 to 64");
         check(|s| s.shards = 65, "shards must be 1 to 64");
         check(|s| s.user_cap = 0, "user_cap must be 1 to 1000");
@@ -141,5 +232,22 @@ mod tests {
             |s| s.starts_at_ms = s.ends_at_ms,
             "must be after starts_at_ms",
         );
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_plain_sale_and_ways_to_pay_are_words() {
+        let json = |extra: &str| {
+            let text = format!(
+                r#"{{"id":"s","title":"S","total":1,"shards":1,"user_cap":1,"starts_at_ms":1,"ends_at_ms":2{extra}}}"#
+            );
+            serde_json::from_str::<NewSale>(&text)
+        };
+        let plain = json("").unwrap();
+        assert_eq!((plain.payment, plain.reservation), (Payment::AtOrder, None));
+        let hold = json(r#","payment":{"hold":{"pay_within_ms":9}}"#).unwrap();
+        assert_eq!(hold.payment, Payment::Hold { pay_within_ms: 9 });
+        let paid = json(r#","payment":"at_payment","reservation":{"from_ms":0,"until_ms":2}"#);
+        assert_eq!(paid.unwrap().payment, Payment::AtPayment);
+        assert!(json(r#","payment":"later""#).is_err());
     }
 }

@@ -1,0 +1,241 @@
+//! The fates of claims.
+
+use sqlx::Error;
+use weir_core::claim::Ticket;
+
+use super::database::{Database, Tx, retried, sql};
+use super::payments::take_stock;
+use super::{ClaimKey, OrderStatus, Placed, Released, Shortage, StoredOrder, StoredSale};
+use super::{orders, sales};
+use crate::new_sale::Payment;
+
+const INSERT_OUTCOME: &str = "
+    INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, void, at_ms)
+    VALUES (?, ?, ?, ?, ?, ?)";
+
+const SELECT_OUTCOME: &str = "SELECT user_id, outcome, void FROM claim_outcomes WHERE claim_id = ?";
+
+const INSERT_BUYER: &str = "INSERT INTO buyers (units, sale_id, user_id) VALUES (?, ?, ?)";
+
+const ADD_TO_BUYER: &str = "
+    UPDATE buyers SET units = units + ? WHERE sale_id = ? AND user_id = ? AND units + ? <= ?";
+
+const INSERT_ORDER: &str = "
+    INSERT INTO orders
+        (id, sale_id, shard, generation, user_id, quantity, status, deducted, pay_by_ms,
+        created_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+const INSERT_CHANGE: &str = "
+    INSERT INTO change_log (sale_id, order_id, units, reason, at_ms)
+    VALUES (?, ?, ?, ?, ?)";
+
+/// What is decided about a claim.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Ordered,
+    Released,
+    Void,
+}
+
+/// A fate that was decided before.
+enum Known {
+    Ordered(StoredOrder),
+    Released { void: bool },
+    NameTaken,
+}
+
+pub(super) async fn place(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
+    retried(|| place_once(db, ticket, now_ms)).await
+}
+
+async fn place_once(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
+    let mut tx = db.begin().await?;
+    let placed = place_in(&mut tx, ticket, now_ms).await?;
+    if matches!(placed, Placed::New(_)) {
+        tx.commit().await?;
+    } else {
+        tx.rollback().await?;
+    }
+    Ok(placed)
+}
+
+/// The steps, in the design's order. Whatever but [`Placed::New`] comes of them is rolled back.
+async fn place_in(tx: &mut Tx, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
+    let claim = ClaimKey::from(ticket);
+    if !insert_outcome(tx, &claim, Outcome::Ordered, now_ms).await? {
+        return Ok(known_outcome(tx, &claim).await?.into());
+    }
+    let Some(sale) = sales::select_one(tx, &ticket.sale).await? else {
+        return Ok(Placed::Short(Shortage::UnknownSale));
+    };
+    if !add_to_buyer(tx, ticket, sale.sale.user_cap).await? {
+        return Ok(Placed::Short(Shortage::UserCap));
+    }
+    let order = new_order(ticket, &sale, now_ms);
+    insert_order(tx, &order).await?;
+    let taken = if order.deducted { order.units } else { 0 };
+    insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;
+    if order.deducted && !take_stock(tx, &order).await? {
+        return Ok(Placed::Short(Shortage::SoldOut));
+    }
+    Ok(Placed::New(order))
+}
+
+pub(super) async fn void(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<bool, Error> {
+    let claim = ClaimKey::from(ticket);
+    let once = || async {
+        let mut tx = db.begin().await?;
+        let won = insert_outcome(&mut tx, &claim, Outcome::Void, now_ms).await?;
+        tx.commit().await?;
+        Ok(won)
+    };
+    retried(once).await
+}
+
+pub(super) async fn release(
+    db: &Database,
+    claim: &ClaimKey,
+    now_ms: u64,
+) -> Result<Released, Error> {
+    let once = || async {
+        let mut tx = db.begin().await?;
+        let released = if insert_outcome(&mut tx, claim, Outcome::Released, now_ms).await? {
+            Released::Now
+        } else {
+            known_outcome(&mut tx, claim).await?.into()
+        };
+        tx.commit().await?;
+        Ok(released)
+    };
+    retried(once).await
+}
+
+/// Decides the claim's fate; false if it was decided before.
+async fn insert_outcome(
+    tx: &mut Tx,
+    claim: &ClaimKey,
+    outcome: Outcome,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let word = match outcome {
+        Outcome::Ordered => "ordered",
+        Outcome::Released | Outcome::Void => "released",
+    };
+    let id = claim.claim_id();
+    let insert = sql(INSERT_OUTCOME)
+        .text(id.as_str())
+        .text(claim.sale.as_str())
+        .text(claim.user.as_str())
+        .text(word)
+        .number(outcome == Outcome::Void)
+        .number(now_ms);
+    tx.insert(insert).await
+}
+
+async fn known_outcome(tx: &mut Tx, claim: &ClaimKey) -> Result<Known, Error> {
+    let id = claim.claim_id();
+    let row = tx.one(sql(SELECT_OUTCOME).text(id.as_str())).await?;
+    let row = row.ok_or(Error::RowNotFound)?;
+    if row.text("user_id")? != claim.user.as_str() {
+        return Ok(Known::NameTaken);
+    }
+    // The column's CHECK leaves no third.
+    if row.text("outcome")? != "ordered" {
+        let void = row.flag("void")?;
+        return Ok(Known::Released { void });
+    }
+    let order = orders::select(tx, id.as_str()).await?;
+    Ok(Known::Ordered(order.ok_or(Error::RowNotFound)?))
+}
+
+impl From<Known> for Placed {
+    fn from(known: Known) -> Self {
+        match known {
+            Known::Ordered(order) => Self::Again(order),
+            Known::Released { void } => Self::Released { void },
+            Known::NameTaken => Self::NameTaken,
+        }
+    }
+}
+
+impl From<Known> for Released {
+    fn from(known: Known) -> Self {
+        match known {
+            Known::Ordered(order) => Self::Ordered(order),
+            Known::Released { void } => Self::Before { void },
+            Known::NameTaken => Self::NameTaken,
+        }
+    }
+}
+
+/// Counts the units as the user's; false if that is more than one user may have. Most users have
+/// one order, so the insertion is tried first.
+async fn add_to_buyer(tx: &mut Tx, ticket: &Ticket, user_cap: u32) -> Result<bool, Error> {
+    if ticket.quantity > user_cap {
+        return Ok(false);
+    }
+    let with = |statement| {
+        sql(statement)
+            .number(ticket.quantity)
+            .text(ticket.sale.as_str())
+            .text(ticket.user.as_str())
+    };
+    if tx.insert(with(INSERT_BUYER)).await? {
+        return Ok(true);
+    }
+    let add = with(ADD_TO_BUYER).number(ticket.quantity).number(user_cap);
+    Ok(tx.execute(add).await? == 1)
+}
+
+/// The order as the sale's way to pay has it.
+fn new_order(ticket: &Ticket, sale: &StoredSale, now_ms: u64) -> StoredOrder {
+    let pay_by_ms = match sale.payment {
+        Payment::Hold { pay_within_ms } => Some(now_ms.saturating_add(pay_within_ms)),
+        Payment::AtOrder | Payment::AtPayment => None,
+    };
+    StoredOrder {
+        id: ticket.claim_id().to_string(),
+        sale: ticket.sale.clone(),
+        shard: ticket.shard,
+        generation: ticket.generation,
+        user: ticket.user.clone(),
+        units: ticket.quantity,
+        status: OrderStatus::Unpaid,
+        deducted: sale.payment != Payment::AtPayment,
+        pay_by_ms,
+        created_at_ms: now_ms,
+    }
+}
+
+async fn insert_order(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
+    let insert = sql(INSERT_ORDER)
+        .text(&order.id)
+        .text(order.sale.as_str())
+        .number(order.shard)
+        .number(order.generation)
+        .text(order.user.as_str())
+        .number(order.units)
+        .text(order.status.word())
+        .number(order.deducted)
+        .maybe(order.pay_by_ms)
+        .number(order.created_at_ms);
+    tx.execute(insert).await.map(drop)
+}
+
+/// Logs a change of the sale's stock by `units`.
+pub(super) async fn insert_change(
+    tx: &mut Tx,
+    order: &StoredOrder,
+    units: i64,
+    reason: &'static str,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let insert = sql(INSERT_CHANGE)
+        .text(order.sale.as_str())
+        .text(&order.id)
+        .signed(units)
+        .text(reason)
+        .number(now_ms);
+    tx.execute(insert).await.map(drop)
+}

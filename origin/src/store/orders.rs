@@ -1,0 +1,117 @@
+//! Orders as they are read, and what Redis has still to follow.
+
+use sqlx::Error;
+use weir_core::id::{SaleId, UserId};
+
+use super::database::{Database, Row, Tx, damaged, retried, sql};
+use super::sales::sale_id;
+use super::{OrderStatus, StoredOrder};
+
+const SELECT_ORDER: &str = "SELECT * FROM orders WHERE id = ?";
+
+// `user_id >= ?` starts the index where the page before ended.
+const SELECT_PAGE: &str = "
+    SELECT * FROM orders
+    WHERE sale_id = ? AND user_id >= ? AND (user_id > ? OR id > ?)
+        AND status IN ('unpaid', 'paid')
+    ORDER BY user_id, id
+    LIMIT ?";
+
+const SELECT_UNFOLLOWED: &str = "
+    SELECT orders.*
+    FROM unfollowed_orders JOIN orders ON orders.id = unfollowed_orders.order_id
+    ORDER BY unfollowed_orders.at_ms, orders.id
+    LIMIT ?";
+
+const INSERT_UNFOLLOWED: &str = "
+    INSERT INTO unfollowed_orders (order_id, at_ms) VALUES (?, ?)";
+
+// An order changes once after it was made, so a status that it has is the one that was followed.
+const DELETE_UNFOLLOWED: &str = "
+    DELETE FROM unfollowed_orders
+    WHERE order_id = ? AND EXISTS (SELECT 1 FROM orders WHERE id = ? AND status = ?)";
+
+pub(super) async fn one(
+    db: &Database,
+    order_id: &str,
+    user: &UserId,
+) -> Result<Option<StoredOrder>, Error> {
+    let row = db.one(sql(SELECT_ORDER).text(order_id)).await?;
+    let order = row.as_ref().map(stored).transpose()?;
+    Ok(order.filter(|order| order.user == *user))
+}
+
+/// The same within a transaction, whoever's it is.
+pub(super) async fn select(tx: &mut Tx, order_id: &str) -> Result<Option<StoredOrder>, Error> {
+    let row = tx.one(sql(SELECT_ORDER).text(order_id)).await?;
+    row.as_ref().map(stored).transpose()
+}
+
+pub(super) async fn page(
+    db: &Database,
+    sale: &SaleId,
+    after: Option<&StoredOrder>,
+    limit: usize,
+) -> Result<Vec<StoredOrder>, Error> {
+    let user = after.map_or("", |order| order.user.as_str());
+    let id = after.map_or("", |order| order.id.as_str());
+    let select = sql(SELECT_PAGE)
+        .text(sale.as_str())
+        .text(user)
+        .text(user)
+        .text(id)
+        .number(limit);
+    let rows = db.all(select).await?;
+    rows.iter().map(stored).collect()
+}
+
+pub(super) async fn unfollowed(db: &Database, limit: usize) -> Result<Vec<StoredOrder>, Error> {
+    let rows = db.all(sql(SELECT_UNFOLLOWED).number(limit)).await?;
+    rows.iter().map(stored).collect()
+}
+
+/// Notes in the order's own transaction that Redis has to follow it.
+pub(super) async fn note_unfollowed(tx: &mut Tx, id: &str, now_ms: u64) -> Result<(), Error> {
+    let insert = sql(INSERT_UNFOLLOWED).text(id).number(now_ms);
+    tx.execute(insert).await.map(drop)
+}
+
+pub(super) async fn mark_followed(
+    db: &Database,
+    order_id: &str,
+    status: OrderStatus,
+) -> Result<(), Error> {
+    let delete = || {
+        sql(DELETE_UNFOLLOWED)
+            .text(order_id)
+            .text(order_id)
+            .text(status.word())
+    };
+    retried(|| db.execute(delete())).await.map(drop)
+}
+
+pub(super) fn stored(row: &Row) -> Result<StoredOrder, Error> {
+    Ok(StoredOrder {
+        id: row.text("id")?,
+        sale: sale_id(row, "sale_id")?,
+        shard: row.number("shard")?,
+        generation: row.number("generation")?,
+        user: user_id(row)?,
+        units: row.number("quantity")?,
+        status: status(row)?,
+        deducted: row.flag("deducted")?,
+        pay_by_ms: row.maybe("pay_by_ms")?,
+        created_at_ms: row.number("created_at_ms")?,
+    })
+}
+
+pub(super) fn status(row: &Row) -> Result<OrderStatus, Error> {
+    let word = row.text("status")?;
+    let mut all = OrderStatus::ALL.into_iter();
+    all.find(|status| status.word() == word)
+        .ok_or_else(|| damaged("status", "names no status"))
+}
+
+pub(super) fn user_id(row: &Row) -> Result<UserId, Error> {
+    UserId::new(row.text("user_id")?).map_err(|error| damaged("user_id", error))
+}
