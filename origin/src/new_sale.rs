@@ -208,7 +208,12 @@ mod tests {
         check(|s| s.total += 1, "total: must be at most 1000000000");
         check(|s| s.ends_at_ms += 1, "ends_at_ms: lies after");
         check(
-            |s| s.reservation = Some(Window { from_ms: 5, until_ms: 5 }),
+            |s| {
+                s.reservation = Some(Window {
+                    from_ms: 5,
+                    until_ms: 5,
+                })
+            },
             "reservation: until_ms must be after",
         );
         check(

@@ -95,12 +95,12 @@ impl Orders {
     /// Has Redis follow what SQL has decided.
     async fn follow(&self, ticket: &Ticket, placed: Placed) -> Fate {
         match placed {
-            Placed::New => {
+            Placed::New(_) => {
                 info!(claim = %ticket.claim_id(), units = ticket.quantity, "ordered");
                 self.settle(ticket).await;
                 Fate::Ordered
             }
-            Placed::Again => {
+            Placed::Again(_) => {
                 self.settle(ticket).await;
                 Fate::OrderedBefore
             }

@@ -1,7 +1,6 @@
 //! Puts the origin together, runs it, and takes it down in order.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +16,7 @@ use crate::config::{Config, Secrets};
 use crate::http;
 use crate::ledger::Ledger;
 use crate::server::serve;
-use crate::store::SqliteStore;
+use crate::store;
 
 /// How long requests that run may take to end once the origin is told to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -82,12 +81,12 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
 }
 
 async fn open(config: &Config, secrets: &Secrets) -> Result<Origin> {
-    let store = SqliteStore::open(&config.database_url)
+    let store = store::open(&config.database_url)
         .await
         .context("--database-url")?;
     let ledger = Ledger::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
     let claim_key = secrets.claim_key.clone();
-    Ok(Origin::new(Arc::new(store), ledger, claim_key))
+    Ok(Origin::new(store, ledger, claim_key))
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

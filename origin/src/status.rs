@@ -87,7 +87,7 @@ impl Origin {
     /// # Errors
     /// When SQL or Redis does not answer.
     pub async fn status(&self, id: &SaleId) -> Result<Option<SaleStatus>, StatusError> {
-        let Some(totals) = self.store.sale(id).await? else {
+        let Some(totals) = self.store.totals(id).await? else {
             return Ok(None);
         };
         let mut shards = Vec::new();
@@ -95,7 +95,7 @@ impl Origin {
             shards.push(self.ledger.audit(id, shard).await?);
         }
         // Again, now that Redis is read: see `SaleStatus::balanced`. Sales are never deleted.
-        let totals = self.store.sale(id).await?;
+        let totals = self.store.totals(id).await?;
         Ok(totals.map(|totals| SaleStatus::new(totals, &shards)))
     }
 }
@@ -104,8 +104,8 @@ impl SaleStatus {
     fn new(totals: SaleTotals, shards: &[Audit]) -> Self {
         Self {
             balanced: is_balanced(&totals, shards),
-            orders: totals.orders,
-            units_ordered: totals.units_ordered,
+            orders: totals.orders.active(),
+            units_ordered: totals.units_deducted,
             shards: shards.iter().map(ShardStatus::from).collect(),
             summary: totals.stored.into(),
         }
@@ -117,7 +117,7 @@ fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
         .iter()
         .map(|s| s.stock?.checked_add_unsigned(s.held))
         .sum();
-    in_redis.and_then(|units| units.checked_add_unsigned(totals.units_ordered))
+    in_redis.and_then(|units| units.checked_add_unsigned(totals.units_deducted))
         == i64::try_from(totals.stored.total).ok()
 }
 

@@ -97,7 +97,7 @@ impl Warmer {
     /// See [`WarmError`].
     pub async fn warm(&self, id: &SaleId) -> Result<Warmed, WarmError> {
         let _turn = self.turn.lock().await;
-        let totals = self.store.sale(id).await?.ok_or(WarmError::UnknownSale)?;
+        let totals = self.store.totals(id).await?.ok_or(WarmError::UnknownSale)?;
         self.check_room(id).await?;
         let filled = match claims_possible(&totals, now_ms()) {
             true => self.expect_warm(&totals).await?,

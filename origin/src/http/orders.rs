@@ -47,6 +47,7 @@ pub(super) async fn post(
         Fate::OrderedBefore => Ok((StatusCode::OK, Json(order))),
         Fate::Released => Err(claim_released()),
         Fate::Short(Shortage::SoldOut) => Err(sold_out()),
+        Fate::Short(Shortage::UserCap) => Err(user_cap()),
         Fate::Short(Shortage::UnknownSale) => Err(Problem::unknown_sale(StatusCode::CONFLICT)),
     }
 }
@@ -60,6 +61,12 @@ impl OrderView {
             quantity: ticket.quantity,
         }
     }
+}
+
+/// Redis has lost orders of this user and let the user claim again.
+fn user_cap() -> Problem {
+    let detail = "you have all units that one user may have";
+    Problem::new(StatusCode::CONFLICT, "user_cap", "Cap reached", detail)
 }
 
 /// The claim that a gateway signed. Nothing of it is read before its signature is checked.

@@ -42,9 +42,9 @@ pub(super) async fn create(
         return Err(Problem::new(status, "duplicate_sale", "Duplicate", detail));
     }
     info!(sale = %sale.id, total = sale.total, shards = sale.shards, "sale made");
-    let totals = origin.store.sale(&sale.id).await;
-    let totals = totals.map_err(|error| sql_failed(&error))?;
-    let stored = totals.ok_or_else(unknown_sale)?.stored;
+    let stored = origin.store.sale(&sale.id).await;
+    let stored = stored.map_err(|error| sql_failed(&error))?;
+    let stored = stored.ok_or_else(unknown_sale)?;
     let location = [(header::LOCATION, format!("/sales/{}", sale.id))];
     Ok((StatusCode::CREATED, location, Json(stored.into())))
 }

@@ -7,14 +7,14 @@ use std::future::Future;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::mysql::{MySql, MySqlConnectOptions, MySqlPool, MySqlPoolOptions, MySqlRow};
 use sqlx::query::Query;
 use sqlx::sqlite::{
     Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
     SqliteSynchronous,
 };
-use sqlx::{Decode, Encode, Error, Row as _, SqlSafeStr, Transaction, Type, query};
+use sqlx::{Encode, Error, Row as _, SqlSafeStr, Transaction, Type, query};
 
 /// SQLite has one writer at a time: a second connection would only wait inside SQLite, where no
 /// queue is fair.

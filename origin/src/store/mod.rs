@@ -414,12 +414,8 @@ pub trait Store: fmt::Debug + Send + Sync {
     ) -> StoreFuture<'a, Option<StoredOrder>>;
 
     /// Pays an order, in one transaction. An order that has no units yet takes them now.
-    fn pay<'a>(
-        &'a self,
-        order_id: &'a str,
-        user: &'a UserId,
-        now_ms: u64,
-    ) -> StoreFuture<'a, Paid>;
+    fn pay<'a>(&'a self, order_id: &'a str, user: &'a UserId, now_ms: u64)
+    -> StoreFuture<'a, Paid>;
 
     /// Takes an unpaid order back, in one transaction; its units return to stock.
     fn cancel<'a>(
@@ -441,11 +437,7 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// Notes that Redis has followed the order to this status, which is of no effect if it has
     /// another one now.
-    fn mark_followed<'a>(
-        &'a self,
-        order_id: &'a str,
-        status: OrderStatus,
-    ) -> StoreFuture<'a, ()>;
+    fn mark_followed<'a>(&'a self, order_id: &'a str, status: OrderStatus) -> StoreFuture<'a, ()>;
 
     /// At most `limit` unpaid and paid orders of a sale, by user and then by id, after `after`, the
     /// last one of the page before.

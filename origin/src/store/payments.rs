@@ -63,12 +63,7 @@ async fn pay_once(
     Ok(paid)
 }
 
-async fn pay_in(
-    tx: &mut Tx,
-    order_id: &str,
-    user: &UserId,
-    now_ms: u64,
-) -> Result<Paid, Error> {
+async fn pay_in(tx: &mut Tx, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, Error> {
     // As it was before: it tells whether the units are taken now. That never changes but here.
     let Some(before) = own(tx, order_id, user).await? else {
         return Ok(Paid::Unknown);
@@ -142,7 +137,9 @@ pub(super) async fn expire(
     now_ms: u64,
     limit: usize,
 ) -> Result<Vec<StoredOrder>, Error> {
-    let rows = db.all(sql(SELECT_OVERDUE).number(now_ms).number(limit)).await?;
+    let rows = db
+        .all(sql(SELECT_OVERDUE).number(now_ms).number(limit))
+        .await?;
     let overdue: Result<Vec<_>, Error> = rows.iter().map(orders::stored).collect();
     let mut expired = Vec::new();
     for together in overdue?.chunks(EXPIRE_TOGETHER) {

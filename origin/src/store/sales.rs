@@ -312,7 +312,10 @@ fn sale(row: &Row, reservation: bool, band: Band) -> Result<Sale, Error> {
 }
 
 fn window(row: &Row) -> Result<Option<Window>, Error> {
-    let (from_ms, until_ms) = (row.maybe("reserve_from_ms")?, row.maybe("reserve_until_ms")?);
+    let (from_ms, until_ms) = (
+        row.maybe("reserve_from_ms")?,
+        row.maybe("reserve_until_ms")?,
+    );
     let window = from_ms.zip(until_ms);
     Ok(window.map(|(from_ms, until_ms)| Window { from_ms, until_ms }))
 }

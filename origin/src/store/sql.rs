@@ -136,11 +136,7 @@ impl Store for SqlStore {
         boxed(orders::unfollowed(&self.database, limit))
     }
 
-    fn mark_followed<'a>(
-        &'a self,
-        order_id: &'a str,
-        status: OrderStatus,
-    ) -> StoreFuture<'a, ()> {
+    fn mark_followed<'a>(&'a self, order_id: &'a str, status: OrderStatus) -> StoreFuture<'a, ()> {
         boxed(orders::mark_followed(&self.database, order_id, status))
     }
 
@@ -222,12 +218,7 @@ impl Store for SqlStore {
         after: Option<&'a UserId>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<UserId>> {
-        boxed(reservations::blocked_page(
-            &self.database,
-            id,
-            after,
-            limit,
-        ))
+        boxed(reservations::blocked_page(&self.database, id, after, limit))
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {

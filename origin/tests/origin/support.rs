@@ -1,6 +1,5 @@
 //! What the tests share: one Redis a test binary, a key prefix and a SQLite file a test.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::Router;
@@ -23,7 +22,7 @@ use weir_origin::clock::now_ms;
 use weir_origin::config::AdminToken;
 use weir_origin::http::{admin, app};
 use weir_origin::ledger::Ledger;
-use weir_origin::store::SqliteStore;
+use weir_origin::store;
 use weir_scripts::{Call, claim, keys};
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
@@ -138,9 +137,9 @@ impl World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&database_url(&dir)).await.unwrap();
+        let store = store::open(&database_url(&dir)).await.unwrap();
         let ledger = Ledger::new(redis_url, &prefix).unwrap();
-        let origin = Origin::new(Arc::new(store), ledger, key());
+        let origin = Origin::new(store, ledger, key());
         Self {
             app: app(origin.clone()),
             admin: admin(origin.clone(), AdminToken::new(TOKEN).unwrap()),
