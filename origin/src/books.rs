@@ -39,19 +39,19 @@ impl Books {
         ledger: &Ledger,
         id: &SaleId,
     ) -> Result<Option<Self>, StatusError> {
-        let Some(totals) = store.sale(id).await? else {
+        let Some(totals) = store.totals(id).await? else {
             return Ok(None);
         };
         let count = totals.stored.sale.shards;
         let mut before = audits(ledger, id, count).await?;
         for reading in 1.. {
-            let Some(totals) = store.sale(id).await? else {
+            let Some(totals) = store.totals(id).await? else {
                 return Ok(None);
             };
             let shards = audits(ledger, id, count).await?;
             let is_exact = shards == before;
             if is_exact || reading == READINGS_MAX {
-                let terms = Terms::new(&shards, totals.units_ordered, totals.stored.total);
+                let terms = Terms::new(&shards, totals.units_deducted, totals.stored.total);
                 return Ok(Some(Self {
                     shards,
                     terms,

@@ -79,8 +79,8 @@ CREATE TABLE orders (
     ended_at_ms   BIGINT
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- A user's orders, a sale's orders by user, and their sums.
-CREATE INDEX orders_by_user ON orders (sale_id, user_id, id);
+-- A lost shard is rebuilt from its orders.
+CREATE INDEX orders_by_claim ON orders (sale_id, shard, generation);
 
 CREATE INDEX orders_by_deadline ON orders (pay_by_ms);
 

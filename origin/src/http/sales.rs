@@ -105,9 +105,9 @@ pub(super) async fn rewarm(
     State(origin): State<Origin>,
     SalePath(id): SalePath,
 ) -> Result<Json<RewarmView>, Problem> {
-    let totals = origin.store.sale(&id).await;
-    let totals = totals.map_err(|error| sql_failed(&error))?;
-    let stored = totals.ok_or_else(unknown_sale)?.stored;
+    let stored = origin.store.sale(&id).await;
+    let stored = stored.map_err(|error| sql_failed(&error))?;
+    let stored = stored.ok_or_else(unknown_sale)?;
     if stored.warmed_at_ms.is_none() {
         let detail = "the sale was never warmed: there is nothing to rebuild";
         let status = StatusCode::CONFLICT;

@@ -5,7 +5,7 @@ use weir_core::claim::Ticket;
 
 use super::database::{Database, Tx, retried, sql};
 use super::payments::take_stock;
-use super::{ClaimKey, OrderStatus, Placed, Released, Shortage, StoredOrder, StoredSale};
+use super::{OrderStatus, Placed, Shortage, StoredOrder, StoredSale};
 use super::{orders, sales};
 use crate::new_sale::Payment;
 
@@ -38,13 +38,6 @@ enum Outcome {
     Void,
 }
 
-/// A fate that was decided before.
-enum Known {
-    Ordered(StoredOrder),
-    Released { void: bool },
-    NameTaken,
-}
-
 pub(super) async fn place(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
     retried(|| place_once(db, ticket, now_ms)).await
 }
@@ -62,9 +55,8 @@ async fn place_once(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<Place
 
 /// The steps, in the design's order. Whatever but [`Placed::New`] comes of them is rolled back.
 async fn place_in(tx: &mut Tx, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
-    let claim = ClaimKey::from(ticket);
-    if !insert_outcome(tx, &claim, Outcome::Ordered, now_ms).await? {
-        return Ok(known_outcome(tx, &claim).await?.into());
+    if !insert_outcome(tx, ticket, Outcome::Ordered, now_ms).await? {
+        return known_outcome(tx, ticket).await;
     }
     let Some(sale) = sales::select_one(tx, &ticket.sale).await? else {
         return Ok(Placed::Short(Shortage::UnknownSale));
@@ -83,30 +75,30 @@ async fn place_in(tx: &mut Tx, ticket: &Ticket, now_ms: u64) -> Result<Placed, E
 }
 
 pub(super) async fn void(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<bool, Error> {
-    let claim = ClaimKey::from(ticket);
     let once = || async {
         let mut tx = db.begin().await?;
-        let won = insert_outcome(&mut tx, &claim, Outcome::Void, now_ms).await?;
+        let won = insert_outcome(&mut tx, ticket, Outcome::Void, now_ms).await?;
         tx.commit().await?;
         Ok(won)
     };
     retried(once).await
 }
 
+/// `None` if it is released now, else its known fate.
 pub(super) async fn release(
     db: &Database,
-    claim: &ClaimKey,
+    ticket: &Ticket,
     now_ms: u64,
-) -> Result<Released, Error> {
+) -> Result<Option<Placed>, Error> {
     let once = || async {
         let mut tx = db.begin().await?;
-        let released = if insert_outcome(&mut tx, claim, Outcome::Released, now_ms).await? {
-            Released::Now
-        } else {
-            known_outcome(&mut tx, claim).await?.into()
-        };
-        tx.commit().await?;
-        Ok(released)
+        if insert_outcome(&mut tx, ticket, Outcome::Released, now_ms).await? {
+            tx.commit().await?;
+            return Ok(None);
+        }
+        let known = known_outcome(&mut tx, ticket).await?;
+        tx.rollback().await?;
+        Ok(Some(known))
     };
     retried(once).await
 }
@@ -114,7 +106,7 @@ pub(super) async fn release(
 /// Decides the claim's fate; false if it was decided before.
 async fn insert_outcome(
     tx: &mut Tx,
-    claim: &ClaimKey,
+    ticket: &Ticket,
     outcome: Outcome,
     now_ms: u64,
 ) -> Result<bool, Error> {
@@ -122,51 +114,32 @@ async fn insert_outcome(
         Outcome::Ordered => "ordered",
         Outcome::Released | Outcome::Void => "released",
     };
-    let id = claim.claim_id();
+    let id = ticket.claim_id();
     let insert = sql(INSERT_OUTCOME)
         .text(id.as_str())
-        .text(claim.sale.as_str())
-        .text(claim.user.as_str())
+        .text(ticket.sale.as_str())
+        .text(ticket.user.as_str())
         .text(word)
         .number(outcome == Outcome::Void)
         .number(now_ms);
     tx.insert(insert).await
 }
 
-async fn known_outcome(tx: &mut Tx, claim: &ClaimKey) -> Result<Known, Error> {
-    let id = claim.claim_id();
+/// The fate that was decided before.
+async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<Placed, Error> {
+    let id = ticket.claim_id();
     let row = tx.one(sql(SELECT_OUTCOME).text(id.as_str())).await?;
     let row = row.ok_or(Error::RowNotFound)?;
-    if row.text("user_id")? != claim.user.as_str() {
-        return Ok(Known::NameTaken);
+    if row.text("user_id")? != ticket.user.as_str() {
+        return Ok(Placed::NameTaken);
     }
     // The column's CHECK leaves no third.
     if row.text("outcome")? != "ordered" {
         let void = row.flag("void")?;
-        return Ok(Known::Released { void });
+        return Ok(Placed::Released { void });
     }
     let order = orders::select(tx, id.as_str()).await?;
-    Ok(Known::Ordered(order.ok_or(Error::RowNotFound)?))
-}
-
-impl From<Known> for Placed {
-    fn from(known: Known) -> Self {
-        match known {
-            Known::Ordered(order) => Self::Again(order),
-            Known::Released { void } => Self::Released { void },
-            Known::NameTaken => Self::NameTaken,
-        }
-    }
-}
-
-impl From<Known> for Released {
-    fn from(known: Known) -> Self {
-        match known {
-            Known::Ordered(order) => Self::Ordered(order),
-            Known::Released { void } => Self::Before { void },
-            Known::NameTaken => Self::NameTaken,
-        }
-    }
+    Ok(Placed::Again(order.ok_or(Error::RowNotFound)?))
 }
 
 /// Counts the units as the user's; false if that is more than one user may have. Most users have

@@ -20,8 +20,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use weir_core::claim::{ClaimId, Ticket};
+use weir_core::claim::Ticket;
 use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::OrderEntry;
 use weir_core::sale::{Degrade, Sale, SaleState};
 
 use crate::new_sale::{NewSale, Payment, Window};
@@ -174,37 +175,6 @@ pub struct StoredOrder {
     pub created_at_ms: u64,
 }
 
-/// Names one user's claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimKey {
-    /// The sale.
-    pub sale: SaleId,
-    /// The user's home shard.
-    pub shard: u32,
-    /// Tells it from the shard's other claims.
-    pub generation: u64,
-    /// Whose it is.
-    pub user: UserId,
-}
-
-impl ClaimKey {
-    /// The claim's name in SQL.
-    pub fn claim_id(&self) -> ClaimId {
-        ClaimId::new(&self.sale, self.shard, self.generation)
-    }
-}
-
-impl From<&Ticket> for ClaimKey {
-    fn from(ticket: &Ticket) -> Self {
-        Self {
-            sale: ticket.sale.clone(),
-            shard: ticket.shard,
-            generation: ticket.generation,
-            user: ticket.user.clone(),
-        }
-    }
-}
-
 /// What became of a claim that asked to be an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
@@ -234,22 +204,6 @@ pub enum Shortage {
     /// The user's orders and this claim together are more than one user may have: Redis has lost
     /// orders of the user.
     UserCap,
-}
-
-/// What a claim past its deadline comes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Released {
-    /// No order can ever be of it, from now on.
-    Now,
-    /// It was released before.
-    Before {
-        /// SQL had no unit behind it, so none comes back.
-        void: bool,
-    },
-    /// It is an order, which may have ended meanwhile.
-    Ordered(StoredOrder),
-    /// Another user's claim of this name had its fate decided before: this one is none.
-    NameTaken,
 }
 
 /// The answer to a payment.
@@ -403,8 +357,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// decided before.
     fn void<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, bool>;
 
-    /// Decides that a claim never becomes an order, or tells what was decided before.
-    fn release<'a>(&'a self, claim: &'a ClaimKey, now_ms: u64) -> StoreFuture<'a, Released>;
+    /// Decides that a claim never becomes an order, unless its fate was decided before: then that is
+    /// told.
+    fn release<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, Option<Placed>>;
 
     /// One order of this user.
     fn order<'a>(
@@ -439,14 +394,15 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// another one now.
     fn mark_followed<'a>(&'a self, order_id: &'a str, status: OrderStatus) -> StoreFuture<'a, ()>;
 
-    /// At most `limit` unpaid and paid orders of a sale, by user and then by id, after `after`, the
-    /// last one of the page before.
+    /// At most `limit` unpaid and paid orders, of users at home on `shard`, with their users: those
+    /// that came of a later generation than `after`, the earliest first.
     fn orders_page<'a>(
         &'a self,
-        id: &'a SaleId,
-        after: Option<&'a StoredOrder>,
+        sale: &'a SaleId,
+        shard: u32,
+        after: u64,
         limit: usize,
-    ) -> StoreFuture<'a, Vec<StoredOrder>>;
+    ) -> StoreFuture<'a, Vec<(UserId, OrderEntry)>>;
 
     /// Reserves for a user.
     fn reserve<'a>(

@@ -2,6 +2,7 @@
 
 use sqlx::Error;
 use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::{Deduction, OrderEntry};
 
 use super::database::{Database, Row, Tx, damaged, retried, sql};
 use super::sales::sale_id;
@@ -9,12 +10,10 @@ use super::{OrderStatus, StoredOrder};
 
 const SELECT_ORDER: &str = "SELECT * FROM orders WHERE id = ?";
 
-// `user_id >= ?` starts the index where the page before ended.
 const SELECT_PAGE: &str = "
     SELECT * FROM orders
-    WHERE sale_id = ? AND user_id >= ? AND (user_id > ? OR id > ?)
-        AND status IN ('unpaid', 'paid')
-    ORDER BY user_id, id
+    WHERE sale_id = ? AND shard = ? AND generation > ? AND status IN ('unpaid', 'paid')
+    ORDER BY generation
     LIMIT ?";
 
 const SELECT_UNFOLLOWED: &str = "
@@ -50,19 +49,30 @@ pub(super) async fn select(tx: &mut Tx, order_id: &str) -> Result<Option<StoredO
 pub(super) async fn page(
     db: &Database,
     sale: &SaleId,
-    after: Option<&StoredOrder>,
+    shard: u32,
+    after: u64,
     limit: usize,
-) -> Result<Vec<StoredOrder>, Error> {
-    let user = after.map_or("", |order| order.user.as_str());
-    let id = after.map_or("", |order| order.id.as_str());
+) -> Result<Vec<(UserId, OrderEntry)>, Error> {
     let select = sql(SELECT_PAGE)
         .text(sale.as_str())
-        .text(user)
-        .text(user)
-        .text(id)
+        .number(shard)
+        .number(after)
         .number(limit);
     let rows = db.all(select).await?;
-    rows.iter().map(stored).collect()
+    rows.iter().map(entry).collect()
+}
+
+fn entry(row: &Row) -> Result<(UserId, OrderEntry), Error> {
+    let deduction = match row.flag("deducted")? {
+        true => Deduction::AtOrder,
+        false => Deduction::AtPayment,
+    };
+    let entry = OrderEntry {
+        generation: row.number("generation")?,
+        units: row.number("quantity")?,
+        deduction,
+    };
+    Ok((user_id(row)?, entry))
 }
 
 pub(super) async fn unfollowed(db: &Database, limit: usize) -> Result<Vec<StoredOrder>, Error> {

@@ -5,12 +5,13 @@ use std::pin::Pin;
 
 use weir_core::claim::Ticket;
 use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::OrderEntry;
 use weir_core::sale::{Degrade, Sale, SaleState};
 
 use super::database::{Database, OpenError, sql};
 use super::{
-    Cancelled, ClaimKey, OrderStatus, Paid, Placed, Released, Reserved, SaleTotals, Score, Store,
-    StoreError, StoreFuture, StoredOrder, StoredSale, Unscored, Updated, claims, orders, payments,
+    Cancelled, OrderStatus, Paid, Placed, Reserved, SaleTotals, Score, Store, StoreError,
+    StoreFuture, StoredOrder, StoredSale, Unscored, Updated, claims, orders, payments,
     reservations, sales,
 };
 use crate::new_sale::NewSale;
@@ -98,8 +99,8 @@ impl Store for SqlStore {
         boxed(claims::void(&self.database, ticket, now_ms))
     }
 
-    fn release<'a>(&'a self, claim: &'a ClaimKey, now_ms: u64) -> StoreFuture<'a, Released> {
-        boxed(claims::release(&self.database, claim, now_ms))
+    fn release<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, Option<Placed>> {
+        boxed(claims::release(&self.database, ticket, now_ms))
     }
 
     fn order<'a>(
@@ -142,11 +143,12 @@ impl Store for SqlStore {
 
     fn orders_page<'a>(
         &'a self,
-        id: &'a SaleId,
-        after: Option<&'a StoredOrder>,
+        sale: &'a SaleId,
+        shard: u32,
+        after: u64,
         limit: usize,
-    ) -> StoreFuture<'a, Vec<StoredOrder>> {
-        boxed(orders::page(&self.database, id, after, limit))
+    ) -> StoreFuture<'a, Vec<(UserId, OrderEntry)>> {
+        boxed(orders::page(&self.database, sale, shard, after, limit))
     }
 
     fn reserve<'a>(

@@ -211,7 +211,10 @@ async fn an_order_whose_settlement_was_lost_is_settled_by_the_next_try() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let placed = world.origin.store.place(&ticket, 1).await.unwrap();
-    assert!(matches!(placed, weir_origin::store::Placed::New(_)), "{placed:?}");
+    assert!(
+        matches!(placed, weir_origin::store::Placed::New(_)),
+        "{placed:?}"
+    );
     assert_eq!(world.audit(&ticket).await.held, 1);
     assert_eq!(world.order(&ticket).await.status, 200);
     let audit = world.audit(&ticket).await;
