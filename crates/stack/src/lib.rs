@@ -22,6 +22,7 @@ pub mod command;
 pub mod envoy;
 pub mod fault;
 pub mod http;
+pub mod mariadb;
 pub mod origin;
 pub mod ports;
 pub mod process;

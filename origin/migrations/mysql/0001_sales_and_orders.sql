@@ -52,7 +52,7 @@ CREATE TABLE claim_outcomes (
     user_id  VARCHAR(128) NOT NULL,
     outcome  VARCHAR(16) NOT NULL CHECK (outcome IN ('ordered', 'released')),
     -- 1: released since SQL had no unit behind it, so its units do not come back in Redis.
-    void     BIGINT NOT NULL CHECK (void IN (0, 1)),
+    void     BIGINT NOT NULL DEFAULT 0 CHECK (void IN (0, 1)),
     at_ms    BIGINT NOT NULL,
     CHECK (void = 0 OR outcome = 'released')
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

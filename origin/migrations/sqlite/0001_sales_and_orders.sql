@@ -50,7 +50,7 @@ CREATE TABLE claim_outcomes (
     user_id  TEXT    NOT NULL,
     outcome  TEXT    NOT NULL CHECK (outcome IN ('ordered', 'released')),
     -- 1: released since SQL had no unit behind it, so its units do not come back in Redis.
-    void     INTEGER NOT NULL CHECK (void IN (0, 1)),
+    void     INTEGER NOT NULL DEFAULT 0 CHECK (void IN (0, 1)),
     at_ms    INTEGER NOT NULL,
     CHECK (void = 0 OR outcome = 'released')
 ) STRICT;

@@ -50,7 +50,7 @@ fn it_does_not_start_without_sound_secrets() {
         "WEIR_CLAIM_KEY_ID",
     );
     check(&[claim, token, ("RUST_LOG", "a=b=c")], "RUST_LOG");
-    let database = ("WEIR_DATABASE_URL", "mysql://u:hush@h/d");
+    let database = ("WEIR_DATABASE_URL", "postgres://u:hush@h/d");
     check(
         &[claim, token, database],
         "--database-url: not a URL of SQLite",

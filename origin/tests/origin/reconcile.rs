@@ -86,7 +86,10 @@ async fn an_order_whose_settlement_was_lost_is_settled_and_not_released() {
     let world = World::with_sale("s", 8).await;
     let ticket = overdue(&world, "alice").await;
     let placed = world.origin.store.place(&ticket, now_ms()).await.unwrap();
-    assert!(matches!(placed, Placed::New(_)), "SQL has it, Redis was not told");
+    assert!(
+        matches!(placed, Placed::New(_)),
+        "SQL has it, Redis was not told"
+    );
     assert_eq!(world.audit(&ticket).await.held, 1);
     reconcile(&world, 1).await;
     let audit = world.audit(&ticket).await;

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
@@ -24,6 +25,7 @@ use weir_origin::http::{admin, app};
 use weir_origin::ledger::Ledger;
 use weir_origin::store;
 use weir_scripts::{Call, claim, keys};
+use weir_stack::mariadb::MariaDbServer;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
@@ -73,6 +75,29 @@ pub async fn redis(dir: &TempDir) -> RedisServer {
     RedisServer::start(&tool, port, dir.path(), &log)
         .await
         .unwrap()
+}
+
+/// An empty database of its own in the MariaDB that the tests of one binary share.
+pub async fn mysql_url() -> String {
+    static SERVER: OnceCell<(TempDir, MariaDbServer)> = OnceCell::const_new();
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = || async {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = tools::MariaDb::find_or_get(&mut Silent).unwrap();
+        let log = dir.path().join("mariadb.log");
+        let port = ports::free().unwrap();
+        let server = MariaDbServer::start(&tool, port, dir.path(), &log)
+            .await
+            .unwrap();
+        (dir, server)
+    };
+    let server = &SERVER.get_or_init(start).await.1;
+    let mut sql = MySqlConnection::connect(&server.url("")).await.unwrap();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let create = format!("CREATE DATABASE t{number}");
+    let create = sqlx::raw_sql(sqlx::AssertSqlSafe(create));
+    create.execute(&mut sql).await.unwrap();
+    server.url(&format!("t{number}"))
 }
 
 /// The Redis that the tests of one binary share.

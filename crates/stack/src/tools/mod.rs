@@ -8,11 +8,13 @@ mod apt;
 mod cache;
 mod envoy;
 mod faketime;
+mod mariadb;
 mod redis;
 mod rust;
 
 pub use envoy::{ENVOY_VERSION, Envoy};
 pub use faketime::faketime;
+pub use mariadb::MariaDb;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
 

@@ -1,0 +1,52 @@
+//! MariaDB, for tests of the MySQL protocol.
+
+use super::apt;
+use crate::command;
+use crate::report::Reporter;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+
+/// A server that speaks MySQL's protocol.
+#[derive(Debug, Clone)]
+pub struct MariaDb {
+    /// The server's binary.
+    pub server: PathBuf,
+    /// What makes a data folder.
+    pub install_db: PathBuf,
+}
+
+impl MariaDb {
+    /// `mariadbd` and `mariadb-install-db` on `PATH` or in `/usr/sbin`, else Debian's.
+    pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
+        let _lock = super::lock()?;
+        let found = match found() {
+            Some(found) => found,
+            None => get(reporter).context(
+                "no mariadbd was found; install it so that it is on PATH (Debian: apt-get install \
+                 mariadb-server-core; macOS: brew install mariadb)",
+            )?,
+        };
+        reporter.line("mariadb", &found.server.display().to_string());
+        Ok(found)
+    }
+}
+
+fn found() -> Option<MariaDb> {
+    let find = |name: &str| {
+        // Debian's users do not have /usr/sbin on their PATH.
+        let admin = || Some(PathBuf::from("/usr/sbin").join(name));
+        command::on_path(name).or_else(|| admin().filter(|path| command::is_executable(path)))
+    };
+    Some(MariaDb {
+        server: find("mariadbd")?,
+        install_db: find("mariadb-install-db")?,
+    })
+}
+
+/// Installs `mariadb-server-core`, not `mariadb-server`: the latter would start a service on port
+/// 3306, which is not ours to start.
+fn get(reporter: &mut dyn Reporter) -> Result<MariaDb> {
+    reporter.line("mariadb", "installing Debian's mariadb-server-core…");
+    apt::install(&["mariadb-server-core"])?;
+    found().context("the package mariadb-server-core has no mariadbd")
+}
