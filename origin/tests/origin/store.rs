@@ -522,7 +522,7 @@ async fn a_shards_orders_come_in_pages(store: &dyn Store) {
     assert_eq!(page(0, 1).await, [3]);
     assert_eq!(page(0, 9).await, [3, 5]);
     assert_eq!(page(3, 9).await, [5]);
-    assert_eq!(page(5, 9).await, []);
+    assert!(page(5, 9).await.is_empty());
 }
 
 async fn users_reserve_in_time_and_once(store: &dyn Store) {
