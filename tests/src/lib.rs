@@ -3,6 +3,9 @@
 //! Everything is real: Envoy with `envoy/weir.yaml`, Redis, the origin with its SQLite file. Each
 //! test starts its own on free ports and stops it.
 
+mod crowd;
+mod drained;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +16,9 @@ use serde_json::Value;
 use weir_stack::Stack;
 use weir_stack::http::{self, Connection, Method, Response};
 pub use weir_stack::sale::verdict;
+
+pub use crowd::{Crowd, Verdicts};
+pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
 
 /// How long something that must happen may take on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -27,6 +27,12 @@ impl Stack {
     /// Makes a sale of `total` units over `shards` that is open now, one unit a user, puts its
     /// stock into Redis, and waits until every worker of every gateway knows it.
     pub async fn open_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
+        self.make_sale(sale, total, shards).await?;
+        self.wait_until_known(sale).await
+    }
+
+    /// Like [`Stack::open_sale`], without the waiting.
+    pub async fn make_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         let body = json!({
             "id": sale,
@@ -41,8 +47,13 @@ impl Stack {
             .await?;
         let warm = format!("/sales/{sale}/warm");
         self.admin(Method::POST, &warm, "", 200).await?;
+        Ok(())
+    }
+
+    /// Waits until every worker of every gateway knows `sale`.
+    pub async fn wait_until_known(&self, sale: &str) -> Result<()> {
         for gateway in self.gateway_urls() {
-            wait_until_known(&gateway, sale).await?;
+            known_at(&gateway, sale).await?;
         }
         Ok(())
     }
@@ -79,7 +90,7 @@ impl Stack {
 
 /// By a request that takes no unit: the gate looks at the sale first and then misses the
 /// user.
-async fn wait_until_known(gateway: &str, sale: &str) -> Result<()> {
+async fn known_at(gateway: &str, sale: &str) -> Result<()> {
     let url = format!("{gateway}/sales/{sale}/orders");
     let deadline = Instant::now() + KNOWN_LIMIT;
     let mut in_a_row = 0;

@@ -287,13 +287,9 @@ impl GatewayOptions {
         if self.clock_ahead_ms == 0 {
             return Ok(Vec::new());
         }
-        let library = tools::faketime()?.display().to_string();
-        let offset = self.clock_ahead_ms as f64 / 1000.0;
         let variables = [
-            ("LD_PRELOAD", library),
-            ("FAKETIME", format!("{offset:+.3}")),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ("DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("LD_PRELOAD", tools::clock()?.display().to_string()),
+            ("WEIR_CLOCK_AHEAD_MS", self.clock_ahead_ms.to_string()),
         ];
         Ok(variables
             .map(|(name, value)| (name.to_owned(), value))

@@ -6,14 +6,14 @@
 
 mod apt;
 mod cache;
+mod clock;
 mod envoy;
-mod faketime;
 mod mariadb;
 mod redis;
 mod rust;
 
+pub use clock::clock;
 pub use envoy::{ENVOY_VERSION, Envoy};
-pub use faketime::faketime;
 pub use mariadb::MariaDb;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};

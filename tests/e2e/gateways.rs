@@ -1,0 +1,111 @@
+//! Several gateways on one Redis, and many sales on one gateway.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use tokio::time::sleep;
+use weir_stack::GatewayOptions;
+use weir_stack::http;
+use weir_tests::{Crowd, faulty, sold_out_exactly, users};
+
+const STOCK: u64 = 400;
+const USERS: usize = 2_000;
+const CONNECTIONS: usize = 32;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gateways_with_two_workers_each_sell_the_stock_once() -> Result<()> {
+    let mut stack = faulty("two").start().await?;
+    stack.start_gateway(GatewayOptions::default()).await?;
+    stack.open_sale("two", STOCK, 4).await?;
+    let crowd = Crowd::start(&stack, "two", users(0..USERS), CONNECTIONS);
+    crowd.finish().await?;
+    for gateway in std::iter::once(&stack.envoy).chain(&stack.gateways) {
+        let asked = gateway.stat("http.gateway.downstream_rq_total").await?;
+        assert!(asked >= 100, "both have worked: {asked}");
+    }
+    assert_eq!(sold_out_exactly(&stack, "two").await?.orders, STOCK);
+    stack.check_children()?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_gateways_killed_and_back() -> Result<()> {
+    let mut stack = faulty("one").start().await?;
+    stack.start_gateway(GatewayOptions::default()).await?;
+    stack.open_sale("one", STOCK, 4).await?;
+    let crowd = Crowd::start(&stack, "one", users(0..USERS), CONNECTIONS);
+    crowd.until_done(USERS / 20).await?;
+    stack.gateways[0].process().kill();
+    sleep(Duration::from_secs(1)).await;
+    stack.gateways[0].start_again().await?;
+    crowd.finish().await?;
+    assert_eq!(sold_out_exactly(&stack, "one").await?.orders, STOCK);
+    stack.check_children()?;
+    Ok(())
+}
+
+/// How far a gateway's clock is ahead, as its answers tell.
+async fn clock_ahead_ms(gateway: &str, sale: &str) -> Result<i128> {
+    let answer = http::get(&format!("{gateway}/sales/{sale}")).await?;
+    let shown = answer.json()?;
+    let theirs = shown["now_ms"]
+        .as_u64()
+        .with_context(|| format!("no time in {shown}"))?;
+    let ours = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    Ok(i128::from(theirs) - i128::try_from(ours)?)
+}
+
+async fn another_clock(prefix: &str, ahead_ms: i64) -> Result<()> {
+    let mut stack = faulty(prefix).start().await?;
+    let clock_ahead_ms_of_second = GatewayOptions {
+        clock_ahead_ms: ahead_ms,
+        ..GatewayOptions::default()
+    };
+    let second = stack.start_gateway(clock_ahead_ms_of_second).await?;
+    stack.open_sale(prefix, STOCK, 4).await?;
+    let seen = clock_ahead_ms(&second, prefix).await?;
+    ensure!(
+        (seen - i128::from(ahead_ms)).abs() < 500,
+        "its clock is {seen} ms ahead, not {ahead_ms}"
+    );
+    let crowd = Crowd::start(&stack, prefix, users(0..USERS), CONNECTIONS);
+    crowd.finish().await?;
+    assert_eq!(sold_out_exactly(&stack, prefix).await?.orders, STOCK);
+    stack.check_children()?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_whose_clock_is_two_seconds_ahead() -> Result<()> {
+    another_clock("ahead", 2_000).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_whose_clock_is_two_seconds_behind() -> Result<()> {
+    another_clock("behind", -2_000).await
+}
+
+/// The article had twelve.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_sales_open_at_once() -> Result<()> {
+    const SALES: usize = 100;
+    const STOCK_EACH: u64 = 10;
+    let mut stack = faulty("many").start().await?;
+    let sales: Vec<String> = (0..SALES).map(|n| format!("sale-{n}")).collect();
+    for sale in &sales {
+        stack.make_sale(sale, STOCK_EACH, 2).await?;
+    }
+    stack.wait_until_known(&sales[SALES - 1]).await?;
+    let crowds: Vec<Crowd> = sales
+        .iter()
+        .map(|sale| Crowd::start(&stack, sale, users(0..40), 2))
+        .collect();
+    for crowd in crowds {
+        crowd.finish().await?;
+    }
+    for sale in &sales {
+        assert_eq!(sold_out_exactly(&stack, sale).await?.orders, STOCK_EACH);
+    }
+    stack.check_children()?;
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! A crowd that does not give up: it reconnects, turns to another gateway, and asks again until it
+//! has a final answer. So do people with a button and a page that breaks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use weir_stack::Stack;
+use weir_stack::http::{Connection, Method, Response};
+
+use crate::verdict;
+
+/// Longer than any fault of the tests, the restart and the claims' lifetime after it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longer than the gateway's own time limits, which are what is to be seen.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How the tries of a crowd ended, by verdict.
+pub type Verdicts = BTreeMap<String, usize>;
+
+/// A crowd under way.
+#[derive(Debug)]
+pub struct Crowd {
+    lines: JoinSet<Result<Vec<String>>>,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    gateways: Vec<String>,
+    path: String,
+    users: Vec<String>,
+    next: AtomicUsize,
+    done: AtomicUsize,
+    broken: AtomicUsize,
+}
+
+impl Crowd {
+    /// Lets `users` buy from `sale`, each once, over `connections` connections that are spread over
+    /// all gateways of `stack`.
+    pub fn start(stack: &Stack, sale: &str, users: Vec<String>, connections: usize) -> Self {
+        let authority = |url: String| url.trim_start_matches("http://").to_owned();
+        let state = Arc::new(State {
+            gateways: stack.gateway_urls().into_iter().map(authority).collect(),
+            path: format!("/sales/{sale}/orders"),
+            users,
+            next: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            broken: AtomicUsize::new(0),
+        });
+        let mut lines = JoinSet::new();
+        for line in 0..connections {
+            lines.spawn(Arc::clone(&state).line(line));
+        }
+        Self { lines, state }
+    }
+
+    /// Waits until `count` users have a final answer: a moment in the middle.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub async fn until_done(&self, count: usize) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while self.state.done.load(Ordering::Relaxed) < count {
+            ensure!(Instant::now() < deadline, "the crowd is stuck");
+            sleep(Duration::from_millis(1)).await;
+        }
+        let done = self.state.done.load(Ordering::Relaxed);
+        ensure!(done < self.state.users.len(), "the rush is over already");
+        Ok(())
+    }
+
+    /// Waits for the last of them.
+    ///
+    /// # Errors
+    /// When somebody has no final answer in time.
+    pub async fn finish(mut self) -> Result<Verdicts> {
+        let mut verdicts = Verdicts::new();
+        while let Some(line) = self.lines.join_next().await {
+            for verdict in line?? {
+                *verdicts.entry(verdict).or_default() += 1;
+            }
+        }
+        let broken = self.state.broken.load(Ordering::Relaxed);
+        if broken > 0 {
+            eprintln!("{broken} answers did not come or were no final ones");
+        }
+        Ok(verdicts)
+    }
+}
+
+impl State {
+    async fn line(self: Arc<Self>, line: usize) -> Result<Vec<String>> {
+        let mut gateway = line;
+        let mut connection = None;
+        let mut verdicts = Vec::new();
+        while let Some(user) = self.users.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let deadline = Instant::now() + PATIENCE;
+            let last = loop {
+                let answer = self.ask(&mut connection, gateway, user).await;
+                let heard = match answer {
+                    Ok(answer) if answer.status != 503 => break verdict(&answer).to_owned(),
+                    Ok(answer) => answer.text(),
+                    Err(error) => {
+                        // Another connection, and another gateway if there is one.
+                        connection = None;
+                        gateway += 1;
+                        format!("{error:#}")
+                    }
+                };
+                self.broken.fetch_add(1, Ordering::Relaxed);
+                ensure!(Instant::now() < deadline, "{user} still hears {heard}");
+                sleep(PAUSE).await;
+            };
+            verdicts.push(last);
+            self.done.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(verdicts)
+    }
+
+    async fn ask(
+        &self,
+        connection: &mut Option<Connection>,
+        gateway: usize,
+        user: &str,
+    ) -> Result<Response> {
+        let exchange = async {
+            if connection.as_ref().is_none_or(Connection::is_closed) {
+                let authority = &self.gateways[gateway % self.gateways.len()];
+                *connection = Some(Connection::open(authority).await?);
+            }
+            let headers = [("x-user-id", user)];
+            match connection {
+                Some(open) => open.send(Method::POST, &self.path, &headers, "").await,
+                None => anyhow::bail!("no connection"),
+            }
+        };
+        timeout(ANSWER_LIMIT, exchange).await?
+    }
+}

@@ -1,0 +1,104 @@
+//! The end of every fault test: once the rush has drained, exactly the stock has been sold.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use sqlx::{Connection, Row};
+use tokio::time::{Instant, sleep};
+use weir_stack::http::Method;
+use weir_stack::{Builder, Stack};
+
+use crate::{Books, Crowd, books, users};
+
+/// How long a claim lives in a fault test: what a broken gateway took comes back within the test.
+pub const CLAIM_TTL: Duration = Duration::from_millis(3_000);
+
+/// The claims that a fault has orphaned live for [`CLAIM_TTL`]; then the origin's reconciler has to
+/// find them.
+const DRAIN_LIMIT: Duration = Duration::from_secs(45);
+
+const LATE_USERS: usize = 64;
+const LATE_CONNECTIONS: usize = 8;
+
+/// A stack whose claims live for [`CLAIM_TTL`] and whose orders are given up well before that, as
+/// `envoy/weir.yaml` says they must.
+pub fn faulty(prefix: &str) -> Builder {
+    let ttl = format!(r#""ttl_ms": {}"#, CLAIM_TTL.as_millis());
+    Stack::builder()
+        .workers(2)
+        .key_prefix(prefix)
+        .edit_config(move |config| {
+            config.replace(r#""ttl_ms": 30000"#, &ttl, 1).replace(
+                "timeout: 5s\n",
+                "timeout: 1s\n",
+                2,
+            )
+        })
+}
+
+/// Lets late users ask until the sale is sold out, and audits it.
+///
+/// # Errors
+/// When there are more orders than stock, or a user has two; when a unit is left, held, on its way
+/// or nowhere for good.
+pub async fn sold_out_exactly(stack: &Stack, sale: &str) -> Result<Books> {
+    let deadline = Instant::now() + DRAIN_LIMIT;
+    let mut late = 0..LATE_USERS;
+    loop {
+        let audit = audit(stack, sale).await?;
+        if is_sold_out(&audit)? {
+            let books = books(stack, sale).await?;
+            ensure!(books.balance(), "the books do not balance: {books:?}");
+            orders_of_different_users(stack, sale, books.orders).await?;
+            return Ok(books);
+        }
+        ensure!(Instant::now() < deadline, "not sold out: {audit}");
+        let names = users(late.clone())
+            .into_iter()
+            .map(|user| format!("late-{user}"));
+        let crowd = Crowd::start(stack, sale, names.collect(), LATE_CONNECTIONS);
+        crowd.finish().await?;
+        late = late.end..late.end + LATE_USERS;
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn audit(stack: &Stack, sale: &str) -> Result<Value> {
+    let path = format!("/sales/{sale}/audit");
+    stack.admin(Method::GET, &path, "", 200).await
+}
+
+/// Whether everything is ordered and nothing is anywhere else, by an audit of one instant.
+fn is_sold_out(audit: &Value) -> Result<bool> {
+    let terms = &audit["terms"];
+    let (orders, total) = (terms["orders"].as_u64(), terms["total"].as_u64());
+    // No terms as long as a shard is cold.
+    if terms.is_null() {
+        return Ok(false);
+    }
+    ensure!(orders <= total, "oversold: {audit}");
+    let is_zero = |name: &str| terms[name].as_i64() == Some(0);
+    Ok(audit["exact"] == true
+        && audit["balanced"] == true
+        && ["stock", "transfers", "claims"].into_iter().all(is_zero)
+        && orders == total)
+}
+
+/// Each user may buy one unit.
+async fn orders_of_different_users(stack: &Stack, sale: &str, expected: u64) -> Result<()> {
+    let url = format!("sqlite://{}?mode=ro", stack.database_path.display());
+    let mut sql = sqlx::SqliteConnection::connect(&url)
+        .await
+        .context("cannot read the origin's database")?;
+    let row = sqlx::query("SELECT COUNT(DISTINCT user_id) FROM orders WHERE sale_id = ?")
+        .bind(sale)
+        .fetch_one(&mut sql)
+        .await?;
+    let users: i64 = row.get(0);
+    ensure!(
+        u64::try_from(users) == Ok(expected),
+        "{expected} orders of {users} users"
+    );
+    Ok(())
+}
