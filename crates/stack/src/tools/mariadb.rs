@@ -23,7 +23,7 @@ impl MariaDb {
             Some(found) => found,
             None => get(reporter).context(
                 "no mariadbd was found; install it so that it is on PATH (Debian: apt-get install \
-                 mariadb-server-core; macOS: brew install mariadb)",
+                 mariadb-server-core mariadb-client-core; macOS: brew install mariadb)",
             )?,
         };
         reporter.line("mariadb", &found.server.display().to_string());
@@ -39,14 +39,14 @@ fn found() -> Option<MariaDb> {
     };
     Some(MariaDb {
         server: find("mariadbd")?,
-        install_db: find("mariadb-install-db")?,
+        install_db: find("mariadb-install-db").filter(|_| find("my_print_defaults").is_some())?,
     })
 }
 
 /// Installs `mariadb-server-core`, not `mariadb-server`: the latter would start a service on port
-/// 3306, which is not ours to start.
+/// 3306, which is not ours to start. The client has a program that makes data folders.
 fn get(reporter: &mut dyn Reporter) -> Result<MariaDb> {
     reporter.line("mariadb", "installing Debian's mariadb-server-core…");
-    apt::install(&["mariadb-server-core"])?;
+    apt::install(&["mariadb-server-core", "mariadb-client-core"])?;
     found().context("the package mariadb-server-core has no mariadbd")
 }
