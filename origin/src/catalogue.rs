@@ -1,12 +1,12 @@
 //! The catalogue: what gateways poll, written from SQL.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use weir_core::sale::{Catalogue, CatalogueError, SALES_MAX, SaleState};
+use weir_core::sale::{Catalogue, CatalogueError, SALES_MAX};
 
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError};
@@ -20,6 +20,9 @@ const KEEP_ENDED_MS: u64 = 60 * 60 * 1000;
 /// after this time, and sales that ended long ago leave it.
 const PERIOD: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether the catalogue has changed: the bands of what is left do.
+const CHANGE_PERIOD: Duration = Duration::from_secs(1);
+
 /// The pause after the first failure; doubled with each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -32,8 +35,8 @@ pub struct Publisher {
     store: Arc<dyn Store>,
     ledger: Ledger,
     // Held from reading SQL to writing Redis, so that an older catalogue never overwrites a newer.
-    // Between two origins the periodic write mends that.
-    turn: Arc<Mutex<()>>,
+    // Between two origins the periodic write mends that. Holds what was written last.
+    turn: Arc<Mutex<Vec<u8>>>,
 }
 
 /// Why the catalogue was not written.
@@ -69,7 +72,7 @@ impl Publisher {
     pub async fn current(&self) -> Result<Catalogue, PublishError> {
         let ended_after_ms = now_ms().saturating_sub(KEEP_ENDED_MS);
         let sales = self.store.catalogue(ended_after_ms, SALES_MAX).await?;
-        let switch = SaleState::Open;
+        let switch = self.store.global_switch().await?;
         Ok(Catalogue { switch, sales }.checked()?)
     }
 
@@ -78,18 +81,34 @@ impl Publisher {
     /// # Errors
     /// See [`PublishError`].
     pub async fn publish(&self) -> Result<(), PublishError> {
-        let _turn = self.turn.lock().await;
+        self.write(false).await
+    }
+
+    /// Writes the catalogue; if `only_changed`, only one that differs from the last.
+    async fn write(&self, only_changed: bool) -> Result<(), PublishError> {
+        let mut last = self.turn.lock().await;
         let catalogue = serde_json::to_vec(&self.current().await?)?;
-        Ok(self.ledger.publish(&catalogue).await?)
+        if only_changed && *last == catalogue {
+            return Ok(());
+        }
+        self.ledger.publish(&catalogue).await?;
+        *last = catalogue;
+        Ok(())
     }
 
     /// Writes the catalogue now and then, and again and again until it succeeds, until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut failures = 0;
+        let (mut failures, mut written) = (0, None::<Instant>);
         loop {
-            failures = self.try_publish(failures).await;
+            let only_changed = written.is_some_and(|at| at.elapsed() < PERIOD);
+            failures = self.try_publish(failures, only_changed).await;
+            if failures > 0 {
+                written = None;
+            } else if !only_changed {
+                written = Some(Instant::now());
+            }
             let pause = if failures == 0 {
-                PERIOD
+                CHANGE_PERIOD
             } else {
                 retry_pause(failures)
             };
@@ -101,8 +120,8 @@ impl Publisher {
     }
 
     /// Returns how often it has failed in a row. Logs changes, not each try.
-    async fn try_publish(&self, failures: u32) -> u32 {
-        match self.publish().await {
+    async fn try_publish(&self, failures: u32, only_changed: bool) -> u32 {
+        match self.write(only_changed).await {
             Ok(()) => {
                 if failures > 0 {
                     info!(failures, "the catalogue is published again");

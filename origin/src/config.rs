@@ -11,11 +11,14 @@ use std::sync::Arc;
 
 use clap::Parser;
 use subtle::ConstantTimeEq;
-use weir_core::claim::{KeyError, SigningKey};
+use weir_core::claim::{KeyError, KeyRing, KeyRingError, SigningKey};
 use weir_scripts::keys;
 
 /// Names the variable that holds the secret that gateways and origin share.
 pub const CLAIM_SECRET: &str = "WEIR_CLAIM_SECRET";
+
+/// Names the variable that holds the secret before it: claims signed with it count, too.
+pub const CLAIM_SECRET_PREVIOUS: &str = "WEIR_CLAIM_SECRET_PREVIOUS";
 
 /// Names the variable that holds the admin's token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
@@ -26,6 +29,8 @@ pub const ADMIN_TOKEN_LEN_MIN: usize = 32;
 const SECRETS_HELP: &str = "\
 Secrets come by the environment, each by itself or as the path of a file (…_FILE):
   WEIR_CLAIM_SECRET   what gateways sign claims with, at least 32 bytes
+  WEIR_CLAIM_SECRET_PREVIOUS
+                      optional: the secret before it, while gateways change over
   WEIR_ADMIN_TOKEN    the bearer token of the admin routes, at least 32 bytes
 RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug`.";
 
@@ -67,6 +72,30 @@ pub struct Config {
     /// The id of the claim secret; the same as the gateways'
     #[arg(long, env = "WEIR_CLAIM_KEY_ID", default_value = "k1")]
     pub claim_key_id: String,
+
+    /// The id of the claim secret before it, if there is one
+    #[arg(long, env = "WEIR_CLAIM_PREVIOUS_KEY_ID", default_value = "k0")]
+    pub claim_previous_key_id: String,
+
+    /// How many calls on SQL orders, payments and reservations may have under way
+    #[arg(long, env = "WEIR_SQL_WORKING_MAX", default_value_t = 32)]
+    pub sql_working_max: usize,
+
+    /// How many more may wait; beyond it they are refused at once
+    #[arg(long, env = "WEIR_SQL_WAITING_MAX", default_value_t = 1024)]
+    pub sql_waiting_max: usize,
+
+    /// Rules of the embedded risk check, a JSON file
+    #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
+    pub risk_rules: Option<PathBuf>,
+
+    /// The risk service instead: POST {sale, user} there answers {score}; http:// only
+    #[arg(long, env = "WEIR_RISK_URL")]
+    pub risk_url: Option<String>,
+
+    /// Users of this score and above are blocked
+    #[arg(long, env = "WEIR_RISK_THRESHOLD", default_value_t = 80)]
+    pub risk_threshold: u32,
 }
 
 /// The URLs may hold passwords.
@@ -91,8 +120,8 @@ fn parse_prefix(prefix: &str) -> Result<String, &'static str> {
 /// What must not be seen.
 #[derive(Clone, Debug)]
 pub struct Secrets {
-    /// Checks claims.
-    pub claim_key: SigningKey,
+    /// Checks claims and users: the secret of now, and the one before it, if there is one.
+    pub claim_keys: KeyRing,
     /// Opens the admin routes.
     pub admin_token: AdminToken,
 }
@@ -127,6 +156,9 @@ pub enum SecretError {
         /// Why not.
         source: KeyError,
     },
+    /// The keys do not go together: two of one id.
+    #[error("WEIR_CLAIM_PREVIOUS_KEY_ID: {0}")]
+    KeyRing(KeyRingError),
     /// The admin's token is too short.
     #[error("{ADMIN_TOKEN} has {0} bytes, needs at least {ADMIN_TOKEN_LEN_MIN}")]
     TokenTooShort(usize),
@@ -140,22 +172,39 @@ impl Secrets {
     pub fn read(
         variable: impl Fn(&str) -> Option<OsString>,
         claim_key_id: &str,
+        previous_key_id: &str,
     ) -> Result<Self, SecretError> {
-        let secret = read_secret(&variable, CLAIM_SECRET)?;
-        let claim_key = SigningKey::new(claim_key_id, secret.as_bytes());
-        let claim_key = claim_key.map_err(|source| SecretError::Key {
-            name: match source {
-                KeyError::TooShort(_) => CLAIM_SECRET,
-                KeyError::Id => "WEIR_CLAIM_KEY_ID",
-            },
-            source,
-        })?;
+        let mut keys = vec![read_key(&variable, CLAIM_SECRET, claim_key_id)?];
+        if is_set(&variable, CLAIM_SECRET_PREVIOUS) {
+            keys.push(read_key(&variable, CLAIM_SECRET_PREVIOUS, previous_key_id)?);
+        }
+        let claim_keys = KeyRing::new(keys).map_err(SecretError::KeyRing)?;
         let admin_token = AdminToken::new(&read_secret(&variable, ADMIN_TOKEN)?)?;
         Ok(Self {
-            claim_key,
+            claim_keys,
             admin_token,
         })
     }
+}
+
+fn is_set(variable: impl Fn(&str) -> Option<OsString>, name: &str) -> bool {
+    variable(name).is_some() || variable(&format!("{name}_FILE")).is_some()
+}
+
+fn read_key(
+    variable: impl Fn(&str) -> Option<OsString>,
+    name: &'static str,
+    id: &str,
+) -> Result<SigningKey, SecretError> {
+    let secret = read_secret(variable, name)?;
+    SigningKey::new(id, secret.as_bytes()).map_err(|source| SecretError::Key {
+        name: match source {
+            KeyError::TooShort(_) => name,
+            KeyError::Id if name == CLAIM_SECRET => "WEIR_CLAIM_KEY_ID",
+            KeyError::Id => "WEIR_CLAIM_PREVIOUS_KEY_ID",
+        },
+        source,
+    })
 }
 
 fn read_secret(
@@ -217,7 +266,7 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Result<Secrets, String> {
         let variables: HashMap<&str, &str> = variables.iter().copied().collect();
-        Secrets::read(|name| variables.get(name).map(OsString::from), "k1")
+        Secrets::read(|name| variables.get(name).map(OsString::from), "k1", "k0")
             .map_err(|error| error.to_string())
     }
 
@@ -260,7 +309,7 @@ mod tests {
             &[("WEIR_CLAIM_SECRET_FILE", "/no/such")],
             "WEIR_CLAIM_SECRET_FILE: cannot read /no/such",
         );
-        let bad_id = Secrets::read(|_| Some(SECRET.into()), "K");
+        let bad_id = Secrets::read(|_| Some(SECRET.into()), "K", "k0");
         assert!(bad_id.is_err());
     }
 

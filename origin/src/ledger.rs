@@ -3,30 +3,79 @@
 //! Every call here may be made twice with the effect of once, so a call that found its connection
 //! broken is made once more. What still fails is of unknown outcome.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
+use tokio::task::{JoinError, JoinSet};
 use weir_core::claim::Ticket;
 use weir_core::id::{SaleId, UserId};
 use weir_core::ledger::{
     Audit, Deduction, DepositReply, LendReply, OrderEntry, Overdue, ReleaseKind, ReleaseReply,
     SettleReply, Survey, Transfer,
 };
+use weir_core::sale::Sale;
+use weir_core::shard::{bucket, home_shard};
 use weir_resp::Value;
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{
-    Call, ReplyError, audit, deposit, lend, overdue, release, restock, restore, settle,
-    settle_transfer, survey, warm, wipe,
+    Call, ReplyError, audit, cancel, charge, deposit, lend, overdue, release, restock, restore,
+    settle, settle_transfer, survey, warm, wipe,
 };
 
 use crate::clock::now_ms;
 use crate::redis_link::RedisLink;
+use crate::store::StoredOrder;
 
 /// How long one call may take, from first to last try. An order's answer waits for it, so it stays
 /// far below a request's time limit.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
+
+/// Commands of one page of users that are under way at once: enough to fill the connection, and
+/// few beside what orders send.
+const COMMANDS_AT_ONCE: usize = 64;
+
+/// Which claim of Redis a call is about: that of a ticket, or that which an order came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimKey {
+    sale: SaleId,
+    shard: u32,
+    generation: u64,
+    user: UserId,
+}
+
+impl From<&Ticket> for ClaimKey {
+    fn from(ticket: &Ticket) -> Self {
+        Self {
+            sale: ticket.sale.clone(),
+            shard: ticket.shard,
+            generation: ticket.generation,
+            user: ticket.user.clone(),
+        }
+    }
+}
+
+impl From<&StoredOrder> for ClaimKey {
+    fn from(order: &StoredOrder) -> Self {
+        Self {
+            sale: order.sale.clone(),
+            shard: order.shard,
+            generation: order.generation,
+            user: order.user.clone(),
+        }
+    }
+}
+
+/// The lists of users that a sale has in Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserList {
+    /// Who has reserved.
+    Reserved,
+    /// Who may not buy.
+    Blocked,
+}
 
 /// A handle to Redis. Cloning it is cheap: all share one connection.
 #[derive(Clone)]
@@ -53,6 +102,9 @@ pub enum LedgerError {
     /// The reply is not one of the script's.
     #[error("Redis: {0}")]
     Reply(#[from] ReplyError),
+    /// A task that asked it broke off.
+    #[error("Redis: {0}")]
+    Task(#[from] JoinError),
     /// No answer in time.
     #[error("Redis: no answer within {CALL_LIMIT:?}")]
     Timeout,
@@ -80,22 +132,96 @@ impl Ledger {
     ///
     /// # Errors
     /// See [`LedgerError`]; so for all that follow.
-    pub async fn settle(&self, ticket: &Ticket) -> Result<SettleReply, LedgerError> {
-        let keys = self.shard(&ticket.sale, ticket.shard);
-        let call = settle::call(&keys, &ticket.user, ticket.generation, Deduction::AtOrder);
+    pub async fn settle(
+        &self,
+        claim: impl Into<ClaimKey>,
+        deduction: Deduction,
+    ) -> Result<SettleReply, LedgerError> {
+        let claim = claim.into();
+        let keys = self.shard(&claim.sale, claim.shard);
+        let call = settle::call(&keys, &claim.user, claim.generation, deduction);
         Ok(settle::parse(&self.run(&call).await?)?)
+    }
+
+    /// A deferred order was paid: its units leave the stock. False if it was charged before.
+    pub async fn charge(&self, claim: impl Into<ClaimKey>) -> Result<bool, LedgerError> {
+        let claim = claim.into();
+        let keys = self.shard(&claim.sale, claim.shard);
+        let call = charge::call(&keys, &claim.user, claim.generation);
+        Ok(charge::parse(&self.run(&call).await?)?)
+    }
+
+    /// The order ended: its units return to the stock. False if Redis knows nothing of it.
+    pub async fn cancel(&self, claim: impl Into<ClaimKey>) -> Result<bool, LedgerError> {
+        let claim = claim.into();
+        let keys = self.shard(&claim.sale, claim.shard);
+        let call = cancel::call(&keys, &claim.user, claim.generation);
+        Ok(cancel::parse(&self.run(&call).await?)?)
     }
 
     /// The claim ended without an order.
     pub async fn release(
         &self,
-        ticket: &Ticket,
+        claim: impl Into<ClaimKey>,
         kind: ReleaseKind,
     ) -> Result<ReleaseReply, LedgerError> {
-        let keys = self.shard(&ticket.sale, ticket.shard);
-        let call = release::call(&keys, &[(&ticket.user, ticket.generation, kind)]);
+        let claim = claim.into();
+        let keys = self.shard(&claim.sale, claim.shard);
+        let call = release::call(&keys, &[(&claim.user, claim.generation, kind)]);
         let replies = release::parse(&self.run(&call).await?, 1)?;
         Ok(replies.first().copied().unwrap_or(ReleaseReply::Nothing))
+    }
+
+    /// Adds users to the sale's reserved or blocked ones: one command a set, many at a time.
+    pub async fn add_users(
+        &self,
+        sale: &Sale,
+        list: UserList,
+        users: &[UserId],
+    ) -> Result<(), LedgerError> {
+        let mut sets: BTreeMap<Vec<u8>, Vec<&UserId>> = BTreeMap::new();
+        for user in users {
+            let set = self.user_set(sale, list, user);
+            sets.entry(set).or_default().push(user);
+        }
+        let mut tasks = JoinSet::new();
+        for (set, users) in sets {
+            let mut add = redis::cmd("SADD");
+            add.arg(set);
+            for user in users {
+                add.arg(user.as_str());
+            }
+            if tasks.len() >= COMMANDS_AT_ONCE {
+                joined(tasks.join_next().await)?;
+            }
+            let ledger = self.clone();
+            tasks.spawn(async move { ledger.send(&add).await });
+        }
+        while !tasks.is_empty() {
+            joined(tasks.join_next().await)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a user off the sale's reserved or blocked ones.
+    pub async fn remove_user(
+        &self,
+        sale: &Sale,
+        list: UserList,
+        user: &UserId,
+    ) -> Result<(), LedgerError> {
+        let set = self.user_set(sale, list, user);
+        let mut remove = redis::cmd("SREM");
+        self.send(remove.arg(set).arg(user.as_str())).await?;
+        Ok(())
+    }
+
+    fn user_set(&self, sale: &Sale, list: UserList, user: &UserId) -> Vec<u8> {
+        let keys = self.shard(&sale.id, home_shard(user, sale.shards));
+        match list {
+            UserList::Reserved => keys.reserved(bucket(user)),
+            UserList::Blocked => keys.blocked(bucket(user)),
+        }
     }
 
     /// Puts `units` on a shard that is cold; false if it holds stock already.
@@ -248,6 +374,15 @@ impl Ledger {
             Err(error) if error.is_unrecoverable_error() => self.link.query(command).await,
             other => other,
         }
+    }
+}
+
+type Joined = Option<Result<Result<redis::Value, LedgerError>, JoinError>>;
+
+fn joined(outcome: Joined) -> Result<(), LedgerError> {
+    match outcome {
+        Some(reply) => reply?.map(drop),
+        None => Ok(()),
     }
 }
 

@@ -8,6 +8,9 @@
 //! | [`http`] | the public and the admin routes, nothing that decides |
 //! | [`orders`] | a claim becomes an order, or is released for good |
 //! | [`warm`] | a sale's stock goes on Redis, once |
+//! | [`jobs`] | unpaid orders expire, Redis follows, sales are warmed in time |
+//! | [`risk`] | who has reserved is scored, and blocked |
+//! | [`metrics`] | what is counted |
 //! | [`status`] | what SQL and Redis hold of a sale, and whether it adds up |
 //! | [`books`] | every term of the sum that must hold |
 //! | [`reconcile`] | ends what lost replies and dead processes leave behind |
@@ -31,13 +34,16 @@ pub mod catalogue;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod jobs;
 pub mod ledger;
+pub mod metrics;
 pub mod new_sale;
 pub mod orders;
 pub mod problem;
 pub mod rebuild;
 pub mod reconcile;
 mod redis_link;
+pub mod risk;
 pub mod run;
 pub mod server;
 pub mod status;
@@ -48,12 +54,13 @@ use std::sync::Arc;
 
 use catalogue::Publisher;
 use ledger::Ledger;
-use orders::Orders;
+use metrics::Metrics;
+use orders::{Orders, SqlLimits};
 use rebuild::Rebuilder;
 use reconcile::Reconciler;
 use store::Store;
 use warm::Warmer;
-use weir_core::claim::SigningKey;
+use weir_core::claim::KeyRing;
 
 /// All that the routes need. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -68,19 +75,33 @@ pub struct Origin {
     pub warmer: Warmer,
     /// Tells gateways of sales.
     pub publisher: Publisher,
-    /// What gateways sign claims with.
-    pub claim_key: Arc<SigningKey>,
+    /// What gateways sign claims and users with.
+    pub keys: Arc<KeyRing>,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 impl Origin {
-    /// An origin on this SQL and this Redis, which takes claims signed with `claim_key`.
-    pub fn new(store: Arc<dyn Store>, ledger: Ledger, claim_key: SigningKey) -> Self {
+    /// An origin on this SQL and this Redis, which takes claims signed with one of `keys`.
+    pub fn new(store: Arc<dyn Store>, ledger: Ledger, keys: KeyRing) -> Self {
+        Self::with_limits(store, ledger, keys, SqlLimits::default())
+    }
+
+    /// The same, with limits of one's own on what SQL is given at once.
+    pub fn with_limits(
+        store: Arc<dyn Store>,
+        ledger: Ledger,
+        keys: KeyRing,
+        limits: SqlLimits,
+    ) -> Self {
+        let metrics = Metrics::default();
         let publisher = Publisher::new(store.clone(), ledger.clone());
         Self {
-            orders: Orders::new(store.clone(), ledger.clone()),
+            orders: Orders::new(store.clone(), ledger.clone(), metrics.clone(), limits),
             warmer: Warmer::new(store.clone(), ledger.clone(), publisher.clone()),
             publisher,
-            claim_key: Arc::new(claim_key),
+            keys: Arc::new(keys),
+            metrics,
             store,
             ledger,
         }
@@ -98,6 +119,7 @@ impl Origin {
             self.ledger.clone(),
             self.orders.clone(),
             self.publisher.clone(),
+            self.metrics.clone(),
         )
     }
 }

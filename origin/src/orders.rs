@@ -1,31 +1,70 @@
-//! A claim becomes an order, or is released for good.
+//! A claim becomes an order, or is released for good; an order is paid, cancelled, or expires.
 //!
-//! SQL decides, Redis follows. Whatever is lost between the two, the same claim sent again finds
-//! SQL's decision and has Redis follow it then.
+//! SQL decides, Redis follows. Whatever is lost between the two is found again: an open claim by
+//! the reconciler, an ended or paid order in SQL's own list of what Redis may not have followed.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span, info, warn};
 use weir_core::claim::Ticket;
-use weir_core::ledger::ReleaseKind;
+use weir_core::id::UserId;
+use weir_core::ledger::{Deduction, ReleaseKind};
 
 use crate::clock::now_ms;
-use crate::ledger::Ledger;
-use crate::store::{Placed, Shortage, Store, StoreError};
+use crate::ledger::{Ledger, LedgerError};
+use crate::metrics::Metrics;
+use crate::store::{
+    Cancelled, OrderStatus, Paid, Placed, Shed, Shortage, Store, StoreError, StoreFuture,
+    StoredOrder,
+};
+
+/// Calls on SQL that orders, payments and reservations may have under way at once, and how many
+/// more may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct SqlLimits {
+    /// Under way.
+    pub working_max: usize,
+    /// Waiting. Beyond it, requests are refused at once.
+    pub waiting_max: usize,
+}
+
+impl Default for SqlLimits {
+    fn default() -> Self {
+        Self {
+            working_max: 32,
+            waiting_max: 1024,
+        }
+    }
+}
 
 /// What became of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is an order now.
-    Ordered,
+    Ordered(StoredOrder),
     /// It was an order already.
-    OrderedBefore,
+    OrderedBefore(StoredOrder),
     /// It was released before and never becomes an order; its user may claim again.
     Released,
     /// There was no unit for it: it is released.
     Short(Shortage),
+}
+
+impl Fate {
+    /// Its word in metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Ordered(_) => "ordered",
+            Self::OrderedBefore(_) => "ordered_before",
+            Self::Released => "released",
+            Self::Short(Shortage::SoldOut) => "sold_out",
+            Self::Short(Shortage::UnknownSale) => "unknown_sale",
+            Self::Short(Shortage::UserCap) => "user_cap",
+        }
+    }
 }
 
 /// Turns claims into orders.
@@ -33,14 +72,23 @@ pub enum Fate {
 pub struct Orders {
     store: Arc<dyn Store>,
     ledger: Ledger,
+    metrics: Metrics,
+    shed: Arc<Shed>,
     tasks: TaskTracker,
 }
 
 impl Orders {
-    pub(crate) fn new(store: Arc<dyn Store>, ledger: Ledger) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        ledger: Ledger,
+        metrics: Metrics,
+        limits: SqlLimits,
+    ) -> Self {
         Self {
             store,
             ledger,
+            metrics,
+            shed: Arc::new(Shed::new(limits.working_max, limits.waiting_max)),
             tasks: TaskTracker::new(),
         }
     }
@@ -51,8 +99,57 @@ impl Orders {
     /// The task fails with [`StoreError`] when SQL does not answer; then nothing was released.
     pub fn start(&self, ticket: Ticket) -> JoinHandle<Result<Fate, StoreError>> {
         let orders = self.clone();
-        let task = async move { orders.decide(&ticket).await };
-        self.tasks.spawn(task.instrument(Span::current()))
+        self.spawn(async move { orders.decide(&ticket).await })
+    }
+
+    /// Pays an order of `user`, in a task of its own as [`Orders::start`] does.
+    pub fn pay(&self, order: String, user: UserId) -> JoinHandle<Result<Paid, StoreError>> {
+        let orders = self.clone();
+        self.spawn(async move {
+            let call = orders.store.pay(&order, &user, now_ms());
+            let paid = orders.sql(call).await?;
+            if let Paid::Now(order) | Paid::Again(order) = &paid {
+                orders.follow(order).await;
+            }
+            Ok(paid)
+        })
+    }
+
+    /// Takes an order of `user` back, in a task of its own as [`Orders::start`] does.
+    pub fn cancel(&self, order: String, user: UserId) -> JoinHandle<Result<Cancelled, StoreError>> {
+        let orders = self.clone();
+        self.spawn(async move {
+            let call = orders.store.cancel(&order, &user, now_ms());
+            let cancelled = orders.sql(call).await?;
+            if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
+                orders.follow(order).await;
+            }
+            Ok(cancelled)
+        })
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn(work.instrument(Span::current()))
+    }
+
+    /// A call on SQL that the public has caused: it waits in line, or is refused at once.
+    ///
+    /// # Errors
+    /// [`StoreError::Overloaded`] when the line is full; else those of the call.
+    pub async fn sql<T>(&self, call: StoreFuture<'_, T>) -> Result<T, StoreError> {
+        let start = std::time::Instant::now();
+        let answer = self.shed.run(call).await;
+        if matches!(answer, Err(StoreError::Overloaded)) {
+            self.metrics.shed.inc();
+        } else {
+            self.metrics
+                .sql_seconds
+                .observe(start.elapsed().as_secs_f64());
+        }
+        answer
     }
 
     /// How many claims are being decided.
@@ -67,9 +164,15 @@ impl Orders {
     }
 
     async fn decide(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
-        let placed = self.store.place(ticket, now_ms()).await?;
+        let fate = self.fate(ticket).await?;
+        self.metrics.order(fate.word());
+        Ok(fate)
+    }
+
+    async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
+        let placed = self.sql(self.store.place(ticket, now_ms())).await?;
         let Placed::Short(shortage) = placed else {
-            return Ok(self.follow(ticket, placed).await);
+            return Ok(self.follow_claim(ticket, placed).await);
         };
         if self.store.void(ticket, now_ms()).await? {
             warn!(claim = %ticket.claim_id(), ?shortage, "no unit in SQL behind the claim");
@@ -78,7 +181,7 @@ impl Orders {
         }
         // The same claim, sent twice, got its fate in the other request meanwhile.
         let placed = self.store.place(ticket, now_ms()).await?;
-        Ok(self.follow(ticket, placed).await)
+        Ok(self.follow_claim(ticket, placed).await)
     }
 
     /// Ends a claim whose deadline has passed: unless its fate is decided already, it is released for
@@ -89,20 +192,22 @@ impl Orders {
     pub async fn end_overdue(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         let known = self.store.release(ticket, now_ms()).await?;
         let placed = known.unwrap_or(Placed::Released { void: false });
-        Ok(self.follow(ticket, placed).await)
+        let fate = self.follow_claim(ticket, placed).await;
+        self.metrics.claim_reconciled(fate.word());
+        Ok(fate)
     }
 
-    /// Has Redis follow what SQL has decided.
-    async fn follow(&self, ticket: &Ticket, placed: Placed) -> Fate {
+    /// Has Redis follow what SQL has decided of a claim.
+    async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> Fate {
         match placed {
-            Placed::New(_) => {
-                info!(claim = %ticket.claim_id(), units = ticket.quantity, "ordered");
-                self.settle(ticket).await;
-                Fate::Ordered
+            Placed::New(order) => {
+                info!(claim = %order.id, units = order.units, "ordered");
+                self.follow(&order).await;
+                Fate::Ordered(order)
             }
-            Placed::Again(_) => {
-                self.settle(ticket).await;
-                Fate::OrderedBefore
+            Placed::Again(order) => {
+                self.follow(&order).await;
+                Fate::OrderedBefore(order)
             }
             Placed::Released { void: true } => {
                 self.release(ticket, ReleaseKind::Void).await;
@@ -117,18 +222,49 @@ impl Orders {
         }
     }
 
-    /// A failure changes nothing for the client: SQL has the order, and Redis learns of it when
-    /// the claim is sent again.
-    async fn settle(&self, ticket: &Ticket) {
-        if let Err(error) = self.ledger.settle(ticket).await {
-            warn!(claim = %ticket.claim_id(), %error, "not settled");
+    /// Has Redis follow an order to where it stands in SQL. Doing it again changes nothing, and a
+    /// failure changes nothing for the client: it is done again later.
+    pub async fn follow(&self, order: &StoredOrder) {
+        if let Err(error) = follow_order(&self.ledger, order).await {
+            warn!(order = %order.id, status = order.status.word(), %error, "Redis did not follow");
+            return;
+        }
+        if order.status == OrderStatus::Unpaid {
+            return;
+        }
+        if let Err(error) = self.store.mark_followed(&order.id, order.status).await {
+            warn!(order = %order.id, %error, "not noted that Redis has followed");
         }
     }
 
-    /// As with [`Orders::settle`].
+    /// As with [`Orders::follow`].
     async fn release(&self, ticket: &Ticket, kind: ReleaseKind) {
         if let Err(error) = self.ledger.release(ticket, kind).await {
             warn!(claim = %ticket.claim_id(), %error, "not released");
         }
     }
+}
+
+/// Brings Redis to where an order stands in SQL.
+///
+/// # Errors
+/// When Redis does not answer.
+pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), LedgerError> {
+    match order.status {
+        OrderStatus::Unpaid if order.deducted => {
+            ledger.settle(order, Deduction::AtOrder).await?;
+        }
+        OrderStatus::Unpaid => {
+            ledger.settle(order, Deduction::AtPayment).await?;
+        }
+        OrderStatus::Paid => {
+            // An open claim is settled with its units; a deferred order is charged for them.
+            ledger.settle(order, Deduction::AtOrder).await?;
+            ledger.charge(order).await?;
+        }
+        OrderStatus::Cancelled | OrderStatus::Expired => {
+            ledger.cancel(order).await?;
+        }
+    }
+    Ok(())
 }

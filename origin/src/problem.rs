@@ -82,6 +82,11 @@ impl Problem {
         )
     }
 
+    /// 503: too much waits for SQL already. Nothing was done.
+    pub fn overloaded() -> Self {
+        Self::unavailable("overloaded", "too many requests; please try again")
+    }
+
     /// 503: Redis did not answer. The reason is in the log, not in the answer.
     pub fn redis() -> Self {
         Self::unavailable(

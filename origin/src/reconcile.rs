@@ -27,6 +27,7 @@ use crate::books::Books;
 use crate::catalogue::{PublishError, Publisher};
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError};
+use crate::metrics::Metrics;
 use crate::orders::Orders;
 use crate::rebuild::{RebuildError, Rebuilder};
 use crate::status::StatusError;
@@ -58,6 +59,7 @@ pub struct Reconciler {
     orders: Orders,
     publisher: Publisher,
     rebuilder: Rebuilder,
+    metrics: Metrics,
     grace_ms: u64,
     /// What was found of each sale in the last round.
     last: HashMap<SaleId, Last>,
@@ -97,6 +99,7 @@ impl Reconciler {
         ledger: Ledger,
         orders: Orders,
         publisher: Publisher,
+        metrics: Metrics,
     ) -> Self {
         Self {
             rebuilder: Rebuilder::new(store.clone(), ledger.clone()),
@@ -104,6 +107,7 @@ impl Reconciler {
             ledger,
             orders,
             publisher,
+            metrics,
             grace_ms: GRACE_MS,
             last: HashMap::new(),
         }
@@ -150,9 +154,14 @@ impl Reconciler {
 
     async fn reconcile(&mut self, sale: &Sale) -> Result<(), ReconcileError> {
         let shards = self.ledger.survey(&sale.id, sale.shards).await?;
+        let cold = shards.iter().filter(|seen| seen.stock.is_none()).count();
+        let open_claims = shards.iter().map(|seen| seen.open_claims).sum();
+        self.metrics
+            .sale(sale.id.as_str(), open_claims, cold as u64);
         for (shard, seen) in (0..).zip(&shards) {
             if seen.stock.is_none() {
-                self.rebuilder.rebuild(&sale.id, shard).await?;
+                let rebuilt = self.rebuilder.rebuild(sale, shard).await?;
+                self.metrics.rewarmed.inc_by(u64::from(rebuilt));
             }
             if seen.open_claims > 0 {
                 self.end_overdue(&sale.id, shard).await?;
@@ -176,6 +185,10 @@ impl Reconciler {
                 deadline_ms: claim.held.deadline_ms,
                 user: claim.user,
             };
+            let late_ms = due_ms.saturating_sub(ticket.deadline_ms);
+            self.metrics
+                .overdue_seconds
+                .observe(late_ms as f64 / 1_000.0);
             let fate = self.orders.end_overdue(&ticket).await?;
             info!(claim = %ticket.claim_id(), ?fate, "a claim past its deadline is ended");
         }
@@ -203,6 +216,7 @@ impl Reconciler {
         } = open;
         self.move_units(id, from_shard, to_shard, transfer).await?;
         let units = transfer.units;
+        self.metrics.units_moved.inc_by(units);
         info!(sale = %id, from_shard, to_shard, units, "a transfer is finished");
         Ok(())
     }
@@ -275,7 +289,10 @@ impl Reconciler {
             return Ok(());
         }
         let books = Books::read(&*self.store, &self.ledger, &sale.id).await?;
-        let drift = books.as_ref().and_then(exact_drift);
+        // What SQL has decided and Redis has not followed yet looks like a drift, and is none.
+        let is_followed = self.store.unfollowed(1).await?.is_empty();
+        let drift = books.as_ref().and_then(exact_drift).filter(|_| is_followed);
+        self.metrics.drift(sale.id.as_str(), drift.unwrap_or(0));
         if let (Some(books), Some(drift)) = (books, drift)
             && drift != 0
             && last.is_some_and(|last| last.drift == Some(drift))
@@ -302,6 +319,9 @@ impl Reconciler {
                 continue;
             };
             let done = self.ledger.restock(id, shard, units, seen).await?;
+            if done {
+                self.metrics.units_repaired.inc_by(units.unsigned_abs());
+            }
             info!(sale = %id, shard, units, done, "stock is put right");
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Puts the origin together, runs it, and takes it down in order.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -14,7 +15,10 @@ use tracing_subscriber::EnvFilter;
 use crate::Origin;
 use crate::config::{Config, Secrets};
 use crate::http;
+use crate::jobs;
 use crate::ledger::Ledger;
+use crate::orders::SqlLimits;
+use crate::risk::{HttpScorer, HttpSettings, RiskScorer, RiskWorker, Rules};
 use crate::server::serve;
 use crate::store;
 
@@ -27,7 +31,11 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// When it cannot start, or when requests did not end in time after it was told to stop.
 pub fn run(config: &Config) -> Result<()> {
     start_logs()?;
-    let secrets = Secrets::read(|name| std::env::var_os(name), &config.claim_key_id)?;
+    let secrets = Secrets::read(
+        |name| std::env::var_os(name),
+        &config.claim_key_id,
+        &config.claim_previous_key_id,
+    )?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -67,14 +75,19 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     let reconciler = origin.reconciler();
     let publishing = stop.clone();
     let reconciling = stop.clone();
-    let jobs = [
+    let mut background = vec![
         tokio::spawn(async move { publisher.run(publishing).await }),
         tokio::spawn(reconciler.run(reconciling)),
+        tokio::spawn(jobs::run(origin.clone(), stop.clone())),
     ];
+    if let Some(scorer) = scorer(config)? {
+        let worker = RiskWorker::new(origin.clone(), scorer, config.risk_threshold);
+        background.push(tokio::spawn(worker.run(stop.clone())));
+    }
     told.await.context("waiting for signals")?;
     info!("stopping");
     stop.cancel();
-    let ended = tokio::time::timeout(STOP_LIMIT, end(&origin, servers, jobs)).await;
+    let ended = tokio::time::timeout(STOP_LIMIT, end(&origin, servers, background)).await;
     ensure!(ended.is_ok(), "requests did not end within {STOP_LIMIT:?}");
     info!("stopped");
     Ok(())
@@ -85,8 +98,12 @@ async fn open(config: &Config, secrets: &Secrets) -> Result<Origin> {
         .await
         .context("--database-url")?;
     let ledger = Ledger::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
-    let claim_key = secrets.claim_key.clone();
-    Ok(Origin::new(store, ledger, claim_key))
+    let limits = SqlLimits {
+        working_max: config.sql_working_max,
+        waiting_max: config.sql_waiting_max,
+    };
+    let keys = secrets.claim_keys.clone();
+    Ok(Origin::with_limits(store, ledger, keys, limits))
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {
@@ -108,10 +125,25 @@ fn told_to_stop() -> Result<JoinHandle<()>> {
 }
 
 /// Answers first, then what nobody waits for, then the connections to SQL.
-async fn end(origin: &Origin, servers: [JoinHandle<()>; 2], jobs: [JoinHandle<()>; 2]) {
-    let ([public, admin], [publishing, reconciling]) = (servers, jobs);
-    // A task that panicked has ended, too.
-    let _ = tokio::join!(public, admin, publishing, reconciling);
+async fn end(origin: &Origin, servers: [JoinHandle<()>; 2], background: Vec<JoinHandle<()>>) {
+    for task in servers.into_iter().chain(background) {
+        // A task that panicked has ended, too.
+        let _ = task.await;
+    }
     origin.orders.finish().await;
     origin.store.close().await;
+}
+
+/// The risk check that the flags name; without one, nobody is scored.
+fn scorer(config: &Config) -> Result<Option<Arc<dyn RiskScorer>>> {
+    if let Some(url) = &config.risk_url {
+        let scorer = HttpScorer::new(url, HttpSettings::default());
+        let scorer = scorer.context("--risk-url: must be http://<host>[:<port>]/…")?;
+        return Ok(Some(Arc::new(scorer)));
+    }
+    let Some(path) = &config.risk_rules else {
+        return Ok(None);
+    };
+    let rules = Rules::read(path).context("--risk-rules")?;
+    Ok(Some(Arc::new(rules)))
 }

@@ -3,10 +3,11 @@
 use serde::Serialize;
 use weir_core::id::SaleId;
 use weir_core::ledger::Audit;
-use weir_core::sale::SaleState;
+use weir_core::sale::{Degrade, SaleState};
 
 use crate::Origin;
 use crate::ledger::LedgerError;
+use crate::new_sale::{Payment, Window};
 use crate::store::{SaleTotals, StoreError, StoredSale};
 
 /// A sale, without what Redis holds of it.
@@ -30,6 +31,16 @@ pub struct SaleSummary {
     pub ends_at_ms: u64,
     /// The operator's switch.
     pub state: SaleState,
+    /// What the operator has taken out of the way.
+    pub degrade: Degrade,
+    /// Whether only who brings an order token may buy.
+    pub token: bool,
+    /// When users may reserve; null: nobody needs to.
+    pub reservation: Option<Window>,
+    /// When an order takes its units, and for how long.
+    pub payment: Payment,
+    /// How long before its start it is warmed by itself; null: by hand only.
+    pub warm_before_ms: Option<u64>,
     /// When it was made.
     pub created_at_ms: u64,
     /// When its stock was first put on Redis; null until then.
@@ -42,9 +53,9 @@ pub struct SaleStatus {
     /// The sale.
     #[serde(flatten)]
     pub summary: SaleSummary,
-    /// Orders in SQL.
+    /// Orders in SQL that are unpaid or paid.
     pub orders: u64,
-    /// Units in them.
+    /// Units that SQL has taken from the stock for them.
     pub units_ordered: u64,
     /// What Redis holds, by shard.
     pub shards: Vec<ShardStatus>,
@@ -152,6 +163,11 @@ impl From<StoredSale> for SaleSummary {
             starts_at_ms: sale.starts_at_ms,
             ends_at_ms: sale.ends_at_ms,
             state: sale.state,
+            degrade: sale.degrade,
+            token: sale.token,
+            reservation: stored.reservation,
+            payment: stored.payment,
+            warm_before_ms: stored.warm_before_ms,
             created_at_ms: stored.created_at_ms,
             warmed_at_ms: stored.warmed_at_ms,
         }

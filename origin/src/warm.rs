@@ -17,6 +17,7 @@ use weir_core::shard::spread_stock;
 use crate::catalogue::{PublishError, Publisher};
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError};
+use crate::rebuild::{RebuildError, Rebuilder};
 use crate::store::{SaleTotals, Store, StoreError};
 
 /// How far a gateway's clock may be ahead of ours, in milliseconds: so long before a warmed sale's
@@ -76,13 +77,24 @@ pub struct Warmer {
     store: Arc<dyn Store>,
     ledger: Ledger,
     publisher: Publisher,
+    rebuilder: Rebuilder,
     // One warm-up at a time, so that none sees another half done.
     turn: Arc<Mutex<()>>,
+}
+
+impl From<RebuildError> for WarmError {
+    fn from(error: RebuildError) -> Self {
+        match error {
+            RebuildError::Store(error) => Self::Store(error),
+            RebuildError::Ledger(error) => Self::Ledger(error),
+        }
+    }
 }
 
 impl Warmer {
     pub(crate) fn new(store: Arc<dyn Store>, ledger: Ledger, publisher: Publisher) -> Self {
         Self {
+            rebuilder: Rebuilder::new(store.clone(), ledger.clone()),
             store,
             ledger,
             publisher,
@@ -103,6 +115,8 @@ impl Warmer {
             true => self.expect_warm(&totals).await?,
             false => self.fill(&totals).await?,
         };
+        // Before gateways hear of the sale: nobody who has reserved is turned away.
+        self.rebuilder.add_users(&totals.stored.sale).await?;
         self.store.mark_warmed(id, now_ms()).await?;
         self.publisher.publish().await?;
         let shards = totals.stored.sale.shards;

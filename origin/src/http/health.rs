@@ -2,6 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use serde_json::{Value, json};
 use tracing::warn;
 
@@ -24,4 +26,19 @@ pub(super) async fn ready(State(origin): State<Origin>) -> Result<Json<Value>, P
     };
     warn!(sql = ?sql.err(), redis = ?redis.err(), "not ready");
     Err(Problem::unavailable("not_ready", detail))
+}
+
+/// What the origin has counted, for Prometheus.
+pub(super) async fn metrics(State(origin): State<Origin>) -> impl IntoResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], origin.metrics.text())
+}
+
+/// All routes, as OpenAPI 3.1.
+pub(super) async fn openapi() -> impl IntoResponse {
+    let json = "application/json";
+    (
+        [(header::CONTENT_TYPE, json)],
+        include_str!("../../openapi.json"),
+    )
 }

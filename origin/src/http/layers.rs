@@ -2,17 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::{Instrument, info, info_span};
 
+use crate::metrics::Metrics;
 use crate::problem::Problem;
 
-/// Logs each request with its status and its time, and gives a span to what it does.
+/// Logs and counts each request with its status and its time, and gives a span to what it does.
 ///
 /// No header is logged: they hold claims, signatures and tokens. No query either.
-pub(super) async fn log(request: Request, next: Next) -> Response {
+pub(super) async fn log(
+    State(metrics): State<Metrics>,
+    route: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
     let span = info_span!(
         "request",
         method = %request.method(),
@@ -22,6 +28,8 @@ pub(super) async fn log(request: Request, next: Next) -> Response {
         let start = Instant::now();
         let response = next.run(request).await;
         let latency_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let route = route.as_ref().map_or("none", MatchedPath::as_str);
+        metrics.request(route, response.status().as_u16());
         info!(status = response.status().as_u16(), latency_us, "answered");
         response
     }

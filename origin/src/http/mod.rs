@@ -8,17 +8,20 @@ mod input;
 mod layers;
 mod orders;
 mod sales;
+mod switches;
+mod user_orders;
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post, put};
 
 use crate::Origin;
 use crate::config::AdminToken;
+use crate::metrics::Metrics;
 use crate::problem::Problem;
 
 /// The largest body, in bytes. Orders have none that counts, a sale's is under 1 KiB.
@@ -34,42 +37,62 @@ const ADMIN_LIMIT: Duration = Duration::from_secs(30);
 /// The routes for gateways.
 ///
 /// - `POST /orders`: a signed claim becomes an order.
+/// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: of the signed user.
+/// - `POST /sales/{id}/reservations`: for the signed user.
 /// - `GET /healthz`: the process is alive.
 pub fn app(origin: Origin) -> Router {
+    let metrics = origin.metrics.clone();
     let routes = Router::new()
         .route("/orders", post(orders::post))
+        .route("/orders/{id}", get(user_orders::get))
+        .route("/orders/{id}/pay", post(user_orders::pay))
+        .route("/orders/{id}/cancel", post(user_orders::cancel))
+        .route("/sales/{id}/reservations", post(user_orders::reserve))
         .route("/healthz", get(health::alive))
         .with_state(origin);
-    finish(routes, PUBLIC_LIMIT)
+    finish(routes, PUBLIC_LIMIT, metrics)
 }
 
 /// The routes for operators, who show `token`, and for probes, who need none.
 ///
 /// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `POST /sales/{id}/warm`
+/// - `PATCH /sales/{id}`, `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `PUT /switch`
+/// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
+/// - `GET /metrics`, `GET /openapi.json`: without the token, as probes
 /// - `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
 /// - `GET /healthz`: the process is alive; `GET /readyz`: SQL and Redis answer.
 pub fn admin(origin: Origin, token: AdminToken) -> Router {
+    let metrics = origin.metrics.clone();
     let routes = Router::new()
         .route("/sales", post(sales::create).get(sales::list))
-        .route("/sales/{id}", get(sales::status))
+        .route("/sales/{id}", get(sales::status).patch(switches::edit))
+        .route("/sales/{id}/switch", put(switches::set))
+        .route("/sales/{id}/close", post(switches::close))
+        .route(
+            "/sales/{id}/blocked/{user}",
+            put(switches::block).delete(switches::unblock),
+        )
+        .route("/switch", put(switches::set_global))
         .route("/sales/{id}/warm", post(sales::warm))
         .route("/sales/{id}/rewarm", post(sales::rewarm))
         .route("/sales/{id}/audit", get(sales::audit))
         .route_layer(from_fn_with_state(token, auth::require_token))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(health::openapi))
         .with_state(origin);
-    finish(routes, ADMIN_LIMIT)
+    finish(routes, ADMIN_LIMIT, metrics)
 }
 
 /// What both routers share: limits, logs, and problem details for whatever has no route.
-fn finish(routes: Router, limit: Duration) -> Router {
+fn finish(routes: Router, limit: Duration, metrics: Metrics) -> Router {
     routes
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
         .layer(from_fn_with_state(limit, layers::limit_time))
-        .layer(from_fn(layers::log))
+        .layer(from_fn_with_state(metrics, layers::log))
 }
 
 async fn no_route() -> Problem {

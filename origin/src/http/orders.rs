@@ -7,13 +7,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tracing::{error, warn};
-use weir_core::claim::{SigningKey, Ticket, TicketError};
+use weir_core::claim::{KeyRing, Ticket, TicketError};
 use weir_core::headers;
 
+use super::user_orders::sql_failed;
 use crate::Origin;
 use crate::orders::Fate;
 use crate::problem::Problem;
-use crate::store::Shortage;
+use crate::store::{Shortage, StoredOrder};
 
 /// An order, as its buyer sees it.
 #[derive(Debug, Serialize)]
@@ -22,6 +23,9 @@ pub(super) struct OrderView {
     sale: String,
     user: String,
     quantity: u32,
+    status: &'static str,
+    /// Until when it must be paid; null: no limit, or decided.
+    pay_by_ms: Option<u64>,
 }
 
 /// 201 for a new order, 200 for one that the same claim made before.
@@ -31,20 +35,16 @@ pub(super) async fn post(
     // much of it, or not all, would else hold a unit without buying it.
     headers: HeaderMap,
 ) -> Result<(StatusCode, Json<OrderView>), Problem> {
-    let ticket = read_ticket(&headers, &origin.claim_key)?;
-    let order = OrderView::new(&ticket);
+    let ticket = read_ticket(&headers, &origin.keys)?;
     let fate = origin.orders.start(ticket).await.map_err(|error| {
         // A panic in the task: a fault of ours, with the outcome unknown.
         error!(%error, "an order's task ended early");
         Problem::sql()
     })?;
-    let fate = fate.map_err(|error| {
-        error!(%error, "no answer on an order");
-        Problem::sql()
-    })?;
+    let fate = fate.map_err(|error| sql_failed(&error))?;
     match fate {
-        Fate::Ordered => Ok((StatusCode::CREATED, Json(order))),
-        Fate::OrderedBefore => Ok((StatusCode::OK, Json(order))),
+        Fate::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
+        Fate::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
         Fate::Released => Err(claim_released()),
         Fate::Short(Shortage::SoldOut) => Err(sold_out()),
         Fate::Short(Shortage::UserCap) => Err(user_cap()),
@@ -52,13 +52,15 @@ pub(super) async fn post(
     }
 }
 
-impl OrderView {
-    fn new(ticket: &Ticket) -> Self {
+impl From<&StoredOrder> for OrderView {
+    fn from(order: &StoredOrder) -> Self {
         Self {
-            order: ticket.claim_id().to_string(),
-            sale: ticket.sale.to_string(),
-            user: ticket.user.to_string(),
-            quantity: ticket.quantity,
+            order: order.id.clone(),
+            sale: order.sale.to_string(),
+            user: order.user.to_string(),
+            quantity: order.units,
+            status: order.status.word(),
+            pay_by_ms: order.pay_by_ms,
         }
     }
 }
@@ -70,30 +72,36 @@ fn user_cap() -> Problem {
 }
 
 /// The claim that a gateway signed. Nothing of it is read before its signature is checked.
-fn read_ticket(headers: &HeaderMap, key: &SigningKey) -> Result<Ticket, Problem> {
-    let claim = only(headers, headers::CLAIM)?;
-    let signature = only(headers, headers::CLAIM_SIGNATURE)?;
-    check(claim, signature, key).map_err(|error| {
+fn read_ticket(headers: &HeaderMap, keys: &KeyRing) -> Result<Ticket, Problem> {
+    let claim = only(headers, headers::CLAIM, claim_missing, claim_invalid)?;
+    let signature = headers::CLAIM_SIGNATURE;
+    let signature = only(headers, signature, claim_missing, claim_invalid)?;
+    check(claim, signature, keys).map_err(|error| {
         warn!(%error, "a claim is refused");
         claim_invalid()
     })
 }
 
-fn check(claim: &[u8], signature: &[u8], key: &SigningKey) -> Result<Ticket, TicketError> {
+fn check(claim: &[u8], signature: &[u8], keys: &KeyRing) -> Result<Ticket, TicketError> {
     // A gateway writes ASCII: bytes that are not even UTF-8 were never signed.
     let claim = str::from_utf8(claim).map_err(|_| TicketError::Malformed)?;
     let signature = str::from_utf8(signature).map_err(|_| TicketError::SignatureMalformed)?;
-    key.verify(claim, signature)?;
+    keys.verify(claim, signature)?;
     Ticket::decode(claim)
 }
 
 /// The header's value, which must stand there once: of two it is unknown which one to trust.
-fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a [u8], Problem> {
+pub(super) fn only<'a>(
+    headers: &'a HeaderMap,
+    name: &'static str,
+    missing: fn() -> Problem,
+    invalid: fn() -> Problem,
+) -> Result<&'a [u8], Problem> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => Ok(value.as_bytes()),
-        (None, _) => Err(claim_missing()),
-        (Some(_), Some(_)) => Err(claim_invalid()),
+        (None, _) => Err(missing()),
+        (Some(_), Some(_)) => Err(invalid()),
     }
 }
 

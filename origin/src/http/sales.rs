@@ -9,6 +9,8 @@ use tracing::{error, info};
 use weir_core::id::SaleId;
 
 use super::input::{JsonBody, SalePath};
+use super::switches::stored;
+use super::user_orders::sql_failed;
 use crate::Origin;
 use crate::books::{Books, BooksView};
 use crate::catalogue::PublishError;
@@ -17,7 +19,6 @@ use crate::new_sale::NewSale;
 use crate::problem::Problem;
 use crate::rebuild::RebuildError;
 use crate::status::{SaleStatus, SaleSummary, StatusError};
-use crate::store::StoreError;
 use crate::warm::WarmError;
 
 /// The most sales in one list: those that end last.
@@ -42,9 +43,7 @@ pub(super) async fn create(
         return Err(Problem::new(status, "duplicate_sale", "Duplicate", detail));
     }
     info!(sale = %sale.id, total = sale.total, shards = sale.shards, "sale made");
-    let stored = origin.store.sale(&sale.id).await;
-    let stored = stored.map_err(|error| sql_failed(&error))?;
-    let stored = stored.ok_or_else(unknown_sale)?;
+    let stored = stored(&origin, &sale.id).await?;
     let location = [(header::LOCATION, format!("/sales/{}", sale.id))];
     Ok((StatusCode::CREATED, location, Json(stored.into())))
 }
@@ -105,9 +104,7 @@ pub(super) async fn rewarm(
     State(origin): State<Origin>,
     SalePath(id): SalePath,
 ) -> Result<Json<RewarmView>, Problem> {
-    let stored = origin.store.sale(&id).await;
-    let stored = stored.map_err(|error| sql_failed(&error))?;
-    let stored = stored.ok_or_else(unknown_sale)?;
+    let stored = stored(&origin, &id).await?;
     if stored.warmed_at_ms.is_none() {
         let detail = "the sale was never warmed: there is nothing to rebuild";
         let status = StatusCode::CONFLICT;
@@ -115,7 +112,7 @@ pub(super) async fn rewarm(
     }
     let mut shards_rebuilt = 0;
     for shard in 0..stored.sale.shards {
-        let rebuilt = origin.rebuilder().rebuild(&id, shard).await;
+        let rebuilt = origin.rebuilder().rebuild(&stored.sale, shard).await;
         let rebuilt = rebuilt.map_err(|error| {
             error!(%error, sale = %id, shard, "not rebuilt");
             match error {
@@ -167,9 +164,4 @@ fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {
 
 fn unknown_sale() -> Problem {
     Problem::unknown_sale(StatusCode::NOT_FOUND)
-}
-
-fn sql_failed(failure: &StoreError) -> Problem {
-    error!(error = %failure, "no answer on a sale");
-    Problem::sql()
 }

@@ -68,7 +68,7 @@ async fn what_has_no_route_is_a_problem_too() {
     let world = World::new().await;
     for (method, path, status, code) in [
         ("GET", "/", 404, "no_route"),
-        ("GET", "/orders/1", 404, "no_route"),
+        ("GET", "/orders/1/items", 404, "no_route"),
         ("GET", "/orders", 405, "no_method"),
         // The admin's routes are not on the public port.
         ("GET", "/sales", 404, "no_route"),

@@ -2,10 +2,14 @@
 //! share one Redis.
 
 mod auth;
+mod openapi;
 mod orders;
+mod payments;
 mod process;
 mod reconcile;
+mod risk;
 mod sales;
 mod store;
 mod support;
+mod switches;
 mod warm;

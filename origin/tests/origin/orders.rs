@@ -28,7 +28,10 @@ async fn a_claim_becomes_an_order_in_sql_and_is_settled_in_redis() {
     let order = ticket.claim_id().to_string();
     assert_eq!(
         answer.body,
-        json!({ "order": order, "sale": "s", "user": "alice;1", "quantity": 1 })
+        json!({
+            "order": order, "sale": "s", "user": "alice;1", "quantity": 1, "status": "unpaid",
+            "pay_by_ms": null,
+        })
     );
 
     assert_eq!(world.rows().await, [1, 1, 1]);
@@ -211,10 +214,7 @@ async fn an_order_whose_settlement_was_lost_is_settled_by_the_next_try() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let placed = world.origin.store.place(&ticket, 1).await.unwrap();
-    assert!(
-        matches!(placed, weir_origin::store::Placed::New(_)),
-        "{placed:?}"
-    );
+    assert!(matches!(placed, weir_origin::store::Placed::New(_)));
     assert_eq!(world.audit(&ticket).await.held, 1);
     assert_eq!(world.order(&ticket).await.status, 200);
     let audit = world.audit(&ticket).await;

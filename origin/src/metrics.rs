@@ -1,0 +1,166 @@
+//! What the origin counts, as Prometheus reads it. The names stand in `docs/metrics.md`, too.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Metric, Registry};
+
+/// Requests are told apart by these. The route is its pattern, so that what clients send adds none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FateLabel {
+    fate: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SaleLabel {
+    sale: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+/// All of the origin's metrics. Cloning it is cheap: all share the numbers.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    orders: Family<FateLabel, Counter>,
+    reconciled: Family<FateLabel, Counter>,
+    open_claims: Family<SaleLabel, Gauge>,
+    drift: Family<SaleLabel, Gauge>,
+    cold_shards: Family<SaleLabel, Gauge>,
+    risk: Family<OutcomeLabel, Counter>,
+    /// How long after deadline and grace claims were found by the reconciler.
+    pub overdue_seconds: Histogram,
+    /// Units of transfers that the reconciler finished.
+    pub units_moved: Counter,
+    /// Units put back or taken by the repair of drift.
+    pub units_repaired: Counter,
+    /// Orders that ended since they were not paid in time.
+    pub expired: Counter,
+    /// Requests refused since too many waited for SQL.
+    pub shed: Counter,
+    /// Cold shards rebuilt from SQL.
+    pub rewarmed: Counter,
+    /// How long SQL took for public requests, waiting in line included.
+    pub sql_seconds: Histogram,
+}
+
+/// Registers metrics under their names.
+struct Names(Registry);
+
+impl Names {
+    fn add<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        let metric = M::default();
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut names = Names(Registry::with_prefix("weir_origin"));
+        // 0.5 ms to 8 s.
+        let sql_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 15));
+        let help = "How long SQL took for public requests, in seconds";
+        names.0.register("sql_seconds", help, sql_seconds.clone());
+        let overdue_seconds = Histogram::new(exponential_buckets(0.25, 2.0, 12));
+        let help = "How late claims past deadline and grace were found, in seconds";
+        names
+            .0
+            .register("overdue_seconds", help, overdue_seconds.clone());
+        Self {
+            requests: names.add("requests", "Requests by route and status"),
+            orders: names.add("orders", "Claims that came, by what became of them"),
+            reconciled: names.add("claims_reconciled", "Claims past their deadline, by fate"),
+            open_claims: names.add("open_claims", "Claims that are neither order nor released"),
+            drift: names.add(
+                "drift_units",
+                "Units that the sum has too many; below 0: too few",
+            ),
+            cold_shards: names.add(
+                "cold_shards",
+                "Shards of warmed sales without stock in Redis",
+            ),
+            risk: names.add("risk_checks", "Risk checks, by outcome"),
+            units_moved: names.add(
+                "units_moved",
+                "Units of transfers finished by the reconciler",
+            ),
+            units_repaired: names.add("units_repaired", "Units put right by the repair of drift"),
+            expired: names.add("orders_expired", "Orders that were not paid in time"),
+            shed: names.add("shed", "Requests refused since too many waited for SQL"),
+            rewarmed: names.add("shards_rewarmed", "Cold shards rebuilt from SQL"),
+            sql_seconds,
+            overdue_seconds,
+            registry: Arc::new(names.0),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a request.
+    pub fn request(&self, route: &str, status: u16) {
+        let route = route.to_owned();
+        self.requests
+            .get_or_create(&RequestLabels { route, status })
+            .inc();
+    }
+
+    /// Counts a claim's fate at `POST /orders`.
+    pub fn order(&self, fate: &'static str) {
+        self.orders.get_or_create(&FateLabel { fate }).inc();
+    }
+
+    /// Counts a claim that the reconciler ended.
+    pub fn claim_reconciled(&self, fate: &'static str) {
+        self.reconciled.get_or_create(&FateLabel { fate }).inc();
+    }
+
+    /// Counts a risk check.
+    pub fn risk_check(&self, outcome: &'static str) {
+        self.risk.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Notes how a sale stands in Redis.
+    pub fn sale(&self, sale: &str, open_claims: u64, cold: u64) {
+        let label = SaleLabel {
+            sale: sale.to_owned(),
+        };
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.open_claims
+            .get_or_create(&label)
+            .set(gauge(open_claims));
+        self.cold_shards.get_or_create(&label).set(gauge(cold));
+    }
+
+    /// Notes a sale's drift.
+    pub fn drift(&self, sale: &str, units: i64) {
+        let sale = sale.to_owned();
+        self.drift.get_or_create(&SaleLabel { sale }).set(units);
+    }
+
+    /// All numbers, in the text format of OpenMetrics.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        if let Err(error) = text::encode(&mut out, &self.registry) {
+            out.clear();
+            // A comment: a scrape that has no numbers, and says why.
+            let _ = writeln!(out, "# {error}");
+        }
+        out
+    }
+}

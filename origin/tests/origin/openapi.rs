@@ -1,0 +1,114 @@
+//! The OpenAPI document and the routes are about the same.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use crate::support::World;
+
+const METHODS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
+
+async fn document(world: &World) -> Value {
+    world.admin_as("GET", "/openapi.json", "", None).await.body
+}
+
+/// The error code of a request without a body, with or without a route.
+async fn code(world: &World, is_public: bool, method: &str, path: &str) -> String {
+    let method = method.to_uppercase();
+    let answer = if is_public {
+        let request = Request::builder().method(method.as_str()).uri(path);
+        world.public(request.body(Body::empty()).unwrap()).await
+    } else {
+        world.admin(&method, path, &Value::Null).await
+    };
+    answer.body["error"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
+    let world = World::with_sale("s", 1).await;
+    let document = document(&world).await;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let at = path.replace("{id}", "s").replace("{user}", "u");
+        for is_public in [true, false] {
+            let tag = json!(if is_public { "public" } else { "admin" });
+            for method in METHODS {
+                let tags = operations[method]["tags"].as_array();
+                let is_documented = tags.is_some_and(|tags| tags.contains(&tag));
+                let is_health = path == "/healthz" && method == "get";
+                let code = code(&world, is_public, method, &at).await;
+                let is_there = code != "no_route" && code != "no_method";
+                assert_eq!(
+                    is_there,
+                    is_documented || is_health,
+                    "{is_public} {method} {path}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_route_is_documented() {
+    let document: Value = serde_json::from_str(include_str!("../../openapi.json")).unwrap();
+    let routes = include_str!("../../src/http/mod.rs");
+    let paths: Vec<&str> = routes
+        .split(".route(")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').nth(1))
+        .collect();
+    assert!(paths.len() > 15, "{paths:?}");
+    for path in paths {
+        assert!(document["paths"][path].is_object(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn answers_have_the_members_that_are_documented() {
+    let world = World::with_sale("s", 4).await;
+    let document = document(&world).await;
+    let ticket = world.claim("s", "alice").await;
+    let order = world.order(&ticket).await;
+    check(
+        &document,
+        "/orders",
+        "post",
+        &order.status.as_u16().to_string(),
+        &order.body,
+    );
+    for (path, method) in [
+        ("/sales", "get"),
+        ("/sales/{id}", "get"),
+        ("/sales/{id}/audit", "get"),
+        ("/sales/{id}/warm", "post"),
+        ("/sales/{id}/rewarm", "post"),
+        ("/sales/{id}/close", "post"),
+    ] {
+        let at = path.replace("{id}", "s");
+        let answer = world.admin(&method.to_uppercase(), &at, &Value::Null).await;
+        check(
+            &document,
+            path,
+            method,
+            &answer.status.as_u16().to_string(),
+            &answer.body,
+        );
+    }
+    let refused = world.admin("GET", "/sales/none", &Value::Null).await;
+    check(&document, "/sales/{id}", "get", "404", &refused.body);
+}
+
+fn check(document: &Value, path: &str, method: &str, status: &str, body: &Value) {
+    let content = &document["paths"][path][method]["responses"][status]["content"];
+    let kinds = content
+        .as_object()
+        .unwrap_or_else(|| panic!("{method} {path} {status}"));
+    let schema = &kinds.values().next().unwrap()["schema"];
+    let name = schema["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+    let properties = document["components"]["schemas"][name]["properties"]
+        .as_object()
+        .unwrap();
+    let documented: Vec<&String> = properties.keys().collect();
+    let seen: Vec<&String> = body.as_object().unwrap().keys().collect();
+    assert_eq!(seen, documented, "{method} {path} {status}");
+}

@@ -1,0 +1,120 @@
+//! Switches, edits, blocked users, metrics: the admin's hand on a sale.
+
+use serde_json::{Value, json};
+use weir_core::sale::{Catalogue, SaleState};
+use weir_origin::clock::now_ms;
+
+use crate::support::{World, sale_json};
+
+async fn published(world: &World) -> Catalogue {
+    let key = weir_scripts::keys::catalogue(&world.prefix);
+    let reply = world.redis(redis::cmd("GET").arg(key)).await;
+    let redis::Value::BulkString(bytes) = reply else {
+        panic!("{reply:?}")
+    };
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[tokio::test]
+async fn gateways_hear_of_a_switch_at_once() {
+    let world = World::with_sale("s", 4).await;
+    let switch = json!({ "state": "drain", "degrade": { "skip_risk": true } });
+    let set = world.admin("PUT", "/sales/s/switch", &switch).await;
+    assert_eq!(
+        (set.status.as_u16(), &set.body["state"]),
+        (200, &json!("drain"))
+    );
+    let sale = published(&world).await.sales.remove(0);
+    assert_eq!(
+        (sale.state, sale.degrade.skip_risk),
+        (SaleState::Drain, true)
+    );
+
+    let closed = world.admin("POST", "/sales/s/close", &Value::Null).await;
+    assert_eq!(closed.body["degrade"]["skip_risk"], true, "{closed:?}");
+    assert_eq!(published(&world).await.sales[0].state, SaleState::Closed);
+
+    let all = world
+        .admin("PUT", "/switch", &json!({ "state": "shadow" }))
+        .await;
+    assert_eq!(all.status, 200);
+    assert_eq!(published(&world).await.switch, SaleState::Shadow);
+
+    for (path, body, status) in [
+        ("/sales/none/switch", json!({ "state": "open" }), 404),
+        ("/sales/s/switch", json!({ "state": "ajar" }), 400),
+        ("/switch", json!({}), 400),
+    ] {
+        assert_eq!(
+            world.admin("PUT", path, &body).await.status,
+            status,
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_sale_is_changed_before_it_starts_and_not_after() {
+    let world = World::new().await;
+    let mut sale = sale_json("s", 4);
+    sale["starts_at_ms"] = json!(now_ms() + 300_000);
+    world.admin("POST", "/sales", &sale).await;
+    let changed = world
+        .admin("PATCH", "/sales/s", &json!({ "total": 9, "token": true }))
+        .await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    assert_eq!(
+        (&changed.body["total"], &changed.body["token"]),
+        (&json!(9), &json!(true))
+    );
+    for (changes, status, code) in [
+        (json!({ "id": "t" }), 400, "invalid_body"),
+        (json!({ "colour": 1 }), 400, "invalid_body"),
+        (json!({ "shards": 0 }), 422, "invalid_sale"),
+    ] {
+        let answer = world.admin("PATCH", "/sales/s", &changes).await;
+        assert_eq!((answer.status.as_u16(), answer.code()), (status, code));
+    }
+    world.sale("running", 4).await;
+    let late = world
+        .admin("PATCH", "/sales/running", &json!({ "total": 9 }))
+        .await;
+    assert_eq!((late.status.as_u16(), late.code()), (409, "sale_started"));
+}
+
+#[tokio::test]
+async fn a_sale_is_warmed_before_its_start_by_itself() {
+    let world = World::new().await;
+    let mut sale = sale_json("s", 4);
+    sale["starts_at_ms"] = json!(now_ms() + 300_000);
+    sale["warm_before_ms"] = json!(400_000);
+    world.admin("POST", "/sales", &sale).await;
+    weir_origin::jobs::round(&world.origin).await.unwrap();
+    assert_eq!(published(&world).await.sales.len(), 1);
+}
+
+#[tokio::test]
+async fn what_happened_is_counted() {
+    let world = World::with_sale("s", 4).await;
+    world.order(&world.claim("s", "alice").await).await;
+    world.origin.reconciler().round().await.unwrap();
+    let metrics = world.admin_as("GET", "/metrics", "", None).await;
+    let text = metrics.body.as_str().unwrap();
+    for line in [
+        "weir_origin_orders_total{fate=\"ordered\"} 1",
+        "weir_origin_requests_total{route=\"/orders\",status=\"201\"} 1",
+        "weir_origin_open_claims{sale=\"s\"} 0",
+        "weir_origin_drift_units{sale=\"s\"} 0",
+        "weir_origin_sql_seconds_count 1",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    let documented = include_str!("../../../docs/metrics.md");
+    for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let name = name.split(' ').next().unwrap();
+        assert!(
+            documented.contains(name),
+            "{name} is not in docs/metrics.md"
+        );
+    }
+}
