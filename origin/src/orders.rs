@@ -174,6 +174,15 @@ impl Orders {
         let Placed::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
+        if shortage == Shortage::UserCap {
+            // The unit is there, only not for this user: another may have it.
+            let known = self.store.release(ticket, now_ms()).await?;
+            let placed = known.unwrap_or(Placed::Released { void: false });
+            return Ok(match self.follow_claim(ticket, placed).await {
+                Fate::Released => Fate::Short(shortage),
+                fate => fate,
+            });
+        }
         if self.store.void(ticket, now_ms()).await? {
             warn!(claim = %ticket.claim_id(), ?shortage, "no unit in SQL behind the claim");
             self.release(ticket, ReleaseKind::Void).await;

@@ -96,7 +96,7 @@ pub struct StaticPage {
     /// The `content-type`: HTML unless set.
     #[serde(default = "default_page_type")]
     pub content_type: String,
-    /// The body, at most [`PAGE_LEN_MAX`] bytes: one sentence unless set.
+    /// The body, at most 65,536 bytes: one sentence unless set.
     #[serde(default = "default_page_body")]
     pub body: String,
 }

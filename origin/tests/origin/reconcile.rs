@@ -206,3 +206,16 @@ async fn by_hand_only_what_is_lost_is_rebuilt() {
     assert_eq!(rewarm().await.body["shards_rebuilt"], 0);
     assert_eq!(terms(&world).await, json!([6, 0, 0, 0, -2]));
 }
+
+#[tokio::test]
+async fn a_user_whom_redis_forgot_gets_no_second_order_and_the_unit_stays_for_others() {
+    let world = World::with_sale("s", 8).await;
+    let first = world.claim("s", "alice").await;
+    assert_eq!(world.order(&first).await.status, 201);
+    let keys = ShardKeys::new(&world.prefix, &id("s"), first.shard);
+    world.redis(redis::cmd("DEL").arg(keys.claims())).await;
+    let second = world.claim("s", "alice").await;
+    let refused = world.order(&second).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (409, "user_cap"));
+    assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+}
