@@ -2,9 +2,9 @@
 //! in common: so a limit holds for the process and not for each worker.
 //!
 //! The table has a fixed number of slots, each one value under the key `weir.<table>.<n>`, of
-//! [`SLOT_LEN`](weir_core::limit::SLOT_LEN) bytes. Values are never deleted (the host cannot), so the number of slots is what
-//! bounds the memory: some 250 bytes each with the host's own, so 1 MB for 4,096 slots, which hold
-//! 32,768 keys. What a crowded slot does is told in [`weir_core::limit`].
+//! [`Slot::len`] bytes. Values are never deleted (the host cannot), so the number of slots is what
+//! bounds the memory: some 400 bytes each with the host's own for GCRA, so 1.6 MB for 4,096 slots,
+//! which hold 32,768 keys. What a crowded slot does is told in [`weir_core::limit`].
 //!
 //! A decision reads one slot and writes it; a refusal only reads. Two workers may decide on one slot at
 //! the same moment: the later write fails (compare and swap), and its worker reads and decides again,
@@ -13,13 +13,13 @@
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
-use weir_core::limit::{Decision, Fingerprint, Gcra, Slot};
+use weir_core::limit::{Check, Fingerprint, Quota, Slot, State};
 
 /// How often one decision is tried. A worker loses a try only to another one that decided in the
 /// microsecond between; to lose this many in turn takes far more workers than a machine has cores.
 pub const TRIES_MAX: usize = 8;
 
-/// The most slots: some 16 MB. A config with more is likelier a slip of the pen.
+/// The most slots: some 25 MB of GCRA's. A config with more is likelier a slip of the pen.
 pub const SLOTS_MAX: u32 = 65_536;
 
 /// A number that no value's version has: with it a write to a key that is missing succeeds only as long
@@ -61,51 +61,162 @@ pub struct Table<D> {
     name: String,
     slots: u32,
     seed: u64,
-    gcra: Gcra,
+}
+
+/// One request of one table.
+#[derive(Debug)]
+pub struct Ask<'a, D> {
+    /// The table.
+    pub table: &'a Table<D>,
+    /// How often its key may ask. All quotas of one table must be of one algorithm.
+    pub quota: Quota,
+    /// Who asks.
+    pub key: &'a [u8],
+    /// As how many requests it counts.
+    pub cost: u32,
+}
+
+// Derived, it would ask for data that can be copied.
+impl<D> Clone for Ask<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Ask<'_, D> {}
+
+/// What tables say to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What each quota said, in the order of the asks.
+    pub checks: Vec<Check>,
+    /// How many states of other keys were lost that still were of use.
+    pub evictions: usize,
+}
+
+impl Decision {
+    /// Whether the request may pass. If not, nothing was charged.
+    pub fn is_allowed(&self) -> bool {
+        self.checks.iter().all(Check::is_allowed)
+    }
+
+    /// After how many milliseconds every quota will let it pass: 0 if it may.
+    pub fn wait_ms(&self) -> u64 {
+        let waits = self.checks.iter().map(|check| check.wait_ms);
+        waits.max().unwrap_or(0)
+    }
+}
+
+/// A key in its slot, as it was read.
+struct Found<'a, D> {
+    ask: Ask<'a, D>,
+    name: String,
+    version: u32,
+    slot: Slot,
+    fingerprint: Fingerprint,
+    state: State,
+    now_ms: u64,
+}
+
+/// Decides on one request of several tables: it is charged to all of them, or to none.
+pub fn decide_all<D: SharedData>(asks: &[Ask<'_, D>], now_ms: u64) -> Decision {
+    let found: Vec<Found<'_, D>> = asks.iter().map(|ask| Found::read(*ask, now_ms)).collect();
+    let mut decision = Decision {
+        checks: found.iter().map(Found::check).collect(),
+        evictions: 0,
+    };
+    if !decision.is_allowed() {
+        return decision;
+    }
+    for (index, found) in found.into_iter().enumerate() {
+        let (check, evictions) = found.charge();
+        decision.evictions += evictions;
+        let is_refused = !check.is_allowed();
+        if let Some(place) = decision.checks.get_mut(index) {
+            *place = check;
+        }
+        if is_refused {
+            let charged = asks.iter().zip(&decision.checks).take(index);
+            charged.for_each(|(ask, check)| ask.take_back(check.mark, now_ms));
+            break;
+        }
+    }
+    decision
+}
+
+impl<D: SharedData> Ask<'_, D> {
+    /// Takes back a charge that was made when a check gave `mark`.
+    pub fn take_back(&self, mark: u64, now_ms: u64) {
+        for _ in 0..TRIES_MAX {
+            let mut found = Found::read(*self, now_ms);
+            found.state.take_back(&self.quota, self.cost, mark);
+            if found.write().is_some() {
+                return;
+            }
+        }
+    }
+}
+
+impl<'a, D: SharedData> Found<'a, D> {
+    fn read(ask: Ask<'a, D>, now_ms: u64) -> Self {
+        let table = ask.table;
+        let fingerprint = Fingerprint::new(table.seed, ask.key);
+        let name = format!("weir.{}.{}", table.name, fingerprint.slot(table.slots));
+        let (bytes, version) = table.data.get(&name).unwrap_or((vec![], MISSING));
+        let slot = Slot::read(bytes, &ask.quota);
+        Self {
+            state: slot.state(&ask.quota, fingerprint, now_ms),
+            ask,
+            name,
+            version,
+            slot,
+            fingerprint,
+            now_ms,
+        }
+    }
+
+    fn check(&self) -> Check {
+        self.state.check(&self.ask.quota, self.ask.cost)
+    }
+
+    /// Charges the request, whose check has allowed it. If another worker was quicker, decides again on
+    /// what that one left. Returns the last check, and the states that were lost.
+    fn charge(mut self) -> (Check, usize) {
+        for _ in 1..TRIES_MAX {
+            let check = self.check();
+            if !check.is_allowed() {
+                return (check, 0);
+            }
+            self.state.charge(&self.ask.quota, self.ask.cost);
+            if let Some(evictions) = self.write() {
+                return (check, evictions);
+            }
+            self = Self::read(self.ask, self.now_ms);
+        }
+        (self.check(), 0)
+    }
+
+    /// Writes the state, unless another worker was quicker; says how many others were lost.
+    fn write(&mut self) -> Option<usize> {
+        let quota = &self.ask.quota;
+        let has_lost = self
+            .slot
+            .put(quota, self.fingerprint, &self.state, self.now_ms);
+        let data = &self.ask.table.data;
+        let is_written = data.set(&self.name, self.slot.as_bytes(), self.version);
+        is_written.then_some(usize::from(has_lost))
+    }
 }
 
 impl<D: SharedData> Table<D> {
-    /// The table `name` of `slots` slots (1 to [`SLOTS_MAX`]; others count as the nearest of these), in
-    /// which each key may ask as often as `gcra` says. `seed` is that of the keys' hashes: the same
-    /// in all VMs, such as [`weir_core::claim::KeyRing::seed`].
-    pub fn new(data: D, name: &str, slots: u32, seed: u64, gcra: Gcra) -> Self {
+    /// The table `name` of `slots` slots (1 to [`SLOTS_MAX`]; others count as the nearest of these). `seed`
+    /// is that of the keys' hashes: the same in all VMs, such as [`weir_core::claim::KeyRing::seed`].
+    pub fn new(data: D, name: &str, slots: u32, seed: u64) -> Self {
         Self {
             data,
             name: name.into(),
             slots: slots.clamp(1, SLOTS_MAX),
             seed,
-            gcra,
-        }
-    }
-
-    /// Decides on one request of `key` at `now_ms`, and takes note of it.
-    pub fn decide(&self, key: &[u8], now_ms: u64) -> Decision {
-        let fingerprint = Fingerprint::new(self.seed, key);
-        let name = format!("weir.{}.{}", self.name, fingerprint.slot(self.slots));
-        for _ in 1..TRIES_MAX {
-            if let Some(decision) = self.try_decide(&name, fingerprint, now_ms) {
-                return decision;
-            }
-        }
-        let (mut slot, _) = self.read(&name);
-        slot.decide(self.gcra, fingerprint, now_ms)
-    }
-
-    /// One try: nothing, if another worker was quicker.
-    fn try_decide(&self, name: &str, fingerprint: Fingerprint, now_ms: u64) -> Option<Decision> {
-        let (mut slot, version) = self.read(name);
-        let decision = slot.decide(self.gcra, fingerprint, now_ms);
-        let is_noted = match decision {
-            Decision::Allow => self.data.set(name, &slot.encode(), version),
-            Decision::Refuse { .. } => true,
-        };
-        is_noted.then_some(decision)
-    }
-
-    fn read(&self, name: &str) -> (Slot, u32) {
-        match self.data.get(name) {
-            Some((bytes, version)) => (Slot::decode(&bytes), version),
-            None => (Slot::default(), MISSING),
         }
     }
 }
@@ -115,11 +226,12 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
 
-    use weir_core::limit::SLOT_LEN;
-
     use super::*;
 
     const NOW_MS: u64 = 1_700_000_000_000;
+
+    /// One a second, and two at once.
+    const QUOTA: (u32, u32) = (1, 2);
 
     /// Shared data as Envoy keeps them: one map, one counter of versions.
     #[derive(Default)]
@@ -166,8 +278,7 @@ mod tests {
             let mut left = self.left.lock().unwrap();
             if *left > 0 {
                 *left -= 1;
-                self.table
-                    .decide(format!("rival-{left}").as_bytes(), NOW_MS);
+                decide(&self.table, QUOTA, &format!("rival-{left}"), NOW_MS);
             }
             read
         }
@@ -179,14 +290,31 @@ mod tests {
 
     /// A table of one slot, so that all keys meet in it.
     fn table<D: SharedData>(data: D) -> Table<D> {
-        Table::new(data, "t", 1, 7, Gcra::new(1, 2))
+        Table::new(data, "t", 1, 7)
+    }
+
+    fn decide<D: SharedData>(
+        table: &Table<D>,
+        (rate, burst): (u32, u32),
+        key: &str,
+        now_ms: u64,
+    ) -> Decision {
+        let quota = Quota::per_second(rate, burst);
+        let (key, cost) = (key.as_bytes(), 1);
+        decide_all(
+            &[Ask {
+                table,
+                quota,
+                key,
+                cost,
+            }],
+            now_ms,
+        )
     }
 
     fn allowed<D: SharedData>(table: &Table<D>, key: &str, count: usize) -> usize {
-        let asked = (0..count).map(|_| table.decide(key.as_bytes(), NOW_MS));
-        asked
-            .filter(|decision| *decision == Decision::Allow)
-            .count()
+        let asked = (0..count).filter(|_| decide(table, QUOTA, key, NOW_MS).is_allowed());
+        asked.count()
     }
 
     #[test]
@@ -197,13 +325,7 @@ mod tests {
         assert_eq!(allowed(&other, "u", 5), 1);
         assert_eq!(allowed(&one, "u", 5), 0);
         assert_eq!(allowed(&one, "v", 5), 2);
-        let refused = one.decide(b"u", NOW_MS + 400);
-        assert_eq!(
-            refused,
-            Decision::Refuse {
-                retry_after_ms: 600
-            }
-        );
+        assert_eq!(decide(&one, QUOTA, "u", NOW_MS + 400).wait_ms(), 600);
     }
 
     #[test]
@@ -217,7 +339,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_the_slots() {
         let memory = Memory::default();
-        let table = Table::new(&memory, "users", 16, 7, Gcra::new(1, 1));
+        let table = Table::new(&memory, "users", 16, 7);
         for n in 0..2_000 {
             assert_eq!(
                 allowed(&table, &format!("u{n}"), 1),
@@ -228,7 +350,8 @@ mod tests {
         let values = &memory.contents.lock().unwrap().values;
         assert_eq!(values.len(), 16);
         assert!(values.contains_key("weir.users.0") && values.contains_key("weir.users.15"));
-        assert!(values.values().all(|(value, _)| value.len() == SLOT_LEN));
+        let slot_len = Slot::len(&Quota::per_second(1, 2));
+        assert!(values.values().all(|(value, _)| value.len() == slot_len));
     }
 
     /// Runs one decision while a rival gets in between `times` times; says how often this one read.
@@ -241,7 +364,7 @@ mod tests {
                 left: Mutex::new(times),
                 reads: Mutex::new(0),
             };
-            assert_eq!(table(&rival).decide(b"u", NOW_MS), Decision::Allow);
+            assert!(decide(&table(&rival), QUOTA, "u", NOW_MS).is_allowed());
             rival.reads.into_inner().unwrap()
         };
         (memory, reads)
@@ -272,8 +395,9 @@ mod tests {
         const BURST: u32 = 500;
         let memory = Memory::default();
         let worker = || {
-            let table = Table::new(&memory, "t", 1, 7, Gcra::new(1, BURST));
-            allowed(&table, "u", BURST as usize)
+            let table = table(&memory);
+            let asked = (0..BURST).filter(|_| decide(&table, (1, BURST), "u", NOW_MS).is_allowed());
+            asked.count()
         };
         let passed: usize = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
@@ -293,6 +417,89 @@ mod tests {
         (&memory).set("weir.t.0", b"from another version", 0);
         let table = table(&memory);
         assert_eq!(allowed(&table, "u", 9), 2);
-        assert_eq!((&memory).get("weir.t.0").unwrap().0.len(), SLOT_LEN);
+        let slot_len = Slot::len(&Quota::per_second(1, 2));
+        assert_eq!((&memory).get("weir.t.0").unwrap().0.len(), slot_len);
+    }
+
+    /// Two tables of one slot each; of the key `u` two requests pass in the first, `burst` in the second.
+    fn asks<'a, D>(tables: &'a [Table<D>; 2], burst: u32) -> [Ask<'a, D>; 2] {
+        let [first, second] = tables;
+        let ask = |table, burst| Ask {
+            table,
+            quota: Quota::per_second(1, burst),
+            key: b"u",
+            cost: 1,
+        };
+        [ask(first, 2), ask(second, burst)]
+    }
+
+    fn tables<D: SharedData + Copy>(data: D) -> [Table<D>; 2] {
+        ["first", "second"].map(|name| Table::new(data, name, 1, 7))
+    }
+
+    #[test]
+    fn what_one_table_refuses_no_table_is_charged_for() {
+        let memory = Memory::default();
+        let tables = tables(&memory);
+        let asks = asks(&tables, 1);
+        assert!(decide_all(&asks, NOW_MS).is_allowed());
+        let refused = decide_all(&asks, NOW_MS);
+        assert_eq!(
+            refused
+                .checks
+                .iter()
+                .map(Check::is_allowed)
+                .collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert_eq!(
+            (refused.wait_ms(), memory.contents.lock().unwrap().writes),
+            (1_000, 2)
+        );
+        assert!(
+            decide_all(&asks[..1], NOW_MS).is_allowed(),
+            "the second of two"
+        );
+    }
+
+    /// Shared data in which another worker spends the key `u` of the second table as soon as the first
+    /// has been written.
+    struct Spender<'a> {
+        memory: &'a Memory,
+        spent: Mutex<bool>,
+    }
+
+    impl SharedData for &Spender<'_> {
+        fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
+            self.memory.get(key)
+        }
+
+        fn set(&self, key: &str, value: &[u8], version: u32) -> bool {
+            let is_written = self.memory.set(key, value, version);
+            if !std::mem::replace(&mut *self.spent.lock().unwrap(), true) {
+                decide(
+                    &Table::new(self.memory, "second", 1, 7),
+                    (1, 1),
+                    "u",
+                    NOW_MS,
+                );
+            }
+            is_written
+        }
+    }
+
+    #[test]
+    fn what_another_worker_spends_meanwhile_takes_the_charge_of_the_first_back() {
+        let memory = Memory::default();
+        let spent = Mutex::new(false);
+        let spender = Spender {
+            memory: &memory,
+            spent,
+        };
+        let spender_tables = tables(&spender);
+        let refused = decide_all(&asks(&spender_tables, 1), NOW_MS);
+        assert_eq!((refused.is_allowed(), refused.wait_ms()), (false, 1_000));
+        let first = &tables(&memory)[0];
+        assert_eq!(allowed(first, "u", 9), 2, "both are there still");
     }
 }

@@ -5,31 +5,37 @@ use weir_core::address::AddressGroup;
 use weir_core::admission::Rejection;
 use weir_core::id::UserId;
 use weir_core::key::KeyRing;
-use weir_core::limit::Decision;
+use weir_core::limit::Quota;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::table::{HostData, Table};
+use weir_filter_kit::table::{Ask, HostData, Table, decide_all};
 
 use crate::config::{LimitsConfig, RateConfig};
 
 /// The limits of one process: its workers share them.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    users: Option<Table<HostData>>,
-    addresses: Option<Table<HostData>>,
+    users: Option<Limit>,
+    addresses: Option<Limit>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    table: Table<HostData>,
+    quota: Quota,
 }
 
 impl Limits {
     /// `keys` seeds the tables' hashes: all workers have the same, and no client knows it.
     pub(crate) fn new(config: &LimitsConfig, keys: &KeyRing) -> Self {
-        let table = |name: &str, rate: Option<RateConfig>| {
-            rate.map(|rate| {
-                let seed = keys.seed(name);
-                Table::new(HostData, name, config.slots, seed, rate.gcra())
+        let limit = |name: &str, rate: Option<RateConfig>| {
+            rate.map(|rate| Limit {
+                table: Table::new(HostData, name, config.slots, keys.seed(name)),
+                quota: rate.quota(),
             })
         };
         Self {
-            users: table("users", config.user),
-            addresses: table("addresses", config.address),
+            users: limit("users", config.user),
+            addresses: limit("addresses", config.address),
         }
     }
 
@@ -48,12 +54,19 @@ impl Limits {
     }
 }
 
-fn check_one(table: &Table<HostData>, key: &[u8], now_ms: u64) -> Result<(), Rejection> {
-    match table.decide(key, now_ms) {
-        Decision::Allow => Ok(()),
-        Decision::Refuse { retry_after_ms } => Err(Rejection {
+fn check_one(limit: &Limit, key: &[u8], now_ms: u64) -> Result<(), Rejection> {
+    let Limit { table, quota } = limit;
+    let ask = Ask {
+        table,
+        quota: *quota,
+        key,
+        cost: 1,
+    };
+    match decide_all(&[ask], now_ms).wait_ms() {
+        0 => Ok(()),
+        wait_ms => Err(Rejection {
             verdict: Verdict::RateLimited,
-            retry_after_ms: Some(retry_after_ms),
+            retry_after_ms: Some(wait_ms),
         }),
     }
 }

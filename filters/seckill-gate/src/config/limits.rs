@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use weir_core::breaker;
-use weir_core::limit::{Gcra, RATE_PER_S_MAX};
+use weir_core::limit::{BURST_MAX, Quota, RATE_MAX};
 use weir_filter_kit::config::ConfigError;
 use weir_filter_kit::table::SLOTS_MAX;
 
@@ -24,7 +24,7 @@ pub struct LimitsConfig {
     /// For each address, or network of IPv6: no limit unless set.
     #[serde(default)]
     pub address: Option<RateConfig>,
-    /// How much is remembered of each of the two: so many times 8 users or addresses, in some 250 bytes
+    /// How much is remembered of each of the two: so many times 8 users or addresses, in some 400 bytes
     /// each; 4,096 unless set, 1 to 65,536.
     #[serde(default = "default_slots")]
     pub slots: u32,
@@ -87,19 +87,14 @@ impl LimitsConfig {
 
 impl RateConfig {
     /// The rule.
-    pub fn gcra(self) -> Gcra {
-        Gcra::new(self.rate_per_s, self.burst)
+    pub fn quota(self) -> Quota {
+        Quota::per_second(self.rate_per_s, self.burst)
     }
 
     fn check(self, path: &str) -> Result<(), ConfigError> {
         let (rate, burst) = (self.rate_per_s.into(), self.burst.into());
-        within(
-            &format!("{path}.rate_per_s"),
-            rate,
-            1,
-            RATE_PER_S_MAX.into(),
-        )?;
-        within(&format!("{path}.burst"), burst, 1, COUNT_MAX)
+        within(&format!("{path}.rate_per_s"), rate, 1, RATE_MAX.into())?;
+        within(&format!("{path}.burst"), burst, 1, BURST_MAX.into())
     }
 }
 

@@ -1,0 +1,144 @@
+//! What is allowed.
+
+use serde::Deserialize;
+
+/// The highest rate, in requests per period.
+pub const RATE_MAX: u32 = 1_000_000;
+
+/// The most requests at once.
+pub const BURST_MAX: u32 = 1_000_000;
+
+/// The longest period: a leap year, in milliseconds.
+pub const PER_MS_MAX: u64 = 366 * DAY_MS;
+
+/// The longest period of a sliding window: 30 days, in milliseconds. What it keeps fits in 32 bits then.
+pub const SLIDING_PER_MS_MAX: u64 = 30 * DAY_MS;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// `burst · per_ms` is at most this, so that a script's numbers, which are doubles, are exact.
+const TICKS_MAX: u64 = 1 << 52;
+
+/// How requests are counted. What each promises is told in [the module](super).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// The generic cell rate algorithm (ITU-T I.371, annex A, as the continuous-state leaky bucket): a
+    /// burst, and then the rate, evenly.
+    #[default]
+    Gcra,
+    /// So many in any period, whenever it begins.
+    SlidingWindow,
+    /// So many in each period since the epoch.
+    FixedWindow,
+    /// So many at once.
+    Concurrency,
+}
+
+/// An algorithm and its numbers.
+///
+/// Time is counted in *ticks*, of which there are `rate` in a millisecond. So one request takes `per_ms`
+/// ticks whatever the rate, every number is whole, and nothing drifts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    algorithm: Algorithm,
+    rate: u32,
+    per_ms: u64,
+    burst: u32,
+}
+
+/// Why there is no such quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaError {
+    /// The rate is 0 or too high.
+    #[error("rate must be 1 to {RATE_MAX}")]
+    Rate,
+    /// The period is 0 or too long.
+    #[error("per must be 1ms to {0} ms")]
+    Per(u64),
+    /// The burst is 0 or too high.
+    #[error("burst must be 1 to {BURST_MAX}")]
+    Burst,
+    /// Both are allowed, together they are not.
+    #[error("burst times per, in milliseconds, must be at most 2^52")]
+    Ticks,
+}
+
+impl Quota {
+    /// At most `rate` requests in `per_ms`, and `burst` at once. Only [`Algorithm::Gcra`] has a burst of
+    /// its own; with any other it is the rate, whatever is given.
+    ///
+    /// # Errors
+    /// When a number is out of its bounds.
+    pub fn new(
+        algorithm: Algorithm,
+        rate: u32,
+        per_ms: u64,
+        burst: u32,
+    ) -> Result<Self, QuotaError> {
+        let (burst, per_ms_max) = match algorithm {
+            Algorithm::Gcra => (burst, PER_MS_MAX),
+            Algorithm::SlidingWindow => (rate, SLIDING_PER_MS_MAX),
+            Algorithm::FixedWindow | Algorithm::Concurrency => (rate, PER_MS_MAX),
+        };
+        if !(1..=RATE_MAX).contains(&rate) {
+            return Err(QuotaError::Rate);
+        }
+        if !(1..=per_ms_max).contains(&per_ms) {
+            return Err(QuotaError::Per(per_ms_max));
+        }
+        if !(1..=BURST_MAX).contains(&burst) {
+            return Err(QuotaError::Burst);
+        }
+        if u64::from(burst) * per_ms > TICKS_MAX {
+            return Err(QuotaError::Ticks);
+        }
+        Ok(Self {
+            algorithm,
+            rate,
+            per_ms,
+            burst,
+        })
+    }
+
+    /// [`Algorithm::Gcra`] with `rate` requests a second in the long run, and `burst` at once. What is
+    /// out of bounds counts as the nearest that is not.
+    pub fn per_second(rate: u32, burst: u32) -> Self {
+        Self {
+            algorithm: Algorithm::Gcra,
+            rate: rate.clamp(1, RATE_MAX),
+            per_ms: 1_000,
+            burst: burst.clamp(1, BURST_MAX),
+        }
+    }
+
+    /// How requests are counted.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Requests per period.
+    pub const fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    /// The period, in milliseconds.
+    pub const fn per_ms(&self) -> u64 {
+        self.per_ms
+    }
+
+    /// The most requests at once, and so the highest cost that a request can have.
+    pub const fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// What one request of `cost` takes. A cost that could never be paid counts as all there is.
+    pub(super) fn ticks(&self, cost: u32) -> u64 {
+        u64::from(cost.min(self.burst)).saturating_mul(self.per_ms)
+    }
+
+    /// The beginning of the period of `now_ms`.
+    pub(super) fn period_start_ms(&self, now_ms: u64) -> u64 {
+        now_ms - now_ms.checked_rem(self.per_ms).unwrap_or(0)
+    }
+}
