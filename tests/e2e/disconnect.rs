@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use weir_stack::Stack;
+use weir_stack::{Stack, http};
 use weir_tests::{books, rush, until, users};
 
 const CLIENTS: usize = 1_000;
@@ -16,7 +16,7 @@ async fn ask_all(stack: &Stack, sale: &str) -> Result<Vec<TcpStream>> {
     let authority = stack.gateway_url.trim_start_matches("http://").to_owned();
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(TcpStream::connect(&authority).await?);
+        clients.push(http::connect(&authority).await?);
     }
     for (client, user) in clients.iter_mut().zip(users(0..CLIENTS)) {
         let request = format!(

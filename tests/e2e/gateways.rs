@@ -96,9 +96,9 @@ async fn a_hundred_sales_open_at_once() -> Result<()> {
         stack.make_sale(sale, STOCK_EACH, 2).await?;
     }
     stack.wait_until_known(&sales[SALES - 1]).await?;
-    let crowds: Vec<Crowd> = sales
-        .iter()
-        .map(|sale| Crowd::start(&stack, sale, users(0..40), 2))
+    let crowds: Vec<Crowd> = (0..)
+        .zip(&sales)
+        .map(|(n, sale)| Crowd::start(&stack, sale, users(n * 40..(n + 1) * 40), 2))
         .collect();
     for crowd in crowds {
         crowd.finish().await?;

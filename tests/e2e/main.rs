@@ -7,6 +7,7 @@ mod disconnect;
 mod faults;
 mod gateways;
 mod jwt;
+mod limits;
 mod outage;
 mod redis_kinds;
 mod storm;

@@ -62,11 +62,11 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
         .key_prefix("share")
         .start()
         .await?;
-    stack.open_sale("share", 400, 4).await?;
+    stack.open_sale("share", 800, 4).await?;
     // Everyone has bought, so that every further request reaches Redis and is refused there.
-    rush(&stack, "share", users(0..40), 8).await?;
-    assert_eq!(books(&stack, "share").await?.orders, 40);
-    let buyers: Vec<String> = users(0..40).into_iter().cycle().take(8_000).collect();
+    rush(&stack, "share", users(0..400), 8).await?;
+    assert_eq!(books(&stack, "share").await?.orders, 400);
+    let buyers: Vec<String> = users(0..400).into_iter().cycle().take(8_000).collect();
     let before = script_calls(&stack).await?;
     let verdicts = rush(&stack, "share", buyers, 128).await?;
     let commands = script_calls(&stack).await? - before;

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use weir_stack::Stack;
 use weir_stack::http::{Connection, Method, Response};
 
-use crate::verdict;
+use crate::{verdict, wait_after};
 
 /// Longer than any fault of the tests, the restart and the claims' lifetime after it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -106,19 +106,21 @@ impl State {
             let deadline = Instant::now() + PATIENCE;
             let last = loop {
                 let answer = self.ask(&mut connection, gateway, user).await;
-                let heard = match answer {
-                    Ok(answer) if answer.status != 503 => break verdict(&answer).to_owned(),
-                    Ok(answer) => answer.text(),
+                let (heard, wait) = match answer {
+                    Ok(answer) => match wait_after(&answer, PAUSE)? {
+                        Some(wait) => (answer.text(), wait),
+                        None => break verdict(&answer).to_owned(),
+                    },
                     Err(error) => {
                         // Another connection, and another gateway if there is one.
                         connection = None;
                         gateway += 1;
-                        format!("{error:#}")
+                        (format!("{error:#}"), PAUSE)
                     }
                 };
                 self.broken.fetch_add(1, Ordering::Relaxed);
                 ensure!(Instant::now() < deadline, "{user} still hears {heard}");
-                sleep(PAUSE).await;
+                sleep(wait).await;
             };
             verdicts.push(last);
             self.done.fetch_add(1, Ordering::Relaxed);

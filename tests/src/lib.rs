@@ -23,6 +23,9 @@ pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
 /// How long something that must happen may take on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Between two tries of one who hears that something is broken.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// What SQL and Redis hold of one sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Books {
@@ -153,21 +156,33 @@ async fn buy_patiently(connection: &mut Connection, path: &str, user: &str) -> R
         let answer = connection
             .send(Method::POST, path, &[("x-user-id", user)], "")
             .await?;
-        if answer.status != 503 {
+        let Some(wait) = wait_after(&answer, PAUSE)? else {
             return Ok(verdict(&answer).to_owned());
-        }
+        };
         ensure!(
             started.elapsed() < PATIENCE,
             "{user} still hears {}",
             answer.text()
         );
-        ensure!(
-            answer.header("retry-after").is_some(),
-            "a 503 without Retry-After: {}",
-            answer.text()
-        );
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(wait).await;
     }
+}
+
+/// How long to wait before asking again; `None` after a final answer. Whoever asks too often waits as
+/// long as it is told. After a fault, people press the button sooner than that: after `pause`.
+fn wait_after(answer: &Response, pause: Duration) -> Result<Option<Duration>> {
+    if !matches!(answer.status, 429 | 503) {
+        return Ok(None);
+    }
+    let seconds = answer.header("retry-after").and_then(|s| s.parse().ok());
+    let seconds = seconds.with_context(|| {
+        let (status, text) = (answer.status, answer.text());
+        format!("a {status} without a Retry-After in seconds: {text}")
+    })?;
+    Ok(Some(match answer.status {
+        429 => Duration::from_secs(seconds),
+        _ => pause,
+    }))
 }
 
 /// `user-<first>` and so on.

@@ -2,20 +2,30 @@
 //!
 //! Tests and the storm have to know which connection a request uses and when it breaks, so
 //! there is no pool and no retry.
+//!
+//! A server on 127.0.0.1 sees each connection come from a loopback address of its own, as it would
+//! see people from everywhere: gateways limit how often one address may ask.
 
 use anyhow::{Context, Result};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 pub use hyper::{Method, Request, Uri};
 
 /// For the calls of [`get`] and [`send`], whose servers are on this machine.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// What connections come from: 127.1.0.0 to 127.253.255.255, in turn. Linux takes all of 127.0.0.0/8 for
+/// its own; 127.0.x.y is left to servers and to those who choose an address.
+const CLIENTS_FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);
+const CLIENTS: u32 = 253 << 16;
 
 /// An answer, read to its end.
 #[derive(Debug, Clone)]
@@ -53,11 +63,22 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to `authority`, like `127.0.0.1:10000`. Must be called on a tokio runtime.
+    /// Connects to `authority`, like `127.0.0.1:10000`, as [`connect`] does. Must be called on a
+    /// tokio runtime.
     pub async fn open(authority: &str) -> Result<Self> {
-        let stream = TcpStream::connect(authority)
-            .await
-            .with_context(|| format!("cannot connect to {authority}"))?;
+        Self::over(connect(authority).await?, authority).await
+    }
+
+    /// Connects to `authority`, which must be on this machine, from `client`, which must be one of
+    /// 127.0.0.0/8.
+    pub async fn open_from(client: Ipv4Addr, authority: &str) -> Result<Self> {
+        let server = authority
+            .parse()
+            .with_context(|| format!("not an address and a port: {authority}"))?;
+        Self::over(connect_from(client, server).await?, authority).await
+    }
+
+    async fn over(stream: TcpStream, authority: &str) -> Result<Self> {
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // It ends with an error when the server closes; the next `send` reports that.
@@ -109,6 +130,34 @@ impl Connection {
     }
 }
 
+/// A TCP connection to `authority`: from a loopback address of its own if that is one of 127.0.0.0/8.
+pub async fn connect(authority: &str) -> Result<TcpStream> {
+    match authority.parse() {
+        Ok(SocketAddr::V4(server)) if server.ip().is_loopback() => {
+            connect_from(next_client(), server.into()).await
+        }
+        _ => TcpStream::connect(authority)
+            .await
+            .with_context(|| format!("cannot connect to {authority}")),
+    }
+}
+
+async fn connect_from(client: Ipv4Addr, server: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket
+        .bind((client, 0).into())
+        .with_context(|| format!("cannot use the address {client}"))?;
+    socket
+        .connect(server)
+        .await
+        .with_context(|| format!("cannot connect to {server} from {client}"))
+}
+
+fn next_client() -> Ipv4Addr {
+    static OPENED: AtomicU32 = AtomicU32::new(0);
+    Ipv4Addr::from(CLIENTS_FIRST + OPENED.fetch_add(1, Ordering::Relaxed) % CLIENTS)
+}
+
 async fn read(response: hyper::Response<Incoming>) -> Result<Response> {
     let (head, body) = response.into_parts();
     let body = body.collect().await.context("the answer broke off")?;
@@ -148,4 +197,27 @@ pub async fn send(
 /// Whether a GET of `url` is answered with 200. For readiness probes.
 pub async fn is_ok(url: &str) -> bool {
     get(url).await.is_ok_and(|response| response.status == 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn each_connection_has_an_address_of_its_own_or_the_one_chosen() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..300 {
+            let _open = connect(&server.to_string()).await.unwrap();
+            clients.push(listener.accept().await.unwrap().1.ip());
+        }
+        clients.sort_unstable();
+        clients.dedup();
+        assert_eq!(clients.len(), 300);
+        let chosen = Ipv4Addr::new(127, 0, 9, 9);
+        let _open = connect_from(chosen, server).await.unwrap();
+        assert_eq!(listener.accept().await.unwrap().1.ip(), chosen);
+    }
 }

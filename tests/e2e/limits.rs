@@ -1,0 +1,165 @@
+//! How often one user and one address may ask, as Envoy's own word on who asks has it.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tokio::time::sleep;
+use weir_stack::Stack;
+use weir_stack::http::{Connection, Method, Response};
+use weir_tests::{books, verdict};
+
+/// The lowest rate that there is, so that hardly anything comes back while a test asks.
+const RATE_PER_S: u32 = 1;
+
+const USER_BURST: usize = 5;
+const ADDRESS_BURST: usize = 40;
+
+/// Who asks more often than this and is not limited is not limited at all.
+const TRIES_MAX: usize = 400;
+
+const HOME: Ipv4Addr = Ipv4Addr::new(127, 0, 7, 1);
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 7, 2);
+
+/// A gateway of two workers with low limits, and a sale named as its prefix.
+async fn limited(sale: &str) -> Result<Stack> {
+    let rate = |burst| format!(r#"{{ "rate_per_s": {RATE_PER_S}, "burst": {burst} }}"#);
+    let stack = Stack::builder()
+        .workers(2)
+        .key_prefix(sale)
+        .edit_config(move |config| {
+            let user = r#"{ "rate_per_s": 20, "burst": 40 }"#;
+            let address = r#"{ "rate_per_s": 1000, "burst": 2000 }"#;
+            let config = config.replace(user, &rate(USER_BURST), 1);
+            config.replace(address, &rate(ADDRESS_BURST), 1)
+        })
+        .start()
+        .await?;
+    stack.open_sale(sale, 1_000, 4).await?;
+    Ok(stack)
+}
+
+/// One who asks from one address, over a new connection each time: so it meets both workers.
+struct Caller<'a> {
+    stack: &'a Stack,
+    sale: &'a str,
+    address: Ipv4Addr,
+}
+
+impl Caller<'_> {
+    async fn buy(&self, user: &str, forwarded_for: Option<&str>) -> Result<Response> {
+        let authority = self.stack.gateway_url.trim_start_matches("http://");
+        let mut connection = Connection::open_from(self.address, authority).await?;
+        let mut headers = vec![("x-user-id", user)];
+        headers.extend(forwarded_for.map(|address| ("x-forwarded-for", address)));
+        let path = format!("/sales/{}/orders", self.sale);
+        connection.send(Method::POST, &path, &headers, "").await
+    }
+
+    /// Asks as `users` name until somebody is limited. How many passed, and that answer.
+    async fn flood(&self, users: impl Fn(usize) -> String) -> Result<(usize, Response)> {
+        for passed in 0..TRIES_MAX {
+            let answer = self.buy(&users(passed), None).await?;
+            if answer.status == 429 {
+                return Ok((passed, answer));
+            }
+            let is_decided = matches!(verdict(&answer), "granted" | "cap_reached");
+            ensure!(is_decided, "{}: {}", answer.status, answer.text());
+        }
+        anyhow::bail!("never limited")
+    }
+}
+
+/// What a limited one is told, and for how long it has to wait.
+fn told_to_wait(answer: &Response) -> Result<Duration> {
+    ensure!((answer.status, verdict(answer)) == (429, "rate_limited"));
+    ensure!(answer.json()?["error"] == "rate_limited");
+    let seconds = answer.header("retry-after").context("no Retry-After")?;
+    Ok(Duration::from_secs(seconds.parse()?))
+}
+
+async fn counted(stack: &Stack) -> Result<u64> {
+    let stat = "wasmcustom.weir_seckill_gate_requests_total.verdict.rate_limited";
+    stack.envoy.stat(stat).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_floods_is_limited_and_nobody_else() -> Result<()> {
+    let stack = limited("user-flood").await?;
+    // Wherever it comes from: a name has one limit on all addresses and workers.
+    let (mut passed, mut answers) = (0, Vec::new());
+    for last in 1..=50 {
+        let address = Ipv4Addr::new(127, 0, 8, last);
+        let caller = caller(&stack, "user-flood", address);
+        let answer = caller.buy("mallory", None).await?;
+        match answer.status {
+            429 => answers.push(answer),
+            _ => passed += 1,
+        }
+    }
+    assert!(passed >= USER_BURST, "{passed}");
+    let limited = answers.first().context("mallory is never limited")?;
+    told_to_wait(limited)?;
+    assert_eq!(counted(&stack).await?, answers.len() as u64);
+    let home = caller(&stack, "user-flood", HOME);
+    for user in ["alice", "bob", "carol"] {
+        let answer = home.buy(user, None).await?;
+        assert_eq!((answer.status, verdict(&answer)), (201, "granted"));
+    }
+    assert_eq!(books(&stack, "user-flood").await?.orders, 4);
+    // A refusal uses nothing up, so whoever waits as long as it was told, passes.
+    let last = home.flood(|_| "mallory".to_owned()).await?.1;
+    sleep(told_to_wait(&last)?).await;
+    let answer = home.buy("mallory", None).await?;
+    assert_eq!((answer.status, verdict(&answer)), (409, "cap_reached"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_floods_is_limited_whatever_names_it_uses_and_no_other_one() -> Result<()> {
+    let stack = limited("address-flood").await?;
+    let home = caller(&stack, "address-flood", HOME);
+    let (passed, limited) = home.flood(|n| format!("name-{n}")).await?;
+    assert!(passed >= ADDRESS_BURST, "{passed}");
+    assert_eq!(counted(&stack).await?, 1);
+    // The next name is unused: it was the address that was limited.
+    let elsewhere = caller(&stack, "address-flood", ELSEWHERE);
+    let name = format!("name-{passed}");
+    let answer = elsewhere.buy(&name, None).await?;
+    assert_eq!((answer.status, verdict(&answer)), (201, "granted"));
+    sleep(told_to_wait(&limited)?).await;
+    let answer = home.buy("patient", None).await?;
+    assert_eq!((answer.status, verdict(&answer)), (201, "granted"));
+    assert_eq!(
+        books(&stack, "address-flood").await?.orders,
+        passed as u64 + 2
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_does_not_choose_its_address() -> Result<()> {
+    let stack = limited("forged").await?;
+    let home = caller(&stack, "forged", HOME);
+    let since = Instant::now();
+    let mut passed = 0;
+    for n in 0..TRIES_MAX {
+        let forged = format!("198.51.{}.{}", n / 250, n % 250 + 1);
+        let answer = home.buy(&format!("name-{n}"), Some(&forged)).await?;
+        passed += usize::from(answer.status != 429);
+    }
+    // What one address may have in this time, to the second.
+    let rate = since.elapsed().as_secs() + 1;
+    let allowed = ADDRESS_BURST as u64 + rate * u64::from(RATE_PER_S);
+    assert!(passed >= ADDRESS_BURST, "{passed}");
+    assert!(passed as u64 <= allowed, "{passed} of {allowed}");
+    Ok(())
+}
+
+fn caller<'a>(stack: &'a Stack, sale: &'a str, address: Ipv4Addr) -> Caller<'a> {
+    Caller {
+        stack,
+        sale,
+        address,
+    }
+}
