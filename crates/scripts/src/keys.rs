@@ -75,6 +75,20 @@ impl ShardKeys {
         self.key("deposits")
     }
 
+    /// All that the shard's ledger is made of: every key but those of reserved and blocked users,
+    /// which are lists from SQL.
+    pub fn ledger(&self) -> [Vec<u8>; 7] {
+        [
+            self.stock(),
+            self.claims(),
+            self.pending(),
+            self.epoch(),
+            self.sequence(),
+            self.transfers(),
+            self.deposits(),
+        ]
+    }
+
     /// What the keys of [`ShardKeys::reserved`] start with.
     pub(crate) fn reserved_sets(&self) -> Vec<u8> {
         self.key("reserved")
@@ -110,14 +124,15 @@ mod tests {
     #[test]
     fn all_keys_of_a_shard_carry_one_hash_tag() {
         let keys = ShardKeys::new("weir", &SaleId::new("s-1").unwrap(), 3);
+        let [stock, claims, pending, epoch, sequence, transfers, deposits] = keys.ledger();
         for (key, name) in [
-            (keys.stock(), "stock"),
-            (keys.claims(), "claims"),
-            (keys.pending(), "pending"),
-            (keys.epoch(), "epoch"),
-            (keys.sequence(), "sequence"),
-            (keys.transfers(), "transfers"),
-            (keys.deposits(), "deposits"),
+            (stock, "stock"),
+            (claims, "claims"),
+            (pending, "pending"),
+            (epoch, "epoch"),
+            (sequence, "sequence"),
+            (transfers, "transfers"),
+            (deposits, "deposits"),
             (keys.reserved(255), "reserved:255"),
             (keys.blocked(0), "blocked:0"),
         ] {

@@ -45,15 +45,7 @@ async fn shard_audit(world: &World, shard: u32) -> Audit {
 /// Redis loses all it has of a shard of sale `s`.
 async fn lose(world: &World, shard: u32) {
     let keys = ShardKeys::new(&world.prefix, &id("s"), shard);
-    for key in [
-        keys.stock(),
-        keys.claims(),
-        keys.pending(),
-        keys.epoch(),
-        keys.sequence(),
-        keys.transfers(),
-        keys.deposits(),
-    ] {
+    for key in keys.ledger() {
         world.redis(redis::cmd("DEL").arg(key)).await;
     }
 }

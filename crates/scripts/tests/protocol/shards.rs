@@ -111,15 +111,7 @@ impl Shards {
         self.models[shard as usize] = ShardLedger::default();
         if let Some((redis, keys)) = &mut self.redis {
             let keys = &keys[shard as usize];
-            for key in [
-                keys.stock(),
-                keys.claims(),
-                keys.pending(),
-                keys.epoch(),
-                keys.sequence(),
-                keys.transfers(),
-                keys.deposits(),
-            ] {
+            for key in keys.ledger() {
                 redis.command(&[b"DEL", &key]);
             }
         }
