@@ -1,7 +1,7 @@
 //! A MariaDB of our own, on a port of its own, with a data folder of its own.
 
 use crate::command;
-use crate::process::{DiedChild, Process};
+use crate::process::Process;
 use crate::tools;
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -68,30 +68,15 @@ impl MariaDbServer {
         self.port
     }
 
-    /// The process, for its log and its state.
+    /// The process: stop it, kill it, read its log.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
-    }
-
-    /// Ends it by SIGTERM.
-    pub fn stop(&mut self) {
-        self.process.stop();
-    }
-
-    /// Ends it by SIGKILL.
-    pub fn kill(&mut self) {
-        self.process.kill();
     }
 
     /// Starts it again on the same port with the same data.
     pub async fn start_again(&mut self) -> Result<()> {
         self.process.start_again()?;
         self.wait_ready().await
-    }
-
-    /// An error if it ended by itself.
-    pub fn check(&mut self) -> Result<(), DiedChild> {
-        self.process.check()
     }
 
     /// It greets whoever connects once it can be used: the init file has run by then.
@@ -145,7 +130,7 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(server.url("a"), format!("mysql://weir@127.0.0.1:{port}/a"));
-        server.stop();
+        server.process().stop();
         assert!(greets(port).await.is_err());
         server.start_again().await.unwrap();
         assert!(greets(port).await.unwrap());
