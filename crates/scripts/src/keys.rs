@@ -3,6 +3,8 @@
 //! ```text
 //! <prefix>:catalogue              JSON: the sales that gateways poll for
 //! <prefix>:{<sale>:<shard>}:…     one shard of a sale; the hash tag puts all its keys in one slot
+//! <prefix>:limit:rules            JSON: the rate limits that gateways poll for
+//! <prefix>:limit:{<rule>:<hash>}  what one key of a rate limit has used
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
@@ -110,6 +112,29 @@ impl ShardKeys {
     }
 }
 
+/// The key of the document with the rate limits.
+pub fn limit_rules(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:limit:rules").into_bytes()
+}
+
+/// The key of what one key of a rate limit has used: a string, see `limit_state.lua`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LimitKey(Vec<u8>);
+
+impl LimitKey {
+    /// The key of `rule`, which has no brace, and of a hash of what the rule tells clients apart by: Redis
+    /// never holds what a client sent.
+    pub fn new(prefix: &str, rule: &str, hash: [u8; 16]) -> Self {
+        let hash = hex::encode(hash);
+        Self(format!("{prefix}:limit:{{{rule}:{hash}}}").into_bytes())
+    }
+
+    /// The key as Redis takes it.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// Whether `prefix` may stand before Weir's keys: 1 to 64 of `a-z A-Z 0-9 - _ . :`. A brace would
 /// take over the hash tag.
 pub fn is_prefix(prefix: &str) -> bool {
@@ -139,6 +164,20 @@ mod tests {
             assert_eq!(key, format!("weir:{{s-1:3}}:{name}").into_bytes());
         }
         assert_eq!(catalogue("weir"), b"weir:catalogue");
+    }
+
+    #[test]
+    fn a_limits_key_is_its_rule_and_a_hash() {
+        let key = LimitKey::new(
+            "weir",
+            "per-user",
+            *b"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\xff",
+        );
+        assert_eq!(
+            key.as_bytes(),
+            b"weir:limit:{per-user:000102030405060708090a0b0c0d0eff}"
+        );
+        assert_eq!(limit_rules("weir"), b"weir:limit:rules");
     }
 
     #[test]

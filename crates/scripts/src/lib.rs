@@ -9,6 +9,7 @@
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
 //!   [`settle_transfer`], [`survey`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
+//!   Of rate limits: [`limit`], [`limit_back`].
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -33,13 +34,27 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+/// A script's source, after the file of what it shares with others.
+macro_rules! after {
+    ($prelude:literal, $name:literal) => {
+        concat!(
+            include_str!(concat!("../lua/", $prelude, ".lua")),
+            include_str!(concat!("../lua/", $name, ".lua"))
+        )
+    };
+}
+
 /// A script's source, after the reading and writing of records that it needs.
 macro_rules! with_records {
     ($name:literal) => {
-        concat!(
-            include_str!("../lua/record.lua"),
-            include_str!(concat!("../lua/", $name, ".lua"))
-        )
+        after!("record", $name)
+    };
+}
+
+/// A script's source, after the counting of rate limits that it needs.
+macro_rules! with_limit_states {
+    ($name:literal) => {
+        after!("limit_state", $name)
     };
 }
 
@@ -51,6 +66,8 @@ pub mod claim;
 pub mod deposit;
 pub mod keys;
 pub mod lend;
+pub mod limit;
+pub mod limit_back;
 pub mod overdue;
 pub mod release;
 mod reply;
@@ -66,13 +83,15 @@ pub use call::{Call, Script};
 pub use reply::ReplyError;
 
 /// Every script, for checks over all of them.
-pub const SCRIPTS: [&Script; 15] = [
+pub const SCRIPTS: [&Script; 17] = [
     &audit::SCRIPT,
     &cancel::SCRIPT,
     &charge::SCRIPT,
     &claim::SCRIPT,
     &deposit::SCRIPT,
     &lend::SCRIPT,
+    &limit::SCRIPT,
+    &limit_back::SCRIPT,
     &overdue::SCRIPT,
     &release::SCRIPT,
     &restock::SCRIPT,

@@ -56,7 +56,8 @@ impl Redis {
         self.exchange(&body)
     }
 
-    fn exchange(&mut self, body: &[u8]) -> Value {
+    /// Sends one command as it is written.
+    pub fn exchange(&mut self, body: &[u8]) -> Value {
         self.0.write_all(body).unwrap();
         let (mut input, mut piece) = (Vec::new(), [0; 4_096]);
         loop {
