@@ -91,7 +91,9 @@ pub fn gate_config(data: &[u8]) {
     assert!((1..=3_600).contains(&taken.retry_after_s));
     assert!((1..=86_400_000).contains(&taken.claim_ttl_ms));
 
-    let pump = taken.redis.pump_settings();
+    let pump = taken
+        .redis
+        .pump_settings(weir_seckill_gate::config::DEADLINE_MS);
     assert!((1..=60_000).contains(&pump.deadline_ms));
     assert!((1..=64).contains(&pump.flights_max));
     assert!((1..=1_000_000).contains(&pump.waiting_max));

@@ -18,6 +18,7 @@
 //! | [`identity`] | the signed user of a request that carries no claim |
 //! | [`token`] | the order token that the checkout gives and the order brings |
 //! | [`limit`] | whether a user or an address asks more often than it may |
+//! | [`rules`] | which requests a rule of the rate limiter concerns, by which key, and what it allows |
 //! | [`address`] | which addresses count as one |
 //! | [`breaker`] | whether what failed too often may be asked |
 //! | [`key`] | named secrets, what they sign, and their rotation |
@@ -61,6 +62,7 @@ pub mod ledger;
 pub mod limit;
 pub mod refill;
 pub mod repair;
+pub mod rules;
 pub mod sale;
 pub mod shard;
 pub mod sold_out;

@@ -6,6 +6,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::BufferType;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use weir_core::breaker;
 
 /// Why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +88,53 @@ pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ConfigError> {
     reader.end().map_err(|error| ConfigError::new("", error))?;
     Ok(value)
 }
+
+/// Refuses a number that is out of its bounds.
+///
+/// # Errors
+/// When it is.
+pub fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    let problem = format!("must be {min} to {max}, is {value}");
+    Err(ConfigError::new(path, problem))
+}
+
+/// The name of a header, in lower case.
+///
+/// # Errors
+/// When it is no token (RFC 9110, 5.6.2).
+pub fn header_name(path: &str, name: &str) -> Result<String, ConfigError> {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(ConfigError::new(path, "must be the name of a header"));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+/// Refuses a breaker whose numbers are out of their bounds.
+///
+/// # Errors
+/// When one is.
+pub fn check_breaker(path: &str, settings: &breaker::Settings) -> Result<(), ConfigError> {
+    let field = |name: &str, value: u64, max| within(&format!("{path}.{name}"), value, 1, max);
+    field("window_ms", settings.window_ms, BREAKER_MS_MAX)?;
+    field(
+        "min_requests",
+        settings.min_requests.into(),
+        BREAKER_COUNT_MAX,
+    )?;
+    field("failure_percent", settings.failure_percent.into(), 100)?;
+    field("open_ms", settings.open_ms, BREAKER_MS_MAX)?;
+    field("probes", settings.probes.into(), BREAKER_COUNT_MAX)
+}
+
+/// The longest window and pause of a breaker: an hour.
+const BREAKER_MS_MAX: u64 = 60 * 60 * 1_000;
+
+/// The greatest counts of a breaker. Beyond them a slip of the pen would switch it off.
+const BREAKER_COUNT_MAX: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@
 //! - [`table`]: limits that hold for all workers, in Envoy's shared data.
 //! - [`http`]: headers as bytes, answers as JSON.
 //! - [`config`]: JSON configuration, refused with the path of the field that is wrong.
+//! - [`redis_config`]: how Redis is reached, as it is written.
 //! - [`mod@env`]: secrets, from the environment that Envoy gives the VM.
 //! - [`metrics`], [`host`]: counters, the clock, panics that say where.
 //!
@@ -37,4 +38,5 @@ pub mod link;
 pub mod metrics;
 pub mod pump;
 pub mod redis;
+pub mod redis_config;
 pub mod table;

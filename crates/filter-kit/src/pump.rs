@@ -140,6 +140,11 @@ impl<P: Plan, L: Link> Pump<P, L> {
         }
     }
 
+    /// Its limits.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
     /// The way to Redis, for calls beside the pump's own.
     pub fn link(&self) -> &L {
         &self.link

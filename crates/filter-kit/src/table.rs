@@ -187,9 +187,9 @@ impl<'a, D: SharedData> Found<'a, D> {
             if !check.is_allowed() {
                 return (check, 0);
             }
-            self.state.charge(&self.ask.quota, self.ask.cost);
+            let charged = self.state.charged(&self.ask.quota, self.ask.cost, &check);
             if let Some(evictions) = self.write() {
-                return (check, evictions);
+                return (charged, evictions);
             }
             self = Self::read(self.ask, self.now_ms);
         }

@@ -13,9 +13,8 @@
 
 use serde::Deserialize;
 use weir_core::key::KeyRing;
-use weir_filter_kit::config::ConfigError;
-use weir_filter_kit::pump;
-use weir_scripts::keys::{DEFAULT_PREFIX, is_prefix};
+use weir_filter_kit::config::{ConfigError, header_name, within};
+pub use weir_filter_kit::redis_config::{RedisConfig, Topology};
 
 pub use self::keys::KeyConfig;
 pub use self::limits::{LimitsConfig, OverloadConfig, RateConfig};
@@ -28,6 +27,9 @@ mod token;
 
 /// The longest a claim may be held: a day. Beyond it a slip of the pen would hide stock.
 const CLAIM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// How long a request waits for its claim, in milliseconds, unless `redis.deadline_ms` is set.
+pub const DEADLINE_MS: u64 = 250;
 
 /// The longest static page, in bytes: it is copied for each answer.
 const PAGE_LEN_MAX: usize = 64 * 1_024;
@@ -124,41 +126,6 @@ pub struct ClaimConfig {
     pub keys: Vec<KeyConfig>,
 }
 
-/// How Redis is reached.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RedisConfig {
-    /// The Envoy cluster of the bridge's internal listener: `weir_redis` unless set.
-    #[serde(default = "default_cluster")]
-    pub cluster: String,
-    /// What stands before all keys: `weir` unless set; the origin must have the same.
-    #[serde(default = "default_key_prefix")]
-    pub key_prefix: String,
-    /// How Redis is laid out: `single` unless set.
-    #[serde(default)]
-    pub topology: Topology,
-    /// How long a request waits for its claim, in milliseconds: 250 unless set, 1 to 60,000.
-    #[serde(default = "default_deadline_ms")]
-    pub deadline_ms: u64,
-    /// The most calls under way at once in each worker: 8 unless set, 1 to 64.
-    #[serde(default = "default_flights_max")]
-    pub flights_max: usize,
-    /// The most requests that wait in each worker: 10,000 unless set; beyond it, `overloaded`.
-    #[serde(default = "default_waiting_max")]
-    pub waiting_max: usize,
-}
-
-/// How Redis is laid out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Topology {
-    /// One server, with or without replicas: one script call may touch every shard.
-    #[default]
-    Single,
-    /// Redis Cluster: a script call touches one slot, so each shard has a call of its own.
-    Cluster,
-}
-
 /// The configuration, checked.
 #[derive(Clone, Debug)]
 pub struct Checked {
@@ -216,11 +183,11 @@ impl Config {
         let checkout_routes = checked_routes("checkout_routes", &self.checkout_routes, "POST")?;
         let status_routes = checked_routes("status_routes", &self.status_routes, "GET")?;
         check_prefixes(&self.identify_prefixes)?;
-        let user_header = checked_header(&self.user_header)?;
+        let user_header = header_name("user_header", &self.user_header)?;
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
         within("retry_after_s", u64::from(self.retry_after_s), 1, 3_600)?;
         within("claim.ttl_ms", self.claim.ttl_ms, 1, CLAIM_TTL_MS_MAX)?;
-        self.redis.check()?;
+        self.redis.check("redis")?;
         self.static_page.check()?;
         self.limits.check()?;
         self.overload.check()?;
@@ -261,33 +228,6 @@ impl StaticPage {
     }
 }
 
-impl RedisConfig {
-    fn check(&self) -> Result<(), ConfigError> {
-        if self.cluster.is_empty() {
-            return Err(ConfigError::new(
-                "redis.cluster",
-                "must name an Envoy cluster",
-            ));
-        }
-        if !is_prefix(&self.key_prefix) {
-            let problem = "must be 1 to 64 of a-z A-Z 0-9 - _ . :";
-            return Err(ConfigError::new("redis.key_prefix", problem));
-        }
-        within("redis.deadline_ms", self.deadline_ms, 1, 60_000)?;
-        within("redis.flights_max", self.flights_max as u64, 1, 64)?;
-        within("redis.waiting_max", self.waiting_max as u64, 1, 1_000_000)
-    }
-
-    /// The pump's limits.
-    pub fn pump_settings(&self) -> pump::Settings {
-        pump::Settings {
-            deadline_ms: self.deadline_ms,
-            flights_max: self.flights_max,
-            waiting_max: self.waiting_max,
-        }
-    }
-}
-
 fn checked_routes(
     field: &str,
     routes: &[RouteConfig],
@@ -309,27 +249,6 @@ fn check_prefixes(prefixes: &[String]) -> Result<(), ConfigError> {
         )),
         None => Ok(()),
     }
-}
-
-fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError::new(
-        path,
-        format!("must be {min} to {max}, is {value}"),
-    ))
-}
-
-fn checked_header(name: &str) -> Result<String, ConfigError> {
-    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(ConfigError::new(
-            "user_header",
-            "must be the name of a header",
-        ));
-    }
-    Ok(name.to_ascii_lowercase())
 }
 
 fn default_poll_interval_ms() -> u64 {
@@ -355,26 +274,6 @@ fn default_page_body() -> String {
 
 fn default_claim_ttl_ms() -> u64 {
     30_000
-}
-
-fn default_cluster() -> String {
-    "weir_redis".into()
-}
-
-fn default_key_prefix() -> String {
-    DEFAULT_PREFIX.into()
-}
-
-fn default_deadline_ms() -> u64 {
-    250
-}
-
-fn default_flights_max() -> usize {
-    8
-}
-
-fn default_waiting_max() -> usize {
-    10_000
 }
 
 #[cfg(test)]

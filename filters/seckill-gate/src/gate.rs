@@ -21,7 +21,7 @@ use weir_scripts::{claim, deposit, lend, survey};
 
 use crate::NAME;
 use crate::answer::{Answers, send_json};
-use crate::config::Checked;
+use crate::config::{Checked, DEADLINE_MS};
 use crate::fate::{Asker, Fate, Outcome};
 use crate::identify::{identify, strip_gateway_headers};
 use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job, Step};
@@ -62,7 +62,7 @@ impl Gate {
         Self {
             limits: Limits::new(&config.limits, &config.claim_keys),
             overload: Overload::new(&config.overload, &metrics),
-            pump: Pump::new(config.redis.pump_settings(), plan.clone(), link),
+            pump: Pump::new(config.redis.pump_settings(DEADLINE_MS), plan.clone(), link),
             poller: Poller::new(config.poll_interval_ms),
             catalogue: None,
             memory: SoldOutMemory::default(),
@@ -472,7 +472,11 @@ impl Gate {
             return;
         };
         let body = poll.commands(&self.plan);
-        match self.pump.link().send(&body, self.config.redis.deadline_ms) {
+        match self
+            .pump
+            .link()
+            .send(&body, self.pump.settings().deadline_ms)
+        {
             Ok(token) => self.poller.sent(token, poll),
             Err(definite) => self.poll_failed(&Failure::from(definite).to_string()),
         }

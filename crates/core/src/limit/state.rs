@@ -26,7 +26,7 @@ enum Kind {
 pub struct Check {
     /// After how many milliseconds the request may pass; 0: now.
     pub wait_ms: u64,
-    /// How much is left, before the request.
+    /// How much is left: before the request where nothing was charged, else after it.
     pub remaining: u32,
     /// After how many milliseconds all of it will be there again, if nothing more is asked.
     pub reset_ms: u64,
@@ -104,6 +104,16 @@ impl State {
             remaining: u32::try_from(left).unwrap_or(u32::MAX),
             reset_ms: self.idle_at_ms(quota).saturating_sub(now_ms),
             mark: self.mark(),
+        }
+    }
+
+    /// Charges a request that this check allowed; returns the check as the client is to be told of it.
+    pub fn charged(&mut self, quota: &Quota, cost: u32, check: &Check) -> Check {
+        self.charge(quota, cost);
+        Check {
+            wait_ms: 0,
+            mark: check.mark,
+            ..self.check(quota, cost)
         }
     }
 

@@ -3,13 +3,8 @@
 use serde::Deserialize;
 use weir_core::breaker;
 use weir_core::limit::{BURST_MAX, Quota, RATE_MAX};
-use weir_filter_kit::config::ConfigError;
+use weir_filter_kit::config::{ConfigError, check_breaker, within};
 use weir_filter_kit::table::SLOTS_MAX;
-
-use super::within;
-
-/// The longest window and pause of a breaker: an hour.
-const BREAKER_MS_MAX: u64 = 60 * 60 * 1_000;
 
 /// The greatest counts here. Beyond them a slip of the pen would switch something off.
 const COUNT_MAX: u64 = 1_000_000;
@@ -105,15 +100,6 @@ impl OverloadConfig {
         check_breaker("overload.redis_breaker", &self.redis_breaker)?;
         check_breaker("overload.origin_breaker", &self.origin_breaker)
     }
-}
-
-fn check_breaker(path: &str, settings: &breaker::Settings) -> Result<(), ConfigError> {
-    let field = |name: &str, value: u64, max| within(&format!("{path}.{name}"), value, 1, max);
-    field("window_ms", settings.window_ms, BREAKER_MS_MAX)?;
-    field("min_requests", settings.min_requests.into(), COUNT_MAX)?;
-    field("failure_percent", settings.failure_percent.into(), 100)?;
-    field("open_ms", settings.open_ms, BREAKER_MS_MAX)?;
-    field("probes", settings.probes.into(), COUNT_MAX)
 }
 
 fn default_slots() -> u32 {

@@ -1,0 +1,83 @@
+//! Durations as people write them.
+
+use alloc::borrow::Cow;
+use core::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// A whole number and a unit: `100ms`, `1s`, `5m`, `1h`, `1d`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration {
+    /// In milliseconds.
+    pub ms: u64,
+}
+
+impl Duration {
+    fn read(text: &str) -> Option<Self> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at_checked(digits)?;
+        let unit_ms = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        let ms = number.parse::<u64>().ok()?.checked_mul(unit_ms)?;
+        Some(Self { ms })
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(DurationVisitor)
+    }
+}
+
+struct DurationVisitor;
+
+impl Visitor<'_> for DurationVisitor {
+    type Value = Duration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration such as 100ms, 1s, 5m, 1h or 1d")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+        Duration::read(text).ok_or_else(|| {
+            let text: Cow<'_, str> = text.chars().take(40).collect();
+            E::invalid_value(serde::de::Unexpected::Str(&text), &self)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_with_units_are_durations_and_nothing_else() {
+        let read = |text| Duration::read(text).map(|duration| duration.ms);
+        assert_eq!(read("100ms"), Some(100));
+        assert_eq!(read("0s"), Some(0));
+        assert_eq!(read("5m"), Some(300_000));
+        assert_eq!(read("2h"), Some(7_200_000));
+        assert_eq!(read("366d"), Some(31_622_400_000));
+        for bad in [
+            "",
+            "1",
+            "s",
+            "1 s",
+            "-1s",
+            "1.5s",
+            "1S",
+            "1w",
+            "99999999999999999999s",
+            "400000000000000d",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}
