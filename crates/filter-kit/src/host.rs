@@ -13,6 +13,15 @@ pub fn now_ms() -> u64 {
         .unwrap_or(0)
 }
 
+/// As [`now_ms`], in nanoseconds: a number that is hard to guess.
+pub fn now_ns() -> u64 {
+    hostcalls::get_current_time()
+        .ok()
+        .and_then(|now| now.duration_since(UNIX_EPOCH).ok())
+        .and_then(|since| u64::try_from(since.as_nanos()).ok())
+        .unwrap_or(0)
+}
+
 /// Makes a panic log its message and place: on `wasm32-unknown-unknown` it would end the VM without
 /// a word. `filter` is the filter's name.
 pub fn log_panics(filter: &'static str) {

@@ -1,4 +1,4 @@
-//! Counters in Envoy's own stats.
+//! Counters and histograms in Envoy's own stats.
 //!
 //! A tag's value is part of the name that a filter defines, `<name>.<tag>.<value>`; `stats_tags` in
 //! Envoy's configuration takes it out again (`envoy/weir.yaml` shows how).
@@ -35,6 +35,30 @@ impl Counter {
             let offset = i64::try_from(count).unwrap_or(i64::MAX);
             // The metric was defined, so this cannot fail; if it does, the request matters more.
             let _ = hostcalls::increment_metric(id, offset);
+        }
+    }
+}
+
+/// A histogram.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram {
+    id: Option<u32>,
+}
+
+impl Histogram {
+    /// Defines the histogram `name`; as [`Counter::define`].
+    pub fn define(name: &str) -> Self {
+        let id = hostcalls::define_metric(MetricType::Histogram, name)
+            .inspect_err(|status| log::warn!("metric {name} is not recorded: {status:?}"))
+            .ok();
+        Self { id }
+    }
+
+    /// Records a value.
+    pub fn record(self, value: u64) {
+        if let Some(id) = self.id {
+            // As in [`Counter::add`].
+            let _ = hostcalls::record_metric(id, value);
         }
     }
 }

@@ -155,6 +155,11 @@ impl<P: Plan, L: Link> Pump<P, L> {
         std::mem::take(&mut self.counts)
     }
 
+    /// How many requests wait and are not in flight.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Lets `owner` wait for `job`. From any callback.
     ///
     /// # Errors

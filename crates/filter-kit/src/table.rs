@@ -11,6 +11,7 @@
 //! [`TRIES_MAX`] times in all. If the slot is still contended then, the last decision stands
 //! without having been noted: one request too many may pass, and none is refused for it.
 
+use crate::host::now_ns;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 use weir_core::limit::{Check, Fingerprint, Quota, Slot, State};
@@ -52,6 +53,22 @@ impl SharedData for HostData {
         // Any other failure would be one at the next try too: it counts as written.
         written != Err(Status::CasMismatch)
     }
+}
+
+/// A seed for tables' hashes, for a filter that has no secret: the same in all VMs of this process, and
+/// another one in the next. The first VM makes it of the clock, in nanoseconds, which those who ask do
+/// not know.
+pub fn shared_seed(filter: &str) -> u64 {
+    let key = format!("weir.{filter}.seed");
+    for _ in 0..TRIES_MAX {
+        if let Some((bytes, _)) = HostData.get(&key)
+            && let Ok(bytes) = bytes.try_into()
+        {
+            return u64::from_le_bytes(bytes);
+        }
+        HostData.set(&key, &now_ns().to_le_bytes(), MISSING);
+    }
+    0
 }
 
 /// A table of limits.

@@ -48,6 +48,10 @@ impl Parts {
         key
     }
 
+    pub(super) fn have_user(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, KeyPart::User))
+    }
+
     /// The key of requests whose parts have these values.
     pub(super) fn named(&self, values: &[String], at: &str) -> Result<Vec<u8>, RuleError> {
         if self.0.is_empty() || values.len() != self.0.len() {

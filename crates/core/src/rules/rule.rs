@@ -9,6 +9,8 @@ use super::config::CostHeaderConfig;
 use super::key::Parts;
 use super::matching::{Matching, check_token};
 use super::{LeaseConfig, LimitConfig, Mode, OnStoreError, Request, RuleConfig, RuleError, Store};
+use sha2::{Digest, Sha256};
+
 use crate::limit::{Algorithm, Quota, QuotaError};
 
 /// The most rules.
@@ -115,7 +117,7 @@ impl Rules {
     /// On a cluster a script stays in one slot, and two keys of one request are in two. Whether two rules
     /// can meet on a request is not known before it comes, so a cluster takes one that can.
     fn check_one_slot(&self) -> Result<(), RuleError> {
-        let is_in_redis = |(_, rule): &(usize, &Rule)| rule.store == Store::Redis;
+        let is_in_redis = |(_, rule): &(usize, &Rule)| rule.needs_redis();
         let mut in_redis = self.rules.iter().enumerate().filter(is_in_redis);
         let Some((_, first)) = in_redis.next() else {
             return Ok(());
@@ -142,11 +144,6 @@ impl Rules {
     /// The rule at `index`.
     pub fn get(&self, index: usize) -> Option<&Rule> {
         self.rules.get(index)
-    }
-
-    /// Whether any counts in Redis.
-    pub fn need_redis(&self) -> bool {
-        self.rules.iter().any(|rule| rule.store == Store::Redis)
     }
 }
 
@@ -207,6 +204,16 @@ impl Rule {
         })
     }
 
+    /// Whether it counts in Redis.
+    pub fn needs_redis(&self) -> bool {
+        self.store == Store::Redis
+    }
+
+    /// Whether it tells users apart.
+    pub fn needs_user(&self) -> bool {
+        self.parts.have_user()
+    }
+
     /// Looks at a request.
     pub fn apply(&self, request: &impl Request) -> Applied {
         if !self.matching.is_met(request) {
@@ -224,6 +231,16 @@ impl Rule {
             cost: self.cost.of(request),
             key,
         })
+    }
+}
+
+impl Ask {
+    /// A name for the key in Redis, of fixed length: SHA-256, its first half. Nobody finds two keys of which
+    /// it is the same.
+    pub fn digest(&self) -> [u8; 16] {
+        let digest: [u8; 32] = Sha256::digest(&self.key).into();
+        let [half @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = digest;
+        half
     }
 }
 

@@ -1,0 +1,66 @@
+//! `ratelimit`: rate limits at the gateway.
+//!
+//! Each request is held against the rules that concern it ([`weir_core::rules`]). Rules that count here are
+//! decided at once, in Envoy's shared data; those that count in Redis wait in the pump, many requests a
+//! call. A request is charged to all its rules or to none.
+//!
+//! | module | |
+//! |---|---|
+//! | [`config`] | JSON → checked configuration |
+//! | `request` | the request, read as far as rules ask for it |
+//! | `ruleset` | the rules that count now, with their tables and counters |
+//! | `case` | one request on its way through the rules |
+//! | `lease` | slices of limits in Redis that are spent here |
+//! | `job` | what waits in the pump, and how it is grouped into script calls |
+//! | `poll` | rules that stand in Redis |
+//! | `limiter` | the state of one VM, and what its callbacks do with it |
+//! | `answer` | the filter's own answers |
+//! | `root`, `stream` | the Proxy-Wasm contexts |
+
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod answer;
+mod case;
+pub mod config;
+mod job;
+mod lease;
+mod limiter;
+mod metrics;
+mod poll;
+mod request;
+mod root;
+mod ruleset;
+mod stream;
+
+/// The filter's name, in logs and metrics.
+pub const NAME: &str = "ratelimit";
+
+/// What the module does when a host has loaded it.
+pub fn start() {
+    proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
+    weir_filter_kit::host::log_panics(NAME);
+    proxy_wasm::set_root_context(|id| Box::new(root::Root::new(id)));
+}
+
+// `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe. Only
+// a host calls it, and natively two filters could not be linked into one program.
+#[cfg(target_arch = "wasm32")]
+#[allow(unsafe_code, missing_docs)]
+mod entry {
+    proxy_wasm::main! {{ crate::start() }}
+}

@@ -1,0 +1,655 @@
+//! The state of one VM, and what its callbacks do with it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::Status;
+use subtle::ConstantTimeEq;
+use weir_core::breaker::{self, Breaker, Pass, Permit};
+use weir_core::rules::Rules;
+use weir_filter_kit::http::request_header;
+use weir_filter_kit::link::{HostLink, Link};
+use weir_filter_kit::pump::{Landed, Pump, Ticket};
+use weir_filter_kit::redis::{Failure, Unknown, receive};
+use weir_filter_kit::redis_config::RedisConfig;
+use weir_scripts::keys::LimitKey;
+use weir_scripts::limit::{self, Answer};
+
+use crate::NAME;
+use crate::answer::{Refusal, refuse};
+use crate::case::{Case, Fate, Outcome, Passed};
+use crate::config::{Checked, DEADLINE_MS};
+use crate::job::{CheckJob, Job, LimitPlan};
+use crate::lease::Leases;
+use crate::metrics::Metrics;
+use crate::poll::{self, Found, Needs, Poller};
+use crate::request::HostRequest;
+use crate::ruleset::{Asked, AskedOf, Charged, Ruleset, SharedRuleset};
+
+/// What operators show, to be told of rules in shadow.
+const DEBUG: &str = "x-weir-debug";
+
+/// The longest between ticks while there is anything in Redis: what a lost wake-up costs.
+const TICK_MS: u64 = 500;
+
+/// All that one VM knows. Shared by its root context and its streams.
+pub(crate) struct Limiter {
+    config: Checked,
+    ruleset: SharedRuleset,
+    seed: u64,
+    redis: Option<Redis>,
+    metrics: Metrics,
+    is_serving: bool,
+    is_poll_failing: bool,
+}
+
+/// The way to Redis, and what is known of it.
+struct Redis {
+    config: RedisConfig,
+    pump: Pump<LimitPlan, HostLink>,
+    breaker: Breaker,
+    seen: breaker::State,
+    leases: Leases,
+    poller: Option<Poller>,
+}
+
+impl Limiter {
+    /// `link` leads to Redis, if there is one; `seed` is the same in all VMs.
+    pub(crate) fn new(config: Checked, link: Option<HostLink>, seed: u64) -> Self {
+        let breaker = Breaker::new(config.breaker);
+        let redis = config.redis.clone().zip(link).map(|(redis, link)| Redis {
+            pump: Pump::new(
+                redis.pump_settings(DEADLINE_MS),
+                LimitPlan {
+                    topology: redis.topology,
+                },
+                link,
+            ),
+            seen: breaker.state(),
+            breaker,
+            leases: Leases::default(),
+            poller: config.poll_interval_ms.map(Poller::new),
+            config: redis,
+        });
+        Self {
+            ruleset: Rc::new(Ruleset::new(config.rules.clone(), seed)),
+            config,
+            seed,
+            redis,
+            metrics: Metrics::define(),
+            is_serving: false,
+            is_poll_failing: false,
+        }
+    }
+
+    /// How far apart ticks should be, if there is anything to do in them.
+    pub(crate) fn tick(&self) -> Option<Duration> {
+        let redis = self.redis.as_ref()?;
+        let poll_ms = redis.poller.as_ref().map(Poller::interval_ms);
+        let tick_ms = match self.is_serving {
+            true => poll_ms.unwrap_or(TICK_MS).min(TICK_MS),
+            false => poll_ms?,
+        };
+        Some(Duration::from_millis(tick_ms))
+    }
+
+    /// Decides on the request of the effective context's stream `owner`: it passes, is answered, or waits.
+    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> Outcome {
+        self.note_request();
+        let outcome = Outcome::default();
+        let request = HostRequest::new(self.config.user_header.as_deref());
+        let mut case = Case {
+            ruleset: Rc::clone(&self.ruleset),
+            charged: vec![],
+            leased: vec![],
+            redis: vec![],
+            local_shadow: vec![],
+            redis_shadow: vec![],
+            charged_in_redis: vec![],
+            would_refuse: vec![],
+            is_debug: self.is_operator(),
+            is_grpc: false,
+            outcome: Rc::clone(&outcome),
+        };
+        match self.ruleset.look(&request) {
+            Ok(asked_of) => self.enter(owner, case, asked_of, now_ms),
+            Err(rule) => {
+                if let Some((_, metrics)) = self.ruleset.rule(rule) {
+                    metrics.denied.increment();
+                }
+                case.is_grpc = is_grpc();
+                self.answer(&case, Refusal::Denied, &[]);
+            }
+        }
+        outcome
+    }
+
+    fn enter(&mut self, owner: u32, mut case: Case, asked_of: AskedOf, now_ms: u64) {
+        case.local_shadow = asked_of.local_shadow;
+        case.redis_shadow = asked_of.redis_shadow;
+        case.redis = asked_of.redis;
+        let mut local = asked_of.local;
+        let pass = self.permit(&case, now_ms);
+        if pass.is_none() && !(case.redis.is_empty() && case.redis_shadow.is_empty()) {
+            match case.fall_back() {
+                Ok(asked) => local.extend(asked),
+                Err(_) => return self.refuse(&case, Refusal::Unavailable, &[], now_ms),
+            }
+        }
+        if !self.decide_here(&mut case, local, now_ms) {
+            return;
+        }
+        self.spend_slices(&mut case, now_ms);
+        match pass {
+            Some(pass) if !(case.redis.is_empty() && case.redis_shadow.is_empty()) => {
+                self.ask_redis(owner, case, pass, now_ms);
+            }
+            _ => self.pass(case, now_ms),
+        }
+    }
+
+    /// Leave to ask Redis, if the request has anything to ask.
+    fn permit(&mut self, case: &Case, now_ms: u64) -> Option<Pass> {
+        if case.redis.is_empty() && case.redis_shadow.is_empty() {
+            return None;
+        }
+        let redis = self.redis.as_mut()?;
+        let permit = redis.breaker.permit(now_ms);
+        redis.note(&self.metrics);
+        match permit {
+            Permit::Pass(pass) => Some(pass),
+            Permit::Refuse { .. } => None,
+        }
+    }
+
+    /// Charges what is counted here. If that refuses, the request is answered, and this is false.
+    fn decide_here(&self, case: &mut Case, asked: Vec<Asked>, now_ms: u64) -> bool {
+        if asked.is_empty() {
+            return true;
+        }
+        let decision = case.ruleset.decide(&asked, now_ms);
+        let said = Charged::all(asked, decision.checks);
+        if said.iter().all(|charged| charged.check.is_allowed()) {
+            case.charged.extend(said);
+            return true;
+        }
+        self.limit(case, &said, now_ms);
+        false
+    }
+
+    /// Spends slices where there are any; what they cover need not be asked for.
+    fn spend_slices(&mut self, case: &mut Case, now_ms: u64) {
+        let Some(redis) = &mut self.redis else { return };
+        let mut rest = Vec::new();
+        for asked in std::mem::take(&mut case.redis) {
+            let has_slices = case
+                .ruleset
+                .rule(asked.rule)
+                .is_some_and(|(rule, _)| rule.lease.is_some());
+            let key = has_slices
+                .then(|| redis.key(&case.ruleset, &asked))
+                .flatten();
+            match key {
+                Some(key) if redis.leases.spend(&key, asked.ask.cost, now_ms) => {
+                    case.leased.push((asked, key));
+                }
+                _ => rest.push(asked),
+            }
+        }
+        case.redis = rest;
+    }
+
+    fn ask_redis(&mut self, owner: u32, case: Case, pass: Pass, now_ms: u64) {
+        let Some(redis) = &mut self.redis else { return };
+        let mut asks: Vec<Vec<limit::Ask>> = Vec::new();
+        let enforced: Vec<_> = case
+            .redis
+            .iter()
+            .filter_map(|asked| redis.ask(&case.ruleset, asked, now_ms))
+            .collect();
+        if !enforced.is_empty() {
+            asks.push(enforced);
+        }
+        let looked_at = case
+            .redis_shadow
+            .iter()
+            .filter_map(|asked| redis.ask(&case.ruleset, asked, now_ms));
+        asks.extend(looked_at.map(|ask| vec![ask]));
+        if redis.pump.waiting() >= redis.config.waiting_max {
+            return self.without_redis(case, now_ms);
+        }
+        let job = CheckJob {
+            asks,
+            pass,
+            since_ms: now_ms,
+            case,
+        };
+        // It is not full, as was just looked.
+        let _ = redis.pump.enqueue(owner, Job::Check(Box::new(job)), now_ms);
+    }
+
+    /// Redis does not decide. The stream is the effective context.
+    fn without_redis(&self, mut case: Case, now_ms: u64) {
+        match case.fall_back() {
+            Err(_) => self.refuse(&case, Refusal::Unavailable, &[], now_ms),
+            Ok(local) => {
+                if self.decide_here(&mut case, local, now_ms) {
+                    self.pass(case, now_ms);
+                }
+            }
+        }
+    }
+
+    /// A limit is reached: nothing is charged, and the client is told.
+    fn limit(&self, case: &Case, said: &[Charged], now_ms: u64) {
+        for charged in said.iter().filter(|charged| !charged.check.is_allowed()) {
+            if let Some((_, metrics)) = case.ruleset.rule(charged.asked.rule) {
+                metrics.limited.increment();
+            }
+        }
+        let waits = said.iter().map(|charged| charged.check.wait_ms);
+        let wait_ms = waits.max().unwrap_or(0);
+        self.refuse(case, Refusal::Limited { wait_ms }, said, now_ms);
+    }
+
+    /// Takes back what was charged, and answers.
+    fn refuse(&self, case: &Case, refusal: Refusal, said: &[Charged], now_ms: u64) {
+        for charged in &case.charged {
+            case.ruleset.take_back(charged, now_ms);
+        }
+        self.answer(case, refusal, said);
+    }
+
+    fn answer(&self, case: &Case, refusal: Refusal, said: &[Charged]) {
+        let fields = case.tell(said.iter(), self.config.headers);
+        case.outcome.replace(Fate::Answered);
+        let is_grpc = case.is_grpc || is_grpc();
+        log_unsent(refuse(
+            refusal,
+            &fields,
+            is_grpc,
+            self.config.answer.as_ref(),
+        ));
+    }
+
+    /// The request passes; whoever has called goes on with it, or resumes it.
+    fn pass(&self, mut case: Case, now_ms: u64) {
+        for asked in std::mem::take(&mut case.local_shadow) {
+            let decision = case.ruleset.decide(std::slice::from_ref(&asked), now_ms);
+            if let Some(check) = decision.checks.first() {
+                case.shadow(asked.rule, check);
+            }
+        }
+        case.count_allowed();
+        let passed = case.passed(self.config.headers);
+        case.outcome.replace(Fate::Passed(passed));
+    }
+
+    /// The first request makes this VM one that needs to know its rules.
+    fn note_request(&mut self) {
+        if std::mem::replace(&mut self.is_serving, true) {
+            return;
+        }
+        if let Some(redis) = &mut self.redis {
+            redis.poller.iter_mut().for_each(Poller::hurry);
+            redis.pump.link().wake();
+        }
+    }
+
+    fn is_operator(&self) -> bool {
+        let Some(secret) = &self.config.debug_secret else {
+            return false;
+        };
+        request_header(DEBUG).is_some_and(|shown| bool::from(shown.as_slice().ct_eq(secret)))
+    }
+
+    /// The stream `owner` has gone while it waited.
+    pub(crate) fn forget(&mut self, owner: u32) {
+        if let Some(redis) = &mut self.redis {
+            redis.pump.forget(owner);
+        }
+    }
+
+    /// A request that passed has ended: what counted it as under way no longer does.
+    pub(crate) fn ended(&mut self, passed: Passed, now_ms: u64) {
+        for (ruleset, charged) in &passed.here {
+            ruleset.take_back(charged, now_ms);
+        }
+        if let Some(redis) = &mut self.redis {
+            for charge in passed.in_redis {
+                redis.pump.enqueue_unowned(Job::Back(charge), now_ms);
+            }
+        }
+    }
+
+    /// A queue is ready: whether it was the pump's wake-up.
+    pub(crate) fn is_wakeup(&self, queue: u32) -> bool {
+        self.redis
+            .as_ref()
+            .is_some_and(|redis| redis.pump.link().take_wakeup(queue))
+    }
+
+    /// Polls if that is due, sends what waits, and gives what has landed to its streams. The root
+    /// context is effective, and may not be afterwards.
+    pub(crate) fn turn(&mut self, now_ms: u64) {
+        self.poll(now_ms);
+        if let Some(redis) = &mut self.redis {
+            let landed = redis.pump.turn(now_ms);
+            self.apply(landed, now_ms);
+        }
+    }
+
+    /// The response to the call `token` has come. As [`Limiter::turn`].
+    pub(crate) fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
+        let Some(redis) = &mut self.redis else { return };
+        if redis
+            .poller
+            .as_mut()
+            .is_some_and(|poller| poller.landed(token))
+        {
+            return self.read_poll(headers, body);
+        }
+        let receive = |commands| receive(headers, body, commands);
+        if let Some(landed) = redis.pump.on_response(token, receive, now_ms) {
+            self.apply(landed, now_ms);
+        }
+    }
+
+    fn apply(&mut self, landed: Vec<Landed<Job>>, now_ms: u64) {
+        if let Some(redis) = &mut self.redis {
+            self.metrics.sent(redis.pump.take_counts());
+        }
+        for landed in landed {
+            self.apply_one(landed, now_ms);
+        }
+    }
+
+    fn apply_one(&mut self, landed: Landed<Job>, now_ms: u64) {
+        let outcome = landed.outcome;
+        let jobs: Vec<(Option<u32>, CheckJob)> =
+            landed.tickets.into_iter().filter_map(check_job).collect();
+        // A charge that did not go back stops counting with its period.
+        let Some((_, first)) = jobs.first() else {
+            return;
+        };
+        self.metrics
+            .store_ms
+            .record(now_ms.saturating_sub(first.since_ms));
+        let shape = jobs
+            .iter()
+            .flat_map(|(_, job)| job.asks.iter().map(Vec::len));
+        let answers = outcome.and_then(|value| {
+            limit::parse(&value, shape).map_err(|_| Failure::from(Unknown::Garbled))
+        });
+        match answers {
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                for (owner, job) in jobs {
+                    let its: Vec<_> = answers.by_ref().take(job.asks.len()).collect();
+                    self.decided(owner, job, its, now_ms);
+                }
+            }
+            Err(failure) => {
+                log::debug!(
+                    "{NAME}: {} requests go on without Redis: {failure}",
+                    jobs.len()
+                );
+                jobs.into_iter()
+                    .for_each(|(owner, job)| self.failed(owner, job, now_ms));
+            }
+        }
+    }
+
+    /// Redis has decided.
+    fn decided(
+        &mut self,
+        owner: Option<u32>,
+        job: CheckJob,
+        answers: Vec<Vec<Answer>>,
+        now_ms: u64,
+    ) {
+        let Some(redis) = &mut self.redis else { return };
+        redis.record(job.pass, breaker::Outcome::Success, &self.metrics, now_ms);
+        let mut case = job.case;
+        let mut answers = answers.into_iter().zip(job.asks);
+        let mut said = Vec::new();
+        if !case.redis.is_empty()
+            && let Some((answers, asks)) = answers.next()
+        {
+            let asked = std::mem::take(&mut case.redis).into_iter();
+            for ((asked, answer), ask) in asked.zip(answers).zip(asks) {
+                redis.granted(&case.ruleset, &asked, &ask, answer, now_ms);
+                said.push((
+                    Charged {
+                        asked,
+                        check: answer.check,
+                    },
+                    ask.key,
+                ));
+            }
+        }
+        let looked_at = std::mem::take(&mut case.redis_shadow)
+            .into_iter()
+            .zip(answers);
+        for (asked, (answers, _)) in looked_at {
+            if let Some(answer) = answers.first() {
+                case.shadow(asked.rule, &answer.check);
+            }
+        }
+        let is_allowed = said.iter().all(|(charged, _)| charged.check.is_allowed());
+        if !owner.is_some_and(select_stream) {
+            return self.gone(case, if is_allowed { said } else { vec![] }, now_ms);
+        }
+        if !is_allowed {
+            self.give_slices_back(&case);
+            let said: Vec<_> = said.into_iter().map(|(charged, _)| charged).collect();
+            return self.limit(&case, &said, now_ms);
+        }
+        case.charged_in_redis = said;
+        self.pass_waiting(case, now_ms);
+    }
+
+    /// Redis has not answered.
+    fn failed(&mut self, owner: Option<u32>, job: CheckJob, now_ms: u64) {
+        let Some(redis) = &mut self.redis else { return };
+        redis.record(job.pass, breaker::Outcome::Failure, &self.metrics, now_ms);
+        let case = job.case;
+        for (asked, ask) in case.redis.iter().zip(job.asks.iter().flatten()) {
+            redis.granted(&case.ruleset, asked, ask, NOTHING, now_ms);
+        }
+        for asked in case.redis.iter().chain(&case.redis_shadow) {
+            if let Some((_, metrics)) = case.ruleset.rule(asked.rule) {
+                metrics.store_error.increment();
+            }
+        }
+        if !owner.is_some_and(select_stream) {
+            return self.gone(case, vec![], now_ms);
+        }
+        let outcome = Rc::clone(&case.outcome);
+        self.without_redis(case, now_ms);
+        if matches!(*outcome.borrow(), Fate::Passed(_)) {
+            log_unsent(hostcalls::resume_http_request());
+        }
+    }
+
+    fn pass_waiting(&self, case: Case, now_ms: u64) {
+        self.pass(case, now_ms);
+        log_unsent(hostcalls::resume_http_request());
+    }
+
+    /// Whoever asked has gone: what is under way because of it is not.
+    fn gone(&mut self, mut case: Case, said: Vec<(Charged, LimitKey)>, now_ms: u64) {
+        case.charged_in_redis = said;
+        let passed = case.passed(self.config.headers);
+        self.ended(passed, now_ms);
+    }
+
+    fn give_slices_back(&mut self, case: &Case) {
+        if let Some(redis) = &mut self.redis {
+            for (asked, key) in &case.leased {
+                redis.leases.give_back(key, asked.ask.cost);
+            }
+        }
+    }
+
+    fn poll(&mut self, now_ms: u64) {
+        let Some(redis) = &mut self.redis else { return };
+        let Some(poller) = &mut redis.poller else {
+            return;
+        };
+        if !poller.is_due(now_ms) {
+            return;
+        }
+        let body = poll::command(&redis.config.key_prefix);
+        match redis.pump.link().send(&body, poller.interval_ms()) {
+            Ok(token) => poller.sent(token),
+            Err(definite) => self.poll_failed(&definite.to_string()),
+        }
+    }
+
+    fn read_poll(&mut self, headers: usize, body: usize) {
+        let needs = Needs {
+            one_slot_a_call: self.config.one_slot_a_call,
+            has_user: self.config.user_header.is_some(),
+        };
+        let Some(poller) = self.redis.as_mut().and_then(|redis| redis.poller.as_mut()) else {
+            return;
+        };
+        let replies = receive(headers, body, 1).map_err(|failure| failure.to_string());
+        let found = replies.and_then(|replies| match replies.first() {
+            Some(reply) => poller.read(reply, needs),
+            None => Err("no reply".into()),
+        });
+        match found {
+            Ok(found) => self.found(found),
+            Err(reason) => self.poll_failed(&reason),
+        }
+    }
+
+    fn found(&mut self, found: Found) {
+        if std::mem::take(&mut self.is_poll_failing) {
+            log::info!("{NAME}: rules can be read again");
+        }
+        match found {
+            Found::Nothing => {}
+            Found::Gone => {
+                log::warn!("{NAME}: there are no rules in Redis any more, the last ones stay")
+            }
+            Found::Rules(rules) => self.load(rules),
+            Found::Bad(error) => {
+                self.metrics.rules_refused.increment();
+                log::error!("{NAME}: rules in Redis refused, the last ones stay: {error}");
+            }
+        }
+    }
+
+    /// From the next request on other rules count. What waits is decided by those it came under.
+    fn load(&mut self, rules: Rules) {
+        let count = rules.iter().count();
+        self.ruleset = Rc::new(Ruleset::new(rules, self.seed));
+        self.metrics.rules_loaded.increment();
+        log::info!("{NAME}: {count} rules were read from Redis");
+    }
+
+    /// What is known stays; the log says so once, not with every poll.
+    fn poll_failed(&mut self, reason: &str) {
+        if !self.is_serving {
+            return;
+        }
+        self.metrics.polls_failed.increment();
+        if !std::mem::replace(&mut self.is_poll_failing, true) {
+            log::warn!("{NAME}: rules could not be read, the last ones stay: {reason}");
+        }
+    }
+}
+
+/// As if nothing had been charged.
+const NOTHING: Answer = Answer {
+    check: weir_core::limit::Check {
+        wait_ms: 0,
+        remaining: 0,
+        reset_ms: 0,
+        mark: 0,
+    },
+    taken: 0,
+};
+
+impl Redis {
+    fn key(&self, ruleset: &Ruleset, asked: &Asked) -> Option<LimitKey> {
+        let (rule, _) = ruleset.rule(asked.rule)?;
+        Some(LimitKey::new(
+            &self.config.key_prefix,
+            &rule.name,
+            asked.ask.digest(),
+        ))
+    }
+
+    fn ask(&mut self, ruleset: &Ruleset, asked: &Asked, now_ms: u64) -> Option<limit::Ask> {
+        let (rule, _) = ruleset.rule(asked.rule)?;
+        let key = self.key(ruleset, asked)?;
+        let extra = rule
+            .lease
+            .map(|lease| self.leases.extra(&key, lease, asked.ask.cost, now_ms));
+        Some(limit::Ask {
+            key,
+            quota: asked.ask.quota,
+            cost: asked.ask.cost,
+            extra: extra.unwrap_or(0),
+        })
+    }
+
+    /// What was charged beyond the request's cost is its key's slice. One of a fixed window ends with that.
+    fn granted(
+        &mut self,
+        ruleset: &Ruleset,
+        asked: &Asked,
+        ask: &limit::Ask,
+        answer: Answer,
+        now_ms: u64,
+    ) {
+        let Some(lease) = ruleset.rule(asked.rule).and_then(|(rule, _)| rule.lease) else {
+            return;
+        };
+        let taken = answer.taken.saturating_sub(ask.cost);
+        let lasts_ms = match answer.check.reset_ms {
+            0 => lease.lasts_ms,
+            reset_ms => lease.lasts_ms.min(reset_ms),
+        };
+        self.leases.granted(&ask.key, taken, lasts_ms, now_ms);
+    }
+
+    fn record(&mut self, pass: Pass, outcome: breaker::Outcome, metrics: &Metrics, now_ms: u64) {
+        self.breaker.record(now_ms, pass, outcome);
+        self.note(metrics);
+    }
+
+    fn note(&mut self, metrics: &Metrics) {
+        let state = self.breaker.state();
+        if std::mem::replace(&mut self.seen, state) != state {
+            metrics.breaker_entered(state);
+        }
+    }
+}
+
+fn check_job(ticket: Ticket<Job>) -> Option<(Option<u32>, CheckJob)> {
+    match ticket.job {
+        Job::Check(job) => Some((ticket.owner, *job)),
+        Job::Back(_) => None,
+    }
+}
+
+/// Makes the stream `owner` the one that answers are for. `false` if it has gone.
+fn select_stream(owner: u32) -> bool {
+    hostcalls::set_effective_context(owner).is_ok()
+}
+
+fn is_grpc() -> bool {
+    request_header("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
+
+fn log_unsent(sent: Result<(), Status>) {
+    if let Err(status) = sent {
+        log::debug!("{NAME}: the stream has gone: {status:?}");
+    }
+}

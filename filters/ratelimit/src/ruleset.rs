@@ -1,0 +1,156 @@
+//! The rules that count now, with what they count in.
+
+use std::rc::Rc;
+
+use weir_core::limit::{Algorithm, Check};
+use weir_core::rules::{Applied, Ask, Mode, Rule, Rules, Store};
+use weir_filter_kit::table::{self, Decision, HostData, Table, decide_all};
+
+use crate::metrics::RuleMetrics;
+use crate::request::HostRequest;
+
+/// Rules, each with its table and counters.
+#[derive(Debug)]
+pub(crate) struct Ruleset {
+    rules: Rules,
+    places: Vec<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    table: Table<HostData>,
+    metrics: RuleMetrics,
+}
+
+/// What a request asks of one rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// Which rule.
+    pub(crate) rule: usize,
+    pub(crate) ask: Ask,
+}
+
+/// What a request asks of all rules, by what becomes of it.
+#[derive(Debug, Default)]
+pub(crate) struct AskedOf {
+    /// Enforced, counted here.
+    pub(crate) local: Vec<Asked>,
+    /// Enforced, counted in Redis.
+    pub(crate) redis: Vec<Asked>,
+    /// Only looked at, counted here.
+    pub(crate) local_shadow: Vec<Asked>,
+    /// Only looked at, counted in Redis.
+    pub(crate) redis_shadow: Vec<Asked>,
+}
+
+impl Ruleset {
+    /// `seed` is that of the tables' hashes: the same in all VMs.
+    pub(crate) fn new(rules: Rules, seed: u64) -> Self {
+        let place = |rule: &Rule| Place {
+            table: Table::new(HostData, &table_name(rule), rule.slots, seed),
+            metrics: RuleMetrics::define(&rule.name),
+        };
+        Self {
+            places: rules.iter().map(place).collect(),
+            rules,
+        }
+    }
+
+    /// The rule at `index`, with its counters.
+    pub(crate) fn rule(&self, index: usize) -> Option<(&Rule, &RuleMetrics)> {
+        let metrics = &self.places.get(index)?.metrics;
+        Some((self.rules.get(index)?, metrics))
+    }
+
+    /// What the request asks of which rules; or which rule refuses its key always.
+    pub(crate) fn look(&self, request: &HostRequest<'_>) -> Result<AskedOf, usize> {
+        let mut asked_of = AskedOf::default();
+        for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
+            let ask = match (rule.apply(request), rule.mode) {
+                (Applied::Not, _) => continue,
+                (Applied::Ask(ask), _) => ask,
+                (Applied::Denied, Mode::Enforce) => return Err(index),
+                (Applied::Denied, Mode::Shadow) => {
+                    place.metrics.shadow_limited.increment();
+                    continue;
+                }
+            };
+            let list = match (rule.mode, rule.store) {
+                (Mode::Enforce, Store::Local) => &mut asked_of.local,
+                (Mode::Enforce, Store::Redis) => &mut asked_of.redis,
+                (Mode::Shadow, Store::Local) => &mut asked_of.local_shadow,
+                (Mode::Shadow, Store::Redis) => &mut asked_of.redis_shadow,
+            };
+            list.push(Asked { rule: index, ask });
+        }
+        Ok(asked_of)
+    }
+
+    /// Decides on what is counted here: all is charged, or nothing.
+    pub(crate) fn decide(&self, asked: &[Asked], now_ms: u64) -> Decision {
+        let asks: Vec<_> = asked
+            .iter()
+            .filter_map(|asked| self.table_ask(asked))
+            .collect();
+        let decision = decide_all(&asks, now_ms);
+        if let [only] = asked
+            && let Some((_, metrics)) = self.rule(only.rule)
+        {
+            metrics.evictions.add(decision.evictions);
+        } else if let Some((_, metrics)) = asked.first().and_then(|first| self.rule(first.rule)) {
+            // Which of several it was is not told: the first is as good as any.
+            metrics.evictions.add(decision.evictions);
+        }
+        decision
+    }
+
+    /// Takes back what was charged here.
+    pub(crate) fn take_back(&self, charged: &Charged, now_ms: u64) {
+        if let Some(ask) = self.table_ask(&charged.asked) {
+            ask.take_back(charged.check.mark, now_ms);
+        }
+    }
+
+    fn table_ask<'a>(&'a self, asked: &'a Asked) -> Option<table::Ask<'a, HostData>> {
+        Some(table::Ask {
+            table: &self.places.get(asked.rule)?.table,
+            quota: asked.ask.quota,
+            key: &asked.ask.key,
+            cost: asked.ask.cost,
+        })
+    }
+}
+
+/// What was charged, or refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Charged {
+    pub(crate) asked: Asked,
+    pub(crate) check: Check,
+}
+
+impl Charged {
+    /// Pairs asks with what was said to them.
+    pub(crate) fn all(asked: Vec<Asked>, checks: Vec<Check>) -> Vec<Self> {
+        let pairs = asked.into_iter().zip(checks);
+        pairs.map(|(asked, check)| Self { asked, check }).collect()
+    }
+
+    /// Whether it must be taken back when the request has ended.
+    pub(crate) fn ends(&self) -> bool {
+        self.asked.ask.quota.algorithm() == Algorithm::Concurrency
+    }
+}
+
+/// States of another algorithm are none of the same table.
+fn table_name(rule: &Rule) -> String {
+    let algorithm = match rule.quota.algorithm() {
+        Algorithm::Gcra => "gcra",
+        Algorithm::SlidingWindow => "sliding",
+        Algorithm::FixedWindow => "fixed",
+        Algorithm::Concurrency => "concurrency",
+    };
+    format!("limit.{}.{algorithm}", rule.name)
+}
+
+/// Shared by all that was decided by it, as long as any of it is under way.
+pub(crate) type SharedRuleset = Rc<Ruleset>;
