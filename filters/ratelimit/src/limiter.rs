@@ -164,7 +164,7 @@ impl Limiter {
     }
 
     /// Charges what is counted here. If that refuses, the request is answered, and this is false.
-    fn decide_here(&self, case: &mut Case, asked: Vec<Asked>, now_ms: u64) -> bool {
+    fn decide_here(&mut self, case: &mut Case, asked: Vec<Asked>, now_ms: u64) -> bool {
         if asked.is_empty() {
             return true;
         }
@@ -202,6 +202,9 @@ impl Limiter {
 
     fn ask_redis(&mut self, owner: u32, case: Case, pass: Pass, now_ms: u64) {
         let Some(redis) = &mut self.redis else { return };
+        if redis.pump.waiting() >= redis.config.waiting_max {
+            return self.without_redis(case, now_ms);
+        }
         let mut asks: Vec<Vec<limit::Ask>> = Vec::new();
         let enforced: Vec<_> = case
             .redis
@@ -216,9 +219,6 @@ impl Limiter {
             .iter()
             .filter_map(|asked| redis.ask(&case.ruleset, asked, now_ms));
         asks.extend(looked_at.map(|ask| vec![ask]));
-        if redis.pump.waiting() >= redis.config.waiting_max {
-            return self.without_redis(case, now_ms);
-        }
         let job = CheckJob {
             asks,
             pass,
@@ -230,7 +230,7 @@ impl Limiter {
     }
 
     /// Redis does not decide. The stream is the effective context.
-    fn without_redis(&self, mut case: Case, now_ms: u64) {
+    fn without_redis(&mut self, mut case: Case, now_ms: u64) {
         match case.fall_back() {
             Err(_) => self.refuse(&case, Refusal::Unavailable, &[], now_ms),
             Ok(local) => {
@@ -242,7 +242,7 @@ impl Limiter {
     }
 
     /// A limit is reached: nothing is charged, and the client is told.
-    fn limit(&self, case: &Case, said: &[Charged], now_ms: u64) {
+    fn limit(&mut self, case: &Case, said: &[Charged], now_ms: u64) {
         for charged in said.iter().filter(|charged| !charged.check.is_allowed()) {
             if let Some((_, metrics)) = case.ruleset.rule(charged.asked.rule) {
                 metrics.limited.increment();
@@ -254,11 +254,20 @@ impl Limiter {
     }
 
     /// Takes back what was charged, and answers.
-    fn refuse(&self, case: &Case, refusal: Refusal, said: &[Charged], now_ms: u64) {
+    fn refuse(&mut self, case: &Case, refusal: Refusal, said: &[Charged], now_ms: u64) {
+        self.take_back(case, now_ms);
+        self.answer(case, refusal, said);
+    }
+
+    fn take_back(&mut self, case: &Case, now_ms: u64) {
         for charged in &case.charged {
             case.ruleset.take_back(charged, now_ms);
         }
-        self.answer(case, refusal, said);
+        if let Some(redis) = &mut self.redis {
+            for (asked, key) in &case.leased {
+                redis.leases.give_back(key, asked.ask.cost);
+            }
+        }
     }
 
     fn answer(&self, case: &Case, refusal: Refusal, said: &[Charged]) {
@@ -438,13 +447,14 @@ impl Limiter {
             }
         }
         let is_allowed = said.iter().all(|(charged, _)| charged.check.is_allowed());
-        if !owner.is_some_and(select_stream) {
-            return self.gone(case, if is_allowed { said } else { vec![] }, now_ms);
-        }
-        if !is_allowed {
-            self.give_slices_back(&case);
-            let said: Vec<_> = said.into_iter().map(|(charged, _)| charged).collect();
-            return self.limit(&case, &said, now_ms);
+        match (owner.is_some_and(select_stream), is_allowed) {
+            (true, true) => {}
+            (true, false) => {
+                let said: Vec<_> = said.into_iter().map(|(charged, _)| charged).collect();
+                return self.limit(&case, &said, now_ms);
+            }
+            (false, true) => return self.gone(case, said, now_ms),
+            (false, false) => return self.take_back(&case, now_ms),
         }
         case.charged_in_redis = said;
         self.pass_waiting(case, now_ms);
@@ -483,14 +493,6 @@ impl Limiter {
         case.charged_in_redis = said;
         let passed = case.passed(self.config.headers);
         self.ended(passed, now_ms);
-    }
-
-    fn give_slices_back(&mut self, case: &Case) {
-        if let Some(redis) = &mut self.redis {
-            for (asked, key) in &case.leased {
-                redis.leases.give_back(key, asked.ask.cost);
-            }
-        }
     }
 
     fn poll(&mut self, now_ms: u64) {
