@@ -11,8 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// The shipped file, from the root of the workspace.
 const SHIPPED: &str = "envoy/weir.yaml";
+/// The rate limiter by itself.
+const RATELIMIT: &str = "envoy/ratelimit.yaml";
+/// The rate limiter with Redis.
+const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 
-// What the shipped file says. Each text stands there exactly once.
+// What the shipped files say. Each text stands there exactly once.
 const GATEWAY_PORT: &str = "port_value: 10000";
 const ADMIN_PORT: &str = "port_value: 9901";
 const ORIGIN: &str = "{ address: 127.0.0.1, port_value: 8080 }";
@@ -28,8 +32,10 @@ const FILTER_INDENT: &str = "                  ";
 
 /// The folder that the shipped file's wasm paths name.
 const WASM_DIR: &str = "target/weir/";
-/// The filters in it, once each.
-const FILTERS: [&str; 2] = ["redis-bridge.wasm", "seckill-gate.wasm"];
+/// The filters in it. A file names those it needs once each.
+const FILTERS: [&str; 3] = ["ratelimit.wasm", "redis-bridge.wasm", "seckill-gate.wasm"];
+/// Where the rate limiter sends what passes.
+const SERVICE: &str = "route: { cluster: service }";
 
 /// The cluster that fragments bring another one for.
 const REDIS_CLUSTER: &str = "    - name: weir_redis_upstream\n";
@@ -67,7 +73,23 @@ impl EnvoyConfig {
     /// `envoy/weir.yaml` as it is in the workspace, but with the filters' paths absolute:
     /// the file names them from the workspace's root, and Envoy may run elsewhere.
     pub fn shipped() -> Result<Self> {
-        let path = workspace::root().join(SHIPPED);
+        Self::read(SHIPPED)
+    }
+
+    /// `envoy/ratelimit.yaml` in the same way, or `envoy/ratelimit-redis.yaml`: but Envoy itself answers
+    /// what passes, with 200, in place of a service.
+    pub fn ratelimit(with_redis: bool) -> Result<Self> {
+        let file = if with_redis {
+            RATELIMIT_REDIS
+        } else {
+            RATELIMIT
+        };
+        let config = Self::read(file)?;
+        Ok(config.set(SERVICE, "direct_response: { status: 200 }".to_owned()))
+    }
+
+    fn read(file: &str) -> Result<Self> {
+        let path = workspace::root().join(file);
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Self::of(text).wasm_dir(&workspace::out_dir()))
@@ -146,8 +168,10 @@ impl EnvoyConfig {
     /// The folder that holds the filters.
     pub fn wasm_dir(mut self, dir: &Path) -> Self {
         for filter in FILTERS {
-            let path: PathBuf = dir.join(filter);
-            self = self.set(&format!("{WASM_DIR}{filter}"), path.display().to_string());
+            let (named, path): (_, PathBuf) = (format!("{WASM_DIR}{filter}"), dir.join(filter));
+            if self.text.contains(&named) {
+                self = self.set(&named, path.display().to_string());
+            }
         }
         self
     }
@@ -206,7 +230,7 @@ impl EnvoyConfig {
             let found: Vec<_> = self.text.match_indices(&replacement.from).collect();
             ensure!(
                 found.len() == replacement.count,
-                "{SHIPPED} has {:?} {} times where {} are expected; the file was edited without \
+                "the shipped file has {:?} {} times where {} are expected; the file was edited without \
                  crates/stack/src/envoy/config.rs, or a test without the file",
                 replacement.from,
                 found.len(),
