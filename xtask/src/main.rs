@@ -1,5 +1,6 @@
 //! `cargo xtask`: Weir's tasks.
 
+mod bench;
 mod demo;
 mod tests_task;
 mod up;
@@ -57,6 +58,12 @@ enum Task {
     /// afterwards unless --once.
     Demo(demo::Arguments),
 
+    /// Measure the whole system, one scenario at a time
+    Bench {
+        #[command(subcommand)]
+        scenario: bench::Scenario,
+    },
+
     /// Build everything and run all tests, the end-to-end ones included
     ///
     /// Ends with one line "N passed, N failed, N skipped" over all test binaries and with
@@ -84,6 +91,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::BuildWasm => build_wasm(),
         Task::Up(arguments) => up::run(&arguments, options),
         Task::Demo(arguments) => demo::run(&arguments, options),
+        Task::Bench { scenario } => bench::run(&scenario, options),
         Task::Test(arguments) => {
             setup(&options)?;
             build_wasm()?;

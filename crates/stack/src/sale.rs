@@ -23,6 +23,21 @@ pub fn verdict(answer: &Response) -> &str {
     answer.header("x-weir-verdict").unwrap_or_default()
 }
 
+/// A sale of `total` units over `shards` that is open now and for an hour, one unit a user: what the
+/// origin takes at `POST /sales`.
+pub fn sale_json(sale: &str, total: u64, shards: u32) -> Result<Value> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    Ok(json!({
+        "id": sale,
+        "title": sale,
+        "total": total,
+        "shards": shards,
+        "user_cap": 1,
+        "starts_at_ms": now,
+        "ends_at_ms": now + OPEN_FOR_MS,
+    }))
+}
+
 impl Stack {
     /// Makes a sale of `total` units over `shards` that is open now, one unit a user, puts its
     /// stock into Redis, and waits until every worker of every gateway knows it.
@@ -33,18 +48,19 @@ impl Stack {
 
     /// Like [`Stack::open_sale`], without the waiting.
     pub async fn make_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-        let body = json!({
-            "id": sale,
-            "title": sale,
-            "total": total,
-            "shards": shards,
-            "user_cap": 1,
-            "starts_at_ms": now,
-            "ends_at_ms": now + OPEN_FOR_MS,
-        });
+        self.create_sale(&sale_json(sale, total, shards)?).await?;
+        self.warm_sale(sale).await
+    }
+
+    /// Makes a sale as `body` says, which is what the origin takes.
+    pub async fn create_sale(&self, body: &Value) -> Result<()> {
         self.admin(Method::POST, "/sales", &body.to_string(), 201)
             .await?;
+        Ok(())
+    }
+
+    /// Puts a sale's stock and users into Redis.
+    pub async fn warm_sale(&self, sale: &str) -> Result<()> {
         let warm = format!("/sales/{sale}/warm");
         self.admin(Method::POST, &warm, "", 200).await?;
         Ok(())

@@ -1,0 +1,27 @@
+//! `cargo xtask bench`: measures the whole system, one scenario at a time.
+
+mod gateway;
+mod keyspace;
+mod reservations;
+mod warm;
+
+use anyhow::Result;
+use std::process::ExitCode;
+use weir_stack::tools::Options;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Scenario {
+    /// Many sales open at once, one of them with very many reserved users
+    ///
+    /// Starts everything, opens the sales, writes the reservations into SQL and warms the large
+    /// sale. Measures how long that takes and how much memory Redis and the gateway need, and
+    /// looks for the largest value in Redis. Then some users buy. Exit code 0 only if no value in
+    /// Redis is over 1 MB, every user arrived there, and everybody who bought got the right answer.
+    Warm(warm::Arguments),
+}
+
+pub(crate) fn run(scenario: &Scenario, tools: Options) -> Result<ExitCode> {
+    match scenario {
+        Scenario::Warm(arguments) => warm::run(arguments, tools),
+    }
+}
