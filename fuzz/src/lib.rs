@@ -16,7 +16,8 @@
 //! | [`claim_ticket`] | claim header, line feed, signature header | |
 //! | [`order_token`] | one order token | |
 //! | [`signed_user`] | user header, line feed, signature header | |
-//! | [`limit_slot`] | a slot of the table of limits, then requests | rate and burst: see [`limit_slot`] |
+//! | [`limit_rules`] | the limiter's configuration, then a request | see [`limit_rules`] |
+//! | [`limit_slot`] | a slot of the table of limits, then requests | algorithm, rate and burst: see [`limit_slot`] |
 //! | [`address()`] | one client address | |
 //! | [`route()`] | method and path of a route, then of a request; a line each | |
 
@@ -31,6 +32,7 @@ mod limit;
 pub mod pieces;
 mod resp;
 mod route;
+mod rules;
 mod scripts;
 mod token;
 
@@ -44,6 +46,7 @@ pub use identity::signed_user;
 pub use limit::limit_slot;
 pub use resp::{resp_decode, resp_framer};
 pub use route::route;
+pub use rules::limit_rules;
 pub use scripts::script_replies;
 pub use token::order_token;
 
@@ -51,7 +54,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -59,6 +62,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("claim_ticket", claim_ticket),
     ("error_reply", error_reply),
     ("gate_config", gate_config),
+    ("limit_rules", limit_rules),
     ("limit_slot", limit_slot),
     ("order_token", order_token),
     ("resp_decode", resp_decode),

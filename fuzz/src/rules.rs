@@ -1,0 +1,68 @@
+//! The rate limiter's configuration, and requests that its rules look at.
+
+use weir_core::rules::{Applied, Request};
+use weir_filter_kit::config::parse;
+use weir_ratelimit::config::Config;
+
+/// [`Config`], up to the first NUL, and then a request: method, path, address, and one value for every
+/// header, with NUL between.
+///
+/// What is refused says where and why. What is taken can be worked with: a rule says the same of the same
+/// request each time, and a cost is one that can be paid.
+pub fn limit_rules(data: &[u8]) {
+    let mut parts = data.split(|byte| *byte == 0);
+    let json = parts.next().unwrap_or_default();
+    let config = match parse::<Config>(json).and_then(Config::checked) {
+        Ok(config) => config,
+        Err(refusal) => {
+            assert!(!refusal.problem.is_empty());
+            assert!(refusal.path.len() < json.len() + 100, "{refusal}");
+            return;
+        }
+    };
+    let mut next = || parts.next().unwrap_or_default();
+    let request = Asked {
+        method: next(),
+        path: next(),
+        address: next(),
+        header: next(),
+    };
+    for rule in config.rules.iter() {
+        let applied = rule.apply(&request);
+        assert_eq!(applied, rule.apply(&request));
+        if let Applied::Ask(ask) = applied {
+            assert!((1..=ask.quota.burst()).contains(&ask.cost));
+            assert!(ask.key.len() <= 8 * (data.len() + 16));
+        }
+    }
+}
+
+struct Asked<'a> {
+    method: &'a [u8],
+    path: &'a [u8],
+    address: &'a [u8],
+    /// Every header has this value; none is there if it is empty.
+    header: &'a [u8],
+}
+
+impl Request for Asked<'_> {
+    fn method(&self) -> &[u8] {
+        self.method
+    }
+
+    fn path(&self) -> &[u8] {
+        self.path
+    }
+
+    fn header(&self, _name: &str) -> Option<Vec<u8>> {
+        (!self.header.is_empty()).then(|| self.header.to_vec())
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.address.to_vec()
+    }
+
+    fn user(&self) -> Option<Vec<u8>> {
+        self.header("x-user-id")
+    }
+}
