@@ -137,6 +137,12 @@ struct Found<'a, D> {
 
 /// Decides on one request of several tables: it is charged to all of them, or to none.
 pub fn decide_all<D: SharedData>(asks: &[Ask<'_, D>], now_ms: u64) -> Decision {
+    if let [ask] = asks {
+        // Nearly all requests have but one: they need no lists.
+        let (check, evictions) = Found::read(*ask, now_ms).charge();
+        let checks = vec![check];
+        return Decision { checks, evictions };
+    }
     let found: Vec<Found<'_, D>> = asks.iter().map(|ask| Found::read(*ask, now_ms)).collect();
     let mut decision = Decision {
         checks: found.iter().map(Found::check).collect(),
@@ -196,8 +202,8 @@ impl<'a, D: SharedData> Found<'a, D> {
         self.state.check(&self.ask.quota, self.ask.cost)
     }
 
-    /// Charges the request, whose check has allowed it. If another worker was quicker, decides again on
-    /// what that one left. Returns the last check, and the states that were lost.
+    /// Charges the request if it may pass. If another worker was quicker, decides again on what that one
+    /// left. Returns the last check, and how many states were lost.
     fn charge(mut self) -> (Check, usize) {
         for _ in 1..TRIES_MAX {
             let check = self.check();

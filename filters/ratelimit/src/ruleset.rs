@@ -93,12 +93,9 @@ impl Ruleset {
             .filter_map(|asked| self.table_ask(asked))
             .collect();
         let decision = decide_all(&asks, now_ms);
-        if let [only] = asked
-            && let Some((_, metrics)) = self.rule(only.rule)
-        {
-            metrics.evictions.add(decision.evictions);
-        } else if let Some((_, metrics)) = asked.first().and_then(|first| self.rule(first.rule)) {
-            // Which of several it was is not told: the first is as good as any.
+        // Which of several rules it was is not told: the first is as good as any.
+        let first = asked.first().and_then(|first| self.rule(first.rule));
+        if let Some((_, metrics)) = first {
             metrics.evictions.add(decision.evictions);
         }
         decision
