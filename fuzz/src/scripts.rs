@@ -2,7 +2,10 @@
 
 use weir_core::ledger::{Audit, ClaimReply, Held, ReleaseReply, SettleReply};
 use weir_resp::{Value, decode};
-use weir_scripts::{audit, claim, deposit, lend, overdue, release, settle, survey, warm};
+use weir_scripts::limit::Answer;
+use weir_scripts::{
+    audit, claim, deposit, lend, limit, limit_back, overdue, release, settle, survey, warm,
+};
 
 /// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
 /// and a reply to another number of requests is refused.
@@ -48,6 +51,46 @@ pub fn script_replies(data: &[u8]) {
     if let Ok(shards) = survey::parse(&value, count) {
         assert_eq!(shards.len(), count);
     }
+    check_limits(&value, count);
+    if let Ok(taken_back) = limit_back::parse(&value, 3) {
+        assert!(taken_back <= 3);
+        assert_eq!(
+            integers(vec![taken_back as i128]),
+            Value::Array(vec![value])
+        );
+    }
+}
+
+/// The answers to all asks, as one request's and each as another's.
+fn check_limits(value: &Value, count: usize) {
+    let asks = count / 5;
+    for shape in [vec![asks], vec![1; asks]] {
+        let parse = |shape: &[usize]| limit::parse(value, shape.iter().copied());
+        assert!(parse(&[&*shape, &[1]].concat()).is_err(), "one too few");
+        assert!(asks == 0 || parse(&shape[1..]).is_err(), "one too many");
+        let Ok(requests) = parse(&shape) else {
+            continue;
+        };
+        let lens: Vec<usize> = requests.iter().map(Vec::len).collect();
+        assert_eq!(lens, shape);
+        let is_charged = |answers: &Vec<Answer>| answers.iter().any(|answer| answer.taken > 0);
+        for answers in requests.iter().filter(|answers| is_charged(answers)) {
+            assert!(answers.iter().all(|answer| answer.check.is_allowed()));
+        }
+        let said = requests.iter().flatten().flat_map(say_limit).collect();
+        assert_eq!(integers(said), *value);
+    }
+}
+
+fn say_limit(answer: &Answer) -> [i128; 5] {
+    let Answer { check, taken } = *answer;
+    [
+        check.wait_ms.into(),
+        check.remaining.into(),
+        check.reset_ms.into(),
+        check.mark.into(),
+        taken.into(),
+    ]
 }
 
 fn say_claim(reply: ClaimReply) -> Value {

@@ -102,10 +102,8 @@ local log = {
     local used, wait_ms = logged(state) + cost, 0
     for i = #state, 4, -2 do
       if used <= quota.rate then break end
-      if state[i] > 0 then
-        used = used - state[i]
-        wait_ms = max(state[1] - state[i - 1] + quota.per_ms - now_ms, 0)
-      end
+      -- Above 0: what is over has been struck out. A line without a count is passed over, as the next one's is told.
+      used, wait_ms = used - state[i], state[1] - state[i - 1] + quota.per_ms - now_ms
     end
     return wait_ms
   end,
