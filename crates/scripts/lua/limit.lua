@@ -12,27 +12,34 @@
 --
 -- Returns five integers an ask, in the order given:
 --   wait_ms    after how many milliseconds it may pass; 0: now
---   remaining  units left, before the request
---   reset_ms   after how many milliseconds all are there again, if nothing more is asked; before the request
+--   remaining  units left: after the request, or as it was if any ask of it must wait
+--   reset_ms   after how many milliseconds all are there again, if nothing more is asked; as remaining
 --   mark       what limit_back needs to know
 --   taken      the units charged: 0 if any ask of the request must wait
 
 local replies, request = {}, 0
 
+-- Writes what is left of an ask's limit into its reply, which ends at `at`.
+local function tell(entry, quota, at)
+  local state = state_of(entry, quota)
+  replies[at - 3] = max(quota.burst - quota.algorithm.used(state, quota), 0)
+  replies[at - 2] = max(quota.algorithm.idle_at_ms(state, quota) - now_ms, 0)
+end
+
 -- Looks at one ask. `due` is what it will be charged: a cost beyond the burst counts as all there is, also if
 -- it is the cost of several asks of one key.
 local function look(entry, quota, cost, extra)
-  local algorithm, state, at = quota.algorithm, state_of(entry, quota), #replies
+  local algorithm, state, at = quota.algorithm, state_of(entry, quota), #replies + 5
   if entry.request ~= request then entry.request, entry.asked = request, 0 end
   local before = min(entry.asked, quota.burst)
   entry.asked = entry.asked + cost
   local asked = min(entry.asked, quota.burst)
-  replies[at + 1] = algorithm.wait_ms(state, quota, asked)
-  replies[at + 2] = max(quota.burst - algorithm.used(state, quota), 0)
-  replies[at + 3] = max(algorithm.idle_at_ms(state, quota) - now_ms, 0)
-  replies[at + 4] = algorithm.has_mark and state[1] or 0
-  replies[at + 5] = 0
-  return { entry = entry, quota = quota, due = asked - before, extra = extra, wait_ms = replies[at + 1], at = at + 5 }
+  local wait_ms = algorithm.wait_ms(state, quota, asked)
+  replies[at - 4] = wait_ms
+  tell(entry, quota, at)
+  replies[at - 1] = algorithm.has_mark and state[1] or 0
+  replies[at] = 0
+  return { entry = entry, quota = quota, due = asked - before, extra = extra, wait_ms = wait_ms, at = at }
 end
 
 local function charge(ask, units)
@@ -60,6 +67,7 @@ for count in next_number do
     for _, ask in ipairs(asks) do
       if ask.extra > 0 then charge(ask, min(ask.extra, left(ask))) end
     end
+    for _, ask in ipairs(asks) do tell(ask.entry, ask.quota, ask.at) end
   end
 end
 write()

@@ -37,7 +37,7 @@ pub struct Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// What the quota says. If the request has asks of one key before this one, `wait_ms` is that of them
-    /// together; what is left, and the rest, is told as it was before the request.
+    /// together. What is left is told as it is after the request.
     pub check: Check,
     /// How many units were charged: the cost and what was had of the extra; 0 if any ask of the request was
     /// refused.

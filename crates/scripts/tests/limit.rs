@@ -132,6 +132,10 @@ impl Pair {
                 self.charge(ask, more);
                 answer.taken = due + more;
             }
+            for (ask, answer) in asks.iter().zip(&mut answers) {
+                let left = self.state(&ask.key, &ask.quota).check(&ask.quota, 0);
+                (answer.check.remaining, answer.check.reset_ms) = (left.remaining, left.reset_ms);
+            }
         }
         answers
     }
@@ -577,7 +581,7 @@ fn a_backlog_of_another_period_is_exact() {
         pair.set_clock(NOW_MS + elapsed_ms);
         let ticks = u64::from(requests) * fast.per_ms();
         assert!(ticks > 1 << 53 && ticks % 2 == 1, "it is no double");
-        let reset_ms = pair.ask_one(&key, fast, 1).check.reset_ms;
+        let reset_ms = pair.ask_one(&key, fast, 0).check.reset_ms;
         assert_eq!(reset_ms, ticks / u64::from(rate) - elapsed_ms);
     }
 }

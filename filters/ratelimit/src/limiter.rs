@@ -7,6 +7,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 use subtle::ConstantTimeEq;
 use weir_core::breaker::{self, Breaker, Pass, Permit};
+use weir_core::limit::Algorithm;
 use weir_core::rules::Rules;
 use weir_filter_kit::http::request_header;
 use weir_filter_kit::link::{HostLink, Link};
@@ -614,9 +615,9 @@ impl Redis {
             return;
         };
         let taken = answer.taken.saturating_sub(ask.cost);
-        let lasts_ms = match answer.check.reset_ms {
-            0 => lease.lasts_ms,
-            reset_ms => lease.lasts_ms.min(reset_ms),
+        let lasts_ms = match ask.quota.algorithm() {
+            Algorithm::FixedWindow => lease.lasts_ms.min(answer.check.reset_ms),
+            _ => lease.lasts_ms,
         };
         self.leases.granted(&ask.key, taken, lasts_ms, now_ms);
     }
