@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use weir_stack::tools::Options;
 use weir_stack::workspace;
 
@@ -22,8 +22,7 @@ struct Totals {
 }
 
 pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = weir_stack::command::cargo();
     command
         .args(["test", "--no-fail-fast"])
         .args(everything(&arguments.rest))

@@ -18,6 +18,24 @@ pub struct Finished {
     pub stderr: String,
 }
 
+/// A cargo that takes what calls it for no part of what it builds. Cargo tells the programs that it
+/// runs, as tests and xtask are, which package they are of; build scripts that read these variables,
+/// as ring's does, would run again with every change between such a caller and a shell, and what
+/// depends on them would be compiled again.
+pub fn cargo() -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    for (name, _) in std::env::vars_os() {
+        let is_of_package = ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|prefix| name.to_string_lossy().starts_with(prefix));
+        if is_of_package {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// How often a running command is looked at; small against the shortest of them (20 ms).
 const POLL: Duration = Duration::from_millis(5);
 

@@ -19,8 +19,7 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 pub fn ensure_built() -> Result<PathBuf> {
     // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
     let _lock = workspace::lock("origin")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = crate::command::cargo()
         .args(["build", "--quiet", "--package", PACKAGE, "--bin", PACKAGE])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
@@ -70,6 +69,8 @@ pub struct OriginOptions {
     pub redis_ca: Option<PathBuf>,
     /// What every key in Redis starts with.
     pub key_prefix: String,
+    /// The rules of its risk check; without them it has none.
+    pub risk_rules: Option<PathBuf>,
     /// What it shares with the gateway and its admin.
     pub secrets: Secrets,
 }
@@ -145,6 +146,9 @@ fn command(binary: &Path, options: &OriginOptions) -> Command {
         .env("WEIR_REDIS_URL", &options.redis_url)
         .env("WEIR_CLAIM_SECRET", &options.secrets.claim)
         .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token);
+    if let Some(rules) = &options.risk_rules {
+        command.arg("--risk-rules").arg(rules);
+    }
     if let Some(ca) = &options.redis_ca {
         command.env("SSL_CERT_FILE", ca);
     }
@@ -175,6 +179,7 @@ mod tests {
             redis_url: "redis://:hush@127.0.0.1:3".to_owned(),
             redis_ca: None,
             key_prefix: "weir".to_owned(),
+            risk_rules: None,
             secrets: Secrets::random().unwrap(),
         };
         let shown = crate::command::show(&command(Path::new("weir-origin"), &options));

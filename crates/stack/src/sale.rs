@@ -46,6 +46,23 @@ impl Stack {
         self.wait_until_known(sale).await
     }
 
+    /// Like [`Stack::open_sale`], with `more` of what the origin takes at `POST /sales`: an object.
+    pub async fn open_sale_with(
+        &self,
+        sale: &str,
+        total: u64,
+        shards: u32,
+        more: Value,
+    ) -> Result<()> {
+        let mut body = sale_json(sale, total, shards)?;
+        for (name, value) in more.as_object().context("not an object")? {
+            body[name] = value.clone();
+        }
+        self.create_sale(&body).await?;
+        self.warm_sale(sale).await?;
+        self.wait_until_known(sale).await
+    }
+
     /// Like [`Stack::open_sale`], without the waiting.
     pub async fn make_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
         self.create_sale(&sale_json(sale, total, shards)?).await?;
@@ -74,8 +91,8 @@ impl Stack {
         Ok(())
     }
 
-    /// One request to the origin's admin port; the answer's JSON. An error if its status is not
-    /// `expected`.
+    /// One request to the origin's admin port; the answer's JSON, null if it has no body. An error if
+    /// its status is not `expected`.
     pub async fn admin(
         &self,
         method: Method,
@@ -95,7 +112,10 @@ impl Stack {
             status == expected,
             "the origin answered {status} to {path}: {text}"
         );
-        answer.json()
+        match status {
+            204 => Ok(Value::Null),
+            _ => answer.json(),
+        }
     }
 
     /// Where `sale` is bought from.

@@ -13,7 +13,7 @@ use crate::wasm::{self, Messages};
 use crate::{ports, workspace};
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A change of the shipped config on top of ports and paths.
 type Edit = Box<dyn FnOnce(EnvoyConfig) -> EnvoyConfig + Send>;
@@ -34,6 +34,7 @@ pub struct Builder {
     faults_before_redis: bool,
     faults_before_origin: bool,
     key_prefix: Option<String>,
+    risk_rules: Option<String>,
     envoy_log_level: Option<String>,
     edits: Vec<Edit>,
 }
@@ -163,6 +164,13 @@ impl Builder {
         self
     }
 
+    /// The rules of the origin's risk check, as JSON; without them it has none. They are kept in the
+    /// data folder's `risk-rules.json`.
+    pub fn risk_rules(mut self, rules: impl Into<String>) -> Self {
+        self.risk_rules = Some(rules.into());
+        self
+    }
+
     /// Envoy's log level; `info` if not set.
     pub fn envoy_log_level(mut self, level: impl Into<String>) -> Self {
         self.envoy_log_level = Some(level.into());
@@ -200,6 +208,11 @@ impl Builder {
         let secrets = Secrets::kept_in(&dir.join("secrets.env"))?;
         let key_prefix = self.key_prefix.clone().unwrap_or_else(|| "weir".to_owned());
 
+        let risk_rules = self.risk_rules.as_deref();
+        let risk_rules = risk_rules
+            .map(|rules| keep_rules(&dir, rules))
+            .transpose()?;
+
         let mut backing = match running {
             Some(running) => running,
             None => Backing::start(self.redis_kind, self.redis_port, &dir, reporter).await?,
@@ -211,6 +224,7 @@ impl Builder {
             redis_url: backing.access.url.clone(),
             redis_ca: backing.access.ca.clone(),
             key_prefix: key_prefix.clone(),
+            risk_rules,
             secrets: secrets.clone(),
         };
         let mut origin_address = ([127, 0, 0, 1], options.port).into();
@@ -365,6 +379,12 @@ impl Drop for Stack {
 
 fn or_free(port: Option<u16>) -> Result<u16> {
     port.map_or_else(ports::free, Ok)
+}
+
+fn keep_rules(dir: &Path, rules: &str) -> Result<PathBuf> {
+    let file = dir.join("risk-rules.json");
+    std::fs::write(&file, rules).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
 }
 
 /// The folder of one run, locked against a second stack in it.
