@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use weir_stack::Stack;
 use weir_stack::http::{self, Method, Response};
 use weir_tests::{books, verdict};
-
-use crate::switches::override_catalogue;
 
 async fn buy(stack: &Stack, user: &str, token: &str) -> Result<Response> {
     let headers = [("x-user-id", user), ("x-weir-order-token", token)];
@@ -21,9 +20,9 @@ async fn a_sale_that_wants_tokens_is_sold_to_those_who_waited_for_theirs() -> Re
         .key_prefix("tokens")
         .start()
         .await?;
-    stack.open_sale("tokens", 5, 2).await?;
-    let _kept = override_catalogue(&stack, |c| c.sales[0].token = true).await?;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    stack
+        .open_sale_with("tokens", 5, 2, json!({ "token": true }))
+        .await?;
 
     let url = format!("{}/sales/tokens/checkout", stack.gateway_url);
     let minted = http::send(Method::POST, &url, &[("x-user-id", "alice")], "").await?;
