@@ -10,6 +10,22 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
+/// What becomes of claims at `POST /orders`.
+const ORDER_FATES: [&str; 6] = [
+    "ordered",
+    "ordered_before",
+    "released",
+    "sold_out",
+    "unknown_sale",
+    "user_cap",
+];
+
+/// What the reconciler makes of claims past their deadline.
+const CLAIM_FATES: [&str; 2] = ["released", "ordered_before"];
+
+/// How risk checks end.
+const RISK_OUTCOMES: [&str; 3] = ["passed", "blocked", "failed"];
+
 /// Requests are told apart by these. The route is its pattern, so that what clients send adds none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -82,7 +98,7 @@ impl Default for Metrics {
         names
             .0
             .register("overdue_seconds", help, overdue_seconds.clone());
-        Self {
+        let metrics = Self {
             requests: names.add("requests", "Requests by route and status"),
             orders: names.add("orders", "Claims that came, by what became of them"),
             reconciled: names.add("claims_reconciled", "Claims past their deadline, by fate"),
@@ -107,11 +123,27 @@ impl Default for Metrics {
             sql_seconds,
             overdue_seconds,
             registry: Arc::new(names.0),
-        }
+        };
+        metrics.start_at_zero();
+        metrics
     }
 }
 
 impl Metrics {
+    /// Makes the counters whose labels are known: one that first shows with its first event has no
+    /// increase that an alert could see.
+    fn start_at_zero(&self) {
+        for fate in ORDER_FATES {
+            self.orders.get_or_create(&FateLabel { fate });
+        }
+        for fate in CLAIM_FATES {
+            self.reconciled.get_or_create(&FateLabel { fate });
+        }
+        for outcome in RISK_OUTCOMES {
+            self.risk.get_or_create(&OutcomeLabel { outcome });
+        }
+    }
+
     /// Counts a request.
     pub fn request(&self, route: &str, status: u16) {
         let route = route.to_owned();

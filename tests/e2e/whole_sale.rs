@@ -1,0 +1,325 @@
+//! What else belongs to a sale, through the gateway: reservations and risk, payment in its three ways,
+//! and whose order it is.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use weir_core::claim::KeyRing;
+use weir_core::id::UserId;
+use weir_core::key::SigningKey;
+use weir_core::{headers, identity};
+use weir_stack::http::{self, Method, Response};
+use weir_stack::{Secrets, Stack};
+use weir_tests::{buy, until, verdict};
+
+const HOUR_MS: u64 = 60 * 60 * 1_000;
+
+async fn stack(prefix: &str) -> Result<Stack> {
+    Stack::builder().workers(2).key_prefix(prefix).start().await
+}
+
+fn now_ms() -> Result<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    Ok(u64::try_from(now)?)
+}
+
+/// A request to the gateway, as `user` if there is one.
+async fn ask(stack: &Stack, method: Method, path: &str, user: Option<&str>) -> Result<Response> {
+    let headers: Vec<_> = user.map(|user| ("x-user-id", user)).into_iter().collect();
+    let url = format!("{}{path}", stack.gateway_url);
+    http::send(method, &url, &headers, "").await
+}
+
+async fn reserve(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
+    let path = format!("/sales/{sale}/reservations");
+    ask(stack, Method::POST, &path, Some(user)).await
+}
+
+/// Buys; the order's path.
+async fn order(stack: &Stack, sale: &str, user: &str) -> Result<String> {
+    let made = buy(stack, sale, user).await?;
+    let (status, text) = (made.status, made.text());
+    ensure!(status == 201, "{user} has {status}: {text}");
+    path_of(&made)
+}
+
+fn path_of(made: &Response) -> Result<String> {
+    let made = made.json()?;
+    let id = made["order"].as_str().context("no order")?;
+    Ok(format!("/orders/{id}"))
+}
+
+/// What `user` does with the order: `pay` or `cancel`.
+async fn end(stack: &Stack, order: &str, user: &str, how: &str) -> Result<Response> {
+    ask(stack, Method::POST, &format!("{order}/{how}"), Some(user)).await
+}
+
+/// The status and the order's, or the problem's name.
+fn told(answer: &Response) -> Result<(u16, String)> {
+    let body = answer.json()?;
+    let word = match answer.status {
+        200..300 => &body["status"],
+        _ => &body["error"],
+    };
+    let word = word.as_str().with_context(|| format!("no word: {body}"))?;
+    Ok((answer.status, word.to_owned()))
+}
+
+fn is_told(answer: &Response, status: u16, word: &str) -> Result<()> {
+    let told = told(answer)?;
+    ensure!(told == (status, word.to_owned()), "{told:?}, not {word}");
+    Ok(())
+}
+
+fn decided(answer: &Response) -> (u16, &str) {
+    (answer.status, verdict(answer))
+}
+
+/// Asks as `user` until it has bought; the order's path. Before, it hears `meanwhile` only.
+async fn buys_at_last(stack: &Stack, sale: &str, user: &str, meanwhile: &[&str]) -> Result<String> {
+    let deadline = tokio::time::Instant::now() + weir_tests::PATIENCE;
+    loop {
+        let answer = buy(stack, sale, user).await?;
+        if answer.status == 201 {
+            return path_of(&answer);
+        }
+        let heard = verdict(&answer);
+        ensure!(meanwhile.contains(&heard), "{user} hears {heard}");
+        let late = tokio::time::Instant::now() > deadline;
+        ensure!(!late, "{user} still hears {heard}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Waits until the audit has so many units in stock and in orders, and nothing else anywhere.
+async fn audited(stack: &Stack, sale: &str, stock: u64, orders: u64) -> Result<()> {
+    let path = format!("/sales/{sale}/audit");
+    let expected = json!({
+        "stock": stock, "transfers": 0, "claims": 0, "orders": orders,
+        "total": stock + orders, "drift": 0,
+    });
+    until(&format!("{expected}"), async || {
+        let audit = stack.admin(Method::GET, &path, "", 200).await;
+        audit.is_ok_and(|audit| audit["exact"] == true && audit["terms"] == expected)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_has_reserved_in_time_buys() -> Result<()> {
+    let stack = stack("reserve").await?;
+    let now = now_ms()?;
+    let window = |from_ms: u64, until_ms: u64| json!({ "reservation": { "from_ms": from_ms, "until_ms": until_ms } });
+    // They end with the sale at the latest.
+    let soon = HOUR_MS / 2;
+    for (sale, more) in [
+        ("early", window(now + soon / 2, now + soon)),
+        ("open", window(now - soon, now + soon)),
+        ("over", window(now - soon, now - 1)),
+        ("free", json!({})),
+    ] {
+        stack.open_sale_with(sale, 4, 2, more).await?;
+    }
+    for (sale, code) in [
+        ("early", "reservation_not_open"),
+        ("over", "reservation_closed"),
+        ("free", "no_reservation"),
+    ] {
+        is_told(&reserve(&stack, sale, "alice").await?, 409, code)?;
+    }
+    for sale in ["early", "open", "over"] {
+        let answer = buy(&stack, sale, "alice").await?;
+        assert_eq!(decided(&answer), (403, "not_reserved"), "{sale}");
+        audited(&stack, sale, 4, 0).await?;
+    }
+    assert_eq!(reserve(&stack, "open", "alice").await?.status, 201);
+    assert_eq!(reserve(&stack, "open", "alice").await?.status, 200);
+    order(&stack, "open", "alice").await?;
+    let answer = buy(&stack, "open", "bob").await?;
+    assert_eq!(decided(&answer), (403, "not_reserved"));
+    order(&stack, "free", "bob").await?;
+    audited(&stack, "open", 3, 1).await?;
+    audited(&stack, "free", 3, 1).await
+}
+
+/// How many risk checks have ended so.
+async fn checked(stack: &Stack, outcome: &str) -> Result<u64> {
+    let metrics = http::get(&format!("{}/metrics", stack.origin_admin_url)).await?;
+    let name = format!(r#"weir_origin_risk_checks_total{{outcome="{outcome}"}} "#);
+    let text = metrics.text();
+    let number = text.lines().find_map(|line| line.strip_prefix(&name));
+    Ok(number.map_or(Ok(0), str::parse)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_looks_like_a_bot_is_blocked_and_so_is_who_the_operator_names() -> Result<()> {
+    let rules =
+        r#"{ "rules": [{ "glob": "bot-*", "score": 90 }, { "users": ["odd"], "score": 50 }] }"#;
+    let stack = Stack::builder()
+        .workers(2)
+        .key_prefix("risk")
+        .risk_rules(rules)
+        .start()
+        .await?;
+    let now = now_ms()?;
+    let window = json!({ "from_ms": now - HOUR_MS, "until_ms": now + HOUR_MS / 2 });
+    let more = json!({ "reservation": window });
+    stack.open_sale_with("risk", 6, 2, more).await?;
+    for user in ["bot-1", "bot-2", "odd", "alice", "carol"] {
+        assert_eq!(reserve(&stack, "risk", user).await?.status, 201);
+    }
+    until("all are checked", async || {
+        checked(&stack, "blocked").await.is_ok_and(|n| n == 2)
+            && checked(&stack, "passed").await.is_ok_and(|n| n == 3)
+    })
+    .await?;
+    for user in ["bot-1", "bot-2"] {
+        let answer = buy(&stack, "risk", user).await?;
+        assert_eq!(decided(&answer), (403, "blocked"), "{user}");
+    }
+    for user in ["odd", "alice"] {
+        order(&stack, "risk", user).await?;
+    }
+    audited(&stack, "risk", 4, 2).await?;
+
+    let carol = "/sales/risk/blocked/carol";
+    stack.admin(Method::PUT, carol, "", 204).await?;
+    let answer = buy(&stack, "risk", "carol").await?;
+    assert_eq!(decided(&answer), (403, "blocked"));
+    stack.admin(Method::DELETE, carol, "", 204).await?;
+    order(&stack, "risk", "carol").await?;
+    audited(&stack, "risk", 3, 3).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_is_paid_in_time_and_then_stays() -> Result<()> {
+    let stack = stack("paid").await?;
+    let hold = json!({ "payment": { "hold": { "pay_within_ms": HOUR_MS } } });
+    stack.open_sale_with("paid", 3, 1, hold).await?;
+    let path = order(&stack, "paid", "alice").await?;
+    for _ in 0..2 {
+        is_told(&end(&stack, &path, "alice", "pay").await?, 200, "paid")?;
+    }
+    let cancelled = end(&stack, &path, "alice", "cancel").await?;
+    is_told(&cancelled, 409, "order_paid")?;
+    let seen = ask(&stack, Method::GET, &path, Some("alice")).await?;
+    is_told(&seen, 200, "paid")?;
+    audited(&stack, "paid", 2, 1).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sale_that_was_sold_out_reopens_when_an_unpaid_order_expires() -> Result<()> {
+    let stack = stack("expire").await?;
+    let hold = json!({ "payment": { "hold": { "pay_within_ms": 5_000 } } });
+    stack.open_sale_with("expire", 1, 1, hold).await?;
+    let lost = order(&stack, "expire", "alice").await?;
+    audited(&stack, "expire", 0, 1).await?;
+    let answer = buy(&stack, "expire", "bob").await?;
+    assert_eq!(decided(&answer), (409, "sold_out"));
+
+    let path = buys_at_last(&stack, "expire", "bob", &["sold_out", "restocking"]).await?;
+    let late = end(&stack, &lost, "alice", "pay").await?;
+    is_told(&late, 409, "order_expired")?;
+    let seen = ask(&stack, Method::GET, &lost, Some("alice")).await?;
+    is_told(&seen, 200, "expired")?;
+    is_told(&end(&stack, &path, "bob", "pay").await?, 200, "paid")?;
+    audited(&stack, "expire", 0, 1).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_order_gives_its_unit_to_the_next_one() -> Result<()> {
+    let stack = stack("cancel").await?;
+    stack.open_sale("cancel", 1, 1).await?;
+    let path = order(&stack, "cancel", "alice").await?;
+    let answer = buys_until_sold_out(&stack, "cancel", "bob").await?;
+    assert_eq!(decided(&answer), (409, "sold_out"));
+    for _ in 0..2 {
+        let cancelled = end(&stack, &path, "alice", "cancel").await?;
+        is_told(&cancelled, 200, "cancelled")?;
+    }
+    let next = buys_at_last(&stack, "cancel", "bob", &["sold_out", "restocking"]).await?;
+    let paid = end(&stack, &path, "alice", "pay").await?;
+    is_told(&paid, 409, "order_cancelled")?;
+    is_told(&end(&stack, &next, "bob", "pay").await?, 200, "paid")?;
+    audited(&stack, "cancel", 0, 1).await
+}
+
+/// Until the claim of the order before is settled, units may still come back.
+async fn buys_until_sold_out(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
+    audited(stack, sale, 0, 1).await?;
+    buy(stack, sale, user).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_units_leave_at_payment_who_pays_first_has_them() -> Result<()> {
+    let stack = stack("at-payment").await?;
+    let more = json!({ "payment": "at_payment" });
+    stack.open_sale_with("at-payment", 1, 1, more).await?;
+    let slow = order(&stack, "at-payment", "alice").await?;
+    // Her order leaves the unit in stock, as soon as its claim has ended.
+    let quick = buys_at_last(&stack, "at-payment", "bob", &["sold_out", "restocking"]).await?;
+    audited(&stack, "at-payment", 1, 0).await?;
+    is_told(&end(&stack, &quick, "bob", "pay").await?, 200, "paid")?;
+    let late = end(&stack, &slow, "alice", "pay").await?;
+    is_told(&late, 409, "sold_out")?;
+    audited(&stack, "at-payment", 0, 1).await?;
+    let answer = buy(&stack, "at-payment", "carol").await?;
+    assert_eq!(decided(&answer), (409, "sold_out"));
+    audited(&stack, "at-payment", 0, 1).await
+}
+
+/// What a gateway would send for `user`, with a good signature: as good as a forgery can be.
+fn signed_as(stack: &Stack, user: &str) -> Result<identity::SignedUser> {
+    let secrets = Secrets::kept_in(&stack.data_dir.join("secrets.env"))?;
+    let key = SigningKey::new("k1", secrets.claim.as_bytes()).ok();
+    let ring = KeyRing::new(vec![key.context("no key")?]).ok();
+    let user = UserId::new(user).ok().context("no user")?;
+    Ok(identity::sign(&ring.context("no keys")?, &user, now_ms()?))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_is_its_users_whatever_another_one_sends() -> Result<()> {
+    let stack = stack("whose").await?;
+    stack.open_sale("whose", 2, 1).await?;
+    let path = order(&stack, "whose", "alice").await?;
+    let signed = signed_as(&stack, "alice")?;
+    let (name, signature) = (headers::USER, headers::USER_SIGNATURE);
+    let forged = [(name, &*signed.value), (signature, &*signed.signature)];
+    // The forgery is a good one: without a gateway in between it counts.
+    let direct = format!("{}{path}", stack.origin_url);
+    let seen = http::send(Method::GET, &direct, &forged, "").await?;
+    is_told(&seen, 200, "unpaid")?;
+
+    for (method, what) in [
+        (Method::GET, ""),
+        (Method::POST, "/pay"),
+        (Method::POST, "/cancel"),
+    ] {
+        let url = format!("{}{path}{what}", stack.gateway_url);
+        for forged in [&[][..], &forged] {
+            let mut headers = vec![("x-user-id", "bob")];
+            headers.extend(forged);
+            let answer = http::send(method.clone(), &url, &headers, "").await?;
+            is_told(&answer, 404, "unknown_order")?;
+            let answer = http::send(method.clone(), &url, forged, "").await?;
+            is_told(&answer, 401, "user_missing")?;
+        }
+    }
+    buys_as_herself_with_a_forged_claim(&stack).await?;
+    is_told(&end(&stack, &path, "alice", "pay").await?, 200, "paid")?;
+    audited(&stack, "whose", 0, 2).await
+}
+
+async fn buys_as_herself_with_a_forged_claim(stack: &Stack) -> Result<()> {
+    let forged = [
+        ("x-user-id", "bob"),
+        (headers::CLAIM, "v1;whose;alice"),
+        (headers::CLAIM_SIGNATURE, "k1;00"),
+        (headers::USER, "v1;1;alice"),
+    ];
+    let made = http::send(Method::POST, &stack.buy_url("whose"), &forged, "").await?;
+    ensure!(decided(&made) == (201, "granted"), "{}", made.text());
+    ensure!(made.json()?["user"] == "bob", "{}", made.text());
+    Ok(())
+}
