@@ -92,6 +92,7 @@ fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
         redis_url: redis_url.to_owned(),
         redis_ca: None,
         key_prefix: key_prefix.to_owned(),
+        risk_rules: None,
         secrets: Secrets {
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
