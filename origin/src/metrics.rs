@@ -134,13 +134,13 @@ impl Metrics {
     /// increase that an alert could see.
     fn start_at_zero(&self) {
         for fate in ORDER_FATES {
-            self.orders.get_or_create(&FateLabel { fate });
+            let _ = self.orders.get_or_create(&FateLabel { fate });
         }
         for fate in CLAIM_FATES {
-            self.reconciled.get_or_create(&FateLabel { fate });
+            let _ = self.reconciled.get_or_create(&FateLabel { fate });
         }
         for outcome in RISK_OUTCOMES {
-            self.risk.get_or_create(&OutcomeLabel { outcome });
+            let _ = self.risk.get_or_create(&OutcomeLabel { outcome });
         }
     }
 
