@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ExitCode, Stdio};
+use weir_stack::command;
 use weir_stack::tools::Options;
 use weir_stack::workspace;
 
@@ -22,7 +23,7 @@ struct Totals {
 }
 
 pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> {
-    let mut command = weir_stack::command::cargo();
+    let mut command = command::cargo();
     command
         .args(["test", "--no-fail-fast"])
         .args(everything(&arguments.rest))

@@ -18,26 +18,30 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// A cargo that takes what calls it for no part of what it builds. Cargo tells the programs that it
-/// runs, as tests and xtask are, which package they are of; build scripts that read these variables,
-/// as ring's does, would run again with every change between such a caller and a shell, and what
-/// depends on them would be compiled again.
+/// How often a running command is looked at; small against the shortest of them (20 ms).
+const POLL: Duration = Duration::from_millis(5);
+
+/// The cargo that runs us, to be run again, or the one on `PATH`.
+///
+/// What cargo has set for us stays away from it: build scripts that look at such a variable (ring's
+/// does) would run again each time that cargo is called from outside and from inside in turn.
 pub fn cargo() -> Command {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
-        let is_of_package = ["CARGO_PKG_", "CARGO_MANIFEST_"]
-            .iter()
-            .any(|prefix| name.to_string_lossy().starts_with(prefix));
-        if is_of_package {
+        if is_of_a_package(&name) {
             command.env_remove(name);
         }
     }
     command
 }
 
-/// How often a running command is looked at; small against the shortest of them (20 ms).
-const POLL: Duration = Duration::from_millis(5);
+/// Whether cargo sets the variable for the package that it runs.
+fn is_of_a_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["CARGO_PKG_", "CARGO_MANIFEST_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
 
 /// Runs `command` without a terminal and waits up to `limit`; past it the command is killed
 /// and an error returned. A non-zero exit is not an error here: see [`succeed`].
@@ -136,6 +140,20 @@ fn read_in_background(pipe: Option<impl Read + Send + 'static>) -> std::thread::
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cargo_is_run_without_what_cargo_has_set_for_us() {
+        // Cargo has, for this test.
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+        let command = cargo();
+        let removed = |name: &str| {
+            command
+                .get_envs()
+                .any(|env| env == (OsStr::new(name), None))
+        };
+        assert!(removed("CARGO_PKG_NAME") && removed("CARGO_MANIFEST_DIR"));
+        assert!(!removed("CARGO_TARGET_DIR") && !removed("CARGO_HOME") && !removed("PATH"));
+    }
 
     #[test]
     fn a_command_past_its_limit_is_killed_and_named() {

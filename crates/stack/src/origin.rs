@@ -2,7 +2,7 @@
 
 use crate::process::{DiedChild, Process};
 use crate::secrets::Secrets;
-use crate::{http, workspace};
+use crate::{command, http, workspace};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 pub fn ensure_built() -> Result<PathBuf> {
     // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
     let _lock = workspace::lock("origin")?;
-    let output = crate::command::cargo()
+    let output = command::cargo()
         .args(["build", "--quiet", "--package", PACKAGE, "--bin", PACKAGE])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
@@ -86,7 +86,7 @@ impl Origin {
     /// Starts `binary` and waits until it is ready.
     pub async fn start(binary: &Path, options: OriginOptions, log: &Path) -> Result<Self> {
         let (binary, given) = (binary.to_path_buf(), options.clone());
-        let process = Process::start("origin", log, move || command(&binary, &given))?;
+        let process = Process::start("origin", log, move || origin_command(&binary, &given))?;
         let mut origin = Self { process, options };
         origin.wait_ready().await?;
         Ok(origin)
@@ -132,7 +132,7 @@ impl Origin {
 }
 
 /// Secrets go in by the environment: arguments are for everyone on the machine to read.
-fn command(binary: &Path, options: &OriginOptions) -> Command {
+fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
     let mut command = Command::new(binary);
     command
         .arg("--listen")
@@ -182,7 +182,7 @@ mod tests {
             risk_rules: None,
             secrets: Secrets::random().unwrap(),
         };
-        let shown = crate::command::show(&command(Path::new("weir-origin"), &options));
+        let shown = command::show(&origin_command(Path::new("weir-origin"), &options));
         assert!(shown.contains("sqlite:///d/weir.db"), "{shown}");
         assert!(!shown.contains(&options.secrets.claim), "{shown}");
         assert!(!shown.contains(&options.secrets.admin_token), "{shown}");
