@@ -1,9 +1,7 @@
 //! What is true at the end: SQL's orders and Redis' shards, read from both directly.
 
+use super::sql::Sql;
 use anyhow::{Context, Result, ensure};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions, Connection};
-use std::path::Path;
 use weir_core::id::SaleId;
 use weir_core::ledger::Audit;
 use weir_resp::Value;
@@ -18,17 +16,6 @@ pub(super) struct Books {
     pub(super) sql: Sql,
     /// What Redis holds, by shard.
     pub(super) shards: Vec<Audit>,
-}
-
-/// What SQL holds of one sale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sql {
-    /// Rows in `orders`.
-    pub(super) orders: u64,
-    /// Units in them.
-    pub(super) units: u64,
-    /// Units that `stock` still has.
-    pub(super) remaining: u64,
 }
 
 impl Books {
@@ -54,9 +41,17 @@ impl Books {
         self.shards.iter().map(|shard| shard.bought).sum()
     }
 
-    /// The invariant: whatever is not in stock or held was ordered.
+    /// Units on their way between shards.
+    pub(super) fn moving(&self) -> u64 {
+        let shards = (0..).zip(&self.shards);
+        shards
+            .map(|(number, shard)| shard.units_moving(number, &self.shards))
+            .sum()
+    }
+
+    /// The invariant: whatever is not in stock, moving or held was ordered.
     pub(super) fn balanced(&self, total: u64) -> bool {
-        let taken = self.held() + self.sql.units;
+        let taken = self.moving() + self.held() + self.sql.units;
         self.stock().checked_add_unsigned(taken) == i64::try_from(total).ok()
     }
 
@@ -65,44 +60,10 @@ impl Books {
         self.sql.units.saturating_sub(total)
     }
 
-    /// Units that were there, that someone came for, and that were not ordered.
-    pub(super) fn unsold(&self, total: u64, users: u64) -> u64 {
-        total.min(users).saturating_sub(self.sql.units)
+    /// Units that were there, that someone who may buy came for, and that nobody has paid.
+    pub(super) fn unsold(&self, total: u64, eligible: u64) -> u64 {
+        total.min(eligible).saturating_sub(self.sql.paid)
     }
-}
-
-impl Sql {
-    async fn read(database: &Path, sale: &str) -> Result<Self> {
-        let options = SqliteConnectOptions::new()
-            .filename(database)
-            .read_only(true);
-        let mut connection = options
-            .connect()
-            .await
-            .with_context(|| format!("cannot open {}", database.display()))?;
-        let (orders, units): (i64, i64) = sqlx::query_as(
-            "SELECT COUNT(*), COALESCE(SUM(quantity), 0) FROM orders WHERE sale_id = ?",
-        )
-        .bind(sale)
-        .fetch_one(&mut connection)
-        .await
-        .context("cannot count the orders")?;
-        let remaining = remaining(&mut connection, sale).await?;
-        connection.close().await?;
-        Ok(Self {
-            orders: u64::try_from(orders)?,
-            units: u64::try_from(units)?,
-            remaining: u64::try_from(remaining)?,
-        })
-    }
-}
-
-async fn remaining(connection: &mut SqliteConnection, sale: &str) -> Result<i64> {
-    sqlx::query_scalar("SELECT remaining FROM stock WHERE sale_id = ?")
-        .bind(sale)
-        .fetch_one(connection)
-        .await
-        .context("cannot read the stock")
 }
 
 async fn read_shards(stack: &Stack, sale: &str, shards: u32) -> Result<Vec<Audit>> {
@@ -152,7 +113,8 @@ mod tests {
         let sql = Sql {
             orders: units,
             units,
-            remaining: 0,
+            paid: units,
+            ..Sql::default()
         };
         let audit = Audit {
             stock: Some(stock),

@@ -1,32 +1,45 @@
 //! `cargo xtask demo`: a flash sale from its creation to the books being checked.
+//!
+//! `play` goes from step to step; `cast` says who takes part, `acts` and `bots` what they do, `crowd`
+//! lets many do it at once, and `report` says what came of it.
 
+mod acts;
 mod books;
+mod bots;
+mod cast;
+mod client;
 mod counters;
+mod crowd;
+mod operator;
+mod play;
 mod report;
-mod storm;
+mod sql;
+mod tally;
+mod teller;
+mod visitor;
 
 use crate::up::{self, Stop, Unnamed};
 use anyhow::{Context, Result};
 use books::Books;
-use counters::Counters;
+use cast::Shares;
+use play::Play;
 use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Mutex;
 use weir_stack::tools::Options;
 use weir_stack::{Builder, Stack};
 
 /// Any fixed number would do: the same one gives the same order of buyers.
 const SEED: u64 = 20_240_618;
 
-/// A settle runs after the buyer has the answer, so the last ones may still be under way
-/// when the storm is over.
-const SETTLE_LIMIT: Duration = Duration::from_secs(10);
-const SETTLE_POLL: Duration = Duration::from_millis(100);
+/// How often the children are looked at.
+const WATCH: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Arguments {
-    /// Buyers, each of whom tries to buy one unit
+    /// People, each of whom wants one unit; some may not buy, and bots come beside them
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
 
@@ -38,11 +51,11 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_core::sale::SHARDS_MAX)))]
     shards: u32,
 
-    /// HTTP connections that the buyers share
+    /// HTTP connections that people share; bots have some of their own
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// Chooses the order in which buyers come
+    /// Chooses the order in which people come
     #[arg(long, default_value_t = SEED)]
     seed: u64,
 
@@ -63,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         true => Unnamed::Free,
         false => Unnamed::Default,
     };
-    let builder = up::prepare(&arguments.up, tools, unnamed)?;
+    let builder = up::prepare(&arguments.up, tools, unnamed)?.risk_rules(cast::RISK_RULES);
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
@@ -79,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             println!("{}", up::describe(&stack, "another"));
             up::stay_up(&mut stack, &mut stop).await?;
         }
-        // Exit code 0 says: every unit was sold, and none twice.
+        // Exit code 0 says: every unit was sold and paid, and none twice.
         let good = report.is_good();
         Ok(if good {
             ExitCode::SUCCESS
@@ -96,61 +109,46 @@ fn write_report(report: &Report, file: &Path) -> Result<()> {
 
 /// Starts the stack, holds the sale, and reads the books.
 async fn demo(arguments: &Arguments, builder: Builder) -> Result<(Stack, Report)> {
-    let mut stack = up::start(builder).await?;
+    // The play asks it things, and the watch looks after its children in between.
+    let stack = Mutex::new(up::start(builder).await?);
     // A name of its own, so that a kept --data folder takes one demo after another.
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let sale = format!("demo-{}", now.as_millis());
-    let stock = arguments.stock.into();
-    stack.open_sale(&sale, stock, arguments.shards).await?;
+    let report = tokio::select! {
+        report = hold(arguments, &stack, &sale) => report?,
+        died = first_death(&stack) => return Err(died),
+    };
+    Ok((stack.into_inner(), report))
+}
 
-    let before = Counters::read(&stack).await?;
-    let plan = storm::Plan {
-        gateway: stack.gateway_url.clone(),
-        path: format!("/sales/{sale}/orders"),
-        users: arguments.users,
-        connections: arguments.connections,
-        seed: arguments.seed,
-    };
-    let storm = tokio::select! {
-        storm = storm::run(&plan) => storm?,
-        died = first_death(&mut stack) => return Err(died),
-    };
-    stack.check_children()?;
-    let counters = Counters::read(&stack).await?.since(&before);
-    let books = settled_books(&stack, &sale, arguments.shards).await?;
-    let report = Report {
+async fn hold(arguments: &Arguments, stack: &Mutex<Stack>, sale: &str) -> Result<Report> {
+    let shares = Shares::of(arguments.users, arguments.stock);
+    let mut play = Play::new(stack, sale, shares, arguments).await?;
+    let played = play.run().await?;
+    let books = Books::read(&*stack.lock().await, sale, arguments.shards).await?;
+    Ok(Report {
         stock: arguments.stock.into(),
         shards: arguments.shards,
-        users: arguments.users.into(),
+        shares,
         workers: arguments.up.workers(),
         connections: arguments.connections,
         seed: arguments.seed,
-        storm,
-        counters,
+        phases: play.teller.json(),
+        reserved: played.reserved,
+        rushes: played.rushes,
+        seen: play.seen,
+        audit: played.audit,
         books,
-    };
-    Ok((stack, report))
+    })
 }
 
-/// Ends only when a child has ended by itself: a storm against a dead gateway would go on
-/// retrying for minutes.
-async fn first_death(stack: &mut Stack) -> anyhow::Error {
+/// Ends only when a child has ended by itself: a crowd before a dead gateway would go on retrying for
+/// minutes.
+async fn first_death(stack: &Mutex<Stack>) -> anyhow::Error {
     loop {
-        if let Err(died) = stack.check_children() {
+        if let Err(died) = stack.lock().await.check_children() {
             return died.into();
         }
-        tokio::time::sleep(SETTLE_POLL).await;
-    }
-}
-
-/// The books once no claim is open any more, or as they are after a while.
-async fn settled_books(stack: &Stack, sale: &str, shards: u32) -> Result<Books> {
-    let deadline = Instant::now() + SETTLE_LIMIT;
-    loop {
-        let books = Books::read(stack, sale, shards).await?;
-        if books.held() == 0 || Instant::now() >= deadline {
-            return Ok(books);
-        }
-        tokio::time::sleep(SETTLE_POLL).await;
+        tokio::time::sleep(WATCH).await;
     }
 }

@@ -1,86 +1,138 @@
 //! What the demo says at the end: tables for a person, JSON for a machine.
 
 use super::books::Books;
-use super::counters::Counters;
-use super::storm::Storm;
-use serde_json::{Value, json};
-use std::fmt::Write;
+use super::cast::Shares;
+use super::operator::Audit;
+use super::play::Rush;
+use super::sql::Checked;
+use super::tally::{Row, Tallies, Tally};
+use serde_json::{Map, Value, json};
+use std::fmt::{self, Write};
 
 /// Everything that was asked for and found.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) stock: u64,
     pub(super) shards: u32,
-    pub(super) users: u64,
+    pub(super) shares: Shares,
     pub(super) workers: u32,
     pub(super) connections: u32,
     pub(super) seed: u64,
-    pub(super) storm: Storm,
-    pub(super) counters: Counters,
+    /// What was told while it happened.
+    pub(super) phases: Value,
+    pub(super) reserved: Checked,
+    pub(super) rushes: Vec<Rush>,
+    /// What everybody saw, from the first reservation on.
+    pub(super) seen: Tallies,
+    pub(super) audit: Audit,
     pub(super) books: Books,
+}
+
+/// Something that must be so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Check {
+    holds: bool,
+    what: String,
 }
 
 impl Report {
     fn oversold(&self) -> u64 {
-        self.books.oversold(self.stock)
+        let audited = self.audit.orders.saturating_sub(self.audit.total);
+        self.books.oversold(self.stock).max(audited)
     }
 
     fn unsold(&self) -> u64 {
-        self.books.unsold(self.stock, self.users)
+        self.books.unsold(self.stock, self.shares.eligible().into())
     }
 
-    /// No unit sold twice, and none left that someone came for.
+    /// Whether every check holds.
     pub(super) fn is_good(&self) -> bool {
-        self.oversold() == 0 && self.unsold() == 0
+        self.checks().iter().all(|check| check.holds)
     }
 
-    /// In milliseconds.
-    fn latency_ms(&self, quantile: f64) -> f64 {
-        self.storm.latency_us.value_at_quantile(quantile) as f64 / 1000.0
+    fn checks(&self) -> Vec<Check> {
+        let Audit {
+            stock,
+            transfers,
+            claims,
+            orders,
+            total,
+            ..
+        } = self.audit;
+        let (books, sql) = (&self.books, self.books.sql);
+        let (oversold, unsold) = (self.oversold(), self.unsold());
+        let check = |holds, what: String| Check { holds, what };
+        vec![
+            check(
+                self.audit.balanced && self.audit.exact && total == self.stock,
+                format!(
+                    "audit: stock {stock} + transfers {transfers} + claims {claims} + orders {orders} = total {total}"
+                ),
+            ),
+            check(
+                books.balanced(self.stock) && sql.units == orders,
+                format!(
+                    "Redis and SQL, read past the origin: stock {} + transfers {} + claims {} + orders {}",
+                    books.stock(),
+                    books.moving(),
+                    books.held(),
+                    sql.units
+                ),
+            ),
+            check(oversold == 0, format!("oversold {oversold}")),
+            check(unsold == 0, format!("unsold {unsold}")),
+            check(
+                sql.paid == sql.orders,
+                format!("{} of {} orders paid", sql.paid, sql.orders),
+            ),
+            check(
+                sql.buyers == sql.paid,
+                format!("{} people have them: no one has two", sql.buyers),
+            ),
+            check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
+        ]
     }
 
     pub(super) fn json(&self) -> Value {
-        let Self {
-            storm,
-            counters,
-            books,
-            ..
-        } = self;
+        let sql = self.books.sql;
         json!({
             "stock": self.stock,
             "shards": self.shards,
-            "users": self.users,
+            "users": self.shares.people,
+            "users_eligible": self.shares.eligible(),
+            "users_not_reserving": self.shares.strangers,
+            "users_scalping": self.shares.scalpers,
+            "users_forgetful": self.shares.forgetful,
+            "bots": self.shares.bots * 4,
             "workers": self.workers,
             "connections": self.connections,
             "seed": self.seed,
-            "requests": storm.requests,
-            "requests_broken": storm.broken,
-            "users_gave_up": storm.gave_up,
-            "orders": books.sql.orders,
-            "units_ordered": books.sql.units,
-            "sql_remaining": books.sql.remaining,
+            "good": self.is_good(),
+            "phases": self.phases,
+            "reserved": self.reserved.reserved,
+            "blocked": self.reserved.blocked,
+            "verdicts": rows_json(&self.seen.verdicts()),
+            "origin_answers": rows_json(&self.seen.origin()),
+            "people": tally_json(&self.seen.people),
+            "bots_seen": tally_json(&self.seen.bots),
+            "rushes": self.rushes.iter().map(rush_json).collect::<Vec<_>>(),
+            "audit": self.audit.json(),
+            "orders": sql.orders,
+            "orders_paid": sql.paid,
+            "orders_expired": sql.expired,
+            "orders_of_bots": sql.bots,
+            "buyers": sql.buyers,
+            "units_ordered": sql.units,
+            "sql_remaining": sql.remaining,
             "oversold": self.oversold(),
             "unsold": self.unsold(),
-            "balanced": books.balanced(self.stock),
-            "redis_shards": books.shards.iter().map(|shard| json!({
+            "balanced": self.books.balanced(self.stock),
+            "redis_shards": self.books.shards.iter().map(|shard| json!({
                 "stock": shard.stock,
                 "held": shard.held,
                 "bought": shard.bought,
                 "epoch": shard.epoch,
             })).collect::<Vec<_>>(),
-            "verdicts": storm.verdicts,
-            "statuses": storm.statuses,
-            "latency_ms": {
-                "p50": self.latency_ms(0.5),
-                "p99": self.latency_ms(0.99),
-                "p999": self.latency_ms(0.999),
-            },
-            "requests_per_s": storm.requests_per_s(),
-            "redis_commands": counters.redis_commands,
-            "redis_commands_gateway": counters.redis_commands_gateway,
-            "redis_requests": counters.redis_requests,
-            "requests_per_redis_command": counters.requests_per_command(),
-            "duration_s": storm.duration.as_secs_f64(),
         })
     }
 
@@ -91,83 +143,46 @@ impl Report {
         text
     }
 
-    fn write(&self, to: &mut String) -> std::fmt::Result {
+    fn write(&self, to: &mut String) -> fmt::Result {
         writeln!(
             to,
-            "\n{} units in {} shards, {} buyers over {} connections, {} Envoy workers, seed {}\n",
-            self.stock, self.shards, self.users, self.connections, self.workers, self.seed
+            "\n{} units in {} shards, {} people over {} connections, {} Envoy workers, seed {}\n",
+            self.stock, self.shards, self.shares.people, self.connections, self.workers, self.seed
         )?;
-        self.write_answers(to)?;
-        self.write_speed(to)?;
+        write_rows(to, "the gateway's verdict", &self.seen.verdicts())?;
+        write_rows(to, "the origin's answer", &self.seen.origin())?;
+        self.write_lost(to)?;
+        if let Some(rush) = self.rushes.first() {
+            write_speed(to, rush)?;
+        }
         self.write_books(to)?;
-        self.write_checks(to)
+        for Check { holds, what } in self.checks() {
+            writeln!(to, "{} {what}", if holds { '✓' } else { '✗' })?;
+        }
+        Ok(())
     }
 
-    fn write_answers(&self, to: &mut String) -> std::fmt::Result {
-        let Storm {
-            verdicts, statuses, ..
-        } = &self.storm;
-        writeln!(to, "{:<24} {:>10}", "verdict", "answers")?;
-        for (verdict, count) in verdicts {
-            writeln!(to, "  {verdict:<22} {count:>10}")?;
-        }
-        writeln!(to, "{:<24} {:>10}", "status", "answers")?;
-        for (status, count) in statuses {
-            writeln!(to, "  {status:<22} {count:>10}")?;
-        }
-        if self.storm.broken > 0 {
-            writeln!(to, "  {:<22} {:>10}", "no answer", self.storm.broken)?;
-        }
-        if self.storm.gave_up > 0 {
-            writeln!(
-                to,
-                "{:<24} {:>10}",
-                "buyers who gave up", self.storm.gave_up
-            )?;
+    fn write_lost(&self, to: &mut String) -> fmt::Result {
+        let Tallies { people, bots } = &self.seen;
+        for (what, people, bots) in [
+            ("no answer", people.broken, bots.broken),
+            ("gave up", people.gave_up, bots.gave_up),
+        ] {
+            if people + bots > 0 {
+                writeln!(to, "{what:<24} {people:>10} {bots:>10}")?;
+            }
         }
         writeln!(to)
     }
 
-    fn write_speed(&self, to: &mut String) -> std::fmt::Result {
-        let Self {
-            storm, counters, ..
-        } = self;
-        writeln!(
-            to,
-            "{} requests in {:.2} s: {:.0} requests/s",
-            storm.requests,
-            storm.duration.as_secs_f64(),
-            storm.requests_per_s()
-        )?;
-        writeln!(
-            to,
-            "latency: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms",
-            self.latency_ms(0.5),
-            self.latency_ms(0.99),
-            self.latency_ms(0.999)
-        )?;
-        write!(
-            to,
-            "{} requests needed Redis; the gateway sent {} commands",
-            counters.redis_requests, counters.redis_commands_gateway
-        )?;
-        if let Some(ratio) = counters.requests_per_command() {
-            write!(to, " ({ratio:.1} requests a command)")?;
-        }
-        writeln!(
-            to,
-            ", Redis ran {} with the origin's\n",
-            counters.redis_commands
-        )
-    }
-
-    fn write_books(&self, to: &mut String) -> std::fmt::Result {
+    fn write_books(&self, to: &mut String) -> fmt::Result {
+        let Books { shards, sql } = &self.books;
         writeln!(
             to,
             "{:<10} {:>8} {:>8} {:>8}",
-            "Redis", "stock", "held", "bought"
+            "Redis", "stock", "claims", "orders"
         )?;
-        for (index, shard) in self.books.shards.iter().enumerate() {
+        for (index, shard) in shards.iter().enumerate() {
             let stock = shard
                 .stock
                 .map_or("cold".to_owned(), |stock| stock.to_string());
@@ -176,40 +191,109 @@ impl Report {
         }
         let (stock, held, bought) = (self.books.stock(), self.books.held(), self.books.bought());
         writeln!(to, "  {:<8} {stock:>8} {held:>8} {bought:>8}", "sum")?;
-        let sql = self.books.sql;
         writeln!(
             to,
-            "SQL        {} orders, {} units ordered, {} remaining\n",
-            sql.orders, sql.units, sql.remaining
+            "SQL        {} orders of {} units: {} paid; {} expired before; {} units remain\n",
+            sql.orders, sql.units, sql.paid, sql.expired, sql.remaining
         )
     }
+}
 
-    fn write_checks(&self, to: &mut String) -> std::fmt::Result {
-        let (oversold, unsold) = (self.oversold(), self.unsold());
-        let sum = format!(
-            "stock {} + held {} + ordered {} = total {}",
-            self.books.stock(),
-            self.books.held(),
-            self.books.sql.units,
-            self.stock
-        );
-        for (holds, what) in [
-            (self.books.balanced(self.stock), sum),
-            (oversold == 0, format!("oversold {oversold}")),
-            (unsold == 0, format!("unsold {unsold}")),
-        ] {
-            let mark = if holds { '✓' } else { '✗' };
-            writeln!(to, "{mark} {what}")?;
-        }
-        let created = self.storm.statuses.get(&201).copied().unwrap_or(0);
-        if created != self.books.sql.orders {
-            writeln!(
-                to,
-                "Note: clients saw {created} orders made, SQL holds {}: an answer can be lost on \
-                 a broken connection, its order is not.",
-                self.books.sql.orders
-            )?;
-        }
-        Ok(())
+fn write_rows(to: &mut String, title: &str, rows: &[Row]) -> fmt::Result {
+    writeln!(to, "{title:<24} {:>10} {:>10}", "people", "bots")?;
+    for Row { word, people, bots } in rows {
+        writeln!(
+            to,
+            "  {word:<22} {:>10} {:>10}",
+            number(*people),
+            number(*bots)
+        )?;
     }
+    Ok(())
+}
+
+/// Nothing for none: what was not heard is not to catch the eye.
+fn number(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        count => count.to_string(),
+    }
+}
+
+fn write_speed(to: &mut String, rush: &Rush) -> fmt::Result {
+    let Rush {
+        seen,
+        counters,
+        took,
+        ..
+    } = rush;
+    writeln!(
+        to,
+        "first rush: {} requests in {:.2} s: {:.0} requests/s",
+        seen.requests(),
+        took.as_secs_f64(),
+        rush.requests_per_s()
+    )?;
+    writeln!(
+        to,
+        "people's latency: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms",
+        seen.people.latency_ms(0.5),
+        seen.people.latency_ms(0.99),
+        seen.people.latency_ms(0.999)
+    )?;
+    write!(
+        to,
+        "{} requests needed Redis; the gateway sent {} commands",
+        counters.redis_requests, counters.redis_commands_gateway
+    )?;
+    if let Some(ratio) = counters.requests_per_command() {
+        write!(to, " ({ratio:.1} requests a command)")?;
+    }
+    writeln!(
+        to,
+        ", Redis ran {} with the origin's\n",
+        counters.redis_commands
+    )
+}
+
+fn rows_json(rows: &[Row]) -> Value {
+    let row = |row: &Row| {
+        (
+            row.word.clone(),
+            json!({ "people": row.people, "bots": row.bots }),
+        )
+    };
+    rows.iter().map(row).collect::<Map<_, _>>().into()
+}
+
+fn tally_json(tally: &Tally) -> Value {
+    json!({
+        "requests": tally.requests,
+        "requests_broken": tally.broken,
+        "gave_up": tally.gave_up,
+        "answers": tally.words,
+        "statuses": tally.statuses,
+        "latency_ms": {
+            "p50": tally.latency_ms(0.5),
+            "p99": tally.latency_ms(0.99),
+            "p999": tally.latency_ms(0.999),
+        },
+    })
+}
+
+fn rush_json(rush: &Rush) -> Value {
+    let counters = &rush.counters;
+    json!({
+        "people_came": rush.came,
+        "orders_paid": rush.paid,
+        "orders_unpaid": rush.unpaid,
+        "duration_s": rush.took.as_secs_f64(),
+        "requests_per_s": rush.requests_per_s(),
+        "people": tally_json(&rush.seen.people),
+        "bots": tally_json(&rush.seen.bots),
+        "redis_commands": counters.redis_commands,
+        "redis_commands_gateway": counters.redis_commands_gateway,
+        "redis_requests": counters.redis_requests,
+        "requests_per_redis_command": counters.requests_per_command(),
+    })
 }

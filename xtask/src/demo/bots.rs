@@ -1,0 +1,110 @@
+//! What bots do: all they can to be faster than people.
+
+use super::acts::{self, Paths};
+use super::cast::{Bot, Trick};
+use super::client::Line;
+use super::crowd::Act;
+use anyhow::{Context, Result};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_core::id::{SaleId, UserId};
+use weir_core::key::{KeyRing, SigningKey};
+use weir_core::token;
+
+/// So often a bot tries its trick.
+const TRIES: u32 = 10;
+
+/// So often a flood asks, one request right after another.
+const FLOOD: u32 = 60;
+
+/// The id of the gateway's key in `envoy/weir.yaml`, which is no secret, with a secret that is not
+/// the gateway's.
+const KEY_ID: &str = "t1";
+const GUESSED_SECRET: [u8; 32] = *b"a secret that bots have made up!";
+
+/// Makes tokens that look right.
+pub(super) struct Forge {
+    sale: SaleId,
+    keys: KeyRing,
+}
+
+impl Forge {
+    pub(super) fn new(sale: &str) -> Result<Self> {
+        let sale = SaleId::new(sale).ok().context("no sale's name")?;
+        let keys = KeyRing::new(vec![SigningKey::new(KEY_ID, &GUESSED_SECRET)?])?;
+        Ok(Self { sale, keys })
+    }
+
+    /// A token of ten seconds ago.
+    fn token(&self, user: &str) -> Option<String> {
+        let user = UserId::new(user).ok()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let now_ms = u64::try_from(now.as_millis()).ok()?;
+        Some(token::mint(&self.keys, &self.sale, &user, now_ms - 10_000))
+    }
+}
+
+/// While people are at the checkout: nothing is sold yet, so bots would have all of it.
+pub(super) struct Pester {
+    pub(super) paths: Arc<Paths>,
+    pub(super) forge: Arc<Forge>,
+}
+
+impl Act for Pester {
+    type Who = Bot;
+    type Outcome = Bot;
+
+    async fn play(&self, line: &mut Line, mut bot: Bot) -> Bot {
+        match bot.trick {
+            Trick::NoToken => self.order(line, &bot.name, None).await,
+            Trick::Forged => {
+                let token = self.forge.token(&bot.name);
+                self.order(line, &bot.name, token.as_deref()).await;
+            }
+            Trick::TooYoung => self.hurry(line, &bot.name).await,
+            Trick::Flood if bot.token.is_none() => {
+                bot.token = self.flood_checkout(line, &bot).await
+            }
+            Trick::Flood => self.flood(line, &bot).await,
+        }
+        bot
+    }
+}
+
+impl Pester {
+    async fn order(&self, line: &mut Line, user: &str, token: Option<&str>) {
+        for _ in 0..TRIES {
+            line.ask_once(&acts::order(&self.paths, user, token)).await;
+        }
+    }
+
+    async fn hurry(&self, line: &mut Line, user: &str) {
+        let Some(token) = self.check_out(line, user).await else {
+            return;
+        };
+        self.order(line, user, Some(&token)).await;
+    }
+
+    /// The first token that it got.
+    async fn flood_checkout(&self, line: &mut Line, bot: &Bot) -> Option<String> {
+        let mut token = None;
+        for _ in 0..FLOOD {
+            let got = self.check_out(line, &bot.name).await;
+            token = token.or(got);
+        }
+        token
+    }
+
+    async fn flood(&self, line: &mut Line, bot: &Bot) {
+        let ask = acts::order(&self.paths, &bot.name, bot.token.as_deref());
+        for _ in 0..FLOOD {
+            line.ask_once(&ask).await;
+        }
+    }
+
+    async fn check_out(&self, line: &mut Line, user: &str) -> Option<String> {
+        let ask = acts::check_out(&self.paths, user);
+        let answer = line.ask_once(&ask).await?;
+        acts::minted(&answer).map(|(token, _)| token)
+    }
+}

@@ -1,0 +1,240 @@
+//! Who takes part: people, of whom some may not buy and some forget to pay, and bots.
+
+/// One in so many people does not reserve, and comes nevertheless.
+const STRANGERS_ONE_IN: u32 = 20;
+
+/// One in so many people buys to sell on: the risk check knows these accounts.
+const SCALPERS_ONE_IN: u32 = 50;
+
+/// One in so many people does not pay the first order.
+const FORGETFUL_ONE_IN: u32 = 8;
+
+/// One in so many people tries before the start.
+const EARLY_ONE_IN: u32 = 100;
+
+/// One bot of each kind for so many people, and at least and at most so many.
+const PEOPLE_PER_BOT: u32 = 500;
+const BOTS_MIN: u32 = 2;
+const BOTS_MAX: u32 = 100;
+
+/// What the risk check goes by. Its threshold is the origin's default, 80: scalpers and bots are
+/// blocked, new accounts are not.
+pub(super) const RISK_RULES: &str = r#"{
+  "rules": [
+    { "glob": "scalper-*", "score": 95 },
+    { "glob": "bot-*", "score": 100 },
+    { "glob": "user-*1", "score": 30 }
+  ]
+}
+"#;
+
+/// How many people there are of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shares {
+    /// All people.
+    pub(super) people: u32,
+    /// Those who have not reserved.
+    pub(super) strangers: u32,
+    /// Those whom the risk check blocks.
+    pub(super) scalpers: u32,
+    /// Those who do not pay their first order, among those who may buy.
+    pub(super) forgetful: u32,
+    /// Those who try before the start.
+    pub(super) early: u32,
+    /// Bots of each kind.
+    pub(super) bots: u32,
+}
+
+impl Shares {
+    /// The shares of `people` before `stock` units. As long as there are as many people as units, as
+    /// many may buy: whoever may not is one of those beyond.
+    pub(super) fn of(people: u32, stock: u32) -> Self {
+        let beyond = people.saturating_sub(stock);
+        let strangers = (people / STRANGERS_ONE_IN).min(beyond / 2);
+        let scalpers = (people / SCALPERS_ONE_IN).min(beyond / 4);
+        let eligible = people - strangers - scalpers;
+        Self {
+            people,
+            strangers,
+            scalpers,
+            forgetful: eligible.div_ceil(FORGETFUL_ONE_IN),
+            early: people.div_ceil(EARLY_ONE_IN),
+            bots: (people / PEOPLE_PER_BOT).clamp(BOTS_MIN, BOTS_MAX),
+        }
+    }
+
+    /// Those who may buy.
+    pub(super) fn eligible(&self) -> u32 {
+        self.people - self.strangers - self.scalpers
+    }
+}
+
+/// What a person is to the sale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Has reserved and may buy.
+    Buyer,
+    /// Has not reserved.
+    Stranger,
+    /// Has reserved, and is blocked by the risk check.
+    Scalper,
+}
+
+/// One person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Person {
+    /// What the gateway knows them by.
+    pub(super) name: String,
+    pub(super) role: Role,
+    /// Whether the next order will not be paid.
+    pub(super) forgets: bool,
+    /// The order token, once they have been at the checkout.
+    pub(super) token: Option<String>,
+}
+
+/// How a bot tries to be faster than people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trick {
+    /// It buys without a token.
+    NoToken,
+    /// It makes a token of its own.
+    Forged,
+    /// It buys in the instant in which it has its token.
+    TooYoung,
+    /// It waits as people do, has reserved even, and then asks as often as it can.
+    Flood,
+}
+
+impl Trick {
+    const ALL: [Self; 4] = [Self::NoToken, Self::Forged, Self::TooYoung, Self::Flood];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::NoToken => "no-token",
+            Self::Forged => "forger",
+            Self::TooYoung => "hasty",
+            Self::Flood => "flood",
+        }
+    }
+}
+
+/// One bot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bot {
+    /// What the gateway knows it by: `bot-…`.
+    pub(super) name: String,
+    pub(super) trick: Trick,
+    /// The order token, if it has waited for one.
+    pub(super) token: Option<String>,
+}
+
+/// Everybody, in the order in which they come, which `seed` chooses.
+pub(super) fn people(shares: &Shares, seed: u64) -> Vec<Person> {
+    shuffled((0..shares.people).collect(), seed)
+        .into_iter()
+        .map(|number| person(shares, number))
+        .collect()
+}
+
+fn person(shares: &Shares, number: u32) -> Person {
+    let (role, kind) = if number < shares.scalpers {
+        (Role::Scalper, "scalper")
+    } else if number < shares.scalpers + shares.strangers {
+        (Role::Stranger, "user")
+    } else {
+        (Role::Buyer, "user")
+    };
+    let first_buyer = shares.scalpers + shares.strangers;
+    Person {
+        name: format!("{kind}-{number}"),
+        role,
+        forgets: role == Role::Buyer && number - first_buyer < shares.forgetful,
+        token: None,
+    }
+}
+
+/// All bots, kind by kind in turn.
+pub(super) fn bots(shares: &Shares) -> Vec<Bot> {
+    let of = |number: u32| {
+        Trick::ALL.map(|trick| Bot {
+            name: format!("bot-{}-{number}", trick.word()),
+            trick,
+            token: None,
+        })
+    };
+    (0..shares.bots).flat_map(of).collect()
+}
+
+/// `all` in an order that `seed` chooses (Fisher and Yates).
+pub(super) fn shuffled<T>(mut all: Vec<T>, seed: u64) -> Vec<T> {
+    let mut state = seed;
+    for last in (1..all.len()).rev() {
+        let chosen = split_mix(&mut state) % (last as u64 + 1);
+        all.swap(last, chosen as usize);
+    }
+    all
+}
+
+/// SplitMix64: enough randomness for an order of buyers, and the same everywhere.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn as_many_may_buy_as_there_are_units_if_there_are_as_many_people() {
+        for (people, stock) in [(20_000, 500), (520, 500), (501, 500), (500, 500), (1, 1)] {
+            let shares = Shares::of(people, stock);
+            assert!(shares.eligible() >= stock, "{shares:?}");
+        }
+        assert_eq!(Shares::of(300, 500).eligible(), 300);
+    }
+
+    #[test]
+    fn a_big_sale_has_everybody_in_it() {
+        let shares = Shares::of(20_000, 500);
+        assert_eq!((shares.strangers, shares.scalpers), (1_000, 400));
+        assert_eq!(shares.forgetful, 18_600 / 8);
+        assert_eq!((shares.early, shares.bots), (200, 40));
+        let small = Shares::of(520, 500);
+        assert_eq!((small.strangers, small.scalpers, small.bots), (10, 5, 2));
+    }
+
+    #[test]
+    fn the_people_are_as_many_of_each_kind_as_the_shares_say_and_have_names_of_their_own() {
+        let shares = Shares::of(2_000, 50);
+        let people = people(&shares, 7);
+        let count = |is: fn(&Person) -> bool| people.iter().filter(|who| is(who)).count() as u32;
+        assert_eq!(count(|who| who.role == Role::Scalper), shares.scalpers);
+        assert_eq!(count(|who| who.role == Role::Stranger), shares.strangers);
+        assert_eq!(count(|who| who.forgets), shares.forgetful);
+        assert_eq!(count(|who| who.forgets && who.role != Role::Buyer), 0);
+        let is_scalper = |who: &Person| who.name.starts_with("scalper-");
+        assert!(
+            people
+                .iter()
+                .all(|who| is_scalper(who) == (who.role == Role::Scalper))
+        );
+        let mut names: BTreeSet<_> = people.iter().map(|who| &who.name).collect();
+        let bots = bots(&shares);
+        names.extend(bots.iter().map(|bot| &bot.name));
+        assert_eq!(names.len(), 2_000 + 4 * shares.bots as usize);
+    }
+
+    #[test]
+    fn a_seed_gives_one_order_of_all() {
+        let order = shuffled((0..1000).collect(), 7);
+        assert_eq!(order, shuffled((0..1000).collect(), 7));
+        assert_ne!(order, shuffled((0..1000).collect(), 8));
+        let sorted: BTreeSet<_> = order.into_iter().collect();
+        assert!(sorted.into_iter().eq(0..1000));
+    }
+}

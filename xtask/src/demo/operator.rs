@@ -1,0 +1,154 @@
+//! What the operator does at the origin's admin port.
+
+use super::cast::Shares;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weir_stack::Stack;
+use weir_stack::http::Method;
+
+/// A sale is made with a start that is far away: how long reservations take depends on the machine.
+const FAR_AHEAD_MS: u64 = 3_600_000;
+const OPEN_FOR_MS: u64 = 3_600_000;
+
+/// How far ahead the start is once it is set: the scheduled job warms the sale within it, and there is
+/// something left to count down.
+const LEAD_MS: u64 = 5_000;
+
+/// The job warms a sale this long before its start.
+const WARM_BEFORE_MS: u64 = 60_000;
+
+/// How long an order keeps its units unpaid. Long enough for who pays at once, on a busy machine too.
+pub(super) const PAY_WITHIN: Duration = Duration::from_secs(3);
+
+/// Makes the sale: with reservations, order tokens and a hold.
+pub(super) async fn make(stack: &Stack, sale: &str, shares: &Shares, plan: Plan) -> Result<()> {
+    let now = now_ms()?;
+    let starts = now + FAR_AHEAD_MS;
+    let body = json!({
+        "id": sale,
+        "title": format!("{} units for {} people", plan.stock, shares.people),
+        "total": plan.stock,
+        "shards": plan.shards,
+        "user_cap": 1,
+        "starts_at_ms": starts,
+        "ends_at_ms": starts + OPEN_FOR_MS,
+        "token": true,
+        "reservation": { "from_ms": now, "until_ms": starts },
+        "payment": { "hold": { "pay_within_ms": PAY_WITHIN.as_millis() as u64 } },
+        "warm_before_ms": WARM_BEFORE_MS,
+    });
+    let body = body.to_string();
+    stack.admin(Method::POST, "/sales", &body, 201).await?;
+    Ok(())
+}
+
+/// What is sold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) stock: u32,
+    pub(super) shards: u32,
+}
+
+/// Ends the reservations and sets the start, so near that the origin's job warms the sale now.
+pub(super) async fn set_start(stack: &Stack, sale: &str) -> Result<()> {
+    let path = format!("/sales/{sale}");
+    let known = stack.admin(Method::GET, &path, "", 200).await?;
+    let now = now_ms()?;
+    let changes = json!({
+        "starts_at_ms": now + LEAD_MS,
+        "reservation": { "from_ms": known["reservation"]["from_ms"], "until_ms": now },
+    });
+    let changes = changes.to_string();
+    stack.admin(Method::PATCH, &path, &changes, 200).await?;
+    Ok(())
+}
+
+/// A sale's books, as the origin gives them: each term in units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Audit {
+    pub(super) stock: i64,
+    pub(super) transfers: u64,
+    pub(super) claims: u64,
+    pub(super) orders: u64,
+    pub(super) total: u64,
+    /// Whether `stock + transfers + claims + orders = total`.
+    pub(super) balanced: bool,
+    /// Whether all terms are of one instant.
+    pub(super) exact: bool,
+    /// The epochs of all shards, summed: one more for each time that units came to one.
+    pub(super) epoch: i64,
+}
+
+impl Audit {
+    /// `GET /sales/{id}/audit`.
+    pub(super) async fn read(stack: &Stack, sale: &str) -> Result<Self> {
+        let path = format!("/sales/{sale}/audit");
+        Self::parse(&stack.admin(Method::GET, &path, "", 200).await?)
+    }
+
+    fn parse(audit: &Value) -> Result<Self> {
+        let terms = &audit["terms"];
+        ensure!(!terms.is_null(), "a shard has lost its stock: {audit}");
+        let number = |name: &str| terms[name].as_u64().with_context(|| missing(name, audit));
+        let shards = audit["shards"].as_array();
+        let shards = shards.with_context(|| missing("shards", audit))?;
+        Ok(Self {
+            stock: terms["stock"]
+                .as_i64()
+                .with_context(|| missing("stock", audit))?,
+            transfers: number("transfers")?,
+            claims: number("claims")?,
+            orders: number("orders")?,
+            total: number("total")?,
+            balanced: audit["balanced"] == true,
+            exact: audit["exact"] == true,
+            epoch: shards
+                .iter()
+                .filter_map(|shard| shard["epoch"].as_i64())
+                .sum(),
+        })
+    }
+
+    /// Whether nothing is under way any more.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.exact && self.claims == 0 && self.transfers == 0
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "stock": self.stock, "transfers": self.transfers, "claims": self.claims,
+            "orders": self.orders, "total": self.total, "balanced": self.balanced,
+            "exact": self.exact, "epoch": self.epoch,
+        })
+    }
+}
+
+fn missing(name: &str, audit: &Value) -> String {
+    format!("the audit has no {name}: {audit}")
+}
+
+fn now_ms() -> Result<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(u64::try_from(now.as_millis())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_is_read_as_the_origin_writes_it() {
+        let audit = json!({
+            "id": "s", "exact": true, "balanced": false,
+            "terms": { "stock": -1, "transfers": 2, "claims": 0, "orders": 4, "total": 5, "drift": 0 },
+            "shards": [{ "epoch": 3 }, { "epoch": 4 }],
+        });
+        let read = Audit::parse(&audit).unwrap();
+        assert_eq!((read.stock, read.transfers, read.orders), (-1, 2, 4));
+        assert_eq!((read.total, read.epoch), (5, 7));
+        assert!(read.exact && !read.balanced && !read.is_at_rest());
+        let lost = json!({ "terms": null, "shards": [] });
+        assert!(Audit::parse(&lost).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! What SQL holds of one sale, read from the origin's SQLite file.
+
+use anyhow::{Context, Result};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection};
+use std::path::Path;
+
+/// What SQL holds of one sale. An order that has expired or was cancelled has no unit any more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sql {
+    /// Orders that are unpaid or paid.
+    pub(super) orders: u64,
+    /// Units in them.
+    pub(super) units: u64,
+    /// Orders that are paid.
+    pub(super) paid: u64,
+    /// Those who have paid orders.
+    pub(super) buyers: u64,
+    /// Orders that were not paid in time.
+    pub(super) expired: u64,
+    /// Orders, of whatever kind, of bots.
+    pub(super) bots: u64,
+    /// Units that `stock` still has.
+    pub(super) remaining: u64,
+}
+
+/// What SQL knows of those who have reserved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Checked {
+    /// Those who have reserved.
+    pub(super) reserved: u64,
+    /// Those of them whom the risk check has not looked at yet.
+    pub(super) pending: u64,
+    /// Those whom it has blocked.
+    pub(super) blocked: u64,
+}
+
+const ORDERS: &str = "
+    SELECT COUNT(*) FILTER (WHERE status IN ('unpaid', 'paid')),
+        COALESCE(SUM(quantity) FILTER (WHERE status IN ('unpaid', 'paid')), 0),
+        COUNT(*) FILTER (WHERE status = 'paid'),
+        COUNT(DISTINCT user_id) FILTER (WHERE status = 'paid'),
+        COUNT(*) FILTER (WHERE status = 'expired'),
+        COUNT(*) FILTER (WHERE user_id LIKE 'bot-%'),
+        (SELECT remaining FROM stock WHERE stock.sale_id = ?1)
+    FROM orders WHERE sale_id = ?1";
+
+const CHECKED: &str = "
+    SELECT COUNT(*), COUNT(*) FILTER (WHERE risk_state = 'pending'),
+        (SELECT COUNT(*) FROM blocked_users WHERE blocked_users.sale_id = ?1)
+    FROM reservations WHERE sale_id = ?1";
+
+type Orders = (i64, i64, i64, i64, i64, i64, i64);
+
+impl Sql {
+    pub(super) async fn read(database: &Path, sale: &str) -> Result<Self> {
+        let mut connection = open(database).await?;
+        let query = sqlx::query_as(ORDERS).bind(sale);
+        let row: Orders = query
+            .fetch_one(&mut connection)
+            .await
+            .context("cannot count the orders")?;
+        connection.close().await?;
+        let (orders, units, paid, buyers, expired, bots, remaining) = row;
+        Ok(Self {
+            orders: u64::try_from(orders)?,
+            units: u64::try_from(units)?,
+            paid: u64::try_from(paid)?,
+            buyers: u64::try_from(buyers)?,
+            expired: u64::try_from(expired)?,
+            bots: u64::try_from(bots)?,
+            remaining: u64::try_from(remaining)?,
+        })
+    }
+
+    /// Orders that may be paid or may expire.
+    pub(super) fn unpaid(&self) -> u64 {
+        self.orders.saturating_sub(self.paid)
+    }
+}
+
+impl Checked {
+    pub(super) async fn read(database: &Path, sale: &str) -> Result<Self> {
+        let mut connection = open(database).await?;
+        let query = sqlx::query_as(CHECKED).bind(sale);
+        let (reserved, pending, blocked): (i64, i64, i64) = query
+            .fetch_one(&mut connection)
+            .await
+            .context("cannot count the reservations")?;
+        connection.close().await?;
+        Ok(Self {
+            reserved: u64::try_from(reserved)?,
+            pending: u64::try_from(pending)?,
+            blocked: u64::try_from(blocked)?,
+        })
+    }
+}
+
+async fn open(database: &Path) -> Result<SqliteConnection> {
+    let options = SqliteConnectOptions::new()
+        .filename(database)
+        .read_only(true);
+    let opened = options.connect().await;
+    opened.with_context(|| format!("cannot open {}", database.display()))
+}

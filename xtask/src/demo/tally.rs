@@ -1,0 +1,159 @@
+//! What the clients saw.
+
+use super::client::EXCHANGE_LIMIT;
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_core::verdict::Verdict;
+use weir_stack::http::Response;
+
+/// Latencies are kept in microseconds, to three digits, up to the longest exchange.
+const LATENCY_MAX_US: u64 = EXCHANGE_LIMIT.as_micros() as u64;
+const LATENCY_DIGITS: u8 = 3;
+
+/// The word for an answer that neither the gate nor the origin has a word for.
+const NO_WORD: &str = "none";
+
+/// What one side saw.
+#[derive(Debug, Clone)]
+pub(super) struct Tally {
+    /// HTTP exchanges that were started.
+    pub(super) requests: u64,
+    /// Exchanges with no answer.
+    pub(super) broken: u64,
+    /// Those who had no final answer after ten tries.
+    pub(super) gave_up: u64,
+    /// Answers by their word.
+    pub(super) words: BTreeMap<String, u64>,
+    /// Answers by status.
+    pub(super) statuses: BTreeMap<u16, u64>,
+    /// Of each answered exchange, in microseconds.
+    pub(super) latency_us: Histogram<u64>,
+}
+
+impl Tally {
+    pub(super) fn empty() -> anyhow::Result<Self> {
+        Ok(Self {
+            requests: 0,
+            broken: 0,
+            gave_up: 0,
+            words: BTreeMap::new(),
+            statuses: BTreeMap::new(),
+            latency_us: Histogram::new_with_max(LATENCY_MAX_US, LATENCY_DIGITS)?,
+        })
+    }
+
+    pub(super) fn add(&mut self, other: &Self) -> anyhow::Result<()> {
+        self.requests += other.requests;
+        self.broken += other.broken;
+        self.gave_up += other.gave_up;
+        for (word, count) in &other.words {
+            *self.words.entry(word.clone()).or_default() += count;
+        }
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        self.latency_us.add(&other.latency_us)?;
+        Ok(())
+    }
+
+    /// Takes note of an answer; `good` is the word for a good one of the origin's, which has none.
+    pub(super) fn count(&mut self, answer: &Response, good: &str, took: Duration) {
+        let word = word(answer, good);
+        match self.words.get_mut(word.as_str()) {
+            Some(count) => *count += 1,
+            None => _ = self.words.insert(word, 1),
+        }
+        *self.statuses.entry(answer.status).or_default() += 1;
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.latency_us.saturating_record(micros);
+    }
+
+    /// Answers with this verdict of the gate.
+    pub(super) fn of(&self, verdict: Verdict) -> u64 {
+        self.words.get(verdict.word()).copied().unwrap_or(0)
+    }
+
+    /// In milliseconds.
+    pub(super) fn latency_ms(&self, quantile: f64) -> f64 {
+        self.latency_us.value_at_quantile(quantile) as f64 / 1000.0
+    }
+}
+
+/// The gate's verdict; else, of an answer of the origin, `good` or the problem's code.
+fn word(answer: &Response, good: &str) -> String {
+    if let Some(verdict) = answer.header(weir_core::headers::VERDICT) {
+        return verdict.to_owned();
+    }
+    if answer.status < 300 {
+        return good.to_owned();
+    }
+    let body = answer.json().unwrap_or_default();
+    body["error"].as_str().unwrap_or(NO_WORD).to_owned()
+}
+
+/// What people saw, and what bots saw.
+#[derive(Debug, Clone)]
+pub(super) struct Tallies {
+    pub(super) people: Tally,
+    pub(super) bots: Tally,
+}
+
+/// One line of the table: a word, and how often people and bots heard it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) word: String,
+    pub(super) people: u64,
+    pub(super) bots: u64,
+}
+
+impl Tallies {
+    pub(super) fn empty() -> anyhow::Result<Self> {
+        Ok(Self {
+            people: Tally::empty()?,
+            bots: Tally::empty()?,
+        })
+    }
+
+    pub(super) fn add(&mut self, other: &Self) -> anyhow::Result<()> {
+        self.people.add(&other.people)?;
+        self.bots.add(&other.bots)
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.people.requests + self.bots.requests
+    }
+
+    /// The gate's verdicts, in the order of its chain.
+    pub(super) fn verdicts(&self) -> Vec<Row> {
+        let heard = |word: &&str| {
+            self.people.words.contains_key(*word) || self.bots.words.contains_key(*word)
+        };
+        let words = Verdict::ALL.iter().map(|verdict| verdict.word());
+        words.filter(heard).map(|word| self.row(word)).collect()
+    }
+
+    /// The origin's answers, by word.
+    pub(super) fn origin(&self) -> Vec<Row> {
+        let is_verdict = |word: &str| Verdict::ALL.iter().any(|verdict| verdict.word() == word);
+        let mut words: Vec<_> = self
+            .people
+            .words
+            .keys()
+            .chain(self.bots.words.keys())
+            .collect();
+        words.sort();
+        words.dedup();
+        let words = words.into_iter().filter(|word| !is_verdict(word));
+        words.map(|word| self.row(word)).collect()
+    }
+
+    fn row(&self, word: &str) -> Row {
+        let of = |tally: &Tally| tally.words.get(word).copied().unwrap_or(0);
+        Row {
+            word: word.to_owned(),
+            people: of(&self.people),
+            bots: of(&self.bots),
+        }
+    }
+}

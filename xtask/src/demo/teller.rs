@@ -1,0 +1,80 @@
+//! Tells what happens while it does: one line for each thing, with the time.
+
+use serde_json::{Value, json};
+use std::io::IsTerminal;
+use std::time::Instant;
+
+/// Writes to standard output, with bold words in a terminal and nothing but text elsewhere.
+#[derive(Debug)]
+pub(super) struct Teller {
+    started: Instant,
+    is_bold: bool,
+    told: Vec<Told>,
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Told {
+    /// Seconds since the curtain rose.
+    pub(super) at_s: f64,
+    pub(super) phase: &'static str,
+    pub(super) text: String,
+}
+
+impl Teller {
+    pub(super) fn new() -> Self {
+        let is_bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self {
+            started: Instant::now(),
+            is_bold,
+            told: Vec::new(),
+        }
+    }
+
+    pub(super) fn tell(&mut self, phase: &'static str, text: impl Into<String>) {
+        let told = Told {
+            at_s: self.started.elapsed().as_secs_f64(),
+            phase,
+            text: text.into(),
+        };
+        println!("{}", told.line(self.is_bold));
+        self.told.push(told);
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let told = self.told.iter();
+        told.map(|told| json!({ "at_s": told.at_s, "phase": told.phase, "text": told.text }))
+            .collect()
+    }
+}
+
+impl Told {
+    fn line(&self, is_bold: bool) -> String {
+        let Self { at_s, phase, text } = self;
+        match is_bold {
+            true => format!("{at_s:>6.1} s  \x1b[1m{phase:<11}\x1b[0m {text}"),
+            false => format!("{at_s:>6.1} s  {phase:<11} {text}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_aligned_and_a_plain_one_has_no_control_characters() {
+        let line = |at_s, phase, is_bold| {
+            let text = "x".to_owned();
+            Told { at_s, phase, text }.line(is_bold)
+        };
+        let plain = line(1.26, "rush", false);
+        assert_eq!(plain, "   1.3 s  rush        x");
+        assert_eq!(line(100.0, "reservation", false).len(), plain.len());
+        assert!(!plain.contains(char::is_control));
+        let bold = line(1.26, "rush", true)
+            .replace("\x1b[1m", "")
+            .replace("\x1b[0m", "");
+        assert_eq!(bold, plain);
+    }
+}
