@@ -3,8 +3,12 @@
 /// One in so many people does not reserve, and comes nevertheless.
 const STRANGERS_ONE_IN: u32 = 20;
 
-/// One in so many people buys to sell on: the risk check knows these accounts.
-const SCALPERS_ONE_IN: u32 = 50;
+/// No more than so many people reserve, or twice the stock: each reservation is written to the disk,
+/// and the demo is not to be a test of that.
+const RESERVING_MAX: u32 = 4_000;
+
+/// One in so many of those who reserve buys to sell on: the risk check knows these accounts.
+const SCALPERS_ONE_IN: u32 = 25;
 
 /// One in so many people does not pay the first order.
 const FORGETFUL_ONE_IN: u32 = 8;
@@ -50,9 +54,12 @@ impl Shares {
     /// many may buy: whoever may not is one of those beyond.
     pub(super) fn of(people: u32, stock: u32) -> Self {
         let beyond = people.saturating_sub(stock);
-        let strangers = (people / STRANGERS_ONE_IN).min(beyond / 2);
-        let scalpers = (people / SCALPERS_ONE_IN).min(beyond / 4);
-        let eligible = people - strangers - scalpers;
+        let few = (people / STRANGERS_ONE_IN).min(beyond / 2);
+        let reserving_max = RESERVING_MAX.max(stock.saturating_mul(2));
+        let strangers = few.max(people.saturating_sub(reserving_max));
+        let reserving = people - strangers;
+        let scalpers = (reserving / SCALPERS_ONE_IN).min(reserving.saturating_sub(stock) / 2);
+        let eligible = reserving - scalpers;
         Self {
             people,
             strangers,
@@ -106,7 +113,7 @@ pub(super) enum Trick {
 }
 
 impl Trick {
-    const ALL: [Self; 4] = [Self::NoToken, Self::Forged, Self::TooYoung, Self::Flood];
+    pub(super) const ALL: [Self; 4] = [Self::NoToken, Self::Forged, Self::TooYoung, Self::Flood];
 
     const fn word(self) -> &'static str {
         match self {
@@ -191,7 +198,15 @@ mod tests {
 
     #[test]
     fn as_many_may_buy_as_there_are_units_if_there_are_as_many_people() {
-        for (people, stock) in [(20_000, 500), (520, 500), (501, 500), (500, 500), (1, 1)] {
+        let sales = [
+            (20_000, 500),
+            (520, 500),
+            (501, 500),
+            (500, 500),
+            (9_000, 4_400),
+            (1, 1),
+        ];
+        for (people, stock) in sales {
             let shares = Shares::of(people, stock);
             assert!(shares.eligible() >= stock, "{shares:?}");
         }
@@ -201,8 +216,8 @@ mod tests {
     #[test]
     fn a_big_sale_has_everybody_in_it() {
         let shares = Shares::of(20_000, 500);
-        assert_eq!((shares.strangers, shares.scalpers), (1_000, 400));
-        assert_eq!(shares.forgetful, 18_600 / 8);
+        assert_eq!((shares.strangers, shares.scalpers), (16_000, 160));
+        assert_eq!(shares.forgetful, 3_840 / 8);
         assert_eq!((shares.early, shares.bots), (200, 40));
         let small = Shares::of(520, 500);
         assert_eq!((small.strangers, small.scalpers, small.bots), (10, 5, 2));

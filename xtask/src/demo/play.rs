@@ -142,7 +142,7 @@ impl<'a> Play<'a> {
             format!("{} made: {stock} units in {shards} shards", self.sale),
         );
         self.teller.tell(
-            "",
+            "sale",
             format!("reservation and order token needed, {pay_within} s to pay an order"),
         );
         self.tell_of_few();
@@ -155,7 +155,7 @@ impl<'a> Play<'a> {
         if eligible < stock {
             let rest = stock - eligible;
             let text = format!("only {eligible} people for {stock} units: {rest} will be left");
-            self.teller.tell("", text);
+            self.teller.tell("sale", text);
         }
     }
 
@@ -215,6 +215,8 @@ impl<'a> Play<'a> {
             .await?;
         let (tried, refused) = (self.shares.early, seen.of(Verdict::NotStarted));
         self.note(seen, Tally::empty()?)?;
+        let text = format!("{tried} people try to buy already: {refused} not_started");
+        self.teller.tell("countdown", text);
         loop {
             let standing = self.standing().await?;
             let left = standing.starts_in;
@@ -230,8 +232,6 @@ impl<'a> Play<'a> {
             }
             sleep(left.min(TICK)).await;
         }
-        let text = format!("{tried} people tried to buy before: {refused} not_started");
-        self.teller.tell("", text);
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl<'a> Play<'a> {
             "bots meanwhile: {tricked} tries, {} units",
             self.sql().await?.bots
         );
-        self.teller.tell("", text);
+        self.teller.tell("checkout", text);
         if let Some(usable) = usable {
             tokio::time::sleep_until(usable).await;
         }
@@ -326,7 +326,7 @@ impl<'a> Play<'a> {
         self.teller.tell("rush", text);
         let standing = self.standing().await?;
         let text = format!("{}, {} left", standing.state, standing.remaining);
-        self.teller.tell("", text);
+        self.teller.tell("rush", text);
         Ok(())
     }
 
@@ -348,7 +348,9 @@ impl<'a> Play<'a> {
         };
         self.running_everywhere(deadline).await?;
         let after = self.audit().await?.epoch;
-        let text = format!("{expired} unpaid orders expired; reopened, epoch {epoch} → {after}");
+        let raised = after - epoch;
+        let text =
+            format!("{expired} not paid in time; reopened, the shards' epochs raised by {raised}");
         self.teller.tell("expiry", text);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What the demo says at the end: tables for a person, JSON for a machine.
 
 use super::books::Books;
-use super::cast::Shares;
+use super::cast::{Shares, Trick};
 use super::operator::Audit;
 use super::play::Rush;
 use super::sql::Checked;
@@ -103,7 +103,7 @@ impl Report {
             "users_not_reserving": self.shares.strangers,
             "users_scalping": self.shares.scalpers,
             "users_forgetful": self.shares.forgetful,
-            "bots": self.shares.bots * 4,
+            "bots": self.shares.bots as usize * Trick::ALL.len(),
             "workers": self.workers,
             "connections": self.connections,
             "seed": self.seed,

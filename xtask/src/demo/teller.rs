@@ -31,13 +31,16 @@ impl Teller {
         }
     }
 
+    /// One line of `phase`, which is named where it begins.
     pub(super) fn tell(&mut self, phase: &'static str, text: impl Into<String>) {
         let told = Told {
             at_s: self.started.elapsed().as_secs_f64(),
             phase,
             text: text.into(),
         };
-        println!("{}", told.line(self.is_bold));
+        let goes_on = self.told.last().is_some_and(|last| last.phase == phase);
+        let name = if goes_on { "" } else { phase };
+        println!("{}", told.line(name, self.is_bold));
         self.told.push(told);
     }
 
@@ -49,11 +52,11 @@ impl Teller {
 }
 
 impl Told {
-    fn line(&self, is_bold: bool) -> String {
-        let Self { at_s, phase, text } = self;
+    fn line(&self, name: &str, is_bold: bool) -> String {
+        let Self { at_s, text, .. } = self;
         match is_bold {
-            true => format!("{at_s:>6.1} s  \x1b[1m{phase:<11}\x1b[0m {text}"),
-            false => format!("{at_s:>6.1} s  {phase:<11} {text}"),
+            true => format!("{at_s:>6.1} s  \x1b[1m{name:<11}\x1b[0m {text}"),
+            false => format!("{at_s:>6.1} s  {name:<11} {text}"),
         }
     }
 }
@@ -66,7 +69,7 @@ mod tests {
     fn lines_are_aligned_and_a_plain_one_has_no_control_characters() {
         let line = |at_s, phase, is_bold| {
             let text = "x".to_owned();
-            Told { at_s, phase, text }.line(is_bold)
+            Told { at_s, phase, text }.line(phase, is_bold)
         };
         let plain = line(1.26, "rush", false);
         assert_eq!(plain, "   1.3 s  rush        x");
