@@ -50,11 +50,13 @@ enum Task {
     /// three ends by itself, says which, shows the end of its log and stops the others.
     Up(up::Arguments),
 
-    /// Hold a flash sale: start everything, create a sale, let a storm of buyers at it
+    /// Hold a flash sale: start everything, and play a whole sale with people and bots
     ///
-    /// Shows the verdicts, latencies and what Redis and SQL hold at the end, and checks that
-    /// no unit was sold twice and none was left that someone came for: counted from SQL and
-    /// Redis, not from what the clients saw. Exit code 0 only if both hold. Stays up
+    /// People reserve, the risk check blocks some, all count down and storm at the start, bots
+    /// beside them; some orders are not paid, expire and are sold again. Shows each step, the
+    /// verdicts, and what Redis and SQL hold at the end, and checks that no unit was sold twice,
+    /// none was left that someone came for, and every order is paid: by the origin's audit, and
+    /// from SQL and Redis, not from what the clients saw. Exit code 0 only if all hold. Stays up
     /// afterwards unless --once.
     Demo(demo::Arguments),
 

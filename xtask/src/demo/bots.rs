@@ -15,7 +15,7 @@ use weir_core::token;
 const TRIES: u32 = 10;
 
 /// So often a flood asks, one request right after another.
-const FLOOD: u32 = 60;
+const FLOOD: u32 = 200;
 
 /// The id of the gateway's key in `envoy/weir.yaml`, which is no secret, with a secret that is not
 /// the gateway's.

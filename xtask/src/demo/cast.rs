@@ -17,7 +17,7 @@ const FORGETFUL_ONE_IN: u32 = 8;
 const EARLY_ONE_IN: u32 = 100;
 
 /// One bot of each kind for so many people, and at least and at most so many.
-const PEOPLE_PER_BOT: u32 = 500;
+const PEOPLE_PER_BOT: u32 = 1_000;
 const BOTS_MIN: u32 = 2;
 const BOTS_MAX: u32 = 100;
 
@@ -218,7 +218,7 @@ mod tests {
         let shares = Shares::of(20_000, 500);
         assert_eq!((shares.strangers, shares.scalpers), (16_000, 160));
         assert_eq!(shares.forgetful, 3_840 / 8);
-        assert_eq!((shares.early, shares.bots), (200, 40));
+        assert_eq!((shares.early, shares.bots), (200, 20));
         let small = Shares::of(520, 500);
         assert_eq!((small.strangers, small.scalpers, small.bots), (10, 5, 2));
     }

@@ -87,7 +87,7 @@ impl Report {
             ),
             check(
                 sql.buyers == sql.paid,
-                format!("{} people have them: no one has two", sql.buyers),
+                format!("by {} different people", sql.buyers),
             ),
             check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
         ]
@@ -202,12 +202,8 @@ impl Report {
 fn write_rows(to: &mut String, title: &str, rows: &[Row]) -> fmt::Result {
     writeln!(to, "{title:<24} {:>10} {:>10}", "people", "bots")?;
     for Row { word, people, bots } in rows {
-        writeln!(
-            to,
-            "  {word:<22} {:>10} {:>10}",
-            number(*people),
-            number(*bots)
-        )?;
+        let line = format!("  {word:<22} {:>10} {:>10}", number(*people), number(*bots));
+        writeln!(to, "{}", line.trim_end())?;
     }
     Ok(())
 }
@@ -296,4 +292,100 @@ fn rush_json(rush: &Rush) -> Value {
         "redis_requests": counters.redis_requests,
         "requests_per_redis_command": counters.requests_per_command(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sql::Sql;
+    use super::*;
+    use weir_core::ledger::Audit as Shard;
+
+    /// Ten units, all sold and paid.
+    fn report() -> Report {
+        Report {
+            stock: 10,
+            shards: 1,
+            shares: Shares::of(1_000, 10),
+            workers: 2,
+            connections: 8,
+            seed: 1,
+            phases: Value::Null,
+            reserved: Checked::default(),
+            rushes: Vec::new(),
+            seen: Tallies::empty().unwrap(),
+            audit: Audit {
+                stock: 0,
+                transfers: 0,
+                claims: 0,
+                orders: 10,
+                total: 10,
+                balanced: true,
+                exact: true,
+                epoch: 1,
+            },
+            books: Books {
+                sql: Sql {
+                    orders: 10,
+                    units: 10,
+                    paid: 10,
+                    buyers: 10,
+                    ..Sql::default()
+                },
+                shards: vec![Shard {
+                    stock: Some(0),
+                    bought: 10,
+                    ..Shard::default()
+                }],
+            },
+        }
+    }
+
+    #[test]
+    fn a_sale_that_is_sold_and_paid_is_good_and_any_one_fault_is_not() {
+        assert!(report().is_good(), "{}", report().table());
+        let faults: [(fn(&mut Report), &str); 9] = [
+            (|r| r.audit.balanced = false, "audit:"),
+            (|r| r.audit.exact = false, "audit:"),
+            (|r| r.audit.total = 11, "audit:"),
+            (|r| r.books.shards[0].stock = Some(1), "Redis and SQL"),
+            (|r| r.audit.orders = 11, "oversold 1"),
+            (|r| r.books.sql.units = 11, "oversold 1"),
+            (|r| r.books.sql.paid = 9, "unsold 1"),
+            (|r| r.books.sql.buyers = 9, "by 9 different people"),
+            (|r| r.books.sql.bots = 1, "bots have ordered 1"),
+        ];
+        for (fault, expected) in faults {
+            let mut report = report();
+            fault(&mut report);
+            assert!(!report.is_good(), "{expected}");
+            let table = report.table();
+            let failed: Vec<_> = table.lines().filter(|line| line.starts_with('✗')).collect();
+            assert!(
+                failed.iter().any(|line| line.contains(expected)),
+                "{failed:?}"
+            );
+            assert_eq!(report.json()["good"], false);
+        }
+        let mut unpaid = report();
+        unpaid.books.sql.orders = 11;
+        assert!(unpaid.table().contains("✗ 10 of 11 orders paid"));
+    }
+
+    #[test]
+    fn the_table_is_aligned_and_plain() {
+        let rows = [("granted", 5, 0), ("sold_out", 12_345, 67)];
+        let rows = rows.map(|(word, people, bots)| Row {
+            word: word.to_owned(),
+            people,
+            bots,
+        });
+        let mut text = String::new();
+        write_rows(&mut text, "verdict", &rows).unwrap();
+        let expected = "verdict                      people       bots\n  \
+            granted                         5\n  \
+            sold_out                    12345         67\n";
+        assert_eq!(text, expected);
+        let is_odd = |c: char| c.is_control() && c != '\n';
+        assert!(!report().table().contains(is_odd));
+    }
 }

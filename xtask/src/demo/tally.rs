@@ -157,3 +157,67 @@ impl Tallies {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_stack::http::{HeaderMap, HeaderValue};
+
+    fn answer(status: u16, verdict: Option<&'static str>, body: &'static str) -> Response {
+        let mut headers = HeaderMap::new();
+        if let Some(verdict) = verdict {
+            headers.insert("x-weir-verdict", HeaderValue::from_static(verdict));
+        }
+        Response {
+            status,
+            headers,
+            body: body.into(),
+        }
+    }
+
+    fn tally(answers: &[Response]) -> Tally {
+        let mut tally = Tally::empty().unwrap();
+        for answer in answers {
+            tally.count(answer, "paid", Duration::from_millis(2));
+        }
+        tally
+    }
+
+    #[test]
+    fn answers_are_counted_by_word_and_side_and_the_gates_stand_in_the_order_of_its_chain() {
+        let sold_out = || answer(409, Some("sold_out"), "");
+        let late = answer(409, None, r#"{"error":"order_expired"}"#);
+        let people = [
+            sold_out(),
+            answer(201, Some("granted"), ""),
+            answer(200, None, "{}"),
+            late,
+            answer(502, None, "what?"),
+        ];
+        let mut seen = Tallies::empty().unwrap();
+        let both = Tallies {
+            people: tally(&people),
+            bots: tally(&[sold_out()]),
+        };
+        seen.add(&both).unwrap();
+        seen.add(&both).unwrap();
+        let row = |word: &str, people, bots| Row {
+            word: word.to_owned(),
+            people,
+            bots,
+        };
+        assert_eq!(
+            seen.verdicts(),
+            [row("granted", 2, 0), row("sold_out", 2, 2)]
+        );
+        let origin = [
+            row("none", 2, 0),
+            row("order_expired", 2, 0),
+            row("paid", 2, 0),
+        ];
+        assert_eq!(seen.origin(), origin);
+        assert_eq!(seen.people.of(Verdict::SoldOut), 2);
+        assert_eq!(seen.people.statuses.get(&409), Some(&4));
+        assert_eq!(seen.people.latency_us.len(), 10);
+    }
+}
