@@ -48,6 +48,8 @@ pub(super) struct Play<'a> {
     paths: Arc<Paths>,
     connections: u32,
     seed: u64,
+    /// Orders that had expired when the sale reopened last.
+    expired: u64,
     pub(super) teller: Teller,
     /// What everybody saw, all steps together.
     pub(super) seen: Tallies,
@@ -105,6 +107,7 @@ impl<'a> Play<'a> {
             paths: Paths::of(sale),
             connections: arguments.connections,
             seed: arguments.seed,
+            expired: 0,
             teller: Teller::new(),
             seen: Tallies::empty()?,
         })
@@ -279,7 +282,7 @@ impl<'a> Play<'a> {
             if sql.paid >= u64::from(target) || people.is_empty() {
                 break;
             }
-            self.reopen(&sql).await?;
+            self.reopen().await?;
         }
         Ok(rushes)
     }
@@ -324,20 +327,34 @@ impl<'a> Play<'a> {
         let took = rush.took.as_secs_f64();
         let text = format!("{came} people in {took:.1} s: {paid} paid, {unpaid} did not pay");
         self.teller.tell("rush", text);
-        let standing = self.standing().await?;
+        let standing = self.standing_after_rush().await?;
         let text = format!("{}, {} left", standing.state, standing.remaining);
         self.teller.tell("rush", text);
         Ok(())
     }
 
+    /// A worker that nobody has asked for the last unit hears that it is gone from the origin, by way of
+    /// the catalogue, after a second or so. Meanwhile units may come back.
+    async fn standing_after_rush(&self) -> Result<Standing> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let standing = self.standing().await?;
+            let is_told = standing.state != "running" || self.sql().await?.remaining > 0;
+            if is_told || Instant::now() >= deadline {
+                return Ok(standing);
+            }
+            sleep(POLL).await;
+        }
+    }
+
     /// Waits until every unpaid order has expired and each worker sells again.
-    async fn reopen(&mut self, before: &Sql) -> Result<()> {
+    async fn reopen(&mut self) -> Result<()> {
         let epoch = self.audit().await?.epoch;
         let deadline = Instant::now() + PATIENCE;
         let expired = loop {
             let sql = self.sql().await?;
             if sql.unpaid() == 0 {
-                break sql.expired - before.expired;
+                break sql.expired - self.expired;
             }
             ensure!(
                 Instant::now() < deadline,
@@ -346,6 +363,7 @@ impl<'a> Play<'a> {
             );
             sleep(POLL).await;
         };
+        self.expired += expired;
         self.running_everywhere(deadline).await?;
         let after = self.audit().await?.epoch;
         let raised = after - epoch;

@@ -300,6 +300,8 @@ mod tests {
     use super::*;
     use weir_core::ledger::Audit as Shard;
 
+    type Fault = fn(&mut Report);
+
     /// Ten units, all sold and paid.
     fn report() -> Report {
         Report {
@@ -343,7 +345,7 @@ mod tests {
     #[test]
     fn a_sale_that_is_sold_and_paid_is_good_and_any_one_fault_is_not() {
         assert!(report().is_good(), "{}", report().table());
-        let faults: [(fn(&mut Report), &str); 9] = [
+        let faults: [(Fault, &str); 9] = [
             (|r| r.audit.balanced = false, "audit:"),
             (|r| r.audit.exact = false, "audit:"),
             (|r| r.audit.total = 11, "audit:"),
