@@ -86,12 +86,25 @@ impl Backing {
     }
 
     /// A proxy that gateways shall reach it through.
-    pub(crate) async fn faults(&mut self) -> Result<FaultProxy> {
-        // A cluster's nodes name their own addresses, past any proxy.
-        ensure!(self.cluster.is_empty(), "no fault proxy before a cluster");
-        let proxy = FaultProxy::start(ports::free()?, ([127, 0, 0, 1], self.port).into()).await?;
+    pub(crate) async fn faults_before_gateways(&mut self) -> Result<FaultProxy> {
+        let proxy = self.start_proxy().await?;
         self.port = proxy.port();
         Ok(proxy)
+    }
+
+    /// A proxy for the origin, whose client knows no password and no TLS of it.
+    pub(crate) async fn faults_behind_origin(&self) -> Result<FaultProxy> {
+        ensure!(
+            plain_redis(&self.access.url).is_ok(),
+            "no fault proxy for the origin before a Redis with TLS or a password"
+        );
+        self.start_proxy().await
+    }
+
+    async fn start_proxy(&self) -> Result<FaultProxy> {
+        // A cluster's nodes name their own addresses, past any proxy.
+        ensure!(self.cluster.is_empty(), "no fault proxy before a cluster");
+        FaultProxy::start(ports::free()?, ([127, 0, 0, 1], self.port).into()).await
     }
 
     /// Tells gateways where it is, and what it is.

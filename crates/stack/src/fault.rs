@@ -27,6 +27,10 @@ pub enum Fault {
     /// A network that loses bytes never delivers later ones of the same connection, so one that
     /// has lost a reply ends when the fault does.
     Swallow,
+    /// Drops requests. What was asked is never done, and nobody hears that it is not.
+    ///
+    /// As with [`Fault::Swallow`], a connection that has lost a request ends when the fault does.
+    Lose,
 }
 
 /// A proxy in front of one server. Dropping it ends it and all its connections.
@@ -99,14 +103,26 @@ async fn carry(client: TcpStream, server: SocketAddr, fault: watch::Receiver<Fau
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::select! {
-        () = pass(from_client, to_server) => {}
+        () = request(from_client, to_server, fault.clone()) => {}
         () = reply(from_server, to_client, fault.clone()) => {}
         () = cut(fault) => {}
     }
 }
 
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
-    tokio::io::copy(&mut from, &mut to).await.ok();
+async fn request(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fault: watch::Receiver<Fault>) {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let read = match from.read(&mut piece).await {
+            Ok(read) if read > 0 => read,
+            _ => return,
+        };
+        if *fault.borrow() == Fault::Lose {
+            return drop_rest(from, fault, Fault::Lose).await;
+        }
+        if to.write_all(&piece[..read]).await.is_err() {
+            return;
+        }
+    }
 }
 
 async fn reply(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fault: watch::Receiver<Fault>) {
@@ -119,9 +135,10 @@ async fn reply(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fault: watch
         let now = *fault.borrow_and_update();
         match now {
             Fault::Cut => return,
-            Fault::Swallow => return swallow(from, fault).await,
+            Fault::Swallow => return drop_rest(from, fault, Fault::Swallow).await,
             Fault::Delay(time) => tokio::time::sleep(time).await,
-            Fault::Pass => {}
+            // What is answered now was asked before.
+            Fault::Lose | Fault::Pass => {}
         }
         if to.write_all(&piece[..read]).await.is_err() {
             return;
@@ -129,12 +146,12 @@ async fn reply(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fault: watch
     }
 }
 
-/// Drops all replies until the fault changes.
-async fn swallow(mut from: OwnedReadHalf, mut fault: watch::Receiver<Fault>) {
+/// Drops all that comes as long as it is this `fault`.
+async fn drop_rest(mut from: OwnedReadHalf, mut watched: watch::Receiver<Fault>, fault: Fault) {
     let mut nowhere = tokio::io::sink();
     tokio::select! {
         _ = tokio::io::copy(&mut from, &mut nowhere) => {}
-        _ = fault.wait_for(|fault| *fault != Fault::Swallow) => {}
+        _ = watched.wait_for(|now| *now != fault) => {}
     }
 }
 
@@ -233,5 +250,19 @@ mod tests {
                 .is_err()
         );
         assert_eq!(ask(&mut client(&proxy).await).await.unwrap(), 7);
+    }
+    #[tokio::test]
+    async fn a_lost_request_is_never_done_and_its_connection_ends_with_the_fault() {
+        let (proxy, counted) = echo().await;
+        let mut old = client(&proxy).await;
+        assert_eq!(ask(&mut old).await.unwrap(), 7);
+        proxy.set(Fault::Lose);
+        old.write_u8(1).await.unwrap();
+        assert!(tokio::time::timeout(SHORT, old.read_u8()).await.is_err());
+        proxy.set(Fault::Pass);
+        let ended = tokio::time::timeout(LONG, old.read_u8()).await;
+        assert!(ended.unwrap().is_err());
+        assert_eq!(ask(&mut client(&proxy).await).await.unwrap(), 7);
+        assert_eq!(*counted.borrow(), 2, "the lost one never came");
     }
 }

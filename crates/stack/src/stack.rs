@@ -33,6 +33,7 @@ pub struct Builder {
     redis_kind: RedisKind,
     faults_before_redis: bool,
     faults_before_origin: bool,
+    faults_behind_origin: bool,
     key_prefix: Option<String>,
     risk_rules: Option<String>,
     envoy_log_level: Option<String>,
@@ -76,6 +77,8 @@ pub struct Stack {
     pub redis_faults: Option<FaultProxy>,
     /// The origin.
     pub origin: Origin,
+    /// What stands between the origin and Redis, if it was asked for.
+    pub origin_redis_faults: Option<FaultProxy>,
     /// Redis, unless a running one was named or it is a cluster.
     pub redis: Option<RedisServer>,
     /// The nodes of a Redis Cluster.
@@ -158,6 +161,13 @@ impl Builder {
         self
     }
 
+    /// Puts a [`FaultProxy`] between the origin and Redis, a single one over plain TCP; gateways
+    /// reach Redis past it.
+    pub fn faults_behind_origin(mut self) -> Self {
+        self.faults_behind_origin = true;
+        self
+    }
+
     /// What every key in Redis starts with; `weir` if not set.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = Some(prefix.into());
@@ -217,12 +227,18 @@ impl Builder {
             Some(running) => running,
             None => Backing::start(self.redis_kind, self.redis_port, &dir, reporter).await?,
         };
+        let (mut origin_redis, mut origin_redis_faults) = (backing.access.clone(), None);
+        if self.faults_behind_origin {
+            let proxy = backing.faults_behind_origin().await?;
+            origin_redis = Access::plain(format!("redis://127.0.0.1:{}", proxy.port()));
+            origin_redis_faults = Some(proxy);
+        }
         let options = OriginOptions {
             port: or_free(self.origin_port)?,
             admin_port: or_free(self.origin_admin_port)?,
             database: dir.join("weir.db"),
-            redis_url: backing.access.url.clone(),
-            redis_ca: backing.access.ca.clone(),
+            redis_url: origin_redis.url,
+            redis_ca: origin_redis.ca,
             key_prefix: key_prefix.clone(),
             risk_rules,
             secrets: secrets.clone(),
@@ -236,7 +252,7 @@ impl Builder {
             origin_faults = Some(proxy);
         }
         let redis_faults = match self.faults_before_redis {
-            true => Some(backing.faults().await?),
+            true => Some(backing.faults_before_gateways().await?),
             false => None,
         };
         let config = EnvoyConfig::shipped()?
@@ -277,6 +293,7 @@ impl Builder {
             origin_faults,
             redis_faults,
             origin,
+            origin_redis_faults,
             redis: backing.server,
             redis_cluster: backing.cluster,
             envoy_tool: tool,
