@@ -6,12 +6,16 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sqlx::Connection;
+use sqlx::{Connection, SqliteConnection};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
-use weir_stack::Stack;
+use weir_core::id::SaleId;
+use weir_scripts::keys::ShardKeys;
 use weir_stack::fault::Fault;
+use weir_stack::http::{self, Method, Response};
 use weir_stack::redis::RedisKind;
-use weir_tests::{Crowd, Verdicts, faulty, sold_out_exactly, users};
+use weir_stack::{Builder, Stack};
+use weir_tests::{Crowd, Verdicts, buy, faulty, sold_out_exactly, until, users};
 
 const STOCK: u64 = 600;
 const SHARDS: u32 = 4;
@@ -94,6 +98,127 @@ async fn the_origin_killed_three_times() -> Result<()> {
     Ok(())
 }
 
+/// Buyers whose orders all stand at one point when the origin dies.
+const CAUGHT: usize = 16;
+
+/// A claim of these tests outlives a restart by far, and ends while the test still waits.
+const LONG_TTL: &str = r#""ttl_ms": 10000"#;
+
+fn long_claims(prefix: &str) -> Builder {
+    Stack::builder().key_prefix(prefix).edit_config(|config| {
+        let short = config.replace(r#""ttl_ms": 30000"#, LONG_TTL, 1);
+        short.replace("timeout: 5s\n", "timeout: 1s\n", 2)
+    })
+}
+
+async fn sql(stack: &Stack) -> Result<SqliteConnection> {
+    let url = format!("sqlite://{}", stack.database_path.display());
+    Ok(SqliteConnection::connect(&url).await?)
+}
+
+/// Every order in SQL: who has which. The origin need not run.
+async fn orders(stack: &Stack) -> Result<Vec<(String, String)>> {
+    let select = "SELECT user_id, id FROM orders ORDER BY user_id";
+    let mut sql = sql(stack).await?;
+    Ok(sqlx::query_as(select).fetch_all(&mut sql).await?)
+}
+
+/// Claims in Redis that are neither order nor released. The origin need not run.
+async fn open_claims(stack: &Stack, sale: &str) -> Result<usize> {
+    let sale = SaleId::new(sale).context("a sale's id")?;
+    let mut redis = stack.redis_access.connect().await?;
+    let mut open = 0;
+    for shard in 0..SHARDS {
+        let pending = ShardKeys::new(&stack.key_prefix, &sale, shard).pending();
+        let mut count = redis::cmd("ZCARD");
+        open += count.arg(pending).query_async::<usize>(&mut redis).await?;
+    }
+    Ok(open)
+}
+
+/// SQL takes nothing, so all orders are under way and none is made when the origin dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_origin_killed_before_it_commits() -> Result<()> {
+    let sale = "uncommitted";
+    let mut stack = long_claims(sale).start().await?;
+    stack.open_sale(sale, STOCK, SHARDS).await?;
+    let mut lock = sql(&stack).await?;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut lock).await?;
+    let crowd = Crowd::start(&stack, sale, users(0..CAUGHT), CAUGHT);
+    until("all orders are at the origin", async || {
+        let active = stack.envoy.stat("cluster.origin.upstream_rq_active").await;
+        active.is_ok_and(|active| active == CAUGHT as u64)
+    })
+    .await?;
+    stack.origin.process().kill();
+    sqlx::query("ROLLBACK").execute(&mut lock).await?;
+    assert_eq!(orders(&stack).await?, [], "none was committed");
+    assert_eq!(open_claims(&stack, sale).await?, CAUGHT);
+
+    stack.origin.start_again().await?;
+    let verdicts = crowd.finish().await?;
+    assert_eq!(verdicts, [("granted_again".to_owned(), CAUGHT)].into());
+    assert_eq!(orders(&stack).await?.len(), CAUGHT);
+    let crowd = Crowd::start(&stack, sale, users(CAUGHT..USERS), CONNECTIONS);
+    end(&mut stack, sale, crowd).await?;
+    Ok(())
+}
+
+/// SQL has the orders, and Redis never hears of them: the origin dies in between. Half of the users
+/// ask again; nobody does so for the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_origin_killed_after_it_commits_and_before_redis_follows() -> Result<()> {
+    let sale = "unsettled";
+    let mut stack = long_claims(sale).faults_behind_origin().start().await?;
+    stack.open_sale(sale, STOCK, SHARDS).await?;
+    let proxy = stack.origin_redis_faults.as_ref().context("a proxy")?;
+    proxy.set(Fault::Lose);
+    let mut buyers = JoinSet::new();
+    for user in users(0..CAUGHT) {
+        let url = stack.buy_url(sale);
+        buyers.spawn(async move {
+            let headers = [("x-user-id", user.as_str())];
+            http::send(Method::POST, &url, &headers, "").await.ok();
+        });
+    }
+    until("all orders are in SQL", async || {
+        orders(&stack).await.is_ok_and(|made| made.len() == CAUGHT)
+    })
+    .await?;
+    stack.origin.process().kill();
+    let made = orders(&stack).await?;
+    assert_eq!(open_claims(&stack, sale).await?, CAUGHT, "none is settled");
+
+    let proxy = stack.origin_redis_faults.as_ref().context("a proxy")?;
+    proxy.set(Fault::Pass);
+    buyers.join_all().await;
+    stack.origin.start_again().await?;
+    for (user, order) in &made[..CAUGHT / 2] {
+        let answer = ask_until_final(&stack, sale, user).await?;
+        let body = answer.json()?;
+        assert_eq!(body["order"], order.as_str(), "the same order: {body}");
+    }
+    until("the reconciler settles the others", async || {
+        open_claims(&stack, sale).await.is_ok_and(|open| open == 0)
+    })
+    .await?;
+    assert_eq!(orders(&stack).await?, made);
+    let crowd = Crowd::start(&stack, sale, users(CAUGHT..USERS), CONNECTIONS);
+    end(&mut stack, sale, crowd).await?;
+    Ok(())
+}
+
+/// Asks as a user does whom the gateway tells to come again.
+async fn ask_until_final(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
+    loop {
+        let answer = buy(stack, sale, user).await?;
+        if answer.status != 503 {
+            return Ok(answer);
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// A sale whose way to Redis suffers from `fault` for a while.
 async fn redis_behind(prefix: &str, fault: Fault) -> Result<()> {
     let mut stack = faulty(prefix).faults_before_redis().start().await?;
@@ -147,11 +272,10 @@ async fn answers_of_the_origin_swallowed_and_cut() -> Result<()> {
 async fn sql_locked_for_seconds() -> Result<()> {
     let mut stack = faulty("locked").start().await?;
     let crowd = rush(&stack, "locked").await?;
-    let url = format!("sqlite://{}", stack.database_path.display());
-    let mut sql = sqlx::SqliteConnection::connect(&url).await?;
-    sqlx::query("BEGIN IMMEDIATE").execute(&mut sql).await?;
+    let mut lock = sql(&stack).await?;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut lock).await?;
     sleep(Duration::from_secs(3)).await;
-    sqlx::query("ROLLBACK").execute(&mut sql).await?;
+    sqlx::query("ROLLBACK").execute(&mut lock).await?;
     end(&mut stack, "locked", crowd).await?;
     Ok(())
 }
