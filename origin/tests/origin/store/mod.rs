@@ -1,0 +1,154 @@
+//! The promises of [`Store`], asked of every database there is.
+
+use std::future::Future;
+
+use weir_core::sale::{Degrade, SaleState};
+use weir_origin::new_sale::{NewSale, Payment, Window};
+use weir_origin::store::{
+    Cancelled, EditRefusal, OpenError, OrderStatus, Paid, Placed, Reserved, SaleTotals, Score,
+    Shortage, SqlStore, Store, StoredOrder, Updated,
+};
+
+use crate::support::{id, ticket, user};
+
+/// All of them at once.
+async fn join_all<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut calls: Vec<_> = calls.map(Box::pin).map(Some).collect();
+    let mut answers: Vec<Option<T>> = calls.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (call, answer) in calls.iter_mut().zip(&mut answers) {
+            let Some(future) = call else { continue };
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(context) {
+                (*call, *answer) = (None, Some(value));
+            }
+        }
+        match calls.iter().all(Option::is_none) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}
+
+fn is_new(placed: Placed) -> bool {
+    matches!(placed, Placed::New(_))
+}
+
+fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
+    NewSale {
+        id: id(name),
+        title: "Ein Ä".to_owned(),
+        total,
+        shards: 4,
+        user_cap: 3,
+        starts_at_ms,
+        ends_at_ms: starts_at_ms + 1_000,
+        token: false,
+        reservation: None,
+        payment: Payment::AtOrder,
+        warm_before_ms: None,
+    }
+}
+
+async fn made(store: &dyn Store, total: u64, payment: Payment) {
+    let sale = NewSale {
+        payment,
+        ..new_sale("s", total, 1)
+    };
+    assert!(store.create_sale(&sale, 1).await.unwrap());
+}
+
+/// An order of the user's, at instant 100.
+async fn ordered(store: &dyn Store, name: &str, generation: u64) -> StoredOrder {
+    let ticket = ticket("s", name, generation);
+    match store.place(&ticket, 100).await.unwrap() {
+        Placed::New(order) => order,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn totals(store: &dyn Store) -> SaleTotals {
+    let totals = store.totals(&id("s")).await.unwrap().unwrap();
+    let sum = totals.stored.remaining + totals.units_deducted;
+    assert_eq!(sum, totals.stored.total, "{totals:?}");
+    totals
+}
+
+/// Runs a part of the suite on an empty database of each kind.
+macro_rules! on_every_store {
+    ($($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                let dir = tempfile::tempdir().unwrap();
+                let url = format!("sqlite://{}/weir.db", dir.path().display());
+                let store = weir_origin::store::open(&url).await.unwrap();
+                super::$name(&*store).await;
+                store.close().await;
+            })*
+        }
+
+        mod mysql {
+            $(#[tokio::test]
+            async fn $name() {
+                let url = crate::support::mysql_url().await;
+                let store = weir_origin::store::open(&url).await.unwrap();
+                super::$name(&*store).await;
+                store.close().await;
+            })*
+        }
+    };
+}
+
+// After the macro, which they use.
+mod orders;
+mod payments;
+mod sales;
+mod users;
+
+#[tokio::test]
+async fn a_database_survives_its_process_and_is_migrated_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/weir.db", dir.path().display());
+    for new in [true, false] {
+        let store = SqlStore::open(&url).await.unwrap();
+        let _ = store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
+        let placed = store.place(&ticket("s", "alice", 1), 2).await.unwrap();
+        assert_eq!(is_new(placed), new);
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn sqlite_itself_refuses_what_makes_no_sense() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/weir.db", dir.path().display());
+    let store = SqlStore::open(&url).await.unwrap();
+    store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
+    let sql = sqlx::SqlitePool::connect(&url).await.unwrap();
+    for forbidden in [
+        "UPDATE stock SET remaining = -1",
+        "UPDATE stock SET remaining = 'many'",
+        "UPDATE sales SET state = 'ajar'",
+    ] {
+        let refused = sqlx::query(forbidden).execute(&sql).await;
+        assert!(refused.is_err(), "{forbidden}");
+    }
+}
+
+#[tokio::test]
+async fn only_files_of_sqlite_will_do() {
+    let open = |url: &'static str| async move { SqlStore::open(url).await.unwrap_err() };
+    let other = open("postgres://user:hush@host/weir").await;
+    assert!(matches!(other, OpenError::Unknown), "{other}");
+    assert!(!format!("{other} {other:?}").contains("hush"));
+    for url in ["sqlite::memory:", "sqlite://weir.db?mode=memory"] {
+        let error = open(url).await;
+        assert!(matches!(error, OpenError::InMemory), "{error}");
+    }
+    let broken = open("sqlite://weir.db?color=red").await;
+    assert!(matches!(broken, OpenError::Url(_)), "{broken}");
+    let absent = open("sqlite:///no/such/folder/weir.db").await;
+    assert!(matches!(absent, OpenError::Connect(_)), "{absent}");
+}

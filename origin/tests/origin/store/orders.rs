@@ -1,0 +1,178 @@
+//! Claims become orders, each once, and never more than there are units.
+
+use super::*;
+
+on_every_store! {
+    an_order_is_placed_once,
+    a_failed_order_leaves_no_trace,
+    a_fate_is_decided_once,
+    all_units_can_be_ordered_and_no_more,
+    a_claim_of_many_units_takes_them_all,
+    a_user_cannot_have_more_than_the_cap,
+    an_overdue_claim_is_released_or_its_order_told,
+    a_shards_orders_come_in_pages,
+    many_orders_at_once_sell_each_unit_once,
+    one_user_at_once_keeps_to_the_cap,
+}
+
+async fn an_order_is_placed_once(store: &dyn Store) {
+    store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
+    let alices = ticket("s", "alice", 1);
+    assert!(is_new(store.place(&alices, 2).await.unwrap()));
+    assert!(matches!(
+        store.place(&alices, 3).await.unwrap(),
+        Placed::Again(_)
+    ));
+    let mut twin = ticket("s", "bob", 1);
+    twin.shard = alices.shard;
+    assert_eq!(store.place(&twin, 4).await.unwrap(), Placed::NameTaken);
+    let totals = store.totals(&id("s")).await.unwrap().unwrap();
+    assert_eq!((totals.orders.active(), totals.units_deducted), (1, 1));
+    assert_eq!(totals.stored.remaining, 4);
+    assert!(totals.has_outcomes);
+}
+
+/// The last step fails: the rows of the steps before it are gone, as after a crash in between.
+async fn a_failed_order_leaves_no_trace(store: &dyn Store) {
+    let sold_out = Placed::Short(Shortage::SoldOut);
+    let unknown = Placed::Short(Shortage::UnknownSale);
+    store.create_sale(&new_sale("s", 0, 1), 1).await.unwrap();
+    for _ in 0..2 {
+        let placed = store.place(&ticket("s", "alice", 1), 2).await.unwrap();
+        assert_eq!(placed, sold_out);
+        let placed = store.place(&ticket("ghost", "alice", 1), 2).await.unwrap();
+        assert_eq!(placed, unknown);
+    }
+    let totals = store.totals(&id("s")).await.unwrap().unwrap();
+    assert_eq!((totals.orders.active(), totals.has_outcomes), (0, false));
+}
+
+async fn a_fate_is_decided_once(store: &dyn Store) {
+    store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
+    let (void, ordered) = (ticket("s", "alice", 1), ticket("s", "alice", 2));
+    assert!(store.void(&void, 2).await.unwrap());
+    assert!(!store.void(&void, 3).await.unwrap());
+    let placed = store.place(&void, 4).await.unwrap();
+    assert_eq!(placed, Placed::Released { void: true });
+    assert!(is_new(store.place(&ordered, 5).await.unwrap()));
+    assert!(!store.void(&ordered, 6).await.unwrap());
+    // A claim on a sale that is not there has a fate, too.
+    assert!(store.void(&ticket("ghost", "alice", 1), 7).await.unwrap());
+}
+
+async fn all_units_can_be_ordered_and_no_more(store: &dyn Store) {
+    store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
+    let mut placed = Vec::new();
+    for n in 0..8 {
+        let ticket = ticket("s", &format!("user-{n}"), n);
+        placed.push(store.place(&ticket, 2).await.unwrap());
+    }
+    let sold_out = Placed::Short(Shortage::SoldOut);
+    assert_eq!(placed.iter().filter(|&p| *p == sold_out).count(), 3);
+    assert_eq!(placed.into_iter().filter(|p| is_new(p.clone())).count(), 5);
+    let totals = store.totals(&id("s")).await.unwrap().unwrap();
+    assert_eq!((totals.units_deducted, totals.stored.remaining), (5, 0));
+}
+
+async fn a_claim_of_many_units_takes_them_all(store: &dyn Store) {
+    store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
+    let mut three = ticket("s", "alice", 1);
+    three.quantity = 3;
+    assert!(is_new(store.place(&three, 2).await.unwrap()));
+    let mut more = ticket("s", "bob", 2);
+    more.quantity = 3;
+    let short = Placed::Short(Shortage::SoldOut);
+    assert_eq!(store.place(&more, 2).await.unwrap(), short);
+    let totals = store.totals(&id("s")).await.unwrap().unwrap();
+    assert_eq!((totals.orders.active(), totals.units_deducted), (1, 3));
+    assert_eq!(totals.stored.remaining, 2);
+}
+
+async fn a_user_cannot_have_more_than_the_cap(store: &dyn Store) {
+    made(store, 10, Payment::AtOrder).await;
+    let capped = Placed::Short(Shortage::UserCap);
+    let mut four = ticket("s", "bob", 9);
+    four.quantity = 4;
+    assert_eq!(store.place(&four, 1).await.unwrap(), capped);
+    for generation in 0..3 {
+        ordered(store, "alice", generation).await;
+    }
+    let more = ticket("s", "alice", 3);
+    assert_eq!(store.place(&more, 2).await.unwrap(), capped);
+    // A cancelled order no longer counts.
+    let first = ticket("s", "alice", 0).claim_id();
+    let cancelled = store
+        .cancel(first.as_str(), &user("alice"), 3)
+        .await
+        .unwrap();
+    assert!(matches!(cancelled, Cancelled::Now(_)));
+    assert!(is_new(store.place(&more, 4).await.unwrap()));
+    assert_eq!(totals(store).await.stored.remaining, 7);
+}
+
+async fn an_overdue_claim_is_released_or_its_order_told(store: &dyn Store) {
+    made(store, 10, Payment::AtOrder).await;
+    let lost = ticket("s", "alice", 1);
+    assert_eq!(store.release(&lost, 5).await.unwrap(), None);
+    let released = Placed::Released { void: false };
+    assert_eq!(
+        store.release(&lost, 6).await.unwrap(),
+        Some(released.clone())
+    );
+    assert_eq!(store.place(&lost, 7).await.unwrap(), released);
+    let order = ordered(store, "alice", 2).await;
+    let known = store.release(&ticket("s", "alice", 2), 8).await.unwrap();
+    assert_eq!(known, Some(Placed::Again(order)));
+    let void = ticket("s", "alice", 3);
+    assert!(store.void(&void, 9).await.unwrap());
+    let known = store.release(&void, 9).await.unwrap();
+    assert_eq!(known, Some(Placed::Released { void: true }));
+}
+
+async fn a_shards_orders_come_in_pages(store: &dyn Store) {
+    made(store, 10, Payment::AtOrder).await;
+    for generation in [5, 3, 9] {
+        ordered(store, "alice", generation).await;
+    }
+    let shard = ticket("s", "alice", 3).shard;
+    let cancelled = ticket("s", "alice", 9).claim_id();
+    store
+        .cancel(cancelled.as_str(), &user("alice"), 200)
+        .await
+        .unwrap();
+    let page = async |after, limit| {
+        let page = store
+            .orders_page(&id("s"), shard, after, limit)
+            .await
+            .unwrap();
+        page.iter()
+            .map(|(_, order)| order.generation)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(page(0, 1).await, [3]);
+    assert_eq!(page(0, 9).await, [3, 5]);
+    assert_eq!(page(3, 9).await, [5]);
+    assert!(page(5, 9).await.is_empty());
+}
+
+async fn many_orders_at_once_sell_each_unit_once(store: &dyn Store) {
+    made(store, 10, Payment::AtOrder).await;
+    let tickets = (0..100).map(|n| ticket("s", &format!("user-{n}"), n));
+    let tickets: Vec<_> = tickets.collect();
+    // Each twice, as a retry that overtakes the first try.
+    let calls = tickets.iter().chain(&tickets).map(|t| store.place(t, 2));
+    let placed = join_all(calls).await;
+    let new = placed
+        .into_iter()
+        .filter(|p| is_new(p.as_ref().unwrap().clone()));
+    assert_eq!(new.count(), 10);
+    let totals = totals(store).await;
+    assert_eq!((totals.orders.unpaid, totals.stored.remaining), (10, 0));
+}
+
+async fn one_user_at_once_keeps_to_the_cap(store: &dyn Store) {
+    made(store, 100, Payment::AtPayment).await;
+    let tickets: Vec<_> = (0..20).map(|n| ticket("s", "alice", n)).collect();
+    join_all(tickets.iter().map(|t| store.place(t, 2))).await;
+    assert_eq!(totals(store).await.orders.unpaid, 3);
+}

@@ -1,0 +1,158 @@
+//! Sales: made, listed, warmed, changed, switched.
+
+use super::*;
+
+on_every_store! {
+    a_sale_is_made_once,
+    sales_are_listed_and_published_in_order,
+    a_sale_is_warmed_once,
+    a_sale_is_stored_whole_and_changed_before_it_starts,
+    what_is_on_redis_does_not_change,
+    switches_are_kept,
+    sales_are_due_when_their_time_has_come,
+}
+
+async fn a_sale_is_made_once(store: &dyn Store) {
+    let new = new_sale("s", 10, 5_000);
+    assert!(store.create_sale(&new, 7).await.unwrap());
+    let other = new_sale("s", 99, 6_000);
+    assert!(!store.create_sale(&other, 8).await.unwrap());
+    let totals = store.totals(&id("s")).await.unwrap().unwrap();
+    let stored = &totals.stored;
+    assert_eq!((stored.total, stored.remaining), (10, 10));
+    assert_eq!((stored.title.as_str(), stored.created_at_ms), ("Ein Ä", 7));
+    assert_eq!(stored.sale.state, SaleState::Open);
+    assert_eq!(stored.sale.starts_at_ms, 5_000);
+    assert_eq!((totals.orders.active(), totals.units_deducted), (0, 0));
+    assert!(!totals.has_outcomes);
+    assert_eq!(store.sale(&id("t")).await.unwrap(), None);
+}
+
+async fn sales_are_listed_and_published_in_order(store: &dyn Store) {
+    for (name, starts_at_ms) in [("b", 3_000), ("a", 1_000), ("c", 2_000)] {
+        let new = new_sale(name, 1, starts_at_ms);
+        store.create_sale(&new, 1).await.unwrap();
+    }
+    let listed = store.sales(2).await.unwrap();
+    let names: Vec<_> = listed.iter().map(|s| s.sale.id.as_str()).collect();
+    assert_eq!(names, ["b", "c"]);
+
+    assert_eq!(store.catalogue(0, 9).await.unwrap(), []);
+    for name in ["a", "b", "c"] {
+        store.mark_warmed(&id(name), 9).await.unwrap();
+    }
+    let published = |sales: Vec<weir_core::sale::Sale>| -> Vec<String> {
+        sales.into_iter().map(|sale| sale.id.into()).collect()
+    };
+    // `a` ends at 2000: not after it.
+    let current = store.catalogue(2_000, 9).await.unwrap();
+    assert_eq!(published(current), ["c", "b"]);
+    let bounded = store.catalogue(0, 2).await.unwrap();
+    assert_eq!(published(bounded), ["a", "c"]);
+}
+
+async fn a_sale_is_warmed_once(store: &dyn Store) {
+    store.create_sale(&new_sale("s", 1, 1), 1).await.unwrap();
+    store.mark_warmed(&id("s"), 5).await.unwrap();
+    store.mark_warmed(&id("s"), 6).await.unwrap();
+    let stored = store.sale(&id("s")).await.unwrap().unwrap();
+    assert_eq!(stored.warmed_at_ms, Some(5));
+}
+
+async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &dyn Store) {
+    let mut new = NewSale {
+        token: true,
+        reservation: Some(Window {
+            from_ms: 10,
+            until_ms: 20,
+        }),
+        payment: Payment::Hold { pay_within_ms: 9 },
+        warm_before_ms: Some(7),
+        ..new_sale("s", 10, 5_000)
+    };
+    let unknown = store.update_sale(&new, 1).await.unwrap();
+    assert_eq!(unknown, Updated::Unknown);
+    store.create_sale(&new, 1).await.unwrap();
+    let stored = store.sale(&id("s")).await.unwrap().unwrap();
+    assert!(stored.sale.token && stored.sale.reservation);
+    assert_eq!(stored.reservation, new.reservation);
+    assert_eq!(stored.payment, new.payment);
+    assert_eq!(stored.warm_before_ms, Some(7));
+    new.total = 4;
+    new.title = "Other".to_owned();
+    new.payment = Payment::AtPayment;
+    new.reservation = None;
+    new.starts_at_ms = 5_500;
+    assert_eq!(store.update_sale(&new, 4_999).await.unwrap(), Updated::Done);
+    // Again, with nothing to change.
+    assert_eq!(store.update_sale(&new, 4_999).await.unwrap(), Updated::Done);
+    let stored = store.sale(&id("s")).await.unwrap().unwrap();
+    assert_eq!((stored.total, stored.remaining), (4, 4));
+    assert_eq!(
+        (stored.title.as_str(), stored.payment),
+        ("Other", Payment::AtPayment)
+    );
+    assert_eq!(
+        (stored.reservation, stored.sale.starts_at_ms),
+        (None, 5_500)
+    );
+    let late = store.update_sale(&new, 5_500).await.unwrap();
+    assert_eq!(late, Updated::Refused(EditRefusal::Started));
+}
+
+async fn what_is_on_redis_does_not_change(store: &dyn Store) {
+    let mut new = new_sale("s", 10, 5_000);
+    store.create_sale(&new, 1).await.unwrap();
+    store.mark_warmed(&id("s"), 2).await.unwrap();
+    new.user_cap = 2;
+    assert_eq!(store.update_sale(&new, 3).await.unwrap(), Updated::Done);
+    new.total = 11;
+    let refused = store.update_sale(&new, 3).await.unwrap();
+    assert_eq!(refused, Updated::Refused(EditRefusal::Warmed));
+    new.total = 10;
+    // A gateway whose clock is ahead has let someone order.
+    assert!(is_new(
+        store.place(&ticket("s", "alice", 1), 4).await.unwrap()
+    ));
+    let refused = store.update_sale(&new, 5).await.unwrap();
+    assert_eq!(refused, Updated::Refused(EditRefusal::Started));
+    assert_eq!(totals(store).await.stored.remaining, 9);
+}
+
+async fn switches_are_kept(store: &dyn Store) {
+    made(store, 1, Payment::AtOrder).await;
+    let degrade = Degrade {
+        skip_reservation: true,
+        ..Degrade::default()
+    };
+    for _ in 0..2 {
+        let set = store.set_state(&id("s"), SaleState::Drain, degrade).await;
+        assert!(set.unwrap());
+    }
+    let sale = store.sale(&id("s")).await.unwrap().unwrap().sale;
+    assert_eq!((sale.state, sale.degrade), (SaleState::Drain, degrade));
+    let ghost = store
+        .set_state(&id("ghost"), SaleState::Drain, degrade)
+        .await;
+    assert!(!ghost.unwrap());
+    assert_eq!(store.global_switch().await.unwrap(), SaleState::Open);
+    for state in [SaleState::Closed, SaleState::Closed, SaleState::Shadow] {
+        store.set_global_switch(state).await.unwrap();
+        assert_eq!(store.global_switch().await.unwrap(), state);
+    }
+}
+
+async fn sales_are_due_when_their_time_has_come(store: &dyn Store) {
+    for (name, warm_before_ms) in [("a", Some(100)), ("b", None), ("c", Some(100))] {
+        let new = NewSale {
+            warm_before_ms,
+            ..new_sale(name, 1, 1_000)
+        };
+        store.create_sale(&new, 1).await.unwrap();
+    }
+    store.mark_warmed(&id("c"), 5).await.unwrap();
+    assert_eq!(store.due_to_warm(899).await.unwrap(), []);
+    assert_eq!(store.due_to_warm(900).await.unwrap(), [id("a")]);
+    assert_eq!(store.due_to_warm(1_999).await.unwrap(), [id("a")]);
+    assert_eq!(store.due_to_warm(2_000).await.unwrap(), []);
+}

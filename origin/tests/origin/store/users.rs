@@ -1,0 +1,82 @@
+//! Users reserve, are blocked, and come in pages.
+
+use super::*;
+
+on_every_store! {
+    users_reserve_in_time_and_once,
+    users_are_blocked_and_unblocked,
+    users_come_in_pages,
+}
+
+async fn users_reserve_in_time_and_once(store: &dyn Store) {
+    made(store, 1, Payment::AtOrder).await;
+    let window = Window {
+        from_ms: 10,
+        until_ms: 20,
+    };
+    let with = NewSale {
+        reservation: Some(window),
+        ..new_sale("r", 1, 100)
+    };
+    store.create_sale(&with, 1).await.unwrap();
+    let reserve = async |sale: &str, name: &str, now_ms| {
+        store.reserve(&id(sale), &user(name), now_ms).await.unwrap()
+    };
+    assert_eq!(reserve("ghost", "alice", 15).await, Reserved::Unknown);
+    assert_eq!(reserve("s", "alice", 15).await, Reserved::NoReservation);
+    assert_eq!(
+        reserve("r", "alice", 9).await,
+        Reserved::NotOpen { wait_ms: 1 }
+    );
+    assert_eq!(reserve("r", "alice", 10).await, Reserved::Now);
+    assert_eq!(reserve("r", "alice", 19).await, Reserved::Again);
+    assert_eq!(reserve("r", "Alice", 19).await, Reserved::Now);
+    assert_eq!(reserve("r", "bob", 20).await, Reserved::Closed);
+    let pending = store.reservations_to_score(9).await.unwrap();
+    assert_eq!((pending.len(), pending[0].at_ms), (2, 10));
+    assert_eq!(pending[0].user, user("alice"));
+    let bad = Score {
+        score: 90,
+        block: true,
+    };
+    assert!(
+        store
+            .set_score(&id("r"), &user("alice"), bad, 21)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .set_score(&id("r"), &user("bob"), bad, 21)
+            .await
+            .unwrap()
+    );
+    assert_eq!(store.reservations_to_score(9).await.unwrap().len(), 1);
+    let blocked = store.blocked_page(&id("r"), None, 9).await.unwrap();
+    assert_eq!(blocked, [user("alice")]);
+}
+
+async fn users_are_blocked_and_unblocked(store: &dyn Store) {
+    let block = async || {
+        store
+            .block(&id("s"), &user("eve"), "by hand", 1)
+            .await
+            .unwrap()
+    };
+    let unblock = async || store.unblock(&id("s"), &user("eve")).await.unwrap();
+    assert!(block().await);
+    assert!(!block().await);
+    assert!(unblock().await);
+    assert!(!unblock().await);
+    assert_eq!(store.blocked_page(&id("s"), None, 9).await.unwrap(), []);
+}
+
+async fn users_come_in_pages(store: &dyn Store) {
+    for name in ["b", "a", "B", "c"] {
+        store.block(&id("s"), &user(name), "x", 1).await.unwrap();
+    }
+    let page = store.blocked_page(&id("s"), None, 3).await.unwrap();
+    assert_eq!(page, ["B", "a", "b"].map(user));
+    let rest = store.blocked_page(&id("s"), page.last(), 3).await.unwrap();
+    assert_eq!(rest, [user("c")]);
+}
