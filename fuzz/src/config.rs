@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 use weir_filter_kit::config::{ConfigError, parse};
 use weir_scripts::keys;
+use weir_seckill_gate::config::{LimitsConfig, OverloadConfig};
 
 /// The bridge's configuration: taken if and only if it is an object of positive limits, and what
 /// is taken is what was written.
@@ -120,6 +121,30 @@ pub fn gate_config(data: &[u8]) {
     }
     assert!((200..=599).contains(&taken.static_page.status));
     assert!(taken.identify_prefixes.iter().all(|p| p.starts_with('/')));
+    check_limits(&taken.limits);
+    check_overload(&taken.overload);
+}
+
+/// What the documentation of each field promises.
+fn check_limits(limits: &LimitsConfig) {
+    assert!((1..=65_536).contains(&limits.slots));
+    for rate in [limits.user, limits.address].into_iter().flatten() {
+        assert!((1..=1_000_000).contains(&rate.rate_per_s));
+        assert!((1..=1_000_000).contains(&rate.burst));
+    }
+}
+
+/// See [`check_limits`].
+fn check_overload(overload: &OverloadConfig) {
+    const HOUR_MS: u64 = 3_600_000;
+    assert!((1..=1_000_000).contains(&overload.in_flight_max));
+    for breaker in [overload.redis_breaker, overload.origin_breaker] {
+        assert!((1..=HOUR_MS).contains(&breaker.window_ms));
+        assert!((1..=1_000_000).contains(&breaker.min_requests));
+        assert!((1..=100).contains(&breaker.failure_percent));
+        assert!((1..=HOUR_MS).contains(&breaker.open_ms));
+        assert!((1..=1_000_000).contains(&breaker.probes));
+    }
 }
 
 fn check_refusal(refusal: &ConfigError) {
