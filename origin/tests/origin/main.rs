@@ -1,5 +1,7 @@
 //! The origin's tests: real SQLite files, a real Redis, real processes. One binary, so that all
-//! share one Redis.
+//! share one Redis. `origin_on_mysql_and_cluster` runs most of them on other ground.
+
+use support::Ground;
 
 mod auth;
 mod openapi;
@@ -13,3 +15,6 @@ mod store;
 mod support;
 mod switches;
 mod warm;
+
+/// What the tests of this binary stand on.
+const GROUND: Ground = Ground::SqliteAndSingle;

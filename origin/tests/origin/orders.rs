@@ -36,23 +36,17 @@ async fn a_claim_becomes_an_order_in_sql_and_is_settled_in_redis() {
 
     assert_eq!(world.rows().await, [1, 1, 1]);
     assert_eq!(world.remaining().await, 7);
-    let sql = world.sql().await;
-    let row: (String, String, String, i64) =
-        sqlx::query_as("SELECT id, sale_id, user_id, quantity FROM orders")
-            .fetch_one(&sql)
-            .await
-            .unwrap();
+    let row: (String, String, String, i64) = world
+        .row("SELECT id, sale_id, user_id, quantity FROM orders")
+        .await;
     assert_eq!(row, (order.clone(), "s".into(), "alice;1".into(), 1));
-    let row: (String, i64, String) =
-        sqlx::query_as("SELECT order_id, units, reason FROM change_log")
-            .fetch_one(&sql)
-            .await
-            .unwrap();
+    let row: (String, i64, String) = world
+        .row("SELECT order_id, units, reason FROM change_log")
+        .await;
     assert_eq!(row, (order.clone(), -1, "order".into()));
-    let row: (String, String) = sqlx::query_as("SELECT claim_id, outcome FROM claim_outcomes")
-        .fetch_one(&sql)
-        .await
-        .unwrap();
+    let row: (String, String) = world
+        .row("SELECT claim_id, outcome FROM claim_outcomes")
+        .await;
     assert_eq!(row, (order, "ordered".into()));
     let settled = Audit {
         held: 0,
@@ -121,16 +115,11 @@ async fn more_claims_than_units_never_oversell() {
 async fn a_released_claim_never_becomes_an_order() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
-    let sql = world.sql().await;
     // As the reconciler decides it.
-    sqlx::query(
-        "INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, at_ms)
-         VALUES (?, 's', 'alice', 'released', 1)",
-    )
-    .bind(ticket.claim_id().to_string())
-    .execute(&sql)
-    .await
-    .unwrap();
+    let released = "INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, at_ms)
+         VALUES (?, 's', 'alice', 'released', 1)";
+    let claim = ticket.claim_id().to_string();
+    world.sql().await.execute(released, &[&claim]).await;
     let before = world.audit(&ticket).await;
     for _ in 0..2 {
         let answer = world.order(&ticket).await;
@@ -155,7 +144,6 @@ async fn a_released_claim_never_becomes_an_order() {
 async fn a_claim_without_a_unit_in_sql_is_void() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
-    let sql = world.sql().await;
     world.set_remaining(0).await;
     let before = world.audit(&ticket).await;
     let answer = world.order(&ticket).await;
@@ -163,10 +151,7 @@ async fn a_claim_without_a_unit_in_sql_is_void() {
     assert_eq!(answer.code(), "sold_out");
     // The transaction that failed at its last step left nothing; the outcome is another's.
     assert_eq!(world.rows().await, [0, 0, 1]);
-    let row: (String, i64) = sqlx::query_as("SELECT outcome, void FROM claim_outcomes")
-        .fetch_one(&sql)
-        .await
-        .unwrap();
+    let row: (String, i64) = world.row("SELECT outcome, void FROM claim_outcomes").await;
     assert_eq!(row, ("released".into(), 1));
     // The hold has ended and its unit, which never was, does not come back.
     let void = Audit { held: 0, ..before };
@@ -343,7 +328,7 @@ async fn no_body_keeps_a_claim_from_becoming_an_order() {
 async fn a_transaction_ends_even_if_its_client_has_gone() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
-    let mut other = world.lock_database().await;
+    let other = world.lock_database().await;
     {
         let mut request = Box::pin(world.order(&ticket));
         // Drives the request until its transaction waits for the lock, then drops it.
@@ -352,7 +337,7 @@ async fn a_transaction_ends_even_if_its_client_has_gone() {
             assert!(step.is_err(), "answered while the database was locked");
         }
     }
-    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    other.unlock().await;
     world.origin.orders.finish().await;
     assert_eq!(world.rows().await, [1, 1, 1]);
     let audit = world.audit(&ticket).await;
@@ -364,7 +349,7 @@ async fn without_sql_nothing_is_known_and_nothing_is_released() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let before = world.audit(&ticket).await;
-    let mut other = world.lock_database().await;
+    let other = world.lock_database().await;
     let answer = world.order(&ticket).await;
     assert_eq!(
         (answer.status.as_u16(), answer.code()),
@@ -372,7 +357,7 @@ async fn without_sql_nothing_is_known_and_nothing_is_released() {
     );
     assert_eq!(answer.headers["retry-after"], "1");
     assert_eq!(world.audit(&ticket).await, before);
-    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    other.unlock().await;
     assert_eq!(world.order(&ticket).await.status, 201);
 }
 

@@ -144,7 +144,7 @@ async fn it_finishes_what_it_began_before_it_stops() {
     );
     let ticket = world.claim("s", "alice").await;
 
-    let mut other = world.lock_database().await;
+    let other = world.lock_database().await;
     let address = origin.url().replace("http://", "");
     let request = tokio::spawn(async move {
         let headers = claim_headers(&ticket).map(|(n, v)| (n, String::from_utf8(v).unwrap()));
@@ -159,7 +159,7 @@ async fn it_finishes_what_it_began_before_it_stops() {
     terminate(&mut origin);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(origin.process().is_running());
-    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    other.unlock().await;
 
     assert_eq!(request.await.unwrap().unwrap().status, 201);
     assert!(wait_until_ended(&mut origin).await.success());
@@ -172,7 +172,7 @@ async fn an_order_is_finished_when_its_connection_breaks() {
     let world = World::with_sale("s", 8).await;
     let origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
     let ticket = world.claim("s", "alice").await;
-    let mut other = world.lock_database().await;
+    let other = world.lock_database().await;
     let address = origin.url().replace("http://", "");
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream
@@ -188,7 +188,7 @@ async fn an_order_is_finished_when_its_connection_breaks() {
     drop(stream);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(world.rows().await, [0, 0, 0]);
-    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    other.unlock().await;
 
     let limit = Instant::now() + Duration::from_secs(10);
     while world.audit(&ticket).await.bought == 0 {

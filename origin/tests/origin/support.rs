@@ -1,4 +1,4 @@
-//! What the tests share: one Redis a test binary, a key prefix and a SQLite file a test.
+//! What the tests share: one Redis a test binary, a key prefix and a database a test.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use sqlx::Connection;
-use sqlx::mysql::MySqlConnection;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool};
+use sqlx::mysql::{MySqlConnection, MySqlRow};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Connection, FromRow};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tower::ServiceExt;
@@ -26,9 +26,11 @@ use weir_origin::ledger::Ledger;
 use weir_origin::store;
 use weir_scripts::{Call, claim, keys};
 use weir_stack::mariadb::MariaDbServer;
-use weir_stack::redis::RedisServer;
+use weir_stack::redis::{RedisServer, start_cluster};
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
+
+use crate::GROUND;
 
 pub const SECRET: &str = "claim-secret-claim-secret-claim-secret";
 pub const TOKEN: &str = "admin-token-admin-token-admin-token";
@@ -36,12 +38,29 @@ pub const TOKEN: &str = "admin-token-admin-token-admin-token";
 /// The shards of [`World::sale`]'s sales.
 pub const SHARDS: u32 = 4;
 
+/// Which SQL and which Redis the tests of a binary have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "each binary has one of them")]
+pub enum Ground {
+    /// A SQLite file a test, and one Redis.
+    SqliteAndSingle,
+    /// A database a test in one MariaDB, and a Redis Cluster of three.
+    MySqlAndCluster,
+}
+
+/// A connection of the test's own to the origin's database.
+pub enum Sql {
+    Sqlite(SqliteConnection),
+    MySql(MySqlConnection),
+}
+
 /// One origin with a database and a part of Redis of its own.
 pub struct World {
     pub origin: Origin,
     pub prefix: String,
     pub redis_url: String,
     pub dir: TempDir,
+    database_url: String,
     app: Router,
     admin: Router,
 }
@@ -102,6 +121,27 @@ pub async fn mysql_url() -> String {
 
 /// The Redis that the tests of one binary share.
 async fn shared_redis() -> String {
+    match GROUND {
+        Ground::SqliteAndSingle => shared_server().await,
+        Ground::MySqlAndCluster => shared_cluster().await,
+    }
+}
+
+/// The URLs of its nodes, with commas between them.
+async fn shared_cluster() -> String {
+    static NODES: OnceCell<(TempDir, Vec<RedisServer>)> = OnceCell::const_new();
+    let start = || async {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let nodes = start_cluster(&tool, dir.path()).await.unwrap();
+        (dir, nodes)
+    };
+    let nodes = &NODES.get_or_init(start).await.1;
+    let urls: Vec<String> = nodes.iter().map(RedisServer::url).collect();
+    urls.join(",")
+}
+
+async fn shared_server() -> String {
     static SERVER: OnceCell<(TempDir, RedisServer)> = OnceCell::const_new();
     let start = || async {
         let dir = tempfile::tempdir().unwrap();
@@ -162,7 +202,11 @@ impl World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = tempfile::tempdir().unwrap();
-        let store = store::open(&database_url(&dir)).await.unwrap();
+        let database_url = match GROUND {
+            Ground::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
+            Ground::MySqlAndCluster => mysql_url().await,
+        };
+        let store = store::open(&database_url).await.unwrap();
         let ledger = Ledger::new(redis_url, &prefix).unwrap();
         let ring = KeyRing::new(vec![key()]).unwrap();
         let origin = Origin::new(store, ledger, ring);
@@ -173,6 +217,7 @@ impl World {
             origin,
             prefix,
             dir,
+            database_url,
         }
     }
 
@@ -193,26 +238,43 @@ impl World {
     }
 
     /// A connection of the test's own to the database.
-    pub async fn sql(&self) -> SqlitePool {
-        let path = self.dir.path().join("weir.db");
-        let options = SqliteConnectOptions::new().filename(path);
-        SqlitePool::connect_with(options).await.unwrap()
+    pub async fn sql(&self) -> Sql {
+        match GROUND {
+            Ground::SqliteAndSingle => {
+                let sql = SqliteConnection::connect(&self.database_url).await;
+                Sql::Sqlite(sql.unwrap())
+            }
+            Ground::MySqlAndCluster => {
+                let sql = MySqlConnection::connect(&self.database_url).await;
+                Sql::MySql(sql.unwrap())
+            }
+        }
     }
 
-    /// Holds the database's write lock, as a slow transaction of another process does, until
-    /// `ROLLBACK`.
-    pub async fn lock_database(&self) -> SqliteConnection {
-        let options = SqliteConnectOptions::new().filename(self.dir.path().join("weir.db"));
-        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
-        let begin = sqlx::query("BEGIN IMMEDIATE");
-        begin.execute(&mut other).await.unwrap();
+    /// Holds what every order must write, as a slow transaction of another process does, until
+    /// `ROLLBACK`: all of SQLite, the stock of MySQL.
+    pub async fn lock_database(&self) -> Sql {
+        let mut other = self.sql().await;
+        if GROUND == Ground::SqliteAndSingle {
+            other.execute("BEGIN IMMEDIATE", &[]).await;
+        } else {
+            other.execute("START TRANSACTION", &[]).await;
+            other.execute("SELECT * FROM stock FOR UPDATE", &[]).await;
+        }
         other
+    }
+
+    /// The only row of an answer of SQL.
+    pub async fn row<R: SqlRow>(&self, query: &'static str) -> R {
+        match self.sql().await {
+            Sql::Sqlite(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
+            Sql::MySql(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
+        }
     }
 
     /// One number from SQL.
     pub async fn number(&self, query: &'static str) -> i64 {
-        let sql = self.sql().await;
-        sqlx::query_scalar(query).fetch_one(&sql).await.unwrap()
+        self.row::<(i64,)>(query).await.0
     }
 
     /// How many rows `orders`, `change_log` and `claim_outcomes` have.
@@ -230,13 +292,19 @@ impl World {
 
     /// Makes SQL and Redis disagree.
     pub async fn set_remaining(&self, units: i64) {
-        let update = sqlx::query("UPDATE stock SET remaining = ?").bind(units);
-        update.execute(&self.sql().await).await.unwrap();
+        let update = "UPDATE stock SET remaining = ?";
+        let units = units.to_string();
+        self.sql().await.execute(update, &[&units]).await;
     }
 
     /// One Redis command of the test's own.
     pub async fn redis(&self, command: &redis::Cmd) -> redis::Value {
-        let mut connection = weir_stack::redis::connect(&self.redis_url).await.unwrap();
+        if !self.redis_url.contains(',') {
+            let mut connection = weir_stack::redis::connect(&self.redis_url).await.unwrap();
+            return command.query_async(&mut connection).await.unwrap();
+        }
+        let client = redis::cluster::ClusterClient::new(self.redis_url.split(',')).unwrap();
+        let mut connection = client.get_async_connection().await.unwrap();
         command.query_async(&mut connection).await.unwrap()
     }
 
@@ -288,21 +356,17 @@ impl World {
         })
     }
 
-    /// Runs a script over a connection of the test's own, in Weir's own encoding.
+    /// Runs a script over a connection of the test's own, in Weir's own encoding. Of a cluster it
+    /// asks any node, which names the right one.
     pub async fn script(&self, call: &Call) -> weir_resp::Value {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let address = self.redis_url.strip_prefix("redis://").unwrap();
-        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (mut out, mut input) = (Vec::new(), Vec::new());
-        call.encode_eval(&mut out);
-        stream.write_all(&out).await.unwrap();
-        loop {
-            stream.read_buf(&mut input).await.unwrap();
-            match weir_resp::decode(&input) {
-                Ok((value, _)) => return value,
-                Err(weir_resp::DecodeError::Incomplete) => {}
-                Err(error) => panic!("{error}"),
+        let first = self.redis_url.split(',').next().unwrap();
+        let reply = run_script(first.strip_prefix("redis://").unwrap(), call).await;
+        match &reply {
+            weir_resp::Value::Error(error) if error.starts_with(b"MOVED ") => {
+                let text = str::from_utf8(error).unwrap();
+                run_script(text.rsplit(' ').next().unwrap(), call).await
             }
+            _ => reply,
         }
     }
 
@@ -380,8 +444,56 @@ impl World {
     }
 }
 
-fn database_url(dir: &TempDir) -> String {
-    format!("sqlite://{}", dir.path().join("weir.db").display())
+async fn run_script(address: &str, call: &Call) -> weir_resp::Value {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (mut out, mut input) = (Vec::new(), Vec::new());
+    call.encode_eval(&mut out);
+    stream.write_all(&out).await.unwrap();
+    loop {
+        stream.read_buf(&mut input).await.unwrap();
+        match weir_resp::decode(&input) {
+            Ok((value, _)) => return value,
+            Err(weir_resp::DecodeError::Incomplete) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A row that either database can give.
+pub trait SqlRow:
+    for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, MySqlRow> + Send + Unpin
+{
+}
+
+impl<R> SqlRow for R where
+    R: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, MySqlRow> + Send + Unpin
+{
+}
+
+impl Sql {
+    /// One statement with these values.
+    pub async fn execute(&mut self, statement: &'static str, values: &[&str]) {
+        match self {
+            Self::Sqlite(sql) => {
+                let query = values
+                    .iter()
+                    .fold(sqlx::query(statement), |q, v| q.bind(*v));
+                query.execute(sql).await.unwrap();
+            }
+            Self::MySql(sql) => {
+                let query = values
+                    .iter()
+                    .fold(sqlx::query(statement), |q, v| q.bind(*v));
+                query.execute(sql).await.unwrap();
+            }
+        }
+    }
+
+    /// Ends what [`World::lock_database`] began.
+    pub async fn unlock(mut self) {
+        self.execute("ROLLBACK", &[]).await;
+    }
 }
 
 async fn answer(router: &Router, request: Request<Body>) -> Answer {

@@ -1,0 +1,29 @@
+//! The origin's tests once more, over the MySQL protocol and a Redis Cluster of three. What is left
+//! out has both databases already, or runs processes, whose stack has SQLite.
+
+use support::Ground;
+
+#[path = "../origin/auth.rs"]
+mod auth;
+#[path = "../origin/openapi.rs"]
+mod openapi;
+#[path = "../origin/orders.rs"]
+mod orders;
+#[path = "../origin/payments.rs"]
+mod payments;
+#[path = "../origin/reconcile.rs"]
+mod reconcile;
+#[path = "../origin/risk.rs"]
+mod risk;
+#[path = "../origin/sales.rs"]
+mod sales;
+#[allow(dead_code, reason = "some of it is for the tests that are left out")]
+#[path = "../origin/support.rs"]
+mod support;
+#[path = "../origin/switches.rs"]
+mod switches;
+#[path = "../origin/warm.rs"]
+mod warm;
+
+/// What the tests of this binary stand on.
+const GROUND: Ground = Ground::MySqlAndCluster;
