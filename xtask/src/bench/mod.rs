@@ -2,6 +2,7 @@
 
 mod gateway;
 mod keyspace;
+mod ratelimit;
 mod reservations;
 mod warm;
 
@@ -18,10 +19,16 @@ pub(crate) enum Scenario {
     /// looks for the largest value in Redis. Then some users buy. Exit code 0 only if no value in
     /// Redis is over 1 MB, every user arrived there, and everybody who bought got the right answer.
     Warm(warm::Arguments),
+
+    /// A limit per user in Envoy's memory, against the same Envoy without it
+    ///
+    /// Needs wrk and two cores: one for Envoy's worker, one for the load.
+    Ratelimit(ratelimit::Arguments),
 }
 
 pub(crate) fn run(scenario: &Scenario, tools: Options) -> Result<ExitCode> {
     match scenario {
         Scenario::Warm(arguments) => warm::run(arguments, tools),
+        Scenario::Ratelimit(arguments) => ratelimit::run(arguments, tools),
     }
 }

@@ -90,7 +90,7 @@ impl Log {
     }
 
     /// Makes place for a line. If the oldest two must share one, as they may after the period was
-    /// made shorter, both count for as long as the younger.
+    /// made longer, both count for as long as the younger.
     fn begin_line(&mut self) {
         let [.., younger, oldest] = &mut self.lines;
         younger.count = younger.count.saturating_add(oldest.count);

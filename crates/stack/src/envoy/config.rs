@@ -34,6 +34,10 @@ const FILTER_INDENT: &str = "                  ";
 const WASM_DIR: &str = "target/weir/";
 /// The filters in it. A file names those it needs once each.
 const FILTERS: [&str; 3] = ["ratelimit.wasm", "redis-bridge.wasm", "seckill-gate.wasm"];
+/// The rate limiter in its files, its configuration, and what stands behind it.
+const LIMITER: &str = "                  - name: weir.ratelimit\n";
+const LIMITER_CONFIG: &str = "value: |\n";
+const NEXT_FILTER: &str = "                  - name: ";
 /// Where the rate limiter sends what passes.
 const SERVICE: &str = "route: { cluster: service }";
 
@@ -86,6 +90,39 @@ impl EnvoyConfig {
         };
         let config = Self::read(file)?;
         Ok(config.set(SERVICE, "direct_response: { status: 200 }".to_owned()))
+    }
+
+    /// With this JSON as the rate limiter's configuration; of [`EnvoyConfig::ratelimit`]'s files only. JSON
+    /// is YAML, so it may stand there as it is written.
+    pub fn limiter_config(mut self, json: &str) -> Result<Self> {
+        let start = self
+            .text
+            .find(LIMITER_CONFIG)
+            .context("there is no rate limiter here")?;
+        let body = start + LIMITER_CONFIG.len();
+        let end = self.text[body..]
+            .find(NEXT_FILTER)
+            .context("no filter follows the limiter")?;
+        let quoted = serde_json::to_string(json).context("this is no text")?;
+        self.text
+            .replace_range(start..body + end, &format!("value: {quoted}\n"));
+        Ok(self)
+    }
+
+    /// Without the rate limiter, to be compared with; of [`EnvoyConfig::ratelimit`]`(false)` only.
+    pub fn without_limiter(mut self) -> Result<Self> {
+        let start = self
+            .text
+            .find(LIMITER)
+            .context("there is no rate limiter here")?;
+        let body = start + LIMITER.len();
+        let end = self.text[body..]
+            .find(NEXT_FILTER)
+            .context("no filter follows the limiter")?;
+        self.text.replace_range(start..body + end, "");
+        self.replacements
+            .retain(|known| self.text.contains(&known.from));
+        Ok(self)
     }
 
     fn read(file: &str) -> Result<Self> {
@@ -336,6 +373,25 @@ mod tests {
             .gateway_port(1)
             .replace("0.0.0.0, port_value: 10000", "", 1);
         assert!(overlapping.render().is_err());
+    }
+
+    #[test]
+    fn the_limiter_takes_another_configuration_or_goes() {
+        let json = r#"{ "rules": [] }"#;
+        for with_redis in [false, true] {
+            let config =
+                EnvoyConfig::ratelimit(with_redis).and_then(|config| config.limiter_config(json));
+            let rendered = config.and_then(|config| config.render()).unwrap();
+            assert!(
+                rendered.contains(r#"value: "{ \"rules\": [] }""#),
+                "{rendered}"
+            );
+            assert!(!rendered.contains("per-user"));
+        }
+        let bare = EnvoyConfig::ratelimit(false).and_then(EnvoyConfig::without_limiter);
+        let rendered = bare.and_then(|config| config.render()).unwrap();
+        assert!(!rendered.contains("wasm.v3") && rendered.contains("filters.http.router"));
+        assert!(EnvoyConfig::shipped().unwrap().without_limiter().is_err());
     }
 
     #[test]
