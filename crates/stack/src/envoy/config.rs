@@ -386,7 +386,7 @@ mod tests {
                 rendered.contains(r#"value: "{ \"rules\": [] }""#),
                 "{rendered}"
             );
-            assert!(!rendered.contains("per-user"));
+            assert!(!rendered.contains(r#""name": "per-user""#));
         }
         let bare = EnvoyConfig::ratelimit(false).and_then(EnvoyConfig::without_limiter);
         let rendered = bare.and_then(|config| config.render()).unwrap();
