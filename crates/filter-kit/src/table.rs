@@ -434,6 +434,60 @@ mod tests {
         assert!((burst..burst + burst / 10).contains(&passed), "{passed}");
     }
 
+    /// Lets a million keys come evenly, so that at any time as many of them are of use as `load` of all
+    /// places. Each asks once, and again just before it may. Says what share of those would have passed.
+    fn wrongly_admitted(load: f64) -> f64 {
+        const KEYS: u64 = 1_000_000;
+        const SLOTS: u32 = 1_024;
+        const PER_MS: u64 = 1_000;
+        let memory = Memory::default();
+        let table = Table::new(&memory, "users", SLOTS, 7);
+        let quota = Quota::per_second(1, 1);
+        let in_use = (f64::from(SLOTS) * weir_core::limit::WAYS as f64 * load) as u64;
+        let comes_at_ms = |n: u64| NOW_MS + n * PER_MS / in_use;
+        let bytes = || {
+            let values = &memory.contents.lock().unwrap().values;
+            values.values().map(|(value, _)| value.len()).sum::<usize>()
+        };
+        let (mut admitted, mut asked_again) = (0_u64, 0_u64);
+        for n in 0..KEYS {
+            let (first, second) = (n.to_le_bytes(), n.checked_sub(in_use - in_use / PER_MS - 1));
+            let ask = |key| Ask {
+                table: &table,
+                quota,
+                key,
+                cost: 1,
+            };
+            let decision = decide_all(&[ask(&first)], comes_at_ms(n));
+            assert!(decision.is_allowed(), "{n}: refused for what others did");
+            if let Some(second) = second {
+                // Only looked at: were it charged, its state would crowd its slot.
+                let key = second.to_le_bytes();
+                let found = Found::read(ask(&key), comes_at_ms(second) + PER_MS - 1);
+                admitted += u64::from(found.check().is_allowed());
+                asked_again += 1;
+            }
+            if n == KEYS / 2 || n == KEYS - 1 {
+                assert_eq!(bytes(), SLOTS as usize * Slot::len(&quota), "{n}");
+            }
+        }
+        admitted as f64 / asked_again as f64
+    }
+
+    /// The shares are those that [`weir_core::limit`] states; each is a sum over a Poisson distribution.
+    #[test]
+    fn a_million_keys_take_the_memory_of_the_slots_and_forget_no_more_than_is_stated() {
+        for (load, stated) in [(0.5, 0.0511), (0.25, 0.0011)] {
+            let share = wrongly_admitted(load);
+            println!("at {load} of all places in use: {share}, stated {stated}");
+            assert!(share < stated * 1.1, "{share} at {load}");
+            assert!(
+                share > stated * 0.5,
+                "{share} at {load}: nothing was measured"
+            );
+        }
+    }
+
     #[test]
     fn what_is_no_slot_is_written_anew() {
         let memory = Memory::default();
