@@ -5,6 +5,7 @@
 
 mod crowd;
 mod drained;
+mod limiters;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use weir_stack::sale::verdict;
 
 pub use crowd::{Crowd, Verdicts};
 pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
+pub use limiters::{Burst, DEBUG_SECRET, Limiters, Setup, Way};
 
 /// How long something that must happen may take on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -99,10 +101,12 @@ pub async fn books(stack: &Stack, sale: &str) -> Result<Books> {
 /// When Redis does not answer.
 pub async fn script_calls(stack: &Stack) -> Result<u64> {
     let calls = weir_stack::redis::command_calls(&stack.redis_url).await?;
-    Ok(["eval", "evalsha"]
-        .iter()
-        .filter_map(|name| calls.get(*name))
-        .sum())
+    Ok(script_calls_of(&calls))
+}
+
+fn script_calls_of(calls: &BTreeMap<String, u64>) -> u64 {
+    let names = ["eval", "evalsha"].iter();
+    names.filter_map(|name| calls.get(*name)).sum()
 }
 
 /// Groups of claims that Redis has decided: `claim.lua` makes one HMGET for each, and nothing else
@@ -203,5 +207,37 @@ pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) -> Result<()> {
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    Ok(())
+}
+
+/// Clock ticks that a process has had, user and system together, from `/proc/<pid>/stat`.
+fn cpu_ticks(pid: u32) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The second field is the name in parentheses, which may hold blanks.
+    let after_name = stat.rsplit_once(')').context("no name")?.1;
+    let field = |n: usize| {
+        after_name
+            .split_whitespace()
+            .nth(n - 3)
+            .and_then(|f| f.parse::<u64>().ok())
+    };
+    Ok(field(14).context("utime")? + field(15).context("stime")?)
+}
+
+/// Linux counts 100 ticks a second for every process (`USER_HZ`).
+const TICKS_PER_S: u64 = 100;
+
+/// Watches a process for two seconds in which it has nothing to do.
+///
+/// # Errors
+/// When it uses half a core and more.
+pub async fn rests(pid: u32) -> Result<()> {
+    let ticks = cpu_ticks(pid)?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let spent = cpu_ticks(pid)? - ticks;
+    ensure!(
+        spent < TICKS_PER_S,
+        "it spins: {spent} ticks in 2 s without a request"
+    );
     Ok(())
 }

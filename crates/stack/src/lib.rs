@@ -36,4 +36,4 @@ pub mod wasm;
 pub mod workspace;
 
 pub use secrets::Secrets;
-pub use stack::{Builder, GatewayOptions, Stack};
+pub use stack::{Builder, DataDir, GatewayOptions, Stack};

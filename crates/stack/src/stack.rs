@@ -404,16 +404,22 @@ fn keep_rules(dir: &Path, rules: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The folder of one run, locked against a second stack in it.
+/// The folder of one run, locked against a second stack in it. It goes when this is dropped, unless it was
+/// named.
 #[derive(Debug)]
-struct DataDir {
-    path: PathBuf,
+pub struct DataDir {
+    /// Where it is.
+    pub path: PathBuf,
     temporary: Option<tempfile::TempDir>,
     _lock: File,
 }
 
 impl DataDir {
-    fn open(named: Option<PathBuf>) -> Result<Self> {
+    /// The folder `named`, or a new one.
+    ///
+    /// # Errors
+    /// When it cannot be made, or another one holds it.
+    pub fn open(named: Option<PathBuf>) -> Result<Self> {
         let (path, temporary) = match named {
             Some(path) => (std::path::absolute(path)?, None),
             None => {
@@ -439,7 +445,8 @@ impl DataDir {
         })
     }
 
-    fn keep(&mut self) {
+    /// It stays when this is dropped, so that somebody can look into it.
+    pub fn keep(&mut self) {
         if let Some(temporary) = &mut self.temporary {
             temporary.disable_cleanup(true);
         }

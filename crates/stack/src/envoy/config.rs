@@ -41,6 +41,17 @@ const NEXT_FILTER: &str = "                  - name: ";
 /// Where the rate limiter sends what passes.
 const SERVICE: &str = "route: { cluster: service }";
 
+/// The last HTTP filter.
+const ROUTER: &str = "                  - name: envoy.filters.http.router\n";
+/// A filter that holds a request for as many milliseconds as it asks for, with this header.
+const HOLD: &str = r#"                  - name: envoy.filters.http.fault
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault
+                      delay: { header_delay: {}, percentage: { numerator: 100 } }
+"#;
+/// How a request asks [`EnvoyConfig::holding`] to hold it, in milliseconds.
+pub const HOLD_HEADER: &str = "x-envoy-fault-delay-request";
+
 /// The cluster that fragments bring another one for.
 const REDIS_CLUSTER: &str = "    - name: weir_redis_upstream\n";
 /// What follows a cluster in a list of them: the next one, or what is said about it.
@@ -123,6 +134,12 @@ impl EnvoyConfig {
         self.replacements
             .retain(|known| self.text.contains(&known.from));
         Ok(self)
+    }
+
+    /// With a filter before the router that holds a request for as many milliseconds as its header
+    /// [`HOLD_HEADER`] says: so it stays under way.
+    pub fn holding(self) -> Self {
+        self.set(ROUTER, format!("{HOLD}{ROUTER}"))
     }
 
     fn read(file: &str) -> Result<Self> {

@@ -2,7 +2,7 @@
 
 mod config;
 
-pub use config::{EnvoyConfig, SHIPPED_ADMIN_PORT, SHIPPED_GATEWAY_PORT};
+pub use config::{EnvoyConfig, HOLD_HEADER, SHIPPED_ADMIN_PORT, SHIPPED_GATEWAY_PORT};
 
 use crate::process::{DiedChild, Process};
 use crate::{command, http, tools};

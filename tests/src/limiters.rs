@@ -1,0 +1,226 @@
+//! Gateways that do nothing but limit, from `envoy/ratelimit.yaml` or `envoy/ratelimit-redis.yaml`.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result, ensure};
+use tokio::task::JoinSet;
+use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::fault::FaultProxy;
+use weir_stack::http::{Connection, Method, Response};
+use weir_stack::redis::{RedisOptions, RedisServer};
+use weir_stack::report::Silent;
+use weir_stack::{DataDir, ports, tools, wasm};
+
+use crate::script_calls_of;
+
+/// What an operator shows, in gateways whose configuration has `"debug": { "secret": { "env":
+/// "WEIR_DEBUG_SECRET" } }`.
+pub const DEBUG_SECRET: &str = "only for operators";
+
+/// The filter's VM, which has no secret unless it is told one.
+const VM: &str = "vm_id: weir-ratelimit\n";
+const VM_WITH_SECRET: &str = "vm_id: weir-ratelimit
+                          environment_variables: { host_env_keys: [WEIR_DEBUG_SECRET] }
+";
+
+/// What stands between gateways and Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// There is no Redis.
+    None,
+    /// Nothing.
+    Straight,
+    /// A [`FaultProxy`].
+    Faults,
+}
+
+/// What to start.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// How many Envoys.
+    pub gateways: usize,
+    /// The workers of each.
+    pub workers: u32,
+    /// The way to Redis.
+    pub redis: Way,
+    /// The filter's configuration, in JSON.
+    pub config: &'a str,
+}
+
+/// Gateways, and a Redis of their own, which forgets all when it stops.
+#[derive(Debug)]
+pub struct Limiters {
+    // Fields are dropped in this order: what sends goes before what it sends to.
+    /// The gateways.
+    pub envoys: Vec<Envoy>,
+    /// What stands before Redis, if it was asked for.
+    pub faults: Option<FaultProxy>,
+    redis: Option<RedisServer>,
+    data: DataDir,
+}
+
+impl Setup<'_> {
+    /// Builds what is not up to date, and starts everything.
+    ///
+    /// # Errors
+    /// When something does not start. What Envoy has against a configuration is told.
+    pub async fn start(self) -> Result<Limiters> {
+        wasm::ensure_filters()?;
+        let data = DataDir::open(None)?;
+        let (mut redis, mut faults) = (None, None);
+        let mut config = EnvoyConfig::ratelimit(self.redis != Way::None)?;
+        if self.redis != Way::None {
+            let server = redis_in(&data).await?;
+            let mut port = server.port();
+            if self.redis == Way::Faults {
+                let server = (Ipv4Addr::LOCALHOST, port).into();
+                let proxy = FaultProxy::start(ports::free()?, server).await?;
+                port = faults.insert(proxy).port();
+            }
+            config = config.redis("127.0.0.1", port)?;
+            redis = Some(server);
+        }
+        let mut limiters = Limiters {
+            envoys: vec![],
+            faults,
+            redis,
+            data,
+        };
+        let config = config.limiter_config(self.config)?.holding();
+        let config = config.replace(VM, VM_WITH_SECRET, 1);
+        for number in 0..self.gateways {
+            let envoy = limiters.envoy(number, self.workers, &config).await?;
+            limiters.envoys.push(envoy);
+        }
+        Ok(limiters)
+    }
+}
+
+async fn redis_in(data: &DataDir) -> Result<RedisServer> {
+    let tool = tools::Redis::find_or_get(&mut Silent)?;
+    let log = data.path.join("redis.log");
+    let options = RedisOptions {
+        durable: false,
+        ..RedisOptions::durable(ports::free()?, &data.path, &log)
+    };
+    RedisServer::start_with(&tool, &options).await
+}
+
+impl Limiters {
+    async fn envoy(&self, number: usize, workers: u32, config: &EnvoyConfig) -> Result<Envoy> {
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let config = config.clone().gateway_port(ports::free()?);
+        let options = EnvoyOptions {
+            config: config.admin_port(ports::free()?),
+            workers,
+            log_level: "info".to_owned(),
+            variables: vec![("WEIR_DEBUG_SECRET".to_owned(), DEBUG_SECRET.to_owned())],
+            dir: self.data.path.join(format!("gateway-{number}")),
+        };
+        Envoy::start(&tool, &options).await
+    }
+
+    /// Their Redis.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn redis(&mut self) -> Result<&mut RedisServer> {
+        self.redis.as_mut().context("there is no Redis")
+    }
+
+    /// Script calls that Redis has had, by its own count.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn script_calls(&mut self) -> Result<u64> {
+        Ok(script_calls_of(&self.redis()?.command_calls().await?))
+    }
+
+    /// Where a gateway listens, as `127.0.0.1:port`.
+    pub fn authority(&self, gateway: usize) -> String {
+        let url = self.envoys[gateway].url();
+        url.trim_start_matches("http://").to_owned()
+    }
+
+    /// One GET at the first gateway, over a connection of its own: so it meets any worker.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn ask(&self, path: &str, headers: &[(&str, &str)]) -> Result<Response> {
+        let mut connection = Connection::open(&self.authority(0)).await?;
+        connection.send(Method::GET, path, headers, "").await
+    }
+
+    /// As [`Limiters::ask`] as a user, `count` times at once. The answers that passed, and the others.
+    ///
+    /// # Errors
+    /// When there is an answer that is neither 200 nor 429.
+    pub async fn burst(&self, path: &str, user: &str, count: usize) -> Result<Burst> {
+        let mut asked = JoinSet::new();
+        for _ in 0..count {
+            let (authority, path, user) = (self.authority(0), path.to_owned(), user.to_owned());
+            asked.spawn(async move {
+                let mut connection = Connection::open(&authority).await?;
+                let headers = [("x-user-id", user.as_str())];
+                connection.send(Method::GET, &path, &headers, "").await
+            });
+        }
+        let mut burst = Burst::default();
+        while let Some(answer) = asked.join_next().await {
+            let answer = answer??;
+            let list = match answer.status {
+                200 => &mut burst.passed,
+                429 => &mut burst.limited,
+                status => anyhow::bail!("{status}: {}", answer.text()),
+            };
+            list.push(answer);
+        }
+        Ok(burst)
+    }
+
+    /// A counter of the filter, by the end of its name, of all gateways together.
+    ///
+    /// # Errors
+    /// When one does not tell.
+    pub async fn count(&self, name: &str) -> Result<u64> {
+        let mut sum = 0;
+        for envoy in &self.envoys {
+            let name = format!("wasmcustom.weir_ratelimit_{name}");
+            sum += envoy.stat(&name).await?;
+        }
+        Ok(sum)
+    }
+
+    /// An error if a gateway has ended, or a filter of its has trapped.
+    ///
+    /// # Errors
+    /// So.
+    pub fn check(&mut self) -> Result<()> {
+        for envoy in &mut self.envoys {
+            envoy.check()?;
+            let log = std::fs::read_to_string(envoy.process().log())?;
+            for sign in ["VM failed", "panicked", "Function: proxy_"] {
+                ensure!(!log.contains(sign), "a filter has trapped: {log}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Answers to requests that were made at once.
+#[derive(Debug, Default)]
+pub struct Burst {
+    /// With 200.
+    pub passed: Vec<Response>,
+    /// With 429.
+    pub limited: Vec<Response>,
+}
+
+impl Drop for Limiters {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.data.keep();
+            eprintln!("logs are in {}", self.data.path.display());
+        }
+    }
+}
