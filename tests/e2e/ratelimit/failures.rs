@@ -1,0 +1,170 @@
+//! Redis slow, silent, or gone: what rules want to happen then happens, and stops by itself afterwards.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use weir_stack::fault::Fault;
+use weir_stack::http::{Connection, Method, Response};
+use weir_tests::{Limiters, PATIENCE, Setup, Way, rests, until};
+
+use super::config;
+
+/// Nobody is to wait as long as this, which is very much longer than the deadline of 20 ms.
+const LONG: Duration = Duration::from_secs(5);
+
+/// Much later than the deadline, and sooner than Envoy itself gives a call up: whoever waits for such
+/// a reply hears what Redis says.
+const LATE: Duration = Duration::from_millis(600);
+
+const BURST: usize = 5;
+
+/// Two workers, and a rule for each way to go on without Redis; they are told apart by the path.
+async fn limiters() -> Result<Limiters> {
+    let rule = |way: &str| {
+        format!(
+            r#"{{ "name": "{way}", "match": {{ "path": {{ "exact": "/{way}" }} }}, "key": ["user"],
+              "store": "redis", "on_store_error": "{way}",
+              "limit": {{ "rate": 1, "per": "1h", "burst": {BURST} }} }}"#
+        )
+    };
+    let rules = ["open", "closed", "local"].map(rule);
+    // What the shipped file has: rules may be in Redis, too, so polls go on in an outage.
+    let more = r#""redis": { "deadline_ms": 20 }, "reload": true"#;
+    let setup = Setup {
+        gateways: 1,
+        workers: 2,
+        redis: Way::Faults,
+        config: &config(&rules, more),
+    };
+    setup.start().await
+}
+
+async fn ask(limiters: &Limiters, way: &str, user: &str) -> Result<Response> {
+    let started = Instant::now();
+    let mut connection = Connection::open(&limiters.authority(0)).await?;
+    let headers = [("x-user-id", user)];
+    let path = format!("/{way}");
+    let answer = connection.send(Method::GET, &path, &headers, "");
+    let answer = tokio::time::timeout(LONG, answer)
+        .await
+        .context("no answer")??;
+    ensure!(started.elapsed() < LONG, "late");
+    Ok(answer)
+}
+
+/// The counter of a breaker's state.
+async fn entered(limiters: &Limiters, state: &str) -> Result<u64> {
+    let name = format!("redis_breaker_total.state.{state}");
+    limiters.count(&name).await
+}
+
+/// Waits until Redis decides: only then a rule that is closed without it lets anything pass.
+async fn until_redis_decides(limiters: &Limiters, user: &str) -> Result<()> {
+    let number = std::sync::atomic::AtomicUsize::new(0);
+    let next = || {
+        let n = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        format!("{user}-{n}")
+    };
+    // Several in turn, as they meet both workers.
+    until("Redis decides", async || {
+        for _ in 0..8 {
+            let answer = ask(limiters, "closed", &next()).await;
+            if !answer.is_ok_and(|answer| answer.status == 200) {
+                return false;
+            }
+        }
+        true
+    })
+    .await
+}
+
+/// What is heard while Redis does not decide. `user` must be new.
+async fn outage(limiters: &mut Limiters, user: &str) -> Result<()> {
+    let opened = entered(limiters, "open").await?;
+    for _ in 0..4 * BURST {
+        let answer = ask(limiters, "open", user).await?;
+        assert_eq!(answer.status, 200, "{user}: {}", answer.text());
+    }
+    for n in 0..4 * BURST {
+        let answer = ask(limiters, "closed", &format!("{user}-{n}")).await?;
+        assert_eq!(answer.status, 503, "{user}: {}", answer.text());
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!(answer.json()?["error"], "unavailable");
+    }
+    let mut passed = 0;
+    for _ in 0..4 * BURST {
+        let answer = ask(limiters, "local", user).await?;
+        ensure!(matches!(answer.status, 200 | 429), "{}", answer.text());
+        passed += usize::from(answer.status == 200);
+    }
+    assert_eq!(passed, BURST, "{user}: the gateway counts by itself");
+    // Until then each waited for its deadline. Now nobody does.
+    let deadline = Instant::now() + PATIENCE;
+    while entered(limiters, "open").await? == opened {
+        ensure!(Instant::now() < deadline, "the breaker stays closed");
+        ask(limiters, "open", user).await?;
+    }
+    rests(limiters.envoys[0].process().pid().context("Envoy runs")?).await?;
+    limiters.check()
+}
+
+/// An outage, and the time after it.
+async fn survives(
+    limiters: &mut Limiters,
+    name: &str,
+    begin: impl AsyncFn(&mut Limiters) -> Result<()>,
+    end: impl AsyncFn(&mut Limiters) -> Result<()>,
+) -> Result<()> {
+    until_redis_decides(limiters, &format!("before-{name}")).await?;
+    let pid = limiters.envoys[0].process().pid();
+    let fallbacks = limiters.count("fallback_total.rule.open").await?;
+    begin(limiters).await?;
+    outage(limiters, name).await?;
+    let more = limiters.count("fallback_total.rule.open").await? - fallbacks;
+    assert!(more >= 4 * BURST as u64, "{more} went on without Redis");
+    assert!(limiters.count("store_error_total.rule.open").await? > 0);
+    let closed = entered(limiters, "closed").await?;
+    end(limiters).await?;
+    until_redis_decides(limiters, &format!("after-{name}")).await?;
+    assert!(entered(limiters, "closed").await? > closed);
+    assert_eq!(limiters.envoys[0].process().pid(), pid, "without a restart");
+    limiters.check()
+}
+
+async fn survives_fault(name: &str, fault: Fault) -> Result<()> {
+    let mut limiters = limiters().await?;
+    let set = |limiters: &mut Limiters, fault| {
+        let proxy = limiters.faults.as_ref().context("a proxy")?;
+        proxy.set(fault);
+        anyhow::Ok(())
+    };
+    let begin = async |limiters: &mut Limiters| set(limiters, fault);
+    let end = async |limiters: &mut Limiters| set(limiters, Fault::Pass);
+    survives(&mut limiters, name, begin, end).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_of_redis_that_come_late() -> Result<()> {
+    survives_fault("late", Fault::Delay(LATE)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_of_redis_swallowed() -> Result<()> {
+    survives_fault("swallowed", Fault::Swallow).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_to_redis_cut() -> Result<()> {
+    survives_fault("cut", Fault::Cut).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_killed_and_back() -> Result<()> {
+    let mut limiters = limiters().await?;
+    let begin = async |limiters: &mut Limiters| {
+        limiters.redis()?.kill();
+        Ok(())
+    };
+    let end = async |limiters: &mut Limiters| limiters.redis()?.start_again().await;
+    survives(&mut limiters, "killed", begin, end).await
+}

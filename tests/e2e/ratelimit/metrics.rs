@@ -1,0 +1,30 @@
+//! `docs/metrics.md` names every metric of the rate limiter, and none that is not there.
+
+use anyhow::{Context, Result};
+use weir_stack::http;
+use weir_tests::{Setup, Way};
+
+use super::{PATIENT, config};
+use crate::metrics::{documented, scraped};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
+    let rule = r#"{ "name": "all", "store": "redis", "limit": { "rate": 1, "per": "1h" } }"#;
+    let setup = Setup {
+        gateways: 1,
+        workers: 1,
+        redis: Way::Straight,
+        config: &config(&[rule.into()], PATIENT),
+    };
+    let limiters = setup.start().await?;
+    limiters.burst("/", "anyone", 2).await?;
+    let url = format!("{}/stats/prometheus", limiters.envoys[0].admin_url());
+    assert_eq!(scraped(&url).await?, documented(true));
+    let stats = http::get(&url).await?.text();
+    let limited = stats
+        .lines()
+        .find(|line| line.starts_with("weir_ratelimit_limited_total"))
+        .context("no such counter")?;
+    assert_eq!(limited, r#"weir_ratelimit_limited_total{rule="all"} 1"#);
+    Ok(())
+}

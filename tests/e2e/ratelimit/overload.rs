@@ -1,0 +1,220 @@
+//! Several gateways on one Redis, asked for more than they may let pass.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+use weir_stack::http::{Connection, Method};
+use weir_tests::{Limiters, Setup, Way};
+
+use super::{PATIENT, config};
+
+const RATE_PER_S: u64 = 100;
+const BURST: u64 = 100;
+const OFFERED_PER_S: u64 = 5 * RATE_PER_S;
+const LASTS: Duration = Duration::from_secs(10);
+
+const GATEWAYS: usize = 2;
+const WORKERS: u32 = 2;
+
+/// Enough of each gateway that both its workers get some.
+const CONNECTIONS: usize = 8;
+
+/// The most of one slice.
+const SLICE: u64 = 10;
+
+async fn limiters(limit: &str, lease: &str) -> Result<Limiters> {
+    let rule = format!(
+        r#"{{ "name": "all", "store": "redis", "on_store_error": "closed", "limit": {limit}{lease} }}"#
+    );
+    let setup = Setup {
+        gateways: GATEWAYS,
+        workers: WORKERS,
+        redis: Way::Straight,
+        config: &config(&[rule], PATIENT),
+    };
+    setup.start().await
+}
+
+/// What came of a crowd that asks evenly, whatever it hears.
+struct Heard {
+    passed: u64,
+    limited: u64,
+    /// From before the first request until after the last answer.
+    lasted: Duration,
+}
+
+/// Lets [`OFFERED_PER_S`] requests come to all gateways for [`LASTS`].
+async fn overload(limiters: &Limiters) -> Result<Heard> {
+    let lines = GATEWAYS * CONNECTIONS;
+    let every = Duration::from_secs(lines as u64) / OFFERED_PER_S as u32;
+    let mut connections = Vec::new();
+    for line in 0..lines {
+        let authority = limiters.authority(line % GATEWAYS);
+        connections.push(Connection::open(&authority).await?);
+    }
+    let started = Instant::now();
+    let mut asked = JoinSet::new();
+    for mut connection in connections {
+        asked.spawn(async move {
+            // Who was kept waiting catches up, as a crowd does.
+            let mut ticks = interval(every);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+            let (mut passed, mut limited) = (0, 0);
+            while started.elapsed() < LASTS {
+                ticks.tick().await;
+                match connection.send(Method::GET, "/", &[], "").await?.status {
+                    200 => passed += 1,
+                    429 => limited += 1,
+                    status => anyhow::bail!("{status}"),
+                }
+            }
+            anyhow::Ok((passed, limited))
+        });
+    }
+    let (mut passed, mut limited) = (0, 0);
+    while let Some(line) = asked.join_next().await {
+        let line = line??;
+        (passed, limited) = (passed + line.0, limited + line.1);
+    }
+    let lasted = started.elapsed();
+    let offered = u128::from(passed + limited) * 1_000;
+    ensure!(
+        offered >= u128::from(3 * RATE_PER_S) * lasted.as_millis(),
+        "no overload: {} requests in {lasted:?}",
+        passed + limited
+    );
+    for envoy in &limiters.envoys {
+        let asked = envoy.stat("http.gateway.downstream_rq_total").await?;
+        ensure!(asked > passed / 4, "both gateways work: {asked}");
+    }
+    Ok(Heard {
+        passed,
+        limited,
+        lasted,
+    })
+}
+
+/// The most that may pass in a time, rounded up.
+fn limit(lasted: Duration) -> u64 {
+    BURST + (lasted.as_millis() as u64 * RATE_PER_S).div_ceil(1_000)
+}
+
+fn limit_config() -> String {
+    format!(r#"{{ "rate": {RATE_PER_S}, "per": "1s", "burst": {BURST} }}"#)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gateways_let_pass_what_the_limit_allows_and_nearly_all_of_it() -> Result<()> {
+    let mut limiters = limiters(&limit_config(), "").await?;
+    let heard = overload(&limiters).await?;
+    let limit = limit(heard.lasted);
+    println!("{} of {limit}, {} limited", heard.passed, heard.limited);
+    assert!(heard.passed <= limit, "{} of {limit}", heard.passed);
+    assert!(
+        heard.passed * 100 >= limit * 98,
+        "{} of {limit}",
+        heard.passed
+    );
+    let counted = limiters.count("allowed_total.rule.all").await?;
+    assert_eq!(counted, heard.passed);
+    limiters.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_leases_no_more_pass_than_the_limit_and_every_workers_slice() -> Result<()> {
+    let lease = format!(r#", "lease": {{ "max": {SLICE}, "lasts": "500ms" }}"#);
+    let mut limiters = limiters(&limit_config(), &lease).await?;
+    let heard = overload(&limiters).await?;
+    let slices = SLICE * u64::from(WORKERS) * GATEWAYS as u64;
+    let limit = limit(heard.lasted);
+    println!("{} of {limit} and {slices}", heard.passed);
+    assert!(
+        heard.passed <= limit + slices,
+        "{} of {limit} and {slices}",
+        heard.passed
+    );
+    assert!(
+        heard.passed * 100 >= limit * 98,
+        "{} of {limit}",
+        heard.passed
+    );
+    limiters.check()
+}
+
+/// How many script calls it takes to let as many requests pass, one after the other on each connection.
+async fn script_calls_for(requests: u64, lease: &str) -> Result<u64> {
+    let limit = r#"{ "rate": 1000000, "per": "1s" }"#;
+    let mut limiters = limiters(limit, lease).await?;
+    let mut asked = JoinSet::new();
+    for line in 0..GATEWAYS * CONNECTIONS {
+        let authority = limiters.authority(line % GATEWAYS);
+        asked.spawn(async move {
+            let mut connection = Connection::open(&authority).await?;
+            for _ in 0..requests / (GATEWAYS * CONNECTIONS) as u64 {
+                let answer = connection.send(Method::GET, "/", &[], "").await?;
+                ensure!(answer.status == 200, "{}", answer.status);
+            }
+            Ok(())
+        });
+    }
+    while let Some(line) = asked.join_next().await {
+        line??;
+    }
+    assert_eq!(limiters.count("allowed_total.rule.all").await?, requests);
+    assert_eq!(limiters.count("fallback_total.rule.all").await?, 0);
+    limiters.script_calls().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_save_script_calls() -> Result<()> {
+    const REQUESTS: u64 = 4_800;
+    let without = script_calls_for(REQUESTS, "").await?;
+    let with = script_calls_for(REQUESTS, r#", "lease": { "max": 100, "lasts": "1s" }"#).await?;
+    println!("{without} script calls without leases, {with} with them");
+    assert!(with > 0);
+    assert!(with * 4 <= without, "{with} of {without}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
+    const REQUESTS: usize = 8_000;
+    const LINES: usize = 128;
+    let rule = r#"{ "name": "per-user", "key": ["user"], "store": "redis", "on_store_error": "closed",
+        "limit": { "rate": 1000000, "per": "1s" } }"#;
+    let setup = Setup {
+        gateways: 1,
+        workers: 1,
+        redis: Way::Straight,
+        config: &config(&[rule.into()], PATIENT),
+    };
+    let mut limiters = setup.start().await?;
+    let mut asked = JoinSet::new();
+    for line in 0..LINES {
+        let (authority, user) = (limiters.authority(0), format!("user-{line}"));
+        asked.spawn(async move {
+            let mut connection = Connection::open(&authority).await?;
+            for _ in 0..REQUESTS / LINES {
+                let headers = [("x-user-id", user.as_str())];
+                let answer = connection.send(Method::GET, "/", &headers, "").await?;
+                ensure!(answer.status == 200, "{}: {}", answer.status, answer.text());
+            }
+            Ok(())
+        });
+    }
+    while let Some(line) = asked.join_next().await {
+        line?.context("a connection")?;
+    }
+    let requests = (REQUESTS / LINES * LINES) as u64;
+    let counted = limiters.count("allowed_total.rule.per-user").await?;
+    assert_eq!(counted, requests, "all were decided by Redis");
+    let commands = limiters.script_calls().await?;
+    println!("{commands} commands for {requests} requests");
+    assert!(
+        commands * 20 <= requests,
+        "{commands} commands for {requests} requests"
+    );
+    Ok(())
+}

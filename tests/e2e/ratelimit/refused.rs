@@ -1,0 +1,83 @@
+//! Configurations that Envoy does not start with.
+
+use anyhow::Result;
+use weir_tests::{Setup, Way};
+
+async fn check(config: &str, redis: Way, told: &str) -> Result<()> {
+    let setup = Setup {
+        gateways: 1,
+        workers: 1,
+        redis,
+        config,
+    };
+    let error = match setup.start().await {
+        Ok(_) => anyhow::bail!("Envoy took {config}"),
+        Err(error) => format!("{error:#}"),
+    };
+    let told = format!("ratelimit: configuration refused: {told}");
+    assert!(error.contains(&told), "{told} is not in {error}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_unknown_or_contradicts_itself_is_refused_by_its_path() -> Result<()> {
+    let limit = r#""limit": { "rate": 5, "per": "1s" }"#;
+    let rules = |rules: &[&str]| format!(r#"{{ "rules": [{}] }}"#, rules.join(", "));
+    let rule = |fields: &str| rules(&[&format!(r#"{{ "name": "a", {limit}{fields} }}"#)]);
+    for (config, told) in [
+        (r#"{ "colour": 1 }"#.into(), "colour: unknown field"),
+        (rule(r#", "colour": 1"#), "rules[0].colour: unknown field"),
+        (
+            rule(r#", "algorithm": "magic""#),
+            "rules[0].algorithm: unknown variant",
+        ),
+        (
+            rules(&[r#"{ "name": "a", "limit": { "rate": "5", "per": "1s" } }"#]),
+            "rules[0].limit.rate: invalid type",
+        ),
+        (
+            rules(&[r#"{ "name": "a", "limit": { "rate": 0, "per": "1s" } }"#]),
+            "rules[0].limit.rate: ",
+        ),
+        (
+            rule(r#", "store": "redis""#),
+            "rules[0].store: counts in Redis, but",
+        ),
+        (
+            rule(r#", "key": ["user"]"#),
+            "rules[0].key: tells users apart, but",
+        ),
+        (
+            rule(r#", "on_store_error": "open""#),
+            "rules[0].on_store_error: only a rule",
+        ),
+        (rule(r#", "cost": 6"#), "rules[0].cost: must be 1 to 5"),
+        (
+            rule(r#", "key": ["method"], "allow": [["GET"]], "deny": [["GET"]]"#),
+            "rules[0].deny: a key is allowed and denied",
+        ),
+        (
+            rules(&[&format!(
+                r#"{{ "name": "a", {limit} }}, {{ "name": "a", {limit} }}"#
+            )]),
+            "rules[1].name: another rule has this name",
+        ),
+        (r#"{ "reload": true }"#.into(), "reload: "),
+    ] {
+        check(&config, Way::None, told).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_cluster_two_rules_in_redis_are_refused() -> Result<()> {
+    let rule = |name: &str| {
+        format!(
+            r#"{{ "name": "{name}", "store": "redis", "limit": {{ "rate": 5, "per": "1s" }} }}"#
+        )
+    };
+    let rules = [rule("a"), rule("b")].join(", ");
+    let config = format!(r#"{{ "redis": {{ "topology": "cluster" }}, "rules": [{rules}] }}"#);
+    let told = "rules[1].store: with topology cluster only one rule can be in redis";
+    check(&config, Way::Straight, told).await
+}

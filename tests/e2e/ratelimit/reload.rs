@@ -1,0 +1,149 @@
+//! Rules that change while gateways run.
+
+use anyhow::Result;
+use weir_stack::http::{Connection, Method, Response};
+use weir_tests::{Limiters, Setup, Way, until};
+
+use super::config;
+
+const GATEWAYS: usize = 2;
+
+/// Connections enough to meet both workers of a gateway.
+const LINES: usize = 16;
+
+/// Where rules stand, as `envoy/ratelimit-redis.yaml` says.
+const KEY: &str = "weir:limit:rules";
+
+/// A rule for each store, of so many at once.
+fn rules(burst: usize) -> Vec<String> {
+    ["local", "redis"]
+        .iter()
+        .map(|store| {
+            format!(
+                r#"{{ "name": "{store}", "match": {{ "path": {{ "exact": "/{store}" }} }},
+                  "store": "{store}", "key": ["user"],
+                  "limit": {{ "rate": 1, "per": "1h", "burst": {burst} }} }}"#
+            )
+        })
+        .collect()
+}
+
+async fn two_gateways() -> Result<Limiters> {
+    let more = r#""redis": { "deadline_ms": 5000 }, "reload": true, "poll_interval_ms": 50,
+        "headers": { "on_allowed": true }"#;
+    let setup = Setup {
+        gateways: GATEWAYS,
+        workers: 2,
+        redis: Way::Straight,
+        config: &config(&rules(3), more),
+    };
+    setup.start().await
+}
+
+async fn set(limiters: &mut Limiters, document: &str) -> Result<()> {
+    let mut redis = limiters.redis()?.connection().await?;
+    let set = redis::cmd("SET").arg(KEY).arg(document).to_owned();
+    set.exec_async(&mut redis).await?;
+    Ok(())
+}
+
+async fn ask(limiters: &Limiters, gateway: usize, store: &str, user: &str) -> Result<Response> {
+    let mut connection = Connection::open(&limiters.authority(gateway)).await?;
+    let headers = [("x-user-id", user)];
+    connection
+        .send(Method::GET, &format!("/{store}"), &headers, "")
+        .await
+}
+
+/// How many pass at a gateway, of more than may.
+async fn passed(limiters: &Limiters, gateway: usize, store: &str, user: &str) -> Result<usize> {
+    let mut passed = 0;
+    for _ in 0..LINES {
+        let answer = ask(limiters, gateway, store, user).await?;
+        passed += usize::from(answer.status == 200);
+    }
+    Ok(passed)
+}
+
+/// Whether all who ask at all gateways now hear of this burst.
+async fn all_say(limiters: &Limiters, burst: usize) -> bool {
+    let policy = format!(r#""local";q={burst};w={}"#, burst * 3_600);
+    for line in 0..GATEWAYS * LINES {
+        let answer = ask(limiters, line % GATEWAYS, "local", "nobody").await;
+        let is_so = answer.is_ok_and(|answer| answer.header("ratelimit-policy") == Some(&policy));
+        if !is_so {
+            return false;
+        }
+    }
+    true
+}
+
+async fn until_all_say(limiters: &Limiters, burst: usize) -> Result<()> {
+    let what = format!("all workers of all gateways allow {burst}");
+    until(&what, async || all_say(limiters, burst).await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_rules_count_on_all_gateways_and_what_was_used_stays_used() -> Result<()> {
+    let mut limiters = two_gateways().await?;
+    until_all_say(&limiters, 3).await?;
+    for gateway in 0..GATEWAYS {
+        assert_eq!(passed(&limiters, gateway, "local", "alice").await?, 3);
+    }
+    // Redis' rule is shared by both.
+    assert_eq!(passed(&limiters, 0, "redis", "alice").await?, 3);
+    assert_eq!(passed(&limiters, 1, "redis", "alice").await?, 0);
+
+    let document = format!(r#"{{ "rules": [{}] }}"#, rules(5).join(", "));
+    set(&mut limiters, &document).await?;
+    until_all_say(&limiters, 5).await?;
+    for gateway in 0..GATEWAYS {
+        assert_eq!(
+            passed(&limiters, gateway, "local", "alice").await?,
+            2,
+            "three of the five have been used"
+        );
+        assert_eq!(passed(&limiters, gateway, "local", "bob").await?, 5);
+    }
+    assert_eq!(passed(&limiters, 1, "redis", "alice").await?, 2);
+    assert_eq!(passed(&limiters, 0, "redis", "alice").await?, 0);
+    assert!(limiters.count("rules_loaded_total").await? >= 4);
+    assert_eq!(limiters.count("rules_refused_total").await?, 0);
+    limiters.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_document_is_refused_and_the_rules_of_before_stay() -> Result<()> {
+    let mut limiters = two_gateways().await?;
+    let good = |burst| format!(r#"{{ "rules": [{}] }}"#, rules(burst).join(", "));
+    set(&mut limiters, &good(4)).await?;
+    until_all_say(&limiters, 4).await?;
+    let bad = [
+        "no JSON".to_owned(),
+        good(6).replace(r#""key""#, r#""keys""#),
+        // The first rule is good, and must not count by itself.
+        good(6).replacen(r#""store": "redis""#, r#""store": "moon""#, 1),
+        good(0),
+    ];
+    for (number, document) in (1..).zip(&bad) {
+        set(&mut limiters, document).await?;
+        // Each of two workers of each gateway refuses it, once.
+        until("all have refused it", async || {
+            let refused = limiters.count("rules_refused_total").await;
+            refused.is_ok_and(|refused| refused == number * 4)
+        })
+        .await?;
+        assert!(all_say(&limiters, 4).await, "{document}");
+    }
+    assert_eq!(passed(&limiters, 0, "local", "alice").await?, 4);
+    let log = limiters.envoys[0].process().tail(200);
+    assert!(
+        log.contains("rules in Redis refused, the last ones stay: rules[0]."),
+        "{log}"
+    );
+    // A good one counts again.
+    set(&mut limiters, &good(7)).await?;
+    until_all_say(&limiters, 7).await?;
+    assert_eq!(limiters.count("rules_refused_total").await?, 16);
+    limiters.check()
+}
