@@ -50,9 +50,9 @@ const ATTEMPTS_MAX: u32 = 5;
 /// The pause after the first such end; doubled with each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// MySQL's "deadlock found" and "lock wait timeout exceeded": the transaction has changed nothing
-/// once it is rolled back.
-const MYSQL_LOST_LOCKS: [u16; 2] = [1213, 1205];
+/// MySQL's "deadlock found": it has rolled the transaction back at once. "Lock wait timeout exceeded" is
+/// not tried again: that has taken 2 s, and a second wait would be longer than a request may take.
+const MYSQL_DEADLOCK: u16 = 1213;
 
 /// The migrations, in order. A file, once released, never changes.
 const SQLITE_MIGRATIONS: [(i64, &str, &str); 1] = [(
@@ -372,7 +372,7 @@ where
     let mut pause = RETRY_PAUSE;
     for _ in 1..ATTEMPTS_MAX {
         match transaction().await {
-            Err(error) if lost_locks(&error) => tokio::time::sleep(pause).await,
+            Err(error) if is_deadlock(&error) => tokio::time::sleep(pause).await,
             decided => return decided,
         }
         pause *= 2;
@@ -380,10 +380,10 @@ where
     transaction().await
 }
 
-fn lost_locks(error: &Error) -> bool {
+fn is_deadlock(error: &Error) -> bool {
     let error = error.as_database_error();
     let error = error.and_then(|error| error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>());
-    error.is_some_and(|error| MYSQL_LOST_LOCKS.contains(&error.number()))
+    error.is_some_and(|error| error.number() == MYSQL_DEADLOCK)
 }
 
 async fn open_sqlite(url: &str) -> Result<Database, OpenError> {
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_lost_locks_are_tried_again() {
+    async fn only_deadlocks_are_tried_again() {
         let tries = std::sync::atomic::AtomicU32::new(0);
         let failed: Result<(), Error> = retried(async || {
             tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
