@@ -28,6 +28,12 @@ pub use rules::{RuleError, Rules};
 /// The pause when nobody waits for a score, or a score failed.
 const PERIOD: Duration = Duration::from_millis(500);
 
+/// After a failed check, how long others go first, in milliseconds; doubled with each further one.
+const POSTPONE_MS: u64 = 500;
+
+/// The longest that one who has reserved waits for the next check, in milliseconds: 5 minutes.
+const POSTPONE_MS_MAX: u64 = 300_000;
+
 /// Users scored at the same time.
 const AT_ONCE: usize = 16;
 
@@ -115,9 +121,10 @@ impl RiskWorker {
     /// When SQL does not say who waits.
     pub async fn round(&self) -> Result<Round, StoreError> {
         let mut tasks = JoinSet::new();
-        for waiting in self.origin.store.reservations_to_score(AT_ONCE).await? {
+        let store = &self.origin.store;
+        for waiting in store.reservations_to_score(now_ms(), AT_ONCE).await? {
             let worker = self.clone();
-            tasks.spawn(async move { worker.score(&waiting).await });
+            tasks.spawn(async move { worker.turn(&waiting).await });
         }
         let mut round = Round::default();
         while let Some(outcome) = tasks.join_next().await {
@@ -135,6 +142,22 @@ impl RiskWorker {
             }
         }
         Ok(round)
+    }
+
+    /// Scores the user, who goes behind the others if that fails: whom the service never scores must
+    /// not keep it from all who come later.
+    async fn turn(&self, waiting: &Unscored) -> Result<(), WorkError> {
+        let scored = self.score(waiting).await;
+        // Nobody was asked about this user, and nothing is known against it.
+        let is_asked = !matches!(scored, Err(WorkError::Score(ScoreError::Open { .. })));
+        if scored.is_err() && is_asked {
+            let check_at_ms = now_ms() + postpone_ms(waiting.failed_checks);
+            let (store, user) = (&self.origin.store, &waiting.user);
+            store
+                .postpone_check(&waiting.sale, user, check_at_ms)
+                .await?;
+        }
+        scored
     }
 
     /// Redis first: SQL's note that the user is scored is what ends the work, so a crash before it
@@ -162,6 +185,12 @@ impl RiskWorker {
     }
 }
 
+/// How long others go first after this many failed checks before the one that failed now.
+fn postpone_ms(failed_before: u32) -> u64 {
+    let doubled = 1_u64.checked_shl(failed_before).unwrap_or(u64::MAX);
+    POSTPONE_MS.saturating_mul(doubled).min(POSTPONE_MS_MAX)
+}
+
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
@@ -169,4 +198,20 @@ pub struct Round {
     pub scored: u32,
     /// Users who still wait for it.
     pub failed: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_fails_again_waits_longer_but_not_for_ever() {
+        let waits = [0, 1, 2, 9, 10, 63, 64, u32::MAX].map(postpone_ms);
+        assert_eq!(
+            waits,
+            [
+                500, 1_000, 2_000, 256_000, 300_000, 300_000, 300_000, 300_000
+            ]
+        );
+    }
 }

@@ -55,18 +55,32 @@ const RETRY_PAUSE: Duration = Duration::from_millis(5);
 const MYSQL_DEADLOCK: u16 = 1213;
 
 /// The migrations, in order. A file, once released, never changes.
-const SQLITE_MIGRATIONS: [(i64, &str, &str); 1] = [(
-    1,
-    "sales and orders",
-    include_str!("../../migrations/sqlite/0001_sales_and_orders.sql"),
-)];
+const SQLITE_MIGRATIONS: [(i64, &str, &str); 2] = [
+    (
+        1,
+        "sales and orders",
+        include_str!("../../migrations/sqlite/0001_sales_and_orders.sql"),
+    ),
+    (
+        2,
+        "risk checks that fail",
+        include_str!("../../migrations/sqlite/0002_risk_checks_that_fail.sql"),
+    ),
+];
 
 /// The same for MySQL.
-const MYSQL_MIGRATIONS: [(i64, &str, &str); 1] = [(
-    1,
-    "sales and orders",
-    include_str!("../../migrations/mysql/0001_sales_and_orders.sql"),
-)];
+const MYSQL_MIGRATIONS: [(i64, &str, &str); 2] = [
+    (
+        1,
+        "sales and orders",
+        include_str!("../../migrations/mysql/0001_sales_and_orders.sql"),
+    ),
+    (
+        2,
+        "risk checks that fail",
+        include_str!("../../migrations/mysql/0002_risk_checks_that_fail.sql"),
+    ),
+];
 
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]

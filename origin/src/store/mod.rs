@@ -291,6 +291,8 @@ pub struct Unscored {
     pub user: UserId,
     /// When the user reserved.
     pub at_ms: u64,
+    /// How many checks have failed to say anything.
+    pub failed_checks: u32,
 }
 
 /// What a risk check said of a user.
@@ -412,8 +414,17 @@ pub trait Store: fmt::Debug + Send + Sync {
         now_ms: u64,
     ) -> StoreFuture<'a, Reserved>;
 
-    /// At most `limit` users whom no risk check has judged, those who reserved first first.
-    fn reservations_to_score(&self, limit: usize) -> StoreFuture<'_, Vec<Unscored>>;
+    /// At most `limit` users whom no risk check has judged and whose turn has come: those first whose
+    /// turn came first. It comes with the reservation, unless it is postponed.
+    fn reservations_to_score(&self, now_ms: u64, limit: usize) -> StoreFuture<'_, Vec<Unscored>>;
+
+    /// Counts a risk check that said nothing; the user's turn comes again at `check_at_ms`.
+    fn postpone_check<'a>(
+        &'a self,
+        id: &'a SaleId,
+        user: &'a UserId,
+        check_at_ms: u64,
+    ) -> StoreFuture<'a, ()>;
 
     /// Notes what the risk check said of a user who has reserved, and blocks the user if it said
     /// so. False if that user has not reserved.

@@ -9,13 +9,18 @@ use super::sales::{self, sale_id};
 use super::{Reserved, Score, Unscored};
 
 const INSERT_RESERVATION: &str = "
-    INSERT INTO reservations (sale_id, user_id, at_ms, risk_state) VALUES (?, ?, ?, 'pending')";
+    INSERT INTO reservations (sale_id, user_id, at_ms, check_at_ms, risk_state)
+    VALUES (?, ?, ?, ?, 'pending')";
 
 const SELECT_UNSCORED: &str = "
-    SELECT sale_id, user_id, at_ms FROM reservations
-    WHERE risk_state = 'pending'
-    ORDER BY at_ms
+    SELECT sale_id, user_id, at_ms, failed_checks FROM reservations
+    WHERE risk_state = 'pending' AND check_at_ms <= ?
+    ORDER BY check_at_ms
     LIMIT ?";
+
+const POSTPONE_CHECK: &str = "
+    UPDATE reservations SET failed_checks = failed_checks + 1, check_at_ms = ?
+    WHERE sale_id = ? AND user_id = ? AND risk_state = 'pending'";
 
 const SET_SCORE: &str = "
     UPDATE reservations SET risk_state = 'scored', score = ? WHERE sale_id = ? AND user_id = ?";
@@ -53,13 +58,22 @@ pub(super) async fn reserve(
     if now_ms >= window.until_ms {
         return Ok(Reserved::Closed);
     }
-    let insert = || of_user(sql(INSERT_RESERVATION), id, user).number(now_ms);
+    let insert = || {
+        of_user(sql(INSERT_RESERVATION), id, user)
+            .number(now_ms)
+            .number(now_ms)
+    };
     let new = retried(|| db.insert(insert())).await?;
     Ok(if new { Reserved::Now } else { Reserved::Again })
 }
 
-pub(super) async fn to_score(db: &Database, limit: usize) -> Result<Vec<Unscored>, Error> {
-    let rows = db.all(sql(SELECT_UNSCORED).number(limit)).await?;
+pub(super) async fn to_score(
+    db: &Database,
+    now_ms: u64,
+    limit: usize,
+) -> Result<Vec<Unscored>, Error> {
+    let select = sql(SELECT_UNSCORED).number(now_ms).number(limit);
+    let rows = db.all(select).await?;
     rows.iter().map(unscored).collect()
 }
 
@@ -68,7 +82,18 @@ fn unscored(row: &Row) -> Result<Unscored, Error> {
         sale: sale_id(row, "sale_id")?,
         user: user_id(row)?,
         at_ms: row.number("at_ms")?,
+        failed_checks: row.number("failed_checks")?,
     })
+}
+
+pub(super) async fn postpone_check(
+    db: &Database,
+    id: &SaleId,
+    user: &UserId,
+    check_at_ms: u64,
+) -> Result<(), Error> {
+    let postpone = || of_user(sql(POSTPONE_CHECK).number(check_at_ms), id, user);
+    retried(|| db.execute(postpone())).await.map(drop)
 }
 
 pub(super) async fn set_score(

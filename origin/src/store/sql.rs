@@ -160,8 +160,22 @@ impl Store for SqlStore {
         boxed(reservations::reserve(&self.database, id, user, now_ms))
     }
 
-    fn reservations_to_score(&self, limit: usize) -> StoreFuture<'_, Vec<Unscored>> {
-        boxed(reservations::to_score(&self.database, limit))
+    fn reservations_to_score(&self, now_ms: u64, limit: usize) -> StoreFuture<'_, Vec<Unscored>> {
+        boxed(reservations::to_score(&self.database, now_ms, limit))
+    }
+
+    fn postpone_check<'a>(
+        &'a self,
+        id: &'a SaleId,
+        user: &'a UserId,
+        check_at_ms: u64,
+    ) -> StoreFuture<'a, ()> {
+        boxed(reservations::postpone_check(
+            &self.database,
+            id,
+            user,
+            check_at_ms,
+        ))
     }
 
     fn set_score<'a>(

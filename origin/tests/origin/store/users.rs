@@ -4,6 +4,7 @@ use super::*;
 
 on_every_store! {
     users_reserve_in_time_and_once,
+    a_check_that_fails_goes_behind,
     users_are_blocked_and_unblocked,
     users_come_in_pages,
 }
@@ -32,7 +33,7 @@ async fn users_reserve_in_time_and_once(store: &dyn Store) {
     assert_eq!(reserve("r", "alice", 19).await, Reserved::Again);
     assert_eq!(reserve("r", "Alice", 19).await, Reserved::Now);
     assert_eq!(reserve("r", "bob", 20).await, Reserved::Closed);
-    let pending = store.reservations_to_score(9).await.unwrap();
+    let pending = store.reservations_to_score(19, 9).await.unwrap();
     assert_eq!((pending.len(), pending[0].at_ms), (2, 10));
     assert_eq!(pending[0].user, user("alice"));
     let bad = Score {
@@ -51,9 +52,40 @@ async fn users_reserve_in_time_and_once(store: &dyn Store) {
             .await
             .unwrap()
     );
-    assert_eq!(store.reservations_to_score(9).await.unwrap().len(), 1);
+    assert_eq!(store.reservations_to_score(19, 9).await.unwrap().len(), 1);
     let blocked = store.blocked_page(&id("r"), None, 9).await.unwrap();
     assert_eq!(blocked, [user("alice")]);
+}
+
+async fn a_check_that_fails_goes_behind(store: &dyn Store) {
+    let window = Window {
+        from_ms: 0,
+        until_ms: 20,
+    };
+    let sale = NewSale {
+        reservation: Some(window),
+        ..new_sale("r", 1, 100)
+    };
+    store.create_sale(&sale, 1).await.unwrap();
+    for (name, now_ms) in [("alice", 1), ("bob", 2)] {
+        store.reserve(&id("r"), &user(name), now_ms).await.unwrap();
+    }
+    let next = async |now_ms| {
+        let next = store.reservations_to_score(now_ms, 9).await.unwrap();
+        let shown = next
+            .into_iter()
+            .map(|u| (u.user.as_str().to_owned(), u.failed_checks));
+        shown.collect::<Vec<(String, u32)>>()
+    };
+    let (alice, bob) = ("alice".to_owned(), "bob".to_owned());
+    assert_eq!(next(1).await, [(alice.clone(), 0)]);
+    assert_eq!(next(2).await, [(alice.clone(), 0), (bob.clone(), 0)]);
+    store
+        .postpone_check(&id("r"), &user("alice"), 10)
+        .await
+        .unwrap();
+    assert_eq!(next(9).await, [(bob.clone(), 0)]);
+    assert_eq!(next(10).await, [(bob, 0), (alice, 1)]);
 }
 
 async fn users_are_blocked_and_unblocked(store: &dyn Store) {
