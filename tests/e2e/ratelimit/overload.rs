@@ -41,8 +41,10 @@ async fn limiters(limit: &str, lease: &str) -> Result<Limiters> {
 struct Heard {
     passed: u64,
     limited: u64,
-    /// From before the first request until after the last answer.
+    /// From before the first request until after the last answer: no more can have come free.
     lasted: Duration,
+    /// Until the last of those was sent that were refused: so much had come free, and all of it was used.
+    used_up_after: Duration,
 }
 
 /// Lets [`OFFERED_PER_S`] requests come to all gateways for [`LASTS`].
@@ -61,22 +63,24 @@ async fn overload(limiters: &Limiters) -> Result<Heard> {
             // Who was kept waiting catches up, as a crowd does.
             let mut ticks = interval(every);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-            let (mut passed, mut limited) = (0, 0);
+            let (mut passed, mut limited, mut used_up_after) = (0, 0, Duration::ZERO);
             while started.elapsed() < LASTS {
                 ticks.tick().await;
+                let sent_after = started.elapsed();
                 match connection.send(Method::GET, "/", &[], "").await?.status {
                     200 => passed += 1,
-                    429 => limited += 1,
+                    429 => (limited, used_up_after) = (limited + 1, sent_after),
                     status => anyhow::bail!("{status}"),
                 }
             }
-            anyhow::Ok((passed, limited))
+            anyhow::Ok((passed, limited, used_up_after))
         });
     }
-    let (mut passed, mut limited) = (0, 0);
+    let (mut passed, mut limited, mut used_up_after) = (0, 0, Duration::ZERO);
     while let Some(line) = asked.join_next().await {
         let line = line??;
         (passed, limited) = (passed + line.0, limited + line.1);
+        used_up_after = used_up_after.max(line.2);
     }
     let lasted = started.elapsed();
     let offered = u128::from(passed + limited) * 1_000;
@@ -93,12 +97,20 @@ async fn overload(limiters: &Limiters) -> Result<Heard> {
         passed,
         limited,
         lasted,
+        used_up_after,
     })
 }
 
 /// The most that may pass in a time, rounded up.
 fn limit(lasted: Duration) -> u64 {
     BURST + (lasted.as_millis() as u64 * RATE_PER_S).div_ceil(1_000)
+}
+
+/// The crowd may stop before the gateways do, on a machine that stalls: what came free after that nobody
+/// asked for.
+fn assert_nearly_all_passed(heard: &Heard) {
+    let (passed, limit) = (heard.passed, limit(heard.used_up_after));
+    assert!(passed * 100 >= limit * 98, "{passed} of {limit}");
 }
 
 fn limit_config() -> String {
@@ -112,11 +124,7 @@ async fn two_gateways_let_pass_what_the_limit_allows_and_nearly_all_of_it() -> R
     let limit = limit(heard.lasted);
     println!("{} of {limit}, {} limited", heard.passed, heard.limited);
     assert!(heard.passed <= limit, "{} of {limit}", heard.passed);
-    assert!(
-        heard.passed * 100 >= limit * 98,
-        "{} of {limit}",
-        heard.passed
-    );
+    assert_nearly_all_passed(&heard);
     let counted = limiters.count("allowed_total.rule.all").await?;
     assert_eq!(counted, heard.passed);
     limiters.check()
@@ -135,11 +143,7 @@ async fn with_leases_no_more_pass_than_the_limit_and_every_workers_slice() -> Re
         "{} of {limit} and {slices}",
         heard.passed
     );
-    assert!(
-        heard.passed * 100 >= limit * 98,
-        "{} of {limit}",
-        heard.passed
-    );
+    assert_nearly_all_passed(&heard);
     limiters.check()
 }
 
