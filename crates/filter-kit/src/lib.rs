@@ -3,6 +3,7 @@
 //! - [`pump`]: group commit. Requests that need Redis wait; the root context sends them together.
 //! - [`redis`]: one call through the bridge, and what its failure tells: [`redis::Failure`].
 //! - [`link`]: how a VM sends calls and wakes its root context.
+//! - [`root`]: the root context of an HTTP filter.
 //! - [`table`]: limits that hold for all workers, in Envoy's shared data.
 //! - [`http`]: headers as bytes, answers as JSON.
 //! - [`config`]: JSON configuration, refused with the path of the field that is wrong.
@@ -39,4 +40,5 @@ pub mod metrics;
 pub mod pump;
 pub mod redis;
 pub mod redis_config;
+pub mod root;
 pub mod table;

@@ -3,8 +3,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::Status;
 
+use crate::config::ConfigError;
 use crate::redis::Definite;
 
 /// What the pump needs of its host. The real one is [`HostLink`].
@@ -32,11 +32,14 @@ impl HostLink {
     /// A link to the cluster named `cluster`, whose endpoint is the bridge's internal listener.
     ///
     /// # Errors
-    /// The host's status, when it gives no queue.
-    pub fn new(cluster: &str, root_context_id: u32) -> Result<Self, Status> {
+    /// When the host gives no queue.
+    pub fn new(cluster: &str, root_context_id: u32) -> Result<Self, ConfigError> {
         // A shared queue wakes the last VM that registered its name: each VM needs a name of its own.
         let name = format!("weir.wake.{}.{root_context_id}", unique_number());
-        let wake_queue = hostcalls::register_shared_queue(&name)?;
+        let wake_queue = hostcalls::register_shared_queue(&name).map_err(|status| {
+            let problem = format!("the host gives no queue to wake this VM with: {status:?}");
+            ConfigError::new("", problem)
+        })?;
         Ok(Self {
             cluster: cluster.into(),
             wake_queue,

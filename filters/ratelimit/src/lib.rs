@@ -15,7 +15,7 @@
 //! | `poll` | rules that stand in Redis |
 //! | `limiter` | the state of one VM, and what its callbacks do with it |
 //! | `answer` | the filter's own answers |
-//! | `root`, `stream` | the Proxy-Wasm contexts |
+//! | `plugin`, `stream` | the Proxy-Wasm contexts |
 
 #![deny(
     missing_docs,
@@ -41,11 +41,13 @@ mod job;
 mod lease;
 mod limiter;
 mod metrics;
+mod plugin;
 mod poll;
 mod request;
-mod root;
 mod ruleset;
 mod stream;
+
+use weir_filter_kit::root::Root;
 
 /// The filter's name, in logs and metrics.
 pub const NAME: &str = "ratelimit";
@@ -54,7 +56,7 @@ pub const NAME: &str = "ratelimit";
 pub fn start() {
     proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
     weir_filter_kit::host::log_panics(NAME);
-    proxy_wasm::set_root_context(|id| Box::new(root::Root::new(id)));
+    proxy_wasm::set_root_context(|id| Box::new(Root::<limiter::Limiter>::new(id)));
 }
 
 // `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe. Only

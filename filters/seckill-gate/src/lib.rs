@@ -18,7 +18,7 @@
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
 //! | `refill` | requests that wait while units move to their shard |
 //! | `gate` | the state of one VM, and what its callbacks do with it |
-//! | `root`, `stream` | the Proxy-Wasm contexts |
+//! | `plugin`, `stream` | the Proxy-Wasm contexts |
 
 #![deny(
     missing_docs,
@@ -47,11 +47,13 @@ pub mod job;
 mod limits;
 mod metrics;
 mod overload;
+mod plugin;
 mod poll;
 mod refill;
-mod root;
 pub mod route;
 mod stream;
+
+use weir_filter_kit::root::Root;
 
 /// The filter's name, in logs and metrics.
 pub const NAME: &str = "seckill-gate";
@@ -60,7 +62,7 @@ pub const NAME: &str = "seckill-gate";
 pub fn start() {
     proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
     weir_filter_kit::host::log_panics(NAME);
-    proxy_wasm::set_root_context(|id| Box::new(root::Root::new(id)));
+    proxy_wasm::set_root_context(|id| Box::new(Root::<gate::Gate>::new(id)));
 }
 
 // `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe. Only

@@ -1,0 +1,122 @@
+//! The root context of an HTTP filter: what all of them do alike.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::ContextType;
+
+use crate::config::ConfigError;
+use crate::host::now_ms;
+
+/// The state of one VM, shared by its root context and its streams.
+pub trait Plugin: Sized + 'static {
+    /// The filter's name, in logs.
+    const NAME: &'static str;
+
+    /// Reads the configuration and makes what it asks for.
+    ///
+    /// # Errors
+    /// When the configuration is refused: the host then serves nothing with it.
+    fn configure(root_context_id: u32) -> Result<Self, ConfigError>;
+
+    /// A new stream.
+    fn stream(plugin: &Rc<RefCell<Self>>, id: u32) -> Box<dyn HttpContext>;
+
+    /// How far apart ticks should be now, if there is anything to do in them.
+    fn tick(&self) -> Option<Duration>;
+
+    /// Does what is due. The root context is effective, and need not be afterwards.
+    fn turn(&mut self, now_ms: u64);
+
+    /// The response to the call `token` has come, with so many headers and bytes. As [`Plugin::turn`].
+    fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64);
+
+    /// A queue is ready: whether it was a wake-up of this VM's.
+    fn is_wakeup(&self, queue: u32) -> bool;
+}
+
+/// The root context.
+pub struct Root<P> {
+    id: u32,
+    /// From a good configuration on.
+    plugin: Option<Rc<RefCell<P>>>,
+    /// How far apart ticks are now, if there are any.
+    tick: Option<Duration>,
+}
+
+impl<P: Plugin> Root<P> {
+    /// The root context `id`, not configured yet.
+    pub fn new(id: u32) -> Self {
+        Self {
+            id,
+            plugin: None,
+            tick: None,
+        }
+    }
+
+    /// Runs `act` on the plugin, and makes this context the effective one again afterwards.
+    fn with_plugin(&mut self, act: impl FnOnce(&mut P)) {
+        if let Some(plugin) = &self.plugin {
+            act(&mut plugin.borrow_mut());
+            // It is this callback's own context, so it cannot be gone.
+            let _ = hostcalls::set_effective_context(self.id);
+            self.adjust_tick();
+        }
+    }
+
+    fn adjust_tick(&mut self) {
+        let plugin = self.plugin.as_ref();
+        let tick = plugin.and_then(|plugin| plugin.borrow().tick());
+        let Some(period) = tick.filter(|_| tick != self.tick) else {
+            return;
+        };
+        self.tick = tick;
+        if let Err(status) = hostcalls::set_tick_period(period) {
+            let name = P::NAME;
+            log::error!("{name}: the host gives no ticks, so nothing can be read: {status:?}");
+        }
+    }
+}
+
+impl<P: Plugin> Context for Root<P> {
+    fn on_http_call_response(&mut self, token: u32, headers: usize, body: usize, _trailers: usize) {
+        self.with_plugin(|plugin| plugin.on_response(token, headers, body, now_ms()));
+    }
+}
+
+impl<P: Plugin> RootContext for Root<P> {
+    fn on_configure(&mut self, _plugin_configuration_size: usize) -> bool {
+        let configured = P::configure(self.id)
+            .inspect_err(|error| log::error!("{}: configuration refused: {error}", P::NAME));
+        let Ok(plugin) = configured else {
+            return false;
+        };
+        self.plugin = Some(Rc::new(RefCell::new(plugin)));
+        self.adjust_tick();
+        true
+    }
+
+    fn on_tick(&mut self) {
+        // A wake-up may have been lost, and deadlines pass while nothing wakes.
+        self.with_plugin(|plugin| plugin.turn(now_ms()));
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        self.with_plugin(|plugin| {
+            if plugin.is_wakeup(queue) {
+                plugin.turn(now_ms());
+            }
+        });
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
+        Some(P::stream(self.plugin.as_ref()?, id))
+    }
+}

@@ -1,0 +1,49 @@
+//! What the root context asks of the limiter.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use proxy_wasm::traits::HttpContext;
+use weir_filter_kit::config::{ConfigError, read_plugin};
+use weir_filter_kit::link::HostLink;
+use weir_filter_kit::root::Plugin;
+use weir_filter_kit::table::shared_seed;
+
+use crate::NAME;
+use crate::config::Config;
+use crate::limiter::Limiter;
+use crate::stream::Stream;
+
+impl Plugin for Limiter {
+    const NAME: &'static str = NAME;
+
+    fn configure(root_context_id: u32) -> Result<Self, ConfigError> {
+        let config = read_plugin::<Config>()?.checked()?;
+        let link = match &config.redis {
+            Some(redis) => Some(HostLink::new(&redis.cluster, root_context_id)?),
+            None => None,
+        };
+        Ok(Self::new(config, link, shared_seed(NAME)))
+    }
+
+    fn stream(limiter: &Rc<RefCell<Self>>, id: u32) -> Box<dyn HttpContext> {
+        Box::new(Stream::new(id, Rc::clone(limiter)))
+    }
+
+    fn tick(&self) -> Option<Duration> {
+        self.tick()
+    }
+
+    fn turn(&mut self, now_ms: u64) {
+        self.turn(now_ms);
+    }
+
+    fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
+        self.on_response(token, headers, body, now_ms);
+    }
+
+    fn is_wakeup(&self, queue: u32) -> bool {
+        self.is_wakeup(queue)
+    }
+}

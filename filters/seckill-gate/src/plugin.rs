@@ -1,0 +1,45 @@
+//! What the root context asks of the gate.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use proxy_wasm::traits::HttpContext;
+use weir_filter_kit::config::{ConfigError, read_plugin};
+use weir_filter_kit::link::HostLink;
+use weir_filter_kit::root::Plugin;
+
+use crate::NAME;
+use crate::config::Config;
+use crate::gate::Gate;
+use crate::stream::Stream;
+
+impl Plugin for Gate {
+    const NAME: &'static str = NAME;
+
+    fn configure(root_context_id: u32) -> Result<Self, ConfigError> {
+        let config = read_plugin::<Config>()?.checked()?;
+        let link = HostLink::new(&config.redis.cluster, root_context_id)?;
+        Ok(Self::new(config, link))
+    }
+
+    fn stream(gate: &Rc<RefCell<Self>>, id: u32) -> Box<dyn HttpContext> {
+        Box::new(Stream::new(id, Rc::clone(gate)))
+    }
+
+    fn tick(&self) -> Option<Duration> {
+        Some(self.tick())
+    }
+
+    fn turn(&mut self, now_ms: u64) {
+        self.turn(now_ms);
+    }
+
+    fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
+        self.on_response(token, headers, body, now_ms);
+    }
+
+    fn is_wakeup(&self, queue: u32) -> bool {
+        self.is_wakeup(queue)
+    }
+}
