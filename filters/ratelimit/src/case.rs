@@ -30,7 +30,6 @@ pub(crate) struct Case {
     pub(crate) would_refuse: Vec<usize>,
     /// Whether an operator asks.
     pub(crate) is_debug: bool,
-    pub(crate) is_grpc: bool,
     /// What the stream is told.
     pub(crate) outcome: Outcome,
 }

@@ -12,7 +12,8 @@
 //! | `case` | one request on its way through the rules |
 //! | `lease` | slices of limits in Redis that are spent here |
 //! | `job` | what waits in the pump, and how it is grouped into script calls |
-//! | `poll` | rules that stand in Redis |
+//! | `redis` | the way to Redis, and what is known of it |
+//! | `poll`, `reload` | rules that stand in Redis, and how they come to count |
 //! | `limiter` | the state of one VM, and what its callbacks do with it |
 //! | `answer` | the filter's own answers |
 //! | `plugin`, `stream` | the Proxy-Wasm contexts |
@@ -43,6 +44,8 @@ mod limiter;
 mod metrics;
 mod plugin;
 mod poll;
+mod redis;
+mod reload;
 mod request;
 mod ruleset;
 mod stream;

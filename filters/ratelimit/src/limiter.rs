@@ -6,25 +6,22 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 use subtle::ConstantTimeEq;
-use weir_core::breaker::{self, Breaker, Pass, Permit};
-use weir_core::limit::Algorithm;
-use weir_core::rules::Rules;
+use weir_core::breaker::{self, Pass, Permit};
 use weir_filter_kit::http::request_header;
 use weir_filter_kit::link::{HostLink, Link};
-use weir_filter_kit::pump::{Landed, Pump, Ticket};
+use weir_filter_kit::pump::{Landed, Ticket};
 use weir_filter_kit::redis::{Failure, Unknown, receive};
-use weir_filter_kit::redis_config::RedisConfig;
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::{self, Answer};
 
 use crate::NAME;
 use crate::answer::{Refusal, refuse};
 use crate::case::{Case, Fate, Outcome, Passed};
-use crate::config::{Checked, DEADLINE_MS};
-use crate::job::{CheckJob, Job, LimitPlan};
-use crate::lease::Leases;
+use crate::config::Checked;
+use crate::job::{CheckJob, Job};
 use crate::metrics::Metrics;
-use crate::poll::{self, Found, Needs, Poller};
+use crate::poll::Poller;
+use crate::redis::{NOTHING, Redis};
 use crate::request::HostRequest;
 use crate::ruleset::{Asked, AskedOf, Charged, Ruleset, SharedRuleset};
 
@@ -36,43 +33,19 @@ const TICK_MS: u64 = 500;
 
 /// All that one VM knows. Shared by its root context and its streams.
 pub(crate) struct Limiter {
-    config: Checked,
-    ruleset: SharedRuleset,
-    seed: u64,
-    redis: Option<Redis>,
-    metrics: Metrics,
-    is_serving: bool,
-    is_poll_failing: bool,
-}
-
-/// The way to Redis, and what is known of it.
-struct Redis {
-    config: RedisConfig,
-    pump: Pump<LimitPlan, HostLink>,
-    breaker: Breaker,
-    seen: breaker::State,
-    leases: Leases,
-    poller: Option<Poller>,
+    pub(crate) config: Checked,
+    pub(crate) ruleset: SharedRuleset,
+    pub(crate) seed: u64,
+    pub(crate) redis: Option<Redis>,
+    pub(crate) metrics: Metrics,
+    pub(crate) is_serving: bool,
+    pub(crate) is_poll_failing: bool,
 }
 
 impl Limiter {
     /// `link` leads to Redis, if there is one; `seed` is the same in all VMs.
     pub(crate) fn new(config: Checked, link: Option<HostLink>, seed: u64) -> Self {
-        let breaker = Breaker::new(config.breaker);
-        let redis = config.redis.clone().zip(link).map(|(redis, link)| Redis {
-            pump: Pump::new(
-                redis.pump_settings(DEADLINE_MS),
-                LimitPlan {
-                    topology: redis.topology,
-                },
-                link,
-            ),
-            seen: breaker.state(),
-            breaker,
-            leases: Leases::default(),
-            poller: config.poll_interval_ms.map(Poller::new),
-            config: redis,
-        });
+        let redis = link.and_then(|link| Redis::new(&config, link));
         Self {
             ruleset: Rc::new(Ruleset::new(config.rules.clone(), seed)),
             config,
@@ -100,7 +73,7 @@ impl Limiter {
         self.note_request();
         let outcome = Outcome::default();
         let request = HostRequest::new(self.config.user_header.as_deref());
-        let mut case = Case {
+        let case = Case {
             ruleset: Rc::clone(&self.ruleset),
             charged: vec![],
             leased: vec![],
@@ -110,7 +83,6 @@ impl Limiter {
             charged_in_redis: vec![],
             would_refuse: vec![],
             is_debug: self.is_operator(),
-            is_grpc: false,
             outcome: Rc::clone(&outcome),
         };
         match self.ruleset.look(&request) {
@@ -119,7 +91,6 @@ impl Limiter {
                 if let Some((_, metrics)) = self.ruleset.rule(rule) {
                     metrics.denied.increment();
                 }
-                case.is_grpc = is_grpc();
                 self.answer(&case, Refusal::Denied, &[]);
             }
         }
@@ -274,7 +245,7 @@ impl Limiter {
     fn answer(&self, case: &Case, refusal: Refusal, said: &[Charged]) {
         let fields = case.tell(said.iter(), self.config.headers);
         case.outcome.replace(Fate::Answered);
-        let is_grpc = case.is_grpc || is_grpc();
+        let is_grpc = is_grpc();
         log_unsent(refuse(
             refusal,
             &fields,
@@ -494,144 +465,6 @@ impl Limiter {
         case.charged_in_redis = said;
         let passed = case.passed(self.config.headers);
         self.ended(passed, now_ms);
-    }
-
-    fn poll(&mut self, now_ms: u64) {
-        let Some(redis) = &mut self.redis else { return };
-        let Some(poller) = &mut redis.poller else {
-            return;
-        };
-        if !poller.is_due(now_ms) {
-            return;
-        }
-        let body = poll::command(&redis.config.key_prefix);
-        match redis.pump.link().send(&body, poller.interval_ms()) {
-            Ok(token) => poller.sent(token),
-            Err(definite) => self.poll_failed(&definite.to_string()),
-        }
-    }
-
-    fn read_poll(&mut self, headers: usize, body: usize) {
-        let needs = Needs {
-            one_slot_a_call: self.config.one_slot_a_call,
-            has_user: self.config.user_header.is_some(),
-        };
-        let Some(poller) = self.redis.as_mut().and_then(|redis| redis.poller.as_mut()) else {
-            return;
-        };
-        let replies = receive(headers, body, 1).map_err(|failure| failure.to_string());
-        let found = replies.and_then(|replies| match replies.first() {
-            Some(reply) => poller.read(reply, needs),
-            None => Err("no reply".into()),
-        });
-        match found {
-            Ok(found) => self.found(found),
-            Err(reason) => self.poll_failed(&reason),
-        }
-    }
-
-    fn found(&mut self, found: Found) {
-        if std::mem::take(&mut self.is_poll_failing) {
-            log::info!("{NAME}: rules can be read again");
-        }
-        match found {
-            Found::Nothing => {}
-            Found::Gone => {
-                log::warn!("{NAME}: there are no rules in Redis any more, the last ones stay")
-            }
-            Found::Rules(rules) => self.load(rules),
-            Found::Bad(error) => {
-                self.metrics.rules_refused.increment();
-                log::error!("{NAME}: rules in Redis refused, the last ones stay: {error}");
-            }
-        }
-    }
-
-    /// From the next request on other rules count. What waits is decided by those it came under.
-    fn load(&mut self, rules: Rules) {
-        let count = rules.iter().count();
-        self.ruleset = Rc::new(Ruleset::new(rules, self.seed));
-        self.metrics.rules_loaded.increment();
-        log::info!("{NAME}: {count} rules were read from Redis");
-    }
-
-    /// What is known stays; the log says so once, not with every poll.
-    fn poll_failed(&mut self, reason: &str) {
-        if !self.is_serving {
-            return;
-        }
-        self.metrics.polls_failed.increment();
-        if !std::mem::replace(&mut self.is_poll_failing, true) {
-            log::warn!("{NAME}: rules could not be read, the last ones stay: {reason}");
-        }
-    }
-}
-
-/// As if nothing had been charged.
-const NOTHING: Answer = Answer {
-    check: weir_core::limit::Check {
-        wait_ms: 0,
-        remaining: 0,
-        reset_ms: 0,
-        mark: 0,
-    },
-    taken: 0,
-};
-
-impl Redis {
-    fn key(&self, ruleset: &Ruleset, asked: &Asked) -> Option<LimitKey> {
-        let (rule, _) = ruleset.rule(asked.rule)?;
-        Some(LimitKey::new(
-            &self.config.key_prefix,
-            &rule.name,
-            asked.ask.digest(),
-        ))
-    }
-
-    fn ask(&mut self, ruleset: &Ruleset, asked: &Asked, now_ms: u64) -> Option<limit::Ask> {
-        let (rule, _) = ruleset.rule(asked.rule)?;
-        let key = self.key(ruleset, asked)?;
-        let extra = rule
-            .lease
-            .map(|lease| self.leases.extra(&key, lease, asked.ask.cost, now_ms));
-        Some(limit::Ask {
-            key,
-            quota: asked.ask.quota,
-            cost: asked.ask.cost,
-            extra: extra.unwrap_or(0),
-        })
-    }
-
-    /// What was charged beyond the request's cost is its key's slice. One of a fixed window ends with that.
-    fn granted(
-        &mut self,
-        ruleset: &Ruleset,
-        asked: &Asked,
-        ask: &limit::Ask,
-        answer: Answer,
-        now_ms: u64,
-    ) {
-        let Some(lease) = ruleset.rule(asked.rule).and_then(|(rule, _)| rule.lease) else {
-            return;
-        };
-        let taken = answer.taken.saturating_sub(ask.cost);
-        let lasts_ms = match ask.quota.algorithm() {
-            Algorithm::FixedWindow => lease.lasts_ms.min(answer.check.reset_ms),
-            _ => lease.lasts_ms,
-        };
-        self.leases.granted(&ask.key, taken, lasts_ms, now_ms);
-    }
-
-    fn record(&mut self, pass: Pass, outcome: breaker::Outcome, metrics: &Metrics, now_ms: u64) {
-        self.breaker.record(now_ms, pass, outcome);
-        self.note(metrics);
-    }
-
-    fn note(&mut self, metrics: &Metrics) {
-        let state = self.breaker.state();
-        if std::mem::replace(&mut self.seen, state) != state {
-            metrics.breaker_entered(state);
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use core::fmt;
 use serde::Deserialize;
 
 use super::Duration;
-use super::rule::{Rule, Rules};
+use super::rule::Rules;
 use crate::limit::Algorithm;
 
 /// All rules: a JSON object, in the filter's configuration or in Redis.
@@ -240,16 +240,6 @@ impl RulesConfig {
     /// When a field is out of its bounds or contradicts another one.
     pub fn checked(self, one_slot_a_call: bool) -> Result<Rules, RuleError> {
         Rules::new(self.rules, one_slot_a_call)
-    }
-}
-
-impl RuleConfig {
-    /// As [`RulesConfig::checked`], for one rule that stands at `path`.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn checked(self, path: &str) -> Result<Rule, RuleError> {
-        Rule::new(self, path)
     }
 }
 
