@@ -260,6 +260,27 @@ impl Ledger {
         Ok(seen)
     }
 
+    /// How many open claims of a shard have a deadline of `due_ms` or earlier.
+    pub async fn overdue_count(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        due_ms: u64,
+    ) -> Result<u64, LedgerError> {
+        let pending = self.shard(sale, shard).pending();
+        let mut count = redis::cmd("ZCOUNT");
+        count.arg(pending).arg("-inf").arg(due_ms);
+        match self.send(&count).await? {
+            redis::Value::Int(claims) => Ok(u64::try_from(claims).unwrap_or(0)),
+            other => Err(RedisError::from((
+                ErrorKind::UnexpectedReturnType,
+                "ZCOUNT gave no number",
+                format!("{other:?}"),
+            ))
+            .into()),
+        }
+    }
+
     /// At most `limit` claims whose deadline is `due_ms` or earlier, the earliest first.
     pub async fn overdue(
         &self,

@@ -23,6 +23,35 @@ const ORDER_FATES: [&str; 6] = [
 /// What the reconciler makes of claims past their deadline.
 const CLAIM_FATES: [&str; 2] = ["released", "ordered_before"];
 
+/// A group of open claims.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimAge {
+    /// In the label.
+    pub word: &'static str,
+    /// By how much the deadline has passed at most, in milliseconds; 0: it lies ahead.
+    pub past_ms_max: Option<u64>,
+}
+
+/// Open claims are told apart by how far their deadline has passed, the youngest first.
+pub const CLAIM_AGES: [ClaimAge; 4] = [
+    ClaimAge {
+        word: "no",
+        past_ms_max: Some(0),
+    },
+    ClaimAge {
+        word: "10s",
+        past_ms_max: Some(10_000),
+    },
+    ClaimAge {
+        word: "60s",
+        past_ms_max: Some(60_000),
+    },
+    ClaimAge {
+        word: "more",
+        past_ms_max: None,
+    },
+];
+
 /// How risk checks end.
 const RISK_OUTCOMES: [&str; 3] = ["passed", "blocked", "failed"];
 
@@ -44,6 +73,12 @@ struct SaleLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgeLabel {
+    sale: String,
+    past_deadline: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
 }
@@ -56,6 +91,7 @@ pub struct Metrics {
     orders: Family<FateLabel, Counter>,
     reconciled: Family<FateLabel, Counter>,
     open_claims: Family<SaleLabel, Gauge>,
+    open_claims_by_age: Family<AgeLabel, Gauge>,
     drift: Family<SaleLabel, Gauge>,
     cold_shards: Family<SaleLabel, Gauge>,
     risk: Family<OutcomeLabel, Counter>,
@@ -103,6 +139,10 @@ impl Default for Metrics {
             orders: names.add("orders", "Claims that came, by what became of them"),
             reconciled: names.add("claims_reconciled", "Claims past their deadline, by fate"),
             open_claims: names.add("open_claims", "Claims that are neither order nor released"),
+            open_claims_by_age: names.add(
+                "open_claims_by_age",
+                "Open claims by how far their deadline has passed",
+            ),
             drift: names.add(
                 "drift_units",
                 "Units that the sum has too many; below 0: too few",
@@ -177,6 +217,18 @@ impl Metrics {
             .get_or_create(&label)
             .set(gauge(open_claims));
         self.cold_shards.get_or_create(&label).set(gauge(cold));
+    }
+
+    /// Notes how far the deadlines of a sale's open claims have passed, as [`CLAIM_AGES`] has it.
+    pub fn open_claims_by_age(&self, sale: &str, claims: [u64; CLAIM_AGES.len()]) {
+        for (age, count) in CLAIM_AGES.iter().zip(claims) {
+            let label = AgeLabel {
+                sale: sale.to_owned(),
+                past_deadline: age.word,
+            };
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.open_claims_by_age.get_or_create(&label).set(count);
+        }
     }
 
     /// Notes a sale's drift.

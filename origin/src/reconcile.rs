@@ -27,7 +27,7 @@ use crate::books::Books;
 use crate::catalogue::{PublishError, Publisher};
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError};
-use crate::metrics::Metrics;
+use crate::metrics::{CLAIM_AGES, Metrics};
 use crate::orders::Orders;
 use crate::rebuild::{RebuildError, Rebuilder};
 use crate::status::StatusError;
@@ -158,6 +158,8 @@ impl Reconciler {
         let open_claims = shards.iter().map(|seen| seen.open_claims).sum();
         self.metrics
             .sale(sale.id.as_str(), open_claims, cold as u64);
+        let by_age = self.open_claims_by_age(sale, &shards).await?;
+        self.metrics.open_claims_by_age(sale.id.as_str(), by_age);
         for (shard, seen) in (0..).zip(&shards) {
             if seen.stock.is_none() {
                 let rebuilt = self.rebuilder.rebuild(sale, shard).await?;
@@ -172,6 +174,33 @@ impl Reconciler {
         }
         self.pay_debts(sale, &shards).await?;
         self.watch_drift(sale, shards).await
+    }
+
+    /// How many open claims are how far past their deadline: see [`CLAIM_AGES`].
+    async fn open_claims_by_age(
+        &self,
+        sale: &Sale,
+        shards: &[Survey],
+    ) -> Result<[u64; CLAIM_AGES.len()], ReconcileError> {
+        let now_ms = now_ms();
+        let mut by_age = [0; CLAIM_AGES.len()];
+        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| seen.open_claims > 0) {
+            // Those of an age are those that are no older, less those that are younger.
+            let mut left = seen.open_claims;
+            for (age, place) in CLAIM_AGES.iter().zip(&mut by_age) {
+                let older = match age.past_ms_max {
+                    Some(past_ms) => {
+                        let due_ms = now_ms.saturating_sub(past_ms);
+                        let ledger = &self.ledger;
+                        ledger.overdue_count(&sale.id, shard, due_ms).await?
+                    }
+                    None => 0,
+                };
+                *place += left.saturating_sub(older);
+                left = left.min(older);
+            }
+        }
+        Ok(by_age)
     }
 
     async fn end_overdue(&self, id: &SaleId, shard: u32) -> Result<(), ReconcileError> {

@@ -7,7 +7,7 @@ use weir_origin::clock::now_ms;
 use weir_origin::store::Placed;
 use weir_scripts::keys::ShardKeys;
 
-use crate::support::{SHARDS, World, id};
+use crate::support::{CLAIM_TTL_MS, SHARDS, World, id};
 
 /// Claims made so long ago are past their deadline.
 const LONG_MS: u64 = 60_000;
@@ -71,6 +71,30 @@ async fn a_claim_that_nobody_ordered_gives_its_unit_back_and_can_never_be_ordere
     assert_eq!((late.status.as_u16(), late.code()), (409, "claim_released"));
     assert_eq!(world.order(&fresh).await.status, 201);
     assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+}
+
+#[tokio::test]
+async fn open_claims_are_told_apart_by_how_far_their_deadline_has_passed() {
+    let world = World::with_sale("s", 40).await;
+    world.claim("s", "fresh").await;
+    for (name, past_ms) in [("a", 5_000), ("b", 30_000), ("c", 30_000), ("d", 90_000)] {
+        world
+            .claim_at("s", name, now_ms() - CLAIM_TTL_MS - past_ms)
+            .await;
+    }
+    let told = async |counts: [u32; 4]| {
+        let metrics = world.admin_as("GET", "/metrics", "", None).await;
+        let text = metrics.body.as_str().unwrap().to_owned();
+        for (age, count) in ["no", "10s", "60s", "more"].iter().zip(counts) {
+            let labels = format!("sale=\"s\",past_deadline=\"{age}\"");
+            let line = format!("weir_origin_open_claims_by_age{{{labels}}} {count}\n");
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+    };
+    reconcile(&world, 1).await;
+    told([1, 1, 2, 1]).await;
+    reconcile(&world, 1).await;
+    told([1, 0, 0, 0]).await;
 }
 
 #[tokio::test]

@@ -32,6 +32,9 @@ use weir_stack::{ports, tools};
 
 use crate::GROUND;
 
+/// How long the claims of the tests are held, in milliseconds.
+pub const CLAIM_TTL_MS: u64 = 30_000;
+
 pub const SECRET: &str = "claim-secret-claim-secret-claim-secret";
 pub const TOKEN: &str = "admin-token-admin-token-admin-token";
 
@@ -331,7 +334,7 @@ impl World {
         let keys = keys::ShardKeys::new(&self.prefix, &sale, shard);
         let terms = ClaimTerms {
             now_ms,
-            ttl_ms: 30_000,
+            ttl_ms: CLAIM_TTL_MS,
             user_cap: 1,
             quantity: 1,
             checks: Checks::default(),
