@@ -37,7 +37,11 @@ pub enum IdError {
     },
 }
 
-fn check(bytes: &[u8], max: usize, allowed: fn(u8) -> bool) -> Result<Box<str>, IdError> {
+pub(crate) fn check(
+    bytes: &[u8],
+    max: usize,
+    allowed: fn(u8) -> bool,
+) -> Result<Box<str>, IdError> {
     if bytes.is_empty() {
         return Err(IdError::Empty);
     }

@@ -25,6 +25,7 @@
 //! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
 //! | [`refill`] | how stock comes to a shard that has none while others have some |
 //! | [`repair`] | whether the books add up, and what would make them |
+//! | [`link`] | which codes short links have, where they may lead, and how they are answered |
 //! | [`headers`] | the names of Weir's own headers |
 
 #![no_std]
@@ -60,6 +61,7 @@ pub mod identity;
 pub mod key;
 pub mod ledger;
 pub mod limit;
+pub mod link;
 pub mod refill;
 pub mod repair;
 pub mod rules;
