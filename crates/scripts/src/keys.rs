@@ -5,6 +5,10 @@
 //! <prefix>:{<sale>:<shard>}:…     one shard of a sale; the hash tag puts all its keys in one slot
 //! <prefix>:limit:rules            JSON: the rate limits that gateways poll for
 //! <prefix>:limit:{<rule>:<hash>}  what one key of a rate limit has used
+//! <prefix>:link:{<domain>/<code>} the record of a short link; with `:clicks` behind it, clicks used
+//! <prefix>:link:domains           JSON: the domains that gateways poll for
+//! <prefix>:link:changes           stream: the links that were edited, `l` = `<domain>/<code>`
+//! <prefix>:link:clicks            stream: batches of clicks, `b` = id, `d` = payload
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
@@ -14,6 +18,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_core::id::SaleId;
+use weir_core::link::code::LinkId;
 
 /// The key prefix unless one is configured.
 pub const DEFAULT_PREFIX: &str = "weir";
@@ -135,6 +140,58 @@ impl LimitKey {
     }
 }
 
+/// The keys of one short link, in one slot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkKeys(String);
+
+impl LinkKeys {
+    /// The keys of `link`, in whose name there is no brace.
+    pub fn new(prefix: &str, link: &LinkId) -> Self {
+        Self(format!("{prefix}:link:{{{link}}}"))
+    }
+
+    /// String: the [record](weir_core::link::record). It expires when the link's life ends.
+    pub fn record(&self) -> Vec<u8> {
+        self.0.as_bytes().to_vec()
+    }
+
+    /// Integer: how many clicks were used, of a link that has only so many. Expires with the record.
+    pub fn clicks(&self) -> Vec<u8> {
+        format!("{}:clicks", self.0).into_bytes()
+    }
+}
+
+/// The key of the document with the domains of short links: see [`weir_core::link::domain`].
+pub fn link_domains(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:link:domains").into_bytes()
+}
+
+/// The stream of links that were edited, disabled, deleted or made under a name of their own: field
+/// [`CHANGED_LINK`] is the link. Gateways drop what they know of it.
+pub fn link_changes(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:link:changes").into_bytes()
+}
+
+/// The field of [`link_changes`]: `<domain>/<code>`.
+pub const CHANGED_LINK: &[u8] = b"l";
+
+/// About so many changes are kept; a gateway that has missed more drops all that it knows.
+pub const CHANGES_LEN: u64 = 10_000;
+
+/// The stream of [batches of clicks](weir_core::link::click): fields [`BATCH_ID`] and [`BATCH_ROWS`].
+pub fn link_clicks(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:link:clicks").into_bytes()
+}
+
+/// The field of [`link_clicks`] with the batch's id.
+pub const BATCH_ID: &[u8] = b"b";
+
+/// The field of [`link_clicks`] with the batch's payload.
+pub const BATCH_ROWS: &[u8] = b"d";
+
+/// About so many batches are kept for statistics that do not read them.
+pub const BATCHES_LEN: u64 = 100_000;
+
 /// Whether `prefix` may stand before Weir's keys: 1 to 64 of `a-z A-Z 0-9 - _ . :`. A brace would
 /// take over the hash tag.
 pub fn is_prefix(prefix: &str) -> bool {
@@ -178,6 +235,16 @@ mod tests {
             b"weir:limit:{per-user:000102030405060708090a0b0c0d0eff}"
         );
         assert_eq!(limit_rules("weir"), b"weir:limit:rules");
+    }
+
+    #[test]
+    fn the_keys_of_a_link_carry_one_hash_tag() {
+        let keys = LinkKeys::new("weir", &"s/aZ3k9Qx".parse().unwrap());
+        assert_eq!(keys.record(), b"weir:link:{s/aZ3k9Qx}");
+        assert_eq!(keys.clicks(), b"weir:link:{s/aZ3k9Qx}:clicks");
+        assert_eq!(link_domains("weir"), b"weir:link:domains");
+        assert_eq!(link_changes("weir"), b"weir:link:changes");
+        assert_eq!(link_clicks("weir"), b"weir:link:clicks");
     }
 
     #[test]

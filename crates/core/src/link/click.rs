@@ -1,0 +1,442 @@
+//! Clicks on their way from gateways to the statistics: counted where they happen, sent in batches.
+//!
+//! A batch has an id of its own, under which the statistics count it once, however often it is delivered.
+//! Its payload is JSON:
+//!
+//! ```text
+//! {"v":1,"r":[["s/aZ3k9Qx",1700000040000,3,"203.0.113.7","00d1…",  "mobile","ios","safari","a.example","zh"]]}
+//!              link        minute        n address       user agent device   os    browser  referrer    language
+//! ```
+//!
+//! Addresses are in the clear in here only; whoever reads batches hashes them and deletes the batch.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::agent::{Agent, Browser, Device, Language, Os};
+use super::code::LinkId;
+
+/// The most rows of a batch. Keeps a batch below 200 kB, far from what would hold Redis up.
+pub const BATCH_ROWS_MAX: usize = 512;
+
+/// The longest payload that is read, in bytes: no batch of [`BATCH_ROWS_MAX`] rows is as long.
+pub const PAYLOAD_LEN_MAX: usize = 1 << 20;
+
+/// The longest host of a referrer, in bytes; a longer one counts as none.
+pub const REFERRER_LEN_MAX: usize = 64;
+
+/// Clicks are counted by the minute.
+pub const MINUTE_MS: u64 = 60_000;
+
+/// The version of the payload.
+const VERSION: u32 = 1;
+
+/// The name of a batch: of the virtual machine that counted it, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId {
+    /// Of the counter, one that no other has: a random number.
+    pub counter: u64,
+    /// The counter's batches, one after the other.
+    pub sequence: u64,
+}
+
+/// Clicks that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What was clicked.
+    pub link: LinkId,
+    /// In the minute that began then, in milliseconds since the Unix epoch.
+    pub minute_ms: u64,
+    /// How often: at least 1.
+    pub clicks: u32,
+    /// Whence, if that is an address.
+    pub address: Option<IpAddr>,
+    /// The hash of the `User-Agent`: [`agent_hash`](super::agent::agent_hash).
+    pub agent_hash: u64,
+    /// What the `User-Agent` tells.
+    pub agent: Agent,
+    /// The host of the page that the link was on, in lower case: empty if there is none.
+    pub referrer: String,
+    /// The preferred language; the default is none.
+    pub language: Language,
+}
+
+/// What is no batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClickError {
+    /// Not two numbers.
+    #[error("the batch's id is not <16 hexadecimal digits>-<number>")]
+    Id,
+    /// Longer than [`PAYLOAD_LEN_MAX`], or with more than [`BATCH_ROWS_MAX`] rows.
+    #[error("the batch is too long")]
+    TooLong,
+    /// Of a version that this Weir does not know.
+    #[error("the batch is of version {0}")]
+    Version(u32),
+    /// Not the JSON that a batch has.
+    #[error("the JSON is not a batch's: {0}")]
+    Json(String),
+    /// A row that no gateway writes.
+    #[error("row {0} is not one of a batch")]
+    Row(usize),
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{}", self.counter, self.sequence)
+    }
+}
+
+impl FromStr for BatchId {
+    type Err = ClickError;
+
+    fn from_str(text: &str) -> Result<Self, ClickError> {
+        let read = || {
+            let (counter, sequence) = text.split_once('-')?;
+            let id = Self {
+                counter: u64::from_str_radix(counter, 16).ok()?,
+                sequence: sequence.parse().ok()?,
+            };
+            // One id has one spelling, or a batch could count twice.
+            (id.to_string() == text).then_some(id)
+        };
+        read().ok_or(ClickError::Id)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Payload {
+    #[serde(rename = "v")]
+    version: u32,
+    #[serde(rename = "r")]
+    rows: Vec<Columns>,
+}
+
+/// A row as it is written.
+#[derive(Serialize, Deserialize)]
+struct Columns(
+    String,
+    u64,
+    u32,
+    String,
+    String,
+    Device,
+    Os,
+    Browser,
+    String,
+    String,
+);
+
+/// The payload of a batch.
+pub fn encode(rows: &[Row]) -> Vec<u8> {
+    let payload = Payload {
+        version: VERSION,
+        rows: rows.iter().map(Columns::from).collect(),
+    };
+    // Texts, numbers and lists of these: there is nothing in it that JSON cannot say.
+    serde_json::to_vec(&payload).unwrap_or_default()
+}
+
+/// Reads the payload of a batch.
+///
+/// # Errors
+/// When it is none.
+pub fn decode(payload: &[u8]) -> Result<Vec<Row>, ClickError> {
+    if payload.len() > PAYLOAD_LEN_MAX {
+        return Err(ClickError::TooLong);
+    }
+    let payload: Payload =
+        serde_json::from_slice(payload).map_err(|error| ClickError::Json(format!("{error}")))?;
+    if payload.version != VERSION {
+        return Err(ClickError::Version(payload.version));
+    }
+    if payload.rows.len() > BATCH_ROWS_MAX {
+        return Err(ClickError::TooLong);
+    }
+    let rows = payload.rows.into_iter().enumerate();
+    rows.map(|(index, columns)| columns.read().ok_or(ClickError::Row(index)))
+        .collect()
+}
+
+impl From<&Row> for Columns {
+    fn from(row: &Row) -> Self {
+        let address = row.address.map(|address| address.to_string());
+        Self(
+            row.link.to_string(),
+            row.minute_ms,
+            row.clicks,
+            address.unwrap_or_default(),
+            format!("{:016x}", row.agent_hash),
+            row.agent.device,
+            row.agent.os,
+            row.agent.browser,
+            row.referrer.clone(),
+            row.language.to_string(),
+        )
+    }
+}
+
+impl Columns {
+    fn read(self) -> Option<Row> {
+        let Self(
+            link,
+            minute_ms,
+            clicks,
+            address,
+            agent_hash,
+            device,
+            os,
+            browser,
+            referrer,
+            language,
+        ) = self;
+        let is_right = clicks > 0 && minute_ms % MINUTE_MS == 0 && is_host(&referrer);
+        if !is_right {
+            return None;
+        }
+        Some(Row {
+            link: link.parse().ok()?,
+            minute_ms,
+            clicks,
+            address: match address.as_str() {
+                "" => None,
+                address => Some(address.parse().ok()?),
+            },
+            agent_hash: u64::from_str_radix(&agent_hash, 16).ok()?,
+            agent: Agent {
+                device,
+                os,
+                browser,
+            },
+            referrer,
+            language: match language.as_str() {
+                "" => Language::default(),
+                language => Language::new(language.as_bytes())?,
+            },
+        })
+    }
+}
+
+/// Whether `text` is empty or a host as rows have it.
+fn is_host(text: &str) -> bool {
+    text.len() <= REFERRER_LEN_MAX && text.bytes().all(is_of_host)
+}
+
+fn is_of_host(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'[' | b']' | b':')
+}
+
+/// The host in a `Referer`, in lower case and without its port; empty if there is none that could be
+/// written down.
+pub fn referrer_host(referer: &[u8]) -> String {
+    let host = authority(referer).and_then(without_port);
+    let host = host.filter(|host| host.len() <= REFERRER_LEN_MAX);
+    let lower = host.map(|host| host.to_ascii_lowercase());
+    lower
+        .and_then(|host| String::from_utf8(host).ok())
+        .filter(|host| is_host(host))
+        .unwrap_or_default()
+}
+
+/// What stands between `//` and the next `/`, `?` or `#`, without a user.
+fn authority(url: &[u8]) -> Option<&[u8]> {
+    let start = url.windows(3).take(16).position(|three| three == b"://")?;
+    let rest = url.get(start + 3..)?;
+    let end = rest
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?' | b'#'));
+    let authority = rest.get(..end.unwrap_or(rest.len()))?;
+    let at = authority.iter().rposition(|byte| *byte == b'@');
+    authority.get(at.map_or(0, |at| at + 1)..)
+}
+
+fn without_port(authority: &[u8]) -> Option<&[u8]> {
+    let colon = authority.iter().rposition(|byte| *byte == b':');
+    let Some(colon) = colon else {
+        return Some(authority);
+    };
+    let (host, port) = authority.split_at_checked(colon)?;
+    // Of an IPv6 address in brackets the last colon may be its own.
+    let is_port = port.iter().skip(1).all(u8::is_ascii_digit);
+    Some(if is_port { host } else { authority })
+}
+
+/// The address in what Envoy gives as `source.address`: `1.2.3.4:5`, `[2001:db8::1]:5`, or without a
+/// port. None if that is none, such as the path of a socket.
+pub fn client_address(text: &[u8]) -> Option<IpAddr> {
+    let text = core::str::from_utf8(text).ok()?;
+    let with_port = text.parse::<SocketAddr>().map(|socket| socket.ip());
+    with_port
+        .or_else(|_| text.parse::<IpAddr>())
+        .map(|address| address.to_canonical())
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn row() -> Row {
+        Row {
+            link: "s/aZ3k9Qx".parse().unwrap(),
+            minute_ms: 1_700_000_040_000,
+            clicks: 3,
+            address: Some("203.0.113.7".parse().unwrap()),
+            agent_hash: 0xd1,
+            agent: Agent {
+                device: Device::Mobile,
+                os: Os::Ios,
+                browser: Browser::Safari,
+            },
+            referrer: "a.example".into(),
+            language: Language::new(b"zh").unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_batch_is_written_as_the_contract_has_it() {
+        assert_eq!(
+            String::from_utf8(encode(&[row()])).unwrap(),
+            r#"{"v":1,"r":[["s/aZ3k9Qx",1700000040000,3,"203.0.113.7","00000000000000d1","mobile","ios","safari","a.example","zh"]]}"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_batch_is_refused() {
+        let with = |old: &str, new: &str| {
+            let text = String::from_utf8(encode(&[row(), row()])).unwrap();
+            assert!(text.contains(old), "{old}");
+            decode(text.replacen(old, new, 1).as_bytes())
+        };
+        assert_eq!(with("\"v\":1", "\"v\":2"), Err(ClickError::Version(2)));
+        for (old, new) in [
+            ("s/aZ3k9Qx", "s/a"),
+            (",3,", ",0,"),
+            ("1700000040000", "1700000040001"),
+            ("203.0.113.7", "203.0.113"),
+            ("00000000000000d1", "x"),
+            ("a.example", "A.example"),
+            ("\"zh\"", "\"z\""),
+        ] {
+            assert_eq!(with(old, new), Err(ClickError::Row(0)), "{new}");
+        }
+        assert!(matches!(with(",3,", ",-3,"), Err(ClickError::Json(_))));
+        let many = encode(&vec![row(); BATCH_ROWS_MAX + 1]);
+        assert_eq!(decode(&many), Err(ClickError::TooLong));
+        let long = vec![b' '; PAYLOAD_LEN_MAX + 1];
+        assert_eq!(decode(&long), Err(ClickError::TooLong));
+    }
+
+    #[test]
+    fn words_of_a_later_version_are_other() {
+        let text = String::from_utf8(encode(&[row()])).unwrap();
+        let text = text
+            .replace("mobile", "watch")
+            .replace("safari", "ladybird");
+        let [read] = &decode(text.as_bytes()).unwrap()[..] else {
+            panic!("one row");
+        };
+        assert_eq!(read.agent.device, Device::Other);
+        assert_eq!(read.agent.browser, Browser::Other);
+    }
+
+    #[test]
+    fn the_largest_batch_is_one_that_is_read() {
+        let largest = Row {
+            link: alloc::format!("{}/{}", "d".repeat(16), "c".repeat(32))
+                .parse()
+                .unwrap(),
+            minute_ms: u64::MAX / MINUTE_MS * MINUTE_MS,
+            clicks: u32::MAX,
+            address: Some("1111:2222:3333:4444:5555:6666:7777:8888".parse().unwrap()),
+            agent_hash: u64::MAX,
+            referrer: "r".repeat(REFERRER_LEN_MAX),
+            language: Language::new(b"abcdefgh").unwrap(),
+            ..row()
+        };
+        let rows = vec![largest; BATCH_ROWS_MAX];
+        let payload = encode(&rows);
+        assert!(payload.len() < 200_000, "{}", payload.len());
+        assert_eq!(decode(&payload), Ok(rows));
+    }
+
+    #[test]
+    fn an_id_has_one_spelling() {
+        let id = BatchId {
+            counter: 0xab,
+            sequence: 12,
+        };
+        assert_eq!(id.to_string(), "00000000000000ab-12");
+        assert_eq!("00000000000000ab-12".parse(), Ok(id));
+        for bad in [
+            "",
+            "-",
+            "ab-12",
+            "00000000000000AB-12",
+            "00000000000000ab-012",
+            "00000000000000ab-+1",
+        ] {
+            assert_eq!(bad.parse::<BatchId>(), Err(ClickError::Id), "{bad}");
+        }
+    }
+
+    #[test]
+    fn of_a_referrer_the_host_is_left() {
+        let check = |referer: &str, expected: &str| {
+            assert_eq!(referrer_host(referer.as_bytes()), expected, "{referer}");
+        };
+        check("https://A.Example/b?c", "a.example");
+        check("http://a.example:8080", "a.example");
+        check("https://u:p@a.example:1/", "a.example");
+        check("https://[2001:DB8::1]:443/", "[2001:db8::1]");
+        check("https://[2001:db8::1]/", "[2001:db8::1]");
+        check("android-app://com.example/", "com.example");
+        for none in [
+            "",
+            "about:blank",
+            "a.example",
+            "https://",
+            "https://a b/",
+            "https://ä.example/",
+        ] {
+            check(none, "");
+        }
+        check(&alloc::format!("https://{}/", "a".repeat(65)), "");
+    }
+
+    #[test]
+    fn an_address_is_read_with_and_without_its_port() {
+        let check = |text: &str, expected: &str| {
+            let address = client_address(text.as_bytes()).map(|address| address.to_string());
+            assert_eq!(address.unwrap_or_default(), expected, "{text}");
+        };
+        check("1.2.3.4:5", "1.2.3.4");
+        check("[::ffff:1.2.3.4]:5", "1.2.3.4");
+        check("[2001:db8::1]:5", "2001:db8::1");
+        check("2001:db8::1", "2001:db8::1");
+        check("/tmp/socket", "");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_the_readers(bytes: Vec<u8>) {
+            let _ = decode(&bytes);
+            let _ = client_address(&bytes);
+            prop_assert!(is_host(&referrer_host(&bytes)));
+        }
+
+        #[test]
+        fn every_row_comes_back(clicks in 1..u32::MAX, minute in 0..1_u64 << 40, address: Option<IpAddr>, hash: u64) {
+            let row = Row { clicks, minute_ms: minute * MINUTE_MS, address, agent_hash: hash, ..row() };
+            prop_assert_eq!(decode(&encode(core::slice::from_ref(&row))), Ok(vec![row]));
+        }
+    }
+}

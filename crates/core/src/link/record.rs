@@ -1,0 +1,511 @@
+//! A link as Redis and the cold store hold it.
+//!
+//! ```text
+//! <life_ms> <max_clicks> <json>
+//! ```
+//!
+//! The two numbers are decimal and stand in front so that `link_read.lua` need not read the JSON. Of a
+//! link that is disabled both are 0: it is neither renewed nor counted, and what they will be again is in
+//! the JSON.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest target, in bytes: what browsers and intermediaries are sure to take.
+pub const TARGET_LEN_MAX: usize = 2_048;
+
+/// The longest record, in bytes. Bounds what a gateway keeps of one link.
+pub const RECORD_LEN_MAX: usize = 65_536;
+
+/// The most apps of a link.
+pub const APPS_MAX: usize = 8;
+
+/// The most rules of a link.
+pub const RULES_MAX: usize = 16;
+
+/// The most platforms or languages that one rule names.
+pub const LISTED_MAX: usize = 16;
+
+/// A link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Where it leads: see [`is_target`].
+    pub target: String,
+    /// How clients are sent there.
+    pub status: RedirectStatus,
+    /// Whether the query string of the request is appended to the target.
+    pub pass_query: bool,
+    /// Whether it is out of use for now.
+    pub is_disabled: bool,
+    /// From when on it leads nowhere, in milliseconds since the Unix epoch: 0 is never.
+    pub expires_at_ms: u64,
+    /// 1, and one more with every edit.
+    pub version: u32,
+    /// Apps that are woken in place of a browser, the first that fits.
+    pub apps: Vec<App>,
+    /// Other targets, the first that fits.
+    pub rules: Vec<Rule>,
+    /// How long it lives after its last click, in milliseconds: 0 is for ever.
+    pub life_ms: u64,
+    /// How many clicks it has: 0 is as many as come.
+    pub max_clicks: u64,
+}
+
+/// An app that a link wakes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct App {
+    /// On which clients.
+    #[serde(rename = "p")]
+    pub platform: Platform,
+    /// With which address: of a scheme of the app's, or a universal link.
+    #[serde(rename = "u")]
+    pub url: String,
+    /// Where those go who do not have it, if not to the link's target.
+    #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+}
+
+/// Another target for some clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// On any of these; none is any.
+    #[serde(rename = "p", default, skip_serializing_if = "Vec::is_empty")]
+    pub platforms: Vec<Platform>,
+    /// That prefer any of these languages, by primary subtags such as `zh`; none is any.
+    #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
+    pub languages: Vec<String>,
+    /// Where they go.
+    #[serde(rename = "t")]
+    pub target: String,
+}
+
+words! {
+    /// Clients of a kind.
+    pub enum Platform {
+        /// iPhones, iPads and iPods.
+        Ios = "ios",
+        /// Android, in whatever device.
+        Android = "android",
+        /// The browser within WeChat, on any system.
+        Wechat = "wechat",
+        /// Phones.
+        Mobile = "mobile",
+        /// Tablets.
+        Tablet = "tablet",
+        /// Neither phone nor tablet.
+        Desktop = "desktop",
+        /// All.
+        Any = "any",
+    }
+}
+
+/// The statuses that redirect a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
+pub enum RedirectStatus {
+    /// 301: for good; a browser may turn POST into GET.
+    MovedPermanently,
+    /// 302: for now; a browser may turn POST into GET.
+    #[default]
+    Found,
+    /// 307: for now, with the same method.
+    TemporaryRedirect,
+    /// 308: for good, with the same method.
+    PermanentRedirect,
+}
+
+/// A status that redirects no link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be 301, 302, 307 or 308")]
+pub struct NoRedirect;
+
+/// Bytes that are no record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Longer than [`RECORD_LEN_MAX`].
+    #[error("is longer than {RECORD_LEN_MAX} bytes")]
+    TooLong,
+    /// Not two numbers and a text behind them.
+    #[error("does not begin with two numbers")]
+    Head,
+    /// Not the JSON that a record has.
+    #[error("the JSON is not a link's: {0}")]
+    Json(String),
+    /// What cannot stand in a `Location` header or is longer than [`TARGET_LEN_MAX`].
+    #[error("leads to what is no address")]
+    Target,
+    /// More apps, rules, platforms or languages than a link may have.
+    #[error("has more parts than a link may have")]
+    Parts,
+}
+
+/// The JSON, without what has its default.
+#[derive(Serialize, Deserialize)]
+struct Body {
+    #[serde(rename = "t")]
+    target: String,
+    #[serde(rename = "s", default, skip_serializing_if = "is_default")]
+    status: RedirectStatus,
+    #[serde(rename = "q", default, skip_serializing_if = "is_default")]
+    pass_query: bool,
+    #[serde(rename = "d", default, skip_serializing_if = "is_default")]
+    is_disabled: bool,
+    #[serde(rename = "e", default, skip_serializing_if = "is_default")]
+    expires_at_ms: u64,
+    #[serde(rename = "v", default = "first", skip_serializing_if = "is_first")]
+    version: u32,
+    #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
+    apps: Vec<App>,
+    #[serde(rename = "r", default, skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<Rule>,
+    /// Of a disabled link only: what its head has when it is enabled.
+    #[serde(rename = "hl", default, skip_serializing_if = "is_default")]
+    held_life_ms: u64,
+    #[serde(rename = "hm", default, skip_serializing_if = "is_default")]
+    held_max_clicks: u64,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn first() -> u32 {
+    1
+}
+
+fn is_first(version: &u32) -> bool {
+    *version == first()
+}
+
+impl Link {
+    /// A link to `target` that is as plain as can be: 302, for ever, for as many clicks as come.
+    pub fn to(target: impl Into<String>) -> Self {
+        Self {
+            target: target.into(),
+            status: RedirectStatus::default(),
+            pass_query: false,
+            is_disabled: false,
+            expires_at_ms: 0,
+            version: first(),
+            apps: Vec::new(),
+            rules: Vec::new(),
+            life_ms: 0,
+            max_clicks: 0,
+        }
+    }
+
+    /// The record.
+    pub fn encode(&self) -> Vec<u8> {
+        let shown = |number| if self.is_disabled { 0 } else { number };
+        let held = |number| if self.is_disabled { number } else { 0 };
+        let body = Body {
+            target: self.target.clone(),
+            status: self.status,
+            pass_query: self.pass_query,
+            is_disabled: self.is_disabled,
+            expires_at_ms: self.expires_at_ms,
+            version: self.version,
+            apps: self.apps.clone(),
+            rules: self.rules.clone(),
+            held_life_ms: held(self.life_ms),
+            held_max_clicks: held(self.max_clicks),
+        };
+        let head = format!("{} {} ", shown(self.life_ms), shown(self.max_clicks));
+        let mut record = head.into_bytes();
+        // Texts, numbers and lists of these: there is nothing in it that JSON cannot say.
+        record.extend(serde_json::to_vec(&body).unwrap_or_default());
+        record
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When it is none, or leads to what cannot stand in a `Location` header.
+    pub fn decode(record: &[u8]) -> Result<Self, RecordError> {
+        if record.len() > RECORD_LEN_MAX {
+            return Err(RecordError::TooLong);
+        }
+        let (life_ms, rest) = number(record).ok_or(RecordError::Head)?;
+        let (max_clicks, json) = number(rest).ok_or(RecordError::Head)?;
+        let body: Body =
+            serde_json::from_slice(json).map_err(|error| RecordError::Json(format!("{error}")))?;
+        let held = |shown, held| if body.is_disabled { held } else { shown };
+        let link = Self {
+            life_ms: held(life_ms, body.held_life_ms),
+            max_clicks: held(max_clicks, body.held_max_clicks),
+            target: body.target,
+            status: body.status,
+            pass_query: body.pass_query,
+            is_disabled: body.is_disabled,
+            expires_at_ms: body.expires_at_ms,
+            version: body.version,
+            apps: body.apps,
+            rules: body.rules,
+        };
+        link.check()?;
+        Ok(link)
+    }
+
+    /// Refuses a link that no record may hold.
+    ///
+    /// # Errors
+    /// When it has too many parts or an address that is none.
+    pub fn check(&self) -> Result<(), RecordError> {
+        let is_small =
+            |rule: &Rule| rule.platforms.len() <= LISTED_MAX && rule.languages.len() <= LISTED_MAX;
+        let is_small = self.apps.len() <= APPS_MAX
+            && self.rules.len() <= RULES_MAX
+            && self.rules.iter().all(is_small);
+        if !is_small {
+            return Err(RecordError::Parts);
+        }
+        match self.addresses().all(is_target) {
+            true => Ok(()),
+            false => Err(RecordError::Target),
+        }
+    }
+
+    /// Every address in it.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        let apps = self.apps.iter();
+        let apps = apps.flat_map(|app| [Some(app.url.as_str()), app.fallback.as_deref()]);
+        let rules = self.rules.iter().map(|rule| rule.target.as_str());
+        core::iter::once(self.target.as_str())
+            .chain(apps.flatten())
+            .chain(rules)
+    }
+}
+
+/// Whether `address` may stand in a `Location` header: 1 to [`TARGET_LEN_MAX`] visible ASCII bytes.
+pub fn is_target(address: &str) -> bool {
+    (1..=TARGET_LEN_MAX).contains(&address.len())
+        && address.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// The number in front of the first space, and what stands behind that.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let end = bytes.iter().position(|&byte| byte == b' ')?;
+    let (digits, rest) = bytes.split_at_checked(end)?;
+    // `parse` takes a sign; Lua's pattern does not.
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((number, rest.get(1..)?))
+}
+
+impl RedirectStatus {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::MovedPermanently,
+        Self::Found,
+        Self::TemporaryRedirect,
+        Self::PermanentRedirect,
+    ];
+
+    /// The number.
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::MovedPermanently => 301,
+            Self::Found => 302,
+            Self::TemporaryRedirect => 307,
+            Self::PermanentRedirect => 308,
+        }
+    }
+
+    /// Whether clients may remember it.
+    pub const fn is_permanent(self) -> bool {
+        matches!(self, Self::MovedPermanently | Self::PermanentRedirect)
+    }
+}
+
+impl TryFrom<u16> for RedirectStatus {
+    type Error = NoRedirect;
+
+    fn try_from(code: u16) -> Result<Self, NoRedirect> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|status| status.code() == code).ok_or(NoRedirect)
+    }
+}
+
+impl From<RedirectStatus> for u16 {
+    fn from(status: RedirectStatus) -> Self {
+        status.code()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn whole() -> Link {
+        Link {
+            status: RedirectStatus::PermanentRedirect,
+            pass_query: true,
+            expires_at_ms: 9,
+            version: 3,
+            apps: vec![App {
+                platform: Platform::Ios,
+                url: "weixin://a".into(),
+                fallback: Some("https://f.example/".into()),
+            }],
+            rules: vec![Rule {
+                platforms: vec![Platform::Android],
+                languages: vec!["zh".into()],
+                target: "https://r.example/".into(),
+            }],
+            life_ms: 5,
+            max_clicks: 7,
+            ..Link::to("https://t.example/")
+        }
+    }
+
+    #[test]
+    fn a_record_is_written_as_the_contract_has_it() {
+        let plain = Link::to("https://t.example/");
+        assert_eq!(plain.encode(), br#"0 0 {"t":"https://t.example/"}"#);
+        assert_eq!(
+            String::from_utf8(whole().encode()).unwrap(),
+            r#"5 7 {"t":"https://t.example/","s":308,"q":true,"e":9,"v":3,"a":[{"p":"ios","u":"weixin://a","f":"https://f.example/"}],"r":[{"p":["android"],"l":["zh"],"t":"https://r.example/"}]}"#
+        );
+    }
+
+    #[test]
+    fn a_disabled_link_is_neither_renewed_nor_counted_and_forgets_nothing() {
+        let disabled = Link {
+            is_disabled: true,
+            ..whole()
+        };
+        assert!(disabled.encode().starts_with(b"0 0 {"));
+        let read = Link::decode(&disabled.encode()).unwrap();
+        assert_eq!(read, disabled);
+        let enabled = Link {
+            is_disabled: false,
+            ..read
+        };
+        assert!(enabled.encode().starts_with(b"5 7 {"));
+    }
+
+    #[test]
+    fn what_a_later_version_adds_is_no_error() {
+        let read = Link::decode(br#"0 0 {"t":"https://t.example/","z":[1]}"#);
+        assert_eq!(read, Ok(Link::to("https://t.example/")));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        let check = |record: &str, expected: RecordError| {
+            assert_eq!(Link::decode(record.as_bytes()), Err(expected), "{record}");
+        };
+        for head in [
+            "",
+            "0 0",
+            "0  {}",
+            "-1 0 {}",
+            "+1 0 {}",
+            "0 a {}",
+            "99999999999999999999 0 {}",
+        ] {
+            check(head, RecordError::Head);
+        }
+        for address in [
+            "",
+            "https://a.example/\\r\\nset-cookie: a",
+            "https://a.example/ b",
+            "https://ä.example/",
+        ] {
+            check(&format!(r#"0 0 {{"t":"{address}"}}"#), RecordError::Target);
+        }
+        let long = "a".repeat(TARGET_LEN_MAX + 1);
+        check(&format!(r#"0 0 {{"t":"{long}"}}"#), RecordError::Target);
+        check(
+            r#"0 0 {"t":"a","a":[{"p":"any","u":"a b"}]}"#,
+            RecordError::Target,
+        );
+        let rules = [r#"{"t":"b"}"#; RULES_MAX + 1].join(",");
+        check(
+            &format!(r#"0 0 {{"t":"a","r":[{rules}]}}"#),
+            RecordError::Parts,
+        );
+        check(&"0".repeat(RECORD_LEN_MAX + 1), RecordError::TooLong);
+        for json in [
+            r#"0 0 {"t":"a","s":303}"#,
+            r#"0 0 {"t":"a"}x"#,
+            "0 0 {}",
+            "0 0 ",
+        ] {
+            let read = Link::decode(json.as_bytes());
+            assert!(matches!(read, Err(RecordError::Json(_))), "{json}");
+        }
+    }
+
+    #[test]
+    fn words_of_platforms_are_those_in_json() {
+        for platform in Platform::ALL {
+            let json = serde_json::to_value(platform).unwrap();
+            assert_eq!(json, platform.word());
+            assert_eq!(Platform::from_word(platform.word()), Some(platform));
+        }
+        assert_eq!(Platform::from_word("IOS"), None);
+    }
+
+    fn address() -> impl Strategy<Value = String> {
+        "[!-~]{1,40}"
+    }
+
+    fn any_link() -> impl Strategy<Value = Link> {
+        let platform = || prop::sample::select(&Platform::ALL[..]);
+        let app = (platform(), address(), prop::option::of(address()));
+        let app = app.prop_map(|(platform, url, fallback)| App {
+            platform,
+            url,
+            fallback,
+        });
+        let platforms = prop::collection::vec(platform(), 0..3);
+        let languages = prop::collection::vec("[a-z]{2,3}", 0..3);
+        let rule = (platforms, languages, address());
+        let rule = rule.prop_map(|(platforms, languages, target)| Rule {
+            platforms,
+            languages,
+            target,
+        });
+        let numbers: (_, _, _, _) = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
+        let flags = (any::<bool>(), any::<bool>());
+        let status = prop::sample::select(&RedirectStatus::ALL[..]);
+        let lists = (
+            prop::collection::vec(app, 0..3),
+            prop::collection::vec(rule, 0..3),
+        );
+        (address(), status, flags, numbers, lists).prop_map(
+            |(target, status, flags, numbers, lists)| Link {
+                target,
+                status,
+                pass_query: flags.0,
+                is_disabled: flags.1,
+                expires_at_ms: numbers.0,
+                version: numbers.1,
+                life_ms: numbers.2,
+                max_clicks: numbers.3,
+                apps: lists.0,
+                rules: lists.1,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_link_comes_back_from_its_record(link in any_link()) {
+            prop_assert_eq!(Link::decode(&link.encode()), Ok(link));
+        }
+
+        #[test]
+        fn no_bytes_panic_the_reader(record: Vec<u8>) {
+            let _ = Link::decode(&record);
+        }
+    }
+}
