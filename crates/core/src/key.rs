@@ -78,11 +78,19 @@ pub enum Purpose {
     User,
     /// The seed of a hash, see [`KeyRing::seed`].
     Seed,
+    /// A round of the permutation of link numbers, see [`crate::link::scramble`].
+    LinkScramble,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 4] = [Self::Claim, Self::OrderToken, Self::User, Self::Seed];
+    pub const ALL: [Self; 5] = [
+        Self::Claim,
+        Self::OrderToken,
+        Self::User,
+        Self::Seed,
+        Self::LinkScramble,
+    ];
 
     const fn prefix(self) -> &'static str {
         match self {
@@ -90,6 +98,7 @@ impl Purpose {
             Self::OrderToken => "weir-order-token\n",
             Self::User => "weir-user\n",
             Self::Seed => "weir-seed\n",
+            Self::LinkScramble => "weir-link-scramble\n",
         }
     }
 }

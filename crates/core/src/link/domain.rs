@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::code::{DomainId, Length};
+use super::record::RedirectStatus;
 
 /// The most domains.
 pub const DOMAINS_MAX: usize = 100;
@@ -29,9 +30,6 @@ pub const APP_FILE_LEN_MAX: usize = 128 * 1024;
 
 /// The longest life of a link that nobody visits, in days: ten years.
 pub const LIFE_DAYS_MAX: u32 = 3_650;
-
-/// The redirect statuses that a link may have.
-pub const STATUSES: [u16; 4] = [301, 302, 307, 308];
 
 /// Schemes that run what they carry, or reach into the device: never a target, whatever is configured.
 pub const SCHEMES_NEVER: [&str; 9] = [
@@ -80,8 +78,8 @@ pub struct Domain {
     #[serde(default = "default_life_days")]
     pub life_days: u32,
     /// The status of redirects: 302 unless set.
-    #[serde(default = "default_status")]
-    pub status: u16,
+    #[serde(default)]
+    pub status: RedirectStatus,
     /// Whether a visitor's query string is passed on to the target.
     #[serde(default)]
     pub pass_query: bool,
@@ -286,9 +284,6 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), DomainError> {
     if domain.life_days > LIFE_DAYS_MAX {
         return refused("life_days", format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
     }
-    if !STATUSES.contains(&domain.status) {
-        return refused("status", "is 301, 302, 307 or 308".into());
-    }
     if domain.port == Some(0) {
         return refused("port", "is 1 to 65535".into());
     }
@@ -387,10 +382,6 @@ fn default_life_days() -> u32 {
     30
 }
 
-fn default_status() -> u16 {
-    302
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,7 +406,10 @@ mod tests {
         let domain = domains.default_domain();
         assert_eq!(domain.length.digits(), 7);
         assert_eq!(domain.life_ms(), 30 * 24 * 60 * 60 * 1000);
-        assert_eq!((domain.status, domain.pass_query), (302, false));
+        assert_eq!(
+            (domain.status, domain.pass_query),
+            (RedirectStatus::Found, false)
+        );
         let code = Code::new("aZ3k9Qx").unwrap();
         assert_eq!(domain.url(&code), "https://s.example.com/aZ3k9Qx");
     }
@@ -472,7 +466,7 @@ mod tests {
         );
         check("id", json!("a"), "domains[1].id: ");
         check("life_days", json!(3651), "domains[1].life_days: ");
-        check("status", json!(303), "domains[1].status: ");
+        check("status", json!(303), "must be 301, 302, 307 or 308");
         check("port", json!(0), "domains[1].port: ");
         check(
             "denied_hosts",

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`code`], [`domain`] | their names, and the domains they are under |
 //! | [`record`] | a link as Redis and the cold store hold it |
+//! | [`segment`], [`scramble`] | which numbers become codes, and in which order |
+//! | [`target`] | where links may lead |
 //! | [`agent`] | who clicks: device, system, browser, language |
 //! | [`click`] | clicks on their way from gateways to the statistics |
 
@@ -47,3 +49,6 @@ pub mod click;
 pub mod code;
 pub mod domain;
 pub mod record;
+pub mod scramble;
+pub mod segment;
+pub mod target;
