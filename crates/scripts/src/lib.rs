@@ -9,7 +9,7 @@
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
 //!   [`settle_transfer`], [`survey`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
-//!   Of rate limits: [`limit`], [`limit_back`].
+//!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_clicks`].
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -68,6 +68,8 @@ pub mod keys;
 pub mod lend;
 pub mod limit;
 pub mod limit_back;
+pub mod link_clicks;
+pub mod link_read;
 pub mod overdue;
 pub mod release;
 mod reply;
@@ -83,7 +85,7 @@ pub use call::{Call, Script};
 pub use reply::ReplyError;
 
 /// Every script, for checks over all of them.
-pub const SCRIPTS: [&Script; 17] = [
+pub const SCRIPTS: [&Script; 19] = [
     &audit::SCRIPT,
     &cancel::SCRIPT,
     &charge::SCRIPT,
@@ -92,6 +94,8 @@ pub const SCRIPTS: [&Script; 17] = [
     &lend::SCRIPT,
     &limit::SCRIPT,
     &limit_back::SCRIPT,
+    &link_clicks::SCRIPT,
+    &link_read::SCRIPT,
     &overdue::SCRIPT,
     &release::SCRIPT,
     &restock::SCRIPT,

@@ -7,6 +7,9 @@
 //! | [`segment`], [`scramble`] | which numbers become codes, and in which order |
 //! | [`target`] | where links may lead |
 //! | [`agent`] | who clicks: device, system, browser, language |
+//! | [`answer`] | what whoever clicks a link is answered |
+//! | [`cache`] | what a gateway remembers of links |
+//! | [`tally`] | clicks as a gateway counts them |
 //! | [`click`] | clicks on their way from gateways to the statistics |
 
 /// An enumeration whose variants are words in JSON, in metrics and in SQL.
@@ -45,10 +48,13 @@ macro_rules! words {
 }
 
 pub mod agent;
+pub mod answer;
+pub mod cache;
 pub mod click;
 pub mod code;
 pub mod domain;
 pub mod record;
 pub mod scramble;
 pub mod segment;
+pub mod tally;
 pub mod target;

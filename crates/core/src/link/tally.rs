@@ -1,0 +1,284 @@
+//! Clicks as a gateway counts them, until they have gone to the statistics.
+//!
+//! Clicks that are alike are one row. From time to time the rows become a batch, whose id stays the same
+//! however often it is sent. What a gateway that ends so loses is what it has not sent: the clicks since its
+//! last batch, and batches that nobody has taken.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::agent::{Agent, Language, agent_hash};
+use super::cache::LinkName;
+use super::click::{
+    BATCH_ROWS_MAX, BatchId, MINUTE_MS, Row, client_address, encode, referrer_host,
+};
+use crate::shard::seeded_hash;
+
+/// A click, as far as it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Click<'a> {
+    /// What was clicked.
+    pub link: &'a LinkName,
+    /// When, in milliseconds since the Unix epoch.
+    pub now_ms: u64,
+    /// Whence: an address with or without a port, or anything else.
+    pub address: &'a [u8],
+    /// Its `User-Agent`.
+    pub user_agent: &'a [u8],
+    /// Its `Referer`.
+    pub referer: &'a [u8],
+    /// Its `Accept-Language`.
+    pub accept_language: &'a [u8],
+}
+
+/// A batch to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its name.
+    pub id: BatchId,
+    /// What is in it.
+    pub payload: Vec<u8>,
+    /// How many clicks these are.
+    pub clicks: u64,
+}
+
+/// Clicks of one virtual machine.
+#[derive(Debug)]
+pub struct Tally {
+    counter: u64,
+    sequence: u64,
+    batches_max: usize,
+    /// By a hash of all that tells rows apart.
+    rows: BTreeMap<u64, Row>,
+    waiting: VecDeque<Batch>,
+    /// The batch that was sent last and is not known to have arrived.
+    sent: Option<Batch>,
+    dropped: u64,
+}
+
+impl Tally {
+    /// Counts under the name `counter`, a number that no other has; it keeps `batches_max` batches at most.
+    pub fn new(counter: u64, batches_max: usize) -> Self {
+        Self {
+            counter,
+            sequence: 0,
+            batches_max,
+            rows: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            sent: None,
+            dropped: 0,
+        }
+    }
+
+    /// Counts a click. When so many rows have come together that they are a batch, they become one.
+    pub fn count(&mut self, click: &Click<'_>) {
+        let key = key(self.counter, click);
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.clicks = row.clicks.saturating_add(1);
+            return;
+        }
+        let Some(row) = row(click) else { return };
+        self.rows.insert(key, row);
+        if self.rows.len() >= BATCH_ROWS_MAX {
+            self.close();
+        }
+    }
+
+    /// What was counted becomes a batch. If too many wait, the oldest is dropped: new clicks tell more.
+    pub fn close(&mut self) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let rows: Vec<Row> = core::mem::take(&mut self.rows).into_values().collect();
+        let id = BatchId {
+            counter: self.counter,
+            sequence: self.sequence,
+        };
+        self.sequence += 1;
+        self.waiting.push_back(Batch {
+            id,
+            payload: encode(&rows),
+            clicks: rows.iter().map(|row| u64::from(row.clicks)).sum(),
+        });
+        while self.waiting.len() > self.batches_max {
+            let oldest = self.waiting.pop_front();
+            self.dropped += oldest.map_or(0, |batch| batch.clicks);
+        }
+    }
+
+    /// The batch to send now, if there is one and none is under way. It stays here until
+    /// [`Tally::arrived`] or [`Tally::failed`] says what became of it.
+    pub fn next(&mut self) -> Option<&Batch> {
+        if self.sent.is_some() {
+            return None;
+        }
+        self.sent = self.waiting.pop_front();
+        self.sent.as_ref()
+    }
+
+    /// The batch that is under way was taken: how many clicks were in it.
+    pub fn arrived(&mut self) -> u64 {
+        self.sent.take().map_or(0, |batch| batch.clicks)
+    }
+
+    /// It is not known whether the batch that is under way was taken. It goes again, by the same name.
+    pub fn failed(&mut self) {
+        if let Some(batch) = self.sent.take() {
+            self.waiting.push_front(batch);
+        }
+    }
+
+    /// How many clicks were dropped since this was last asked.
+    pub fn take_dropped(&mut self) -> u64 {
+        core::mem::take(&mut self.dropped)
+    }
+
+    /// Whether anything is counted and not taken.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.waiting.is_empty() && self.sent.is_none()
+    }
+}
+
+/// What tells rows apart, as one number: alike are clicks of which all parts are alike, but for chance.
+fn key(seed: u64, click: &Click<'_>) -> u64 {
+    let parts = [
+        click.link.as_bytes(),
+        without_port(click.address),
+        click.user_agent,
+        click.referer,
+        click.accept_language,
+    ];
+    let minute = seed ^ (click.now_ms / MINUTE_MS);
+    parts.into_iter().fold(minute, seeded_hash)
+}
+
+/// The address, or something that is the same for all ports of one: good enough to compare.
+fn without_port(address: &[u8]) -> &[u8] {
+    let end = address.iter().rposition(|byte| *byte == b':');
+    address
+        .get(..end.unwrap_or(address.len()))
+        .unwrap_or(address)
+}
+
+fn row(click: &Click<'_>) -> Option<Row> {
+    Some(Row {
+        link: click.link.to_link()?,
+        minute_ms: click.now_ms - click.now_ms % MINUTE_MS,
+        clicks: 1,
+        address: client_address(click.address),
+        agent_hash: agent_hash(click.user_agent),
+        agent: Agent::read(click.user_agent),
+        referrer: referrer_host(click.referer),
+        language: Language::preferred(click.accept_language).unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::click::decode;
+    use crate::link::code::LinkId;
+    use alloc::format;
+
+    fn name() -> LinkName {
+        LinkName::from(&"s/aZ3k9Qx".parse::<LinkId>().unwrap())
+    }
+
+    fn click<'a>(link: &'a LinkName, address: &'a [u8]) -> Click<'a> {
+        Click {
+            link,
+            now_ms: 1_700_000_041_234,
+            address,
+            user_agent: b"Mozilla/5.0 (Windows NT 10.0) Firefox/132.0",
+            referer: b"https://A.example/page",
+            accept_language: b"zh-CN",
+        }
+    }
+
+    fn batches(tally: &mut Tally) -> Vec<(BatchId, Vec<Row>)> {
+        let mut all = Vec::new();
+        while let Some(batch) = tally.next() {
+            all.push((batch.id, decode(&batch.payload).unwrap()));
+            tally.arrived();
+        }
+        all
+    }
+
+    #[test]
+    fn clicks_that_are_alike_are_one_row() {
+        let (mut tally, name) = (Tally::new(1, 10), name());
+        for address in [&b"1.2.3.4:1"[..], b"1.2.3.4:2", b"1.2.3.5:1", b"/socket"] {
+            tally.count(&click(&name, address));
+        }
+        tally.count(&Click {
+            now_ms: 1_700_000_100_000,
+            ..click(&name, b"1.2.3.4:3")
+        });
+        tally.close();
+        let all = batches(&mut tally);
+        let [(id, rows)] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert_eq!(
+            *id,
+            BatchId {
+                counter: 1,
+                sequence: 0
+            }
+        );
+        let mut seen: Vec<_> = rows
+            .iter()
+            .map(|row| (row.minute_ms, format!("{:?}", row.address), row.clicks))
+            .collect();
+        seen.sort();
+        let some = |text: &str| format!("Some({text})");
+        assert_eq!(
+            seen,
+            [
+                (1_700_000_040_000, "None".into(), 1),
+                (1_700_000_040_000, some("1.2.3.4"), 2),
+                (1_700_000_040_000, some("1.2.3.5"), 1),
+                (1_700_000_100_000, some("1.2.3.4"), 1),
+            ]
+        );
+        assert_eq!(rows[0].referrer, "a.example");
+        assert_eq!(rows[0].language.as_str(), "zh");
+        assert_eq!(rows[0].link, "s/aZ3k9Qx".parse().unwrap());
+    }
+
+    #[test]
+    fn a_batch_that_may_have_arrived_goes_again_by_its_name() {
+        let (mut tally, name) = (Tally::new(1, 10), name());
+        tally.count(&click(&name, b""));
+        assert_eq!(tally.next(), None);
+        tally.close();
+        let first = tally.next().cloned().unwrap();
+        assert_eq!(tally.next(), None); // one at a time
+        tally.count(&click(&name, b""));
+        tally.close();
+        tally.failed();
+        assert_eq!(tally.next(), Some(&first));
+        assert_eq!(tally.arrived(), 1);
+        assert_eq!(tally.next().unwrap().id.sequence, 1);
+        assert!(!tally.is_empty());
+        tally.arrived();
+        assert!(tally.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_rows_neither_grows_memory_nor_a_batch() {
+        let (mut tally, name) = (Tally::new(1, 3), name());
+        for number in 0..10 * BATCH_ROWS_MAX {
+            let address = format!("1.2.{}.{}:1", number / 256, number % 256);
+            tally.count(&click(&name, address.as_bytes()));
+        }
+        assert_eq!((tally.waiting.len(), tally.rows.len()), (3, 0));
+        assert_eq!(tally.take_dropped(), 7 * BATCH_ROWS_MAX as u64);
+        assert_eq!(tally.take_dropped(), 0);
+        let kept: Vec<_> = batches(&mut tally)
+            .into_iter()
+            .map(|(id, _)| id.sequence)
+            .collect();
+        assert_eq!(kept, [7, 8, 9]);
+    }
+}

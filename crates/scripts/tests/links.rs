@@ -1,0 +1,319 @@
+//! Short links in Redis against a model: the same histories on both, every reply compared.
+//!
+//! Redis' clock cannot be set. So lives are of days, what a test lets pass are whole hours, and the seconds
+//! that the test itself takes are rounded away.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use support::{Redis, Server};
+use weir_core::link::click::{BatchId, Row, decode, encode};
+use weir_core::link::code::LinkId;
+use weir_core::link::record::Link;
+use weir_resp::Value;
+use weir_scripts::keys::{LinkKeys, link_clicks};
+use weir_scripts::link_read::Read;
+use weir_scripts::{link_clicks, link_read};
+
+const HOUR_MS: u64 = 3_600_000;
+const RENEW_PERMILLE: u32 = 100;
+
+/// Keys that no other test has.
+fn new_keys() -> LinkKeys {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    LinkKeys::new("links", &format!("s/code-{number}").parse().unwrap())
+}
+
+/// A link as the model has it. Times are hours.
+#[derive(Clone, Debug)]
+struct Model {
+    link: Link,
+    left: Option<u64>,
+    used: u64,
+    used_left: Option<u64>,
+}
+
+impl Model {
+    fn new(link: Link) -> Self {
+        Self {
+            left: (link.life_ms > 0).then_some(link.life_ms / HOUR_MS),
+            link,
+            used: 0,
+            used_left: None,
+        }
+    }
+
+    fn read(&mut self, is_click: bool) -> Read {
+        let counts = !self.link.is_disabled;
+        let max = if counts { self.link.max_clicks } else { 0 };
+        let life = if counts {
+            self.link.life_ms / HOUR_MS
+        } else {
+            0
+        };
+        let clicks_left = (max > 0).then(|| max.saturating_sub(self.used));
+        let is_used_up = clicks_left == Some(0);
+        let gone = life.saturating_sub(self.left.unwrap_or(0));
+        if life > 0 && !is_used_up && gone * 1_000 > life * u64::from(RENEW_PERMILLE) {
+            self.left = Some(life);
+            self.used_left = (self.used > 0).then_some(life);
+        }
+        if max > 0 && is_click && !is_used_up {
+            self.used += 1;
+            self.used_left = self.left;
+        }
+        Read {
+            record: self.link.encode(),
+            left_ms: self.left.map(|hours| hours * HOUR_MS),
+            clicks_left,
+        }
+    }
+}
+
+/// The same link in Redis and in the model.
+struct Pair<'a> {
+    redis: &'a mut Redis,
+    keys: LinkKeys,
+    model: Option<Model>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Link),
+    Read { is_click: bool },
+    Pass { hours: u64 },
+}
+
+/// As whole hours: what a test takes is far below half of one.
+fn rounded(left_ms: u64) -> u64 {
+    (left_ms + HOUR_MS / 2) / HOUR_MS * HOUR_MS
+}
+
+impl Pair<'_> {
+    fn put(&mut self, link: &Link) {
+        let life_ms = link.life_ms.to_string();
+        let record = link.encode();
+        let mut command = vec![b"SET".to_vec(), self.keys.record(), record];
+        if link.life_ms > 0 {
+            command.extend([b"PX".to_vec(), life_ms.into_bytes()]);
+        }
+        let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+        self.redis.command(&command);
+        self.redis.command(&[b"DEL", &self.keys.clicks()]);
+        self.model = Some(Model::new(link.clone()));
+    }
+
+    fn read(&mut self, is_click: bool) {
+        let call = link_read::call(&self.keys, RENEW_PERMILLE, is_click);
+        let read = link_read::parse(&self.redis.run(&call)).unwrap();
+        let read = read.map(|read| Read {
+            left_ms: read.left_ms.map(rounded),
+            ..read
+        });
+        let expected = self.model.as_mut().map(|model| model.read(is_click));
+        assert_eq!(read, expected);
+        self.check_clicks();
+    }
+
+    /// What counts clicks ends with its link.
+    fn check_clicks(&mut self) {
+        let key = self.keys.clicks();
+        let used = self.redis.command(&[b"GET", &key]);
+        let left = match self.redis.command(&[b"PTTL", &key]) {
+            Value::Integer(left) if left >= 0 => Some(rounded(left as u64) / HOUR_MS),
+            _ => None,
+        };
+        let expected = self.model.as_ref().filter(|model| model.used > 0);
+        let text = |model: &Model| Value::Bulk(model.used.to_string().into_bytes());
+        assert_eq!(used, expected.map_or(Value::Null, text));
+        assert_eq!(left, expected.and_then(|model| model.used_left));
+    }
+
+    /// Lets time pass: each key has that much less left.
+    fn pass(&mut self, hours: u64) {
+        for key in [self.keys.record(), self.keys.clicks()] {
+            let Value::Integer(left) = self.redis.command(&[b"PTTL", &key]) else {
+                panic!("no number");
+            };
+            if left >= 0 {
+                let left = left - (hours * HOUR_MS) as i64;
+                let left = left.max(0).to_string();
+                self.redis.command(&[b"PEXPIRE", &key, left.as_bytes()]);
+            }
+        }
+        let Some(model) = &mut self.model else { return };
+        let pass = |left: Option<u64>| left.map(|left| left.saturating_sub(hours));
+        model.left = pass(model.left);
+        model.used_left = pass(model.used_left);
+        if model.used_left == Some(0) {
+            model.used = 0;
+        }
+        if model.left == Some(0) {
+            self.model = None;
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Put(link) => self.put(link),
+            Step::Read { is_click } => self.read(*is_click),
+            Step::Pass { hours } => self.pass(*hours),
+        }
+    }
+}
+
+fn link() -> impl Strategy<Value = Link> {
+    let days = prop::option::of(1_u64..30);
+    (days, 0_u64..4, any::<bool>()).prop_map(|(days, max_clicks, is_disabled)| Link {
+        life_ms: days.map_or(0, |days| days * 24 * HOUR_MS),
+        max_clicks,
+        is_disabled,
+        ..Link::to("https://t.example/")
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => link().prop_map(Step::Put),
+        6 => any::<bool>().prop_map(|is_click| Step::Read { is_click }),
+        3 => (1_u64..100).prop_map(|hours| Step::Pass { hours }),
+    ]
+}
+
+#[test]
+fn a_link_in_redis_is_read_renewed_and_counted_as_in_the_model() {
+    let server = Server::start();
+    let redis = std::cell::RefCell::new(server.connect());
+    let mut runner = TestRunner::new(Config::with_cases(300));
+    let histories = prop::collection::vec(step(), 0..30);
+    let run = |steps: Vec<Step>| {
+        let mut pair = Pair {
+            redis: &mut redis.borrow_mut(),
+            keys: new_keys(),
+            model: None,
+        };
+        steps.iter().for_each(|step| pair.step(step));
+        Ok(())
+    };
+    runner.run(&histories, run).unwrap();
+}
+
+#[test]
+fn a_thousand_clicks_at_once_use_exactly_as_many_as_there_are() {
+    let server = Server::start();
+    let keys = new_keys();
+    let link = Link {
+        max_clicks: 300,
+        ..Link::to("https://t.example/")
+    };
+    let record = link.encode();
+    server.connect().command(&[b"SET", &keys.record(), &record]);
+    let admitted: usize = std::thread::scope(|scope| {
+        let clicks = || {
+            let mut redis = server.connect();
+            let call = link_read::call(&keys, RENEW_PERMILLE, true);
+            let read = |_| link_read::parse(&redis.run(&call)).unwrap().unwrap();
+            let left = (0..100).map(read).map(|read| read.clicks_left.unwrap());
+            left.filter(|left| *left > 0).count()
+        };
+        let threads: Vec<_> = (0..10).map(|_| scope.spawn(clicks)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    assert_eq!(admitted, 300);
+}
+
+#[test]
+fn what_is_no_record_is_read_as_it_is_and_changes_nothing() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    for bad in [
+        &b""[..],
+        b"x",
+        b"1 {}",
+        b"-1 1 {}",
+        b"1.5 1 {}",
+        b"\xff\x00",
+    ] {
+        let keys = new_keys();
+        redis.command(&[b"SET", &keys.record(), bad]);
+        let call = link_read::call(&keys, RENEW_PERMILLE, true);
+        let read = link_read::parse(&redis.run(&call)).unwrap().unwrap();
+        assert_eq!(
+            (read.record.as_slice(), read.left_ms, read.clicks_left),
+            (bad, None, None)
+        );
+        assert_eq!(
+            redis.command(&[b"EXISTS", &keys.clicks()]),
+            Value::Integer(0)
+        );
+    }
+}
+
+#[test]
+fn numbers_beyond_all_reason_are_no_error() {
+    let server = Server::start();
+    let (mut redis, keys) = (server.connect(), new_keys());
+    let link = Link {
+        life_ms: u64::MAX,
+        max_clicks: u64::MAX,
+        ..Link::to("https://t.example/")
+    };
+    redis.command(&[b"SET", &keys.record(), &link.encode()]);
+    let call = link_read::call(&keys, RENEW_PERMILLE, true);
+    let read = link_read::parse(&redis.run(&call)).unwrap().unwrap();
+    assert_eq!(Link::decode(&read.record), Ok(link));
+    assert!(read.clicks_left.unwrap() > 0);
+}
+
+#[test]
+fn a_batch_of_clicks_stands_in_the_stream() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let row = Row {
+        link: "s/aZ3k9Qx".parse::<LinkId>().unwrap(),
+        minute_ms: 60_000,
+        clicks: 2,
+        address: None,
+        agent_hash: 1,
+        agent: Default::default(),
+        referrer: String::new(),
+        language: Default::default(),
+    };
+    let id = BatchId {
+        counter: 7,
+        sequence: 1,
+    };
+    let call = link_clicks::call("links", id, encode(std::slice::from_ref(&row)));
+    link_clicks::parse(&redis.run(&call)).unwrap();
+    let key = link_clicks("links");
+    let Value::Array(entries) = redis.command(&[b"XRANGE", &key, b"-", b"+"]) else {
+        panic!("no entries");
+    };
+    let [Value::Array(entry)] = &entries[..] else {
+        panic!("{entries:?}");
+    };
+    let [_, Value::Array(fields)] = &entry[..] else {
+        panic!("{entry:?}");
+    };
+    let fields: BTreeMap<_, _> = fields
+        .chunks(2)
+        .map(|pair| (text(&pair[0]), text(&pair[1])))
+        .collect();
+    assert_eq!(fields["b"], id.to_string());
+    assert_eq!(decode(fields["d"].as_bytes()), Ok(vec![row]));
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
