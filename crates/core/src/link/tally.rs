@@ -108,7 +108,7 @@ impl Tally {
 
     /// The batch to send now, if there is one and none is under way. It stays here until
     /// [`Tally::arrived`] or [`Tally::failed`] says what became of it.
-    pub fn next(&mut self) -> Option<&Batch> {
+    pub fn send_next(&mut self) -> Option<&Batch> {
         if self.sent.is_some() {
             return None;
         }
@@ -197,7 +197,7 @@ mod tests {
 
     fn batches(tally: &mut Tally) -> Vec<(BatchId, Vec<Row>)> {
         let mut all = Vec::new();
-        while let Some(batch) = tally.next() {
+        while let Some(batch) = tally.send_next() {
             all.push((batch.id, decode(&batch.payload).unwrap()));
             tally.arrived();
         }
@@ -250,16 +250,16 @@ mod tests {
     fn a_batch_that_may_have_arrived_goes_again_by_its_name() {
         let (mut tally, name) = (Tally::new(1, 10), name());
         tally.count(&click(&name, b""));
-        assert_eq!(tally.next(), None);
+        assert_eq!(tally.send_next(), None);
         tally.close();
-        let first = tally.next().cloned().unwrap();
-        assert_eq!(tally.next(), None); // one at a time
+        let first = tally.send_next().cloned().unwrap();
+        assert_eq!(tally.send_next(), None); // one at a time
         tally.count(&click(&name, b""));
         tally.close();
         tally.failed();
-        assert_eq!(tally.next(), Some(&first));
+        assert_eq!(tally.send_next(), Some(&first));
         assert_eq!(tally.arrived(), 1);
-        assert_eq!(tally.next().unwrap().id.sequence, 1);
+        assert_eq!(tally.send_next().unwrap().id.sequence, 1);
         assert!(!tally.is_empty());
         tally.arrived();
         assert!(tally.is_empty());
