@@ -93,6 +93,14 @@ pub struct Config {
     #[arg(long, env = "WEIR_RISK_URL")]
     pub risk_url: Option<String>,
 
+    /// Where clicks on links come from: a database of cities or countries in MaxMind's format
+    #[arg(long, env = "WEIR_GEO_CITY_DB")]
+    pub geo_city_db: Option<PathBuf>,
+
+    /// Whose networks they come from: a database of autonomous systems in MaxMind's format
+    #[arg(long, env = "WEIR_GEO_ASN_DB")]
+    pub geo_asn_db: Option<PathBuf>,
+
     /// Users of this score and above are blocked
     #[arg(long, env = "WEIR_RISK_THRESHOLD", default_value_t = 80)]
     pub risk_threshold: u32,

@@ -110,6 +110,16 @@ pub enum LedgerError {
     Timeout,
 }
 
+impl LedgerError {
+    /// The first word of Redis' own error, such as `NOGROUP`.
+    pub(crate) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Redis(error) => error.code(),
+            _ => None,
+        }
+    }
+}
+
 impl Ledger {
     /// A handle to the Redis at `url`, or to the cluster at several with commas between them,
     /// whose keys all start with `prefix`. Connects when it is first used, so Redis may be down
@@ -122,6 +132,11 @@ impl Ledger {
             link: RedisLink::open(url)?,
             prefix: prefix.into(),
         })
+    }
+
+    /// What every key starts with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     fn shard(&self, sale: &SaleId, shard: u32) -> ShardKeys {
@@ -372,7 +387,7 @@ impl Ledger {
     }
 
     /// Runs a script, by its digest unless Redis does not know it.
-    async fn run(&self, call: &Call) -> Result<Value, LedgerError> {
+    pub(crate) async fn run(&self, call: &Call) -> Result<Value, LedgerError> {
         let by_digest = command("EVALSHA", &call.script.sha1_hex(), call);
         let by_source = || command("EVAL", call.script.source, call);
         let value = in_time(async {
@@ -384,7 +399,8 @@ impl Ledger {
         Ok(resp_value(value.await?))
     }
 
-    async fn send(&self, command: &Cmd) -> Result<redis::Value, LedgerError> {
+    /// Sends a command, again if its connection was broken.
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<redis::Value, LedgerError> {
         in_time(self.attempt(command)).await
     }
 

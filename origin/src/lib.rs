@@ -18,6 +18,7 @@
 //! | [`catalogue`] | publishes what gateways poll |
 //! | [`store`] | SQL behind a trait |
 //! | [`ledger`] | Redis, through Weir's scripts |
+//! | [`links`] | short links: their clicks
 //! | [`new_sale`] | which sales may be made |
 //! | [`config`] | flags, environment, secrets |
 //! | [`server`] | connections and their limits |
@@ -36,6 +37,7 @@ pub mod config;
 pub mod http;
 pub mod jobs;
 pub mod ledger;
+pub mod links;
 pub mod metrics;
 pub mod new_sale;
 pub mod orders;

@@ -52,6 +52,9 @@ pub const CLAIM_AGES: [ClaimAge; 4] = [
     },
 ];
 
+/// What becomes of batches of clicks.
+const CLICK_BATCHES: [&str; 3] = ["counted", "counted_before", "refused"];
+
 /// How risk checks end.
 const RISK_OUTCOMES: [&str; 3] = ["passed", "blocked", "failed"];
 
@@ -95,6 +98,10 @@ pub struct Metrics {
     drift: Family<SaleLabel, Gauge>,
     cold_shards: Family<SaleLabel, Gauge>,
     risk: Family<OutcomeLabel, Counter>,
+    click_batches: Family<OutcomeLabel, Counter>,
+    clicks: Counter,
+    /// Batches of clicks that wait to be counted.
+    pub click_batches_waiting: Gauge,
     /// How long after deadline and grace claims were found by the reconciler.
     pub overdue_seconds: Histogram,
     /// Units of transfers that the reconciler finished.
@@ -152,6 +159,12 @@ impl Default for Metrics {
                 "Shards of warmed sales without stock in Redis",
             ),
             risk: names.add("risk_checks", "Risk checks, by outcome"),
+            click_batches: names.add("click_batches", "Batches of clicks, by outcome"),
+            clicks: names.add("clicks", "Clicks on short links that were counted"),
+            click_batches_waiting: names.add(
+                "click_batches_waiting",
+                "Batches of clicks that wait to be counted",
+            ),
             units_moved: names.add(
                 "units_moved",
                 "Units of transfers finished by the reconciler",
@@ -178,6 +191,9 @@ impl Metrics {
         }
         for fate in CLAIM_FATES {
             let _ = self.reconciled.get_or_create(&FateLabel { fate });
+        }
+        for outcome in CLICK_BATCHES {
+            let _ = self.click_batches.get_or_create(&OutcomeLabel { outcome });
         }
         for outcome in RISK_OUTCOMES {
             let _ = self.risk.get_or_create(&OutcomeLabel { outcome });
@@ -229,6 +245,23 @@ impl Metrics {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.open_claims_by_age.get_or_create(&label).set(count);
         }
+    }
+
+    /// Counts a batch of clicks and, unless it came before, its clicks.
+    pub fn click_batch(&self, is_new: bool, clicks: u64) {
+        let outcome = if is_new { "counted" } else { "counted_before" };
+        let label = OutcomeLabel { outcome };
+        self.click_batches.get_or_create(&label).inc();
+        if is_new {
+            self.clicks.inc_by(clicks);
+        }
+    }
+
+    /// Counts what was to be a batch of clicks, and was none.
+    pub fn click_batches_refused(&self) {
+        let outcome = "refused";
+        let label = OutcomeLabel { outcome };
+        self.click_batches.get_or_create(&label).inc();
     }
 
     /// Notes a sale's drift.

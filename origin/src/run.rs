@@ -17,6 +17,8 @@ use crate::config::{Config, Secrets};
 use crate::http;
 use crate::jobs;
 use crate::ledger::Ledger;
+use crate::links::clicks::{ClickCounter, consumer_name};
+use crate::links::geo::Geo;
 use crate::orders::SqlLimits;
 use crate::risk::{HttpScorer, HttpSettings, RiskScorer, RiskWorker, Rules};
 use crate::server::serve;
@@ -61,6 +63,7 @@ fn start_logs() -> Result<()> {
 async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     // First, so that a signal that comes early is not lost.
     let told = told_to_stop()?;
+    let geo = Geo::open(config.geo_city_db.as_deref(), config.geo_asn_db.as_deref())?;
     let origin = open(config, &secrets).await?;
     let stop = CancellationToken::new();
     let public = listen("--listen", config.listen).await?;
@@ -79,6 +82,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         tokio::spawn(async move { publisher.run(publishing).await }),
         tokio::spawn(reconciler.run(reconciling)),
         tokio::spawn(jobs::run(origin.clone(), stop.clone())),
+        tokio::spawn(click_counter(&origin, geo)?.run(stop.clone())),
     ];
     if let Some(scorer) = scorer(config)? {
         let worker = RiskWorker::new(origin.clone(), scorer, config.risk_threshold);
@@ -91,6 +95,18 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     ensure!(ended.is_ok(), "requests did not end within {STOP_LIMIT:?}");
     info!("stopped");
     Ok(())
+}
+
+fn click_counter(origin: &Origin, geo: Geo) -> Result<ClickCounter> {
+    let name = consumer_name().context("the system gives no random numbers")?;
+    let (store, ledger) = (origin.store.clone(), origin.ledger.clone());
+    Ok(ClickCounter::new(
+        store,
+        ledger,
+        geo,
+        origin.metrics.clone(),
+        name,
+    ))
 }
 
 async fn open(config: &Config, secrets: &Secrets) -> Result<Origin> {

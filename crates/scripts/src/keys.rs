@@ -9,6 +9,9 @@
 //! <prefix>:link:domains           JSON: the domains that gateways poll for
 //! <prefix>:link:changes           stream: the links that were edited, `l` = `<domain>/<code>`
 //! <prefix>:link:clicks            stream: batches of clicks, `b` = id, `d` = payload
+//! <prefix>:link:uv:{<link>}:…     HyperLogLogs: visitors and addresses of a link, by hour and day
+//! <prefix>:link:uv:key:<day>      what visitors and addresses of a day are hashed with
+//! <prefix>:link:clicks:refused    stream: batches that could not be read, for a day
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
@@ -192,6 +195,45 @@ pub const BATCH_ROWS: &[u8] = b"d";
 /// About so many batches are kept for statistics that do not read them.
 pub const BATCHES_LEN: u64 = 100_000;
 
+/// The stream of batches that could not be read.
+pub fn link_clicks_refused(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:link:clicks:refused").into_bytes()
+}
+
+/// The key of what visitors and addresses are hashed with on one day of UTC, counted from the epoch.
+pub fn link_uniques_secret(prefix: &str, day: u64) -> Vec<u8> {
+    format!("{prefix}:link:uv:key:{day}").into_bytes()
+}
+
+/// The HyperLogLogs of one link for an hour and its day, all of one slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniquesKeys {
+    tag: String,
+    hour: u64,
+    day: u64,
+}
+
+impl UniquesKeys {
+    /// Those for the hour that is `hour` hours after the epoch.
+    pub fn new(prefix: &str, link: &LinkId, hour: u64) -> Self {
+        // Neither domain nor code has a brace.
+        let tag = format!("{prefix}:link:uv:{{{link}}}");
+        let day = hour / 24;
+        Self { tag, hour, day }
+    }
+
+    /// The hour's visitors and addresses, then the day's.
+    pub fn all(&self) -> [Vec<u8>; 4] {
+        let Self { tag, hour, day } = self;
+        [
+            format!("{tag}:h{hour}:v").into_bytes(),
+            format!("{tag}:h{hour}:a").into_bytes(),
+            format!("{tag}:d{day}:v").into_bytes(),
+            format!("{tag}:d{day}:a").into_bytes(),
+        ]
+    }
+}
+
 /// Whether `prefix` may stand before Weir's keys: 1 to 64 of `a-z A-Z 0-9 - _ . :`. A brace would
 /// take over the hash tag.
 pub fn is_prefix(prefix: &str) -> bool {
@@ -245,6 +287,19 @@ mod tests {
         assert_eq!(link_domains("weir"), b"weir:link:domains");
         assert_eq!(link_changes("weir"), b"weir:link:changes");
         assert_eq!(link_clicks("weir"), b"weir:link:clicks");
+    }
+
+    #[test]
+    fn counts_of_one_link_share_a_slot() {
+        let link = "s/aZ3-k_Q".parse().unwrap();
+        let keys = UniquesKeys::new("weir", &link, 49).all();
+        let names = ["h49:v", "h49:a", "d2:v", "d2:a"];
+        for (key, name) in keys.into_iter().zip(names) {
+            assert_eq!(
+                key,
+                format!("weir:link:uv:{{s/aZ3-k_Q}}:{name}").into_bytes()
+            );
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
 //!   [`settle_transfer`], [`survey`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
-//!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_clicks`].
+//!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_clicks`],
+//!   [`link_uniques`].
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -70,6 +71,7 @@ pub mod limit;
 pub mod limit_back;
 pub mod link_clicks;
 pub mod link_read;
+pub mod link_uniques;
 pub mod overdue;
 pub mod release;
 mod reply;
@@ -85,7 +87,7 @@ pub use call::{Call, Script};
 pub use reply::ReplyError;
 
 /// Every script, for checks over all of them.
-pub const SCRIPTS: [&Script; 19] = [
+pub const SCRIPTS: [&Script; 20] = [
     &audit::SCRIPT,
     &cancel::SCRIPT,
     &charge::SCRIPT,
@@ -96,6 +98,7 @@ pub const SCRIPTS: [&Script; 19] = [
     &limit_back::SCRIPT,
     &link_clicks::SCRIPT,
     &link_read::SCRIPT,
+    &link_uniques::SCRIPT,
     &overdue::SCRIPT,
     &release::SCRIPT,
     &restock::SCRIPT,

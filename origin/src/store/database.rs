@@ -55,7 +55,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(5);
 const MYSQL_DEADLOCK: u16 = 1213;
 
 /// The migrations, in order. A file, once released, never changes.
-const SQLITE_MIGRATIONS: [(i64, &str, &str); 2] = [
+const SQLITE_MIGRATIONS: [(i64, &str, &str); 3] = [
     (
         1,
         "sales and orders",
@@ -66,10 +66,15 @@ const SQLITE_MIGRATIONS: [(i64, &str, &str); 2] = [
         "risk checks that fail",
         include_str!("../../migrations/sqlite/0002_risk_checks_that_fail.sql"),
     ),
+    (
+        4,
+        "link clicks",
+        include_str!("../../migrations/sqlite/0004_link_clicks.sql"),
+    ),
 ];
 
 /// The same for MySQL.
-const MYSQL_MIGRATIONS: [(i64, &str, &str); 2] = [
+const MYSQL_MIGRATIONS: [(i64, &str, &str); 3] = [
     (
         1,
         "sales and orders",
@@ -79,6 +84,11 @@ const MYSQL_MIGRATIONS: [(i64, &str, &str); 2] = [
         2,
         "risk checks that fail",
         include_str!("../../migrations/mysql/0002_risk_checks_that_fail.sql"),
+    ),
+    (
+        4,
+        "link clicks",
+        include_str!("../../migrations/mysql/0004_link_clicks.sql"),
     ),
 ];
 

@@ -3,11 +3,12 @@
 //! | module | does |
 //! |---|---|
 //! | `database` | SQLite and the MySQL protocol under one roof: pools, transactions, rows, retries |
-//! | `sales`, `claims`, `payments`, `reservations` | the statements, the same for both |
+//! | `sales`, `claims`, `payments`, `reservations`, `link_clicks` | the statements, the same for both |
 //! | `shed` | how much work at once SQL is given, and what waits |
 
 mod claims;
 mod database;
+mod link_clicks;
 mod orders;
 mod payments;
 mod reservations;
@@ -25,6 +26,7 @@ use weir_core::id::{SaleId, UserId};
 use weir_core::ledger::OrderEntry;
 use weir_core::sale::{Degrade, Sale, SaleState};
 
+use crate::links::stats::ClickStore;
 use crate::new_sale::{NewSale, Payment, Window};
 
 pub use database::OpenError;
@@ -310,7 +312,7 @@ pub struct Score {
 /// SQL does not answer, or answers with an error of its own.
 ///
 /// Pages are sorted by the bytes of the user's name; a page shorter than its limit is the last.
-pub trait Store: fmt::Debug + Send + Sync {
+pub trait Store: ClickStore + fmt::Debug {
     /// Makes a sale, open, with all its units remaining. False if there is one of that id.
     fn create_sale<'a>(&'a self, sale: &'a NewSale, now_ms: u64) -> StoreFuture<'a, bool>;
 

@@ -6,14 +6,16 @@ use std::pin::Pin;
 use weir_core::claim::Ticket;
 use weir_core::id::{SaleId, UserId};
 use weir_core::ledger::OrderEntry;
+use weir_core::link::code::LinkId;
 use weir_core::sale::{Degrade, Sale, SaleState};
 
 use super::database::{Database, OpenError, sql};
 use super::{
     Cancelled, OrderStatus, Paid, Placed, Reserved, SaleTotals, Score, Store, StoreError,
-    StoreFuture, StoredOrder, StoredSale, Unscored, Updated, claims, orders, payments,
+    StoreFuture, StoredOrder, StoredSale, Unscored, Updated, claims, link_clicks, orders, payments,
     reservations, sales,
 };
+use crate::links::stats::{Batch, ClickStore, PartCount, Point, Span, UniquesBySlot};
 use crate::new_sale::NewSale;
 
 /// A SQLite file, or a database behind the MySQL protocol.
@@ -243,5 +245,44 @@ impl Store for SqlStore {
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.database.close())
+    }
+}
+
+impl ClickStore for SqlStore {
+    fn count_clicks<'a>(
+        &'a self,
+        batches: &'a [Batch],
+        uniques: &'a UniquesBySlot,
+        now_ms: u64,
+    ) -> StoreFuture<'a, Vec<bool>> {
+        boxed(link_clicks::count(&self.database, batches, uniques, now_ms))
+    }
+
+    fn click_points<'a>(
+        &'a self,
+        link: &'a LinkId,
+        span: Span,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> StoreFuture<'a, Vec<Point>> {
+        let db = &self.database;
+        boxed(link_clicks::points(db, link, span, from_ms, until_ms))
+    }
+
+    fn click_parts<'a>(
+        &'a self,
+        link: &'a LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> StoreFuture<'a, Vec<PartCount>> {
+        boxed(link_clicks::parts(&self.database, link, from_ms, until_ms))
+    }
+
+    fn forget_clicks<'a>(&'a self, link: &'a LinkId) -> StoreFuture<'a, ()> {
+        boxed(link_clicks::forget(&self.database, link))
+    }
+
+    fn clean_clicks(&self, now_ms: u64) -> StoreFuture<'_, u64> {
+        boxed(link_clicks::clean(&self.database, now_ms))
     }
 }

@@ -4,6 +4,7 @@
 use support::Ground;
 
 mod auth;
+mod clicks;
 mod openapi;
 mod orders;
 mod payments;

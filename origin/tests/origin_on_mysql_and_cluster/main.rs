@@ -5,6 +5,8 @@ use support::Ground;
 
 #[path = "../origin/auth.rs"]
 mod auth;
+#[path = "../origin/clicks/mod.rs"]
+mod clicks;
 #[path = "../origin/openapi.rs"]
 mod openapi;
 #[path = "../origin/orders.rs"]

@@ -97,8 +97,10 @@ fn after_failures_redis_is_left_in_peace_and_comes_back_by_itself() {
         after_the_deadline(&limiter, &format!("user-{n}"));
     }
     assert_eq!(
-        limiter.metric("weir_ratelimit_redis_breaker_total.state.open"),
-        1
+        limiter
+            .host
+            .metric("weir_ratelimit_redis_breaker_total.state.open"),
+        Some(1)
     );
     let before = limiter.host.calls().len();
     for n in 0..50 {

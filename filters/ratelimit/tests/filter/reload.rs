@@ -35,7 +35,10 @@ fn rules(rate: u32) -> String {
 }
 
 fn metric(limiter: &Limiter, name: &str) -> u64 {
-    limiter.metric(&format!("weir_ratelimit_{name}_total"))
+    limiter
+        .host
+        .metric(&format!("weir_ratelimit_{name}_total"))
+        .unwrap_or(0)
 }
 
 #[test]

@@ -102,6 +102,7 @@ macro_rules! on_every_store {
 }
 
 // After the macro, which they use.
+mod clicks;
 mod orders;
 mod payments;
 mod sales;

@@ -1,0 +1,105 @@
+//! Where an address is, and who runs its network: from databases in MaxMind's format, which GeoLite2,
+//! DB-IP and others publish. They are read whole when the origin starts.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use maxminddb::{MaxMindDbError, Reader};
+use serde::Deserialize;
+
+/// The databases there are. Cloning it is cheap.
+#[derive(Clone, Default)]
+pub struct Geo {
+    cities: Option<Arc<Reader<Vec<u8>>>>,
+    operators: Option<Arc<Reader<Vec<u8>>>>,
+}
+
+impl fmt::Debug for Geo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Geo")
+            .field("has_cities", &self.cities.is_some())
+            .field("has_operators", &self.operators.is_some())
+            .finish()
+    }
+}
+
+/// A database that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{flag}: {}: {source}", path.display())]
+pub struct GeoError {
+    flag: &'static str,
+    path: PathBuf,
+    source: Box<MaxMindDbError>,
+}
+
+/// Of a city's or a country's record.
+#[derive(Deserialize)]
+struct Place<'a> {
+    #[serde(borrow)]
+    country: Option<Coded<'a>>,
+    subdivisions: Option<Vec<Coded<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Coded<'a> {
+    iso_code: Option<&'a str>,
+}
+
+/// Of a network's record.
+#[derive(Deserialize)]
+struct Network<'a> {
+    autonomous_system_number: Option<u32>,
+    autonomous_system_organization: Option<&'a str>,
+}
+
+impl Geo {
+    /// Reads the databases of these paths: one of cities or countries, one of autonomous systems.
+    ///
+    /// # Errors
+    /// Names the flag and the file that cannot be used.
+    pub fn open(cities: Option<&Path>, operators: Option<&Path>) -> Result<Self, GeoError> {
+        Ok(Self {
+            cities: open("--geo-city-db", cities)?,
+            operators: open("--geo-asn-db", operators)?,
+        })
+    }
+
+    /// ISO 3166-2, like `DE-BE`; just the country if no more is known; `None` if not even that is, or the
+    /// database's record is broken.
+    pub fn region(&self, address: IpAddr) -> Option<String> {
+        let place: Place<'_> = self
+            .cities
+            .as_ref()?
+            .lookup(address)
+            .ok()?
+            .decode()
+            .ok()??;
+        let country = place.country?.iso_code?;
+        let largest = place.subdivisions.as_deref().unwrap_or_default().first();
+        Some(match largest.and_then(|place| place.iso_code) {
+            Some(subdivision) => format!("{country}-{subdivision}"),
+            None => country.to_owned(),
+        })
+    }
+
+    /// The name of who runs the network, or its number, like `AS64500`.
+    pub fn operator(&self, address: IpAddr) -> Option<String> {
+        let found = self.operators.as_ref()?.lookup(address).ok()?;
+        let network: Network<'_> = found.decode().ok()??;
+        let number = network.autonomous_system_number;
+        let name = network.autonomous_system_organization.map(str::to_owned);
+        name.or_else(|| number.map(|number| format!("AS{number}")))
+    }
+}
+
+fn open(flag: &'static str, path: Option<&Path>) -> Result<Option<Arc<Reader<Vec<u8>>>>, GeoError> {
+    let Some(path) = path else { return Ok(None) };
+    let reader = Reader::open_readfile(path).map_err(|source| GeoError {
+        flag,
+        path: path.to_owned(),
+        source: Box::new(source),
+    })?;
+    Ok(Some(Arc::new(reader)))
+}

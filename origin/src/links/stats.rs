@@ -1,0 +1,312 @@
+//! What is counted of clicks, and how it is asked for.
+//!
+//! SQL holds, per link, one row an hour and a day with clicks, visitors and addresses, and per day how
+//! the clicks divide by device, system, browser, referrer, region, operator and language. Visitors
+//! and addresses come from Redis' HyperLogLogs, see [`clicks`](super::clicks). Days are those of UTC.
+
+use std::collections::BTreeMap;
+
+use weir_core::link::code::LinkId;
+
+use crate::store::StoreFuture;
+
+/// An hour, in milliseconds.
+pub const HOUR_MS: u64 = 3_600_000;
+
+/// A day, in milliseconds.
+pub const DAY_MS: u64 = 24 * HOUR_MS;
+
+/// For how long hours are kept: the finer half of the numbers, and most of the rows.
+pub const HOURS_KEPT_MS: u64 = 90 * DAY_MS;
+
+/// For how long days are kept.
+pub const DAYS_KEPT_MS: u64 = 400 * DAY_MS;
+
+/// For how long it is known which batches were counted. Redis gives a batch again within minutes.
+pub const BATCHES_KEPT_MS: u64 = 2 * DAY_MS;
+
+/// The value that takes what is beyond [`Part::values_max`].
+pub const OTHER: &str = "other";
+
+/// The most bytes of a value, such as a referrer's host.
+pub const VALUE_LEN_MAX: usize = 64;
+
+/// What time is divided into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Span {
+    /// Hours.
+    Hour,
+    /// Days of UTC.
+    Day,
+}
+
+impl Span {
+    /// As SQL and the API call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+
+    /// How long one is, in milliseconds.
+    pub const fn len_ms(self) -> u64 {
+        match self {
+            Self::Hour => HOUR_MS,
+            Self::Day => DAY_MS,
+        }
+    }
+
+    /// When the one begins that holds this instant.
+    pub const fn start_ms(self, at_ms: u64) -> u64 {
+        at_ms - at_ms % self.len_ms()
+    }
+}
+
+/// What clicks are divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Desktop, mobile, tablet, bot.
+    Device,
+    /// The operating system.
+    System,
+    /// The browser.
+    Browser,
+    /// The host of the page that linked here; `direct` without one.
+    Referrer,
+    /// ISO 3166-2, like `DE-BE`, or just the country; `unknown` without a database.
+    Region,
+    /// Who runs the network; `unknown` without a database.
+    Operator,
+    /// The language that is preferred; `unknown` if none is said.
+    Language,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Device,
+        Self::System,
+        Self::Browser,
+        Self::Referrer,
+        Self::Region,
+        Self::Operator,
+        Self::Language,
+    ];
+
+    /// As SQL calls it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::System => "system",
+            Self::Browser => "browser",
+            Self::Referrer => "referrer",
+            Self::Region => "region",
+            Self::Operator => "operator",
+            Self::Language => "language",
+        }
+    }
+
+    /// As the API calls all of its values.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Device => "devices",
+            Self::System => "systems",
+            Self::Browser => "browsers",
+            Self::Referrer => "referrers",
+            Self::Region => "regions",
+            Self::Operator => "operators",
+            Self::Language => "languages",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.as_str() == name)
+    }
+
+    /// The most different values that one link has in one day, [`OTHER`] not counted: clients choose what
+    /// they send, and SQL shall not grow with it.
+    pub const fn values_max(self) -> usize {
+        match self {
+            Self::Referrer | Self::Region | Self::Operator => 100,
+            Self::Language => 50,
+            Self::Device | Self::System | Self::Browser => 10,
+        }
+    }
+
+    /// What an empty value means.
+    pub const fn none(self) -> &'static str {
+        match self {
+            Self::Referrer => "direct",
+            _ => "unknown",
+        }
+    }
+
+    /// A value as it is kept: at most [`VALUE_LEN_MAX`] bytes, no control characters, no blanks at its
+    /// ends (of which MySQL takes no notice), and never empty.
+    pub fn value(self, text: &str) -> String {
+        let mut kept = String::with_capacity(text.len().min(VALUE_LEN_MAX));
+        for char in text.trim().chars().filter(|char| !char.is_control()) {
+            if kept.len() + char.len_utf8() > VALUE_LEN_MAX {
+                break;
+            }
+            kept.push(char);
+        }
+        match kept.trim() {
+            "" => self.none().to_owned(),
+            trimmed => trimmed.to_owned(),
+        }
+    }
+}
+
+/// Equal clicks: of one link, in one minute, alike in every part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clicks {
+    /// The link.
+    pub link: LinkId,
+    /// The minute, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// How many.
+    pub count: u32,
+    /// Their value in each part, in the order of [`Part::ALL`].
+    pub values: [String; Part::ALL.len()],
+}
+
+/// What a gateway sent at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its name: what arrives twice under one name is counted once.
+    pub id: String,
+    /// The clicks.
+    pub clicks: Vec<Clicks>,
+}
+
+/// How many different visitors and addresses a link had in one span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uniques {
+    /// An address with a browser.
+    pub visitors: u64,
+    /// Addresses.
+    pub addresses: u64,
+}
+
+impl Uniques {
+    /// The larger of each: a count only grows while its HyperLogLog lives.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            visitors: self.visitors.max(other.visitors),
+            addresses: self.addresses.max(other.addresses),
+        }
+    }
+}
+
+/// One span of one link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot {
+    /// The link.
+    pub link: LinkId,
+    /// Hour or day.
+    pub span: Span,
+    /// When it begins, in milliseconds since the Unix epoch.
+    pub start_ms: u64,
+}
+
+impl Slot {
+    /// The one that holds this instant.
+    pub fn at(link: &LinkId, span: Span, at_ms: u64) -> Self {
+        Self {
+            link: link.clone(),
+            span,
+            start_ms: span.start_ms(at_ms),
+        }
+    }
+}
+
+/// What is known of unique visitors.
+pub type UniquesBySlot = BTreeMap<Slot, Uniques>;
+
+/// One hour or day of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// When it begins, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// Clicks.
+    pub clicks: u64,
+    /// Visitors and addresses.
+    pub uniques: Uniques,
+}
+
+/// How many clicks have one value of one part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartCount {
+    /// Of what.
+    pub part: Part,
+    /// The value.
+    pub value: String,
+    /// Clicks.
+    pub clicks: u64,
+}
+
+/// Where clicks are counted: SQL.
+pub trait ClickStore: Send + Sync {
+    /// Counts the batches that were not counted before, in one transaction, and takes over what is known
+    /// of visitors. Tells of each batch whether it was counted now.
+    fn count_clicks<'a>(
+        &'a self,
+        batches: &'a [Batch],
+        uniques: &'a UniquesBySlot,
+        now_ms: u64,
+    ) -> StoreFuture<'a, Vec<bool>>;
+
+    /// The spans of a link with clicks that begin within `from_ms..until_ms`, in order.
+    fn click_points<'a>(
+        &'a self,
+        link: &'a LinkId,
+        span: Span,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> StoreFuture<'a, Vec<Point>>;
+
+    /// The clicks of the days that begin within `from_ms..until_ms` by every part, the largest first.
+    fn click_parts<'a>(
+        &'a self,
+        link: &'a LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> StoreFuture<'a, Vec<PartCount>>;
+
+    /// Forgets a link's clicks: its code may come to stand for something else.
+    fn forget_clicks<'a>(&'a self, link: &'a LinkId) -> StoreFuture<'a, ()>;
+
+    /// Removes what is older than it is kept; tells how many rows that were.
+    fn clean_clicks(&self, now_ms: u64) -> StoreFuture<'_, u64>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_short_clean_and_never_empty() {
+        assert_eq!(Part::Referrer.value(""), "direct");
+        assert_eq!(Part::Operator.value(" \t\n"), "unknown");
+        assert_eq!(Part::Operator.value(" Köln\u{0} Net \r"), "Köln Net");
+        let long = Part::Operator.value(&"ö".repeat(40));
+        assert_eq!(long, "ö".repeat(32));
+        let blank = Part::Operator.value(&format!("{} x", "a".repeat(63)));
+        assert_eq!(blank, "a".repeat(63));
+    }
+
+    #[test]
+    fn spans_begin_where_utc_has_them() {
+        let at_ms = 1_795_263_805_216; // 2026-11-21T12:23:25Z
+        assert_eq!(Span::Hour.start_ms(at_ms) % HOUR_MS, 0);
+        assert_eq!(
+            at_ms - Span::Hour.start_ms(at_ms),
+            (23 * 60 + 25) * 1_000 + 216
+        );
+        assert_eq!(Span::Day.start_ms(at_ms), 1_795_219_200_000);
+    }
+}
