@@ -103,6 +103,11 @@ impl Host {
         self.process.advance(by);
     }
 
+    /// Gives every root context that has asked for ticks one now. Time stands still.
+    pub fn tick(&self) {
+        self.process.tick_now();
+    }
+
     /// The virtual time, in nanoseconds since the Unix epoch.
     pub fn now_ns(&self) -> u64 {
         self.process.world.borrow().now_ns

@@ -275,6 +275,16 @@ impl Process {
         delayed.drain(..due).collect()
     }
 
+    /// Ticks all that ever tick, whether or not they are due.
+    pub fn tick_now(&self) {
+        let now_ns = self.world.borrow().now_ns;
+        let mut world = self.world.borrow_mut();
+        let ticks = world.vms.values_mut().flat_map(|vm| vm.ticks.values_mut());
+        ticks.for_each(|tick| tick.due_ns = now_ns);
+        drop(world);
+        self.tick(now_ns);
+    }
+
     fn tick(&self, now_ns: u64) {
         let mut due: Vec<_> = {
             let world = self.world.borrow();

@@ -125,7 +125,10 @@ async fn a_sale_drains_is_behind_a_page_and_in_shadow() -> Result<()> {
     let bought = buy(&stack, "modes", "bob").await?;
     assert_eq!((bought.status, verdict(&bought)), (201, ""));
     let stat = "wasmcustom.weir_seckill_gate_shadow_total.verdict.granted";
-    assert_eq!(stack.envoy.stat(stat).await?, 1);
+    until("the gateway has told", async || {
+        stack.envoy.stat(stat).await.is_ok_and(|count| count == 1)
+    })
+    .await?;
     assert_eq!(books(&stack, "modes").await?.orders, 2);
     Ok(())
 }

@@ -11,7 +11,7 @@ use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::report::Silent;
 use weir_stack::{DataDir, ports, tools, wasm};
 
-use crate::script_calls_of;
+use crate::{script_calls_of, until};
 
 /// What an operator shows, in gateways whose configuration has `"debug": { "secret": { "env":
 /// "WEIR_DEBUG_SECRET" } }`.
@@ -87,13 +87,23 @@ impl Setup<'_> {
             data,
         };
         let config = config.limiter_config(self.config)?.holding();
-        let config = config.replace(VM, VM_WITH_SECRET, 1);
+        let mut config = config.replace(VM, VM_WITH_SECRET, 1);
+        if needs_responses(self.config) {
+            config = config.ratelimit_headers();
+        }
         for number in 0..self.gateways {
             let envoy = limiters.envoy(number, self.workers, &config).await?;
             limiters.envoys.push(envoy);
         }
         Ok(limiters)
     }
+}
+
+/// Whether the configuration is one for the module that sees responses.
+fn needs_responses(config: &str) -> bool {
+    ["\"on_allowed\"", "\"debug\""]
+        .iter()
+        .any(|field| config.contains(field))
 }
 
 async fn redis_in(data: &DataDir) -> Result<RedisServer> {
@@ -189,6 +199,20 @@ impl Limiters {
             sum += envoy.stat(&name).await?;
         }
         Ok(sum)
+    }
+
+    /// As [`Limiters::count`], as soon as it is at least `least`: filters tell what they have counted once a
+    /// second.
+    ///
+    /// # Errors
+    /// When it does not come to that.
+    pub async fn count_reaching(&self, name: &str, least: u64) -> Result<u64> {
+        until(&format!("{name} is {least}"), async || {
+            let count = self.count(name).await;
+            count.is_ok_and(|count| count >= least)
+        })
+        .await?;
+        self.count(name).await
     }
 
     /// An error if a gateway has ended, or a filter of its has trapped.

@@ -10,6 +10,7 @@ use proxy_wasm::types::ContextType;
 
 use crate::config::ConfigError;
 use crate::host::now_ms;
+use crate::metrics;
 
 /// The state of one VM, shared by its root context and its streams.
 pub trait Plugin: Sized + 'static {
@@ -25,7 +26,8 @@ pub trait Plugin: Sized + 'static {
     /// A new stream.
     fn stream(plugin: &Rc<RefCell<Self>>, id: u32) -> Box<dyn HttpContext>;
 
-    /// How far apart ticks should be now, if there is anything to do in them.
+    /// How far apart ticks should be now, if there is anything to do in them. Counters are told to the host
+    /// in each, and once a second if this asks for none.
     fn tick(&self) -> Option<Duration>;
 
     /// Does what is due. The root context is effective, and need not be afterwards.
@@ -38,12 +40,15 @@ pub trait Plugin: Sized + 'static {
     fn is_wakeup(&self, queue: u32) -> bool;
 }
 
+/// How far apart ticks are for a plugin that needs none: what it has counted is told to the host.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
 /// The root context.
 pub struct Root<P> {
     id: u32,
     /// From a good configuration on.
     plugin: Option<Rc<RefCell<P>>>,
-    /// How far apart ticks are now, if there are any.
+    /// How far apart ticks are now: none before a good configuration.
     tick: Option<Duration>,
 }
 
@@ -68,12 +73,11 @@ impl<P: Plugin> Root<P> {
     }
 
     fn adjust_tick(&mut self) {
-        let plugin = self.plugin.as_ref();
-        let tick = plugin.and_then(|plugin| plugin.borrow().tick());
-        let Some(period) = tick.filter(|_| tick != self.tick) else {
+        let Some(plugin) = &self.plugin else { return };
+        let period = plugin.borrow().tick().unwrap_or(FLUSH_PERIOD);
+        if self.tick.replace(period) == Some(period) {
             return;
-        };
-        self.tick = tick;
+        }
         if let Err(status) = hostcalls::set_tick_period(period) {
             let name = P::NAME;
             log::error!("{name}: the host gives no ticks, so nothing can be read: {status:?}");
@@ -102,6 +106,7 @@ impl<P: Plugin> RootContext for Root<P> {
     fn on_tick(&mut self) {
         // A wake-up may have been lost, and deadlines pass while nothing wakes.
         self.with_plugin(|plugin| plugin.turn(now_ms()));
+        metrics::flush();
     }
 
     fn on_queue_ready(&mut self, queue: u32) {

@@ -1,8 +1,9 @@
 //! A table of limits in the shared data of Envoy, which all VMs of one process with one `vm_id` have
 //! in common: so a limit holds for the process and not for each worker.
 //!
-//! The table has a fixed number of slots, each one value under the key `weir.<table>.<n>`, of
-//! [`Slot::len`] bytes. Values are never deleted (the host cannot), so the number of slots is what
+//! The table has a fixed number of slots, each one value of [`Slot::len`] bytes. Its key is a hash of the
+//! table's name and the slot's number, in 15 bytes: so short a string lives inside the host's map, where
+//! a longer one would cost each decision another look at memory that no cache holds. Values are never deleted (the host cannot), so the number of slots is what
 //! bounds the memory: some 400 bytes each with the host's own for GCRA, so 1.6 MB for 4,096 slots,
 //! which hold 32,768 keys. What a crowded slot does is told in [`weir_core::limit`].
 //!
@@ -22,6 +23,21 @@ pub const TRIES_MAX: usize = 8;
 
 /// The most slots: some 25 MB of GCRA's. A config with more is likelier a slip of the pen.
 pub const SLOTS_MAX: u32 = 65_536;
+
+/// How much of a hash stands for a table: 40 bits, in hexadecimal digits. That any two of 64 tables have the
+/// same is less likely than one in 500 million.
+const TAG_LEN: usize = 10;
+
+/// As many as [`SLOTS_MAX`] has.
+const SLOT_DIGITS: usize = 5;
+
+/// The bytes of a slot's key.
+const SLOT_KEY_LEN: usize = TAG_LEN + SLOT_DIGITS;
+
+/// Whether `key` of the shared data is that of some table's slot.
+pub fn is_slot_key(key: &[u8]) -> bool {
+    key.len() == SLOT_KEY_LEN && key.iter().all(u8::is_ascii_hexdigit)
+}
 
 /// A number that no value's version has: with it a write to a key that is missing succeeds only as long
 /// as the key is missing. (A write with the version 0 would be unconditional.) The host counts versions
@@ -75,7 +91,8 @@ pub fn shared_seed(filter: &str) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Table<D> {
     data: D,
-    name: String,
+    /// What the keys of its slots begin with.
+    tag: String,
     slots: u32,
     seed: u64,
 }
@@ -127,7 +144,7 @@ impl Decision {
 /// A key in its slot, as it was read.
 struct Found<'a, D> {
     ask: Ask<'a, D>,
-    name: String,
+    key: String,
     version: u32,
     slot: Slot,
     fingerprint: Fingerprint,
@@ -184,13 +201,13 @@ impl<'a, D: SharedData> Found<'a, D> {
     fn read(ask: Ask<'a, D>, now_ms: u64) -> Self {
         let table = ask.table;
         let fingerprint = Fingerprint::new(table.seed, ask.key);
-        let name = format!("weir.{}.{}", table.name, fingerprint.slot(table.slots));
-        let (bytes, version) = table.data.get(&name).unwrap_or((vec![], MISSING));
+        let key = table.slot_key(fingerprint.slot(table.slots));
+        let (bytes, version) = table.data.get(&key).unwrap_or((vec![], MISSING));
         let slot = Slot::read(bytes, &ask.quota);
         Self {
             state: slot.state(&ask.quota, fingerprint, now_ms),
             ask,
-            name,
+            key,
             version,
             slot,
             fingerprint,
@@ -226,7 +243,7 @@ impl<'a, D: SharedData> Found<'a, D> {
             .slot
             .put(quota, self.fingerprint, &self.state, self.now_ms);
         let data = &self.ask.table.data;
-        let is_written = data.set(&self.name, self.slot.as_bytes(), self.version);
+        let is_written = data.set(&self.key, self.slot.as_bytes(), self.version);
         is_written.then_some(usize::from(has_lost))
     }
 }
@@ -235,12 +252,27 @@ impl<D: SharedData> Table<D> {
     /// The table `name` of `slots` slots (1 to [`SLOTS_MAX`]; others count as the nearest of these). `seed`
     /// is that of the keys' hashes: the same in all VMs, such as [`weir_core::claim::KeyRing::seed`].
     pub fn new(data: D, name: &str, slots: u32, seed: u64) -> Self {
+        let mut tag = format!("{:016x}", Fingerprint::new(0, name.as_bytes()));
+        tag.truncate(TAG_LEN);
         Self {
             data,
-            name: name.into(),
+            tag,
             slots: slots.clamp(1, SLOTS_MAX),
             seed,
         }
+    }
+
+    /// The key of a slot.
+    fn slot_key(&self, slot: u32) -> String {
+        let mut key = String::with_capacity(SLOT_KEY_LEN);
+        key.push_str(&self.tag);
+        let mut unit = 10_u32.pow(SLOT_DIGITS as u32 - 1);
+        while unit > 0 {
+            // A digit: below 10.
+            key.push(char::from(b'0' + (slot / unit % 10) as u8));
+            unit /= 10;
+        }
+        key
     }
 }
 
@@ -372,7 +404,7 @@ mod tests {
         }
         let values = &memory.contents.lock().unwrap().values;
         assert_eq!(values.len(), 16);
-        assert!(values.contains_key("weir.users.0") && values.contains_key("weir.users.15"));
+        assert!(values.keys().all(|key| is_slot_key(key.as_bytes())));
         let slot_len = Slot::len(&Quota::per_second(1, 2));
         assert!(values.values().all(|(value, _)| value.len() == slot_len));
     }
@@ -491,11 +523,12 @@ mod tests {
     #[test]
     fn what_is_no_slot_is_written_anew() {
         let memory = Memory::default();
-        (&memory).set("weir.t.0", b"from another version", 0);
         let table = table(&memory);
+        let key = table.slot_key(0);
+        (&memory).set(&key, b"from another version", 0);
         assert_eq!(allowed(&table, "u", 9), 2);
         let slot_len = Slot::len(&Quota::per_second(1, 2));
-        assert_eq!((&memory).get("weir.t.0").unwrap().0.len(), slot_len);
+        assert_eq!((&memory).get(&key).unwrap().0.len(), slot_len);
     }
 
     /// Two tables of one slot each; of the key `u` two requests pass in the first, `burst` in the second.

@@ -25,6 +25,9 @@ const BODY_LEN_MAX: usize = 16 * 1_024;
 /// The fewest bytes of the operators' secret.
 const DEBUG_SECRET_LEN_MIN: usize = 16;
 
+/// Whether this module is called back for responses: a variant of its own, see `Cargo.toml`.
+const SEES_RESPONSES: bool = cfg!(feature = "response-headers");
+
 /// The configuration as it is written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,7 +58,8 @@ pub struct Config {
     /// set.
     #[serde(default)]
     pub answer: Option<AnswerConfig>,
-    /// Lets operators see which rules in shadow would have refused their request: not unless set.
+    /// Lets operators see which rules in shadow would have refused their request: not unless set. Needs the
+    /// module `ratelimit-headers`.
     #[serde(default)]
     pub debug: Option<DebugConfig>,
 }
@@ -64,7 +68,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeadersConfig {
-    /// Whether requests that pass are told too: not unless set.
+    /// Whether requests that pass are told too: not unless set. Needs the module `ratelimit-headers`.
     pub on_allowed: bool,
     /// Whether the older `X-RateLimit-*` are sent besides: not unless set.
     pub legacy: bool,
@@ -128,6 +132,8 @@ impl Config {
         if let Some(answer) = &self.answer {
             answer.check()?;
         }
+        check_module("headers.on_allowed", self.headers.on_allowed)?;
+        check_module("debug", self.debug.is_some())?;
         let topology = self.redis.as_ref().map(|redis| redis.topology);
         let one_slot_a_call = topology == Some(Topology::Cluster);
         let rules = RulesConfig { rules: self.rules };
@@ -152,6 +158,16 @@ impl Config {
             debug_secret: self.debug.map(|debug| debug.read()).transpose()?,
         })
     }
+}
+
+/// Refuses what this module cannot do.
+fn check_module(field: &str, is_wanted: bool) -> Result<(), ConfigError> {
+    if SEES_RESPONSES || !is_wanted {
+        return Ok(());
+    }
+    let problem =
+        "adds to responses that pass: load ratelimit-headers.wasm in place of ratelimit.wasm";
+    Err(ConfigError::new(field, problem))
 }
 
 /// Refuses rules that need what is not configured.
@@ -265,14 +281,31 @@ mod tests {
         );
         check(&long, "answer.body's length");
         check(r#"{"debug":{"secret":"hush"}}"#, "debug.secret");
-        check(
-            r#"{"debug":{"secret":{"env":"WEIR_NO_SUCH"}}}"#,
-            "debug.secret.env",
-        );
-        check(
-            r#"{"debug":{"secret":{"env":"CARGO_PKG_VERSION"}}}"#,
-            "debug.secret",
-        );
+    }
+
+    #[test]
+    fn a_bad_secret_is_refused() {
+        for (name, path) in [
+            ("WEIR_NO_SUCH", "debug.secret.env"),
+            ("CARGO_PKG_VERSION", "debug.secret"),
+        ] {
+            let secret = format!(r#"{{"secret":{{"env":"{name}"}}}}"#);
+            let debug = parse::<DebugConfig>(secret.as_bytes()).unwrap();
+            assert_eq!(debug.read().unwrap_err().path, path);
+        }
+    }
+
+    #[test]
+    fn what_needs_responses_is_refused_by_the_module_that_does_not_see_them() {
+        for (json, path) in [
+            (r#"{"headers":{"on_allowed":true}}"#, "headers.on_allowed"),
+            (r#"{"debug":{"secret":{"env":"PATH"}}}"#, "debug"),
+        ] {
+            match checked(json) {
+                Err(error) if !SEES_RESPONSES => assert_eq!(error.path, path, "{error}"),
+                result => assert!(SEES_RESPONSES && result.is_ok(), "{result:?}"),
+            }
+        }
     }
 
     #[test]

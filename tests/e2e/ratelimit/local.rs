@@ -55,8 +55,18 @@ async fn a_burst_of_the_exact_size_passes_and_the_rest_is_told_when_to_come_agai
         assert!((1..=3_600).contains(&wait), "{wait}");
         assert_eq!(answer.json()?["error"], "rate_limited");
     }
-    assert_eq!(limiters.count("allowed_total.rule.all").await?, 20);
-    assert_eq!(limiters.count("limited_total.rule.all").await?, 30);
+    assert_eq!(
+        limiters
+            .count_reaching("allowed_total.rule.all", 20)
+            .await?,
+        20
+    );
+    assert_eq!(
+        limiters
+            .count_reaching("limited_total.rule.all", 30)
+            .await?,
+        30
+    );
     let stats = limiters.envoys[0].stats().await?;
     for worker in ["worker_0", "worker_1"] {
         let name = format!(".{worker}.downstream_cx_total");

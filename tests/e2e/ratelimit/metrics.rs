@@ -18,6 +18,7 @@ async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
     };
     let limiters = setup.start().await?;
     limiters.burst("/", "anyone", 2).await?;
+    limiters.count_reaching("limited_total.rule.all", 1).await?;
     let url = format!("{}/stats/prometheus", limiters.envoys[0].admin_url());
     assert_eq!(scraped(&url).await?, documented(true));
     let stats = http::get(&url).await?.text();

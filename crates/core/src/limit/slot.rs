@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::{Quota, State};
 use crate::shard::seeded_hash;
@@ -35,6 +36,12 @@ impl Fingerprint {
     pub fn slot(self, slots: u32) -> u32 {
         // The remainder is below `slots`, so it fits.
         (self.0 % u64::from(slots.max(1))) as u32
+    }
+}
+
+impl fmt::LowerHex for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
     }
 }
 

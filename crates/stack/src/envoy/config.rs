@@ -33,7 +33,12 @@ const FILTER_INDENT: &str = "                  ";
 /// The folder that the shipped file's wasm paths name.
 const WASM_DIR: &str = "target/weir/";
 /// The filters in it. A file names those it needs once each.
-const FILTERS: [&str; 3] = ["ratelimit.wasm", "redis-bridge.wasm", "seckill-gate.wasm"];
+const FILTERS: [&str; 4] = [
+    "ratelimit-headers.wasm",
+    "ratelimit.wasm",
+    "redis-bridge.wasm",
+    "seckill-gate.wasm",
+];
 /// The rate limiter in its files, its configuration, and what stands behind it.
 const LIMITER: &str = "                  - name: weir.ratelimit\n";
 const LIMITER_CONFIG: &str = "value: |\n";
@@ -118,6 +123,13 @@ impl EnvoyConfig {
         self.text
             .replace_range(start..body + end, &format!("value: {quoted}\n"));
         Ok(self)
+    }
+
+    /// With the limiter's module that sees responses.
+    pub fn ratelimit_headers(self) -> Self {
+        let variant = workspace::out_dir().join("ratelimit-headers.wasm");
+        let plain = format!("{WASM_DIR}ratelimit.wasm");
+        self.set(&plain, variant.display().to_string())
     }
 
     /// Without the rate limiter, to be compared with; of [`EnvoyConfig::ratelimit`]`(false)` only.

@@ -6,6 +6,7 @@ use crate::tools::{Source, TARGET, WasmToolchain};
 use crate::workspace::write_atomic;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -100,11 +101,33 @@ fn cargo_home() -> PathBuf {
     std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
 }
 
-/// A package under `filters/`.
+/// A module to be built: a package under `filters/`, or one of its variants.
 #[derive(Debug)]
 struct Filter {
+    /// That of the module's file.
     name: String,
+    /// The package's, under `filters/`.
+    folder: String,
     package: String,
+    features: Vec<String>,
+    callbacks: Vec<String>,
+}
+
+/// What a manifest says under `[package.metadata.weir]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Declared {
+    callbacks: Vec<String>,
+    /// Further modules of the package, by name.
+    #[serde(default)]
+    variants: BTreeMap<String, Variant>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Variant {
+    features: Vec<String>,
+    /// Beside those of the package.
     callbacks: Vec<String>,
 }
 
@@ -118,34 +141,33 @@ pub(super) fn build(
     messages: Messages,
 ) -> Result<Vec<BuiltFilter>> {
     let filters = discover(toolchain, root)?;
-    let mut cargo = cargo(toolchain, root);
-    cargo
-        .args(&settings.arguments)
-        .envs(settings.variables.iter().map(|(name, value)| (name, value)))
-        .env(
-            "CARGO_ENCODED_RUSTFLAGS",
-            settings.rustflags.join(FLAG_SEPARATOR),
-        )
-        .env("CARGO_TARGET_DIR", out.join("cargo"));
-    for filter in &filters {
-        cargo.args(["-p", &filter.package]);
-    }
-    let (compiled, failure) = run(cargo, messages)?;
+    let (variants, plain): (Vec<_>, Vec<_>) = filters
+        .iter()
+        .partition(|filter| !filter.features.is_empty());
     let mut built = Vec::new();
-    let mut errors: Vec<String> = failure.into_iter().collect();
-    for filter in &filters {
-        let path = out.join(format!("{}.wasm", filter.name));
-        let module = compiled.iter().find(|artifact| artifact.is_of(filter));
-        let finished = match module {
-            Some(artifact) => finish(filter, artifact, &path).map(Some),
-            None => Ok(None),
-        };
-        match finished {
-            Ok(Some(filter)) => built.push(filter),
-            Ok(None) => _ = std::fs::remove_file(&path),
-            Err(error) => {
-                std::fs::remove_file(&path).ok();
-                errors.push(format!("{error:#}"));
+    let mut errors = Vec::new();
+    // Cargo builds all that it is given at once with the union of their features.
+    let runs = std::iter::once(plain).chain(variants.into_iter().map(|variant| vec![variant]));
+    for together in runs {
+        let mut cargo = cargo(toolchain, root);
+        cargo
+            .args(&settings.arguments)
+            .envs(settings.variables.iter().map(|(name, value)| (name, value)))
+            .env(
+                "CARGO_ENCODED_RUSTFLAGS",
+                settings.rustflags.join(FLAG_SEPARATOR),
+            )
+            .env("CARGO_TARGET_DIR", out.join("cargo"));
+        for filter in &together {
+            cargo.args(["-p", &filter.package]);
+            cargo.args(filter.features.iter().flat_map(|name| ["-F", name]));
+        }
+        let (compiled, failure) = run(cargo, messages)?;
+        errors.extend(failure);
+        for filter in together {
+            match finish_or_remove(filter, &compiled, out) {
+                Ok(filter) => built.extend(filter),
+                Err(error) => errors.push(format!("{error:#}")),
             }
         }
     }
@@ -154,7 +176,24 @@ pub(super) fn build(
         built.len() == filters.len(),
         "cargo ended well but left a filter out"
     );
+    built.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(built)
+}
+
+/// The filter, if it was compiled. If not, no older file of it stays.
+fn finish_or_remove(
+    filter: &Filter,
+    compiled: &[Artifact],
+    out: &Path,
+) -> Result<Option<BuiltFilter>> {
+    let path = out.join(format!("{}.wasm", filter.name));
+    let module = compiled.iter().find(|artifact| artifact.is_of(filter));
+    let finished = module.map(|artifact| finish(filter, artifact, &path));
+    let finished = finished.transpose();
+    if !matches!(finished, Ok(Some(_))) {
+        std::fs::remove_file(&path).ok();
+    }
+    finished
 }
 
 /// Drops what the filter doesn't use and writes the module where Envoy's config names it.
@@ -162,12 +201,12 @@ fn finish(filter: &Filter, artifact: &Artifact, path: &Path) -> Result<BuiltFilt
     let file = artifact.wasm().with_context(|| {
         format!(
             "filters/{}: cargo built no .wasm; is it a cdylib?",
-            filter.name
+            filter.folder
         )
     })?;
     let raw = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let pruned = prune::prune(&raw, &filter.callbacks)
-        .with_context(|| format!("filters/{}/Cargo.toml, callbacks", filter.name))?;
+        .with_context(|| format!("filters/{}/Cargo.toml, callbacks", filter.folder))?;
     write_atomic(path, &pruned)?;
     Ok(BuiltFilter {
         name: filter.name.clone(),
@@ -189,7 +228,7 @@ struct Artifact {
 
 impl Artifact {
     fn is_of(&self, filter: &Filter) -> bool {
-        let folder = Path::new("filters").join(&filter.name);
+        let folder = Path::new("filters").join(&filter.folder);
         self.reason == "compiler-artifact"
             && self.manifest_path.ends_with(folder.join("Cargo.toml"))
             && self.wasm().is_some()
@@ -258,7 +297,7 @@ fn is_kept(variable: &str) -> bool {
             .any(|prefix| variable.starts_with(prefix))
 }
 
-/// The filters, in the order of their names, with what their manifests declare.
+/// The filters and their variants, in the order of their names, with what their manifests declare.
 fn discover(toolchain: &WasmToolchain, root: &Path) -> Result<Vec<Filter>> {
     let mut metadata = cargo(toolchain, root);
     metadata.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);
@@ -271,12 +310,20 @@ fn discover(toolchain: &WasmToolchain, root: &Path) -> Result<Vec<Filter>> {
         if folder.parent() != Some(&home) || !package.is_cdylib() {
             continue;
         }
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        filters.push(Filter {
-            callbacks: callbacks(&name, &package.metadata)?,
-            name: name.into_owned(),
-            package: package.name,
-        });
+        let folder = folder.file_name().unwrap_or_default().to_string_lossy();
+        let declared = declared(&folder, &package.metadata)?;
+        let filter = |name: &str, features, callbacks| Filter {
+            name: name.to_owned(),
+            folder: folder.clone().into_owned(),
+            package: package.name.clone(),
+            features,
+            callbacks,
+        };
+        for (name, variant) in declared.variants {
+            let callbacks = [declared.callbacks.clone(), variant.callbacks].concat();
+            filters.push(filter(&name, variant.features, callbacks));
+        }
+        filters.push(filter(&folder, Vec::new(), declared.callbacks));
     }
     filters.sort_by(|a, b| a.name.cmp(&b.name));
     if filters.is_empty() {
@@ -285,15 +332,15 @@ fn discover(toolchain: &WasmToolchain, root: &Path) -> Result<Vec<Filter>> {
     Ok(filters)
 }
 
-fn callbacks(filter: &str, metadata: &serde_json::Value) -> Result<Vec<String>> {
-    let declared = metadata.pointer("/weir/callbacks").with_context(|| {
+fn declared(folder: &str, metadata: &serde_json::Value) -> Result<Declared> {
+    let declared = metadata.get("weir").with_context(|| {
         format!(
-            "filters/{filter}/Cargo.toml has no [package.metadata.weir] callbacks = [\"proxy_on_…\"]: \
+            "filters/{folder}/Cargo.toml has no [package.metadata.weir] callbacks = [\"proxy_on_…\"]: \
              the callbacks that the filter uses, beside those that every filter keeps"
         )
     })?;
     serde_json::from_value(declared.clone())
-        .with_context(|| format!("filters/{filter}/Cargo.toml: callbacks is not a list of strings"))
+        .with_context(|| format!("filters/{folder}/Cargo.toml, [package.metadata.weir]"))
 }
 
 #[derive(Debug, Deserialize)]
@@ -349,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_filter_without_callbacks_is_named() {
-        let error = callbacks("ratelimit", &serde_json::Value::Null).unwrap_err();
+        let error = declared("ratelimit", &serde_json::Value::Null).unwrap_err();
         assert!(
             error.to_string().contains("filters/ratelimit/Cargo.toml"),
             "{error}"

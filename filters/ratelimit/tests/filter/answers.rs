@@ -34,7 +34,7 @@ fn a_refusal_tells_policies_what_is_left_and_when_to_come_again() {
 fn requests_that_pass_are_told_if_it_is_configured() {
     let quiet = Limiter::new(&RULES);
     assert_eq!(told(&quiet.ask("alice"), "ratelimit"), None);
-    let limiter = Limiter::with(
+    let limiter = Limiter::with_responses(
         &RULES,
         r#""headers": { "on_allowed": true, "legacy": true }"#,
     );
@@ -80,7 +80,7 @@ fn an_answer_of_ones_own_takes_the_place_of_json() {
 #[test]
 fn what_concerns_no_rule_is_not_touched() {
     let rule = r#"{ "name": "r", "match": { "path": { "prefix": "/other" } }, "limit": { "rate": 1, "per": "1s" } }"#;
-    let limiter = Limiter::with(&[rule], r#""headers": { "on_allowed": true }"#);
+    let limiter = Limiter::with_responses(&[rule], r#""headers": { "on_allowed": true }"#);
     let passed = limiter.ask("alice");
     assert!(is_passed(&passed));
     assert_eq!(told(&passed, "ratelimit"), None);

@@ -78,7 +78,7 @@ fn requests_in_flight_count_until_they_end() {
 #[test]
 fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
     let shadow = PER_USER.replace(r#""name""#, r#""mode": "shadow", "name""#);
-    let limiter = Limiter::with(
+    let limiter = Limiter::with_responses(
         &[&shadow],
         r#""debug": { "secret": { "env": "WEIR_DEBUG_SECRET" } }"#,
     );
@@ -134,8 +134,9 @@ fn a_decision_stays_within_its_budget() {
     let passed = limiter.ask("alice").cost();
     assert_eq!(passed.host_calls("proxy_get_shared_data"), 1);
     assert_eq!(passed.host_calls("proxy_set_shared_data"), 1);
-    assert!(passed.host_calls_total() <= 6, "{passed:?}");
-    assert!(passed.fuel <= 9_500, "{passed:?}");
+    // Clock, user, read, write: counters stay in the VM until the next tick.
+    assert!(passed.host_calls_total() <= 4, "{passed:?}");
+    assert!(passed.fuel <= 8_000, "{passed:?}");
     limiter.ask("alice");
     let refused = limiter.ask("alice").cost();
     assert_eq!(refused.host_calls("proxy_set_shared_data"), 0);

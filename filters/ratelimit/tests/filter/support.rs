@@ -12,8 +12,12 @@ pub struct Limiter {
 }
 
 pub fn host(config: &str) -> Builder {
+    host_of("ratelimit", config)
+}
+
+fn host_of(module: &str, config: &str) -> Builder {
     Host::builder()
-        .module_file(weir_stack::wasm::filter("ratelimit").unwrap())
+        .module_file(weir_stack::wasm::filter(module).unwrap())
         .vm_id("weir")
         .plugin_config(config.as_bytes())
         .env("WEIR_DEBUG_SECRET", DEBUG_SECRET)
@@ -42,6 +46,15 @@ impl Limiter {
         }
     }
 
+    /// The variant that sees responses.
+    pub fn with_responses(rules: &[&str], fields: &str) -> Self {
+        Self {
+            host: host_of("ratelimit-headers", &config(rules, fields))
+                .start()
+                .unwrap(),
+        }
+    }
+
     pub fn request(&self, worker: usize, user: &str) -> RequestBuilder {
         let request = self.host.request(worker).method("GET").path("/api/things");
         request
@@ -62,8 +75,13 @@ impl Limiter {
 
     /// A counter of one rule.
     pub fn count(&self, what: &str, rule: &str) -> u64 {
-        let name = format!("weir_ratelimit_{what}_total.rule.{rule}");
-        self.host.metric(&name).unwrap_or(0)
+        self.metric(&format!("weir_ratelimit_{what}_total.rule.{rule}"))
+    }
+
+    /// A counter. Filters tell what they have counted when they tick.
+    pub fn metric(&self, name: &str) -> u64 {
+        self.host.tick();
+        self.host.metric(name).unwrap_or(0)
     }
 }
 

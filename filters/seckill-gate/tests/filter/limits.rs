@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{CONFIG, Gate};
+use weir_filter_kit::table::is_slot_key;
 use weir_host_test::Stream;
 
 fn gate(limits: &str) -> Gate {
@@ -67,7 +68,7 @@ fn what_is_decided_without_claims_uses_nothing_up() {
     assert!(gate.buy("alice").is_paused());
     assert!(is_limited(&gate.buy("alice")));
     let keys = gate.host.shared_data_keys();
-    let slots = keys.iter().filter(|key| key.starts_with(b"weir.users."));
+    let slots = keys.iter().filter(|key| is_slot_key(key));
     assert_eq!(slots.count(), 1, "{keys:?}");
 }
 

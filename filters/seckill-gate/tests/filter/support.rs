@@ -145,7 +145,13 @@ impl Gate {
     /// How many requests had this verdict.
     pub fn requests(&self, verdict: &str) -> u64 {
         let name = format!("weir_seckill_gate_requests_total.verdict.{verdict}");
-        self.host.metric(&name).unwrap_or(0)
+        self.metric(&name)
+    }
+
+    /// A counter. Filters tell what they have counted when they tick.
+    pub fn metric(&self, name: &str) -> u64 {
+        self.host.tick();
+        self.host.metric(name).unwrap_or(0)
     }
 }
 
