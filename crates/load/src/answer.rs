@@ -1,0 +1,82 @@
+//! The end of an answer, found in bytes that may have come in pieces.
+
+use anyhow::{Context, Result, anyhow, bail};
+
+/// More headers than any server here sends.
+const HEADERS_MAX: usize = 32;
+
+/// A whole answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Bytes of head and body.
+    pub(crate) length: usize,
+    /// Whether the server closes the connection after it.
+    pub(crate) closes: bool,
+}
+
+/// The answer at the beginning of `bytes`; `None` if it is not whole.
+///
+/// # Errors
+/// When it is not HTTP, or has a body of unknown length: answers that are to be compared have none.
+pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let parsed = response.parse(bytes);
+    let parsed = parsed.map_err(|error| anyhow!("not HTTP: {error}"))?;
+    let httparse::Status::Complete(head) = parsed else {
+        return Ok(None);
+    };
+    let status = response.code.context("an answer without a status")?;
+    let (mut body, mut closes) = (None, response.version == Some(0));
+    for header in response.headers.iter() {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            body = Some(number(header.value)?);
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            closes = header.value.eq_ignore_ascii_case(b"close");
+        }
+    }
+    let body = match (body, status) {
+        (Some(length), _) => length,
+        (None, 204 | 304) => 0,
+        (None, _) => bail!("an answer ({status}) without content-length"),
+    };
+    let length = head + body;
+    Ok((bytes.len() >= length).then_some(Answer {
+        status,
+        length,
+        closes,
+    }))
+}
+
+fn number(value: &[u8]) -> Result<usize> {
+    let text = std::str::from_utf8(value).context("content-length is no text")?;
+    text.trim().parse().context("content-length is no number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &[u8] = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\nx: y\r\n\r\nhello";
+
+    #[test]
+    fn an_answer_is_whole_with_its_last_byte() {
+        for cut in 0..WHOLE.len() {
+            assert_eq!(read(&WHOLE[..cut]).unwrap(), None, "{cut}");
+        }
+        let more = [WHOLE, b"HTTP/1.1 200"].concat();
+        let answer = read(&more).unwrap().unwrap();
+        assert_eq!((answer.status, answer.length), (403, WHOLE.len()));
+        assert!(!answer.closes);
+    }
+
+    #[test]
+    fn who_closes_is_heard_and_what_has_no_length_refused() {
+        let closing = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        assert!(read(closing).unwrap().unwrap().closes);
+        assert!(read(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").is_err());
+        assert!(read(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().is_some());
+        assert!(read(b"+PONG\r\n").is_err());
+    }
+}

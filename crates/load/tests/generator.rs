@@ -1,0 +1,130 @@
+//! The generator against servers that answer, stall, close and say nothing.
+#![cfg(target_os = "linux")]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+use weir_load::{Mark, Outcome, Pace, Plan, run};
+
+const ANSWER: &[u8] = b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok";
+
+/// A server that does this with each connection.
+fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// Answers a request at a time until the client goes; `before` each of them, with its number.
+fn answer_all(mut stream: TcpStream, before: impl Fn(u64)) {
+    let mut buffer = [0; 1_024];
+    for number in 0.. {
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => before(number),
+        }
+        if stream.write_all(ANSWER).is_err() {
+            return;
+        }
+    }
+}
+
+fn go(server: SocketAddr, pace: Pace, connections: usize, window_ms: u64) -> Outcome {
+    let plan = Plan {
+        server,
+        connections,
+        pace,
+        warm_up: Duration::from_millis(50),
+        window: Duration::from_millis(window_ms),
+        core: None,
+    };
+    let mut marks = Vec::new();
+    let mut numbers = Vec::new();
+    let outcome = run(
+        &plan,
+        &mut |n, text| {
+            numbers.push(n);
+            text.extend(format!("GET /{n} HTTP/1.1\r\nhost: x\r\n\r\n").bytes());
+        },
+        &mut |mark| marks.push(mark),
+    );
+    assert_eq!(marks, [Mark::Begin, Mark::End]);
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64));
+    outcome.unwrap()
+}
+
+#[test]
+fn a_closed_loop_counts_answers_by_status_on_every_connection() {
+    let server = server(|stream| answer_all(stream, |_| {}));
+    let outcome = go(server, Pace::Closed, 7, 200);
+    assert!(outcome.answers > 0 && outcome.rate() > 0.0);
+    assert_eq!(outcome.latencies.count(), outcome.answers);
+    assert_eq!(outcome.statuses.keys().copied().collect::<Vec<_>>(), [201]);
+    assert_eq!((outcome.reconnects, outcome.unanswered), (0, 0));
+}
+
+/// One stall of 300 ms: some 200 requests were due more than 100 ms before its end. A closed loop
+/// would have seen one of them.
+#[test]
+fn an_open_loop_sees_what_was_due_while_the_server_stalled() {
+    let stall = |number| {
+        if number == 200 {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    };
+    let server = server(move |stream| answer_all(stream, stall));
+    let pace = Pace::Open { per_second: 1_000.0 };
+    let outcome = go(server, pace, 1, 1_000);
+    assert!((900..=1_100).contains(&outcome.latencies.count()), "{outcome:?}");
+    assert!(outcome.latencies.percentile_ms(85.0) >= 100.0);
+}
+
+#[test]
+fn what_is_never_answered_counts_with_the_time_it_was_waited_for() {
+    let server = server(|stream| {
+        answer_all(stream, |number| {
+            if number == 100 {
+                std::thread::sleep(Duration::from_secs(3_600));
+            }
+        });
+    });
+    let outcome = go(server, Pace::Open { per_second: 1_000.0 }, 1, 300);
+    assert!(outcome.unanswered > 0, "{outcome:?}");
+    assert!(outcome.latencies.percentile_ms(100.0) >= 2_000.0);
+    assert!(outcome.latencies.count() > outcome.answers);
+}
+
+#[test]
+fn a_connection_that_the_server_closes_is_opened_again() {
+    let server = server(|mut stream| {
+        let mut buffer = [0; 1_024];
+        let came = stream.read(&mut buffer);
+        if came.is_ok_and(|read| read > 0) {
+            stream.write_all(ANSWER).ok();
+        }
+    });
+    let outcome = go(server, Pace::Closed, 2, 100);
+    assert!(outcome.reconnects > 0 && outcome.answers > 0, "{outcome:?}");
+}
+
+#[test]
+fn no_server_is_an_error() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let server = listener.local_addr().unwrap();
+    drop(listener);
+    let plan = Plan {
+        server,
+        connections: 1,
+        pace: Pace::Closed,
+        warm_up: Duration::ZERO,
+        window: Duration::ZERO,
+        core: None,
+    };
+    assert!(run(&plan, &mut |_, _| {}, &mut |_| {}).is_err());
+}
