@@ -60,11 +60,12 @@ enum Task {
     /// afterwards unless --once.
     Demo(demo::Arguments),
 
-    /// Measure the whole system, one scenario at a time
-    Bench {
-        #[command(subcommand)]
-        scenario: bench::Scenario,
-    },
+    /// Compare Weir with bare Envoy, Envoy's Lua, nginx with Lua, and Webdis, side by side
+    ///
+    /// Starts each system with one worker on one core and asks all of them the same, in turns. Gets
+    /// nginx and Webdis from apt where that may be done; what is missing is told and left out. Writes
+    /// bench/RESULTS.md, bench/results.json and plots. With a name: a measurement of its own.
+    Bench(bench::Arguments),
 
     /// Build everything and run all tests, the end-to-end ones included
     ///
@@ -93,7 +94,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::BuildWasm => build_wasm(),
         Task::Up(arguments) => up::run(&arguments, options),
         Task::Demo(arguments) => demo::run(&arguments, options),
-        Task::Bench { scenario } => bench::run(&scenario, options),
+        Task::Bench(arguments) => bench::run(&arguments, options),
         Task::Test(arguments) => {
             setup(&options)?;
             build_wasm()?;

@@ -1,5 +1,6 @@
 //! The end of an answer, found in bytes that may have come in pieces.
 
+use crate::ask::Answered;
 use anyhow::{Context, Result, anyhow, bail};
 
 /// More headers than any server here sends.
@@ -49,6 +50,28 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Answer>> {
     }))
 }
 
+/// All of the answer that `bytes` hold, and nothing else.
+pub(crate) fn whole(bytes: &[u8]) -> Result<Answered> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let parsed = response.parse(bytes);
+    let parsed = parsed.map_err(|error| anyhow!("not HTTP: {error}"))?;
+    let httparse::Status::Complete(head) = parsed else {
+        bail!("the head is not whole");
+    };
+    let header = |header: &httparse::Header<'_>| {
+        let value = String::from_utf8_lossy(header.value).into_owned();
+        (header.name.to_ascii_lowercase(), value)
+    };
+    let mut headers: Vec<_> = response.headers.iter().map(header).collect();
+    headers.sort();
+    Ok(Answered {
+        status: response.code.context("an answer without a status")?,
+        headers,
+        body: bytes.get(head..).unwrap_or_default().to_vec(),
+    })
+}
+
 fn number(value: &[u8]) -> Result<usize> {
     let text = std::str::from_utf8(value).context("content-length is no text")?;
     text.trim().parse().context("content-length is no number")
@@ -69,6 +92,19 @@ mod tests {
         let answer = read(&more).unwrap().unwrap();
         assert_eq!((answer.status, answer.length), (403, WHOLE.len()));
         assert!(!answer.closes);
+    }
+
+    #[test]
+    fn an_answer_is_read_with_its_headers_and_body() {
+        let answer = whole(WHOLE).unwrap();
+        assert_eq!(
+            (answer.status, answer.body.as_slice()),
+            (403, b"hello".as_slice())
+        );
+        assert_eq!(
+            answer.headers[0],
+            ("content-length".to_owned(), "5".to_owned())
+        );
     }
 
     #[test]

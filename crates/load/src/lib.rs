@@ -13,11 +13,13 @@
 #![cfg(target_os = "linux")]
 
 mod answer;
+mod ask;
 mod outcome;
 mod run;
 mod schedule;
 mod wire;
 
+pub use ask::{Answered, ask};
 pub use outcome::{Latencies, Outcome};
 pub use run::{Mark, run};
 

@@ -207,7 +207,11 @@ impl<'a> Generator<'a> {
             tv_sec: 0,
             tv_nsec: i64::from(limit.subsec_nanos()),
         };
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(ready), Some(&limit)) {
+        match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(ready),
+            Some(&limit),
+        ) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error).context("epoll"),
         }
@@ -331,5 +335,8 @@ fn watch(epoll: &OwnedFd, wire: &Wire, number: usize) -> Result<()> {
 /// How long this thread has been on a core.
 fn on_core() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
 }

@@ -79,9 +79,14 @@ fn an_open_loop_sees_what_was_due_while_the_server_stalled() {
         }
     };
     let server = server(move |stream| answer_all(stream, stall));
-    let pace = Pace::Open { per_second: 1_000.0 };
+    let pace = Pace::Open {
+        per_second: 1_000.0,
+    };
     let outcome = go(server, pace, 1, 1_000);
-    assert!((900..=1_100).contains(&outcome.latencies.count()), "{outcome:?}");
+    assert!(
+        (900..=1_100).contains(&outcome.latencies.count()),
+        "{outcome:?}"
+    );
     assert!(outcome.latencies.percentile_ms(85.0) >= 100.0);
 }
 
@@ -94,7 +99,14 @@ fn what_is_never_answered_counts_with_the_time_it_was_waited_for() {
             }
         });
     });
-    let outcome = go(server, Pace::Open { per_second: 1_000.0 }, 1, 300);
+    let outcome = go(
+        server,
+        Pace::Open {
+            per_second: 1_000.0,
+        },
+        1,
+        300,
+    );
     assert!(outcome.unanswered > 0, "{outcome:?}");
     assert!(outcome.latencies.percentile_ms(100.0) >= 2_000.0);
     assert!(outcome.latencies.count() > outcome.answers);

@@ -26,7 +26,7 @@ impl Memory {
     }
 }
 
-fn resident(pid: u32) -> Result<u64> {
+pub(super) fn resident(pid: u32) -> Result<u64> {
     let file = format!("/proc/{pid}/status");
     let status = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     resident_in(&status).with_context(|| format!("no VmRSS in {file}"))

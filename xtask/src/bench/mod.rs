@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: measures the whole system, one scenario at a time.
+//! `cargo xtask bench`: the comparison with others, and single measurements beside it.
 
+mod compare;
 mod gateway;
 mod keyspace;
 mod ratelimit;
@@ -9,6 +10,16 @@ mod warm;
 use anyhow::Result;
 use std::process::ExitCode;
 use weir_stack::tools::Options;
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    scenario: Option<Scenario>,
+
+    #[command(flatten)]
+    compare: compare::Arguments,
+}
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Scenario {
@@ -26,9 +37,10 @@ pub(crate) enum Scenario {
     Ratelimit(ratelimit::Arguments),
 }
 
-pub(crate) fn run(scenario: &Scenario, tools: Options) -> Result<ExitCode> {
-    match scenario {
-        Scenario::Warm(arguments) => warm::run(arguments, tools),
-        Scenario::Ratelimit(arguments) => ratelimit::run(arguments, tools),
+pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
+    match &arguments.scenario {
+        Some(Scenario::Warm(arguments)) => warm::run(arguments, tools),
+        Some(Scenario::Ratelimit(arguments)) => ratelimit::run(arguments, tools),
+        None => compare::run(&arguments.compare, tools),
     }
 }

@@ -3,6 +3,7 @@
 //! Both Envoys have one worker on one core, the load generator has the other. They are measured in turns, so
 //! that what else the machine does meets both; what counts is the median of the rounds' ratios.
 
+use super::compare::USER_LIMIT;
 use crate::up::Stop;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -14,10 +15,6 @@ use weir_stack::report::Console;
 use weir_stack::tools::{Options, Tools};
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{command, ports};
-
-/// One rule for each user, which refuses nobody: what is measured is the decision.
-const RULES: &str = r#"{ "user_header": "x-user-id", "rules": [{ "name": "per-user", "key": ["user"],
-    "slots": 32768, "limit": { "rate": 1000000, "per": "1s" } }] }"#;
 
 const USERS: &str = include_str!("users.lua");
 
@@ -88,7 +85,7 @@ async fn measure(arguments: &Arguments, tools: &Tools) -> Result<Vec<Round>> {
     let script = dir.path().join("users.lua");
     std::fs::write(&script, USERS).context("cannot write wrk's script")?;
     let bare = EnvoyConfig::ratelimit(false)?.without_limiter()?;
-    let limited = EnvoyConfig::ratelimit(false)?.limiter_config(RULES)?;
+    let limited = EnvoyConfig::ratelimit(false)?.limiter_config(USER_LIMIT)?;
     let bare = start(tools, bare, &dir.path().join("bare")).await?;
     let limited = start(tools, limited, &dir.path().join("limited")).await?;
     let mut rounds = Vec::new();

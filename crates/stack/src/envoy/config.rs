@@ -4,6 +4,8 @@
 //! replacement says how often its text must occur; an edit of the file that breaks one is an
 //! error that names the text, not a test that quietly runs something else.
 
+mod compared;
+
 use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
 use std::net::{SocketAddr, ToSocketAddrs};

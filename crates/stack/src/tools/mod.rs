@@ -9,12 +9,14 @@ mod cache;
 mod clock;
 mod envoy;
 mod mariadb;
+mod peers;
 mod redis;
 mod rust;
 
 pub use clock::clock;
 pub use envoy::{ENVOY_VERSION, Envoy};
 pub use mariadb::MariaDb;
+pub use peers::Peer;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
 

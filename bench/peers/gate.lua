@@ -1,0 +1,157 @@
+-- A sale's gate in nginx' Lua. What a worker knows of sales stands in its own tables; what is sold out and how often
+-- somebody has asked stands in shared dictionaries, for all workers.
+local ffi = require "ffi"
+local base64 = require "ngx.base64"
+local redis = require "nginx.redis"
+
+ffi.cdef [[
+  typedef struct evp_md_st EVP_MD;
+  const EVP_MD *EVP_sha256(void);
+  unsigned char *HMAC(const EVP_MD *, const void *, int, const unsigned char *, size_t, unsigned char *, unsigned int *);
+]]
+
+local HOUR_MS = 3600000
+local SHARDS = 4
+local sold_out, users, addresses = ngx.shared.sold_out, ngx.shared.users, ngx.shared.addresses
+local function clock_ms() return math.floor(ngx.now() * 1000 + 0.5) end
+local M, redis_host, redis_port, claim_sha, secret = {}, nil, nil, nil, nil
+
+local sales = {
+  open = { starts_at_ms = 0 },
+  tokened = { starts_at_ms = 0, wants_token = true },
+  later = { starts_at_ms = 4102444800000 },
+  gone = { starts_at_ms = 0 },
+}
+
+-- The keys of each shard, made once.
+for name, sale in pairs(sales) do
+  sale.shards = {}
+  for shard = 0, SHARDS - 1 do
+    local tag = "weir:{" .. name .. ":" .. shard .. "}:"
+    sale.shards[shard] = { tag .. "stock", tag .. "claims", tag .. "pending", tag .. "sequence", tag .. "blocked" }
+  end
+end
+
+function M.start(host, port, sha)
+  redis_host, redis_port, claim_sha = host, port, sha
+  secret = os.getenv("WEIR_TOKEN_SECRET")
+  sold_out:set("gone", true)
+end
+
+local function answer(status, verdict, body, retry_after)
+  ngx.status = status
+  local header = ngx.header
+  header["x-weir-verdict"] = verdict
+  if verdict ~= "granted" and verdict ~= "granted_again" then header["cache-control"] = "no-store" end
+  if retry_after then header["retry-after"] = retry_after end
+  header["content-length"] = #body
+  ngx.print(body)
+end
+
+local refusals = {}
+local function refusal(verdict, status, message)
+  local body = '{"error":"' .. verdict .. '","message":"' .. message .. '"}'
+  refusals[verdict] = function(retry_after) return answer(status, verdict, body, retry_after) end
+end
+refusal("unknown_sale", 404, "there is no such sale")
+refusal("invalid_user", 401, "the request does not say who you are; sign in and try again")
+refusal("not_started", 403, "the sale has not started yet")
+refusal("sold_out", 409, "sold out")
+refusal("invalid_token", 403, "the order token is missing or not valid; go to the checkout again")
+refusal("rate_limited", 429, "too many requests; please wait a moment")
+refusal("blocked", 403, "the risk check has blocked you from this sale")
+refusal("cap_reached", 409, "you already have as many units as one person may have")
+refusal("unavailable", 503, "no answer could be had; please try again, a retry never buys twice")
+
+local digest, digest_len = ffi.new("unsigned char[32]"), ffi.new("unsigned int[1]")
+local function tag_of(payload)
+  local text = "weir-order-token\n" .. payload
+  ffi.C.HMAC(ffi.C.EVP_sha256(), secret, #secret, text, #text, digest, digest_len)
+  return ffi.string(digest, 32)
+end
+
+local function token_counts(token, sale, user, now_ms)
+  local payload, tag = string.match(token or "", "^t1%.([%w_-]+)%.([%w_-]+)$")
+  local text = payload and base64.decode_base64url(payload)
+  if not text or base64.decode_base64url(tag) ~= tag_of(text) then return false end
+  local of_sale, issued_at_ms, of_user = string.match(text, "^v1;([^;]+);(%d+);(.+)$")
+  local age_ms = now_ms - (tonumber(issued_at_ms) or 0)
+  return of_sale == sale and of_user == user and age_ms >= 1000 and age_ms <= 600000
+end
+
+-- A token bucket (GCRA) in a shared dictionary: what is kept is when the bucket is full again. Returns how many
+-- milliseconds to wait, or nil. Two workers at once may both take the last token, as with lua-resty-limit-req.
+local function limit(dictionary, key, interval_ms, burst, now_ms)
+  local full_at = dictionary:get(key)
+  if not full_at or full_at < now_ms then full_at = now_ms end
+  local next_at = full_at + interval_ms
+  if next_at - now_ms > burst * interval_ms then return next_at - now_ms - burst * interval_ms end
+  dictionary:set(key, next_at, (next_at - now_ms) / 1000 + 0.001)
+end
+
+-- The sale and the user of a request that goes on; nil if it was answered.
+local function admit(name, now_ms)
+  local sale = sales[name]
+  if not sale then return refusals.unknown_sale() end
+  local user = ngx.var.http_x_user_id
+  if not user or #user > 64 or string.find(user, "[^%w_-]") then return refusals.invalid_user() end
+  if now_ms < sale.starts_at_ms then
+    return refusals.not_started(string.format("%.0f", math.ceil((sale.starts_at_ms - now_ms) / 1000)))
+  end
+  if sold_out:get(name) then return refusals.sold_out() end
+  return sale, user
+end
+
+-- One script call, over a connection that is kept.
+local function claim(sale, user, now_ms)
+  local shard = ngx.crc32_short(user) % SHARDS
+  local keys = sale.shards[shard]
+  local client = redis:new()
+  client:set_timeout(250)
+  if not client:connect(redis_host, redis_port) then return end
+  local reply = client:evalsha(claim_sha, 5, keys[1], keys[2], keys[3], keys[4], keys[5], now_ms, HOUR_MS, 1, user)
+  if not reply then return end
+  client:set_keepalive(300000, 1024)
+  return reply, shard
+end
+
+function M.order(name, is_limited)
+  local now_ms = clock_ms()
+  local sale, user = admit(name, now_ms)
+  if not sale then return end
+  if sale.wants_token and not token_counts(ngx.var.http_x_weir_order_token, name, user, now_ms) then
+    return refusals.invalid_token()
+  end
+  if is_limited then
+    local wait_ms = limit(addresses, ngx.var.binary_remote_addr, 1, 2000, now_ms) or limit(users, user, 50, 40, now_ms)
+    if wait_ms then return refusals.rate_limited(math.ceil(wait_ms / 1000)) end
+  end
+  local reply, shard = claim(sale, user, now_ms)
+  local code = reply and reply[1]
+  if code == 1 or code == 2 then
+    -- What the origin gets, were there one.
+    ngx.req.set_header("x-weir-claim", "v1;" .. name .. ";" .. shard .. ";" .. reply[2] .. ";1;" .. user)
+    return answer(200, code == 1 and "granted" or "granted_again", '{"order":"made"}')
+  end
+  if code == 4 then return refusals.sold_out() end
+  if code == 3 then return refusals.cap_reached() end
+  if code == 6 then return refusals.blocked() end
+  return refusals.unavailable("1")
+end
+
+function M.checkout(name)
+  local now_ms = clock_ms()
+  local sale, user = admit(name, now_ms)
+  if not sale then return end
+  local payload = string.format("v1;%s;%.0f;%s", name, now_ms, user)
+  local token = "t1." .. base64.encode_base64url(payload) .. "." .. base64.encode_base64url(tag_of(payload))
+  answer(200, "token_minted", string.format('{"token":"%s","usable_at_ms":%.0f,"expires_at_ms":%.0f,"now_ms":%.0f}',
+    token, now_ms + 1000, now_ms + 600000, now_ms))
+end
+
+function M.things()
+  if limit(users, ngx.var.http_x_user_id, 0.001, 1000000, clock_ms()) then return refusals.rate_limited("1") end
+  ngx.header["content-length"] = 0
+end
+
+return M

@@ -1,0 +1,274 @@
+//! What must hold, and whether it does.
+
+use super::report::{Measured, Point, Report, Round};
+use super::statistics::Spread;
+use super::system::System::{self, EnvoyDirect, EnvoyWebdis, NginxLua, Weir};
+
+/// One bar.
+#[derive(Debug, Clone)]
+pub(super) struct Bar {
+    pub(super) what: String,
+    pub(super) limit: Limit,
+    /// `None`: not measured.
+    pub(super) measured: Option<Spread>,
+}
+
+/// What the median must be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Limit {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Bar {
+    /// Whether it holds; `None` if it was not measured.
+    pub(super) fn is_met(&self) -> Option<bool> {
+        let median = self.measured?.median;
+        Some(match self.limit {
+            Limit::AtLeast(limit) => median >= limit,
+            Limit::AtMost(limit) => median <= limit,
+        })
+    }
+}
+
+/// A ratio of rates in a closed loop.
+struct Rates {
+    what: &'static str,
+    scenario: &'static str,
+    to: System,
+    connections: &'static [usize],
+    at_least: f64,
+}
+
+const RATES: [Rates; 9] = [
+    Rates {
+        what: "rejected locally, sold out ÷ bare Envoy",
+        scenario: "sold-out",
+        to: EnvoyDirect,
+        connections: &[128],
+        at_least: 0.85,
+    },
+    Rates {
+        what: "rejected locally, no token ÷ bare Envoy",
+        scenario: "no-token",
+        to: EnvoyDirect,
+        connections: &[128],
+        at_least: 0.85,
+    },
+    Rates {
+        what: "rejected locally, not started ÷ bare Envoy",
+        scenario: "not-started",
+        to: EnvoyDirect,
+        connections: &[128],
+        at_least: 0.85,
+    },
+    Rates {
+        what: "local per-user limit ÷ bare Envoy",
+        scenario: "user-limit",
+        to: EnvoyDirect,
+        connections: &[128],
+        at_least: 0.78,
+    },
+    Rates {
+        what: "Redis admission ÷ nginx + Lua + Redis",
+        scenario: "redis",
+        to: NginxLua,
+        connections: &[8],
+        at_least: 0.6,
+    },
+    Rates {
+        what: "Redis admission ÷ nginx + Lua + Redis",
+        scenario: "redis",
+        to: NginxLua,
+        connections: &[32],
+        at_least: 0.85,
+    },
+    Rates {
+        what: "Redis admission ÷ nginx + Lua + Redis",
+        scenario: "redis",
+        to: NginxLua,
+        connections: &[128],
+        at_least: 1.0,
+    },
+    Rates {
+        what: "Redis admission ÷ nginx + Lua + Redis",
+        scenario: "redis",
+        to: NginxLua,
+        connections: &[512],
+        at_least: 1.4,
+    },
+    Rates {
+        what: "Redis admission ÷ nginx + Lua + Redis",
+        scenario: "redis",
+        to: NginxLua,
+        connections: &[1_024],
+        at_least: 2.0,
+    },
+];
+
+/// The least ratio to Webdis, whatever the connections.
+const WEBDIS: f64 = 2.0;
+const P99: f64 = 0.8;
+const COMMANDS: f64 = 0.05;
+const VM_MIB: f64 = 16.0;
+const P99_CONNECTIONS: [usize; 3] = [128, 512, 1_024];
+
+/// All bars of the issue, in its order.
+pub(super) fn bars(report: &Report) -> Vec<Bar> {
+    let mut bars: Vec<Bar> = RATES.iter().map(|rates| rates.bar(report)).collect();
+    let redis = report.scenarios.get("redis");
+    bars.extend(P99_CONNECTIONS.map(|connections| p99(redis, connections)));
+    bars.push(commands(redis));
+    bars.push(webdis(redis));
+    bars.push(memory(report));
+    bars
+}
+
+impl Rates {
+    fn bar(&self, report: &Report) -> Bar {
+        let measured = report.scenarios.get(self.scenario);
+        let connections: Vec<String> = self.connections.iter().map(usize::to_string).collect();
+        let ratio = |measured: &Measured| {
+            let first = *self.connections.first()?;
+            rate(measured, Weir, self.to, first)
+        };
+        Bar {
+            what: format!("{}, {} connections", self.what, connections.join(", ")),
+            limit: Limit::AtLeast(self.at_least),
+            measured: measured.and_then(ratio),
+        }
+    }
+}
+
+fn rate(measured: &Measured, of: System, to: System, connections: usize) -> Option<Spread> {
+    let (of, to) = (
+        measured.closed(of, connections),
+        measured.closed(to, connections),
+    );
+    Measured::ratio(of, to, |round| round.rate)
+}
+
+/// In the open loop, at the same rate for both.
+fn p99(redis: Option<&Measured>, connections: usize) -> Bar {
+    let ratio = |redis: &Measured| {
+        let (weir, nginx) = (
+            redis.open(Weir, connections),
+            redis.open(NginxLua, connections),
+        );
+        Measured::ratio(weir, nginx, |round| round.p99_ms)
+    };
+    Bar {
+        what: format!(
+            "p99 of Redis admission ÷ nginx + Lua + Redis, open loop, {connections} connections"
+        ),
+        limit: Limit::AtMost(P99),
+        measured: redis.and_then(ratio),
+    }
+}
+
+fn commands(redis: Option<&Measured>) -> Bar {
+    let calls = |round: &Round| round.script_calls;
+    let point = redis.and_then(|redis| redis.closed(Weir, 128));
+    Bar {
+        what: "Redis commands per admitted request, 128 connections".to_owned(),
+        limit: Limit::AtMost(COMMANDS),
+        measured: point
+            .filter(|point| point.is_right())
+            .and_then(|point| point.spread(calls)),
+    }
+}
+
+/// Of all numbers of connections the one that is worst for us.
+fn webdis(redis: Option<&Measured>) -> Bar {
+    let all = redis.map(|redis| {
+        let each = redis.connections().into_iter();
+        each.filter_map(|connections| rate(redis, Weir, EnvoyWebdis, connections))
+    });
+    let worst = all.and_then(|all| all.min_by(|a, b| a.median.total_cmp(&b.median)));
+    Bar {
+        what: "Redis admission ÷ the same over Webdis, the least of all connections".to_owned(),
+        limit: Limit::AtLeast(WEBDIS),
+        measured: worst,
+    }
+}
+
+fn memory(report: &Report) -> Bar {
+    let memory = report
+        .memory
+        .as_ref()
+        .and_then(|(_, memory)| memory.largest_vm_mib());
+    Bar {
+        what: "the largest VM's memory after 1,000,000 distinct users, MiB".to_owned(),
+        limit: Limit::AtMost(VM_MIB),
+        measured: memory.and_then(|mib| Spread::of([mib])),
+    }
+}
+
+/// Whether the load generator, and not the system, may have been what limits.
+pub(super) fn is_load_bound(point: &Point) -> bool {
+    let median = |of: fn(&Round) -> f64| point.spread(of).map_or(0.0, |spread| spread.median);
+    median(|round| round.load_busy) > 0.9 && median(|round| round.server_busy) < 0.9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::{measured, point};
+    use super::*;
+
+    fn report() -> Report {
+        let points = vec![
+            point(Weir, 128, None, &[120.0, 100.0]),
+            point(NginxLua, 128, None, &[100.0, 100.0]),
+            point(EnvoyWebdis, 128, None, &[100.0, 50.0]),
+            point(Weir, 128, Some(70.0), &[100.0, 100.0]),
+            point(NginxLua, 128, Some(70.0), &[50.0, 100.0]),
+        ];
+        let mut report = Report::default();
+        report
+            .scenarios
+            .insert("redis".to_owned(), measured(points));
+        report
+    }
+
+    fn bar(what: &str) -> Bar {
+        let all = bars(&report());
+        all.into_iter().find(|bar| bar.what.contains(what)).unwrap()
+    }
+
+    #[test]
+    fn a_bar_is_held_against_the_median_of_the_ratios() {
+        let rate = bar("nginx + Lua + Redis, 128");
+        assert_eq!(
+            (rate.measured.unwrap().median, rate.is_met()),
+            (1.1, Some(true))
+        );
+        let p99 = bar("open loop, 128");
+        assert_eq!(
+            (p99.measured.unwrap().median, p99.is_met()),
+            (0.75, Some(true))
+        );
+        let webdis = bar("Webdis");
+        assert_eq!(
+            (webdis.measured.unwrap().median, webdis.is_met()),
+            (1.6, Some(false))
+        );
+        assert_eq!(bar("Redis commands").is_met(), Some(true));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_met_nor_missed() {
+        assert_eq!(bar("bare Envoy").is_met(), None);
+        assert_eq!(bar("VM's memory").is_met(), None);
+        assert_eq!(bars(&Report::default()).len(), 15);
+    }
+
+    #[test]
+    fn an_idle_server_under_a_busy_generator_is_told() {
+        let mut slow = point(Weir, 1, None, &[1.0]);
+        assert!(!is_load_bound(&slow));
+        slow.rounds[0].load_busy = 0.99;
+        assert!(is_load_bound(&slow));
+        slow.rounds[0].server_busy = 0.99;
+        assert!(!is_load_bound(&slow));
+    }
+}

@@ -1,0 +1,101 @@
+//! Which core does what, and how long a process has been on one.
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use weir_stack::command;
+
+/// Where servers, Redis and the load generator run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Cores {
+    /// Each server's only worker, and a sidecar's.
+    pub(super) server: usize,
+    pub(super) load: usize,
+    /// A core of its own if there is one, else the generator's.
+    pub(super) redis: usize,
+}
+
+impl Cores {
+    pub(super) fn of_this_machine() -> Result<Self> {
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::of(count)
+    }
+
+    fn of(count: usize) -> Result<Self> {
+        ensure!(
+            count >= 2,
+            "this machine has one core; a server and the load generator need one each"
+        );
+        Ok(Self {
+            server: 0,
+            load: 1,
+            redis: if count > 2 { 2 } else { 1 },
+        })
+    }
+}
+
+/// Puts all threads of a process onto one core. Those that it starts later stay there.
+pub(super) fn pin(pid: u32, core: usize) -> Result<()> {
+    let mut taskset = Command::new("taskset");
+    taskset.args(["--all-tasks", "--pid", "--cpu-list", &core.to_string()]);
+    command::succeed(taskset.arg(pid.to_string()), Duration::from_secs(10))
+        .context("cannot bind a process to a core; is taskset (util-linux) there?")?;
+    Ok(())
+}
+
+/// Processes of which `pid` is the parent.
+pub(super) fn children(pid: u32) -> Vec<u32> {
+    let file = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+/// How long all threads of these processes have been on a core, in nanoseconds.
+pub(super) fn on_core_ns(pids: &[u32]) -> u64 {
+    pids.iter().map(|pid| on_core_of(*pid)).sum()
+}
+
+fn on_core_of(pid: u32) -> u64 {
+    let Ok(tasks) = Path::new("/proc")
+        .join(pid.to_string())
+        .join("task")
+        .read_dir()
+    else {
+        return 0;
+    };
+    let time = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    tasks.flatten().filter_map(time).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_never_shares_its_core() {
+        assert!(Cores::of(1).is_err());
+        for count in 2..9 {
+            let cores = Cores::of(count).unwrap();
+            assert!(cores.server != cores.load && cores.server != cores.redis);
+            assert!(cores.redis < count && (count == 2 || cores.redis != cores.load));
+        }
+    }
+
+    #[test]
+    fn time_on_a_core_grows_with_work() {
+        let me = [std::process::id()];
+        let before = on_core_ns(&me);
+        let mut sum = 0_u64;
+        while on_core_ns(&me) == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(on_core_ns(&me) > before && before > 0);
+    }
+}

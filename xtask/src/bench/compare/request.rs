@@ -1,0 +1,216 @@
+//! The requests, as bytes. Every system gets the same ones.
+
+use super::system::System;
+use anyhow::{Context, Result};
+use std::io::Write;
+use weir_core::id::{SaleId, UserId};
+use weir_core::key::{KeyRing, SigningKey};
+use weir_core::token;
+
+/// What requests are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    SoldOut,
+    NoToken,
+    NotStarted,
+    Claim,
+    UserLimit,
+    Checkout,
+    TokenClaim,
+    Sale,
+}
+
+/// The secret of order tokens.
+pub(super) const TOKEN_SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// The ids of sales: `gone` is sold out, `later` starts in the year 2100, `tokened` wants tokens.
+pub(super) const SALES: [&str; 4] = ["open", "tokened", "later", "gone"];
+
+/// A token's least age is a second; a run takes seconds.
+const TOKEN_AGE_MS: u64 = 60_000;
+
+/// Users of [`Kind::UserLimit`], and bots with a token of [`Kind::Sale`].
+const LIMITED_USERS: u64 = 100_000;
+const GREEDY_BOTS: u64 = 50;
+
+/// Writes requests of one kind for one system.
+pub(super) struct Writer {
+    kind: Kind,
+    /// Where limits on users and addresses are on: a path of its own in nginx.
+    prefix: &'static str,
+    things: &'static str,
+    /// The first user's number: no two runs have a user in common.
+    first: u64,
+    keys: KeyRing,
+    tokened: SaleId,
+    issued_at_ms: u64,
+    chance: u64,
+}
+
+impl Writer {
+    pub(super) fn new(kind: Kind, system: System, first: u64, now_ms: u64) -> Result<Self> {
+        let key = SigningKey::new("t1", TOKEN_SECRET.as_bytes())?;
+        let is_nginx = matches!(system, System::NginxLua | System::NginxLimit);
+        Ok(Self {
+            kind,
+            prefix: if is_nginx && kind == Kind::Sale {
+                "/limited"
+            } else {
+                ""
+            },
+            things: if system == System::NginxLimit {
+                "/native/things"
+            } else {
+                "/api/things"
+            },
+            first,
+            keys: KeyRing::new(vec![key])?,
+            tokened: SaleId::new("tokened").ok().context("a sale's name")?,
+            issued_at_ms: now_ms.saturating_sub(TOKEN_AGE_MS),
+            chance: 1,
+        })
+    }
+
+    /// The request of number `n`.
+    pub(super) fn write(&mut self, n: u64, to: &mut Vec<u8>) {
+        let user = self.first + n;
+        match self.kind {
+            Kind::SoldOut => self.order("gone", user, None, to),
+            Kind::NoToken => self.order("tokened", user, None, to),
+            Kind::NotStarted => self.order("later", user, None, to),
+            Kind::Claim => self.order("open", user, None, to),
+            Kind::UserLimit => {
+                let user = self.chance() % LIMITED_USERS;
+                head(to, "GET", "", self.things, "", user);
+                to.extend(b"\r\n");
+            }
+            Kind::Checkout => {
+                head(to, "POST", "/sales/open/checkout", "", "", user);
+                to.extend(b"content-length: 0\r\n\r\n");
+            }
+            Kind::TokenClaim => self.order("tokened", user, Some(user), to),
+            Kind::Sale => self.rush(n, user, to),
+        }
+    }
+
+    /// Shares as the scenario says, in a fixed order.
+    fn rush(&mut self, n: u64, user: u64, to: &mut Vec<u8>) {
+        match n * 37 % 100 {
+            0..5 => self.order("tokened", user, Some(user), to),
+            5..40 => self.order("tokened", user, None, to),
+            // A token of somebody else's.
+            40..50 => self.order("tokened", user, Some(user + 1), to),
+            50..60 => {
+                // Numbers below all runs' first ones.
+                let bot = n / 10 % GREEDY_BOTS;
+                self.order("tokened", bot, Some(bot), to);
+            }
+            _ => self.order("gone", user, None, to),
+        }
+    }
+
+    fn order(&self, sale: &str, user: u64, token_of: Option<u64>, to: &mut Vec<u8>) {
+        head(to, "POST", self.prefix, "/sales/", sale, user);
+        if let Some(token) = token_of.and_then(|user| self.token(user)) {
+            to.extend(b"x-weir-order-token: ");
+            to.extend(token.bytes());
+            to.extend(b"\r\n");
+        }
+        to.extend(b"content-length: 0\r\n\r\n");
+    }
+
+    fn token(&self, user: u64) -> Option<String> {
+        let user = UserId::new(name(user)).ok()?;
+        Some(token::mint(
+            &self.keys,
+            &self.tokened,
+            &user,
+            self.issued_at_ms,
+        ))
+    }
+
+    /// An order that looks like chance, the same in every run.
+    fn chance(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_mul(1_103_515_245).wrapping_add(12_345) % (1 << 31);
+        self.chance
+    }
+}
+
+fn name(user: u64) -> String {
+    format!("u{user:011}")
+}
+
+fn head(to: &mut Vec<u8>, method: &str, prefix: &str, path: &str, sale: &str, user: u64) {
+    let order = if sale.is_empty() { "" } else { "/orders" };
+    let written = write!(
+        to,
+        "{method} {prefix}{path}{sale}{order} HTTP/1.1\r\nhost: bench.test\r\nuser-agent: weir-load\r\n\
+         accept: application/json\r\nx-user-id: u{user:011}\r\n"
+    );
+    // Writing to a Vec cannot fail.
+    written.ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: u64 = 1_763_735_000_000;
+
+    fn written(kind: Kind, system: System, n: u64) -> String {
+        let mut writer = Writer::new(kind, system, 1_000_000, NOW_MS).unwrap();
+        let mut text = Vec::new();
+        writer.write(n, &mut text);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn every_claim_is_another_users() {
+        let text = written(Kind::Claim, System::Weir, 7);
+        assert!(
+            text.starts_with("POST /sales/open/orders HTTP/1.1\r\n"),
+            "{text}"
+        );
+        assert!(text.contains("x-user-id: u00001000007\r\n"));
+        assert!(text.ends_with("\r\n\r\n"));
+        let limited = written(Kind::UserLimit, System::NginxLimit, 0);
+        assert!(limited.starts_with("GET /native/things HTTP/1.1\r\n"));
+        let checkout = written(Kind::Checkout, System::Weir, 0);
+        assert!(checkout.starts_with("POST /sales/open/checkout HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn a_sale_has_the_shares_that_its_description_names() {
+        let texts: Vec<String> = (0..100)
+            .map(|n| written(Kind::Sale, System::Weir, n))
+            .collect();
+        let count = |what: &dyn Fn(&str) -> bool| texts.iter().filter(|text| what(text)).count();
+        assert_eq!(count(&|text| text.contains("/sales/gone/")), 40);
+        let has_token = |text: &str| text.contains("x-weir-order-token: t1.");
+        assert_eq!(
+            count(&|text| text.contains("/sales/tokened/") && !has_token(text)),
+            35
+        );
+        assert_eq!(count(&|text| has_token(text)), 25);
+        assert_eq!(count(&|text| text.contains("x-user-id: u000000000")), 10);
+    }
+
+    #[test]
+    fn tokens_count_for_their_user_only() {
+        let writer = Writer::new(Kind::TokenClaim, System::Weir, 0, NOW_MS).unwrap();
+        let token = writer.token(5).unwrap();
+        let check = |user: u64| {
+            let user = UserId::new(name(user)).unwrap();
+            let ages = token::Ages::default();
+            token::check(
+                &writer.keys,
+                token.as_bytes(),
+                &writer.tokened,
+                &user,
+                NOW_MS,
+                ages,
+            )
+        };
+        assert!(check(5).is_ok() && check(6).is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! What is asked of the systems.
+
+use super::request::Kind;
+use super::system::System;
+
+/// One thing that all its systems do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scenario {
+    /// For `--only`.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// What happens, in a sentence or two.
+    pub(super) what: &'static str,
+    /// Weir first.
+    pub(super) systems: &'static [System],
+    pub(super) kind: Kind,
+    /// The statuses that must come, and no others.
+    pub(super) statuses: &'static [u16],
+    pub(super) connections: Connections,
+    /// The systems whose latencies are measured in an open loop, too.
+    pub(super) open_loop: &'static [System],
+    /// Whether all systems answer the same bytes but for what a server says of itself.
+    pub(super) same_answers: bool,
+}
+
+/// With how many connections a scenario is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Connections {
+    /// With all numbers that there are.
+    All,
+    /// With [`ONE`] only.
+    One,
+    /// With these two.
+    Rush,
+}
+
+/// Where most bars are.
+pub(super) const ONE: usize = 128;
+
+impl Connections {
+    pub(super) fn of(self, all: &[usize]) -> Vec<usize> {
+        match self {
+            Self::All => all.to_vec(),
+            Self::One => vec![ONE],
+            Self::Rush => vec![ONE, 512],
+        }
+    }
+}
+
+use System::{EnvoyDirect, EnvoyLimit, EnvoyLua, EnvoyWebdis, NginxLimit, NginxLua, Weir};
+
+pub(super) const ALL: [Scenario; 8] = [
+    Scenario {
+        name: "sold-out",
+        title: "Rejected locally: sold out",
+        what: "Everybody asks for a sale that is known to be sold out. Nobody asks Redis.",
+        systems: &[Weir, EnvoyDirect, EnvoyLua, NginxLua],
+        kind: Kind::SoldOut,
+        statuses: &[409],
+        connections: Connections::All,
+        open_loop: &[],
+        same_answers: true,
+    },
+    Scenario {
+        name: "no-token",
+        title: "Rejected locally: no order token",
+        what: "A sale that wants order tokens; nobody has one.",
+        systems: &[Weir, EnvoyDirect, EnvoyLua, NginxLua],
+        kind: Kind::NoToken,
+        statuses: &[403],
+        connections: Connections::One,
+        open_loop: &[],
+        same_answers: true,
+    },
+    Scenario {
+        name: "not-started",
+        title: "Rejected locally: not started",
+        what: "A sale that has not started; the answer says how long to wait.",
+        systems: &[Weir, EnvoyDirect, EnvoyLua, NginxLua],
+        kind: Kind::NotStarted,
+        statuses: &[403],
+        connections: Connections::One,
+        open_loop: &[],
+        same_answers: true,
+    },
+    Scenario {
+        name: "redis",
+        title: "Admission in Redis",
+        what: "Every request comes from another user and gets a claim from a stock that does not run out; Envoy or \
+               nginx then answers 200 in the origin's place. Blocked users, the cap of one unit and earlier claims \
+               are looked at in Redis, in 4 shards.",
+        systems: &[Weir, NginxLua, EnvoyWebdis],
+        kind: Kind::Claim,
+        statuses: &[200],
+        connections: Connections::All,
+        open_loop: &[Weir, NginxLua],
+        same_answers: true,
+    },
+    Scenario {
+        name: "user-limit",
+        title: "A local limit per user",
+        what: "100,000 users in an order that looks like chance, each with a token bucket; nobody is refused. What \
+               passes is answered with an empty 200.",
+        systems: &[Weir, EnvoyDirect, EnvoyLimit, NginxLua, NginxLimit],
+        kind: Kind::UserLimit,
+        statuses: &[200],
+        connections: Connections::All,
+        open_loop: &[],
+        same_answers: false,
+    },
+    Scenario {
+        name: "token-minted",
+        title: "An order token is minted",
+        what: "The checkout: every user gets a token signed with HMAC-SHA256.",
+        systems: &[Weir, EnvoyDirect, NginxLua],
+        kind: Kind::Checkout,
+        statuses: &[200],
+        connections: Connections::One,
+        open_loop: &[],
+        same_answers: true,
+    },
+    Scenario {
+        name: "token-checked",
+        title: "An order token is checked, and a claim made",
+        what: "As the admission in Redis, but every request brings its user's token, which is checked first.",
+        systems: &[Weir, NginxLua],
+        kind: Kind::TokenClaim,
+        statuses: &[200],
+        connections: Connections::One,
+        open_loop: &[],
+        same_answers: true,
+    },
+    Scenario {
+        name: "sale",
+        title: "A whole sale",
+        what: "Of 100 requests 5 come from people, each with a token, who get a claim; 35 from bots without a token, 10 with a \
+               forged one, 10 from 50 bots with a token who ask far too often, and 40 ask for a sale that is sold out. With \
+               limits on users and addresses.",
+        systems: &[Weir, NginxLua],
+        kind: Kind::Sale,
+        statuses: &[200, 403, 409, 429],
+        connections: Connections::Rush,
+        open_loop: &[],
+        same_answers: false,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn scenarios_have_names_of_their_own_and_weir_first() {
+        let names: BTreeSet<_> = ALL.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for scenario in ALL {
+            assert_eq!(scenario.systems.first(), Some(&Weir), "{}", scenario.name);
+            let asked = scenario.open_loop.iter();
+            assert!(
+                asked
+                    .clone()
+                    .all(|system| scenario.systems.contains(system))
+            );
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The systems, started: each with one worker on one core.
+
+use super::cores::{self, Cores};
+use super::request::{Kind, TOKEN_SECRET};
+use super::store::Store;
+use super::system::System;
+use anyhow::{Context, Result};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::process::Process;
+use weir_stack::report::{Console, Reporter};
+use weir_stack::tools::{Peer, Tools};
+use weir_stack::{ports, workspace};
+
+/// One rule for each user, which refuses nobody: what is measured is the decision. Four slots a user.
+pub(in crate::bench) const USER_LIMIT: &str = r#"{ "user_header": "x-user-id", "rules": [{ "name": "per-user", "key": ["user"],
+    "slots": 32768, "limit": { "rate": 1000000, "per": "1s" } }] }"#;
+
+/// What Envoy answers to orders that go on.
+const ORDERED: &str = r#"{"order":"made"}"#;
+
+/// A claim outlives every run: nothing comes back meanwhile.
+const CLAIM_TTL_MS: u64 = 3_600_000;
+
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// What it takes to start systems.
+pub(super) struct Yard<'a> {
+    pub(super) tools: &'a Tools,
+    pub(super) cores: Cores,
+    pub(super) dir: &'a Path,
+}
+
+/// A running system.
+pub(super) struct Server {
+    pub(super) system: System,
+    pub(super) address: SocketAddr,
+    /// All that the system runs on its core: a sidecar, too.
+    pub(super) pids: Vec<u32>,
+    /// Its own Redis, if it has one.
+    pub(super) store: Option<Store>,
+    /// For the gateway's stats and its memory, if it is Envoy.
+    pub(super) envoy: Option<Envoy>,
+    processes: Vec<Process>,
+}
+
+impl Server {
+    /// An error if something of it ended by itself.
+    pub(super) fn check(&mut self) -> Result<()> {
+        if let Some(envoy) = &mut self.envoy {
+            envoy.check()?;
+        }
+        for process in &mut self.processes {
+            process.check()?;
+        }
+        Ok(())
+    }
+}
+
+impl Yard<'_> {
+    /// Starts `system` for requests of `kind`.
+    pub(super) async fn start(&self, system: System, kind: Kind) -> Result<Server> {
+        let dir = self.dir.join(format!("{system:?}"));
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        match system {
+            System::NginxLua | System::NginxLimit => self.nginx(system, kind, &dir).await,
+            System::EnvoyWebdis => self.webdis(&dir).await,
+            System::Weir if kind != Kind::UserLimit => {
+                let store = self.store(&dir).await?;
+                let config = weir(kind)?.redis("127.0.0.1", store.port())?;
+                self.envoy(system, config, Some(store), &dir).await
+            }
+            _ => {
+                self.envoy(system, without_redis(system, kind)?, None, &dir)
+                    .await
+            }
+        }
+    }
+
+    async fn store(&self, dir: &Path) -> Result<Store> {
+        Store::start(&self.tools.redis, self.cores.redis, dir).await
+    }
+
+    async fn envoy(
+        &self,
+        system: System,
+        config: EnvoyConfig,
+        store: Option<Store>,
+        dir: &Path,
+    ) -> Result<Server> {
+        let port = ports::free()?;
+        let secret = |name: &str| (name.to_owned(), TOKEN_SECRET.to_owned());
+        let options = EnvoyOptions {
+            config: config.gateway_port(port).admin_port(ports::free()?),
+            workers: 1,
+            log_level: "error".to_owned(),
+            variables: vec![secret("WEIR_CLAIM_SECRET"), secret("WEIR_TOKEN_SECRET")],
+            dir: dir.to_path_buf(),
+        };
+        let mut envoy = Envoy::start(&self.tools.envoy, &options).await?;
+        let pid = envoy.process().pid().context("Envoy has ended")?;
+        cores::pin(pid, self.cores.server)?;
+        Ok(Server {
+            system,
+            address: ([127, 0, 0, 1], port).into(),
+            pids: vec![pid],
+            store,
+            envoy: Some(envoy),
+            processes: Vec::new(),
+        })
+    }
+
+    async fn webdis(&self, dir: &Path) -> Result<Server> {
+        let peer = Peer::webdis(&mut Quiet)?;
+        let store = self.store(dir).await?;
+        let (port, redis_port) = (ports::free()?, store.port());
+        let config = peer_file("webdis.json")?
+            .replace(
+                "\"redis_port\": 6379",
+                &format!("\"redis_port\": {redis_port}"),
+            )
+            .replace("\"http_port\": 7379", &format!("\"http_port\": {port}"));
+        let file = dir.join("webdis.json");
+        std::fs::write(&file, config).context("cannot write webdis.json")?;
+        let make = move || {
+            let mut command = Command::new(&peer.path);
+            command.arg(&file);
+            command
+        };
+        let mut process = Process::start("webdis", &dir.join("webdis.log"), make)?;
+        wait_for(&mut process, port).await?;
+        let pid = process.pid().context("Webdis has ended")?;
+        cores::pin(pid, self.cores.server)?;
+        let http = peer_file("envoy-webdis.yaml")?
+            .replace("@CLAIM_SHA@", store.claim_sha())
+            .replace("port_value: 7379", &format!("port_value: {port}"));
+        let config = EnvoyConfig::shipped()?.with_http_of(&http)?;
+        let mut server = self
+            .envoy(System::EnvoyWebdis, config, Some(store), dir)
+            .await?;
+        server.pids.push(pid);
+        server.processes.push(process);
+        Ok(server)
+    }
+
+    async fn nginx(&self, system: System, kind: Kind, dir: &Path) -> Result<Server> {
+        let peer = Peer::nginx(&mut Quiet)?;
+        let store = match kind {
+            Kind::Claim | Kind::TokenClaim | Kind::Sale => Some(self.store(dir).await?),
+            _ => None,
+        };
+        let port = ports::free()?;
+        let sha = store.as_ref().map_or("", Store::claim_sha);
+        let redis_port = store.as_ref().map_or(6379, Store::port);
+        let config = peer_file("nginx.conf")?
+            .replace("127.0.0.1:10000", &format!("127.0.0.1:{port}"))
+            .replace(
+                "\"127.0.0.1\", 6379",
+                &format!("\"127.0.0.1\", {redis_port}"),
+            )
+            .replace("@CLAIM_SHA@", sha)
+            .replace("@PEERS@", &peers().display().to_string());
+        let file = dir.join("nginx.conf");
+        std::fs::write(&file, config).context("cannot write nginx.conf")?;
+        let (path, prefix, core) = (peer.path, dir.to_path_buf(), self.cores.server);
+        let make = move || {
+            // Its worker is born on the core.
+            let mut command = Command::new("taskset");
+            command.args(["--cpu-list", &core.to_string()]).arg(&path);
+            command.arg("-p").arg(&prefix).arg("-c").arg(&file);
+            command.env("WEIR_TOKEN_SECRET", TOKEN_SECRET);
+            command
+        };
+        let mut process = Process::start("nginx", &dir.join("nginx.log"), make)?;
+        wait_for(&mut process, port).await?;
+        let pid = process.pid().context("nginx has ended")?;
+        Ok(Server {
+            system,
+            address: ([127, 0, 0, 1], port).into(),
+            pids: [vec![pid], cores::children(pid)].concat(),
+            store,
+            envoy: None,
+            processes: vec![process],
+        })
+    }
+}
+
+/// The shipped gateway, with Envoy itself in the origin's place. Limits are a scenario of their own.
+pub(super) fn weir(kind: Kind) -> Result<EnvoyConfig> {
+    let config = EnvoyConfig::shipped()?.edit_filter("weir.seckill_gate", |json| {
+        json["claim"]["ttl_ms"] = CLAIM_TTL_MS.into();
+        if kind != Kind::Sale
+            && let Some(fields) = json.as_object_mut()
+        {
+            fields.remove("limits");
+        }
+    })?;
+    config.orders_answered(ORDERED)
+}
+
+fn without_redis(system: System, kind: Kind) -> Result<EnvoyConfig> {
+    match (system, kind) {
+        (System::Weir, _) => EnvoyConfig::ratelimit(false)?.limiter_config(USER_LIMIT),
+        (System::EnvoyDirect, Kind::UserLimit) => EnvoyConfig::ratelimit(false)?.without_limiter(),
+        (System::EnvoyLua, _) => of_peer("envoy-lua.yaml"),
+        (System::EnvoyLimit, _) => of_peer("envoy-local-ratelimit.yaml"),
+        _ => of_peer("envoy-direct.yaml"),
+    }
+}
+
+fn of_peer(file: &str) -> Result<EnvoyConfig> {
+    EnvoyConfig::shipped()?.with_http_of(&peer_file(file)?)
+}
+
+fn peers() -> PathBuf {
+    workspace::root().join("bench/peers")
+}
+
+/// The text of a file in `bench/peers`.
+pub(super) fn peer_file(name: &str) -> Result<String> {
+    let path = peers().join(name);
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+async fn wait_for(process: &mut Process, port: u16) -> Result<()> {
+    let ready = || async {
+        tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .is_ok()
+    };
+    process.wait_ready(READY_LIMIT, ready).await
+}
+
+/// What is there is not said again with every start; what is installed is.
+struct Quiet;
+
+impl Reporter for Quiet {
+    fn line(&mut self, name: &str, text: &str) {
+        if text.ends_with('…') {
+            Console.line(name, text);
+        }
+    }
+}

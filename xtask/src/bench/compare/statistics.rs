@@ -1,0 +1,52 @@
+//! Medians, and ratios of what was measured in the same round.
+
+use serde::{Deserialize, Serialize};
+
+/// The least, the middle and the greatest of some numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spread {
+    pub(super) min: f64,
+    pub(super) median: f64,
+    pub(super) max: f64,
+}
+
+impl Spread {
+    /// Of `values`; `None` without any. The median of an even number is between the two in the middle.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let upper = *values.get(values.len() / 2)?;
+        let lower = *values.get((values.len() - 1) / 2)?;
+        Some(Self {
+            min: *values.first()?,
+            median: f64::midpoint(lower, upper),
+            max: *values.last()?,
+        })
+    }
+
+    /// Of the ratios of what was measured in the same round. Rounds that one of the two has more are left out.
+    pub(super) fn of_ratios(of: &[f64], to: &[f64]) -> Option<Self> {
+        Self::of(of.iter().zip(to).map(|(of, to)| of / to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(Spread::of([]), None);
+        let odd = Spread::of([3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((odd.min, odd.median, odd.max), (1.0, 2.0, 3.0));
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+    }
+
+    /// The median of ratios, not the ratio of medians: a slow round slows both.
+    #[test]
+    fn each_round_is_compared_with_itself() {
+        let ratios = Spread::of_ratios(&[80.0, 30.0, 152.0], &[100.0, 50.0, 200.0]).unwrap();
+        assert_eq!((ratios.min, ratios.median, ratios.max), (0.6, 0.76, 0.8));
+        assert_eq!(Spread::of_ratios(&[1.0], &[]), None);
+    }
+}

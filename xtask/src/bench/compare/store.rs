@@ -1,0 +1,115 @@
+//! A system's Redis, filled as an origin would fill it: the catalogue, and each shard's stock.
+
+use super::cores;
+use super::request::SALES;
+use super::server::peer_file;
+use anyhow::{Context, Result};
+use redis::aio::MultiplexedConnection;
+use std::path::Path;
+use std::time::Duration;
+use weir_core::id::SaleId;
+use weir_core::sale::{Band, Catalogue, Degrade, Sale, SaleState};
+use weir_scripts::keys::{self, DEFAULT_PREFIX, ShardKeys};
+use weir_stack::ports;
+use weir_stack::redis::{RedisOptions, RedisServer};
+use weir_stack::tools;
+
+/// Over how many shards a sale is spread, in every system.
+const SHARDS: u32 = 4;
+
+/// Units of a shard: more than can be asked for.
+const STOCK: u64 = 1_000_000_000;
+
+/// 1 January 2100.
+const LATER_MS: u64 = 4_102_444_800_000;
+
+/// A Redis that keeps nothing on disk.
+pub(super) struct Store {
+    server: RedisServer,
+    connection: MultiplexedConnection,
+    claim_sha: String,
+    pub(super) pid: u32,
+}
+
+impl Store {
+    pub(super) async fn start(tool: &tools::Redis, core: usize, dir: &Path) -> Result<Self> {
+        let options = RedisOptions {
+            durable: false,
+            ..RedisOptions::durable(ports::free()?, &dir.join("redis"), &dir.join("redis.log"))
+        };
+        let mut server = RedisServer::start_with(tool, &options).await?;
+        let pid = server.process().pid().context("Redis has ended")?;
+        cores::pin(pid, core)?;
+        let mut connection = server.connection().await?;
+        connection.set_response_timeout(Duration::from_secs(60));
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(peer_file("claim.lua")?);
+        let claim_sha = load.query_async(&mut connection).await?;
+        let mut store = Self {
+            server,
+            connection,
+            claim_sha,
+            pid,
+        };
+        store.refill().await?;
+        Ok(store)
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// The digest of the peers' script.
+    pub(super) fn claim_sha(&self) -> &str {
+        &self.claim_sha
+    }
+
+    /// Forgets all claims; the stock is full again. In one step, so that no poll sees a Redis without sales.
+    pub(super) async fn refill(&mut self) -> Result<()> {
+        let mut all = redis::pipe();
+        all.atomic().cmd("FLUSHALL").arg("ASYNC");
+        let catalogue = serde_json::to_string(&catalogue()?)?;
+        all.set(keys::catalogue(DEFAULT_PREFIX), catalogue);
+        for sale in SALES {
+            let id = SaleId::new(sale).ok().context("a sale's name")?;
+            let stock = if sale == "gone" { 0 } else { STOCK };
+            for shard in 0..SHARDS {
+                all.set(ShardKeys::new(DEFAULT_PREFIX, &id, shard).stock(), stock);
+            }
+        }
+        all.exec_async(&mut self.connection)
+            .await
+            .context("cannot fill Redis")
+    }
+
+    /// Script calls so far: what gateways ask, without their polls.
+    pub(super) async fn script_calls(&self) -> Result<u64> {
+        let calls = self.server.command_calls().await?;
+        let count = |name: &str| calls.get(name).copied().unwrap_or(0);
+        Ok(count("evalsha") + count("eval"))
+    }
+}
+
+fn catalogue() -> Result<Catalogue> {
+    let sales: Result<Vec<Sale>> = SALES.into_iter().map(sale).collect();
+    Ok(Catalogue {
+        switch: SaleState::Open,
+        sales: sales?,
+    })
+}
+
+fn sale(name: &str) -> Result<Sale> {
+    let starts_at_ms = if name == "later" { LATER_MS } else { 1 };
+    Ok(Sale {
+        id: SaleId::new(name).ok().context("a sale's name")?,
+        starts_at_ms,
+        ends_at_ms: LATER_MS + 1,
+        shards: SHARDS,
+        user_cap: 1,
+        state: SaleState::Open,
+        reservation: false,
+        token: name == "tokened",
+        degrade: Degrade::default(),
+        band: Band::High,
+    })
+}

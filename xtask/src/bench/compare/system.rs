@@ -1,0 +1,56 @@
+//! The systems that are compared.
+
+use serde::{Deserialize, Serialize};
+
+/// What answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum System {
+    /// Weir's filter in Envoy.
+    Weir,
+    /// Envoy's `direct_response`.
+    EnvoyDirect,
+    /// Envoy's Lua filter.
+    EnvoyLua,
+    /// Envoy's own local rate limit.
+    EnvoyLimit,
+    /// Envoy's Lua filter with Redis behind Webdis.
+    EnvoyWebdis,
+    /// nginx with Lua, and with Redis where the scenario needs it.
+    NginxLua,
+    /// nginx' own `limit_req`.
+    NginxLimit,
+}
+
+impl System {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Weir,
+        Self::EnvoyDirect,
+        Self::EnvoyLua,
+        Self::EnvoyLimit,
+        Self::EnvoyWebdis,
+        Self::NginxLua,
+        Self::NginxLimit,
+    ];
+
+    /// What readers see.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Weir => "Weir",
+            Self::EnvoyDirect => "bare Envoy",
+            Self::EnvoyLua => "Envoy Lua",
+            Self::EnvoyLimit => "Envoy local rate limit",
+            Self::EnvoyWebdis => "Envoy Lua + Webdis",
+            Self::NginxLua => "nginx + Lua",
+            Self::NginxLimit => "nginx limit_req",
+        }
+    }
+
+    /// Its place in every plot's colours, so that a system looks the same everywhere.
+    pub(super) fn colour(self) -> usize {
+        Self::ALL
+            .iter()
+            .position(|system| *system == self)
+            .unwrap_or(0)
+    }
+}
