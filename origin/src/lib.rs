@@ -18,7 +18,7 @@
 //! | [`catalogue`] | publishes what gateways poll |
 //! | [`store`] | SQL behind a trait |
 //! | [`ledger`] | Redis, through Weir's scripts |
-//! | [`links`] | short links: their clicks and QR codes |
+//! | [`links`] | short links: made, kept, found again; their clicks and QR codes |
 //! | [`new_sale`] | which sales may be made |
 //! | [`config`] | flags, environment, secrets |
 //! | [`server`] | connections and their limits |

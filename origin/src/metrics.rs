@@ -10,6 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
+use crate::links::metrics::LinkMetrics;
+
 /// What becomes of claims at `POST /orders`.
 const ORDER_FATES: [&str; 6] = [
     "ordered",
@@ -102,6 +104,8 @@ pub struct Metrics {
     clicks: Counter,
     /// Batches of clicks that wait to be counted.
     pub click_batches_waiting: Gauge,
+    /// What is counted of links.
+    pub links: LinkMetrics,
     /// How long after deadline and grace claims were found by the reconciler.
     pub overdue_seconds: Histogram,
     /// Units of transfers that the reconciler finished.
@@ -141,7 +145,9 @@ impl Default for Metrics {
         names
             .0
             .register("overdue_seconds", help, overdue_seconds.clone());
+        let links = LinkMetrics::register(&mut names.0);
         let metrics = Self {
+            links,
             requests: names.add("requests", "Requests by route and status"),
             orders: names.add("orders", "Claims that came, by what became of them"),
             reconciled: names.add("claims_reconciled", "Claims past their deadline, by fate"),

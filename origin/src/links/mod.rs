@@ -1,7 +1,10 @@
-//! Short links: what the origin knows of them beside the gateways.
+//! Short links: made, kept, found again when Redis has lost them; their clicks.
 //!
 //! | module | does |
 //! |---|---|
+//! | [`store`] | the cold store: SQL behind a trait |
+//! | [`log`] | what makes a link survive before the cold store has it |
+//! | [`metrics`] | what is counted of all this |
 //! | [`clicks`] | takes batches of clicks from gateways and counts each once |
 //! | [`geo`] | where an address is, and who runs its network |
 //! | [`qr`] | QR codes |
@@ -10,7 +13,10 @@
 
 pub mod clicks;
 pub mod geo;
+pub mod log;
+pub mod metrics;
 pub mod qr;
 pub mod stats;
+pub mod store;
 mod stream;
 pub mod uniques;

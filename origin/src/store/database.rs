@@ -55,7 +55,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(5);
 const MYSQL_DEADLOCK: u16 = 1213;
 
 /// The migrations, in order. A file, once released, never changes.
-const SQLITE_MIGRATIONS: [(i64, &str, &str); 3] = [
+const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
     (
         1,
         "sales and orders",
@@ -67,6 +67,11 @@ const SQLITE_MIGRATIONS: [(i64, &str, &str); 3] = [
         include_str!("../../migrations/sqlite/0002_risk_checks_that_fail.sql"),
     ),
     (
+        3,
+        "links",
+        include_str!("../../migrations/sqlite/0003_links.sql"),
+    ),
+    (
         4,
         "link clicks",
         include_str!("../../migrations/sqlite/0004_link_clicks.sql"),
@@ -74,7 +79,7 @@ const SQLITE_MIGRATIONS: [(i64, &str, &str); 3] = [
 ];
 
 /// The same for MySQL.
-const MYSQL_MIGRATIONS: [(i64, &str, &str); 3] = [
+const MYSQL_MIGRATIONS: &[(i64, &str, &str)] = &[
     (
         1,
         "sales and orders",
@@ -84,6 +89,11 @@ const MYSQL_MIGRATIONS: [(i64, &str, &str); 3] = [
         2,
         "risk checks that fail",
         include_str!("../../migrations/mysql/0002_risk_checks_that_fail.sql"),
+    ),
+    (
+        3,
+        "links",
+        include_str!("../../migrations/mysql/0003_links.sql"),
     ),
     (
         4,
@@ -118,7 +128,7 @@ pub enum OpenError {
 
 /// An open database.
 #[derive(Clone, Debug)]
-pub(super) enum Database {
+pub(crate) enum Database {
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
@@ -127,7 +137,7 @@ pub(super) enum Database {
 }
 
 /// A statement and its values.
-pub(super) struct Statement<'a> {
+pub(crate) struct Statement<'a> {
     sql: &'static str,
     values: Vec<Bound<'a>>,
 }
@@ -139,41 +149,41 @@ enum Bound<'a> {
 }
 
 /// Rows of either database.
-pub(super) enum Row {
+pub(crate) enum Row {
     Sqlite(SqliteRow),
     MySql(MySqlRow),
 }
 
 /// A transaction, rolled back unless it is committed.
-pub(super) enum Tx {
+pub(crate) enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
     MySql(Transaction<'static, MySql>),
 }
 
 /// A statement without values yet; its `?` are filled in order.
-pub(super) fn sql<'a>(sql: &'static str) -> Statement<'a> {
+pub(crate) fn sql<'a>(sql: &'static str) -> Statement<'a> {
     let values = Vec::new();
     Statement { sql, values }
 }
 
 impl<'a> Statement<'a> {
-    pub(super) fn text(mut self, text: &'a str) -> Self {
+    pub(crate) fn text(mut self, text: &'a str) -> Self {
         self.values.push(Bound::Text(text));
         self
     }
 
     /// What does not fit into SQL's numbers is beyond every limit that was checked before, and
     /// fails the statement's own CHECK or comparison.
-    pub(super) fn number(self, number: impl TryInto<i64>) -> Self {
+    pub(crate) fn number(self, number: impl TryInto<i64>) -> Self {
         self.signed(number.try_into().unwrap_or(i64::MAX))
     }
 
-    pub(super) fn signed(mut self, number: i64) -> Self {
+    pub(crate) fn signed(mut self, number: i64) -> Self {
         self.values.push(Bound::Number(Some(number)));
         self
     }
 
-    pub(super) fn maybe(self, number: Option<u64>) -> Self {
+    pub(crate) fn maybe(self, number: Option<u64>) -> Self {
         match number {
             Some(number) => self.number(number),
             None => self.null(),
@@ -200,24 +210,24 @@ impl<'a> Statement<'a> {
 }
 
 impl Row {
-    pub(super) fn text(&self, column: &str) -> Result<String, Error> {
+    pub(crate) fn text(&self, column: &str) -> Result<String, Error> {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),
         }
     }
 
-    pub(super) fn flag(&self, column: &str) -> Result<bool, Error> {
+    pub(crate) fn flag(&self, column: &str) -> Result<bool, Error> {
         Ok(self.signed(column)? != 0)
     }
 
     /// A column that holds no negative number, by its CHECK or by what is written there.
-    pub(super) fn number<N: TryFrom<i64>>(&self, column: &str) -> Result<N, Error> {
+    pub(crate) fn number<N: TryFrom<i64>>(&self, column: &str) -> Result<N, Error> {
         let number = self.signed(column)?;
         N::try_from(number).map_err(|_| damaged(column, "is out of range"))
     }
 
-    pub(super) fn maybe(&self, column: &str) -> Result<Option<u64>, Error> {
+    pub(crate) fn maybe(&self, column: &str) -> Result<Option<u64>, Error> {
         let number: Option<i64> = match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),
@@ -235,7 +245,7 @@ impl Row {
 }
 
 /// A row that no Weir has written.
-pub(super) fn damaged(
+pub(crate) fn damaged(
     column: &str,
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> Error {
@@ -246,7 +256,7 @@ pub(super) fn damaged(
 }
 
 impl Database {
-    pub(super) async fn open(url: &str) -> Result<Self, OpenError> {
+    pub(crate) async fn open(url: &str) -> Result<Self, OpenError> {
         // SQLite's parser would take any other URL for the name of a file.
         if url.starts_with("sqlite:") {
             return open_sqlite(url).await;
@@ -258,7 +268,7 @@ impl Database {
     }
 
     /// A transaction that will write.
-    pub(super) async fn begin(&self) -> Result<Tx, Error> {
+    pub(crate) async fn begin(&self) -> Result<Tx, Error> {
         match self {
             // IMMEDIATE: a transaction that first reads and then writes could find the file locked
             // half way.
@@ -270,7 +280,7 @@ impl Database {
     }
 
     /// A transaction that sees one instant of the database, and only reads.
-    pub(super) async fn snapshot(&self) -> Result<Tx, Error> {
+    pub(crate) async fn snapshot(&self) -> Result<Tx, Error> {
         match self {
             Self::Sqlite { readers, .. } => Ok(Tx::Sqlite(readers.begin().await?)),
             Self::MySql(pool) => {
@@ -281,7 +291,7 @@ impl Database {
     }
 
     /// Changes rows without a transaction; tells how many the statement matched.
-    pub(super) async fn execute(&self, statement: Statement<'_>) -> Result<u64, Error> {
+    pub(crate) async fn execute(&self, statement: Statement<'_>) -> Result<u64, Error> {
         match self {
             Self::Sqlite { writer, .. } => {
                 let done = statement.query::<Sqlite>().execute(writer).await?;
@@ -295,11 +305,11 @@ impl Database {
     }
 
     /// Inserts a row without a transaction; false if there is one of its key.
-    pub(super) async fn insert(&self, statement: Statement<'_>) -> Result<bool, Error> {
+    pub(crate) async fn insert(&self, statement: Statement<'_>) -> Result<bool, Error> {
         unless_there(self.execute(statement).await)
     }
 
-    pub(super) async fn all(&self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn all(&self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
         match self {
             Self::Sqlite { readers, .. } => {
                 let rows = statement.query::<Sqlite>().fetch_all(readers).await?;
@@ -312,11 +322,11 @@ impl Database {
         }
     }
 
-    pub(super) async fn one(&self, statement: Statement<'_>) -> Result<Option<Row>, Error> {
+    pub(crate) async fn one(&self, statement: Statement<'_>) -> Result<Option<Row>, Error> {
         Ok(self.all(statement).await?.into_iter().next())
     }
 
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         match self {
             Self::Sqlite { writer, readers } => {
                 readers.close().await;
@@ -330,7 +340,7 @@ impl Database {
 
 impl Tx {
     /// Changes rows; tells how many the statement matched.
-    pub(super) async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
+    pub(crate) async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
         match self {
             Self::Sqlite(tx) => {
                 let done = statement.query::<Sqlite>().execute(&mut **tx).await?;
@@ -344,11 +354,11 @@ impl Tx {
     }
 
     /// Inserts a row; false if there is one of its key. The transaction goes on either way.
-    pub(super) async fn insert(&mut self, statement: Statement<'_>) -> Result<bool, Error> {
+    pub(crate) async fn insert(&mut self, statement: Statement<'_>) -> Result<bool, Error> {
         unless_there(self.execute(statement).await)
     }
 
-    pub(super) async fn all(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn all(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
         match self {
             Self::Sqlite(tx) => {
                 let rows = statement.query::<Sqlite>().fetch_all(&mut **tx).await?;
@@ -361,18 +371,18 @@ impl Tx {
         }
     }
 
-    pub(super) async fn one(&mut self, statement: Statement<'_>) -> Result<Option<Row>, Error> {
+    pub(crate) async fn one(&mut self, statement: Statement<'_>) -> Result<Option<Row>, Error> {
         Ok(self.all(statement).await?.into_iter().next())
     }
 
-    pub(super) async fn commit(self) -> Result<(), Error> {
+    pub(crate) async fn commit(self) -> Result<(), Error> {
         match self {
             Self::Sqlite(tx) => tx.commit().await,
             Self::MySql(tx) => tx.commit().await,
         }
     }
 
-    pub(super) async fn rollback(self) -> Result<(), Error> {
+    pub(crate) async fn rollback(self) -> Result<(), Error> {
         match self {
             Self::Sqlite(tx) => tx.rollback().await,
             Self::MySql(tx) => tx.rollback().await,
@@ -389,7 +399,7 @@ fn unless_there(inserted: Result<u64, Error>) -> Result<bool, Error> {
 }
 
 /// Runs a whole transaction, again if MySQL has ended it in favour of another one.
-pub(super) async fn retried<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
+pub(crate) async fn retried<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
@@ -424,7 +434,7 @@ async fn open_sqlite(url: &str) -> Result<Database, OpenError> {
         .busy_timeout(BUSY_LIMIT);
     // The writer first: a reader can neither make the file nor its WAL.
     let writer = connect_sqlite(SQLITE_WRITERS, options.clone()).await?;
-    migrator(&SQLITE_MIGRATIONS).run(&writer).await?;
+    migrator(SQLITE_MIGRATIONS).run(&writer).await?;
     let readers = connect_sqlite(SQLITE_READERS, options.read_only(true)).await?;
     Ok(Database::Sqlite { writer, readers })
 }
@@ -465,7 +475,7 @@ async fn open_mysql(url: &str) -> Result<Database, OpenError> {
         .connect_with(options)
         .await
         .map_err(OpenError::Connect)?;
-    migrator(&MYSQL_MIGRATIONS).run(&pool).await?;
+    migrator(MYSQL_MIGRATIONS).run(&pool).await?;
     Ok(Database::MySql(pool))
 }
 

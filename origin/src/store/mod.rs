@@ -7,7 +7,7 @@
 //! | `shed` | how much work at once SQL is given, and what waits |
 
 mod claims;
-mod database;
+pub(crate) mod database;
 mod link_clicks;
 mod orders;
 mod payments;
@@ -27,6 +27,7 @@ use weir_core::ledger::OrderEntry;
 use weir_core::sale::{Degrade, Sale, SaleState};
 
 use crate::links::stats::ClickStore;
+use crate::links::store::{LinkStore, SqlLinks};
 use crate::new_sale::{NewSale, Payment, Window};
 
 pub use database::OpenError;
@@ -55,6 +56,17 @@ pub enum StoreError {
 /// Says what is wrong, without the URL: it may hold a password.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     Ok(Arc::new(SqlStore::open(url).await?))
+}
+
+/// As [`open`], and the cold store of short links in the same database: they share its connections, so that
+/// neither waits for the other's locks.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_with_links(url: &str) -> Result<(Arc<dyn Store>, Arc<dyn LinkStore>), OpenError> {
+    let database = database::Database::open(url).await?;
+    let links = SqlLinks::over(database.clone());
+    Ok((Arc::new(SqlStore::over(database)), Arc::new(links)))
 }
 
 /// A sale as SQL has it.

@@ -30,8 +30,12 @@ impl SqlStore {
     /// # Errors
     /// Says what is wrong, without the URL: it may hold a password.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let database = Database::open(url).await?;
-        Ok(Self { database })
+        Database::open(url).await.map(Self::over)
+    }
+
+    /// Over a database that is open.
+    pub(super) fn over(database: Database) -> Self {
+        Self { database }
     }
 }
 

@@ -5,6 +5,7 @@ use support::Ground;
 
 mod auth;
 mod clicks;
+mod links;
 mod openapi;
 mod orders;
 mod payments;

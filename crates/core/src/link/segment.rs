@@ -129,18 +129,22 @@ impl Plan {
         segments.saturating_mul(self.segment_len).max(1)
     }
 
-    /// The segment that begins where the counter stood before it was raised by [`Plan::segment_len`]. A
-    /// counter that stands within a segment (whose length was another one before) gives the rest of it.
+    /// The segment that begins where the counter stood before it was raised by [`Plan::segment_len`]. Of a
+    /// counter that stands within a segment, since it was set by hand, the next one: whoever raises such a
+    /// counter by a segment's length gets a whole segment of their own.
     pub fn segment_at(&self, position: u64) -> Segment {
         let span = self.span();
-        let (round, start) = (position / span, position % span);
-        let within = start % self.segment_len;
-        let until = start - within + self.segment_len;
+        let aligned = position
+            .div_ceil(self.segment_len)
+            .saturating_mul(self.segment_len);
+        let (round, start) = (aligned / span, aligned % span);
+        // Saturated: so far no counter goes. It may be anywhere, but stays within the range.
+        let start = start.min(self.range - 1);
         Segment {
             length: self.length,
             round,
-            start: start.min(self.range - 1),
-            len: until.min(self.range).saturating_sub(start).max(1),
+            start,
+            len: self.segment_len.min(self.range - start),
         }
     }
 
@@ -241,6 +245,15 @@ mod tests {
         ) {
             let segment = plan(range, segment_len).segment_at(position);
             prop_assert!(segment.len >= 1 && segment.indexes().end <= range, "{:?}", segment);
+        }
+
+        /// A counter that was set by hand to within a segment gives whole ones: no number twice.
+        #[test]
+        fn segments_begin_where_segments_begin(range in 1..500_u64, len in 1..60_u64, by_hand in 0..9_999_u64) {
+            let plan = plan(range, len);
+            let (one, next) = (plan.segment_at(by_hand), plan.segment_at(by_hand + len));
+            prop_assert_eq!(one.start % len, 0);
+            prop_assert_eq!(plan.segment_at(plan.position_after(&one)), next);
         }
     }
 

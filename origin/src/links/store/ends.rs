@@ -1,0 +1,116 @@
+//! The ends of links: put off by clicks, and what is left cleaned away.
+
+use sqlx::Error;
+use weir_core::link::code::LinkId;
+
+use super::edits::named;
+use super::{Ended, reads};
+use crate::store::database::{Database, Tx, retried, sql};
+
+/// Rows of one transaction: what others wait for, so it stays short.
+const BATCH: usize = 500;
+
+/// A link's own end counts, too.
+const TOUCH: &str = "
+    UPDATE links
+    SET expires_at_ms = CASE
+        WHEN ends_at_ms IS NOT NULL AND ends_at_ms < ? + life_ms THEN ends_at_ms
+        ELSE ? + life_ms END
+    WHERE domain = ? AND code = ? AND deleted_at_ms IS NULL
+        AND life_ms > 0 AND expires_at_ms < ? + life_ms";
+
+const ENDED: &str = "
+    SELECT domain, code, expires_at_ms, CASE WHEN deleted_at_ms IS NULL THEN 0 ELSE 1 END AS is_deleted
+    FROM links WHERE expires_at_ms >= ? AND expires_at_ms < ? ORDER BY expires_at_ms LIMIT ?";
+
+const PROLONG: &str = "
+    UPDATE links SET expires_at_ms = ?
+    WHERE domain = ? AND code = ? AND expires_at_ms = ? AND deleted_at_ms IS NULL";
+
+const REMOVE: &str = "DELETE FROM links WHERE domain = ? AND code = ? AND expires_at_ms = ?";
+
+/// What else is known of a link that is taken away.
+const REMOVE_REST: [&str; 3] = [
+    "DELETE FROM link_tags WHERE domain = ? AND code = ?",
+    "DELETE FROM link_history WHERE domain = ? AND code = ?",
+    "DELETE FROM link_unpublished WHERE domain = ? AND code = ?",
+];
+
+pub(super) async fn touch(db: &Database, clicks: &[(LinkId, u64)]) -> Result<(), Error> {
+    for chunk in clicks.chunks(BATCH) {
+        retried(|| touch_chunk(db, chunk)).await?;
+    }
+    Ok(())
+}
+
+async fn touch_chunk(db: &Database, clicks: &[(LinkId, u64)]) -> Result<(), Error> {
+    let mut tx = db.begin().await?;
+    for (id, last_ms) in clicks {
+        let update = named(sql(TOUCH).number(*last_ms).number(*last_ms), id);
+        tx.execute(update.number(*last_ms)).await?;
+    }
+    tx.commit().await
+}
+
+pub(super) async fn ended(
+    db: &Database,
+    from_ms: u64,
+    before_ms: u64,
+    limit: usize,
+) -> Result<Vec<Ended>, Error> {
+    let select = sql(ENDED).number(from_ms).number(before_ms).number(limit);
+    let rows = db.all(select).await?;
+    let read = |row: &crate::store::database::Row| {
+        Ok(Ended {
+            id: reads::id(row)?,
+            expires_at_ms: row.number("expires_at_ms")?,
+            is_deleted: row.flag("is_deleted")?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+pub(super) async fn prolong(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Error> {
+    for chunk in ended.chunks(BATCH) {
+        retried(|| prolong_chunk(db, chunk)).await?;
+    }
+    Ok(())
+}
+
+async fn prolong_chunk(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Error> {
+    let mut tx = db.begin().await?;
+    for (link, until_ms) in ended {
+        let update = named(sql(PROLONG).number(*until_ms), &link.id);
+        tx.execute(update.number(link.expires_at_ms)).await?;
+    }
+    tx.commit().await
+}
+
+pub(super) async fn remove(db: &Database, ended: &[Ended]) -> Result<u64, Error> {
+    let mut removed = 0;
+    for chunk in ended.chunks(BATCH) {
+        removed += retried(|| remove_chunk(db, chunk)).await?;
+    }
+    Ok(removed)
+}
+
+async fn remove_chunk(db: &Database, ended: &[Ended]) -> Result<u64, Error> {
+    let mut tx = db.begin().await?;
+    let mut removed = 0;
+    for link in ended {
+        removed += u64::from(remove_one(&mut tx, link).await?);
+    }
+    tx.commit().await?;
+    Ok(removed)
+}
+
+async fn remove_one(tx: &mut Tx, link: &Ended) -> Result<bool, Error> {
+    let delete = named(sql(REMOVE), &link.id).number(link.expires_at_ms);
+    if tx.execute(delete).await? == 0 {
+        return Ok(false);
+    }
+    for statement in REMOVE_REST {
+        tx.execute(named(sql(statement), &link.id)).await?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,129 @@
+//! Links, read.
+
+use std::sync::LazyLock;
+
+use sqlx::Error;
+use weir_core::link::code::{Code, DomainId, LinkId};
+use weir_core::link::record::Link;
+
+use super::{Action, Past, Place, StoredLink};
+use crate::store::database::{Database, Row, damaged, sql};
+
+/// Codes that one statement looks for.
+const CODES: usize = 100;
+
+const SELECT_ONE: &str = "
+    SELECT domain, code, record, tags, created_at_ms, changed_at_ms, expires_at_ms
+    FROM links WHERE domain = ? AND code = ? AND deleted_at_ms IS NULL";
+
+/// The first condition on the time is for the index, which does not see through OR.
+const LIST: &str = "
+    SELECT domain, code, record, tags, created_at_ms, changed_at_ms, expires_at_ms
+    FROM links
+    WHERE created_at_ms <= ? AND (created_at_ms < ? OR domain < ? OR (domain = ? AND code < ?))
+        AND deleted_at_ms IS NULL
+    ORDER BY created_at_ms DESC, domain DESC, code DESC LIMIT ?";
+
+const LIST_TAGGED: &str = "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms
+    FROM link_tags t JOIN links l ON l.domain = t.domain AND l.code = t.code
+    WHERE t.tag = ? AND t.created_at_ms <= ?
+        AND (t.created_at_ms < ? OR t.domain < ? OR (t.domain = ? AND t.code < ?))
+        AND l.deleted_at_ms IS NULL
+    ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?";
+
+const HISTORY: &str = "
+    SELECT action, record, tags, at_ms FROM link_history
+    WHERE domain = ? AND code = ? ORDER BY version";
+
+static HAS_ANY: LazyLock<String> = LazyLock::new(|| {
+    let codes = vec!["?"; CODES].join(", ");
+    format!("SELECT 1 AS found FROM links WHERE domain = ? AND code IN ({codes}) LIMIT 1")
+});
+
+pub(super) async fn one(db: &Database, id: &LinkId) -> Result<Option<StoredLink>, Error> {
+    let select = sql(SELECT_ONE).text(id.domain.as_str());
+    let row = db.one(select.text(id.code.as_str())).await?;
+    row.as_ref().map(stored).transpose()
+}
+
+pub(super) async fn list(
+    db: &Database,
+    tag: Option<&str>,
+    after: Option<&Place>,
+    limit: usize,
+) -> Result<Vec<StoredLink>, Error> {
+    let before_ms = after.map_or(u64::MAX, |place| place.created_at_ms);
+    let (domain, code) = after.map_or(("", ""), |place| {
+        (place.id.domain.as_str(), place.id.code.as_str())
+    });
+    let select = match tag {
+        Some(tag) => sql(LIST_TAGGED).text(tag),
+        None => sql(LIST),
+    };
+    let select = select.number(before_ms).number(before_ms);
+    let select = select.text(domain).text(domain).text(code).number(limit);
+    db.all(select).await?.iter().map(stored).collect()
+}
+
+pub(super) async fn history(db: &Database, id: &LinkId) -> Result<Vec<Past>, Error> {
+    let select = sql(HISTORY).text(id.domain.as_str()).text(id.code.as_str());
+    db.all(select).await?.iter().map(past).collect()
+}
+
+pub(super) async fn has_any(
+    db: &Database,
+    domain: &DomainId,
+    codes: &[Code],
+) -> Result<bool, Error> {
+    for chunk in codes.chunks(CODES) {
+        // The last one stands for those that a short chunk lacks.
+        let last = chunk.last().into_iter().cycle();
+        let all = chunk.iter().chain(last).take(CODES);
+        let select = sql(&HAS_ANY).text(domain.as_str());
+        let select = all.fold(select, |select, code| select.text(code.as_str()));
+        if db.one(select).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The name that a row has.
+pub(super) fn id(row: &Row) -> Result<LinkId, Error> {
+    let domain = DomainId::new(row.text("domain")?).map_err(|error| damaged("domain", error))?;
+    let code = Code::new(row.text("code")?).map_err(|error| damaged("code", error))?;
+    Ok(LinkId { domain, code })
+}
+
+fn link(row: &Row) -> Result<Link, Error> {
+    let record = row.text("record")?;
+    Link::decode(record.as_bytes()).map_err(|error| damaged("record", error))
+}
+
+fn tags(row: &Row) -> Result<Vec<String>, Error> {
+    serde_json::from_str(&row.text("tags")?).map_err(|error| damaged("tags", error))
+}
+
+fn stored(row: &Row) -> Result<StoredLink, Error> {
+    Ok(StoredLink {
+        id: id(row)?,
+        link: link(row)?,
+        tags: tags(row)?,
+        created_at_ms: row.number("created_at_ms")?,
+        changed_at_ms: row.number("changed_at_ms")?,
+        expires_at_ms: row.maybe("expires_at_ms")?,
+    })
+}
+
+fn past(row: &Row) -> Result<Past, Error> {
+    let word = row.text("action")?;
+    let mut actions = Action::ALL.into_iter();
+    let action = actions.find(|action| action.word() == word);
+    Ok(Past {
+        action: action.ok_or_else(|| damaged("action", "is unknown"))?,
+        link: link(row)?,
+        tags: tags(row)?,
+        at_ms: row.number("at_ms")?,
+    })
+}

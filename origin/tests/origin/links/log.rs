@@ -1,0 +1,209 @@
+//! The log of new links: what was written comes into the cold store once, whatever dies in between.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use weir_origin::links::log::{AppendError, Log, LogError, LogLimits, Sync, drain};
+use weir_origin::links::metrics::LinkMetrics;
+use weir_origin::links::store::{Entry, LinkStore};
+use weir_origin::metrics::Metrics;
+
+use super::{id, new_link};
+
+/// Small, so that a test goes through many files.
+const LIMITS: LogLimits = LogLimits {
+    file_len: 1_000,
+    waiting_len_max: 1 << 20,
+};
+
+/// So long may what must happen take: other tests run beside.
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn store(dir: &Path) -> Arc<dyn LinkStore> {
+    let url = format!("sqlite://{}/weir.db", dir.display());
+    weir_origin::store::open_with_links(&url).await.unwrap().1
+}
+
+/// Opens the log, once the thread of the one before it has ended.
+fn open(dir: &Path, limits: LogLimits) -> Log {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match Log::open(&dir.join("log"), Sync::Os, limits) {
+            Ok(log) => return log,
+            Err(LogError::Taken(_)) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn made(n: u64) -> Entry {
+    Entry::Made(new_link(&format!("s/code-{n}"), n))
+}
+
+fn drain(log: &Log, store: &Arc<dyn LinkStore>) -> (CancellationToken, JoinHandle<()>) {
+    let stop = CancellationToken::new();
+    let metrics: LinkMetrics = Metrics::default().links;
+    let run = drain::run(log.clone(), store.clone(), metrics, stop.clone());
+    (stop, tokio::spawn(run))
+}
+
+async fn drained(log: &Log, store: &Arc<dyn LinkStore>) {
+    let (stop, task) = drain(log, store);
+    tokio::time::timeout(LIMIT, log.drained()).await.unwrap();
+    stop.cancel();
+    task.await.unwrap();
+}
+
+async fn count(store: &Arc<dyn LinkStore>) -> usize {
+    store.list(None, None, 9_999).await.unwrap().len()
+}
+
+fn log_files(dir: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(dir.join("log")).unwrap();
+    let mut names: Vec<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".log") || name.ends_with(".damaged"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn what_is_written_comes_into_the_store_and_whole_files_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    let log = open(dir.path(), LIMITS);
+    let (stop, task) = drain(&log, &store);
+    for n in 0..100 {
+        log.append(&[made(2 * n), made(2 * n + 1)]).await.unwrap();
+    }
+    tokio::time::timeout(LIMIT, log.drained()).await.unwrap();
+    assert_eq!(count(&store).await, 200);
+    assert_eq!(log.waiting_bytes(), 0);
+    stop.cancel();
+    task.await.unwrap();
+    assert!(
+        log_files(dir.path()).len() <= 2,
+        "{:?}",
+        log_files(dir.path())
+    );
+}
+
+#[tokio::test]
+async fn the_next_process_goes_on_where_the_store_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    for round in 0..4 {
+        let log = open(dir.path(), LIMITS);
+        for n in 0..10 {
+            log.append(&[made(100 * round + n)]).await.unwrap();
+        }
+        if round % 2 == 1 {
+            drained(&log, &store).await;
+        }
+        // Nobody drains the others: as after a kill -9 right behind the acknowledgement.
+    }
+    assert_eq!(count(&store).await, 40);
+}
+
+#[tokio::test]
+async fn entries_cut_by_a_crash_are_skipped_and_all_before_and_after_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    let log = open(dir.path(), LogLimits::default());
+    log.append(&[made(1), made(2)]).await.unwrap();
+    drop(log);
+    let [file] = log_files(dir.path()).try_into().unwrap();
+    let path = dir.path().join("log").join(&file);
+    let whole = std::fs::read(&path).unwrap();
+    let mut end = OpenOptions::new().append(true).open(&path).unwrap();
+    end.write_all(&whole[..whole.len() / 2 - 3]).unwrap();
+    let log = open(dir.path(), LogLimits::default());
+    log.append(&[made(3)]).await.unwrap();
+    drained(&log, &store).await;
+    assert_eq!(count(&store).await, 3);
+    // What was no entry is kept for people to look at.
+    let damaged = file.replace(".log", ".damaged");
+    assert!(log_files(dir.path()).contains(&damaged));
+}
+
+#[tokio::test]
+async fn an_emptied_folder_begins_again_and_loses_nothing_new() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    for _ in 0..3 {
+        let log = open(dir.path(), LIMITS);
+        log.append(&[made(1)]).await.unwrap();
+        drained(&log, &store).await;
+    }
+    for file in log_files(dir.path()) {
+        std::fs::remove_file(dir.path().join("log").join(file)).unwrap();
+    }
+    let log = open(dir.path(), LIMITS);
+    log.append(&[made(2)]).await.unwrap();
+    drained(&log, &store).await;
+    assert!(store.link(&id("s/code-2")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_folder_is_one_process_own_and_keeps_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path(), LIMITS);
+    let name = first.id().to_owned();
+    let second = Log::open(&dir.path().join("log"), Sync::Os, LIMITS);
+    assert!(matches!(second, Err(LogError::Taken(_))), "{second:?}");
+    drop(first);
+    assert_eq!(open(dir.path(), LIMITS).id(), name);
+    std::fs::write(dir.path().join("log/id"), "x").unwrap();
+    let path = dir.path().join("log");
+    let renamed = std::iter::repeat_with(|| Log::open(&path, Sync::Disk, LIMITS).unwrap_err())
+        .find(|error| !matches!(error, LogError::Taken(_)))
+        .unwrap();
+    assert!(matches!(renamed, LogError::Id(_)), "{renamed}");
+}
+
+#[tokio::test]
+async fn a_log_that_waits_for_the_disk_writes_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    let log = Log::open(&dir.path().join("log"), Sync::Disk, LIMITS).unwrap();
+    let one = |n| {
+        let log = log.clone();
+        async move { log.append(&[made(n)]).await.unwrap() }
+    };
+    let tasks: Vec<_> = (0..50).map(|n| tokio::spawn(one(n))).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    drained(&log, &store).await;
+    assert_eq!(count(&store).await, 50);
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_drains_fills_and_then_refuses() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    let limits = LogLimits {
+        waiting_len_max: 2_000,
+        ..LIMITS
+    };
+    let log = open(dir.path(), limits);
+    let mut written = 0;
+    let refused = loop {
+        match log.append(&[made(written)]).await {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, AppendError::Full);
+    drained(&log, &store).await;
+    log.append(&[made(written)]).await.unwrap();
+    assert_eq!(count(&store).await as u64, written);
+}

@@ -1,0 +1,33 @@
+//! Short links, made and kept: on real SQL, Redis and files.
+
+mod log;
+mod store;
+
+use weir_core::link::code::LinkId;
+use weir_core::link::record::Link;
+use weir_origin::links::store::NewLink;
+
+fn id(text: &str) -> LinkId {
+    text.parse().unwrap()
+}
+
+/// A link of this name, made at `created_at_ms`, that lives for 1,000 ms.
+fn new_link(name: &str, created_at_ms: u64) -> NewLink {
+    let mut link = Link::to(format!("https://example.com/{name}?a=\"1\""));
+    link.life_ms = 1_000;
+    NewLink {
+        id: id(name),
+        record: String::from_utf8(link.encode()).unwrap(),
+        tags: Vec::new(),
+        life_ms: 1_000,
+        ends_at_ms: 0,
+        created_at_ms,
+    }
+}
+
+fn tagged(name: &str, created_at_ms: u64, tags: &[&str]) -> NewLink {
+    NewLink {
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..new_link(name, created_at_ms)
+    }
+}
