@@ -17,6 +17,7 @@
 //! ```
 
 mod backing;
+pub mod browser;
 pub mod certificates;
 pub mod command;
 pub mod envoy;

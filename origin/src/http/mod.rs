@@ -7,6 +7,7 @@ mod health;
 mod input;
 mod layers;
 mod orders;
+mod page;
 mod sales;
 mod switches;
 mod user_orders;
@@ -59,6 +60,7 @@ pub fn app(origin: Origin) -> Router {
 /// - `PATCH /sales/{id}`, `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `PUT /switch`
 /// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
 /// - `GET /metrics`, `GET /openapi.json`: without the token, as probes
+/// - `GET /ui`: the page of links, without the token
 /// - `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
 /// - `GET /healthz`: the process is alive; `GET /readyz`: SQL and Redis answer.
 pub fn admin(origin: Origin, token: AdminToken) -> Router {
@@ -81,6 +83,8 @@ pub fn admin(origin: Origin, token: AdminToken) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(health::openapi))
+        .route("/ui", get(page::page))
+        .route("/ui/{file}", get(page::file))
         .with_state(origin);
     finish(routes, ADMIN_LIMIT, metrics)
 }

@@ -8,6 +8,7 @@ mod clicks;
 mod links;
 mod openapi;
 mod orders;
+mod page;
 mod payments;
 mod process;
 mod reconcile;

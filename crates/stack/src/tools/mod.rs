@@ -6,6 +6,7 @@
 
 mod apt;
 mod cache;
+mod chromium;
 mod clock;
 mod envoy;
 mod mariadb;
@@ -13,6 +14,7 @@ mod peers;
 mod redis;
 mod rust;
 
+pub use chromium::Chromium;
 pub use clock::clock;
 pub use envoy::{ENVOY_VERSION, Envoy};
 pub use mariadb::MariaDb;

@@ -1,0 +1,79 @@
+// A link's QR code, as it can be downloaded.
+
+import { api } from "./api.js";
+import { el, field, replace, select } from "./dom.js";
+import { complaint } from "./notice.js";
+
+const LEVELS = [
+  ["L", "L: 7 % may be lost"],
+  ["M", "M: 15 %"],
+  ["Q", "Q: 25 %"],
+  ["H", "H: 30 %"],
+];
+
+/** A file for the person. The browser keeps the blob as long as it needs it. */
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  const link = el("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+export function qrCard(link) {
+  const frame = el("div", { class: "qr" });
+  const level = select(LEVELS, "M", { name: "level" });
+  const size = el("input", { type: "number", min: 64, max: 2048, value: 512, name: "size" });
+  const margin = el("input", { type: "number", min: 0, max: 16, value: 4, name: "margin" });
+  const dark = el("input", { type: "color", value: "#000000", name: "dark" });
+  const light = el("input", { type: "color", value: "#ffffff", name: "light" });
+  const style = () => ({
+    level: level.value,
+    size: size.value,
+    margin: margin.value,
+    dark: dark.value.slice(1),
+    light: light.value.slice(1),
+  });
+  let shown;
+  const draw = async () => {
+    try {
+      const blob = await api.qr(link, "svg", style());
+      URL.revokeObjectURL(shown);
+      shown = URL.createObjectURL(blob);
+      replace(frame, el("img", { src: shown, alt: `QR code of ${link.url}`, id: "qr" }));
+    } catch (error) {
+      replace(frame, complaint(error));
+    }
+  };
+  const download = (kind) => async () => {
+    try {
+      save(await api.qr(link, kind, style()), `${link.domain}-${link.code}.${kind}`);
+    } catch (error) {
+      replace(frame, complaint(error));
+    }
+  };
+  const button = (kind) => el("button", { type: "button", onclick: download(kind) }, kind.toUpperCase());
+  draw();
+  return el(
+    "section",
+    { class: "card" },
+    el("h2", {}, "QR code"),
+    frame,
+    el("div", { class: "row center" }, button("svg"), button("png")),
+    el(
+      "details",
+      { onchange: draw },
+      el("summary", {}, "Style"),
+      el(
+        "div",
+        { class: "grid" },
+        field("Error correction", level),
+        field("Size in pixels", size),
+        field("Margin in modules", margin),
+        field("Dark", dark),
+        field("Light", light),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,67 @@
+//! The page of links, as it is served. What it does is for a browser to find out: `tests/e2e/page`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::support::{Answer, World};
+
+async fn get(world: &World, path: &str) -> Answer {
+    world.admin_as("GET", path, "", None).await
+}
+
+#[tokio::test]
+async fn the_page_comes_without_a_token_and_may_do_little() {
+    let world = World::new().await;
+    for (path, kind) in [
+        ("/ui", "text/html; charset=utf-8"),
+        ("/ui/main.js", "text/javascript; charset=utf-8"),
+        ("/ui/page.css", "text/css; charset=utf-8"),
+        ("/ui/icon.svg", "image/svg+xml"),
+    ] {
+        let answer = get(&world, path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.headers["content-type"], kind);
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+        let policy = answer.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self';"));
+        assert!(policy.contains("frame-ancestors 'none'"));
+        assert!(!policy.contains("unsafe"), "{policy}");
+    }
+    for path in [
+        "/ui/",
+        "/ui/none.js",
+        "/ui/..%2fCargo.toml",
+        "/ui/index.html",
+    ] {
+        let answer = get(&world, path).await;
+        assert_eq!((answer.status.as_u16(), answer.code()), (404, "no_route"));
+    }
+}
+
+#[tokio::test]
+async fn every_file_of_the_page_is_served_and_nothing_in_it_is_inline() {
+    let world = World::new().await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
+    let names = std::fs::read_dir(folder).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<String> = names.filter(|name| name != "index.html").collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        let answer = get(&world, &format!("/ui/{name}")).await;
+        assert_eq!(answer.status, 200, "{name}");
+        let text = answer.body.to_string();
+        for forbidden in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "eval(",
+            "document.write",
+        ] {
+            assert!(!text.contains(forbidden), "{name} has {forbidden}");
+        }
+    }
+    let page = get(&world, "/ui").await.body.to_string();
+    for inline in ["<style", "style=", "onclick", "<script>"] {
+        assert!(!page.contains(inline), "{inline}");
+    }
+}
