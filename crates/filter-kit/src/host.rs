@@ -6,20 +6,20 @@ use proxy_wasm::hostcalls;
 
 /// The host's wall clock, in milliseconds since the Unix epoch; 0 if the host has none.
 pub fn now_ms() -> u64 {
-    hostcalls::get_current_time()
-        .ok()
-        .and_then(|now| now.duration_since(UNIX_EPOCH).ok())
-        .and_then(|since| u64::try_from(since.as_millis()).ok())
-        .unwrap_or(0)
+    now_ns() / 1_000_000
 }
 
 /// As [`now_ms`], in nanoseconds: a number that is hard to guess.
 pub fn now_ns() -> u64 {
-    hostcalls::get_current_time()
-        .ok()
-        .and_then(|now| now.duration_since(UNIX_EPOCH).ok())
-        .and_then(|since| u64::try_from(since.as_nanos()).ok())
-        .unwrap_or(0)
+    let now = hostcalls::get_current_time().ok();
+    let since = now.and_then(|now| now.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| {
+        // 64 bits last until the year 2554; `as_nanos` has 128, which wasm has to compute by hand.
+        since
+            .as_secs()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(since.subsec_nanos().into())
+    })
 }
 
 /// Makes a panic log its message and place: on `wasm32-unknown-unknown` it would end the VM without

@@ -124,8 +124,8 @@ impl<D> Copy for Ask<'_, D> {}
 pub struct Decision {
     /// What each quota said, in the order of the asks.
     pub checks: Vec<Check>,
-    /// How many states of other keys were lost that still were of use.
-    pub evictions: usize,
+    /// For each state of another key that was lost though it still was of use: by which ask, by its place.
+    pub evicted_by: Vec<usize>,
 }
 
 impl Decision {
@@ -157,20 +157,24 @@ pub fn decide_all<D: SharedData>(asks: &[Ask<'_, D>], now_ms: u64) -> Decision {
     if let [ask] = asks {
         // Nearly all requests have but one: they need no lists.
         let (check, evictions) = Found::read(*ask, now_ms).charge();
-        let checks = vec![check];
-        return Decision { checks, evictions };
+        return Decision {
+            checks: vec![check],
+            evicted_by: vec![0; evictions],
+        };
     }
     let found: Vec<Found<'_, D>> = asks.iter().map(|ask| Found::read(*ask, now_ms)).collect();
     let mut decision = Decision {
         checks: found.iter().map(Found::check).collect(),
-        evictions: 0,
+        evicted_by: vec![],
     };
     if !decision.is_allowed() {
         return decision;
     }
     for (index, found) in found.into_iter().enumerate() {
         let (check, evictions) = found.charge();
-        decision.evictions += evictions;
+        decision
+            .evicted_by
+            .extend(std::iter::repeat_n(index, evictions));
         let is_refused = !check.is_allowed();
         if let Some(place) = decision.checks.get_mut(index) {
             *place = check;

@@ -11,6 +11,7 @@
 //! | `ruleset` | the rules that count now, with their tables and counters |
 //! | `case` | one request on its way through the rules |
 //! | `lease` | slices of limits in Redis that are spent here |
+//! | `refusal` | what Redis has refused, for as long as it would refuse it again |
 //! | `job` | what waits in the pump, and how it is grouped into script calls |
 //! | `redis` | the way to Redis, and what is known of it |
 //! | `poll`, `reload` | rules that stand in Redis, and how they come to count |
@@ -45,6 +46,7 @@ mod metrics;
 mod plugin;
 mod poll;
 mod redis;
+mod refusal;
 mod reload;
 mod request;
 mod ruleset;

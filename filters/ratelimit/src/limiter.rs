@@ -113,6 +113,10 @@ impl Limiter {
             return;
         }
         self.spend_slices(&mut case, now_ms);
+        let known = self.known_refusals(&case, now_ms);
+        if !known.is_empty() {
+            return self.limit(&case, &known, now_ms);
+        }
         match pass {
             Some(pass) if !(case.redis.is_empty() && case.redis_shadow.is_empty()) => {
                 self.ask_redis(owner, case, pass, now_ms);
@@ -170,6 +174,16 @@ impl Limiter {
             }
         }
         case.redis = rest;
+    }
+
+    /// What Redis has refused and would refuse again, unless a rule in shadow wants to be asked.
+    fn known_refusals(&mut self, case: &Case, now_ms: u64) -> Vec<Charged> {
+        match &mut self.redis {
+            Some(redis) if case.redis_shadow.is_empty() => {
+                redis.known_refusals(&case.ruleset, &case.redis, now_ms)
+            }
+            _ => vec![],
+        }
     }
 
     fn ask_redis(&mut self, owner: u32, case: Case, pass: Pass, now_ms: u64) {
@@ -401,6 +415,7 @@ impl Limiter {
             let asked = std::mem::take(&mut case.redis).into_iter();
             for ((asked, answer), ask) in asked.zip(answers).zip(asks) {
                 redis.granted(&case.ruleset, &asked, &ask, answer, now_ms);
+                redis.refusals.note(&ask, answer.check, job.since_ms);
                 said.push((
                     Charged {
                         asked,

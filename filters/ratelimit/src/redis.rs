@@ -13,7 +13,8 @@ use crate::job::LimitPlan;
 use crate::lease::Leases;
 use crate::metrics::Metrics;
 use crate::poll::Poller;
-use crate::ruleset::{Asked, Ruleset};
+use crate::refusal::Refusals;
+use crate::ruleset::{Asked, Charged, Ruleset};
 
 /// The way to Redis, and what is known of it.
 pub(crate) struct Redis {
@@ -22,6 +23,7 @@ pub(crate) struct Redis {
     pub(crate) breaker: Breaker,
     pub(crate) seen: breaker::State,
     pub(crate) leases: Leases,
+    pub(crate) refusals: Refusals,
     pub(crate) poller: Option<Poller>,
 }
 
@@ -49,6 +51,7 @@ impl Redis {
             seen: breaker.state(),
             breaker,
             leases: Leases::default(),
+            refusals: Refusals::default(),
             poller: config.poll_interval_ms.map(Poller::new),
             config: redis,
         })
@@ -61,6 +64,26 @@ impl Redis {
             &rule.name,
             asked.ask.digest(),
         ))
+    }
+
+    /// What of this is known to be refused, with what Redis would say to it.
+    pub(crate) fn known_refusals(
+        &mut self,
+        ruleset: &Ruleset,
+        asked: &[Asked],
+        now_ms: u64,
+    ) -> Vec<Charged> {
+        if self.refusals.is_empty() {
+            return vec![];
+        }
+        let known = asked.iter().filter_map(|asked| {
+            let key = self.key(ruleset, asked)?;
+            let ask = &asked.ask;
+            let check = self.refusals.recall(&key, ask.quota, ask.cost, now_ms)?;
+            let asked = asked.clone();
+            Some(Charged { asked, check })
+        });
+        known.collect()
     }
 
     pub(crate) fn ask(

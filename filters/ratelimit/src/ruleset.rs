@@ -93,10 +93,11 @@ impl Ruleset {
             .filter_map(|asked| self.table_ask(asked))
             .collect();
         let decision = decide_all(&asks, now_ms);
-        // Which of several rules it was is not told: the first is as good as any.
-        let first = asked.first().and_then(|first| self.rule(first.rule));
-        if let Some((_, metrics)) = first {
-            metrics.evictions.add(decision.evictions);
+        let evicted_by = decision.evicted_by.iter();
+        for asked in evicted_by.filter_map(|place| asked.get(*place)) {
+            if let Some((_, metrics)) = self.rule(asked.rule) {
+                metrics.evictions.increment();
+            }
         }
         decision
     }

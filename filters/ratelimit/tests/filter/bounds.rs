@@ -61,3 +61,23 @@ fn hostile_keys_are_keys_like_any_other() {
     assert!(is_passed(&repeated.send()));
     limiter.host.assert_sound();
 }
+
+#[test]
+fn an_eviction_is_counted_for_the_rule_whose_key_was_forgotten() {
+    let rule = |name: &str, key: &str| {
+        format!(
+            r#"{{ "name": "{name}", "key": {key}, "slots": 1, "limit": {{ "rate": 100, "per": "1h" }} }}"#
+        )
+    };
+    let (all, user) = (rule("all", "[]"), rule("user", r#"["user"]"#));
+    let limiter = Limiter::new(&[&all, &user]);
+    for n in 0..50 {
+        assert!(is_passed(&limiter.ask(&format!("user-{n}"))));
+    }
+    assert_eq!(limiter.count("evictions", "all"), 0);
+    assert_eq!(
+        limiter.count("evictions", "user"),
+        50 - 8,
+        "a slot has 8 places"
+    );
+}

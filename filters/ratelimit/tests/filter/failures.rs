@@ -135,6 +135,7 @@ fn what_was_charged_here_goes_back_when_redis_refuses() {
     };
     let refused = answer("*5\r\n:7000\r\n:0\r\n:9000\r\n:0\r\n:0\r\n");
     assert_eq!(header(&refused, "retry-after").as_deref(), Some("7"));
+    limiter.host.advance(Duration::from_secs(7));
     assert!(
         is_passed(&answer("*5\r\n:0\r\n:1\r\n:9000\r\n:0\r\n:1\r\n")),
         "the one of the rule here was given back"
