@@ -187,6 +187,17 @@ impl Host {
         vm.is_some_and(|vm| world.alive(vm))
     }
 
+    /// How many pages of memory, of 64 KiB, the VM of `worker` (from 0) has; 0 if it has none.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn memory_pages(&self, worker: usize) -> u64 {
+        let uid = self.process.world.borrow().slots[self.slot(worker)].vm;
+        let vms = self.process.vms.borrow();
+        let vm = uid.and_then(|uid| vms.get(&uid));
+        vm.map_or(0, |vm| vm.memory_pages())
+    }
+
     // --- faults --------------------------------------------------------------------------------
 
     /// The next host call of this name, in whatever VM, traps. Several add up.

@@ -90,6 +90,12 @@ impl Vm {
         })
     }
 
+    pub fn memory_pages(&self) -> u64 {
+        let store = self.store.borrow();
+        let memory = store.data().memory;
+        memory.map_or(0, |memory| memory.size(&*store))
+    }
+
     pub fn exports(&self, name: &str) -> bool {
         self.exports.contains_key(name)
     }

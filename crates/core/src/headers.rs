@@ -19,6 +19,13 @@ pub const USER: &str = "x-weir-user";
 /// Request header from the gateway to the origin: the signature of [`USER`], `<key id>;<hex>`.
 pub const USER_SIGNATURE: &str = "x-weir-user-signature";
 
+/// Response header from the origin to the gateway: what it knows of a short link that it was asked for;
+/// see [`LINK_UNKNOWN`].
+pub const LINK: &str = "x-weir-link";
+
+/// The value of [`LINK`] that says that there is no such link: gateways remember it for a while.
+pub const LINK_UNKNOWN: &str = "unknown";
+
 /// Headers that only a gateway may send on: copies that a client sent are removed from every
 /// request that passes a gateway.
 pub const GATEWAY_ONLY: [&str; 4] = [CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE];

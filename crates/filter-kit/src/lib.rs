@@ -4,6 +4,7 @@
 //! - [`redis`]: one call through the bridge, and what its failure tells: [`redis::Failure`].
 //! - [`link`]: how a VM sends calls and wakes its root context.
 //! - [`root`]: the root context of an HTTP filter.
+//! - [`schedule`]: when to poll for what stands in Redis.
 //! - [`table`]: limits that hold for all workers, in Envoy's shared data.
 //! - [`http`]: headers as bytes, answers as JSON.
 //! - [`config`]: JSON configuration, refused with the path of the field that is wrong.
@@ -41,4 +42,5 @@ pub mod pump;
 pub mod redis;
 pub mod redis_config;
 pub mod root;
+pub mod schedule;
 pub mod table;

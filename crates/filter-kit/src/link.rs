@@ -35,7 +35,7 @@ impl HostLink {
     /// When the host gives no queue.
     pub fn new(cluster: &str, root_context_id: u32) -> Result<Self, ConfigError> {
         // A shared queue wakes the last VM that registered its name: each VM needs a name of its own.
-        let name = format!("weir.wake.{}.{root_context_id}", unique_number());
+        let name = format!("weir.wake.{}.{root_context_id}", unique_name());
         let wake_queue = hostcalls::register_shared_queue(&name).map_err(|status| {
             let problem = format!("the host gives no queue to wake this VM with: {status:?}");
             ConfigError::new("", problem)
@@ -78,9 +78,9 @@ impl Link for HostLink {
     }
 }
 
-/// A number that no other VM of this process gets: a counter in shared data, and the clock, in case
+/// A name that no other VM of this process gets, nor one of another process but by the greatest chance: a counter in shared data, and the clock, in case
 /// two VMs were to create the counter at the same moment.
-fn unique_number() -> String {
+pub fn unique_name() -> String {
     const KEY: &str = "weir.vm_counter";
     const TRIES: usize = 1_000;
     let mut counter = 0_u64;

@@ -210,6 +210,11 @@ impl Memory {
         self.unknown.insert(name.as_bytes(), until_ms, 0);
     }
 
+    /// There is no link `name` where it was; whether it is unknown elsewhere, too, is not known.
+    pub fn drop_link(&mut self, name: &LinkName) {
+        self.links.remove(name.as_bytes());
+    }
+
     /// `name` was edited: whatever is known of it no longer counts.
     pub fn forget(&mut self, name: &LinkName) {
         self.links.remove(name.as_bytes());
@@ -463,6 +468,8 @@ mod tests {
         assert_eq!(memory.find(&name("abc"), 1), Found::Nothing);
         assert_eq!(memory.stale(&name("abc"), 1), None);
         memory.learn_unknown(&name("abc"), 1);
+        assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
+        memory.drop_link(&name("abc"));
         assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
         memory.forget(&name("abc"));
         assert_eq!(memory.find(&name("abc"), 2), Found::Nothing);

@@ -57,10 +57,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts under the name `counter`, a number that no other has; it keeps `batches_max` batches at most.
-    pub fn new(counter: u64, batches_max: usize) -> Self {
+    /// Counts under a name that no other has; it keeps `batches_max` batches at most.
+    pub fn new(unique_name: &str, batches_max: usize) -> Self {
         Self {
-            counter,
+            counter: seeded_hash(0, unique_name.as_bytes()),
             sequence: 0,
             batches_max,
             rows: BTreeMap::new(),
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn clicks_that_are_alike_are_one_row() {
-        let (mut tally, name) = (Tally::new(1, 10), name());
+        let (mut tally, name) = (Tally::new("vm-1", 10), name());
         for address in [&b"1.2.3.4:1"[..], b"1.2.3.4:2", b"1.2.3.5:1", b"/socket"] {
             tally.count(&click(&name, address));
         }
@@ -219,13 +219,8 @@ mod tests {
         let [(id, rows)] = &all[..] else {
             panic!("{all:?}")
         };
-        assert_eq!(
-            *id,
-            BatchId {
-                counter: 1,
-                sequence: 0
-            }
-        );
+        assert_eq!(id.sequence, 0);
+        assert_ne!(id.counter, Tally::new("vm-2", 10).counter);
         let mut seen: Vec<_> = rows
             .iter()
             .map(|row| (row.minute_ms, format!("{:?}", row.address), row.clicks))
@@ -248,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_may_have_arrived_goes_again_by_its_name() {
-        let (mut tally, name) = (Tally::new(1, 10), name());
+        let (mut tally, name) = (Tally::new("vm-1", 10), name());
         tally.count(&click(&name, b""));
         assert_eq!(tally.send_next(), None);
         tally.close();
@@ -267,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_rows_neither_grows_memory_nor_a_batch() {
-        let (mut tally, name) = (Tally::new(1, 3), name());
+        let (mut tally, name) = (Tally::new("vm-1", 3), name());
         for number in 0..10 * BATCH_ROWS_MAX {
             let address = format!("1.2.{}.{}:1", number / 256, number % 256);
             tally.count(&click(&name, address.as_bytes()));

@@ -1,0 +1,256 @@
+//! JSON → checked configuration.
+
+use serde::Deserialize;
+use weir_core::breaker;
+use weir_core::link::cache::Limits;
+use weir_filter_kit::config::{ConfigError, check_breaker, within};
+use weir_filter_kit::redis_config::RedisConfig;
+
+/// How long a request waits for Redis unless set, in milliseconds.
+pub const DEADLINE_MS: u64 = 100;
+
+/// The configuration, as it is written. Every field has a default.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// How Redis is reached.
+    pub redis: RedisConfig,
+    /// When Redis is left in peace.
+    #[serde(default)]
+    pub breaker: breaker::Settings,
+    /// How the origin is asked for what is not in Redis.
+    #[serde(default)]
+    pub origin: OriginConfig,
+    /// What each worker remembers.
+    #[serde(default)]
+    pub cache: CacheConfig,
+    /// How clicks are counted.
+    #[serde(default)]
+    pub clicks: ClicksConfig,
+    /// How often edits and domains are read from Redis, in milliseconds, 50 to 60,000: 250 unless set.
+    #[serde(default = "default_poll_interval_ms")]
+    pub poll_interval_ms: u64,
+    /// How much of its life must be gone before a click renews a link, in thousandths, 1 to 1,000: 100
+    /// unless set, so that a link of 30 days is renewed every three days at most.
+    #[serde(default = "default_renew_permille")]
+    pub renew_permille: u32,
+}
+
+/// How the origin is asked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OriginConfig {
+    /// The Envoy cluster of its public port: `weir_origin` unless set.
+    pub cluster: String,
+    /// How long one look-up may take, in milliseconds, 1 to 60,000: 2,000 unless set.
+    pub timeout_ms: u64,
+    /// Look-ups a second of each worker, 1 to 100,000: 100 unless set.
+    pub per_second: u32,
+    /// Look-ups at once beyond that, 1 to 100,000: 200 unless set.
+    pub burst: u32,
+    /// The most requests that wait for the origin in each worker, 1 to 1,000,000: 1,000 unless set.
+    pub waiting_max: usize,
+}
+
+/// What a worker remembers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CacheConfig {
+    /// The most links, 0 to 10,000,000: 50,000 unless set.
+    pub entries_max: usize,
+    /// The most bytes that they take, roughly, 0 to 1 GiB: 32 MiB unless set.
+    pub bytes_max: usize,
+    /// After how many milliseconds a link is read again, in the background, 1,000 to a day: a minute unless
+    /// set. Edits are seen at once anyway.
+    pub fresh_ms: u64,
+    /// The most unknown codes, 0 to 1,000,000: 10,000 unless set.
+    pub unknown_max: usize,
+    /// For how many milliseconds a code counts as unknown, 100 to an hour: 5,000 unless set.
+    pub unknown_ms: u64,
+}
+
+/// How clicks are counted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClicksConfig {
+    /// Whether they are: unless set, yes.
+    pub enabled: bool,
+    /// How far apart batches are, in milliseconds, 100 to 60,000: 1,000 unless set. So many a crash loses.
+    pub flush_ms: u64,
+    /// The most batches that a worker keeps while Redis does not take them, 1 to 1,000: 64 unless set. Each
+    /// is of up to 512 rows and 200 kB.
+    pub batches_max: usize,
+}
+
+/// The configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// How Redis is reached.
+    pub redis: RedisConfig,
+    /// When it is left in peace.
+    pub breaker: breaker::Settings,
+    /// How the origin is asked.
+    pub origin: OriginConfig,
+    /// What is remembered.
+    pub limits: Limits,
+    /// How clicks are counted, if they are.
+    pub clicks: Option<ClicksConfig>,
+    /// How often is polled, in milliseconds.
+    pub poll_interval_ms: u64,
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+const HOUR_MS: u64 = 60 * 60 * 1_000;
+
+impl Config {
+    /// Checks what types alone do not say.
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn checked(self) -> Result<Checked, ConfigError> {
+        self.redis.check("redis")?;
+        check_breaker("breaker", &self.breaker)?;
+        self.origin.check()?;
+        within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
+        within("renew_permille", self.renew_permille.into(), 1, 1_000)?;
+        self.clicks.check()?;
+        Ok(Checked {
+            limits: self.cache.checked(self.renew_permille)?,
+            redis: self.redis,
+            breaker: self.breaker,
+            origin: self.origin,
+            clicks: self.clicks.enabled.then_some(self.clicks),
+            poll_interval_ms: self.poll_interval_ms,
+        })
+    }
+}
+
+impl OriginConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.cluster.is_empty() {
+            let problem = "must name an Envoy cluster";
+            return Err(ConfigError::new("origin.cluster", problem));
+        }
+        within("origin.timeout_ms", self.timeout_ms, 1, 60_000)?;
+        within("origin.per_second", self.per_second.into(), 1, 100_000)?;
+        within("origin.burst", self.burst.into(), 1, 100_000)?;
+        within("origin.waiting_max", self.waiting_max as u64, 1, 1_000_000)
+    }
+}
+
+impl CacheConfig {
+    fn checked(&self, renew_permille: u32) -> Result<Limits, ConfigError> {
+        let entries_max = self.entries_max as u64;
+        within("cache.entries_max", entries_max, 0, 10_000_000)?;
+        within("cache.bytes_max", self.bytes_max as u64, 0, 1 << 30)?;
+        within("cache.fresh_ms", self.fresh_ms, 1_000, DAY_MS)?;
+        within("cache.unknown_max", self.unknown_max as u64, 0, 1_000_000)?;
+        within("cache.unknown_ms", self.unknown_ms, 100, HOUR_MS)?;
+        Ok(Limits {
+            entries_max: self.entries_max,
+            bytes_max: self.bytes_max,
+            unknown_max: self.unknown_max,
+            fresh_ms: self.fresh_ms,
+            unknown_ms: self.unknown_ms,
+            renew_permille,
+        })
+    }
+}
+
+impl ClicksConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        within("clicks.flush_ms", self.flush_ms, 100, 60_000)?;
+        within("clicks.batches_max", self.batches_max as u64, 1, 1_000)
+    }
+}
+
+impl Default for OriginConfig {
+    fn default() -> Self {
+        Self {
+            cluster: "weir_origin".into(),
+            timeout_ms: 2_000,
+            per_second: 100,
+            burst: 200,
+            waiting_max: 1_000,
+        }
+    }
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            entries_max: 50_000,
+            bytes_max: 32 << 20,
+            fresh_ms: 60_000,
+            unknown_max: 10_000,
+            unknown_ms: 5_000,
+        }
+    }
+}
+
+impl Default for ClicksConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            flush_ms: 1_000,
+            batches_max: 64,
+        }
+    }
+}
+
+fn default_poll_interval_ms() -> u64 {
+    250
+}
+
+fn default_renew_permille() -> u32 {
+    100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_filter_kit::config::parse;
+
+    fn checked(json: &str) -> Result<Checked, ConfigError> {
+        parse::<Config>(json.as_bytes()).and_then(Config::checked)
+    }
+
+    #[test]
+    fn all_has_a_default_but_where_redis_is() {
+        let config = checked(r#"{"redis":{}}"#).unwrap();
+        assert_eq!(config.origin.cluster, "weir_origin");
+        assert_eq!(config.limits.entries_max, 50_000);
+        assert_eq!(config.clicks.unwrap().flush_ms, 1_000);
+        let config = checked(r#"{"redis":{},"clicks":{"enabled":false}}"#).unwrap();
+        assert!(config.clicks.is_none());
+        assert_eq!(checked("{}").unwrap_err().path, ".");
+    }
+
+    #[test]
+    fn every_bad_field_is_refused_by_its_path() {
+        let check = |fields: &str, path: &str| {
+            let error = checked(&format!(r#"{{"redis":{{}},{fields}}}"#)).unwrap_err();
+            assert_eq!(error.path, path, "{error}");
+        };
+        check(r#""colour":1"#, "colour");
+        check(r#""breaker":{"probes":0}"#, "breaker.probes");
+        check(r#""poll_interval_ms":49"#, "poll_interval_ms");
+        check(r#""renew_permille":0"#, "renew_permille");
+        check(r#""renew_permille":1001"#, "renew_permille");
+        check(r#""origin":{"cluster":""}"#, "origin.cluster");
+        check(r#""origin":{"timeout_ms":0}"#, "origin.timeout_ms");
+        check(r#""origin":{"per_second":0}"#, "origin.per_second");
+        check(r#""origin":{"burst":0}"#, "origin.burst");
+        check(r#""origin":{"waiting_max":0}"#, "origin.waiting_max");
+        check(r#""origin":{"colour":1}"#, "origin.colour");
+        check(r#""cache":{"entries_max":10000001}"#, "cache.entries_max");
+        check(r#""cache":{"bytes_max":1073741825}"#, "cache.bytes_max");
+        check(r#""cache":{"fresh_ms":999}"#, "cache.fresh_ms");
+        check(r#""cache":{"unknown_max":1000001}"#, "cache.unknown_max");
+        check(r#""cache":{"unknown_ms":99}"#, "cache.unknown_ms");
+        check(r#""clicks":{"flush_ms":99}"#, "clicks.flush_ms");
+        check(r#""clicks":{"batches_max":0}"#, "clicks.batches_max");
+        let error = checked(r#"{"redis":{"deadline_ms":0}}"#).unwrap_err();
+        assert_eq!(error.path, "redis.deadline_ms");
+    }
+}

@@ -1,0 +1,47 @@
+//! The domains that this gateway answers for.
+
+use std::rc::Rc;
+
+use weir_core::link::domain::{Domain, Domains, DomainsConfig};
+use weir_filter_kit::config::{ConfigError, parse};
+
+/// Domains, found by host.
+#[derive(Debug, Default)]
+pub(crate) struct Sites {
+    /// None before the first document has come.
+    domains: Option<Domains>,
+    all: Vec<Rc<Domain>>,
+    /// The host that was asked for last, and whose it is: mostly the next one asks for it, too.
+    last: Option<(Box<[u8]>, Rc<Domain>)>,
+}
+
+impl Sites {
+    /// The domain that answers for `host`.
+    pub(crate) fn find(&mut self, host: &[u8]) -> Option<Rc<Domain>> {
+        if let Some((last, domain)) = &self.last
+            && **last == *host
+        {
+            return Some(Rc::clone(domain));
+        }
+        let text = std::str::from_utf8(host).ok()?;
+        let found = self.domains.as_ref()?.by_host(text)?;
+        let domain = self.all.iter().find(|domain| domain.id == found.id)?;
+        self.last = Some((host.into(), Rc::clone(domain)));
+        Some(Rc::clone(domain))
+    }
+
+    /// Takes another document.
+    ///
+    /// # Errors
+    /// When it is none, with the path of what is wrong: that of before counts.
+    pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), ConfigError> {
+        let config = parse::<DomainsConfig>(json)?;
+        let domains = config
+            .checked()
+            .map_err(|error| ConfigError::new(error.path, error.problem))?;
+        self.all = domains.iter().cloned().map(Rc::new).collect();
+        self.last = None;
+        self.domains = Some(domains);
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! What waits in the pump, and how it is grouped into script calls.
+
+use weir_core::breaker::Pass;
+use weir_core::link::cache::LinkName;
+use weir_core::link::click::BatchId;
+use weir_core::link::code::LinkId;
+use weir_filter_kit::pump::{Plan, Planned, Ticket};
+use weir_scripts::keys::LinkKeys;
+use weir_scripts::{Call, link_clicks, link_read};
+
+/// What is asked of Redis.
+#[derive(Clone, Debug)]
+pub(crate) enum Job {
+    /// A link, for a request that waits, or to renew what is known of it.
+    Read(ReadJob),
+    /// To take a batch of clicks.
+    Clicks { id: BatchId, payload: Vec<u8> },
+}
+
+/// A link that is read.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadJob {
+    pub(crate) name: LinkName,
+    pub(crate) link: LinkId,
+    /// Whether this is a click: of a link that has only so many, one is used.
+    pub(crate) is_click: bool,
+    /// For the outcome at Redis.
+    pub(crate) pass: Pass,
+    /// How many changes had been heard of when this was asked: see `Links::changes`.
+    pub(crate) changes: u32,
+    /// Whether the origin was asked before, and what it knows should be in Redis now.
+    pub(crate) is_second: bool,
+}
+
+/// How jobs become calls.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkPlan {
+    pub(crate) key_prefix: String,
+    pub(crate) renew_permille: u32,
+}
+
+impl Plan for LinkPlan {
+    type Job = Job;
+
+    /// Each link is a call of its own: so the keys of a call are of one slot, and each click counts. All calls
+    /// go together.
+    fn plan(&self, tickets: Vec<Ticket<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+        let plan = |ticket: Ticket<Job>| Planned {
+            call: self.call(&ticket.job),
+            tickets: vec![ticket],
+        };
+        tickets.into_iter().map(plan).collect()
+    }
+}
+
+impl LinkPlan {
+    fn call(&self, job: &Job) -> Call {
+        match job {
+            Job::Read(job) => {
+                let keys = LinkKeys::new(&self.key_prefix, &job.link);
+                link_read::call(&keys, self.renew_permille, job.is_click)
+            }
+            Job::Clicks { id, payload } => {
+                link_clicks::call(&self.key_prefix, *id, payload.clone())
+            }
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The state of one VM, and what it answers to a request.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proxy_wasm::hostcalls;
+use weir_core::link::answer::{self, Answer, Gone};
+use weir_core::link::cache::{Found, Known, LinkName, Memory};
+use weir_core::link::click::client_address;
+use weir_core::link::domain::Domain;
+use weir_core::link::record::Link;
+use weir_core::link::tally::{Click, Tally};
+use weir_filter_kit::http::RequestHeaders;
+use weir_filter_kit::link::{HostLink, Link as _};
+
+use crate::NAME;
+use crate::answer::{said, send, send_file, send_unavailable};
+use crate::cold::{Ask, Cold};
+use crate::config::Checked;
+use crate::domains::Sites;
+use crate::job::{Job, ReadJob};
+use crate::metrics::{Clicks, From, Metrics, Said};
+use crate::poll::Poller;
+use crate::redis::Redis;
+use crate::request::{Asked, Fields};
+
+/// The longest between ticks: what a lost wake-up costs those who wait.
+const TICK_MS: u64 = 500;
+
+/// So many bytes of each header that describes the client are told to the origin.
+const HEADER_LEN_MAX: usize = 1_024;
+
+/// All that one VM knows. Shared by its root context and its streams.
+pub(crate) struct Links {
+    pub(crate) config: Checked,
+    pub(crate) sites: Sites,
+    pub(crate) memory: Memory,
+    /// If clicks are counted.
+    pub(crate) tally: Option<Tally>,
+    pub(crate) flush_due_ms: u64,
+    pub(crate) redis: Redis,
+    pub(crate) cold: Cold,
+    pub(crate) poller: Poller,
+    pub(crate) metrics: Metrics,
+    /// How many polls have told of changes. What was read before such a poll landed may be from before the
+    /// change, and is not remembered.
+    pub(crate) changes: u32,
+    /// The streams that wait.
+    pub(crate) waiting: BTreeSet<u32>,
+    pub(crate) is_serving: bool,
+    pub(crate) is_poll_failing: bool,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It goes on.
+    Passed,
+    /// It was answered.
+    Answered,
+    /// It waits.
+    Waiting,
+}
+
+/// A request for a link, of the effective context's stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking<'a> {
+    pub(crate) owner: u32,
+    pub(crate) name: LinkName,
+    pub(crate) domain: &'a Domain,
+    pub(crate) fields: Fields<'a>,
+    pub(crate) now_ms: u64,
+}
+
+impl Links {
+    /// `link` leads to Redis; no other VM has this name, and nobody outside knows the seed.
+    pub(crate) fn new(config: Checked, link: HostLink, unique_name: &str, seed: u64) -> Self {
+        let clicks = config.clicks.as_ref();
+        Self {
+            sites: Sites::default(),
+            memory: Memory::new(config.limits, seed),
+            tally: clicks.map(|clicks| Tally::new(unique_name, clicks.batches_max)),
+            flush_due_ms: 0,
+            redis: Redis::new(&config, link),
+            cold: Cold::new(config.origin.clone()),
+            poller: Poller::new(config.poll_interval_ms),
+            metrics: Metrics::define(),
+            changes: 0,
+            waiting: BTreeSet::new(),
+            is_serving: false,
+            is_poll_failing: false,
+            config,
+        }
+    }
+
+    /// How far apart ticks should be.
+    pub(crate) fn tick(&self) -> Duration {
+        let poll_ms = self.poller.schedule.interval_ms();
+        let flush_ms = self
+            .config
+            .clicks
+            .as_ref()
+            .map_or(TICK_MS, |clicks| clicks.flush_ms);
+        Duration::from_millis(match self.is_serving {
+            true => poll_ms.min(flush_ms).min(TICK_MS),
+            false => poll_ms,
+        })
+    }
+
+    /// Decides on the request of the effective context's stream `owner`.
+    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> Fate {
+        self.note_request();
+        let headers = RequestHeaders::read();
+        let fields = Fields::of(&headers);
+        let Some(domain) = self.sites.find(fields.host) else {
+            self.metrics.said(Said::Passed);
+            return Fate::Passed;
+        };
+        match fields.asked(&domain.id) {
+            Asked::Link(name) => self.look(Asking {
+                owner,
+                name,
+                domain: &domain,
+                fields,
+                now_ms,
+            }),
+            Asked::AppleFile => self.file(&domain, domain.apple_app_site_association.as_ref()),
+            Asked::AndroidFile => self.file(&domain, domain.assetlinks.as_ref()),
+            Asked::Nothing => self.unknown(&domain),
+        }
+    }
+
+    fn look(&mut self, asking: Asking<'_>) -> Fate {
+        match self.memory.find(&asking.name, asking.now_ms) {
+            Found::Link { known, is_due } => {
+                self.metrics.found(From::Memory);
+                let answer = answer_of(known, &asking);
+                let is_click = give(answer, &asking, &self.metrics);
+                self.count(is_click, &asking);
+                if is_due {
+                    self.renew(asking.name, asking.now_ms);
+                }
+                Fate::Answered
+            }
+            Found::Unknown => {
+                self.metrics.found(From::MemoryUnknown);
+                self.unknown(asking.domain)
+            }
+            Found::Suspect | Found::Nothing => self.ask_redis(asking, false),
+        }
+    }
+
+    /// Lets the request wait for Redis; or for the origin, if Redis is not to be asked.
+    pub(crate) fn ask_redis(&mut self, asking: Asking<'_>, is_second: bool) -> Fate {
+        let Some(link) = asking.name.to_link() else {
+            return self.unknown(asking.domain);
+        };
+        let Some(pass) = self.redis.permit(&self.metrics, asking.now_ms) else {
+            return self.without_redis(asking, is_second);
+        };
+        let job = Job::Read(ReadJob {
+            name: asking.name,
+            link,
+            is_click: asking.fields.is_click(),
+            pass,
+            changes: self.changes,
+            is_second,
+        });
+        // There is room, as was just looked.
+        let _ = self.redis.pump.enqueue(asking.owner, job, asking.now_ms);
+        self.wait(asking.owner)
+    }
+
+    fn wait(&mut self, owner: u32) -> Fate {
+        self.waiting.insert(owner);
+        Fate::Waiting
+    }
+
+    /// What is known of the link is read again, for nobody in particular.
+    fn renew(&mut self, name: LinkName, now_ms: u64) {
+        let Some(link) = name.to_link() else { return };
+        let Some(pass) = self.redis.permit(&self.metrics, now_ms) else {
+            return;
+        };
+        let job = Job::Read(ReadJob {
+            name,
+            link,
+            is_click: false,
+            pass,
+            changes: self.changes,
+            is_second: false,
+        });
+        self.redis.pump.enqueue_unowned(job, now_ms);
+    }
+
+    /// Redis does not say: what was known counts, or else what the origin says.
+    pub(crate) fn without_redis(&mut self, asking: Asking<'_>, is_second: bool) -> Fate {
+        let Some(known) = self.memory.stale(&asking.name, asking.now_ms) else {
+            return self.ask_origin(asking, is_second);
+        };
+        self.metrics.found(From::Stale);
+        let answer = answer_of(known, &asking);
+        let is_click = give(answer, &asking, &self.metrics);
+        self.count(is_click, &asking);
+        Fate::Answered
+    }
+
+    /// Lets the request wait for the origin, if there are not too many.
+    pub(crate) fn ask_origin(&mut self, asking: Asking<'_>, is_second: bool) -> Fate {
+        if self.memory.find(&asking.name, asking.now_ms) == Found::Unknown {
+            // Another one has asked meanwhile.
+            return self.unknown(asking.domain);
+        }
+        let ask = Ask {
+            owner: asking.owner,
+            name: asking.name,
+            method: asking.fields.method(),
+            is_second,
+            changes: self.changes,
+        };
+        match self
+            .cold
+            .ask(ask, || lookup_headers(&asking), asking.now_ms)
+        {
+            Ok(is_new) => {
+                if is_new {
+                    self.redis.pump.link().wake();
+                }
+                self.wait(asking.owner)
+            }
+            Err(too_many) => {
+                self.metrics.said(Said::Overloaded);
+                send_unavailable(too_many.wait_ms);
+                Fate::Answered
+            }
+        }
+    }
+
+    /// There is no such link.
+    pub(crate) fn unknown(&self, domain: &Domain) -> Fate {
+        self.metrics.said(Said::Unknown);
+        send(answer::unknown(domain.not_found_page.as_deref()));
+        Fate::Answered
+    }
+
+    fn file(&self, domain: &Domain, file: Option<&serde_json::Value>) -> Fate {
+        if !send_file(file) {
+            return self.unknown(domain);
+        }
+        self.metrics.said(Said::File);
+        Fate::Answered
+    }
+
+    /// Answers with a link that was just read, and counts the click if it is one.
+    pub(crate) fn answer_with(
+        &mut self,
+        link: &Link,
+        is_used_up: bool,
+        left_ms: Option<u64>,
+        asking: &Asking<'_>,
+    ) {
+        let answer = answer_to(link, is_used_up, left_ms, asking);
+        let is_click = give(answer, asking, &self.metrics);
+        self.count(is_click, asking);
+    }
+
+    /// Counts a click, if it is one.
+    fn count(&mut self, is_click: bool, asking: &Asking<'_>) {
+        let Some(tally) = self.tally.as_mut().filter(|_| is_click) else {
+            return;
+        };
+        self.metrics.clicks(Clicks::Counted, 1);
+        let address = client();
+        tally.count(&Click {
+            link: &asking.name,
+            now_ms: asking.now_ms,
+            address: &address,
+            user_agent: asking.fields.user_agent,
+            referer: asking.fields.referer,
+            accept_language: asking.fields.accept_language,
+        });
+    }
+
+    /// The first request makes this VM one that needs to know its domains.
+    fn note_request(&mut self) {
+        if !std::mem::replace(&mut self.is_serving, true) {
+            self.poller.schedule.hurry();
+            self.redis.pump.link().wake();
+        }
+    }
+
+    /// The stream `owner` has gone, or has been answered.
+    pub(crate) fn forget(&mut self, owner: u32) {
+        if self.waiting.remove(&owner) {
+            self.redis.pump.forget(owner);
+            self.cold.forget(owner);
+        }
+    }
+
+    /// Makes `owner`, which has waited, the stream that answers are for, and reads its request. `None` if it
+    /// has gone.
+    pub(crate) fn select(&mut self, owner: u32) -> Option<RequestHeaders> {
+        self.waiting.remove(&owner);
+        if let Err(status) = hostcalls::set_effective_context(owner) {
+            log::debug!("{NAME}: the stream has gone: {status:?}");
+            return None;
+        }
+        Some(RequestHeaders::read())
+    }
+}
+
+fn answer_of<'a>(known: &'a Known, asking: &Asking<'_>) -> Answer<'a> {
+    let left_ms = known.dies_at_ms.checked_sub(asking.now_ms);
+    let left_ms = left_ms.filter(|_| known.dies_at_ms != u64::MAX);
+    answer_to(&known.link, known.is_used_up, left_ms, asking)
+}
+
+fn answer_to<'a>(
+    link: &'a Link,
+    is_used_up: bool,
+    left_ms: Option<u64>,
+    asking: &Asking<'_>,
+) -> Answer<'a> {
+    match is_used_up {
+        true => Answer::Gone(Gone::UsedUp),
+        false => answer::answer(link, &asking.fields.visit(left_ms, asking.now_ms)),
+    }
+}
+
+/// Sends an answer, and returns whether the request was a click.
+fn give(answer: Answer<'_>, asking: &Asking<'_>, metrics: &Metrics) -> bool {
+    let is_click = answer.leads_on() && asking.fields.is_click();
+    metrics.said(said(&answer));
+    send(answer.reply());
+    is_click
+}
+
+/// The client's address, of the effective context's stream.
+fn client() -> Vec<u8> {
+    let address = hostcalls::get_property(vec!["source", "address"]);
+    address.ok().flatten().unwrap_or_default()
+}
+
+/// The call that asks the origin for a link, as this client would.
+fn lookup_headers(asking: &Asking<'_>) -> Vec<(&'static str, String)> {
+    let fields = &asking.fields;
+    let (path, query) = fields.split_path();
+    let mut target = format!("/l{}", visible(path));
+    if !query.is_empty() && query.len() <= answer::QUERY_LEN_MAX {
+        target.push('?');
+        target.push_str(&visible(query));
+    }
+    let method = if fields.is_click() { "GET" } else { "HEAD" };
+    let mut headers = vec![
+        (":method", method.to_owned()),
+        (":path", target),
+        (":authority", visible(fields.host)),
+    ];
+    let described = [
+        ("user-agent", fields.user_agent),
+        ("referer", fields.referer),
+        ("accept-language", fields.accept_language),
+    ];
+    for (name, value) in described {
+        let value = value.get(..HEADER_LEN_MAX).unwrap_or(value);
+        if !value.is_empty() {
+            headers.push((name, readable(value)));
+        }
+    }
+    if let Some(address) = client_address(&client()) {
+        headers.push(("x-forwarded-for", address.to_string()));
+    }
+    headers
+}
+
+/// As it may stand in a path: what is not visible ASCII is percent-encoded.
+fn visible(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte.is_ascii_graphic() {
+            true => text.push(char::from(*byte)),
+            false => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+/// As it may stand in a header: what is not ASCII text is a question mark.
+fn readable(bytes: &[u8]) -> String {
+    let is_text = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    let text = bytes
+        .iter()
+        .map(|byte| if is_text(*byte) { *byte } else { b'?' });
+    text.map(char::from).collect()
+}

@@ -1,0 +1,46 @@
+//! What the root context asks of the filter.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use proxy_wasm::traits::HttpContext;
+use weir_filter_kit::config::{ConfigError, read_plugin};
+use weir_filter_kit::link::{HostLink, unique_name};
+use weir_filter_kit::root::Plugin;
+use weir_filter_kit::table::shared_seed;
+
+use crate::NAME;
+use crate::config::Config;
+use crate::links::Links;
+use crate::stream::Stream;
+
+impl Plugin for Links {
+    const NAME: &'static str = NAME;
+
+    fn configure(root_context_id: u32) -> Result<Self, ConfigError> {
+        let config = read_plugin::<Config>()?.checked()?;
+        let link = HostLink::new(&config.redis.cluster, root_context_id)?;
+        Ok(Self::new(config, link, &unique_name(), shared_seed(NAME)))
+    }
+
+    fn stream(links: &Rc<RefCell<Self>>, id: u32) -> Box<dyn HttpContext> {
+        Box::new(Stream::new(id, Rc::clone(links)))
+    }
+
+    fn tick(&self) -> Option<Duration> {
+        Some(self.tick())
+    }
+
+    fn turn(&mut self, now_ms: u64) {
+        self.turn(now_ms);
+    }
+
+    fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
+        self.on_response(token, headers, body, now_ms);
+    }
+
+    fn is_wakeup(&self, queue: u32) -> bool {
+        self.redis.pump.link().take_wakeup(queue)
+    }
+}

@@ -1,0 +1,154 @@
+//! The request, read at once.
+
+use weir_core::link::answer::{Method, Visit};
+use weir_core::link::cache::LinkName;
+use weir_core::link::code::DomainId;
+use weir_filter_kit::http::RequestHeaders;
+
+/// The headers that links ask for; those that are missing are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fields<'a> {
+    /// `:method`.
+    pub method: &'a [u8],
+    /// `:path`.
+    pub path: &'a [u8],
+    /// `:authority`.
+    pub host: &'a [u8],
+    /// `user-agent`.
+    pub user_agent: &'a [u8],
+    /// `referer`.
+    pub referer: &'a [u8],
+    /// `accept-language`.
+    pub accept_language: &'a [u8],
+}
+
+/// What a path of a link's domain asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A link.
+    Link(LinkName),
+    /// The domain's `apple-app-site-association`.
+    AppleFile,
+    /// The domain's `assetlinks.json`.
+    AndroidFile,
+    /// What is no link.
+    Nothing,
+}
+
+impl<'a> Fields<'a> {
+    /// Picks them out. Of a header that is there more than once, the first counts.
+    pub fn of(headers: &'a RequestHeaders) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in headers.iter() {
+            let field = match name {
+                b":method" => &mut fields.method,
+                b":path" => &mut fields.path,
+                b":authority" => &mut fields.host,
+                b"user-agent" => &mut fields.user_agent,
+                b"referer" => &mut fields.referer,
+                b"accept-language" => &mut fields.accept_language,
+                _ => continue,
+            };
+            if field.is_empty() {
+                *field = value;
+            }
+        }
+        fields
+    }
+
+    /// What it asks `domain` for.
+    pub fn asked(&self, domain: &DomainId) -> Asked {
+        match self.split_path().0 {
+            b"/.well-known/apple-app-site-association" | b"/apple-app-site-association" => {
+                Asked::AppleFile
+            }
+            b"/.well-known/assetlinks.json" => Asked::AndroidFile,
+            [b'/', code @ ..] => LinkName::new(domain, code).map_or(Asked::Nothing, Asked::Link),
+            _ => Asked::Nothing,
+        }
+    }
+
+    /// The path, and what stands behind its first `?`.
+    pub fn split_path(&self) -> (&'a [u8], &'a [u8]) {
+        let at = self.path.iter().position(|byte| *byte == b'?');
+        let (path, query) = at
+            .and_then(|at| self.path.split_at_checked(at))
+            .unwrap_or((self.path, b""));
+        (path, query.get(1..).unwrap_or_default())
+    }
+
+    /// What kind of request it is.
+    pub fn method(&self) -> Method {
+        Method::read(self.method)
+    }
+
+    /// Whether it follows a link, and does not only look.
+    pub fn is_click(&self) -> bool {
+        self.method() != Method::Head
+    }
+
+    /// As a visit of a link.
+    pub fn visit(&self, left_ms: Option<u64>, now_ms: u64) -> Visit<'a> {
+        Visit {
+            method: self.method(),
+            query: self.split_path().1,
+            user_agent: self.user_agent,
+            accept_language: self.accept_language,
+            now_ms,
+            left_ms,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_link_a_file_or_nothing() {
+        let domain = DomainId::new("s").unwrap();
+        let check = |path: &[u8], expected: Asked| {
+            let fields = Fields {
+                path,
+                ..Fields::default()
+            };
+            assert_eq!(fields.asked(&domain), expected, "{path:?}");
+        };
+        let link = Asked::Link(LinkName::new(&domain, b"aZ3k9Qx").unwrap());
+        check(b"/aZ3k9Qx", link);
+        check(b"/aZ3k9Qx?", link);
+        check(b"/aZ3k9Qx?a=/b?c", link);
+        check(b"/.well-known/apple-app-site-association", Asked::AppleFile);
+        check(b"/apple-app-site-association?x", Asked::AppleFile);
+        check(b"/.well-known/assetlinks.json", Asked::AndroidFile);
+        let long = [b"/".as_slice(), &[b'a'; 65_536]].concat();
+        for nothing in [
+            &b""[..],
+            b"/",
+            b"*",
+            b"aZ3k9Qx",
+            b"/aZ3k9Qx/",
+            b"/a/b",
+            b"/a%41b",
+            b"/\xff\xff\xff",
+            b"/?aZ3k9Qx",
+            &long,
+        ] {
+            check(nothing, Asked::Nothing);
+        }
+    }
+
+    #[test]
+    fn the_query_begins_behind_the_first_question_mark() {
+        let fields = Fields {
+            path: b"/a?b?c",
+            ..Fields::default()
+        };
+        assert_eq!(fields.split_path(), (&b"/a"[..], &b"b?c"[..]));
+        let fields = Fields {
+            path: b"/a",
+            ..Fields::default()
+        };
+        assert_eq!(fields.split_path(), (&b"/a"[..], &b""[..]));
+    }
+}

@@ -1,0 +1,31 @@
+//! What a redirect from memory costs: few host calls, since each costs as much as all of the filter's own work.
+
+use crate::support::{Gate, link, status};
+
+/// What a redirect may cost in wasm instructions; see the numbers below.
+const FUEL_MAX: u64 = 12_000;
+
+#[test]
+fn a_redirect_from_memory_is_four_host_calls() {
+    let gate = Gate::new();
+    gate.put("s/aZ3k9Qx", &link());
+    gate.click("/aZ3k9Qx");
+    gate.click("/aZ3k9Qx");
+    let stream = gate.request(0, "/aZ3k9Qx").send();
+    assert_eq!(status(&stream), 302);
+    stream.disconnect();
+    gate.host.turn();
+    let cost = stream.cost();
+    let calls: Vec<_> = cost.host_calls_by_name().collect();
+    let expected = [
+        ("proxy_get_current_time_nanoseconds", 1),
+        ("proxy_get_header_map_pairs", 1),
+        ("proxy_get_property", 1),
+        ("proxy_send_local_response", 1),
+    ];
+    assert_eq!(calls, expected);
+    // Created, request headers, done, deleted.
+    assert_eq!(cost.callbacks, 4);
+    println!("a redirect from memory: {} of fuel", cost.fuel);
+    assert!(cost.fuel <= FUEL_MAX, "{}", cost.fuel);
+}

@@ -1,0 +1,170 @@
+//! Redis that is gone, too much at once, and a VM that dies.
+
+use std::time::Duration;
+
+use weir_core::link::record::Link;
+use weir_host_test::{Reply, Stream, Upstream};
+
+use crate::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
+
+#[test]
+fn without_redis_what_is_cached_resolves_and_the_rest_comes_from_the_origin() {
+    let gate = Gate::new();
+    gate.put("s/hot", &link());
+    gate.click("/hot");
+    gate.set_redis(false);
+    gate.origin.borrow_mut().links.insert(
+        "s.example.com /l/cold".into(),
+        "https://cold.example/".into(),
+    );
+    for _ in 0..10 {
+        gate.host.advance(Duration::from_secs(60));
+        assert_eq!(gate.location("/hot"), TARGET, "after any time");
+    }
+    let cold = gate.request(0, "/cold").send();
+    gate.host.advance(Duration::from_millis(100));
+    assert_eq!(location(&cold), "https://cold.example/");
+    // And without the origin, too.
+    gate.origin.borrow_mut().reply = Some(Reply::unreachable());
+    assert_eq!(gate.location("/hot"), TARGET);
+    let cold = gate.request(0, "/cold").send();
+    gate.host.advance(Duration::from_millis(100));
+    assert_eq!(
+        (
+            status(&cold),
+            header(&cold, "retry-after").unwrap().as_str()
+        ),
+        (503, "1")
+    );
+}
+
+#[test]
+fn a_redis_that_does_not_answer_is_left_in_peace_and_nobody_waits_for_it() {
+    let gate = Gate::with(
+        r#"{ "redis": { "deadline_ms": 100 }, "breaker": { "min_requests": 5, "open_ms": 1000 },
+        "origin": { "per_second": 1000, "burst": 1000 } }"#,
+    );
+    gate.set_redis(false);
+    let ask = |code: &str| gate.request(0, &format!("/{code}")).send();
+    let waiting: Vec<Stream> = (0..5).map(|n| ask(&format!("abc{n}"))).collect();
+    gate.host.advance(Duration::from_millis(110));
+    assert!(waiting.iter().all(|stream| status(stream) == 404));
+    assert_eq!(gate.metric("redis_breaker_total.state.open"), 1);
+    let stream = ask("abd");
+    gate.host.run_until_idle();
+    assert_eq!(status(&stream), 404, "without waiting");
+    gate.set_redis(true);
+    gate.put("s/back", &link());
+    gate.host.advance(Duration::from_millis(1_000));
+    for number in 0..10 {
+        assert_eq!(status(&gate.click(&format!("/none{number}"))), 404);
+    }
+    assert_eq!(gate.location("/back"), TARGET);
+    assert_eq!(gate.metric("redis_breaker_total.state.closed"), 1);
+}
+
+#[test]
+fn a_link_with_so_many_clicks_is_never_guessed() {
+    let gate = Gate::new();
+    gate.put(
+        "s/two",
+        &Link {
+            max_clicks: 2,
+            ..link()
+        },
+    );
+    assert_eq!(gate.location("/two"), TARGET);
+    gate.set_redis(false);
+    gate.origin.borrow_mut().reply = Some(Reply::unreachable());
+    let stream = gate.request(0, "/two").send();
+    gate.host.advance(Duration::from_millis(100));
+    assert_eq!(status(&stream), 503);
+}
+
+#[test]
+fn more_than_may_wait_are_told_at_once() {
+    let gate = Gate::with(
+        r#"{ "redis": { "deadline_ms": 1000, "waiting_max": 10, "flights_max": 1 },
+        "origin": { "per_second": 1, "burst": 3, "waiting_max": 2 } }"#,
+    );
+    gate.put("s/hot", &link());
+    gate.click("/hot");
+    gate.set_redis(false);
+    let streams: Vec<Stream> = (0..20)
+        .map(|n| gate.request(0, &format!("/code{n}")).send())
+        .collect();
+    let answered = |wanted| {
+        streams
+            .iter()
+            .filter(|stream| stream.status() == Some(wanted))
+            .count()
+    };
+    // Ten wait for Redis, and two for the origin.
+    assert_eq!((answered(503), answered(404)), (8, 0));
+    assert_eq!(
+        streams.iter().filter(|stream| stream.is_paused()).count(),
+        12
+    );
+    assert_eq!(location(&gate.request(0, "/hot").send()), TARGET);
+    gate.host.advance(Duration::from_secs(3));
+    assert_eq!(answered(503) + answered(404), 20);
+    // By then the origin's limit lets two more through.
+    assert_eq!((answered(404), gate.answered("overloaded")), (4, 16));
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_a_redis_that_is_gone() {
+    let gate = Gate::new();
+    gate.put("s/hot", &link());
+    gate.click("/hot");
+    gate.host.set_cluster("weir_redis", Upstream::unhealthy());
+    gate.host.advance(Duration::from_secs(1));
+    assert_eq!(gate.location("/hot"), TARGET);
+    assert_eq!(status(&gate.click("/abc")), 404);
+    gate.host.remove_cluster("weir_redis");
+    gate.host.advance(Duration::from_secs(1));
+    assert_eq!(gate.location("/hot"), TARGET);
+    assert!(gate.metric("polls_failed_total") > 0);
+}
+
+#[test]
+fn a_vm_that_dies_loses_at_most_the_clicks_since_its_last_batch() {
+    let gate = Gate::new();
+    gate.put("s/abc", &link());
+    for _ in 0..100 {
+        gate.click("/abc");
+    }
+    gate.host.advance(Duration::from_secs(1));
+    assert_eq!(gate.clicks(), 100);
+    for _ in 0..30 {
+        gate.click("/abc");
+    }
+    gate.host.trap_next("proxy_send_local_response");
+    gate.request(0, "/abc").send();
+    assert!(!gate.host.is_alive(0));
+    // The next VM knows nothing, passes what comes until it has polled, and then goes on.
+    gate.host.advance(Duration::from_secs(2));
+    gate.click("/abc");
+    gate.host.advance(Duration::from_secs(2));
+    assert_eq!(gate.location("/abc"), TARGET);
+    gate.host.advance(Duration::from_secs(2));
+    let lost = 130 + 1 - gate.clicks();
+    assert!(lost <= 30, "{lost}");
+    let counters: std::collections::BTreeSet<u64> =
+        gate.batches().iter().map(|(id, _)| id.counter).collect();
+    assert_eq!(counters.len(), 2, "no two VMs count under one name");
+}
+
+#[test]
+fn until_domains_are_known_requests_go_on() {
+    let gate = Gate::unaware(CONFIG);
+    gate.set_redis(false);
+    for _ in 0..5 {
+        assert!(gate.click("/abc").is_continued());
+        gate.host.advance(Duration::from_secs(1));
+    }
+    gate.set_redis(true);
+    gate.publish(DOMAINS);
+    gate.host.advance(Duration::from_secs(2));
+    assert_eq!(status(&gate.click("/abc")), 404);
+}
