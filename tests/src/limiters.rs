@@ -2,12 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tokio::task::JoinSet;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::fault::FaultProxy;
 use weir_stack::http::{Connection, Method, Response};
-use weir_stack::redis::{RedisOptions, RedisServer};
+use weir_stack::redis::{RedisOptions, RedisServer, start_cluster};
 use weir_stack::report::Silent;
 use weir_stack::{DataDir, ports, tools, wasm};
 
@@ -32,6 +32,8 @@ pub enum Way {
     Straight,
     /// A [`FaultProxy`].
     Faults,
+    /// Nothing; and it is a Redis Cluster of three.
+    Cluster,
 }
 
 /// What to start.
@@ -56,6 +58,8 @@ pub struct Limiters {
     /// What stands before Redis, if it was asked for.
     pub faults: Option<FaultProxy>,
     redis: Option<RedisServer>,
+    /// The nodes of a Redis Cluster.
+    pub nodes: Vec<RedisServer>,
     data: DataDir,
 }
 
@@ -67,9 +71,16 @@ impl Setup<'_> {
     pub async fn start(self) -> Result<Limiters> {
         wasm::ensure_filters()?;
         let data = DataDir::open(None)?;
-        let (mut redis, mut faults) = (None, None);
+        let (mut redis, mut faults, mut nodes) = (None, None, vec![]);
         let mut config = EnvoyConfig::ratelimit(self.redis != Way::None)?;
-        if self.redis != Way::None {
+        if self.redis == Way::Cluster {
+            let tool = tools::Redis::find_or_get(&mut Silent)?;
+            nodes = start_cluster(&tool, &data.path).await?;
+            let ports: Vec<_> = nodes.iter().map(RedisServer::port).collect();
+            let ports = ports.try_into();
+            let ports = ports.map_err(|_| anyhow!("a cluster is not of three"))?;
+            config = config.redis_nodes(ports)?;
+        } else if self.redis != Way::None {
             let server = redis_in(&data).await?;
             let mut port = server.port();
             if self.redis == Way::Faults {
@@ -84,6 +95,7 @@ impl Setup<'_> {
             envoys: vec![],
             faults,
             redis,
+            nodes,
             data,
         };
         let config = config.limiter_config(self.config)?.holding();

@@ -1,5 +1,6 @@
 //! The rate limiter by itself, in real Envoys and with a real Redis.
 
+mod cluster;
 mod failures;
 mod hostile;
 mod local;

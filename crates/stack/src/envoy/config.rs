@@ -210,8 +210,13 @@ impl EnvoyConfig {
     /// A Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/redis-cluster.yaml`.
     /// Instead of [`EnvoyConfig::redis`].
     pub fn redis_cluster(self, ports: [u16; 3]) -> Result<Self> {
+        let config = self.redis_nodes(ports)?;
+        Ok(config.set(TOPOLOGY, r#""topology": "cluster""#.to_owned()))
+    }
+
+    /// The same for a filter whose configuration is given, and says so itself.
+    pub fn redis_nodes(self, ports: [u16; 3]) -> Result<Self> {
         let mut config = self.with_redis_of(REDIS_NODES)?;
-        config = config.set(TOPOLOGY, r#""topology": "cluster""#.to_owned());
         for (shipped, port) in NODE_PORTS.iter().zip(ports) {
             let shipped = format!("port_value: {shipped} }}");
             config = config.set(&shipped, format!("port_value: {port} }}"));
