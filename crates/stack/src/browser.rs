@@ -261,3 +261,45 @@ fn text(value: Value) -> Result<String> {
         other => bail!("not a text: {other}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Silent;
+
+    #[tokio::test]
+    async fn a_page_is_clicked_through_and_shown() {
+        let temp = tempfile::tempdir().unwrap();
+        let tool = tools::Chromium::find_or_get(&mut Silent).unwrap();
+        let mut browser = Browser::start(&tool, temp.path()).await.unwrap();
+        let page = "data:text/html,<input id=name value=x><button>Go</button><p></p><script>\
+                    document.querySelector('button').onclick = () => setTimeout(() => {\
+                    document.querySelector('p').textContent = 'Hello ' + document.querySelector('input').value\
+                    }, 200)</script>";
+        browser.open(page).await.unwrap();
+        browser.type_into("#name", "Ada").await.unwrap();
+        browser.click("button").await.unwrap();
+        browser.wait_for_text("p", "Hello Ada").await.unwrap();
+        let screen = Screen {
+            width: 390,
+            height: 844,
+            is_dark: true,
+            is_phone: true,
+        };
+        browser.show_on(screen).await.unwrap();
+        let is_dark = "return matchMedia('(prefers-color-scheme: dark)').matches";
+        assert_eq!(browser.run(is_dark, &[]).await.unwrap(), json!(true));
+        let picture = browser.screenshot().await.unwrap();
+        assert!(picture.starts_with(b"\x89PNG"));
+        browser
+            .open("data:text/html,<script>nothing()</script>")
+            .await
+            .unwrap();
+        let complaints = browser.complaints().await.unwrap();
+        assert!(
+            complaints.concat().contains("nothing is not defined"),
+            "{complaints:?}"
+        );
+        browser.check().unwrap();
+    }
+}

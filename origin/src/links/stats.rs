@@ -249,7 +249,8 @@ pub struct PartCount {
     pub clicks: u64,
 }
 
-/// Where clicks are counted: SQL.
+/// Where clicks are counted: SQL. A link's clicks go when the link does: see
+/// [`LinkStore::remove`](super::store::LinkStore::remove).
 pub trait ClickStore: Send + Sync {
     /// Counts the batches that were not counted before, in one transaction, and takes over what is known
     /// of visitors. Tells of each batch whether it was counted now.
@@ -276,9 +277,6 @@ pub trait ClickStore: Send + Sync {
         from_ms: u64,
         until_ms: u64,
     ) -> StoreFuture<'a, Vec<PartCount>>;
-
-    /// Forgets a link's clicks: its code may come to stand for something else.
-    fn forget_clicks<'a>(&'a self, link: &'a LinkId) -> StoreFuture<'a, ()>;
 
     /// Removes what is older than it is kept; tells how many rows that were.
     fn clean_clicks(&self, now_ms: u64) -> StoreFuture<'_, u64>;

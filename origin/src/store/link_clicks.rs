@@ -46,10 +46,6 @@ const SELECT_PARTS: &str = "
     GROUP BY part, value
     ORDER BY total DESC, value";
 
-const FORGET_CLICKS: &str = "DELETE FROM link_clicks WHERE domain = ? AND code = ?";
-
-const FORGET_PARTS: &str = "DELETE FROM link_click_parts WHERE domain = ? AND code = ?";
-
 const CLEAN_BATCHES: &str = "DELETE FROM click_batches WHERE at_ms < ?";
 
 const CLEAN_CLICKS: &str = "DELETE FROM link_clicks WHERE span = ? AND at_ms < ?";
@@ -238,17 +234,6 @@ pub(super) async fn parts(
         })
     };
     rows.iter().map(read).collect()
-}
-
-pub(super) async fn forget(db: &Database, link: &LinkId) -> Result<(), Error> {
-    let once = || async {
-        let mut tx = db.begin().await?;
-        for forget in [FORGET_CLICKS, FORGET_PARTS] {
-            tx.execute(of_link(sql(forget), link)).await?;
-        }
-        tx.commit().await
-    };
-    retried(once).await
 }
 
 pub(super) async fn clean(db: &Database, now_ms: u64) -> Result<u64, Error> {

@@ -282,10 +282,6 @@ impl ClickStore for SqlStore {
         boxed(link_clicks::parts(&self.database, link, from_ms, until_ms))
     }
 
-    fn forget_clicks<'a>(&'a self, link: &'a LinkId) -> StoreFuture<'a, ()> {
-        boxed(link_clicks::forget(&self.database, link))
-    }
-
     fn clean_clicks(&self, now_ms: u64) -> StoreFuture<'_, u64> {
         boxed(link_clicks::clean(&self.database, now_ms))
     }

@@ -5,6 +5,7 @@ use weir_origin::links::stats::{
     Batch, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS, HOURS_KEPT_MS, Part, Slot, Span, Uniques,
     UniquesBySlot,
 };
+use weir_origin::links::store::NewLink;
 use weir_origin::store::Store;
 
 use super::join_all;
@@ -155,7 +156,7 @@ async fn transactions_at_once_lose_nothing(store: &dyn Store) {
     );
 }
 
-async fn what_is_old_or_forgotten_goes(store: &dyn Store) {
+async fn what_is_old_goes(store: &dyn Store) {
     let none = UniquesBySlot::new();
     let batch = batch(
         "1",
@@ -171,9 +172,6 @@ async fn what_is_old_or_forgotten_goes(store: &dyn Store) {
     );
     assert_eq!(points(store, "s/abc", Span::Hour).await, []);
     assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 1, 0, 0)]);
-    store.forget_clicks(&link("s/abc")).await.unwrap();
-    assert_eq!(points(store, "s/abc", Span::Day).await, []);
-    assert_eq!(part(store, "s/abc", Part::Region).await, []);
     assert_eq!(points(store, "s/abd", Span::Day).await, [(0, 1, 0, 0)]);
     store.clean_clicks(DAY + DAYS_KEPT_MS + 1).await.unwrap();
     assert_eq!(points(store, "s/abd", Span::Day).await, []);
@@ -185,5 +183,34 @@ on_every_store!(
     visitors_are_the_most_that_were_told,
     referrers_beyond_the_limit_are_others,
     transactions_at_once_lose_nothing,
-    what_is_old_or_forgotten_goes,
+    what_is_old_goes,
 );
+
+#[tokio::test]
+async fn clicks_go_with_their_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/weir.db", dir.path().display());
+    let (store, links) = weir_origin::store::open_with_links(&url).await.unwrap();
+    for (id, name) in [("1", "s/abc"), ("2", "s/abd")] {
+        let new = NewLink {
+            id: link(name),
+            record: r#"0 0 {"t":"https://a.example/"}"#.to_owned(),
+            tags: Vec::new(),
+            life_ms: 1,
+            ends_at_ms: 0,
+            created_at_ms: DAY,
+        };
+        assert!(links.insert(&new).await.unwrap());
+        let batches = [batch(id, vec![clicks(name, DAY, 1, "x")])];
+        let none = UniquesBySlot::new();
+        store.count_clicks(&batches, &none, DAY).await.unwrap();
+    }
+    let ended = links.ended(0, DAY + 2, 9).await.unwrap();
+    let first = ended.into_iter().filter(|ended| ended.id == link("s/abc"));
+    assert_eq!(links.remove(&first.collect::<Vec<_>>()).await.unwrap(), 1);
+    assert_eq!(points(&*store, "s/abc", Span::Hour).await, []);
+    assert_eq!(points(&*store, "s/abc", Span::Day).await, []);
+    assert_eq!(part(&*store, "s/abc", Part::Region).await, []);
+    assert_eq!(points(&*store, "s/abd", Span::Day).await, [(0, 1, 0, 0)]);
+    assert_eq!(part(&*store, "s/abd", Part::Region).await.len(), 1);
+}
