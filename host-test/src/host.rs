@@ -311,6 +311,17 @@ impl Host {
         self.process.world.borrow().cost.clone()
     }
 
+    /// From now on a callback of this plugin may burn so much fuel before it traps. The trap's text, which is
+    /// logged, names the functions that were running: so a test can look where the fuel goes.
+    pub fn limit_fuel_per_callback(&self, fuel: u64) {
+        let world = self.process.world.borrow();
+        let vms = self.process.vms.borrow();
+        let running = self.slots.iter().filter_map(|id| world.slots[*id].vm);
+        for vm in running.filter_map(|uid| vms.get(&uid)) {
+            vm.limit_fuel(fuel);
+        }
+    }
+
     /// How many contexts of streams and connections the VM of a thread still has: what should be 0 when no
     /// client is left. [`Thread::Canary`] has none.
     pub fn open_contexts(&self, thread: Thread) -> usize {

@@ -1,6 +1,6 @@
 //! One VM: a module's instance, its exports, and the fuel it burns.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Mutex, OnceLock};
@@ -55,7 +55,7 @@ pub(crate) struct Called {
 pub(crate) struct Vm {
     store: RefCell<Store<VmData>>,
     exports: HashMap<String, Func>,
-    fuel_max: u64,
+    fuel_max: Cell<u64>,
 }
 
 impl Vm {
@@ -86,7 +86,7 @@ impl Vm {
         Ok(Self {
             store: RefCell::new(store),
             exports,
-            fuel_max,
+            fuel_max: Cell::new(fuel_max),
         })
     }
 
@@ -100,6 +100,11 @@ impl Vm {
         self.exports.contains_key(name)
     }
 
+    /// From the next callback on.
+    pub fn limit_fuel(&self, fuel: u64) {
+        self.fuel_max.set(fuel);
+    }
+
     /// Calls an export on behalf of `context`. One without a result gives 0; a trap gives its text.
     pub fn call(&self, context: ContextId, name: &str, args: &[u32]) -> Called {
         let mut store = self.store.borrow_mut();
@@ -111,8 +116,9 @@ impl Vm {
                 fuel: 0,
             };
         };
-        let result = run(&mut store, func, args, self.fuel_max);
-        let fuel = self.fuel_max - store.get_fuel().unwrap_or(0);
+        let fuel_max = self.fuel_max.get();
+        let result = run(&mut store, func, args, fuel_max);
+        let fuel = fuel_max - store.get_fuel().unwrap_or(0);
         Called { result, fuel }
     }
 }

@@ -91,6 +91,8 @@ pub struct Cost {
     pub fuel: u64,
     /// Callbacks that the host made into the module.
     pub callbacks: u64,
+    /// Bytes that host calls copied out of the module's memory or into it.
+    pub bytes_copied: u64,
     pub(crate) calls: BTreeMap<&'static str, u64>,
 }
 

@@ -233,3 +233,18 @@ fn an_effective_context_ends_with_its_callback() {
     assert_eq!(violations.len(), 1);
     assert!(violations[0].explanation.contains("no HTTP stream"));
 }
+
+#[test]
+fn fuel_can_be_limited_later_and_the_trap_names_the_function() {
+    let module = r#"(module
+        (memory (export "memory") 1)
+        (func (export "malloc") (param i32) (result i32) (i32.const 4096))
+        (func (export "proxy_abi_version_0_2_1"))
+        (func $busy (loop $again (br $again)))
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+          (call $busy) (i32.const 0)))"#;
+    let host = Host::builder().module_wat(module).start().unwrap();
+    host.limit_fuel_per_callback(1_000);
+    host.request(0).send();
+    assert!(host.logged("all fuel consumed") && host.logged("busy"));
+}

@@ -133,9 +133,19 @@ fn memory(guest: &mut Guest<'_>) -> Outcome<Memory> {
         .ok_or(Failure::Status(Status::InvalidMemoryAccess))
 }
 
+fn note_copy(guest: &Guest<'_>, bytes: usize) {
+    let data = guest.data();
+    let mut world = data.world.borrow_mut();
+    world.cost.bytes_copied += bytes as u64;
+    if let Some(cost) = world.cost_of(data.uid, data.current) {
+        cost.bytes_copied += bytes as u64;
+    }
+}
+
 /// Bytes out of the module's memory.
 pub(crate) fn read(guest: &mut Guest<'_>, at: u32, length: u32) -> Outcome<Vec<u8>> {
     let memory = memory(guest)?;
+    note_copy(guest, length as usize);
     let start = at as usize;
     memory
         .data(&*guest)
@@ -153,6 +163,7 @@ pub(crate) fn read_text(guest: &mut Guest<'_>, at: u32, length: u32) -> Outcome<
 /// Bytes into the module's memory.
 pub(crate) fn write(guest: &mut Guest<'_>, at: u32, bytes: &[u8]) -> Outcome {
     let memory = memory(guest)?;
+    note_copy(guest, bytes.len());
     memory
         .write(guest, at as usize, bytes)
         .map_err(|_| Failure::Status(Status::InvalidMemoryAccess))

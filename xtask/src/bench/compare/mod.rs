@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use cores::Cores;
 use measure::Effort;
 use plot::{Lines, Series};
-use report::{Measured, Point, Report, Round};
+use report::{Cost, Measured, Point, Report, Round};
 use scenario::Scenario;
 use server::Yard;
 use std::path::{Path, PathBuf};
@@ -32,12 +32,15 @@ use system::System;
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Options, Tools};
 use weir_stack::wasm::{self, Messages};
-use weir_stack::workspace;
+use weir_stack::{command, workspace};
 
 /// For `--only`, beside the scenarios' names.
 const MEMORY: &str = "memory";
+const COSTS: &str = "costs";
 
 #[derive(Debug, Clone, clap::Args)]
+// Flattened into bench's own, where a group of this struct's name would be there twice.
+#[group(skip)]
 pub(crate) struct Arguments {
     /// Fewer rounds and connections, under 5 minutes; no memory after 10 minutes of rest
     #[arg(long)]
@@ -62,7 +65,7 @@ pub(crate) struct Arguments {
 
 fn names() -> clap::builder::PossibleValuesParser {
     let scenarios = scenario::ALL.iter().map(|scenario| scenario.name);
-    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY]))
+    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY, COSTS]))
 }
 
 impl Arguments {
@@ -111,6 +114,9 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
     if !arguments.render {
         let tools = Tools::find_or_get(&options, &mut Console)?;
         wasm::build_filters(&tools.wasm, Messages::Show)?;
+        if arguments.asks_for(COSTS) {
+            report.costs = count_costs()?;
+        }
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
         runtime.block_on(async {
             let mut stop = Stop::new()?;
@@ -160,6 +166,16 @@ async fn measure(arguments: &Arguments, tools: &Tools, report: &mut Report) -> R
         report.memory = Some((run, memory));
     }
     Ok(())
+}
+
+/// By a program of its own: it needs a wasm runtime, which this one can do without.
+fn count_costs() -> Result<Vec<Cost>> {
+    let mut cargo = command::cargo();
+    cargo.args(["run", "--quiet", "--package", "weir-costs"]);
+    cargo.current_dir(workspace::root());
+    Console.line(COSTS, "cargo run -p weir-costs…");
+    let said = command::succeed(&mut cargo, Duration::from_secs(1_800))?;
+    serde_json::from_str(&said).context("weir-costs says otherwise than expected")
 }
 
 /// The page and its plots.
@@ -312,6 +328,6 @@ mod tests {
         assert!(arguments.asks_for("redis") && !arguments.asks_for(MEMORY));
         assert_eq!(arguments.effort().connections, [7]);
         let names = scenario::ALL.map(|scenario| scenario.name);
-        assert!(!names.contains(&MEMORY));
+        assert!(!names.contains(&MEMORY) && !names.contains(&COSTS));
     }
 }

@@ -1,0 +1,184 @@
+//! A request's way: gate, bridge, Redis, and back.
+
+use crate::redis::Redis;
+use crate::{Ask, Cost, NOW_MS, REQUESTS, SECRET, order};
+use anyhow::{Context, Result, ensure};
+use std::time::Duration;
+use weir_host_test::{Call, CallId, Connection, Host, Reply, Stream, Upstream};
+
+/// As `envoy/weir.yaml` has it; limits are an addition.
+const CONFIG: &str = r#"{
+    "routes": [{ "path": "/sales/{sale}/orders" }],
+    "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
+    "status_routes": [{ "path": "/sales/{sale}" }],
+    "identify_prefixes": ["/sales/", "/orders/"],
+    "user_header": "x-user-id",
+    "claim": { "keys": [{ "id": "k1", "secret": { "env": "WEIR_CLAIM_SECRET" } }] },
+    "token": { "keys": [{ "id": "t1", "secret": { "env": "WEIR_TOKEN_SECRET" } }] },
+    "redis": { "cluster": "weir_redis", "key_prefix": "weir", "deadline_ms": 250 },
+    "poll_interval_ms": 250"#;
+
+const LIMITS: &str = r#", "limits": { "user": { "rate_per_s": 20, "burst": 40 },
+    "address": { "rate_per_s": 1000, "burst": 2000 }, "slots": 16384 }"#;
+
+const CATALOGUE: &str = r#"{"sales":[
+    {"id":"gone","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open"},
+    {"id":"later","starts_at_ms":4102444800000,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open"},
+    {"id":"open","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open"},
+    {"id":"tokened","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open","token":true}]}"#;
+
+/// A gate and its bridge in one process, and a Redis.
+pub struct Path {
+    pub(crate) gate: Host,
+    pub(crate) bridge: Host,
+    pub(crate) redis: Redis,
+    commands: u64,
+    /// Replies that the gate has not got yet.
+    pub(crate) landing: Vec<(CallId, Vec<u8>)>,
+}
+
+impl Path {
+    /// A gateway that knows four sales, with limits on users and addresses or without.
+    ///
+    /// # Errors
+    /// When a filter cannot be built or Redis not started.
+    pub fn start(with_limits: bool) -> Result<Self> {
+        Self::before(Redis::start()?, with_limits)
+    }
+
+    /// As [`Path::start`], before this Redis, which forgets what it holds.
+    pub(crate) fn before(mut redis: Redis, with_limits: bool) -> Result<Self> {
+        redis.command(&["FLUSHALL"])?;
+        redis.command(&["SET", "weir:catalogue", CATALOGUE])?;
+        for (sale, stock) in [("gone", "0"), ("open", "1000000"), ("tokened", "1000000")] {
+            for shard in 0..4 {
+                redis.command(&["SET", &format!("weir:{{{sale}:{shard}}}:stock"), stock])?;
+            }
+        }
+        let config = format!("{CONFIG}{}}}", if with_limits { LIMITS } else { "" });
+        let gate = Host::builder()
+            .module_file(weir_stack::wasm::filter("seckill-gate")?)
+            .vm_id("weir")
+            .plugin_config(config)
+            .env("WEIR_CLAIM_SECRET", SECRET)
+            .env("WEIR_TOKEN_SECRET", SECRET)
+            .start_at_ns(NOW_MS * 1_000_000)
+            .cluster("weir_redis", Upstream::held())
+            .start()
+            .context("the gate does not start")?;
+        let bridge = Host::builder()
+            .module_file(weir_stack::wasm::filter("redis-bridge")?)
+            .vm_id("weir-redis-bridge")
+            .beside(&gate)
+            .start()
+            .context("the bridge does not start")?;
+        let mut path = Self {
+            gate,
+            bridge,
+            redis,
+            commands: 0,
+            landing: Vec::new(),
+        };
+        path.get_ready()?;
+        Ok(path)
+    }
+
+    /// The catalogue is read, what is sold out is known, and tables are made.
+    fn get_ready(&mut self) -> Result<()> {
+        self.gate.advance(Duration::from_millis(50));
+        self.turn()?;
+        for sale in ["open", "gone"] {
+            for user in 0..REQUESTS {
+                order(sale, 1_000_000 + user).send(&self.gate);
+            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Carries every call to Redis through the bridge, and its replies back, until nobody waits.
+    pub(crate) fn turn(&mut self) -> Result<()> {
+        loop {
+            self.gate.run_until_idle();
+            let calls = self.gate.calls();
+            if calls.is_empty() {
+                return Ok(());
+            }
+            for call in calls {
+                let connection = self.bridge.connection(0);
+                let reply = self.carry(&call, &connection)?;
+                self.gate.answer(call.id, Reply::ok(reply));
+            }
+        }
+    }
+
+    /// The replies to one call.
+    pub(crate) fn carry(&mut self, call: &Call, connection: &Connection) -> Result<Vec<u8>> {
+        let passed = connection.downstream(request(&call.body));
+        ensure!(passed == call.body, "the bridge passes something else");
+        let (replies, count) = self.redis.exchange(&passed)?;
+        self.commands += count;
+        let response = connection.upstream(&replies);
+        connection.downstream_close();
+        let head = response.windows(4).position(|end| end == b"\r\n\r\n");
+        let head = head.context("the bridge answers without a head")? + 4;
+        Ok(response.get(head..).unwrap_or_default().to_vec())
+    }
+
+    /// What each of [`REQUESTS`] requests costs that come at once. All must be answered with `status`, or go on if that
+    /// is 0.
+    pub(crate) fn cost(
+        &mut self,
+        scenario: &'static str,
+        status: u16,
+        ask: impl Fn(u64) -> Ask,
+    ) -> Result<Cost> {
+        // Tokens and tables are made before.
+        let asks: Vec<Ask> = (0..REQUESTS).map(ask).collect();
+        let (before, commands) = (self.gate.cost(), self.commands);
+        let streams: Vec<Stream> = asks.iter().map(|ask| ask.send(&self.gate)).collect();
+        self.turn()?;
+        let after = self.gate.cost();
+        check(scenario, status, &streams)?;
+        let commands = self.commands - commands;
+        Ok(Cost::between(scenario, &before, &after, REQUESTS, commands))
+    }
+
+    /// What each of so many claims costs that wait for nobody.
+    pub(crate) fn cost_one_by_one(&mut self, scenario: &'static str, first: u64) -> Result<Cost> {
+        let (before, commands) = (self.gate.cost(), self.commands);
+        for user in first..first + REQUESTS {
+            let stream = order("open", user).send(&self.gate);
+            self.turn()?;
+            check(scenario, 0, &[stream])?;
+        }
+        let after = self.gate.cost();
+        let commands = self.commands - commands;
+        Ok(Cost::between(scenario, &before, &after, REQUESTS, commands))
+    }
+}
+
+fn check(scenario: &str, status: u16, streams: &[Stream]) -> Result<()> {
+    for stream in streams {
+        let is_right = match status {
+            0 => stream.is_continued(),
+            status => stream.status() == Some(status),
+        };
+        ensure!(
+            is_right,
+            "{scenario}: a request came to {:?}",
+            stream.state()
+        );
+    }
+    Ok(())
+}
+
+/// As Envoy sends it to the internal listener.
+fn request(body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: weir_redis\r\ncontent-length: {}\r\nx-envoy-internal: true\r\n\
+         x-forwarded-for: 10.0.0.1\r\nx-envoy-expected-rq-timeout-ms: 250\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}

@@ -1,0 +1,69 @@
+//! What a request may cost. A number here is raised only with a reason; one that has become much too large is lowered.
+
+use weir_costs::{Cost, all};
+
+/// The most of fuel, host calls, bytes copied and Redis commands, by scenario.
+const BUDGETS: [(&str, f64, f64, f64, f64); 9] = [
+    // Method, path, user, clock, token, answer.
+    ("rejected locally: no token", 12_000.0, 6.0, 350.0, 0.0),
+    // Method, path, user, clock, answer.
+    ("rejected locally: not started", 11_000.0, 5.0, 320.0, 0.0),
+    ("rejected locally: sold out", 10_000.0, 5.0, 260.0, 0.0),
+    // One HMAC-SHA256 of a short text.
+    ("order token minted", 34_000.0, 5.0, 420.0, 0.0),
+    // The same, and for each that goes on: two headers set and two removed, effective context, resume.
+    (
+        "admission in Redis, 64 in a flight",
+        51_000.0,
+        10.5,
+        560.0,
+        1.0 / 64.0,
+    ),
+    (
+        "order token checked, and admission, 64 in a flight",
+        73_000.0,
+        11.5,
+        700.0,
+        1.0 / 64.0,
+    ),
+    // A flight of its own, through the bridge.
+    (
+        "admission in Redis, 1 in a flight",
+        106_000.0,
+        25.0,
+        1_650.0,
+        1.0,
+    ),
+    // The address, and a bucket read and written for each of the two.
+    (
+        "admission with limits on user and address, 64 in a flight",
+        62_000.0,
+        15.5,
+        1_550.0,
+        1.0 / 64.0,
+    ),
+    ("local limit per user", 10_500.0, 4.0, 350.0, 0.0),
+];
+
+#[test]
+fn every_scenario_stays_within_its_budget() {
+    let costs = all().unwrap();
+    assert_eq!(costs.len(), BUDGETS.len());
+    let over: Vec<&Cost> = costs.iter().filter(|cost| !is_within(cost)).collect();
+    assert!(over.is_empty(), "over their budgets: {over:#?}");
+}
+
+fn is_within(cost: &Cost) -> bool {
+    let budget = BUDGETS.iter().find(|budget| budget.0 == cost.scenario);
+    let &(_, fuel, host_calls, bytes_copied, redis_commands) = budget.unwrap();
+    cost.fuel <= fuel
+        && cost.host_calls <= host_calls
+        && cost.bytes_copied <= bytes_copied
+        && cost.redis_commands <= redis_commands
+}
+
+/// Counted, not measured: a second run gives the same.
+#[test]
+fn costs_do_not_change_from_run_to_run() {
+    assert_eq!(all().unwrap(), all().unwrap());
+}
