@@ -4,7 +4,9 @@ mod compare;
 mod gateway;
 mod keyspace;
 mod ratelimit;
+mod redirect;
 mod reservations;
+mod turns;
 mod warm;
 
 use anyhow::Result;
@@ -13,6 +15,8 @@ use weir_stack::tools::Options;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
+// The flattened ones have a group of the same name.
+#[group(skip)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     scenario: Option<Scenario>,
@@ -34,13 +38,19 @@ pub(crate) enum Scenario {
     /// A limit per user in Envoy's memory, against the same Envoy without it
     ///
     /// Needs wrk and two cores: one for Envoy's worker, one for the load.
-    Ratelimit(ratelimit::Arguments),
+    Ratelimit(turns::Arguments),
+
+    /// A short link from a gateway's memory, against a redirect by Envoy's own route
+    ///
+    /// Needs wrk and two cores: one for Envoy's worker, one for the load.
+    Redirect(turns::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     match &arguments.scenario {
         Some(Scenario::Warm(arguments)) => warm::run(arguments, tools),
         Some(Scenario::Ratelimit(arguments)) => ratelimit::run(arguments, tools),
+        Some(Scenario::Redirect(arguments)) => redirect::run(arguments, tools),
         None => compare::run(&arguments.compare, tools),
     }
 }

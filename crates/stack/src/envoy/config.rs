@@ -17,6 +17,8 @@ const SHIPPED: &str = "envoy/weir.yaml";
 const RATELIMIT: &str = "envoy/ratelimit.yaml";
 /// The rate limiter with Redis.
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
+/// Short links by themselves.
+const SHORTLINK: &str = "envoy/shortlink.yaml";
 
 // What the shipped files say. Each text stands there exactly once.
 const GATEWAY_PORT: &str = "port_value: 10000";
@@ -35,18 +37,24 @@ const FILTER_INDENT: &str = "                  ";
 /// The folder that the shipped file's wasm paths name.
 const WASM_DIR: &str = "target/weir/";
 /// The filters in it. A file names those it needs once each.
-const FILTERS: [&str; 4] = [
+const FILTERS: [&str; 5] = [
     "ratelimit-headers.wasm",
     "ratelimit.wasm",
     "redis-bridge.wasm",
     "seckill-gate.wasm",
+    "shortlink-redirect.wasm",
 ];
-/// The rate limiter in its files, its configuration, and what stands behind it.
+/// The filters that have files of their own, their configuration, and what stands behind them.
 const LIMITER: &str = "                  - name: weir.ratelimit\n";
-const LIMITER_CONFIG: &str = "value: |\n";
+const LINKS: &str = "                  - name: weir.shortlink_redirect\n";
+const FILTER_CONFIG: &str = "value: |\n";
 const NEXT_FILTER: &str = "                  - name: ";
 /// Where the rate limiter sends what passes.
 const SERVICE: &str = "route: { cluster: service }";
+/// Where links go on to that the filter lets pass, and where Envoy itself sends them in its place.
+const LINKS_ORIGIN: &str = "route: { cluster: weir_origin, prefix_rewrite: /l/, timeout: 5s }";
+const REDIRECT: &str =
+    "redirect: { https_redirect: true, host_redirect: target.example, path_redirect: /page }";
 
 /// The last HTTP filter.
 const ROUTER: &str = "                  - name: envoy.filters.http.router\n";
@@ -110,21 +118,44 @@ impl EnvoyConfig {
         Ok(config.set(SERVICE, "direct_response: { status: 200 }".to_owned()))
     }
 
+    /// `envoy/shortlink.yaml` in the same way as the shipped file.
+    pub fn shortlink() -> Result<Self> {
+        Self::read(SHORTLINK)
+    }
+
     /// With this JSON as the rate limiter's configuration; of [`EnvoyConfig::ratelimit`]'s files only. JSON
     /// is YAML, so it may stand there as it is written.
-    pub fn limiter_config(mut self, json: &str) -> Result<Self> {
-        let start = self
-            .text
-            .find(LIMITER_CONFIG)
-            .context("there is no rate limiter here")?;
-        let body = start + LIMITER_CONFIG.len();
-        let end = self.text[body..]
-            .find(NEXT_FILTER)
-            .context("no filter follows the limiter")?;
+    pub fn limiter_config(self, json: &str) -> Result<Self> {
+        self.filter_config(LIMITER, json)
+    }
+
+    /// The same of the filter of [`EnvoyConfig::shortlink`].
+    pub fn links_config(self, json: &str) -> Result<Self> {
+        self.filter_config(LINKS, json)
+    }
+
+    fn filter_config(mut self, filter: &str, json: &str) -> Result<Self> {
+        let (start, end) = self.place_of(filter)?;
+        let config = self.text[start..end]
+            .find(FILTER_CONFIG)
+            .with_context(|| format!("{filter:?} has no configuration"))?;
         let quoted = serde_json::to_string(json).context("this is no text")?;
         self.text
-            .replace_range(start..body + end, &format!("value: {quoted}\n"));
+            .replace_range(start + config..end, &format!("value: {quoted}\n"));
         Ok(self)
+    }
+
+    /// Where an HTTP filter begins and ends.
+    fn place_of(&self, filter: &str) -> Result<(usize, usize)> {
+        let start = self
+            .text
+            .find(filter)
+            .with_context(|| format!("there is no {filter:?} here"))?;
+        let body = start + filter.len();
+        let end = self.text[body..]
+            .find(NEXT_FILTER)
+            .with_context(|| format!("no filter follows {filter:?}"))?;
+        Ok((start, body + end))
     }
 
     /// With the limiter's module that sees responses.
@@ -135,16 +166,20 @@ impl EnvoyConfig {
     }
 
     /// Without the rate limiter, to be compared with; of [`EnvoyConfig::ratelimit`]`(false)` only.
-    pub fn without_limiter(mut self) -> Result<Self> {
-        let start = self
-            .text
-            .find(LIMITER)
-            .context("there is no rate limiter here")?;
-        let body = start + LIMITER.len();
-        let end = self.text[body..]
-            .find(NEXT_FILTER)
-            .context("no filter follows the limiter")?;
-        self.text.replace_range(start..body + end, "");
+    pub fn without_limiter(self) -> Result<Self> {
+        self.without(LIMITER)
+    }
+
+    /// Without the filter, but with a route that redirects all that comes, to be compared with; of
+    /// [`EnvoyConfig::shortlink`] only.
+    pub fn redirecting(self) -> Result<Self> {
+        let config = self.without(LINKS)?;
+        Ok(config.set(LINKS_ORIGIN, REDIRECT.to_owned()))
+    }
+
+    fn without(mut self, filter: &str) -> Result<Self> {
+        let (start, end) = self.place_of(filter)?;
+        self.text.replace_range(start..end, "");
         self.replacements
             .retain(|known| self.text.contains(&known.from));
         Ok(self)
@@ -428,6 +463,25 @@ mod tests {
         let rendered = bare.and_then(|config| config.render()).unwrap();
         assert!(!rendered.contains("wasm.v3") && rendered.contains("filters.http.router"));
         assert!(EnvoyConfig::shipped().unwrap().without_limiter().is_err());
+    }
+
+    #[test]
+    fn links_take_another_configuration_or_leave_it_to_envoy() {
+        let rendered = EnvoyConfig::shortlink()
+            .and_then(|config| config.links_config(r#"{ "redis": {} }"#))
+            .and_then(|config| config.origin("127.0.0.1:7".parse()?).redis("127.0.0.1", 8))
+            .and_then(|config| config.gateway_port(1).admin_port(2).render())
+            .unwrap();
+        assert!(
+            rendered.contains(r#"value: "{ \"redis\": {} }""#),
+            "{rendered}"
+        );
+        assert!(!rendered.contains("entries_max"));
+        let bare = EnvoyConfig::shortlink().and_then(EnvoyConfig::redirecting);
+        let rendered = bare.and_then(|config| config.render()).unwrap();
+        assert!(
+            !rendered.contains("shortlink-redirect.wasm") && rendered.contains("path_redirect")
+        );
     }
 
     #[test]
