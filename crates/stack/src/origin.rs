@@ -71,6 +71,9 @@ pub struct OriginOptions {
     pub key_prefix: String,
     /// The rules of its risk check; without them it has none.
     pub risk_rules: Option<PathBuf>,
+    /// The domains of its short links, a JSON file; without it it has none. The log of new links is beside
+    /// the database.
+    pub links: Option<PathBuf>,
     /// What it shares with the gateway and its admin.
     pub secrets: Secrets,
 }
@@ -149,6 +152,11 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
     if let Some(rules) = &options.risk_rules {
         command.arg("--risk-rules").arg(rules);
     }
+    if let Some(links) = &options.links {
+        command.arg("--links").arg(links);
+        let log = options.database.with_extension("links-log");
+        command.arg("--links-log").arg(log);
+    }
     if let Some(ca) = &options.redis_ca {
         command.env("SSL_CERT_FILE", ca);
     }
@@ -180,6 +188,7 @@ mod tests {
             redis_ca: None,
             key_prefix: "weir".to_owned(),
             risk_rules: None,
+            links: None,
             secrets: Secrets::random().unwrap(),
         };
         let shown = command::show(&origin_command(Path::new("weir-origin"), &options));

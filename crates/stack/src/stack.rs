@@ -36,6 +36,7 @@ pub struct Builder {
     faults_behind_origin: bool,
     key_prefix: Option<String>,
     risk_rules: Option<String>,
+    links: Option<String>,
     envoy_log_level: Option<String>,
     edits: Vec<Edit>,
 }
@@ -181,6 +182,13 @@ impl Builder {
         self
     }
 
+    /// The domains of short links, as JSON; without them there are none. They are kept in the data folder's
+    /// `links.json`.
+    pub fn links(mut self, domains: impl Into<String>) -> Self {
+        self.links = Some(domains.into());
+        self
+    }
+
     /// Envoy's log level; `info` if not set.
     pub fn envoy_log_level(mut self, level: impl Into<String>) -> Self {
         self.envoy_log_level = Some(level.into());
@@ -218,10 +226,8 @@ impl Builder {
         let secrets = Secrets::kept_in(&dir.join("secrets.env"))?;
         let key_prefix = self.key_prefix.clone().unwrap_or_else(|| "weir".to_owned());
 
-        let risk_rules = self.risk_rules.as_deref();
-        let risk_rules = risk_rules
-            .map(|rules| keep_rules(&dir, rules))
-            .transpose()?;
+        let risk_rules = keep(&dir, "risk-rules.json", self.risk_rules.as_deref())?;
+        let links = keep(&dir, "links.json", self.links.as_deref())?;
 
         let mut backing = match running {
             Some(running) => running,
@@ -241,6 +247,7 @@ impl Builder {
             redis_ca: origin_redis.ca,
             key_prefix: key_prefix.clone(),
             risk_rules,
+            links,
             secrets: secrets.clone(),
         };
         let mut origin_address = ([127, 0, 0, 1], options.port).into();
@@ -398,10 +405,12 @@ fn or_free(port: Option<u16>) -> Result<u16> {
     port.map_or_else(ports::free, Ok)
 }
 
-fn keep_rules(dir: &Path, rules: &str) -> Result<PathBuf> {
-    let file = dir.join("risk-rules.json");
-    std::fs::write(&file, rules).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(file)
+/// Writes a file of the data folder, if there is something to write.
+fn keep(dir: &Path, name: &str, text: Option<&str>) -> Result<Option<PathBuf>> {
+    let Some(text) = text else { return Ok(None) };
+    let file = dir.join(name);
+    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(Some(file))
 }
 
 /// The folder of one run, locked against a second stack in it. It goes when this is dropped, unless it was

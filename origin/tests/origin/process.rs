@@ -93,6 +93,7 @@ fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
         redis_ca: None,
         key_prefix: key_prefix.to_owned(),
         risk_rules: None,
+        links: None,
         secrets: Secrets {
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
