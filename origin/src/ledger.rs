@@ -404,6 +404,16 @@ impl Ledger {
         in_time(self.attempt(command)).await
     }
 
+    /// Sends commands at once: one after the other in a pipeline, or to a cluster side by side. Their replies
+    /// come in their order; if one fails, all have failed.
+    pub(crate) async fn send_all(
+        &self,
+        commands: Vec<Cmd>,
+    ) -> Result<Vec<redis::Value>, LedgerError> {
+        let answer = tokio::time::timeout(CALL_LIMIT, self.link.query_all(commands)).await;
+        Ok(answer.map_err(|_| LedgerError::Timeout)??)
+    }
+
     /// Sends a command, and once more if its connection turned out to be broken: the first call
     /// after Redis was away would fail otherwise.
     async fn attempt(&self, command: &Cmd) -> Result<redis::Value, RedisError> {

@@ -6,6 +6,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::cluster_async::ClusterConnection;
 use redis::{Client, Cmd, RedisError, Value};
+use tokio::task::JoinSet;
 
 /// How long one try may take: half a call.
 const RESPONSE_LIMIT: Duration = Duration::from_millis(500);
@@ -59,6 +60,48 @@ impl RedisLink {
             Self::Cluster(connection) => command.query_async(&mut connection.clone()).await,
         }
     }
+
+    /// Sends `commands` at once, again if the connection turned out to be broken, and waits for all replies.
+    pub(crate) async fn query_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
+        match self {
+            Self::Single(connection) => {
+                let mut all = redis::Pipeline::with_capacity(commands.len());
+                commands.into_iter().for_each(|command| {
+                    all.add_command(command);
+                });
+                match all.query_async(&mut connection.clone()).await {
+                    Err(error) if error.is_unrecoverable_error() => {
+                        all.query_async(&mut connection.clone()).await
+                    }
+                    replies => replies,
+                }
+            }
+            Self::Cluster(connection) => query_nodes(connection, commands).await,
+        }
+    }
+}
+
+/// Each to the node that holds its key, all at the same time.
+async fn query_nodes(
+    connection: &ClusterConnection,
+    commands: Vec<Cmd>,
+) -> Result<Vec<Value>, RedisError> {
+    let mut tasks = JoinSet::new();
+    let mut replies = vec![Value::Nil; commands.len()];
+    for (n, command) in commands.into_iter().enumerate() {
+        let mut connection = connection.clone();
+        tasks.spawn(async move {
+            let reply: Result<Value, RedisError> = command.query_async(&mut connection).await;
+            (n, reply)
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        let (n, reply) = done.map_err(|error| std::io::Error::other(error.to_string()))?;
+        if let Some(to) = replies.get_mut(n) {
+            *to = reply?;
+        }
+    }
+    Ok(replies)
 }
 
 fn single_config() -> ConnectionManagerConfig {

@@ -8,6 +8,9 @@
 //! <prefix>:link:{<domain>/<code>} the record of a short link; with `:clicks` behind it, clicks used
 //! <prefix>:link:domains           JSON: the domains that gateways poll for
 //! <prefix>:link:changes           stream: the links that were edited, `l` = `<domain>/<code>`
+//! <prefix>:link:segment:<length>  integer: numbers of that length that are reserved
+//! <prefix>:link:wrap:<length>     held by who opens the next round through them
+//! <prefix>:link:idem:{<hash>}     what was answered to an Idempotency-Key
 //! <prefix>:link:clicks            stream: batches of clicks, `b` = id, `d` = payload
 //! <prefix>:link:uv:{<link>}:…     HyperLogLogs: visitors and addresses of a link, by hour and day
 //! <prefix>:link:uv:key:<day>      what visitors and addresses of a day are hashed with
@@ -21,7 +24,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_core::id::SaleId;
-use weir_core::link::code::LinkId;
+use weir_core::link::code::{Length, LinkId};
 
 /// The key prefix unless one is configured.
 pub const DEFAULT_PREFIX: &str = "weir";
@@ -234,6 +237,22 @@ impl UniquesKeys {
     }
 }
 
+/// The counter of numbers of short links of one length: see [`weir_core::link::segment`].
+pub fn link_segments(prefix: &str, length: Length) -> Vec<u8> {
+    format!("{prefix}:link:segment:{length}").into_bytes()
+}
+
+/// Who holds this key opens the next round through the numbers of one length.
+pub fn link_wrap(prefix: &str, length: Length) -> Vec<u8> {
+    format!("{prefix}:link:wrap:{length}").into_bytes()
+}
+
+/// What was answered to an `Idempotency-Key`, by a hash of it: Redis never holds what a client sent.
+pub fn link_idempotency(prefix: &str, hash: [u8; 16]) -> Vec<u8> {
+    let hash = hex::encode(hash);
+    format!("{prefix}:link:idem:{{{hash}}}").into_bytes()
+}
+
 /// Whether `prefix` may stand before Weir's keys: 1 to 64 of `a-z A-Z 0-9 - _ . :`. A brace would
 /// take over the hash tag.
 pub fn is_prefix(prefix: &str) -> bool {
@@ -284,6 +303,12 @@ mod tests {
         let keys = LinkKeys::new("weir", &"s/aZ3k9Qx".parse().unwrap());
         assert_eq!(keys.record(), b"weir:link:{s/aZ3k9Qx}");
         assert_eq!(keys.clicks(), b"weir:link:{s/aZ3k9Qx}:clicks");
+        assert_eq!(link_segments("weir", Length::MIN), b"weir:link:segment:5");
+        assert_eq!(link_wrap("weir", Length::MAX), b"weir:link:wrap:8");
+        let hash = "00000000000000000000000000000007";
+        let idempotency = format!("weir:link:idem:{{{hash}}}");
+        let key = link_idempotency("weir", 7_u128.to_be_bytes());
+        assert_eq!(key, idempotency.into_bytes());
         assert_eq!(link_domains("weir"), b"weir:link:domains");
         assert_eq!(link_changes("weir"), b"weir:link:changes");
         assert_eq!(link_clicks("weir"), b"weir:link:clicks");

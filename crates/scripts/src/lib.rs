@@ -71,6 +71,7 @@ pub mod limit;
 pub mod limit_back;
 pub mod link_clicks;
 pub mod link_read;
+pub mod link_segment;
 pub mod link_uniques;
 pub mod overdue;
 pub mod release;
@@ -87,7 +88,7 @@ pub use call::{Call, Script};
 pub use reply::ReplyError;
 
 /// Every script, for checks over all of them.
-pub const SCRIPTS: [&Script; 20] = [
+pub const SCRIPTS: [&Script; 21] = [
     &audit::SCRIPT,
     &cancel::SCRIPT,
     &charge::SCRIPT,
@@ -98,6 +99,7 @@ pub const SCRIPTS: [&Script; 20] = [
     &limit_back::SCRIPT,
     &link_clicks::SCRIPT,
     &link_read::SCRIPT,
+    &link_segment::SCRIPT,
     &link_uniques::SCRIPT,
     &overdue::SCRIPT,
     &release::SCRIPT,

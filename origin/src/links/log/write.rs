@@ -146,6 +146,11 @@ impl Log {
         written.await.unwrap_or(Err(AppendError::Io))
     }
 
+    /// Whether the cold store has all that is written.
+    pub fn is_drained(&self) -> bool {
+        *self.shared.drained.borrow() >= *self.shared.written.borrow()
+    }
+
     /// Returns once the cold store has all that is written by now.
     pub async fn drained(&self) {
         let until = *self.shared.written.borrow();

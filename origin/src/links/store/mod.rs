@@ -228,6 +228,9 @@ pub trait LinkStore: fmt::Debug + Send + Sync {
     /// Reserves segments for whoever asks: says of each whether it was nobody's in its round.
     fn reserve<'a>(&'a self, segments: &'a [Segment], now_ms: u64) -> StoreFuture<'a, Vec<bool>>;
 
+    /// Gives a segment back of which no number was handed out.
+    fn release<'a>(&'a self, segment: &'a Segment) -> StoreFuture<'a, ()>;
+
     /// The last segment that was reserved of a length.
     fn last_segment(&self, length: Length) -> StoreFuture<'_, Option<Segment>>;
 
@@ -244,13 +247,13 @@ pub trait LinkStore: fmt::Debug + Send + Sync {
     /// Whether that round is open.
     fn is_round_open(&self, length: Length, round: u64) -> StoreFuture<'_, bool>;
 
-    /// Notes that people have chosen the code of this number under this domain.
+    /// Notes that people have chosen the code of this number under this domain. False if that is noted.
     fn add_custom<'a>(
         &'a self,
         length: Length,
         index: u64,
         domain: &'a DomainId,
-    ) -> StoreFuture<'a, ()>;
+    ) -> StoreFuture<'a, bool>;
 
     /// Takes that back.
     fn remove_custom<'a>(

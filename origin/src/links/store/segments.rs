@@ -10,6 +10,9 @@ const INSERT: &str = "
     INSERT INTO link_segments (digits, round_no, first_index, numbers, reserved_at_ms)
     VALUES (?, ?, ?, ?, ?)";
 
+const DELETE: &str =
+    "DELETE FROM link_segments WHERE digits = ? AND round_no = ? AND first_index = ?";
+
 const LAST: &str = "
     SELECT round_no, first_index, numbers FROM link_segments WHERE digits = ?
     ORDER BY round_no DESC, first_index DESC LIMIT 1";
@@ -71,6 +74,11 @@ pub(super) async fn reserve(
     retried(once).await
 }
 
+pub(super) async fn release(db: &Database, segment: &Segment) -> Result<(), Error> {
+    let delete = of(DELETE, segment.length).number(segment.round);
+    db.execute(delete.number(segment.start)).await.map(drop)
+}
+
 pub(super) async fn last(db: &Database, length: Length) -> Result<Option<Segment>, Error> {
     let Some(row) = db.one(of(LAST, length)).await? else {
         return Ok(None);
@@ -129,11 +137,11 @@ pub(super) async fn add_custom(
     length: Length,
     index: u64,
     domain: &DomainId,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let insert = of(INSERT_CUSTOM, length)
         .number(index)
         .text(domain.as_str());
-    db.insert(insert).await.map(drop)
+    db.insert(insert).await
 }
 
 pub(super) async fn remove_custom(

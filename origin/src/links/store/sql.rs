@@ -88,6 +88,10 @@ impl LinkStore for SqlLinks {
         boxed(segments::reserve(&self.database, segments, now_ms))
     }
 
+    fn release<'a>(&'a self, segment: &'a Segment) -> StoreFuture<'a, ()> {
+        boxed(segments::release(&self.database, segment))
+    }
+
     fn last_segment(&self, length: Length) -> StoreFuture<'_, Option<Segment>> {
         boxed(segments::last(&self.database, length))
     }
@@ -118,7 +122,7 @@ impl LinkStore for SqlLinks {
         length: Length,
         index: u64,
         domain: &'a DomainId,
-    ) -> StoreFuture<'a, ()> {
+    ) -> StoreFuture<'a, bool> {
         boxed(segments::add_custom(&self.database, length, index, domain))
     }
 

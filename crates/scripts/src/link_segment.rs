@@ -1,0 +1,35 @@
+//! `link_segment.lua`: raises the counter of numbers of short links.
+
+use alloc::vec::Vec;
+
+use weir_core::link::code::Length;
+use weir_resp::Value;
+
+use crate::call::decimal;
+use crate::reply::unsigned;
+use crate::{Call, ReplyError, Script, keys};
+
+/// The script.
+pub static SCRIPT: Script = Script {
+    name: "link_segment",
+    source: include_str!("../lua/link_segment.lua"),
+};
+
+/// The call that raises the counter of `length` by `by`, from `at_least` on.
+pub fn call(prefix: &str, length: Length, by: u64, at_least: u64) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: Vec::from([keys::link_segments(prefix, length)]),
+        args: Vec::from([decimal(by), decimal(at_least)]),
+    }
+}
+
+/// Reads the reply: where the counter stands now.
+///
+/// # Errors
+/// When the reply is not one of the script's.
+pub fn parse(value: &Value) -> Result<u64, ReplyError> {
+    unsigned(value).ok_or(ReplyError {
+        script: SCRIPT.name,
+    })
+}

@@ -1,0 +1,277 @@
+//! New links.
+//!
+//! A generated link is written twice, at the same time: once to Redis (with NX) and once to the log, and
+//! acknowledged when both have it; the cold store follows. SQL is not asked. A link under a chosen code is
+//! rare and may collide, so it goes into the cold store first, whose primary key decides.
+
+use tokio::join;
+use tracing::{error, warn};
+use weir_core::link::code::{Code, Length, LinkId};
+
+use super::Links;
+use super::log::AppendError;
+use super::numbers::NoNumber;
+use super::redis::Record;
+use super::request::{Draft, LinkRequest, Name, Refused};
+use super::store::{Entry, NewLink, StoredLink, ends_at};
+use super::view::LinkView;
+use crate::ledger::LedgerError;
+use crate::store::StoreError;
+
+/// How often another code is taken if one turns out to be another link's. There should be none.
+const ATTEMPTS: usize = 4;
+
+/// Why a link was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The request is not sound.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The chosen code is taken, or its number may be handed out.
+    #[error("the code is taken")]
+    Taken,
+    /// There are no numbers. Nothing was done.
+    #[error(transparent)]
+    NoNumber(#[from] NoNumber),
+    /// The log did not take it. It may lead on from Redis, but nobody was told of it.
+    #[error(transparent)]
+    Log(#[from] AppendError),
+    /// Redis did not take it, or it is unknown whether it did.
+    #[error(transparent)]
+    Redis(#[from] LedgerError),
+    /// The cold store did not take it, or it is unknown whether it did.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A link that is about to be written.
+#[derive(Clone, Debug)]
+struct Ready<'a> {
+    draft: Draft<'a>,
+    new: NewLink,
+}
+
+impl<'a> Ready<'a> {
+    fn new(draft: Draft<'a>, code: Code, now_ms: u64) -> Self {
+        let domain = draft.domain.id.clone();
+        let link = &draft.link;
+        let new = NewLink {
+            id: LinkId { domain, code },
+            // JSON is UTF-8.
+            record: String::from_utf8(link.encode()).unwrap_or_default(),
+            tags: draft.tags.clone(),
+            life_ms: link.life_ms,
+            ends_at_ms: link.expires_at_ms,
+            created_at_ms: now_ms,
+        };
+        Self { draft, new }
+    }
+
+    fn ends_at_ms(&self) -> Option<u64> {
+        let new = &self.new;
+        ends_at(new.life_ms, new.ends_at_ms, new.created_at_ms)
+    }
+
+    fn record(&self) -> Record<'_> {
+        let now_ms = self.new.created_at_ms;
+        let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
+        Record {
+            id: &self.new.id,
+            record: &self.new.record,
+            life_ms: self.ends_at_ms().map(left),
+        }
+    }
+
+    fn view(self) -> LinkView {
+        let expires_at_ms = self.ends_at_ms();
+        let Draft {
+            domain,
+            link,
+            tags,
+            flag,
+            ..
+        } = self.draft;
+        let stored = StoredLink {
+            id: self.new.id,
+            link,
+            tags,
+            created_at_ms: self.new.created_at_ms,
+            changed_at_ms: self.new.created_at_ms,
+            expires_at_ms,
+        };
+        LinkView::new(stored, Some(domain), flag)
+    }
+}
+
+impl Links {
+    /// Makes a link.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub async fn create(&self, request: LinkRequest) -> Result<LinkView, CreateError> {
+        let now_ms = self.now_ms();
+        let draft = request.draft(self.domains(), now_ms)?;
+        self.make(draft, now_ms).await
+    }
+
+    async fn make(&self, draft: Draft<'_>, now_ms: u64) -> Result<LinkView, CreateError> {
+        match draft.name.clone() {
+            Name::Generated(length) => self.make_generated(draft, length, now_ms).await,
+            Name::Custom(code) => self.make_custom(Ready::new(draft, code, now_ms)).await,
+        }
+    }
+
+    async fn make_generated(
+        &self,
+        draft: Draft<'_>,
+        length: Length,
+        now_ms: u64,
+    ) -> Result<LinkView, CreateError> {
+        for _ in 0..ATTEMPTS {
+            let code = self.allocator().next(length).await?;
+            let ready = Ready::new(draft.clone(), code, now_ms);
+            let entry = Entry::Made(ready.new.clone());
+            let (logged, written) = join!(
+                self.log().append(std::iter::once(&entry)),
+                self.redis().create(ready.record())
+            );
+            logged?;
+            if written? {
+                self.metrics().created.inc();
+                return Ok(ready.view());
+            }
+            self.leave(&[ready.new]).await?;
+        }
+        Err(NoNumber.into())
+    }
+
+    /// Codes that turned out to be other links': what the log says of them must not count.
+    async fn leave(&self, links: &[NewLink]) -> Result<(), CreateError> {
+        self.metrics().collisions.inc_by(links.len() as u64);
+        error!(link = ?links.first().map(|link| &link.id), "a generated code is another link's");
+        let voids: Vec<Entry> = links.iter().cloned().map(Entry::Void).collect();
+        self.log().append(&voids).await?;
+        Ok(())
+    }
+
+    /// Makes many links, the generated ones with one write to the log and one pipeline to Redis. Each has an
+    /// answer of its own, in their order.
+    pub async fn create_all(
+        &self,
+        requests: Vec<LinkRequest>,
+    ) -> Vec<Result<LinkView, CreateError>> {
+        let now_ms = self.now_ms();
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut generated = Vec::new();
+        for (n, request) in requests.into_iter().enumerate() {
+            let answer = match request.draft(self.domains(), now_ms) {
+                Ok(draft) => self.begin(n, draft, now_ms, &mut generated).await,
+                Err(refused) => Some(Err(refused.into())),
+            };
+            answers.push(answer);
+        }
+        for (n, answer) in self.make_all(generated).await {
+            if let Some(to) = answers.get_mut(n) {
+                *to = Some(answer);
+            }
+        }
+        // Each is either answered at once or generated.
+        let unanswered = || Err(CreateError::NoNumber(NoNumber));
+        let answer = |answer: Option<_>| answer.unwrap_or_else(unanswered);
+        answers.into_iter().map(answer).collect()
+    }
+
+    /// The answer to a link under a chosen code; a generated one is put with those that are written together.
+    async fn begin<'a>(
+        &self,
+        n: usize,
+        draft: Draft<'a>,
+        now_ms: u64,
+        generated: &mut Vec<(usize, Ready<'a>)>,
+    ) -> Option<Result<LinkView, CreateError>> {
+        let Name::Generated(length) = draft.name else {
+            return Some(self.make(draft, now_ms).await);
+        };
+        match self.allocator().next(length).await {
+            Ok(code) => {
+                generated.push((n, Ready::new(draft, code, now_ms)));
+                None
+            }
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    async fn make_all(
+        &self,
+        all: Vec<(usize, Ready<'_>)>,
+    ) -> Vec<(usize, Result<LinkView, CreateError>)> {
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let entries: Vec<Entry> = all
+            .iter()
+            .map(|(_, ready)| Entry::Made(ready.new.clone()))
+            .collect();
+        let records: Vec<Record<'_>> = all.iter().map(|(_, ready)| ready.record()).collect();
+        let (logged, written) = join!(
+            self.log().append(&entries),
+            self.redis().create_all(&records)
+        );
+        let written = match (logged, written) {
+            (Ok(_), Ok(written)) => written,
+            (Err(error), _) => return all_failed(all, || error.into()),
+            (_, Err(error)) => {
+                error!(%error, "Redis did not take a batch of links");
+                return all_failed(all, || LedgerError::Timeout.into());
+            }
+        };
+        let mut answers = Vec::with_capacity(all.len());
+        for ((n, ready), is_written) in all.into_iter().zip(written) {
+            answers.push((n, self.end(ready, is_written).await));
+        }
+        answers
+    }
+
+    /// The answer to one of many, which gets another code if it met another link.
+    async fn end(&self, ready: Ready<'_>, is_written: bool) -> Result<LinkView, CreateError> {
+        if is_written {
+            self.metrics().created.inc();
+            return Ok(ready.view());
+        }
+        let Ready { draft, new } = ready;
+        self.leave(std::slice::from_ref(&new)).await?;
+        self.make(draft, new.created_at_ms).await
+    }
+
+    /// SQL decides whose name it is. The number of a code that could be generated is noted first, and looked
+    /// at after that: whoever reserves its segment from now on leaves it out.
+    async fn make_custom(&self, ready: Ready<'_>) -> Result<LinkView, CreateError> {
+        let id = &ready.new.id;
+        if let Some((length, index)) = self.index(&id.code) {
+            let store = self.store();
+            let is_new = store.add_custom(length, index, &id.domain).await?;
+            if self.allocator().is_reserved(length, index).await? {
+                if is_new {
+                    store.remove_custom(length, index, &id.domain).await?;
+                }
+                return Err(CreateError::Taken);
+            }
+        }
+        if !self.store().insert(&ready.new).await? {
+            return Err(CreateError::Taken);
+        }
+        if let Err(error) = self.redis().write(ready.record()).await {
+            // It is made all the same: whoever asks for it finds it in the cold store.
+            warn!(%error, link = %id, "Redis did not take a link under a chosen code");
+        }
+        self.metrics().created.inc();
+        Ok(ready.view())
+    }
+}
+
+fn all_failed(
+    all: Vec<(usize, Ready<'_>)>,
+    error: impl Fn() -> CreateError,
+) -> Vec<(usize, Result<LinkView, CreateError>)> {
+    all.into_iter().map(|(n, _)| (n, Err(error()))).collect()
+}

@@ -1,0 +1,368 @@
+//! What people ask for, checked: a new link, or an edit.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use weir_core::link::agent::Language;
+use weir_core::link::code::{Code, Length};
+use weir_core::link::domain::{Domain, Domains, LIFE_DAYS_MAX};
+use weir_core::link::record::{App, Link, Platform, RECORD_LEN_MAX, RedirectStatus, Rule};
+use weir_core::link::target::{Flag, Target, TargetError, check, check_page};
+
+/// The most tags of a link.
+pub const TAGS_MAX: usize = 16;
+
+/// The longest tag, in characters.
+pub const TAG_LEN_MAX: usize = 64;
+
+/// The most clicks that a link may be limited to.
+pub const MAX_CLICKS_MAX: u64 = 1_000_000_000_000;
+
+/// The shortest life, in milliseconds: a shorter one would end before it is seen.
+pub const LIFE_MS_MIN: u64 = 1_000;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A new link, as it is asked for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkRequest {
+    /// Where it leads.
+    pub target: String,
+    /// Under which domain: the first unless set.
+    pub domain: Option<String>,
+    /// How many digits its code has: the domain's default unless set.
+    pub length: Option<Length>,
+    /// Its code, chosen.
+    pub code: Option<String>,
+    /// Its life in days; 0: for ever.
+    pub life_days: Option<u32>,
+    /// Its life in milliseconds; 0: for ever.
+    pub life_ms: Option<u64>,
+    /// How many clicks it has.
+    pub max_clicks: Option<u64>,
+    /// The status of its redirects.
+    pub status: Option<RedirectStatus>,
+    /// Whether the query string is passed on.
+    pub pass_query: Option<bool>,
+    /// When it ends whatever is clicked.
+    pub expires_at_ms: Option<u64>,
+    /// Apps that it wakes.
+    #[serde(default)]
+    pub apps: Vec<AppRequest>,
+    /// Other targets for some clients.
+    #[serde(default)]
+    pub rules: Vec<RuleRequest>,
+    /// For people, to find it again.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// An edit of a link: what is not named stays.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EditRequest {
+    /// Where it leads.
+    pub target: Option<String>,
+    /// The status of its redirects.
+    pub status: Option<RedirectStatus>,
+    /// Whether the query string is passed on.
+    pub pass_query: Option<bool>,
+    /// Its life in days; 0: for ever.
+    pub life_days: Option<u32>,
+    /// Its life in milliseconds; 0: for ever.
+    pub life_ms: Option<u64>,
+    /// How many clicks it has; null: as many as come.
+    #[serde(deserialize_with = "given")]
+    pub max_clicks: Option<Option<u64>>,
+    /// When it ends whatever is clicked; null: never.
+    #[serde(deserialize_with = "given")]
+    pub expires_at_ms: Option<Option<u64>>,
+    /// Apps that it wakes.
+    pub apps: Option<Vec<AppRequest>>,
+    /// Other targets for some clients.
+    pub rules: Option<Vec<RuleRequest>>,
+    /// For people, to find it again.
+    pub tags: Option<Vec<String>>,
+    /// Whether it is out of use for now.
+    pub disabled: Option<bool>,
+}
+
+/// Tells null from a field that is not there.
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::<u64>::deserialize(from).map(Some)
+}
+
+/// An app, as it is asked for and shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppRequest {
+    /// On which clients.
+    pub platform: Platform,
+    /// By an app scheme of the domain's, or a universal link.
+    pub url: String,
+    /// Where those go who do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+}
+
+/// A rule, as it is asked for and shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleRequest {
+    /// On which clients; none: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub platforms: Vec<Platform>,
+    /// That prefer which languages; none: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub languages: Vec<String>,
+    /// Where they go.
+    pub target: String,
+}
+
+/// Why a request is refused: the field, a word for programs, and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {problem}")]
+pub struct Refused {
+    /// Such as `target`, or `apps[1].url`.
+    pub field: Cow<'static, str>,
+    /// Such as `target_scheme`; `invalid_link` for whatever has no word of its own.
+    pub word: &'static str,
+    /// What is wrong with it.
+    pub problem: Cow<'static, str>,
+}
+
+/// A request that is sound.
+#[derive(Clone, Debug)]
+pub struct Draft<'a> {
+    /// Under which domain.
+    pub domain: &'a Domain,
+    /// A chosen code, or how long a generated one is to be.
+    pub name: Name,
+    /// What it says.
+    pub link: Link,
+    /// For people, to find it again.
+    pub tags: Vec<String>,
+    /// What people should know of its target.
+    pub flag: Option<Flag>,
+}
+
+/// How a link gets its code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// From the numbers of this length.
+    Generated(Length),
+    /// This one.
+    Custom(Code),
+}
+
+fn refused(field: impl Into<Cow<'static, str>>, problem: impl Into<Cow<'static, str>>) -> Refused {
+    Refused {
+        field: field.into(),
+        word: "invalid_link",
+        problem: problem.into(),
+    }
+}
+
+fn bad_target(field: impl Into<Cow<'static, str>>, error: &TargetError) -> Refused {
+    Refused {
+        word: error.word(),
+        ..refused(field, error.to_string())
+    }
+}
+
+impl LinkRequest {
+    /// Checks it against these domains.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn draft(self, domains: &Domains, now_ms: u64) -> Result<Draft<'_>, Refused> {
+        let domain = match &self.domain {
+            None => domains.default_domain(),
+            Some(id) => domains.by_id(id).ok_or_else(|| Refused {
+                word: "unknown_domain",
+                ..refused("domain", "is none of the configured ones")
+            })?,
+        };
+        let site = Site { domains, domain };
+        let target = site.target("target", &self.target)?;
+        let life_ms = life(self.life_days, self.life_ms)?.unwrap_or(domain.life_ms());
+        let mut link = Link::to(target.url);
+        link.status = self.status.unwrap_or(domain.status);
+        link.pass_query = self.pass_query.unwrap_or(domain.pass_query);
+        link.life_ms = life_ms;
+        link.max_clicks = self.max_clicks.map_or(Ok(0), max_clicks)?;
+        link.expires_at_ms = self.expires_at_ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
+        link.apps = site.apps(self.apps)?;
+        link.rules = site.rules(self.rules)?;
+        check_size(&link)?;
+        Ok(Draft {
+            domain,
+            name: name(self.code, self.length, domain)?,
+            link,
+            tags: tags(self.tags)?,
+            flag: target.flag,
+        })
+    }
+}
+
+impl EditRequest {
+    /// Whether it puts the link out of use, or into it, and nothing else.
+    pub fn is_switch_only(&self) -> bool {
+        let says = self.target.is_some() || self.status.is_some() || self.pass_query.is_some();
+        let ends =
+            self.life_days.is_some() || self.life_ms.is_some() || self.expires_at_ms.is_some();
+        let parts = self.apps.is_some() || self.rules.is_some() || self.tags.is_some();
+        self.disabled.is_some() && !(says || ends || parts || self.max_clicks.is_some())
+    }
+
+    /// What it makes of `link`, and what people should know of the new target.
+    ///
+    /// # Errors
+    /// Says which field is wrong.
+    pub fn apply(
+        self,
+        link: &Link,
+        domains: &Domains,
+        domain: &Domain,
+        now_ms: u64,
+    ) -> Result<(Link, Option<Vec<String>>, Option<Flag>), Refused> {
+        let site = Site { domains, domain };
+        let (mut link, mut flag) = (link.clone(), None);
+        if let Some(target) = self.target {
+            let target = site.target("target", &target)?;
+            (link.target, flag) = (target.url, target.flag);
+        }
+        link.status = self.status.unwrap_or(link.status);
+        link.pass_query = self.pass_query.unwrap_or(link.pass_query);
+        link.life_ms = life(self.life_days, self.life_ms)?.unwrap_or(link.life_ms);
+        if let Some(clicks) = self.max_clicks {
+            link.max_clicks = clicks.map_or(Ok(0), max_clicks)?;
+        }
+        if let Some(ms) = self.expires_at_ms {
+            link.expires_at_ms = ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
+        }
+        if let Some(apps) = self.apps {
+            link.apps = site.apps(apps)?;
+        }
+        if let Some(rules) = self.rules {
+            link.rules = site.rules(rules)?;
+        }
+        link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
+        check_size(&link)?;
+        Ok((link, self.tags.map(tags).transpose()?, flag))
+    }
+}
+
+/// Where a link is, which says where it may lead.
+struct Site<'a> {
+    domains: &'a Domains,
+    domain: &'a Domain,
+}
+
+impl Site<'_> {
+    fn target(&self, field: impl Into<Cow<'static, str>>, text: &str) -> Result<Target, Refused> {
+        check(text, self.domains, self.domain).map_err(|error| bad_target(field, &error))
+    }
+
+    fn apps(&self, apps: Vec<AppRequest>) -> Result<Vec<App>, Refused> {
+        let app = |(n, app): (usize, AppRequest)| {
+            let fallback = app.fallback.map(|text| {
+                let page = check_page(&text, self.domains, self.domain);
+                page.map_err(|error| bad_target(format!("apps[{n}].fallback"), &error))
+            });
+            Ok(App {
+                platform: app.platform,
+                url: self.target(format!("apps[{n}].url"), &app.url)?.url,
+                fallback: fallback.transpose()?.map(|page| page.url),
+            })
+        };
+        apps.into_iter().enumerate().map(app).collect()
+    }
+
+    fn rules(&self, rules: Vec<RuleRequest>) -> Result<Vec<Rule>, Refused> {
+        let rule = |(n, rule): (usize, RuleRequest)| {
+            let language = |tag: String| {
+                let known = Language::new(tag.as_bytes());
+                let known = known.map(|language| language.as_str().to_owned());
+                let problem = "has one that is no language such as zh or en";
+                known.ok_or_else(|| refused(format!("rules[{n}].languages"), problem))
+            };
+            Ok(Rule {
+                platforms: rule.platforms,
+                languages: rule
+                    .languages
+                    .into_iter()
+                    .map(language)
+                    .collect::<Result<_, _>>()?,
+                target: self.target(format!("rules[{n}].target"), &rule.target)?.url,
+            })
+        };
+        rules.into_iter().enumerate().map(rule).collect()
+    }
+}
+
+fn check_size(link: &Link) -> Result<(), Refused> {
+    link.check()
+        .map_err(|error| refused("the link", error.to_string()))?;
+    if (link.apps.is_empty() && link.rules.is_empty()) || link.encode().len() <= RECORD_LEN_MAX {
+        return Ok(());
+    }
+    let problem = format!("has more than {RECORD_LEN_MAX} bytes with its apps and rules");
+    Err(refused("the link", problem))
+}
+
+fn name(code: Option<String>, length: Option<Length>, domain: &Domain) -> Result<Name, Refused> {
+    match (code, length) {
+        (None, length) => Ok(Name::Generated(length.unwrap_or(domain.length))),
+        (Some(code), None) => {
+            let code = Code::new(code).map_err(|error| refused("code", error.to_string()))?;
+            Ok(Name::Custom(code))
+        }
+        (Some(_), Some(_)) => Err(refused("length", "goes with generated codes only")),
+    }
+}
+
+fn life(days: Option<u32>, ms: Option<u64>) -> Result<Option<u64>, Refused> {
+    let (field, ms) = match (days, ms) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err(refused("life_ms", "and life_days are the same")),
+        (Some(days), None) => ("life_days", u64::from(days).saturating_mul(DAY_MS)),
+        (None, Some(ms)) => ("life_ms", ms),
+    };
+    let max_ms = u64::from(LIFE_DAYS_MAX).saturating_mul(DAY_MS);
+    if ms != 0 && !(LIFE_MS_MIN..=max_ms).contains(&ms) {
+        let problem = format!("is 0 (for ever), or from 1 s to {LIFE_DAYS_MAX} days");
+        return Err(refused(field, problem));
+    }
+    Ok(Some(ms))
+}
+
+fn max_clicks(clicks: u64) -> Result<u64, Refused> {
+    let is_sound = (1..=MAX_CLICKS_MAX).contains(&clicks);
+    let problem = || refused("max_clicks", format!("is 1 to {MAX_CLICKS_MAX}"));
+    is_sound.then_some(clicks).ok_or_else(problem)
+}
+
+fn end(ms: u64, now_ms: u64) -> Result<u64, Refused> {
+    let is_sound = ms > now_ms && i64::try_from(ms).is_ok();
+    let problem = || refused("expires_at_ms", "is not in the future");
+    is_sound.then_some(ms).ok_or_else(problem)
+}
+
+fn tags(tags: Vec<String>) -> Result<Vec<String>, Refused> {
+    if tags.len() > TAGS_MAX {
+        return Err(refused("tags", format!("has more than {TAGS_MAX}")));
+    }
+    for (n, tag) in tags.iter().enumerate() {
+        let len = tag.chars().count();
+        if !(1..=TAG_LEN_MAX).contains(&len) || tag.chars().any(char::is_control) {
+            let problem = format!("is not 1 to {TAG_LEN_MAX} characters, none of them a control");
+            return Err(refused(format!("tags[{n}]"), problem));
+        }
+        if tags.iter().take(n).any(|earlier| earlier == tag) {
+            return Err(refused(format!("tags[{n}]"), "is there already"));
+        }
+    }
+    Ok(tags)
+}
