@@ -12,7 +12,10 @@ use std::sync::Arc;
 use clap::Parser;
 use subtle::ConstantTimeEq;
 use weir_core::claim::{KeyError, KeyRing, KeyRingError, SigningKey};
+use weir_core::link::scramble::Scramble;
 use weir_scripts::keys;
+
+use crate::links::log::Sync;
 
 /// Names the variable that holds the secret that gateways and origin share.
 pub const CLAIM_SECRET: &str = "WEIR_CLAIM_SECRET";
@@ -23,6 +26,9 @@ pub const CLAIM_SECRET_PREVIOUS: &str = "WEIR_CLAIM_SECRET_PREVIOUS";
 /// Names the variable that holds the admin's token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
 
+/// Names the variable that holds the secret that scrambles the codes of links.
+pub const LINK_SECRET: &str = "WEIR_LINK_SECRET";
+
 /// The least bytes of the admin's token: with 32 hexadecimal digits it has 128 bits.
 pub const ADMIN_TOKEN_LEN_MIN: usize = 32;
 
@@ -32,6 +38,8 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
   WEIR_CLAIM_SECRET_PREVIOUS
                       optional: the secret before it, while gateways change over
   WEIR_ADMIN_TOKEN    the bearer token of the admin routes, at least 32 bytes
+  WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
+                      from this one; at least 32 bytes. It must stay for as long as there are links
 RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug`.";
 
 /// Weir's origin: sales and orders behind the gateways.
@@ -104,6 +112,23 @@ pub struct Config {
     /// Users of this score and above are blocked
     #[arg(long, env = "WEIR_RISK_THRESHOLD", default_value_t = 80)]
     pub risk_threshold: u32,
+
+    /// The domains of short links, a JSON file; without it there are no links
+    #[arg(long, env = "WEIR_LINKS")]
+    pub links: Option<PathBuf>,
+
+    /// The folder in which new links are kept until the database has them; each origin needs its own
+    #[arg(long, env = "WEIR_LINKS_LOG", default_value = "weir-links-log")]
+    pub links_log: PathBuf,
+
+    /// When a new link counts as kept: when the system has it, or when the disk has
+    #[arg(long, env = "WEIR_LINKS_LOG_SYNC", value_enum, default_value_t = Sync::Os)]
+    pub links_log_sync: Sync,
+
+    /// How many seconds nobody may have the code of a link that has ended; longer than gateways
+    /// remember links
+    #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]
+    pub links_quarantine_s: u64,
 }
 
 /// The URLs may hold passwords.
@@ -132,6 +157,8 @@ pub struct Secrets {
     pub claim_keys: KeyRing,
     /// Opens the admin routes.
     pub admin_token: AdminToken,
+    /// Scrambles the codes of links, if it is set.
+    pub link_scramble: Option<Scramble>,
 }
 
 /// Why the origin has no secrets to work with. Each names the variable.
@@ -191,6 +218,7 @@ impl Secrets {
         Ok(Self {
             claim_keys,
             admin_token,
+            link_scramble: read_scramble(&variable)?,
         })
     }
 }
@@ -213,6 +241,20 @@ fn read_key(
         },
         source,
     })
+}
+
+fn read_scramble(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<Scramble>, SecretError> {
+    if !is_set(&variable, LINK_SECRET) {
+        return Ok(None);
+    }
+    let secret = read_secret(variable, LINK_SECRET)?;
+    let scramble = Scramble::new(secret.as_bytes());
+    let name = LINK_SECRET;
+    scramble
+        .map(Some)
+        .map_err(|source| SecretError::Key { name, source })
 }
 
 fn read_secret(

@@ -56,6 +56,8 @@ use std::sync::Arc;
 
 use catalogue::Publisher;
 use ledger::Ledger;
+use links::Links;
+use links::store::LinkStore;
 use metrics::Metrics;
 use orders::{Orders, SqlLimits};
 use rebuild::Rebuilder;
@@ -81,6 +83,8 @@ pub struct Origin {
     pub keys: Arc<KeyRing>,
     /// What is counted.
     pub metrics: Metrics,
+    /// Short links, if it has any.
+    pub links: Option<Links>,
 }
 
 impl Origin {
@@ -104,9 +108,25 @@ impl Origin {
             publisher,
             keys: Arc::new(keys),
             metrics,
+            links: None,
             store,
             ledger,
         }
+    }
+
+    /// The same, with short links.
+    ///
+    /// # Errors
+    /// See [`links::OpenError`].
+    pub async fn with_links(
+        mut self,
+        settings: links::Settings,
+        store: Arc<dyn LinkStore>,
+    ) -> Result<Self, links::OpenError> {
+        let metrics = self.metrics.links.clone();
+        let links = Links::open(settings, store, self.ledger.clone(), metrics).await?;
+        self.links = Some(links);
+        Ok(self)
     }
 
     /// What rebuilds shards that have lost their data.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// How long a client waits before it asks again, in seconds. Within it a broken connection to SQL
 /// or Redis is usually back.
@@ -102,16 +102,22 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let body = json!({
+impl Problem {
+    /// The problem as JSON.
+    pub fn body(&self) -> Value {
+        json!({
             "type": format!("urn:weir:problem:{}", self.code),
             "title": self.title,
             "status": self.status.as_u16(),
             "detail": self.detail,
             "error": self.code,
-        });
-        let mut response = (self.status, Json(body)).into_response();
+        })
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
         let headers = response.headers_mut();
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, json);

@@ -1,22 +1,26 @@
 //! Puts the origin together, runs it, and takes it down in order.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 use tracing_subscriber::EnvFilter;
+use weir_core::link::domain::DomainsConfig;
+use weir_core::link::scramble::Numbering;
 
 use crate::Origin;
 use crate::config::{Config, Secrets};
 use crate::http;
 use crate::jobs;
 use crate::ledger::Ledger;
+use crate::links;
 use crate::links::clicks::{ClickCounter, consumer_name};
 use crate::links::geo::Geo;
 use crate::orders::SqlLimits;
@@ -84,6 +88,9 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         tokio::spawn(jobs::run(origin.clone(), stop.clone())),
         tokio::spawn(click_counter(&origin, geo)?.run(stop.clone())),
     ];
+    if let Some(links) = &origin.links {
+        background.extend(links.spawn(&stop));
+    }
     if let Some(scorer) = scorer(config)? {
         let worker = RiskWorker::new(origin.clone(), scorer, config.risk_threshold);
         background.push(tokio::spawn(worker.run(stop.clone())));
@@ -110,7 +117,7 @@ fn click_counter(origin: &Origin, geo: Geo) -> Result<ClickCounter> {
 }
 
 async fn open(config: &Config, secrets: &Secrets) -> Result<Origin> {
-    let store = store::open(&config.database_url)
+    let (store, links) = store::open_with_links(&config.database_url)
         .await
         .context("--database-url")?;
     let ledger = Ledger::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
@@ -119,7 +126,30 @@ async fn open(config: &Config, secrets: &Secrets) -> Result<Origin> {
         waiting_max: config.sql_waiting_max,
     };
     let keys = secrets.claim_keys.clone();
-    Ok(Origin::with_limits(store, ledger, keys, limits))
+    let origin = Origin::with_limits(store, ledger, keys, limits);
+    let Some(path) = &config.links else {
+        return Ok(origin);
+    };
+    let settings = link_settings(config, secrets, path).context("--links")?;
+    let origin = origin.with_links(settings, links).await;
+    origin.context("short links")
+}
+
+fn link_settings(config: &Config, secrets: &Secrets, path: &Path) -> Result<links::Settings> {
+    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut json = serde_json::Deserializer::from_slice(&json);
+    let domains: DomainsConfig = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    let domains = domains
+        .checked()
+        .with_context(|| path.display().to_string())?;
+    let mut settings = links::Settings::new(domains, config.links_log.clone());
+    settings.sync = config.links_log_sync;
+    settings.times.quarantine_ms = config.links_quarantine_s.saturating_mul(1_000);
+    if let Some(scramble) = &secrets.link_scramble {
+        settings.numbering = Numbering::scrambled(scramble.clone());
+    }
+    Ok(settings)
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

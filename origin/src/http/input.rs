@@ -32,7 +32,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 }
 
 /// The error, after the path of the field that it is about.
-fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+pub(super) fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     match error.path().to_string().as_str() {
         // The body as a whole.
         "." => error.inner().to_string(),

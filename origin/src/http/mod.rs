@@ -4,8 +4,10 @@
 
 mod auth;
 mod health;
+mod idempotency;
 mod input;
 mod layers;
+mod links;
 mod orders;
 mod page;
 mod sales;
@@ -62,6 +64,7 @@ pub fn app(origin: Origin) -> Router {
 /// - `GET /metrics`, `GET /openapi.json`: without the token, as probes
 /// - `GET /ui`: the page of links, without the token
 /// - `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
+/// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
 /// - `GET /healthz`: the process is alive; `GET /readyz`: SQL and Redis answer.
 pub fn admin(origin: Origin, token: AdminToken) -> Router {
     let metrics = origin.metrics.clone();
@@ -78,6 +81,17 @@ pub fn admin(origin: Origin, token: AdminToken) -> Router {
         .route("/sales/{id}/warm", post(sales::warm))
         .route("/sales/{id}/rewarm", post(sales::rewarm))
         .route("/sales/{id}/audit", get(sales::audit))
+        .route(
+            "/links",
+            post(links::create)
+                .layer(DefaultBodyLimit::max(links::BODY_LEN_MAX))
+                .get(links::list),
+        )
+        .route(
+            "/links/{code}",
+            get(links::get).patch(links::edit).delete(links::delete),
+        )
+        .route("/links/{code}/history", get(links::history))
         .route_layer(from_fn_with_state(token, auth::require_token))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -12,17 +12,20 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, FromRow};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 use weir_core::claim::{KeyRing, SigningKey, Ticket};
 use weir_core::headers::{CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE};
 use weir_core::id::{SaleId, UserId};
 use weir_core::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
+use weir_core::link::domain::DomainsConfig;
 use weir_core::shard::home_shard;
 use weir_origin::Origin;
 use weir_origin::clock::now_ms;
 use weir_origin::config::AdminToken;
 use weir_origin::http::{admin, app};
 use weir_origin::ledger::Ledger;
+use weir_origin::links::Settings;
 use weir_origin::store;
 use weir_scripts::{Call, claim, keys};
 use weir_stack::mariadb::MariaDbServer;
@@ -63,10 +66,15 @@ pub struct World {
     pub prefix: String,
     pub redis_url: String,
     pub dir: TempDir,
+    /// What links have in the background goes on until this is dropped.
+    _links: Option<DropGuard>,
     database_url: String,
     app: Router,
     admin: Router,
 }
+
+/// Domains, and what differs from the usual settings.
+type LinkSetup = (Value, Box<dyn FnOnce(&mut Settings)>);
 
 /// An answer, whole.
 #[derive(Debug)]
@@ -202,6 +210,16 @@ impl World {
 
     /// On the Redis at `redis_url`, which may be down.
     pub async fn on(redis_url: &str) -> Self {
+        Self::with(redis_url, None).await
+    }
+
+    /// With short links under these domains.
+    pub async fn with_links(domains: Value, change: impl FnOnce(&mut Settings) + 'static) -> Self {
+        let links: LinkSetup = (domains, Box::new(change));
+        Self::with(&shared_redis().await, Some(links)).await
+    }
+
+    async fn with(redis_url: &str, links: Option<LinkSetup>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = tempfile::tempdir().unwrap();
@@ -209,11 +227,22 @@ impl World {
             Ground::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
             Ground::MySqlAndCluster => mysql_url().await,
         };
-        let store = store::open(&database_url).await.unwrap();
+        let (store, link_store) = store::open_with_links(&database_url).await.unwrap();
         let ledger = Ledger::new(redis_url, &prefix).unwrap();
         let ring = KeyRing::new(vec![key()]).unwrap();
-        let origin = Origin::new(store, ledger, ring);
+        let mut origin = Origin::new(store, ledger, ring);
+        let mut stop = None;
+        if let Some((domains, change)) = links {
+            let domains: DomainsConfig = serde_json::from_value(domains).unwrap();
+            let mut settings = Settings::new(domains.checked().unwrap(), dir.path().join("links"));
+            change(&mut settings);
+            origin = origin.with_links(settings, link_store).await.unwrap();
+            let token = CancellationToken::new();
+            origin.links.as_ref().unwrap().spawn(&token);
+            stop = Some(token.drop_guard());
+        }
         Self {
+            _links: stop,
             app: app(origin.clone()),
             admin: admin(origin.clone(), AdminToken::new(TOKEN).unwrap()),
             redis_url: redis_url.to_owned(),
@@ -423,6 +452,23 @@ impl World {
     /// A request to the admin port, with its token.
     pub async fn admin(&self, method: &str, path: &str, body: &Value) -> Answer {
         self.admin_text(method, path, &body.to_string()).await
+    }
+
+    /// A request to the admin port, with its token and these headers.
+    pub async fn admin_with(
+        &self,
+        method: &str,
+        path: &str,
+        body: &Value,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header("authorization", format!("Bearer {TOKEN}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body.to_string())).unwrap();
+        answer(&self.admin, request).await
     }
 
     pub async fn admin_text(&self, method: &str, path: &str, body: &str) -> Answer {

@@ -125,6 +125,18 @@ pub struct Past {
     pub at_ms: u64,
 }
 
+/// What it was in the beginning, of a link that was never edited.
+impl From<StoredLink> for Past {
+    fn from(link: StoredLink) -> Self {
+        Self {
+            action: Action::Create,
+            link: link.link,
+            tags: link.tags,
+            at_ms: link.created_at_ms,
+        }
+    }
+}
+
 /// What an edit makes of a link.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {

@@ -1,0 +1,312 @@
+//! Numbers: never one twice, whoever dies and whatever Redis forgets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weir_core::link::code::{Code, DomainId, Length, LinkId};
+use weir_core::link::record::Link;
+use weir_core::link::scramble::{Numbering, Scramble};
+use weir_core::link::segment::{Plan, Times};
+use weir_origin::ledger::Ledger;
+use weir_origin::links::numbers::{Allocator, Ground};
+use weir_origin::links::redis::{LinkRedis, Record};
+use weir_origin::links::store::{LinkStore, NewLink};
+use weir_origin::metrics::Metrics;
+use weir_stack::redis::RedisServer;
+
+use crate::support;
+
+/// So long may what must happen take: other tests run beside.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const TIMES: Times = Times {
+    hold_ms: 1_000,
+    quarantine_ms: 100,
+};
+
+/// A Redis of its own, which it may flush, a database, and a clock that stands still.
+struct Place {
+    _dir: TempDir,
+    server: RedisServer,
+    store: Arc<dyn LinkStore>,
+    clock: Arc<AtomicU64>,
+    metrics: Metrics,
+    plan: Plan,
+    numbering: Numbering,
+}
+
+/// An origin's allocator; dropped, it dies with all that it holds.
+struct Origin {
+    allocator: Allocator,
+    _stop: DropGuard,
+}
+
+fn domain() -> DomainId {
+    DomainId::new("s").unwrap()
+}
+
+impl Place {
+    async fn new(url: Option<String>, plan: Plan, numbering: Numbering) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let sqlite = || format!("sqlite://{}/weir.db", dir.path().display());
+        let url = url.unwrap_or_else(sqlite);
+        Self {
+            server: support::redis(&dir).await,
+            store: weir_origin::store::open_with_links(&url).await.unwrap().1,
+            clock: Arc::new(AtomicU64::new(1_000_000)),
+            metrics: Metrics::default(),
+            plan,
+            numbering,
+            _dir: dir,
+        }
+    }
+
+    fn redis(&self) -> LinkRedis {
+        LinkRedis::new(Ledger::new(&self.server.url(), "numbers").unwrap())
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    fn later(&self, ms: u64) {
+        self.clock.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    fn origin(&self) -> Origin {
+        let clock = self.clock.clone();
+        let mut plans = Length::ALL.map(Plan::standard);
+        plans[self.plan.length().position()] = self.plan;
+        let allocator = Allocator::new(Ground {
+            store: self.store.clone(),
+            redis: self.redis(),
+            numbering: self.numbering.clone(),
+            plans,
+            times: TIMES,
+            domains: vec![domain()],
+            metrics: self.metrics.links.clone(),
+            clock: Arc::new(move || clock.load(Ordering::Relaxed)),
+        });
+        let stop = CancellationToken::new();
+        tokio::spawn(allocator.clone().run(self.plan.length(), stop.clone()));
+        let _stop = stop.drop_guard();
+        Origin { allocator, _stop }
+    }
+
+    async fn flush(&self) {
+        let mut redis = weir_stack::redis::connect(&self.server.url())
+            .await
+            .unwrap();
+        let flush = redis::cmd("FLUSHALL");
+        let (): () = flush.query_async(&mut redis).await.unwrap();
+    }
+
+    /// A link of this code, that ends at `ends_at_ms`, in the cold store.
+    async fn store_link(&self, code: &Code, ends_at_ms: u64) {
+        let link = NewLink {
+            id: link_id(code),
+            record: String::from_utf8(Link::to("https://example.com/").encode()).unwrap(),
+            tags: Vec::new(),
+            life_ms: 0,
+            ends_at_ms,
+            created_at_ms: self.now_ms(),
+        };
+        assert!(self.store.insert(&link).await.unwrap(), "{code} twice");
+    }
+
+    async fn put_into_redis(&self, code: &Code) {
+        let id = link_id(code);
+        let record = Record {
+            id: &id,
+            record: "0 0 {\"t\":\"https://example.com/\"}",
+            life_ms: None,
+        };
+        assert!(self.redis().create(record).await.unwrap());
+    }
+}
+
+impl Origin {
+    async fn next(&self, length: Length) -> Code {
+        let next = async {
+            loop {
+                if let Ok(code) = self.allocator.next(length).await {
+                    return code;
+                }
+            }
+        };
+        tokio::time::timeout(LIMIT, next).await.unwrap()
+    }
+}
+
+fn link_id(code: &Code) -> LinkId {
+    LinkId {
+        domain: domain(),
+        code: code.clone(),
+    }
+}
+
+fn small(range: u64, segment_len: u64) -> Plan {
+    Plan::new(Length::MIN, range, segment_len).unwrap()
+}
+
+fn scrambled() -> Numbering {
+    Numbering::scrambled(Scramble::new(&[3; 32]).unwrap())
+}
+
+/// Eight origins at once, one of which dies every few turns, and Redis loses everything in the middle.
+async fn eight_origins(place: Place) {
+    let mut origins: Vec<Arc<Origin>> = (0..8).map(|_| Arc::new(place.origin())).collect();
+    let mut seen: BTreeMap<Code, usize> = BTreeMap::new();
+    for turn in 0..40 {
+        if turn == 20 {
+            place.flush().await;
+        }
+        let takes = origins.iter().cloned().map(|origin| {
+            let take = async move {
+                let mut codes = Vec::new();
+                for _ in 0..250 {
+                    codes.push(origin.next(Length::MIN).await);
+                }
+                codes
+            };
+            tokio::spawn(take)
+        });
+        for taken in takes.collect::<Vec<_>>() {
+            for code in taken.await.unwrap() {
+                let earlier = seen.insert(code.clone(), turn);
+                assert_eq!(earlier, None, "{code} in turn {turn}, too");
+            }
+        }
+        // Knuth's multiplicative hash: any of them, the same ones in each run.
+        let dies = (turn.wrapping_mul(2_654_435_761) >> 16) % origins.len();
+        origins[dies] = Arc::new(place.origin());
+    }
+    assert_eq!(seen.len(), 40 * 8 * 250);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn eight_origins_never_get_one_number_twice_on_sqlite() {
+    eight_origins(Place::new(None, Plan::standard(Length::MIN), scrambled()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn eight_origins_never_get_one_number_twice_on_mysql() {
+    let url = support::mysql_url().await;
+    let plain = Numbering::plain();
+    eight_origins(Place::new(Some(url), small(1_000_000, 100), plain).await).await;
+}
+
+#[tokio::test]
+async fn codes_that_people_have_chosen_are_left_out() {
+    let place = Place::new(None, small(40, 10), Numbering::plain()).await;
+    for index in [0, 5, 19, 39] {
+        let s = domain();
+        let added = place.store.add_custom(Length::MIN, index, &s);
+        assert!(added.await.unwrap());
+    }
+    let origin = place.origin();
+    let mut codes = Vec::new();
+    for _ in 0..36 {
+        codes.push(origin.next(Length::MIN).await.number().unwrap().1);
+    }
+    codes.sort_unstable();
+    let expected: Vec<u64> = (0..40).filter(|n| ![0, 5, 19, 39].contains(n)).collect();
+    assert_eq!(codes, expected);
+    // All are gone, and nothing of them may be had again yet.
+    assert!(origin.allocator.next(Length::MIN).await.is_err());
+}
+
+/// A range of 30 numbers, gone through twice. In the second round only those come again whose links have ended,
+/// by the cold store and by Redis, and only when hold and quarantine are over.
+#[tokio::test]
+async fn a_range_is_reused_only_when_all_it_held_has_ended() {
+    let place = Place::new(None, small(30, 10), scrambled()).await;
+    let origin = place.origin();
+    let mut codes = Vec::new();
+    for _ in 0..30 {
+        codes.push(origin.next(Length::MIN).await);
+    }
+    let of = |index: u64| {
+        let code = place.numbering.code(Length::MIN, 30, index).unwrap();
+        assert!(codes.contains(&code));
+        code
+    };
+    // The first segment has a link in the cold store, the second one in Redis only.
+    place.store_link(&of(3), place.now_ms() + 5_000).await;
+    place.put_into_redis(&of(15)).await;
+
+    // Nothing for as long as somebody might be handing numbers out.
+    place.later(TIMES.hold_ms + TIMES.quarantine_ms - 1);
+    assert!(origin.allocator.next(Length::MIN).await.is_err());
+    place.later(1);
+    let mut again = Vec::new();
+    for _ in 0..10 {
+        again.push(origin.next(Length::MIN).await);
+    }
+    again.sort();
+    let mut third: Vec<Code> = (20..30).map(of).collect();
+    third.sort();
+    assert_eq!(again, third);
+    assert!(origin.allocator.next(Length::MIN).await.is_err());
+
+    // The link in Redis goes: its segment comes back.
+    place.redis().forget(&link_id(&of(15))).await.unwrap();
+    let next = origin.next(Length::MIN).await;
+    assert!((10..20).map(of).any(|code| code == next), "{next}");
+    for _ in 0..9 {
+        origin.next(Length::MIN).await;
+    }
+    // The link in the cold store has ended, but is not cleaned away: its segment stays.
+    place.later(5_000);
+    let free = origin.next(Length::MIN).await;
+    assert!(!(0..10).map(of).any(|code| code == free), "{free}");
+}
+
+#[tokio::test]
+async fn numbers_that_were_held_for_too_long_are_not_handed_out() {
+    let place = Place::new(None, small(1_000_000, 10), Numbering::plain()).await;
+    let origin = place.origin();
+    assert_eq!(origin.next(Length::MIN).await.as_str(), "00000");
+    let quiet = place.origin();
+    let first = quiet.next(Length::MIN).await.number().unwrap().1;
+    place.later(TIMES.hold_ms);
+    // All that it held is too old; the next comes from a segment that was reserved just now.
+    let next = quiet.next(Length::MIN).await.number().unwrap().1;
+    assert!(next >= first + 639, "{next} after {first}");
+}
+
+/// Four origins come to the end of the range at the same time, and all go on.
+#[tokio::test]
+async fn who_meets_the_end_of_the_range_opens_the_next_round() {
+    let place = Place::new(None, small(20, 10), Numbering::plain()).await;
+    let origins: Vec<Origin> = (0..4).map(|_| place.origin()).collect();
+    let wait = async {
+        while !place.store.is_round_open(Length::MIN, 1).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, wait).await.unwrap();
+    let takes = async || {
+        let takes = origins
+            .iter()
+            .map(|origin| origin.allocator.take(Length::MIN));
+        takes.flatten().count()
+    };
+    let first = async {
+        while takes().await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, first).await.unwrap();
+    place.later(TIMES.hold_ms + TIMES.quarantine_ms);
+    let second = async {
+        while takes().await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, second).await.unwrap();
+}
