@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(response.headers()["retry-after"], "1");
         let body = response.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(
-            serde_json::from_slice::<serde_json::Value>(&body).unwrap(),
+            serde_json::from_slice::<Value>(&body).unwrap(),
             json!({
                 "type": "urn:weir:problem:sql_unavailable",
                 "title": "Temporarily unavailable",

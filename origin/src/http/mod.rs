@@ -3,6 +3,7 @@
 //! Two ports, two routers. [`app`] is for gateways, [`admin`] for operators and probes.
 
 mod auth;
+mod go;
 mod health;
 mod idempotency;
 mod input;
@@ -42,6 +43,7 @@ const ADMIN_LIMIT: Duration = Duration::from_secs(30);
 /// - `POST /orders`: a signed claim becomes an order.
 /// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: of the signed user.
 /// - `POST /sales/{id}/reservations`: for the signed user.
+/// - `GET` and `HEAD /l/{code}`: a short link that Redis does not know, by the host.
 /// - `GET /healthz`: the process is alive.
 pub fn app(origin: Origin) -> Router {
     let metrics = origin.metrics.clone();
@@ -51,6 +53,7 @@ pub fn app(origin: Origin) -> Router {
         .route("/orders/{id}/pay", post(user_orders::pay))
         .route("/orders/{id}/cancel", post(user_orders::cancel))
         .route("/sales/{id}/reservations", post(user_orders::reserve))
+        .route("/l/{code}", get(go::follow))
         .route("/healthz", get(health::alive))
         .with_state(origin);
     finish(routes, PUBLIC_LIMIT, metrics)

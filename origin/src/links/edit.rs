@@ -10,7 +10,7 @@ use weir_core::link::code::LinkId;
 
 use super::Links;
 use super::redis::Life;
-use super::request::{EditRequest, Refused};
+use super::request::{Applied, EditRequest, Refused};
 use super::store::{Action, Change, StoredLink};
 use super::view::LinkView;
 use crate::ledger::LedgerError;
@@ -121,7 +121,11 @@ impl Links {
             let applied = request
                 .clone()
                 .apply(&before.link, self.domains(), domain, now_ms)?;
-            let (mut link, tags, flag) = applied;
+            let Applied {
+                mut link,
+                tags,
+                flag,
+            } = applied;
             link.version = before.link.version.saturating_add(1);
             let action = action(&before, link.is_disabled, request);
             let change = Change {

@@ -6,6 +6,7 @@
 //! | [`numbers`] | numbers of generated codes, ready before they are asked for |
 //! | [`create`] | new links: one write to Redis, one to the log |
 //! | [`edit`] | links found, changed, deleted |
+//! | [`cold`] | what gateways ask when Redis does not know a link |
 //! | [`publish`] | Redis follows edits; gateways hear of domains |
 //! | [`clean`] | what has ended is taken away |
 //! | [`store`] | the cold store: SQL behind a trait |
@@ -22,6 +23,7 @@
 
 pub mod clean;
 pub mod clicks;
+pub mod cold;
 pub mod create;
 pub mod csv;
 pub mod edit;

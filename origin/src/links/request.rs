@@ -147,6 +147,17 @@ pub struct Draft<'a> {
     pub flag: Option<Flag>,
 }
 
+/// What an edit makes of a link.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// As it is to be, with the version that it had.
+    pub link: Link,
+    /// Its tags, if they change.
+    pub tags: Option<Vec<String>>,
+    /// What people should know of a new target.
+    pub flag: Option<Flag>,
+}
+
 /// How a link gets its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
@@ -226,7 +237,7 @@ impl EditRequest {
         domains: &Domains,
         domain: &Domain,
         now_ms: u64,
-    ) -> Result<(Link, Option<Vec<String>>, Option<Flag>), Refused> {
+    ) -> Result<Applied, Refused> {
         let site = Site { domains, domain };
         let (mut link, mut flag) = (link.clone(), None);
         if let Some(target) = self.target {
@@ -250,7 +261,8 @@ impl EditRequest {
         }
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
         check_size(&link)?;
-        Ok((link, self.tags.map(tags).transpose()?, flag))
+        let tags = self.tags.map(tags).transpose()?;
+        Ok(Applied { link, tags, flag })
     }
 }
 

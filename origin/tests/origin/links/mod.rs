@@ -1,6 +1,8 @@
 //! Short links, made and kept: on real SQL, Redis and files.
 
 mod api;
+mod clean;
+mod cold;
 mod log;
 mod numbers;
 mod store;

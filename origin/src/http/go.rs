@@ -1,0 +1,102 @@
+//! Links followed, for gateways: what neither they nor Redis know.
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri, header};
+use axum::response::IntoResponse;
+use tracing::error;
+use weir_core::headers::{LINK, LINK_UNKNOWN};
+use weir_core::link::answer::{Answer, Gone, Method, Reply, Visit, answer, unknown};
+use weir_core::link::click::client_address;
+use weir_core::link::code::{Code, LinkId};
+
+use super::links::links;
+use crate::Origin;
+use crate::links::cold::{Clicker, ColdError, Found};
+use crate::problem::Problem;
+
+/// `GET` and `HEAD /l/{code}`: the link of this code under the domain that the host names, answered as a
+/// gateway would, and put into Redis.
+pub(super) async fn follow(
+    State(origin): State<Origin>,
+    Path(code): Path<String>,
+    method: HttpMethod,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Problem> {
+    let links = links(&origin)?;
+    let field = |name| headers.get(name).map_or(&b""[..], |value| value.as_bytes());
+    let host = String::from_utf8_lossy(field(header::HOST));
+    let Some(domain) = links.domains().by_host(&host) else {
+        return Ok(no_link(None));
+    };
+    let page = domain.not_found_page.as_deref();
+    let Ok(code) = Code::new(code) else {
+        return Ok(no_link(page));
+    };
+    let id = LinkId {
+        domain: domain.id.clone(),
+        code,
+    };
+    let method = Method::read(method.as_str().as_bytes());
+    let visited = links.visit(&id, method == Method::Get).await;
+    let Some(found) = visited.map_err(|error| no_answer(&error))? else {
+        return Ok(no_link(page));
+    };
+    let visit = Visit {
+        method,
+        query: uri.query().unwrap_or_default().as_bytes(),
+        user_agent: field(header::USER_AGENT),
+        accept_language: field(header::ACCEPT_LANGUAGE),
+        now_ms: links.now_ms(),
+        left_ms: found.left_ms,
+    };
+    let answer = decide(&found, &visit);
+    if method == Method::Get && answer.leads_on() {
+        let forwarded = field(header::HeaderName::from_static("x-forwarded-for"));
+        let clicker = Clicker {
+            address: forwarded
+                .split(|byte| *byte == b',')
+                .next()
+                .and_then(client_address),
+            user_agent: visit.user_agent,
+            referer: field(header::REFERER),
+            accept_language: visit.accept_language,
+        };
+        links.count_click(&id, &clicker);
+    }
+    Ok(sent(answer.reply()))
+}
+
+fn decide<'a>(found: &'a Found, visit: &Visit<'_>) -> Answer<'a> {
+    match found.is_used_up {
+        true => Answer::Gone(Gone::UsedUp),
+        false => answer(&found.link, visit),
+    }
+}
+
+/// What a gateway remembers for a while.
+fn no_link(page: Option<&str>) -> Response<Body> {
+    let mut response = sent(unknown(page));
+    let value = header::HeaderValue::from_static(LINK_UNKNOWN);
+    response.headers_mut().insert(LINK, value);
+    response
+}
+
+fn sent(reply: Reply<'_>) -> Response<Body> {
+    let mut response = Response::builder().status(reply.status);
+    for (name, value) in &reply.headers {
+        response = response.header(*name, value.as_ref());
+    }
+    let response = response.body(Body::from(reply.body.into_owned()));
+    // A target has been checked to be visible ASCII: there is no header that could be refused.
+    response.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+fn no_answer(failure: &ColdError) -> Problem {
+    error!(error = %failure, "a link was not looked up");
+    match failure {
+        ColdError::Store(_) => Problem::sql(),
+        ColdError::Redis(_) | ColdError::Record(_) => Problem::redis(),
+    }
+}

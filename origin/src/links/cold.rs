@@ -1,0 +1,213 @@
+//! What gateways ask when Redis does not know a link: the cold store is looked into, and Redis warmed.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing::{debug, warn};
+use weir_core::link::agent::{Agent, Language, agent_hash};
+use weir_core::link::click::{BatchId, MINUTE_MS, Row, encode, referrer_host};
+use weir_core::link::code::LinkId;
+use weir_core::link::record::Link;
+use weir_scripts::keys::LinkKeys;
+use weir_scripts::link_read::{self, Read};
+use weir_scripts::{ReplyError, link_clicks};
+
+use super::Links;
+use super::publish::PublishError;
+use super::redis::Record;
+use super::store::{StoredLink, ends_at};
+use crate::ledger::LedgerError;
+use crate::store::StoreError;
+
+/// As gateways do: an access renews a life of which a tenth is gone.
+const RENEW_PERMILLE: u32 = 100;
+
+/// A link as it is to be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What it says.
+    pub link: Link,
+    /// How long it lives if nobody clicks again, in milliseconds; `None`: for ever.
+    pub left_ms: Option<u64>,
+    /// Whether all its clicks were used before this one.
+    pub is_used_up: bool,
+}
+
+/// Why a link's fate is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ColdError {
+    /// The cold store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis does not answer, and without it the link cannot be answered.
+    #[error(transparent)]
+    Redis(#[from] LedgerError),
+    /// Redis holds what is no record.
+    #[error("Redis: {0}")]
+    Record(String),
+}
+
+impl From<ReplyError> for ColdError {
+    fn from(error: ReplyError) -> Self {
+        Self::Redis(error.into())
+    }
+}
+
+impl From<PublishError> for ColdError {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Store(error) => Self::Store(error),
+            PublishError::Redis(error) => Self::Redis(error),
+        }
+    }
+}
+
+/// Who clicked.
+#[derive(Clone, Debug)]
+pub struct Clicker<'a> {
+    /// Whence, if that is known.
+    pub address: Option<IpAddr>,
+    /// Its `User-Agent`.
+    pub user_agent: &'a [u8],
+    /// Its `Referer`.
+    pub referer: &'a [u8],
+    /// Its `Accept-Language`.
+    pub accept_language: &'a [u8],
+}
+
+impl Links {
+    /// A link that somebody follows (`is_click`) or asks about, which Redis has from now on; `None`: there is
+    /// none. A click of a link with a maximum is used, exactly once, in Redis.
+    ///
+    /// # Errors
+    /// See [`ColdError`].
+    pub async fn visit(&self, id: &LinkId, is_click: bool) -> Result<Option<Found>, ColdError> {
+        let stored = self.find_here(id).await?;
+        let now_ms = self.now_ms();
+        let is_over = |link: &StoredLink| link.expires_at_ms.is_some_and(|end| end <= now_ms);
+        let found = match stored {
+            // Its own end has come: that is an answer.
+            Some(link) if has_own_end_come(&link.link, now_ms) => Some(Found {
+                link: link.link,
+                left_ms: Some(0),
+                is_used_up: false,
+            }),
+            Some(link) if !is_over(&link) => Some(self.warm(id, link, is_click).await?),
+            // Gateways may have renewed it in Redis; or it is in another origin's log.
+            _ => self.read(id, is_click).await?,
+        };
+        self.metrics().cold_lookup(found.is_some());
+        Ok(found)
+    }
+
+    async fn warm(
+        &self,
+        id: &LinkId,
+        stored: StoredLink,
+        is_click: bool,
+    ) -> Result<Found, ColdError> {
+        let now_ms = self.now_ms();
+        let renewed = || ends_at(stored.link.life_ms, stored.link.expires_at_ms, now_ms);
+        let end_ms = if is_click {
+            renewed()
+        } else {
+            stored.expires_at_ms
+        };
+        let left_ms = end_ms.map(|end_ms| end_ms.saturating_sub(now_ms));
+        let warmed = self.write_warm(id, &stored, left_ms).await;
+        if stored.link.max_clicks > 0 && !stored.link.is_disabled {
+            warmed?;
+            // What is in Redis now counts; it may have been edited since.
+            if let Some(found) = self.read(id, is_click).await? {
+                return Ok(found);
+            }
+        } else if let Err(error) = warmed {
+            warn!(%error, link = %id, "Redis was not warmed");
+        }
+        Ok(Found {
+            link: stored.link,
+            left_ms,
+            is_used_up: false,
+        })
+    }
+
+    /// With NX: what Redis has is newer. An edit or a deletion that came between the look into the cold store
+    /// and this is found by a second look.
+    async fn write_warm(
+        &self,
+        id: &LinkId,
+        stored: &StoredLink,
+        life_ms: Option<u64>,
+    ) -> Result<(), ColdError> {
+        let record = String::from_utf8(stored.link.encode()).unwrap_or_default();
+        let record = Record {
+            id,
+            record: &record,
+            life_ms,
+        };
+        if !self.redis().create(record).await? {
+            return Ok(());
+        }
+        let now = self.store().link(id).await?;
+        if now.map(|link| link.link.version) != Some(stored.link.version) {
+            self.publish(id).await?;
+        }
+        Ok(())
+    }
+
+    /// As a gateway reads it.
+    async fn read(&self, id: &LinkId, is_click: bool) -> Result<Option<Found>, ColdError> {
+        let ledger = self.redis().ledger();
+        let keys = LinkKeys::new(ledger.prefix(), id);
+        let call = link_read::call(&keys, RENEW_PERMILLE, is_click);
+        let Some(read) = link_read::parse(&ledger.run(&call).await?)? else {
+            return Ok(None);
+        };
+        let Read {
+            record,
+            left_ms,
+            clicks_left,
+        } = read;
+        let link = Link::decode(&record).map_err(|error| ColdError::Record(error.to_string()))?;
+        Ok(Some(Found {
+            link,
+            left_ms,
+            is_used_up: clicks_left == Some(0),
+        }))
+    }
+
+    /// Tells the statistics of a click, in the background: nobody waits for it, and one that is lost is one
+    /// click less.
+    pub fn count_click(&self, id: &LinkId, clicker: &Clicker<'_>) {
+        static COUNTER: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+        static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+        let now_ms = self.now_ms();
+        let row = Row {
+            link: id.clone(),
+            minute_ms: now_ms - now_ms % MINUTE_MS,
+            clicks: 1,
+            address: clicker.address,
+            agent_hash: agent_hash(clicker.user_agent),
+            agent: Agent::read(clicker.user_agent),
+            referrer: referrer_host(clicker.referer),
+            language: Language::preferred(clicker.accept_language).unwrap_or_default(),
+        };
+        let batch = BatchId {
+            counter: *COUNTER,
+            sequence: SEQUENCE.fetch_add(1, Ordering::Relaxed),
+        };
+        let ledger = self.redis().ledger().clone();
+        tokio::spawn(async move {
+            let call = link_clicks::call(ledger.prefix(), batch, encode(&[row]));
+            if let Err(error) = ledger.run(&call).await {
+                debug!(%error, "a click was not counted");
+            }
+        });
+    }
+}
+
+fn has_own_end_come(link: &Link, now_ms: u64) -> bool {
+    link.expires_at_ms > 0 && link.expires_at_ms <= now_ms
+}

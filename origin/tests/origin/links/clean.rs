@@ -1,0 +1,123 @@
+//! Clean-up, with a clock that the test moves: what has ended goes, and what Redis still has stays.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use weir_core::link::code::Length;
+use weir_core::link::segment::{Plan, Times};
+use weir_origin::clock::now_ms;
+use weir_origin::links::clean::Cleaned;
+
+use super::id;
+use crate::support::World;
+
+const DAY_MS: u64 = 86_400_000;
+
+const TIMES: Times = Times {
+    hold_ms: 10_000,
+    quarantine_ms: 60_000,
+};
+
+async fn world(clock: &Arc<AtomicU64>) -> World {
+    let clock = clock.clone();
+    let domains =
+        json!({"domains": [{"id": "s", "hosts": ["s.example.com"], "life_days": 1, "length": 5}]});
+    World::with_links(domains, move |settings| {
+        settings.clock = Arc::new(move || clock.load(Ordering::Relaxed));
+        settings.times = TIMES;
+        settings.plans[0] = Plan::new(Length::MIN, 20, 10).unwrap();
+    })
+    .await
+}
+
+async fn made(world: &World, body: Value) -> u16 {
+    world.admin("POST", "/links", &body).await.status.as_u16()
+}
+
+async fn cleaned(world: &World) -> (u64, u64) {
+    let links = world.origin.links.as_ref().unwrap();
+    links.log().drained().await;
+    let Cleaned { removed, alive } = links.clean().await.unwrap();
+    (removed, alive)
+}
+
+#[tokio::test]
+async fn a_link_goes_when_it_has_ended_in_redis_and_the_quarantine_is_over() {
+    let clock = Arc::new(AtomicU64::new(now_ms()));
+    let world = world(&clock).await;
+    let later = |ms| clock.fetch_add(ms, Ordering::Relaxed);
+    let body = json!({"target": "https://example.com/", "code": "summer-24"});
+    assert_eq!(made(&world, body.clone()).await, 201);
+
+    later(DAY_MS + TIMES.quarantine_ms);
+    assert_eq!(cleaned(&world).await, (0, 0));
+    later(1);
+    // The test's clock is a day ahead of Redis', which still has it, as if somebody had clicked.
+    assert_eq!(cleaned(&world).await, (0, 1));
+    assert_eq!(made(&world, body.clone()).await, 409);
+
+    let links = world.origin.links.as_ref().unwrap();
+    links.redis().forget(&id("s/summer-24")).await.unwrap();
+    assert_eq!(cleaned(&world).await, (0, 0));
+    later(DAY_MS + TIMES.quarantine_ms + 1);
+    assert_eq!(cleaned(&world).await, (1, 0));
+    assert_eq!(made(&world, body).await, 201);
+}
+
+#[tokio::test]
+async fn a_deleted_links_code_is_free_after_the_quarantine() {
+    let clock = Arc::new(AtomicU64::new(now_ms()));
+    let world = world(&clock).await;
+    let body = json!({"target": "https://example.com/", "code": "summer-24"});
+    assert_eq!(made(&world, body.clone()).await, 201);
+    world
+        .admin("DELETE", "/links/summer-24", &Value::Null)
+        .await;
+    clock.fetch_add(TIMES.quarantine_ms, Ordering::Relaxed);
+    assert_eq!(cleaned(&world).await, (0, 0));
+    assert_eq!(made(&world, body.clone()).await, 409);
+    clock.fetch_add(1, Ordering::Relaxed);
+    assert_eq!(cleaned(&world).await, (1, 0));
+    assert_eq!(made(&world, body).await, 201);
+}
+
+/// Twenty codes in all, through the API: all are used, end, are cleaned away, and come again.
+#[tokio::test]
+async fn a_whole_range_comes_again_when_its_links_have_ended() {
+    let clock = Arc::new(AtomicU64::new(now_ms()));
+    let world = world(&clock).await;
+    let links = world.origin.links.as_ref().unwrap();
+    let make = async || {
+        let mut codes = Vec::new();
+        while codes.len() < 20 {
+            let answer = world
+                .admin("POST", "/links", &json!({"target": "https://example.com/"}))
+                .await;
+            match answer.status.as_u16() {
+                201 => codes.push(answer.body["code"].as_str().unwrap().to_owned()),
+                503 => assert_eq!(answer.code(), "no_numbers"),
+                other => panic!("{other} {answer:?}"),
+            }
+        }
+        codes.sort();
+        codes
+    };
+    let first = make().await;
+    let refused = world
+        .admin("POST", "/links", &json!({"target": "https://example.com/"}))
+        .await;
+    assert_eq!(refused.code(), "no_numbers");
+    links.log().drained().await;
+    for code in &first {
+        links
+            .redis()
+            .forget(&id(&format!("s/{code}")))
+            .await
+            .unwrap();
+    }
+    clock.fetch_add(DAY_MS + TIMES.quarantine_ms + 1, Ordering::Relaxed);
+    assert_eq!(cleaned(&world).await, (20, 0));
+    assert_eq!(make().await, first);
+    assert_eq!(world.origin.metrics.links.collisions.get(), 0);
+}

@@ -1,0 +1,137 @@
+//! Links that Redis does not know: what gateways hear from the origin.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use weir_core::link::click::decode;
+use weir_scripts::keys::{LinkKeys, link_clicks};
+
+use super::id;
+use crate::support::{Answer, World};
+
+async fn world() -> World {
+    let domains = json!({"domains": [
+        {"id": "s", "hosts": ["s.example.com"], "not_found_page": "<h1>nothing here</h1>"},
+        {"id": "t", "hosts": ["t.example.com"]},
+    ]});
+    World::with_links(domains, |_| ()).await
+}
+
+async fn made(world: &World, body: Value) -> String {
+    let answer = world.admin("POST", "/links", &body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.body["code"].as_str().unwrap().to_owned()
+}
+
+async fn follow(world: &World, method: &str, host: &str, path: &str) -> Answer {
+    let request = Request::builder().method(method).uri(format!("/l/{path}"));
+    let request = request.header("host", host);
+    let request = request.header("user-agent", "Mozilla/5.0 (iPhone)");
+    let request = request.header("x-forwarded-for", "203.0.113.7, 10.0.0.1");
+    world.public(request.body(Body::empty()).unwrap()).await
+}
+
+async fn forget(world: &World, code: &str) {
+    let keys = LinkKeys::new(&world.prefix, &id(&format!("s/{code}")));
+    let mut delete = redis::cmd("DEL");
+    world.redis(delete.arg(keys.record())).await;
+}
+
+async fn is_in_redis(world: &World, code: &str) -> bool {
+    let keys = LinkKeys::new(&world.prefix, &id(&format!("s/{code}")));
+    world.redis(redis::cmd("EXISTS").arg(keys.record())).await == redis::Value::Int(1)
+}
+
+#[tokio::test]
+async fn a_link_that_redis_has_lost_leads_on_and_is_in_redis_again() {
+    let world = world().await;
+    let target = json!({"target": "https://example.com/a", "pass_query": true});
+    let code = made(&world, target).await;
+    forget(&world, &code).await;
+    let answer = follow(&world, "GET", "S.example.com:443", &format!("{code}?x=1")).await;
+    assert_eq!(answer.status, 302);
+    assert_eq!(answer.headers["location"], "https://example.com/a?x=1");
+    assert_eq!(answer.headers["cache-control"], "private, no-cache");
+    assert!(is_in_redis(&world, &code).await);
+
+    // The click is on its way to the statistics, with the client's address.
+    let key = link_clicks(&world.prefix);
+    let entries = loop {
+        let mut range = redis::cmd("XRANGE");
+        let entries = world.redis(range.arg(&key).arg("-").arg("+")).await;
+        let entries: Vec<(String, Vec<Vec<u8>>)> =
+            redis::FromRedisValue::from_redis_value(entries).unwrap();
+        if !entries.is_empty() {
+            break entries;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    let rows = decode(&entries[0].1[3]).unwrap();
+    assert_eq!((rows.len(), rows[0].clicks), (1, 1));
+    assert_eq!(rows[0].link, id(&format!("s/{code}")));
+    assert_eq!(rows[0].address, Some("203.0.113.7".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn what_is_no_link_is_told_so_that_gateways_remember_it() {
+    let world = world().await;
+    let code = made(&world, json!({"target": "https://example.com/"})).await;
+    for (host, path) in [
+        ("s.example.com", "none"),
+        ("s.example.com", "a.b"),
+        ("t.example.com", code.as_str()),
+        ("u.example.com", code.as_str()),
+    ] {
+        let answer = follow(&world, "GET", host, path).await;
+        assert_eq!(answer.status, 404, "{host} {path}");
+        assert_eq!(answer.headers["x-weir-link"], "unknown");
+        let page = answer.body.as_str().unwrap();
+        assert_eq!(page.contains("nothing here"), host == "s.example.com");
+    }
+    let path = format!("/links/{code}");
+    world.admin("DELETE", &path, &Value::Null).await;
+    let deleted = follow(&world, "GET", "s.example.com", &code).await;
+    assert_eq!(deleted.headers["x-weir-link"], "unknown");
+    assert!(!is_in_redis(&world, &code).await);
+}
+
+#[tokio::test]
+async fn what_has_ended_is_gone() {
+    let world = world().await;
+    let off = made(&world, json!({"target": "https://example.com/"})).await;
+    let path = format!("/links/{off}");
+    world
+        .admin("PATCH", &path, &json!({"disabled": true}))
+        .await;
+    forget(&world, &off).await;
+    let answer = follow(&world, "GET", "s.example.com", &off).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.headers.get("x-weir-link")),
+        (410, None)
+    );
+}
+
+/// Over the cold path, too: the count stands in Redis alone.
+#[tokio::test]
+async fn clicks_of_a_link_with_a_maximum_are_counted_exactly() {
+    let world = world().await;
+    let code = made(
+        &world,
+        json!({"target": "https://example.com/", "max_clicks": 3}),
+    )
+    .await;
+    let mut answers = Vec::new();
+    for n in 0..5 {
+        if n == 2 {
+            forget(&world, &code).await;
+        }
+        // To ask where it leads is no click.
+        let head = follow(&world, "HEAD", "s.example.com", &code).await;
+        let get = follow(&world, "GET", "s.example.com", &code).await;
+        answers.push((head.status.as_u16(), get.status.as_u16()));
+    }
+    assert_eq!(
+        answers,
+        [(302, 302), (302, 302), (302, 302), (410, 410), (410, 410)]
+    );
+}
