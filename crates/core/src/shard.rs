@@ -32,6 +32,16 @@ pub(crate) fn seeded_hash(seed: u64, bytes: &[u8]) -> u64 {
     fmix64(fnv1a_64_from(FNV_OFFSET_BASIS ^ fmix64(seed), bytes))
 }
 
+/// As [`seeded_hash`], of several texts: other texts have another hash, but for chance.
+pub(crate) fn seeded_hash_of<'a>(seed: u64, texts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    let basis = FNV_OFFSET_BASIS ^ fmix64(seed);
+    let hash = texts.into_iter().fold(basis, |hash, text| {
+        // The length ends a text, so that no two lists of texts run together to the same bytes.
+        fnv1a_64_from(hash, text) ^ (text.len() as u64).rotate_left(32)
+    });
+    fmix64(hash)
+}
+
 const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).

@@ -77,6 +77,10 @@ pub struct ClicksConfig {
     pub enabled: bool,
     /// How far apart batches are, in milliseconds, 100 to 60,000: 1,000 unless set. So many a crash loses.
     pub flush_ms: u64,
+    /// If set, the client's address is the one that `X-Forwarded-For` names, so many proxies of yours away: 0 to
+    /// 16, where 0 is the last one, which Envoy adds itself if it has `use_remote_address: true`. That saves a
+    /// microsecond a click. Unless set, and where it names none, it is Envoy's own `source.address`.
+    pub trusted_hops: Option<usize>,
     /// The most batches that a worker keeps while Redis does not take them, 1 to 1,000: 64 unless set. Each
     /// is of up to 512 rows and 200 kB.
     pub batches_max: usize,
@@ -98,6 +102,9 @@ pub struct Checked {
     /// How often is polled, in milliseconds.
     pub poll_interval_ms: u64,
 }
+
+/// More proxies than this are a slip of the pen.
+const HOPS_MAX: u64 = 16;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 const HOUR_MS: u64 = 60 * 60 * 1_000;
@@ -160,6 +167,8 @@ impl CacheConfig {
 impl ClicksConfig {
     fn check(&self) -> Result<(), ConfigError> {
         within("clicks.flush_ms", self.flush_ms, 100, 60_000)?;
+        let hops = self.trusted_hops.unwrap_or(0) as u64;
+        within("clicks.trusted_hops", hops, 0, HOPS_MAX)?;
         within("clicks.batches_max", self.batches_max as u64, 1, 1_000)
     }
 }
@@ -193,6 +202,7 @@ impl Default for ClicksConfig {
         Self {
             enabled: true,
             flush_ms: 1_000,
+            trusted_hops: None,
             batches_max: 64,
         }
     }
@@ -249,6 +259,7 @@ mod tests {
         check(r#""cache":{"unknown_max":1000001}"#, "cache.unknown_max");
         check(r#""cache":{"unknown_ms":99}"#, "cache.unknown_ms");
         check(r#""clicks":{"flush_ms":99}"#, "clicks.flush_ms");
+        check(r#""clicks":{"trusted_hops":17}"#, "clicks.trusted_hops");
         check(r#""clicks":{"batches_max":0}"#, "clicks.batches_max");
         let error = checked(r#"{"redis":{"deadline_ms":0}}"#).unwrap_err();
         assert_eq!(error.path, "redis.deadline_ms");

@@ -1,5 +1,6 @@
 //! The state of one VM, and what it answers to a request.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use weir_filter_kit::link::{HostLink, Link as _};
 use crate::NAME;
 use crate::answer::{said, send, send_file, send_unavailable};
 use crate::cold::{Ask, Cold};
-use crate::config::Checked;
+use crate::config::{Checked, ClicksConfig};
 use crate::domains::Sites;
 use crate::job::{Job, ReadJob};
 use crate::metrics::{Clicks, From, Metrics, Said};
@@ -218,10 +219,9 @@ impl Links {
             is_second,
             changes: self.changes,
         };
-        match self
-            .cold
-            .ask(ask, || lookup_headers(&asking), asking.now_ms)
-        {
+        let clicks = self.config.clicks.as_ref();
+        let headers = || lookup_headers(&asking, clicks);
+        match self.cold.ask(ask, headers, asking.now_ms) {
             Ok(is_new) => {
                 if is_new {
                     self.redis.pump.link().wake();
@@ -270,7 +270,7 @@ impl Links {
             return;
         };
         self.metrics.clicks(Clicks::Counted, 1);
-        let address = client();
+        let address = client(&asking.fields, self.config.clicks.as_ref());
         tally.count(&Click {
             link: &asking.name,
             now_ms: asking.now_ms,
@@ -336,13 +336,20 @@ fn give(answer: Answer<'_>, asking: &Asking<'_>, metrics: &Metrics) -> bool {
 }
 
 /// The client's address, of the effective context's stream.
-fn client() -> Vec<u8> {
+fn client<'a>(fields: &Fields<'a>, config: Option<&ClicksConfig>) -> Cow<'a, [u8]> {
+    let trusted_hops = config.and_then(|config| config.trusted_hops);
+    if let Some(address) = trusted_hops.and_then(|hops| fields.forwarded(hops)) {
+        return Cow::Borrowed(address);
+    }
     let address = hostcalls::get_property(vec!["source", "address"]);
-    address.ok().flatten().unwrap_or_default()
+    Cow::Owned(address.ok().flatten().unwrap_or_default())
 }
 
 /// The call that asks the origin for a link, as this client would.
-fn lookup_headers(asking: &Asking<'_>) -> Vec<(&'static str, String)> {
+fn lookup_headers(
+    asking: &Asking<'_>,
+    clicks: Option<&ClicksConfig>,
+) -> Vec<(&'static str, String)> {
     let fields = &asking.fields;
     let (path, query) = fields.split_path();
     let mut target = format!("/l{}", visible(path));
@@ -367,7 +374,7 @@ fn lookup_headers(asking: &Asking<'_>) -> Vec<(&'static str, String)> {
             headers.push((name, readable(value)));
         }
     }
-    if let Some(address) = client_address(&client()) {
+    if let Some(address) = client_address(&client(fields, clicks)) {
         headers.push(("x-forwarded-for", address.to_string()));
     }
     headers

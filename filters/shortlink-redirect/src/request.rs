@@ -20,6 +20,8 @@ pub struct Fields<'a> {
     pub referer: &'a [u8],
     /// `accept-language`.
     pub accept_language: &'a [u8],
+    /// `x-forwarded-for`.
+    pub forwarded_for: &'a [u8],
 }
 
 /// What a path of a link's domain asks for.
@@ -47,6 +49,7 @@ impl<'a> Fields<'a> {
                 b"user-agent" => &mut fields.user_agent,
                 b"referer" => &mut fields.referer,
                 b"accept-language" => &mut fields.accept_language,
+                b"x-forwarded-for" => &mut fields.forwarded_for,
                 _ => continue,
             };
             if field.is_empty() {
@@ -75,6 +78,13 @@ impl<'a> Fields<'a> {
             .and_then(|at| self.path.split_at_checked(at))
             .unwrap_or((self.path, b""));
         (path, query.get(1..).unwrap_or_default())
+    }
+
+    /// The address that `X-Forwarded-For` names, so many proxies away from its end.
+    pub fn forwarded(&self, trusted_hops: usize) -> Option<&'a [u8]> {
+        let mut from_the_end = self.forwarded_for.rsplit(|byte| *byte == b',');
+        let named = from_the_end.nth(trusted_hops)?.trim_ascii();
+        (!named.is_empty()).then_some(named)
     }
 
     /// What kind of request it is.
@@ -136,6 +146,20 @@ mod tests {
         ] {
             check(nothing, Asked::Nothing);
         }
+    }
+
+    #[test]
+    fn the_address_is_so_many_hops_from_the_end() {
+        let fields = |chain| Fields {
+            forwarded_for: chain,
+            ..Fields::default()
+        };
+        let chain = fields(b"6.6.6.6, 192.0.2.1 ,10.0.0.1");
+        assert_eq!(chain.forwarded(0), Some(&b"10.0.0.1"[..]));
+        assert_eq!(chain.forwarded(1), Some(&b"192.0.2.1"[..]));
+        assert_eq!(chain.forwarded(3), None);
+        assert_eq!(fields(b"").forwarded(0), None);
+        assert_eq!(fields(b"1.2.3.4, ").forwarded(0), None);
     }
 
     #[test]

@@ -95,16 +95,18 @@ impl LinkName {
         if !is_code {
             return None;
         }
-        let mut name = Self {
-            bytes: [0; LinkId::LEN_MAX],
-            length: 0,
-        };
-        let parts = [domain.as_str().as_bytes(), b"/", code];
-        for (to, from) in name.bytes.iter_mut().zip(parts.into_iter().flatten()) {
-            *to = *from;
-            name.length += 1;
-        }
-        Some(name)
+        let domain = domain.as_str().as_bytes();
+        let mut bytes = [0; LinkId::LEN_MAX];
+        bytes.get_mut(..domain.len())?.copy_from_slice(domain);
+        let rest = bytes.get_mut(domain.len()..)?;
+        let (slash, rest) = rest.split_first_mut()?;
+        *slash = b'/';
+        rest.get_mut(..code.len())?.copy_from_slice(code);
+        let length = domain.len() + 1 + code.len();
+        Some(Self {
+            bytes,
+            length: u8::try_from(length).ok()?,
+        })
     }
 
     /// `<domain>/<code>`.

@@ -12,7 +12,7 @@ use super::cache::LinkName;
 use super::click::{
     BATCH_ROWS_MAX, BatchId, MINUTE_MS, Row, client_address, encode, referrer_host,
 };
-use crate::shard::seeded_hash;
+use crate::shard::{seeded_hash, seeded_hash_of};
 
 /// A click, as far as it was read.
 #[derive(Clone, Copy, Debug)]
@@ -148,16 +148,21 @@ fn key(seed: u64, click: &Click<'_>) -> u64 {
         click.referer,
         click.accept_language,
     ];
-    let minute = seed ^ (click.now_ms / MINUTE_MS);
-    parts.into_iter().fold(minute, seeded_hash)
+    seeded_hash_of(seed ^ (click.now_ms / MINUTE_MS), parts)
 }
 
-/// The address, or something that is the same for all ports of one: good enough to compare.
+/// The address without its port, if it has one: `1.2.3.4:5`, `[2001:db8::1]:5`.
 fn without_port(address: &[u8]) -> &[u8] {
-    let end = address.iter().rposition(|byte| *byte == b':');
-    address
-        .get(..end.unwrap_or(address.len()))
-        .unwrap_or(address)
+    let mut colons = address
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b':');
+    let end = match (address.first(), colons.next(), colons.next_back()) {
+        (Some(b'['), _, Some((last, _))) => last,
+        (_, Some((only, _)), None) => only,
+        _ => address.len(),
+    };
+    address.get(..end).unwrap_or(address)
 }
 
 fn row(click: &Click<'_>) -> Option<Row> {
@@ -239,6 +244,19 @@ mod tests {
         assert_eq!(rows[0].referrer, "a.example");
         assert_eq!(rows[0].language.as_str(), "zh");
         assert_eq!(rows[0].link, "s/aZ3k9Qx".parse().unwrap());
+    }
+
+    #[test]
+    fn only_ports_are_cut_off() {
+        let check = |address: &str, expected: &str| {
+            assert_eq!(without_port(address.as_bytes()), expected.as_bytes());
+        };
+        check("1.2.3.4:5", "1.2.3.4");
+        check("1.2.3.4", "1.2.3.4");
+        check("[2001:db8::1]:5", "[2001:db8::1]");
+        check("2001:db8::1", "2001:db8::1");
+        check("::1", "::1");
+        check("", "");
     }
 
     #[test]

@@ -55,6 +55,28 @@ fn a_click_tells_who_has_clicked() {
 }
 
 #[test]
+fn an_address_may_come_from_the_chain_of_proxies() {
+    let gate = Gate::with(r#"{ "redis": {}, "clicks": { "trusted_hops": 1 } }"#);
+    gate.put("s/abc", &link());
+    for chain in ["6.6.6.6, 192.0.2.7, 10.0.0.1", "10.0.0.1", ", 10.0.0.1"] {
+        let request = gate.request(0, "/abc").header("x-forwarded-for", chain);
+        request
+            .property(&["source", "address"], "192.0.2.9:1")
+            .send();
+        gate.host.run_until_idle();
+    }
+    flush(&gate);
+    let (_, rows) = &gate.batches()[0];
+    let mut seen: Vec<_> = rows
+        .iter()
+        .map(|row| (row.address.unwrap().to_string(), row.clicks))
+        .collect();
+    seen.sort();
+    // Where the chain names none, it is the connection's.
+    assert_eq!(seen, [("192.0.2.7".into(), 1), ("192.0.2.9".into(), 2)]);
+}
+
+#[test]
 fn what_is_no_click_is_not_counted() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
