@@ -92,7 +92,7 @@ pub fn shared_seed(filter: &str) -> u64 {
 pub struct Table<D> {
     data: D,
     /// What the keys of its slots begin with.
-    tag: String,
+    tag: [u8; TAG_LEN],
     slots: u32,
     seed: u64,
 }
@@ -141,10 +141,19 @@ impl Decision {
     }
 }
 
+/// The key of a slot: ASCII.
+struct SlotKey([u8; SLOT_KEY_LEN]);
+
+impl SlotKey {
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
 /// A key in its slot, as it was read.
 struct Found<'a, D> {
     ask: Ask<'a, D>,
-    key: String,
+    key: SlotKey,
     version: u32,
     slot: Slot,
     fingerprint: Fingerprint,
@@ -152,16 +161,14 @@ struct Found<'a, D> {
     now_ms: u64,
 }
 
+/// Decides on one request of one table. Says also how many states of other keys were lost that still were
+/// of use.
+pub fn decide_one<D: SharedData>(ask: Ask<'_, D>, now_ms: u64) -> (Check, usize) {
+    Found::read(ask, now_ms).charge()
+}
+
 /// Decides on one request of several tables: it is charged to all of them, or to none.
 pub fn decide_all<D: SharedData>(asks: &[Ask<'_, D>], now_ms: u64) -> Decision {
-    if let [ask] = asks {
-        // Nearly all requests have but one: they need no lists.
-        let (check, evictions) = Found::read(*ask, now_ms).charge();
-        return Decision {
-            checks: vec![check],
-            evicted_by: vec![0; evictions],
-        };
-    }
     let found: Vec<Found<'_, D>> = asks.iter().map(|ask| Found::read(*ask, now_ms)).collect();
     let mut decision = Decision {
         checks: found.iter().map(Found::check).collect(),
@@ -206,7 +213,7 @@ impl<'a, D: SharedData> Found<'a, D> {
         let table = ask.table;
         let fingerprint = Fingerprint::new(table.seed, ask.key);
         let key = table.slot_key(fingerprint.slot(table.slots));
-        let (bytes, version) = table.data.get(&key).unwrap_or((vec![], MISSING));
+        let (bytes, version) = table.data.get(key.as_str()).unwrap_or((vec![], MISSING));
         let slot = Slot::read(bytes, &ask.quota);
         Self {
             state: slot.state(&ask.quota, fingerprint, now_ms),
@@ -247,7 +254,7 @@ impl<'a, D: SharedData> Found<'a, D> {
             .slot
             .put(quota, self.fingerprint, &self.state, self.now_ms);
         let data = &self.ask.table.data;
-        let is_written = data.set(&self.key, self.slot.as_bytes(), self.version);
+        let is_written = data.set(self.key.as_str(), self.slot.as_bytes(), self.version);
         is_written.then_some(usize::from(has_lost))
     }
 }
@@ -256,8 +263,8 @@ impl<D: SharedData> Table<D> {
     /// The table `name` of `slots` slots (1 to [`SLOTS_MAX`]; others count as the nearest of these). `seed`
     /// is that of the keys' hashes: the same in all VMs, such as [`weir_core::claim::KeyRing::seed`].
     pub fn new(data: D, name: &str, slots: u32, seed: u64) -> Self {
-        let mut tag = format!("{:016x}", Fingerprint::new(0, name.as_bytes()));
-        tag.truncate(TAG_LEN);
+        let hash = format!("{:016x}", Fingerprint::new(0, name.as_bytes()));
+        let tag = hash.as_bytes().first_chunk().copied().unwrap_or_default();
         Self {
             data,
             tag,
@@ -267,16 +274,17 @@ impl<D: SharedData> Table<D> {
     }
 
     /// The key of a slot.
-    fn slot_key(&self, slot: u32) -> String {
-        let mut key = String::with_capacity(SLOT_KEY_LEN);
-        key.push_str(&self.tag);
-        let mut unit = 10_u32.pow(SLOT_DIGITS as u32 - 1);
-        while unit > 0 {
+    fn slot_key(&self, slot: u32) -> SlotKey {
+        let mut key = [b'0'; SLOT_KEY_LEN];
+        let (tag, digits) = key.split_at_mut(TAG_LEN);
+        tag.copy_from_slice(&self.tag);
+        let mut rest = slot;
+        for digit in digits.iter_mut().rev() {
             // A digit: below 10.
-            key.push(char::from(b'0' + (slot / unit % 10) as u8));
-            unit /= 10;
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
         }
-        key
+        SlotKey(key)
     }
 }
 
@@ -529,10 +537,10 @@ mod tests {
         let memory = Memory::default();
         let table = table(&memory);
         let key = table.slot_key(0);
-        (&memory).set(&key, b"from another version", 0);
+        (&memory).set(key.as_str(), b"from another version", 0);
         assert_eq!(allowed(&table, "u", 9), 2);
         let slot_len = Slot::len(&Quota::per_second(1, 2));
-        assert_eq!((&memory).get(&key).unwrap().0.len(), slot_len);
+        assert_eq!((&memory).get(key.as_str()).unwrap().0.len(), slot_len);
     }
 
     /// Two tables of one slot each; of the key `u` two requests pass in the first, `burst` in the second.

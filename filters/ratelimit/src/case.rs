@@ -57,8 +57,24 @@ pub(crate) struct Passed {
     pub(crate) in_redis: Vec<Charge>,
 }
 
+impl Passed {
+    /// Whether its end changes nothing.
+    pub(crate) fn is_over(&self) -> bool {
+        self.here.is_empty() && self.in_redis.is_empty()
+    }
+}
+
 /// Where a stream reads what became of its request.
 pub(crate) type Outcome = Rc<RefCell<Fate>>;
+
+/// What a stream holds of its request.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// What became of it.
+    Fate(Fate),
+    /// Where that can be read.
+    Shared(Outcome),
+}
 
 /// The names of the fields, and of what operators see.
 pub(crate) const POLICY: &str = "ratelimit-policy";
@@ -105,7 +121,7 @@ impl Case {
         if self.is_debug {
             headers.push((SHADOW, self.names(&self.would_refuse)));
         }
-        let ends = |charged: &Charged| charged.ends();
+        let ends = |charged: &Charged| charged.asked.ends();
         let here = std::mem::take(&mut self.charged).into_iter().filter(ends);
         let in_redis = std::mem::take(&mut self.charged_in_redis).into_iter();
         Passed {
@@ -114,7 +130,7 @@ impl Case {
                 .map(|charged| (Rc::clone(&self.ruleset), charged))
                 .collect(),
             in_redis: in_redis
-                .filter(|(charged, _)| charged.ends())
+                .filter(|(charged, _)| charged.asked.ends())
                 .map(|(charged, key)| Charge {
                     key,
                     quota: charged.asked.ask.quota,

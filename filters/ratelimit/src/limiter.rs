@@ -16,7 +16,7 @@ use weir_scripts::limit::{self, Answer};
 
 use crate::NAME;
 use crate::answer::{Refusal, refuse};
-use crate::case::{Case, Fate, Outcome, Passed};
+use crate::case::{Case, Fate, Held, Outcome, Passed};
 use crate::config::Checked;
 use crate::job::{CheckJob, Job};
 use crate::metrics::Metrics;
@@ -69,11 +69,62 @@ impl Limiter {
     }
 
     /// Decides on the request of the effective context's stream `owner`: it passes, is answered, or waits.
-    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> Outcome {
+    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> Held {
         self.note_request();
-        let outcome = Outcome::default();
         let request = HostRequest::new(self.config.user_header.as_deref());
-        let case = Case {
+        let looked = self.ruleset.look(&request);
+        if let Ok(asked_of) = &looked
+            && let Some(asked) = asked_of.only_one()
+            && !self.tells_passing()
+        {
+            return self.decide_one(asked, now_ms);
+        }
+        let case = self.case();
+        let outcome = Rc::clone(&case.outcome);
+        match looked {
+            Ok(asked_of) => self.enter(owner, case, asked_of, now_ms),
+            Err(rule) => {
+                if let Some((_, metrics)) = self.ruleset.rule(rule) {
+                    metrics.denied.increment();
+                }
+                self.answer(&case, Refusal::Denied, &[]);
+            }
+        }
+        Held::Shared(outcome)
+    }
+
+    /// Whether there may be something to say in the response to a request that passes.
+    fn tells_passing(&self) -> bool {
+        self.config.headers.on_allowed || self.config.debug_secret.is_some()
+    }
+
+    /// One rule that counts here decides: what nearly every request is, so it costs no lists.
+    fn decide_one(&mut self, asked: &Asked, now_ms: u64) -> Held {
+        let Some(check) = self.ruleset.decide_one(asked, now_ms) else {
+            return Held::Fate(Fate::default());
+        };
+        let charged = || Charged {
+            asked: asked.clone(),
+            check,
+        };
+        if !check.is_allowed() {
+            self.limit(&self.case(), &[charged()], now_ms);
+            return Held::Fate(Fate::Answered);
+        }
+        if let Some((_, metrics)) = self.ruleset.rule(asked.rule) {
+            metrics.allowed.increment();
+        }
+        let mut passed = Passed::default();
+        if asked.ends() {
+            let ruleset = Rc::clone(&self.ruleset);
+            passed.here.push((ruleset, charged()));
+        }
+        Held::Fate(Fate::Passed(passed))
+    }
+
+    /// A request of which nothing is decided yet.
+    fn case(&self) -> Case {
+        Case {
             ruleset: Rc::clone(&self.ruleset),
             charged: vec![],
             leased: vec![],
@@ -83,18 +134,8 @@ impl Limiter {
             charged_in_redis: vec![],
             would_refuse: vec![],
             is_debug: self.is_operator(),
-            outcome: Rc::clone(&outcome),
-        };
-        match self.ruleset.look(&request) {
-            Ok(asked_of) => self.enter(owner, case, asked_of, now_ms),
-            Err(rule) => {
-                if let Some((_, metrics)) = self.ruleset.rule(rule) {
-                    metrics.denied.increment();
-                }
-                self.answer(&case, Refusal::Denied, &[]);
-            }
+            outcome: Outcome::default(),
         }
-        outcome
     }
 
     fn enter(&mut self, owner: u32, mut case: Case, asked_of: AskedOf, now_ms: u64) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_core::limit::{Algorithm, Check};
 use weir_core::rules::{Applied, Ask, Mode, Rule, Rules, Store};
-use weir_filter_kit::table::{self, Decision, HostData, Table, decide_all};
+use weir_filter_kit::table::{self, Decision, HostData, Table, decide_all, decide_one};
 
 use crate::metrics::RuleMetrics;
 use crate::request::HostRequest;
@@ -41,6 +41,17 @@ pub(crate) struct AskedOf {
     pub(crate) local_shadow: Vec<Asked>,
     /// Only looked at, counted in Redis.
     pub(crate) redis_shadow: Vec<Asked>,
+}
+
+impl AskedOf {
+    /// The one rule that decides, if there is no more to it.
+    pub(crate) fn only_one(&self) -> Option<&Asked> {
+        let others = [&self.redis, &self.local_shadow, &self.redis_shadow];
+        match self.local.as_slice() {
+            [one] if others.iter().all(|list| list.is_empty()) => Some(one),
+            _ => None,
+        }
+    }
 }
 
 impl Ruleset {
@@ -86,6 +97,14 @@ impl Ruleset {
         Ok(asked_of)
     }
 
+    /// As [`Ruleset::decide`] for one rule, without a list.
+    pub(crate) fn decide_one(&self, asked: &Asked, now_ms: u64) -> Option<Check> {
+        let place = self.places.get(asked.rule)?;
+        let (check, evictions) = decide_one(self.table_ask(asked)?, now_ms);
+        place.metrics.evictions.add(evictions);
+        Some(check)
+    }
+
     /// Decides on what is counted here: all is charged, or nothing.
     pub(crate) fn decide(&self, asked: &[Asked], now_ms: u64) -> Decision {
         let asks: Vec<_> = asked
@@ -126,16 +145,18 @@ pub(crate) struct Charged {
     pub(crate) check: Check,
 }
 
+impl Asked {
+    /// Whether it must be taken back when the request has ended.
+    pub(crate) fn ends(&self) -> bool {
+        self.ask.quota.algorithm() == Algorithm::Concurrency
+    }
+}
+
 impl Charged {
     /// Pairs asks with what was said to them.
     pub(crate) fn all(asked: Vec<Asked>, checks: Vec<Check>) -> Vec<Self> {
         let pairs = asked.into_iter().zip(checks);
         pairs.map(|(asked, check)| Self { asked, check }).collect()
-    }
-
-    /// Whether it must be taken back when the request has ended.
-    pub(crate) fn ends(&self) -> bool {
-        self.asked.ask.quota.algorithm() == Algorithm::Concurrency
     }
 }
 

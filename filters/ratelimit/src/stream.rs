@@ -9,14 +9,14 @@ use weir_filter_kit::host::now_ms;
 use weir_filter_kit::http::set_response_header;
 
 use crate::NAME;
-use crate::case::{Fate, Outcome};
+use crate::case::{Fate, Held, Passed};
 use crate::limiter::Limiter;
 
 pub(crate) struct Stream {
     id: u32,
     limiter: Rc<RefCell<Limiter>>,
     /// From the request's headers on.
-    outcome: Option<Outcome>,
+    held: Option<Held>,
 }
 
 impl Stream {
@@ -24,7 +24,7 @@ impl Stream {
         Self {
             id,
             limiter,
-            outcome: None,
+            held: None,
         }
     }
 }
@@ -33,9 +33,12 @@ impl Context for Stream {}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        let outcome = self.limiter.borrow_mut().decide(self.id, now_ms());
-        let is_passed = matches!(*outcome.borrow(), Fate::Passed(_));
-        self.outcome = Some(outcome);
+        let held = self.limiter.borrow_mut().decide(self.id, now_ms());
+        let is_passed = match &held {
+            Held::Fate(fate) => matches!(fate, Fate::Passed(_)),
+            Held::Shared(outcome) => matches!(*outcome.borrow(), Fate::Passed(_)),
+        };
+        self.held = Some(held);
         match is_passed {
             true => Action::Continue,
             false => Action::Pause,
@@ -43,28 +46,35 @@ impl HttpContext for Stream {
     }
 
     fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        if let Some(outcome) = &self.outcome
+        // Where there is something to say, the outcome is shared.
+        if let Some(Held::Shared(outcome)) = &self.held
             && let Fate::Passed(passed) = &*outcome.borrow()
         {
-            for (name, value) in &passed.headers {
-                if let Err(status) = set_response_header(name, value) {
-                    log::warn!("{NAME}: a response goes without its {name}: {status:?}");
-                }
-            }
+            add_headers(passed);
         }
         Action::Continue
     }
 }
 
+fn add_headers(passed: &Passed) {
+    for (name, value) in &passed.headers {
+        if let Err(status) = set_response_header(name, value) {
+            log::warn!("{NAME}: a response goes without its {name}: {status:?}");
+        }
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
-        let Some(outcome) = self.outcome.take() else {
-            return;
+        let fate = match self.held.take() {
+            None => return,
+            Some(Held::Fate(fate)) => fate,
+            Some(Held::Shared(outcome)) => outcome.take(),
         };
-        let mut limiter = self.limiter.borrow_mut();
-        match outcome.take() {
-            Fate::Waiting => limiter.forget(self.id),
-            Fate::Passed(passed) => limiter.ended(passed, now_ms()),
+        match fate {
+            Fate::Waiting => self.limiter.borrow_mut().forget(self.id),
+            Fate::Passed(passed) if passed.is_over() => {}
+            Fate::Passed(passed) => self.limiter.borrow_mut().ended(passed, now_ms()),
             Fate::Answered => {}
         }
     }

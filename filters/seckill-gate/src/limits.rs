@@ -7,7 +7,7 @@ use weir_core::id::UserId;
 use weir_core::key::KeyRing;
 use weir_core::limit::Quota;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::table::{Ask, HostData, Table, decide_all};
+use weir_filter_kit::table::{Ask, HostData, Table, decide_one};
 
 use crate::config::{LimitsConfig, RateConfig};
 
@@ -62,7 +62,7 @@ fn check_one(limit: &Limit, key: &[u8], now_ms: u64) -> Result<(), Rejection> {
         key,
         cost: 1,
     };
-    match decide_all(&[ask], now_ms).wait_ms() {
+    match decide_one(ask, now_ms).0.wait_ms {
         0 => Ok(()),
         wait_ms => Err(Rejection {
             verdict: Verdict::RateLimited,
