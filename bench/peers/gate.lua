@@ -12,7 +12,7 @@ ffi.cdef [[
 
 local HOUR_MS = 3600000
 local SHARDS = 4
-local sold_out, users, addresses = ngx.shared.sold_out, ngx.shared.users, ngx.shared.addresses
+local sold_out, users, addresses, links = ngx.shared.sold_out, ngx.shared.users, ngx.shared.addresses, ngx.shared.links
 local function clock_ms() return math.floor(ngx.now() * 1000 + 0.5) end
 local M, redis_host, redis_port, claim_sha, secret = {}, nil, nil, nil, nil
 
@@ -152,6 +152,26 @@ end
 function M.things()
   if limit(users, ngx.var.http_x_user_id, 0.001, 1000000, clock_ms()) then return refusals.rate_limited("1") end
   ngx.header["content-length"] = 0
+end
+
+-- A short link, from memory for a minute if it may be.
+function M.redirect(code, is_cached)
+  local target = is_cached and links:get(code)
+  if not target then
+    local client = redis:new()
+    client:set_timeout(250)
+    if not client:connect(redis_host, redis_port) then return refusals.unavailable("1") end
+    target = client:get("link:" .. code)
+    if not target then return refusals.unavailable("1") end
+    client:set_keepalive(300000, 1024)
+    if target == ngx.null then return ngx.exit(404) end
+    if is_cached then links:set(code, target, 60) end
+  end
+  ngx.status = 302
+  local header = ngx.header
+  header["location"] = target
+  header["cache-control"] = "private, no-cache"
+  header["content-length"] = 0
 end
 
 return M

@@ -40,7 +40,7 @@ struct Rates {
     at_least: f64,
 }
 
-const RATES: [Rates; 9] = [
+const RATES: [Rates; 10] = [
     Rates {
         what: "rejected locally, sold out ÷ bare Envoy",
         scenario: "sold-out",
@@ -68,6 +68,13 @@ const RATES: [Rates; 9] = [
         to: EnvoyDirect,
         connections: &[128],
         at_least: 0.78,
+    },
+    Rates {
+        what: "cached redirect ÷ Envoy's redirect route",
+        scenario: "redirect",
+        to: EnvoyDirect,
+        connections: &[128],
+        at_least: 0.82,
     },
     Rates {
         what: "Redis admission ÷ nginx + Lua + Redis",
@@ -259,7 +266,7 @@ mod tests {
     fn what_was_not_measured_is_neither_met_nor_missed() {
         assert_eq!(bar("bare Envoy").is_met(), None);
         assert_eq!(bar("VM's memory").is_met(), None);
-        assert_eq!(bars(&Report::default()).len(), 15);
+        assert_eq!(bars(&Report::default()).len(), 16);
     }
 
     #[test]

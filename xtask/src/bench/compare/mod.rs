@@ -121,8 +121,8 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
         runtime.block_on(async {
             let mut stop = Stop::new()?;
             tokio::select! {
-                measured = measure(arguments, &tools, &mut report) => measured,
-                () = stop.asked() => anyhow::bail!("stopped; nothing was written"),
+                measured = measure(arguments, &tools, &mut report, &kept) => measured,
+                () = stop.asked() => anyhow::bail!("stopped; what was whole is kept"),
             }
         })?;
         report.write(&kept)?;
@@ -135,7 +135,13 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(arguments: &Arguments, tools: &Tools, report: &mut Report) -> Result<()> {
+/// What is whole is written at once: a later scenario may fail.
+async fn measure(
+    arguments: &Arguments,
+    tools: &Tools,
+    report: &mut Report,
+    kept: &Path,
+) -> Result<()> {
     let effort = arguments.effort();
     let cores = Cores::of_this_machine()?;
     let temporary = tempfile::tempdir().context("cannot make a folder")?;
@@ -158,6 +164,7 @@ async fn measure(arguments: &Arguments, tools: &Tools, report: &mut Report) -> R
             absent,
         };
         report.scenarios.insert(scenario.name.to_owned(), measured);
+        report.write(kept)?;
     }
     if arguments.asks_for(MEMORY) {
         let run = machine::describe(&effort, arguments.quick, cores, tools)?;

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use weir_core::id::{SaleId, UserId};
 use weir_core::key::{KeyRing, SigningKey};
+use weir_core::link::code::{Code, Length};
 use weir_core::token;
 
 /// What requests are for.
@@ -18,7 +19,29 @@ pub(super) enum Kind {
     Checkout,
     TokenClaim,
     Sale,
+    Redirect,
+    RedirectRedis,
 }
+
+impl Kind {
+    /// How many links there are.
+    pub(super) fn links(self) -> u64 {
+        match self {
+            Self::Redirect => 1_000,
+            Self::RedirectRedis => 100_000,
+            _ => 0,
+        }
+    }
+}
+
+/// The code of a link.
+pub(super) fn code(n: u64) -> Option<Code> {
+    // Any seven digits.
+    Code::generated(Length::new(7).ok()?, 1_000_000_007 * (n + 1))
+}
+
+/// The host of links.
+pub(super) const HOST: &str = "bench.test";
 
 /// The secret of order tokens.
 pub(super) const TOKEN_SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -36,9 +59,8 @@ const GREEDY_BOTS: u64 = 50;
 /// Writes requests of one kind for one system.
 pub(super) struct Writer {
     kind: Kind,
-    /// Where limits on users and addresses are on: a path of its own in nginx.
+    /// What nginx does otherwise has a path of its own there.
     prefix: &'static str,
-    things: &'static str,
     /// The first user's number: no two runs have a user in common.
     first: u64,
     keys: KeyRing,
@@ -50,18 +72,13 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(kind: Kind, system: System, first: u64, now_ms: u64) -> Result<Self> {
         let key = SigningKey::new("t1", TOKEN_SECRET.as_bytes())?;
-        let is_nginx = matches!(system, System::NginxLua | System::NginxLimit);
         Ok(Self {
             kind,
-            prefix: if is_nginx && kind == Kind::Sale {
-                "/limited"
-            } else {
-                ""
-            },
-            things: if system == System::NginxLimit {
-                "/native/things"
-            } else {
-                "/api/things"
+            prefix: match (system, kind) {
+                (System::NginxLua, Kind::Sale) => "/limited",
+                (System::NginxLua, Kind::RedirectRedis) => "/uncached",
+                (System::NginxLimit | System::NginxReturn, _) => "/native",
+                _ => "",
             },
             first,
             keys: KeyRing::new(vec![key])?,
@@ -81,7 +98,7 @@ impl Writer {
             Kind::Claim => self.order("open", user, None, to),
             Kind::UserLimit => {
                 let user = self.chance() % LIMITED_USERS;
-                head(to, "GET", "", self.things, "", user);
+                head(to, "GET", self.prefix, "/api/things", "", user);
                 to.extend(b"\r\n");
             }
             Kind::Checkout => {
@@ -90,6 +107,7 @@ impl Writer {
             }
             Kind::TokenClaim => self.order("tokened", user, Some(user), to),
             Kind::Sale => self.rush(n, user, to),
+            Kind::Redirect | Kind::RedirectRedis => self.link(to),
         }
     }
 
@@ -107,6 +125,15 @@ impl Writer {
             }
             _ => self.order("gone", user, None, to),
         }
+    }
+
+    fn link(&mut self, to: &mut Vec<u8>) {
+        let Some(code) = code(self.chance() % self.kind.links().max(1)) else {
+            return;
+        };
+        let (prefix, code) = (self.prefix, code.as_str());
+        // Writing to a Vec cannot fail.
+        write!(to, "GET {prefix}/{code} HTTP/1.1\r\nhost: {HOST}\r\nuser-agent: weir-load\r\naccept: */*\r\n\r\n").ok();
     }
 
     fn order(&self, sale: &str, user: u64, token_of: Option<u64>, to: &mut Vec<u8>) {
@@ -144,7 +171,7 @@ fn head(to: &mut Vec<u8>, method: &str, prefix: &str, path: &str, sale: &str, us
     let order = if sale.is_empty() { "" } else { "/orders" };
     let written = write!(
         to,
-        "{method} {prefix}{path}{sale}{order} HTTP/1.1\r\nhost: bench.test\r\nuser-agent: weir-load\r\n\
+        "{method} {prefix}{path}{sale}{order} HTTP/1.1\r\nhost: {HOST}\r\nuser-agent: weir-load\r\n\
          accept: application/json\r\nx-user-id: u{user:011}\r\n"
     );
     // Writing to a Vec cannot fail.
@@ -174,7 +201,9 @@ mod tests {
         assert!(text.contains("x-user-id: u00001000007\r\n"));
         assert!(text.ends_with("\r\n\r\n"));
         let limited = written(Kind::UserLimit, System::NginxLimit, 0);
-        assert!(limited.starts_with("GET /native/things HTTP/1.1\r\n"));
+        assert!(limited.starts_with("GET /native/api/things HTTP/1.1\r\n"));
+        let link = written(Kind::Redirect, System::Weir, 0);
+        assert!(link.starts_with("GET /") && link.contains("host: bench.test\r\n"));
         let checkout = written(Kind::Checkout, System::Weir, 0);
         assert!(checkout.starts_with("POST /sales/open/checkout HTTP/1.1\r\n"));
     }

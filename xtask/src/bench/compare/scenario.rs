@@ -47,9 +47,11 @@ impl Connections {
     }
 }
 
-use System::{EnvoyDirect, EnvoyLimit, EnvoyLua, EnvoyWebdis, NginxLimit, NginxLua, Weir};
+use System::{
+    EnvoyDirect, EnvoyLimit, EnvoyLua, EnvoyWebdis, NginxLimit, NginxLua, NginxReturn, Weir,
+};
 
-pub(super) const ALL: [Scenario; 8] = [
+pub(super) const ALL: [Scenario; 10] = [
     Scenario {
         name: "sold-out",
         title: "Rejected locally: sold out",
@@ -140,6 +142,30 @@ pub(super) const ALL: [Scenario; 8] = [
         kind: Kind::Sale,
         statuses: &[200, 403, 409, 429],
         connections: Connections::Rush,
+        open_loop: &[],
+        same_answers: false,
+    },
+    Scenario {
+        name: "redirect",
+        title: "A redirect from memory",
+        what: "1,000 short links that every system knows already; Weir counts each click besides, and tells Redis of them once a \
+               second. Bare Envoy and nginx' `return` redirect whatever comes to one address.",
+        systems: &[Weir, EnvoyDirect, NginxLua, NginxReturn],
+        kind: Kind::Redirect,
+        statuses: &[302],
+        connections: Connections::All,
+        open_loop: &[],
+        same_answers: false,
+    },
+    Scenario {
+        name: "redirect-redis",
+        title: "A redirect from Redis",
+        what: "100,000 short links in turn, and caches that are switched off: each request asks Redis. Weir's script renews the \
+               link's life and counts; nginx' is a plain GET.",
+        systems: &[Weir, NginxLua],
+        kind: Kind::RedirectRedis,
+        statuses: &[302],
+        connections: Connections::All,
         open_loop: &[],
         same_answers: false,
     },

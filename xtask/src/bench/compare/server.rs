@@ -66,10 +66,12 @@ impl Yard<'_> {
         let dir = self.dir.join(format!("{system:?}"));
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         match system {
-            System::NginxLua | System::NginxLimit => self.nginx(system, kind, &dir).await,
-            System::EnvoyWebdis => self.webdis(&dir).await,
+            System::NginxLua | System::NginxLimit | System::NginxReturn => {
+                self.nginx(system, kind, &dir).await
+            }
+            System::EnvoyWebdis => self.webdis(kind, &dir).await,
             System::Weir if kind != Kind::UserLimit => {
-                let store = self.store(&dir).await?;
+                let store = self.store(kind, &dir).await?;
                 let config = weir(kind)?.redis("127.0.0.1", store.port())?;
                 self.envoy(system, config, Some(store), &dir).await
             }
@@ -80,8 +82,8 @@ impl Yard<'_> {
         }
     }
 
-    async fn store(&self, dir: &Path) -> Result<Store> {
-        Store::start(&self.tools.redis, self.cores.redis, dir).await
+    async fn store(&self, kind: Kind, dir: &Path) -> Result<Store> {
+        Store::start(&self.tools.redis, self.cores.redis, dir, kind).await
     }
 
     async fn envoy(
@@ -113,9 +115,9 @@ impl Yard<'_> {
         })
     }
 
-    async fn webdis(&self, dir: &Path) -> Result<Server> {
+    async fn webdis(&self, kind: Kind, dir: &Path) -> Result<Server> {
         let peer = Peer::webdis(&mut Quiet)?;
-        let store = self.store(dir).await?;
+        let store = self.store(kind, dir).await?;
         let (port, redis_port) = (ports::free()?, store.port());
         let config = peer_file("webdis.json")?
             .replace(
@@ -148,9 +150,14 @@ impl Yard<'_> {
 
     async fn nginx(&self, system: System, kind: Kind, dir: &Path) -> Result<Server> {
         let peer = Peer::nginx(&mut Quiet)?;
-        let store = match kind {
-            Kind::Claim | Kind::TokenClaim | Kind::Sale => Some(self.store(dir).await?),
-            _ => None,
+        let store = match (system, kind) {
+            (System::NginxLua, Kind::Claim | Kind::TokenClaim | Kind::Sale) => true,
+            (System::NginxLua, Kind::Redirect | Kind::RedirectRedis) => true,
+            _ => false,
+        };
+        let store = match store {
+            true => Some(self.store(kind, dir).await?),
+            false => None,
         };
         let port = ports::free()?;
         let sha = store.as_ref().map_or("", Store::claim_sha);
@@ -189,7 +196,14 @@ impl Yard<'_> {
 }
 
 /// The shipped gateway, with Envoy itself in the origin's place. Limits are a scenario of their own.
-pub(super) fn weir(kind: Kind) -> Result<EnvoyConfig> {
+fn weir(kind: Kind) -> Result<EnvoyConfig> {
+    if kind.links() > 0 {
+        return EnvoyConfig::shortlink()?.edit_filter("weir.shortlink_redirect", |json| {
+            if kind == Kind::RedirectRedis {
+                json["cache"]["entries_max"] = 0.into();
+            }
+        });
+    }
     let config = EnvoyConfig::shipped()?.edit_filter("weir.seckill_gate", |json| {
         json["claim"]["ttl_ms"] = CLAIM_TTL_MS.into();
         if kind != Kind::Sale
@@ -204,6 +218,7 @@ pub(super) fn weir(kind: Kind) -> Result<EnvoyConfig> {
 fn without_redis(system: System, kind: Kind) -> Result<EnvoyConfig> {
     match (system, kind) {
         (System::Weir, _) => EnvoyConfig::ratelimit(false)?.limiter_config(USER_LIMIT),
+        (System::EnvoyDirect, Kind::Redirect) => EnvoyConfig::shortlink()?.redirecting(),
         (System::EnvoyDirect, Kind::UserLimit) => EnvoyConfig::ratelimit(false)?.without_limiter(),
         (System::EnvoyLua, _) => of_peer("envoy-lua.yaml"),
         (System::EnvoyLimit, _) => of_peer("envoy-local-ratelimit.yaml"),

@@ -1,15 +1,17 @@
 //! A system's Redis, filled as an origin would fill it: the catalogue, and each shard's stock.
 
 use super::cores;
-use super::request::SALES;
+use super::request::{HOST, Kind, SALES, code};
 use super::server::peer_file;
 use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
 use std::path::Path;
 use std::time::Duration;
 use weir_core::id::SaleId;
+use weir_core::link::code::LinkId;
+use weir_core::link::record::Link;
 use weir_core::sale::{Band, Catalogue, Degrade, Sale, SaleState};
-use weir_scripts::keys::{self, DEFAULT_PREFIX, ShardKeys};
+use weir_scripts::keys::{self, DEFAULT_PREFIX, LinkKeys, ShardKeys};
 use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::tools;
@@ -23,16 +25,28 @@ const STOCK: u64 = 1_000_000_000;
 /// 1 January 2100.
 const LATER_MS: u64 = 4_102_444_800_000;
 
+/// Where links lead: as long as what bare Envoy answers.
+const TARGET: &str = "https://target.example/page";
+
+/// Links of one pipeline.
+const LINKS_A_STEP: u64 = 1_000;
+
 /// A Redis that keeps nothing on disk.
 pub(super) struct Store {
     server: RedisServer,
     connection: MultiplexedConnection,
     claim_sha: String,
+    kind: Kind,
     pub(super) pid: u32,
 }
 
 impl Store {
-    pub(super) async fn start(tool: &tools::Redis, core: usize, dir: &Path) -> Result<Self> {
+    pub(super) async fn start(
+        tool: &tools::Redis,
+        core: usize,
+        dir: &Path,
+        kind: Kind,
+    ) -> Result<Self> {
         let options = RedisOptions {
             durable: false,
             ..RedisOptions::durable(ports::free()?, &dir.join("redis"), &dir.join("redis.log"))
@@ -49,9 +63,11 @@ impl Store {
             server,
             connection,
             claim_sha,
+            kind,
             pid,
         };
         store.refill().await?;
+        store.fill_links().await?;
         Ok(store)
     }
 
@@ -66,6 +82,9 @@ impl Store {
 
     /// Forgets all claims; the stock is full again. In one step, so that no poll sees a Redis without sales.
     pub(super) async fn refill(&mut self) -> Result<()> {
+        if self.kind.links() > 0 {
+            return Ok(());
+        }
         let mut all = redis::pipe();
         all.atomic().cmd("FLUSHALL").arg("ASYNC");
         let catalogue = serde_json::to_string(&catalogue()?)?;
@@ -80,6 +99,29 @@ impl Store {
         all.exec_async(&mut self.connection)
             .await
             .context("cannot fill Redis")
+    }
+
+    /// Links, once: each as Weir's record, and as the mere target for others.
+    async fn fill_links(&mut self) -> Result<()> {
+        let set = |all: &mut redis::Pipeline, key: Vec<u8>, value: &[u8]| {
+            all.set(key, value).ignore();
+        };
+        let record = Link::to(TARGET).encode();
+        let mut all = redis::pipe();
+        let domains = format!(r#"{{"version":1,"domains":[{{"id":"b","hosts":["{HOST}"]}}]}}"#);
+        set(&mut all, keys::link_domains(DEFAULT_PREFIX), domains.as_bytes());
+        for n in 0..self.kind.links() {
+            let code = code(n).context("a link's code")?;
+            let id: LinkId = format!("b/{}", code.as_str()).parse().ok().context("a link")?;
+            set(&mut all, LinkKeys::new(DEFAULT_PREFIX, &id).record(), &record);
+            let plain = format!("link:{}", code.as_str());
+            set(&mut all, plain.into_bytes(), TARGET.as_bytes());
+            if n % LINKS_A_STEP == 0 {
+                all.exec_async(&mut self.connection).await.context("cannot fill Redis")?;
+                all.clear();
+            }
+        }
+        all.exec_async(&mut self.connection).await.context("cannot fill Redis")
     }
 
     /// Script calls so far: what gateways ask, without their polls.

@@ -20,10 +20,12 @@ pub(super) enum System {
     NginxLua,
     /// nginx' own `limit_req`.
     NginxLimit,
+    /// nginx' own redirect.
+    NginxReturn,
 }
 
 impl System {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Weir,
         Self::EnvoyDirect,
         Self::EnvoyLua,
@@ -31,6 +33,7 @@ impl System {
         Self::EnvoyWebdis,
         Self::NginxLua,
         Self::NginxLimit,
+        Self::NginxReturn,
     ];
 
     /// What readers see.
@@ -43,6 +46,7 @@ impl System {
             Self::EnvoyWebdis => "Envoy Lua + Webdis",
             Self::NginxLua => "nginx + Lua",
             Self::NginxLimit => "nginx limit_req",
+            Self::NginxReturn => "nginx return 302",
         }
     }
 

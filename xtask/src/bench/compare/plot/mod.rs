@@ -19,6 +19,7 @@ const COLOURS: [(&str, &str); System::ALL.len()] = [
     ("#c2255c", "#f783ac"),
     ("#2b8a3e", "#69db7c"),
     ("#1864ab", "#74c0fc"),
+    ("#9c36b5", "#e599f7"),
 ];
 
 const STYLE: &str = "\
