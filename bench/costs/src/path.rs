@@ -43,11 +43,16 @@ impl Path {
     /// # Errors
     /// When a filter cannot be built or Redis not started.
     pub fn start(with_limits: bool) -> Result<Self> {
-        Self::before(Redis::start()?, with_limits)
+        let gate = weir_stack::wasm::filter("seckill-gate")?;
+        Self::before(Redis::start()?, &gate, with_limits)
     }
 
-    /// As [`Path::start`], before this Redis, which forgets what it holds.
-    pub(crate) fn before(mut redis: Redis, with_limits: bool) -> Result<Self> {
+    /// As [`Path::start`], before this Redis, which forgets what it holds, and with this module as the gate.
+    pub(crate) fn before(
+        mut redis: Redis,
+        gate: &std::path::Path,
+        with_limits: bool,
+    ) -> Result<Self> {
         redis.command(&["FLUSHALL"])?;
         redis.command(&["SET", "weir:catalogue", CATALOGUE])?;
         for (sale, stock) in [("gone", "0"), ("open", "1000000"), ("tokened", "1000000")] {
@@ -57,7 +62,7 @@ impl Path {
         }
         let config = format!("{CONFIG}{}}}", if with_limits { LIMITS } else { "" });
         let gate = Host::builder()
-            .module_file(weir_stack::wasm::filter("seckill-gate")?)
+            .module_file(gate)
             .vm_id("weir")
             .plugin_config(config)
             .env("WEIR_CLAIM_SECRET", SECRET)

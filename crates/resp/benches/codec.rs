@@ -10,7 +10,9 @@ const CLAIMS: usize = 64;
 /// As `claim.lua` is called for one shard.
 fn arguments() -> Vec<Vec<u8>> {
     let fixed = ["EVALSHA", "0123456789abcdef0123456789abcdef01234567", "7"];
-    let names = ["stock", "claims", "pending", "epoch", "sequence", "reserved", "blocked"];
+    let names = [
+        "stock", "claims", "pending", "epoch", "sequence", "reserved", "blocked",
+    ];
     let keys = names.iter().map(|name| format!("weir:{{summer:3}}:{name}"));
     let terms = ["1700000000000", "30000", "1", "1", "b", "64"];
     let users = (0..CLAIMS).map(|n| format!("u{n:011}"));
@@ -25,7 +27,10 @@ fn arguments() -> Vec<Vec<u8>> {
 fn replies() -> Vec<u8> {
     let mut replies = format!("*{CLAIMS}\r\n");
     for n in 0..CLAIMS {
-        replies += &format!("*5\r\n:1\r\n:{}\r\n:1\r\n:1700000030000\r\n:0\r\n", 1_700_000_000_000 + n);
+        replies += &format!(
+            "*5\r\n:1\r\n:{}\r\n:1\r\n:1700000030000\r\n:0\r\n",
+            1_700_000_000_000 + n
+        );
     }
     replies.into_bytes()
 }
@@ -52,7 +57,9 @@ fn codec(criterion: &mut Criterion) {
     group.bench_function("replies framed", |bencher| {
         bencher.iter(|| Framer::new(Direction::Replies).advance(black_box(&replies), usize::MAX));
     });
-    group.bench_function("replies read", |bencher| bencher.iter(|| decode(black_box(&replies))));
+    group.bench_function("replies read", |bencher| {
+        bencher.iter(|| decode(black_box(&replies)))
+    });
     group.finish();
 }
 

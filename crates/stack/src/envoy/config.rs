@@ -53,8 +53,7 @@ const NEXT_FILTER: &str = "                  - name: ";
 const SERVICE: &str = "route: { cluster: service }";
 /// Where links go on to that the filter lets pass, and where Envoy itself sends them in its place.
 const LINKS_ORIGIN: &str = "route: { cluster: weir_origin, prefix_rewrite: /l/, timeout: 5s }";
-const REDIRECT: &str =
-    "redirect: { https_redirect: true, host_redirect: target.example, path_redirect: /page }";
+const REDIRECT: &str = "redirect: { https_redirect: true, host_redirect: target.example, path_redirect: /page, response_code: FOUND }";
 
 /// The last HTTP filter.
 const ROUTER: &str = "                  - name: envoy.filters.http.router\n";

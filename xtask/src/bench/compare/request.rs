@@ -37,7 +37,7 @@ impl Kind {
 /// The code of a link.
 pub(super) fn code(n: u64) -> Option<Code> {
     // Any seven digits.
-    Code::generated(Length::new(7).ok()?, 1_000_000_007 * (n + 1))
+    Code::generated(Length::new(7).ok()?, 30_000_001 * (n + 1))
 }
 
 /// The host of links.

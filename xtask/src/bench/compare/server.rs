@@ -150,12 +150,11 @@ impl Yard<'_> {
 
     async fn nginx(&self, system: System, kind: Kind, dir: &Path) -> Result<Server> {
         let peer = Peer::nginx(&mut Quiet)?;
-        let store = match (system, kind) {
-            (System::NginxLua, Kind::Claim | Kind::TokenClaim | Kind::Sale) => true,
-            (System::NginxLua, Kind::Redirect | Kind::RedirectRedis) => true,
-            _ => false,
-        };
-        let store = match store {
+        let asks_redis = matches!(
+            kind,
+            Kind::Claim | Kind::TokenClaim | Kind::Sale | Kind::Redirect | Kind::RedirectRedis
+        );
+        let store = match asks_redis && system == System::NginxLua {
             true => Some(self.store(kind, dir).await?),
             false => None,
         };
@@ -182,8 +181,11 @@ impl Yard<'_> {
             command
         };
         let mut process = Process::start("nginx", &dir.join("nginx.log"), make)?;
-        wait_for(&mut process, port).await?;
         let pid = process.pid().context("nginx has ended")?;
+        // It listens before it has a worker, whose time is what is counted.
+        let works = || async { !cores::children(pid).is_empty() };
+        process.wait_ready(READY_LIMIT, works).await?;
+        wait_for(&mut process, port).await?;
         Ok(Server {
             system,
             address: ([127, 0, 0, 1], port).into(),

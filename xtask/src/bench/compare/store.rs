@@ -109,19 +109,34 @@ impl Store {
         let record = Link::to(TARGET).encode();
         let mut all = redis::pipe();
         let domains = format!(r#"{{"version":1,"domains":[{{"id":"b","hosts":["{HOST}"]}}]}}"#);
-        set(&mut all, keys::link_domains(DEFAULT_PREFIX), domains.as_bytes());
+        set(
+            &mut all,
+            keys::link_domains(DEFAULT_PREFIX),
+            domains.as_bytes(),
+        );
         for n in 0..self.kind.links() {
             let code = code(n).context("a link's code")?;
-            let id: LinkId = format!("b/{}", code.as_str()).parse().ok().context("a link")?;
-            set(&mut all, LinkKeys::new(DEFAULT_PREFIX, &id).record(), &record);
+            let id: LinkId = format!("b/{}", code.as_str())
+                .parse()
+                .ok()
+                .context("a link")?;
+            set(
+                &mut all,
+                LinkKeys::new(DEFAULT_PREFIX, &id).record(),
+                &record,
+            );
             let plain = format!("link:{}", code.as_str());
             set(&mut all, plain.into_bytes(), TARGET.as_bytes());
             if n % LINKS_A_STEP == 0 {
-                all.exec_async(&mut self.connection).await.context("cannot fill Redis")?;
+                all.exec_async(&mut self.connection)
+                    .await
+                    .context("cannot fill Redis")?;
                 all.clear();
             }
         }
-        all.exec_async(&mut self.connection).await.context("cannot fill Redis")
+        all.exec_async(&mut self.connection)
+            .await
+            .context("cannot fill Redis")
     }
 
     /// Script calls so far: what gateways ask, without their polls.
