@@ -124,7 +124,9 @@ mod tests {
         let text = with(FRAGMENT);
         assert!(text.contains("                http_filters:\n                  - name: mine\n"));
         assert!(text.contains("                route_config:\n                  name: r\n"));
-        assert!(!text.contains("seckill") && text.contains("request_headers_timeout: 10s"));
+        assert!(
+            !text.contains("weir.seckill_gate") && text.contains("request_headers_timeout: 10s")
+        );
         let text = with(&format!("{FRAGMENT}clusters:\n  - name: beside\n"));
         assert!(text.ends_with("\n    - name: beside\n"), "{text}");
         let shipped = EnvoyConfig::shipped().unwrap();
