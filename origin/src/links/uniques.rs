@@ -1,7 +1,7 @@
 //! Different visitors and addresses, counted without being known.
 //!
 //! Redis counts hashes in HyperLogLogs. The key of the hash is random, made anew for each day of UTC, and
-//! stands in Redis only, for [`KEPT_MS`] after its day: then nobody can tell any more which address
+//! stands in Redis only, for `KEPT_MS` after its day: then nobody can tell any more which address
 //! a hash was of, not even by hashing them all, and nobody can follow a visitor from one day to
 //! the next. So visitors of several days add up: who comes on two days counts twice.
 
