@@ -86,10 +86,12 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         tokio::spawn(async move { publisher.run(publishing).await }),
         tokio::spawn(reconciler.run(reconciling)),
         tokio::spawn(jobs::run(origin.clone(), stop.clone())),
-        tokio::spawn(click_counter(&origin, geo)?.run(stop.clone())),
     ];
     if let Some(links) = &origin.links {
         background.extend(links.spawn(&stop));
+        let name = consumer_name().context("the system gives no random numbers")?;
+        let counter = ClickCounter::new(&origin, links.clone(), geo, name);
+        background.push(tokio::spawn(counter.run(stop.clone())));
     }
     if let Some(scorer) = scorer(config)? {
         let worker = RiskWorker::new(origin.clone(), scorer, config.risk_threshold);
@@ -102,18 +104,6 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     ensure!(ended.is_ok(), "requests did not end within {STOP_LIMIT:?}");
     info!("stopped");
     Ok(())
-}
-
-fn click_counter(origin: &Origin, geo: Geo) -> Result<ClickCounter> {
-    let name = consumer_name().context("the system gives no random numbers")?;
-    let (store, ledger) = (origin.store.clone(), origin.ledger.clone());
-    Ok(ClickCounter::new(
-        store,
-        ledger,
-        geo,
-        origin.metrics.clone(),
-        name,
-    ))
 }
 
 async fn open(config: &Config, secrets: &Secrets) -> Result<Origin> {

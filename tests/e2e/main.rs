@@ -10,6 +10,7 @@ mod jwt;
 mod limits;
 mod metrics;
 mod outage;
+mod page;
 mod ratelimit;
 mod redis_kinds;
 mod storm;

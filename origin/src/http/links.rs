@@ -236,9 +236,14 @@ pub(super) async fn get(
     State(origin): State<Origin>,
     NamedLink(id): NamedLink,
 ) -> Result<Response, Problem> {
-    let links = links(&origin)?;
-    let found = links.find(&id).await.map_err(|error| not_edited(&error))?;
-    Ok(with_etag(links.view(found)))
+    Ok(with_etag(found(&origin, &id).await?))
+}
+
+/// The link of this name, as the API shows it.
+pub(super) async fn found(origin: &Origin, id: &LinkId) -> Result<LinkView, Problem> {
+    let links = links(origin)?;
+    let found = links.find(id).await.map_err(|error| not_edited(&error))?;
+    Ok(links.view(found))
 }
 
 /// `PATCH /links/{code}`: what is not named stays. With `If-Match: "<version>"`, only that version.

@@ -8,9 +8,11 @@ mod health;
 mod idempotency;
 mod input;
 mod layers;
+mod link_stats;
 mod links;
 mod orders;
 mod page;
+mod qr;
 mod sales;
 mod switches;
 mod user_orders;
@@ -68,6 +70,7 @@ pub fn app(origin: Origin) -> Router {
 /// - `GET /ui`: the page of links, without the token
 /// - `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
 /// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
+/// - `GET /links/{code}/stats` and `/stats.csv`, `/qr.svg` and `/qr.png`
 /// - `GET /healthz`: the process is alive; `GET /readyz`: SQL and Redis answer.
 pub fn admin(origin: Origin, token: AdminToken) -> Router {
     let metrics = origin.metrics.clone();
@@ -95,6 +98,10 @@ pub fn admin(origin: Origin, token: AdminToken) -> Router {
             get(links::get).patch(links::edit).delete(links::delete),
         )
         .route("/links/{code}/history", get(links::history))
+        .route("/links/{code}/stats", get(link_stats::stats))
+        .route("/links/{code}/stats.csv", get(link_stats::csv))
+        .route("/links/{code}/qr.svg", get(qr::svg))
+        .route("/links/{code}/qr.png", get(qr::png))
         .route_layer(from_fn_with_state(token, auth::require_token))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -5,7 +5,8 @@
 //!
 //! 1. Redis counts visitors, see [`uniques`](super::uniques). Again changes nothing.
 //! 2. SQL counts the clicks in one transaction with the batch's id, so a second time is told apart.
-//! 3. The batch is acknowledged and deleted: with it goes the last place where addresses stand.
+//! 3. The cold store hears when links were last clicked, so that they live on there as they do in Redis.
+//! 4. The batch is acknowledged and deleted: with it goes the last place where addresses stand.
 //!
 //! What is no batch is put aside into a stream of its own, for a day, and counted.
 
@@ -17,13 +18,16 @@ use redis::{Cmd, Value, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
-use weir_core::link::click::{self, BATCH_ROWS_MAX, BatchId, ClickError, Row};
+use weir_core::link::click::{self, BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
+use weir_core::link::code::LinkId;
 use weir_scripts::keys;
 
+use super::Links;
 use super::geo::Geo;
 use super::stats::{Batch, Clicks, DAY_MS, Part};
 use super::stream::{Entry, StreamError, claimed, consumers, read};
 use super::uniques::UniqueCounter;
+use crate::Origin;
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError};
 use crate::metrics::Metrics;
@@ -72,6 +76,7 @@ pub fn consumer_name() -> Option<String> {
 /// Counts clicks; to be [run](ClickCounter::run) once an origin.
 pub struct ClickCounter {
     store: Arc<dyn Store>,
+    links: Links,
     ledger: Ledger,
     uniques: UniqueCounter,
     geo: Geo,
@@ -106,20 +111,17 @@ struct ReadBatch {
 }
 
 impl ClickCounter {
-    /// One that calls itself `name` among the consumers, which no other does at the same time.
-    pub fn new(
-        store: Arc<dyn Store>,
-        ledger: Ledger,
-        geo: Geo,
-        metrics: Metrics,
-        name: String,
-    ) -> Self {
+    /// One of this origin, which has `links`. Among the consumers it calls itself `name`, which no other
+    /// does at the same time.
+    pub fn new(origin: &Origin, links: Links, geo: Geo, name: String) -> Self {
+        let ledger = origin.ledger.clone();
         Self {
             uniques: UniqueCounter::new(ledger.clone()),
-            store,
+            store: origin.store.clone(),
+            links,
             ledger,
             geo,
-            metrics,
+            metrics: origin.metrics.clone(),
             name,
             dead_after: DEAD_AFTER,
             has_group: false,
@@ -306,6 +308,11 @@ impl ClickCounter {
         let uniques = self.uniques.count(&rows, now_ms).await?;
         let stored: Vec<Batch> = batches.iter().map(|batch| self.stored(batch)).collect();
         let counted = self.store.count_clicks(&stored, &uniques, now_ms).await?;
+        // Each time: it may have failed the time before.
+        self.links
+            .store()
+            .touch(&last_clicks(&rows, now_ms))
+            .await?;
         for (batch, is_new) in stored.iter().zip(counted) {
             let clicks = batch.clicks.iter().map(|clicks| u64::from(clicks.count));
             self.metrics.click_batch(is_new, clicks.sum());
@@ -371,6 +378,18 @@ impl ClickCounter {
     fn stream(&self) -> Vec<u8> {
         keys::link_clicks(self.ledger.prefix())
     }
+}
+
+/// When each link was clicked last, as late as the minutes of `rows` allow: Redis has renewed its life then.
+fn last_clicks(rows: &[Row], now_ms: u64) -> Vec<(LinkId, u64)> {
+    let mut last: BTreeMap<&LinkId, u64> = BTreeMap::new();
+    for row in rows {
+        let end_ms = (row.minute_ms + MINUTE_MS).min(now_ms);
+        let known_ms = last.entry(&row.link).or_default();
+        *known_ms = end_ms.max(*known_ms);
+    }
+    let last = last.into_iter();
+    last.map(|(link, at_ms)| (link.clone(), at_ms)).collect()
 }
 
 /// The batch of an entry; `None` if the entry was deleted before it was read.

@@ -54,11 +54,14 @@ impl Range {
             Span::Hour => (DEFAULT_HOURS, HOURS_MAX),
             Span::Day => (DEFAULT_DAYS, DAYS_MAX),
         };
+        if to_ms.is_some_and(|to_ms| to_ms <= from_ms.unwrap_or(0)) {
+            return Err(RangeError::Empty);
+        }
         let last_ms = to_ms.map_or(now_ms, |to_ms| to_ms.saturating_sub(1));
         let until_ms = span.start_ms(last_ms).saturating_add(len_ms);
         let earliest_ms = until_ms.saturating_sub(default * len_ms);
         let from_ms = span.start_ms(from_ms.unwrap_or(earliest_ms));
-        if from_ms >= until_ms || to_ms == Some(0) {
+        if from_ms >= until_ms {
             return Err(RangeError::Empty);
         }
         if (until_ms - from_ms) / len_ms > most {
@@ -266,7 +269,12 @@ mod tests {
 
     #[test]
     fn a_range_that_makes_no_sense_is_refused() {
-        for (from_ms, to_ms) in [(Some(2 * DAY_MS), Some(DAY_MS)), (Some(0), Some(0))] {
+        for (from_ms, to_ms) in [
+            (Some(2), Some(1)),
+            (Some(2 * DAY_MS), Some(DAY_MS)),
+            (None, Some(0)),
+            (Some(NOON + DAY_MS), None),
+        ] {
             assert_eq!(range(Span::Day, from_ms, to_ms), Err(RangeError::Empty));
         }
         assert_eq!(range(Span::Day, Some(0), None), Err(RangeError::TooLong));

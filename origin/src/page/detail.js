@@ -8,6 +8,11 @@ import { complaint } from "./notice.js";
 import { qrCard } from "./qr.js";
 import { statsCard } from "./stats.js";
 
+const ACTIONS = { create: "Made", edit: "Changed", disable: "Disabled", enable: "Enabled", delete: "Deleted" };
+
+/** What the origin thinks of a target's host. */
+const FLAGS = "The host of this address mixes alphabets, as those do that imitate others. Look twice.";
+
 export async function detail(name) {
   const link = await api.link(name);
   const view = el("div", { class: "detail" });
@@ -69,6 +74,7 @@ function head(link, show) {
     ),
     el("p", { class: "leads" }, "Leads to ", outward(link.target, { id: "target" })),
     el("div", { class: "row facts" }, state(link), facts(link), labels(link)),
+    link.flag ? el("p", { class: "notice bad" }, FLAGS) : null,
     said,
   );
 }
@@ -78,8 +84,8 @@ function facts(link) {
   if (link.life_ms) {
     said.push(`lives ${life(link.life_ms)} from its last click`);
   }
-  if (link.expires_at_ms) {
-    said.push(`ends ${time(link.expires_at_ms)}`);
+  if (link.ends_at_ms) {
+    said.push(`ends ${time(link.ends_at_ms)} in any case`);
   }
   if (link.max_clicks) {
     said.push(`at most ${link.max_clicks} clicks`);
@@ -156,7 +162,15 @@ function past(link) {
     }
     try {
       const { history } = await api.history(link);
-      const entry = (change) => el("li", {}, el("time", {}, time(change.at_ms)), " ", el("span", {}, change.what));
+      const entry = (change) =>
+        el(
+          "li",
+          {},
+          el("strong", {}, ACTIONS[change.action] ?? change.action),
+          " ",
+          el("time", {}, time(change.at_ms)),
+          el("p", { class: "hint" }, change.target),
+        );
       replace(list, history.map(entry));
     } catch (error) {
       replace(list, complaint(error));

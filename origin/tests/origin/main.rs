@@ -5,6 +5,7 @@ use support::Ground;
 
 mod auth;
 mod clicks;
+mod link_stats;
 mod links;
 mod openapi;
 mod orders;

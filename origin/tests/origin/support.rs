@@ -471,6 +471,12 @@ impl World {
         answer(&self.admin, request).await
     }
 
+    /// What the admin port answers to a GET, as it is.
+    pub async fn admin_bytes(&self, path: &str) -> Vec<u8> {
+        let request = Request::get(path).header("authorization", format!("Bearer {TOKEN}"));
+        bytes(&self.admin, request.body(Body::empty()).unwrap()).await
+    }
+
     pub async fn admin_text(&self, method: &str, path: &str, body: &str) -> Answer {
         let bearer = format!("Bearer {TOKEN}");
         self.admin_as(method, path, body, Some(&bearer)).await
@@ -491,6 +497,13 @@ impl World {
         let request = request.body(Body::from(body.to_owned())).unwrap();
         answer(&self.admin, request).await
     }
+}
+
+async fn bytes(router: &Router, request: Request<Body>) -> Vec<u8> {
+    let response = router.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let body = response.into_body().collect().await.unwrap();
+    body.to_bytes().to_vec()
 }
 
 async fn run_script(address: &str, call: &Call) -> weir_resp::Value {

@@ -7,6 +7,8 @@ use support::Ground;
 mod auth;
 #[path = "../origin/clicks/mod.rs"]
 mod clicks;
+#[path = "../origin/link_stats.rs"]
+mod link_stats;
 #[path = "../origin/openapi.rs"]
 mod openapi;
 #[path = "../origin/orders.rs"]

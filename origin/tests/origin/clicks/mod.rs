@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mmdb::Data::{List, Map, Number, Text};
 use redis::{Value, cmd};
+use serde_json::json;
 use weir_core::link::agent::{Agent, Language, agent_hash};
 use weir_core::link::click::{MINUTE_MS, Row, encode};
 use weir_core::link::code::LinkId;
@@ -15,11 +16,17 @@ use weir_origin::clock::now_ms;
 use weir_origin::links::clicks::ClickCounter;
 use weir_origin::links::geo::Geo;
 use weir_origin::links::stats::{DAY_MS, Part, Span, Uniques};
+use weir_origin::links::store::NewLink;
 
 use crate::support::World;
 
 const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 \
                      (KHTML, like Gecko) Version/17.0 Mobile/15E148 Safari/604.1";
+
+async fn world() -> World {
+    let domains = json!({ "domains": [{ "id": "s", "hosts": ["s.example.com"] }] });
+    World::with_links(domains, |_| {}).await
+}
 
 fn link(name: &str) -> LinkId {
     name.parse().unwrap()
@@ -40,14 +47,8 @@ fn row(name: &str, address: &str, clicks: u32) -> Row {
 }
 
 fn counter(world: &World, name: &str, geo: Geo) -> ClickCounter {
-    let origin = &world.origin;
-    ClickCounter::new(
-        origin.store.clone(),
-        origin.ledger.clone(),
-        geo,
-        origin.metrics.clone(),
-        name.to_owned(),
-    )
+    let links = world.origin.links.clone().unwrap();
+    ClickCounter::new(&world.origin, links, geo, name.to_owned())
 }
 
 fn stream(world: &World) -> String {
@@ -124,7 +125,7 @@ fn metric(world: &World, line: &str) -> bool {
 
 #[tokio::test]
 async fn clicks_are_counted_once_however_often_their_batch_comes() {
-    let world = World::new().await;
+    let world = world().await;
     let rows = [
         row("s/abc", "203.0.113.1", 3),
         row("s/abc", "203.0.113.2", 2),
@@ -166,7 +167,7 @@ async fn clicks_are_counted_once_however_often_their_batch_comes() {
 
 #[tokio::test]
 async fn another_browser_is_another_visitor_of_the_same_address() {
-    let world = World::new().await;
+    let world = world().await;
     let mut other = row("s/abc", "203.0.113.1", 1);
     other.agent_hash = agent_hash(b"curl/8");
     let rows = [row("s/abc", "203.0.113.1", 1), other];
@@ -180,7 +181,7 @@ async fn another_browser_is_another_visitor_of_the_same_address() {
 
 #[tokio::test]
 async fn what_is_no_batch_is_put_aside_and_holds_nobody_up() {
-    let world = World::new().await;
+    let world = world().await;
     let good = encode(&[row("s/abc", "203.0.113.1", 1)]);
     let broken = [
         ("00000000000000aa-1", b"{}".as_slice()),
@@ -214,7 +215,7 @@ async fn what_is_no_batch_is_put_aside_and_holds_nobody_up() {
 /// One is given a batch and is heard of no more; another has counted one and could not say so.
 #[tokio::test]
 async fn batches_of_dead_origins_are_taken_over() {
-    let world = World::new().await;
+    let world = world().await;
     let payload = encode(&[row("s/abc", "203.0.113.1", 1)]);
     send(&world, "00000000000000aa-1", &payload).await;
     counter(&world, "one", Geo::default())
@@ -244,7 +245,7 @@ async fn batches_of_dead_origins_are_taken_over() {
 
 #[tokio::test]
 async fn what_failed_half_way_is_finished_in_the_next_round() {
-    let world = World::new().await;
+    let world = world().await;
     let payload = encode(&[row("s/abc", "203.0.113.1", 1)]);
     let mut counter = counter(&world, "one", Geo::default());
     assert_eq!(counter.round().await.unwrap(), 0);
@@ -278,7 +279,7 @@ async fn what_failed_half_way_is_finished_in_the_next_round() {
 
 #[tokio::test]
 async fn regions_and_operators_come_from_databases() {
-    let world = World::new().await;
+    let world = world().await;
     let (cities, operators) = (
         world.dir.path().join("c.mmdb"),
         world.dir.path().join("a.mmdb"),
@@ -336,6 +337,42 @@ async fn regions_and_operators_come_from_databases() {
     }
 }
 
+/// Redis renews a link's life with each click; the cold store hears of it here.
+#[tokio::test]
+async fn a_clicked_link_lives_on_in_the_cold_store() {
+    let world = world().await;
+    let links = world.origin.links.clone().unwrap();
+    for code in ["abc", "xyz"] {
+        let new = NewLink {
+            id: link(&format!("s/{code}")),
+            record: format!(r#"{DAY_MS} 0 {{"t":"https://a.example/"}}"#),
+            tags: Vec::new(),
+            life_ms: DAY_MS,
+            ends_at_ms: 0,
+            created_at_ms: now_ms() - 1_000 - DAY_MS / 2,
+        };
+        assert!(links.store().insert(&new).await.unwrap());
+    }
+    let end_ms = async |code: &str| {
+        let stored = links.store().link(&link(code)).await.unwrap().unwrap();
+        stored.expires_at_ms.unwrap()
+    };
+    let before_ms = end_ms("s/abc").await;
+    send(
+        &world,
+        "00000000000000aa-1",
+        &encode(&[row("s/abc", "203.0.113.1", 1)]),
+    )
+    .await;
+    counter(&world, "one", Geo::default())
+        .round()
+        .await
+        .unwrap();
+    let prolonged_ms = end_ms("s/abc").await - before_ms;
+    assert!(prolonged_ms >= DAY_MS / 2 - MINUTE_MS, "{prolonged_ms}");
+    assert!(end_ms("s/xyz").await <= before_ms + 1_000);
+}
+
 /// Whether these bytes stand anywhere in a file of this folder.
 fn stands_in(dir: &Path, text: &[u8]) -> bool {
     let files = std::fs::read_dir(dir)
@@ -368,7 +405,7 @@ async fn dump(world: &World) -> Vec<u8> {
 
 #[tokio::test]
 async fn no_address_is_left_anywhere_once_it_is_counted() {
-    let world = World::new().await;
+    let world = world().await;
     let address = "198.51.100.77";
     let spellings = [
         address.as_bytes().to_vec(),

@@ -1,0 +1,88 @@
+//! The admin's routes of a link's clicks.
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use weir_core::link::code::LinkId;
+
+use super::links::{NamedLink, found};
+use super::user_orders::sql_failed;
+use crate::Origin;
+use crate::clock::now_ms;
+use crate::links::report::{Range, Report};
+use crate::links::stats::Span;
+use crate::problem::Problem;
+
+/// Which clicks; `domain` belongs to the link's name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    #[serde(rename = "domain")]
+    _domain: Option<String>,
+    by: Option<By>,
+    from_ms: Option<u64>,
+    to_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    Hour,
+    Day,
+}
+
+/// `GET /links/{code}/stats`.
+pub(super) async fn stats(
+    State(origin): State<Origin>,
+    NamedLink(id): NamedLink,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<Report>, Problem> {
+    report(&origin, &id, asked).await.map(Json)
+}
+
+/// `GET /links/{code}/stats.csv`: the same as a table.
+pub(super) async fn csv(
+    State(origin): State<Origin>,
+    NamedLink(id): NamedLink,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let report = report(&origin, &id, asked).await?;
+    let LinkId { domain, code } = id;
+    // Neither has a character that would have to be escaped.
+    let file = format!("attachment; filename=\"{domain}-{code}.csv\"");
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            "text/csv; charset=utf-8; header=present",
+        ),
+        (header::CONTENT_DISPOSITION, &file),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    Ok((headers, report.csv()).into_response())
+}
+
+async fn report(
+    origin: &Origin,
+    id: &LinkId,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Report, Problem> {
+    let Query(asked) = asked.map_err(|error| invalid_query(error.body_text()))?;
+    let span = match asked.by {
+        Some(By::Hour) => Span::Hour,
+        Some(By::Day) | None => Span::Day,
+    };
+    let range = Range::new(span, asked.from_ms, asked.to_ms, now_ms());
+    let range = range.map_err(|error| invalid_query(error.to_string()))?;
+    let link = found(origin, id).await?;
+    let report = Report::read(&*origin.store, id, link.created_at_ms, range).await;
+    report.map_err(|error| sql_failed(&error))
+}
+
+/// A query string that cannot be read, or asks for what there is not.
+pub(super) fn invalid_query(detail: String) -> Problem {
+    let status = StatusCode::BAD_REQUEST;
+    Problem::new(status, "invalid_query", "Invalid query", detail)
+}

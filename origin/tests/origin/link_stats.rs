@@ -1,0 +1,236 @@
+//! What is answered about a link: its clicks, as JSON and as a table, and its QR code.
+
+use serde_json::{Value, json};
+use weir_core::link::code::LinkId;
+use weir_origin::clock::now_ms;
+use weir_origin::links::stats::{
+    Batch, Clicks, DAY_MS, HOUR_MS, Slot, Span, Uniques, UniquesBySlot,
+};
+
+use crate::support::World;
+
+fn domains() -> Value {
+    json!({ "domains": [
+        { "id": "s", "hosts": ["s.example.com"] },
+        { "id": "t", "hosts": ["t.example"], "scheme": "http" },
+    ] })
+}
+
+async fn world() -> World {
+    World::with_links(domains(), |_| {}).await
+}
+
+/// Makes a link of this code.
+async fn made(world: &World, domain: &str, code: &str) {
+    let body = json!({ "target": "https://a.example/", "domain": domain, "code": code });
+    let made = world.admin("POST", "/links", &body).await;
+    assert_eq!(made.status, 201, "{made:?}");
+}
+
+/// Counts clicks as the consumer does.
+async fn count(world: &World, id: &str, name: &str, at_ms: u64, count: u32, referrer: &str) {
+    let values = [
+        "mobile", "ios", "safari", referrer, "unknown", "=1+1,2", "de",
+    ];
+    let link: LinkId = name.parse().unwrap();
+    let seen = Uniques {
+        visitors: 3,
+        addresses: 2,
+    };
+    let uniques: UniquesBySlot = [Span::Hour, Span::Day]
+        .map(|span| (Slot::at(&link, span, at_ms), seen))
+        .into();
+    let clicks = Clicks {
+        link,
+        at_ms,
+        count,
+        values: values.map(str::to_owned),
+    };
+    let batches = [Batch {
+        id: id.to_owned(),
+        clicks: vec![clicks],
+    }];
+    let counted = world
+        .origin
+        .store
+        .count_clicks(&batches, &uniques, now_ms());
+    assert_eq!(counted.await.unwrap(), [true]);
+}
+
+#[tokio::test]
+async fn clicks_are_told_by_hour_and_by_day() {
+    let world = world().await;
+    made(&world, "s", "abc").await;
+    let now_ms = now_ms();
+    count(&world, "1", "s/abc", now_ms, 5, "b.example").await;
+    count(&world, "2", "s/abc", now_ms, 2, "direct").await;
+    count(&world, "3", "t/abc", now_ms, 9, "direct").await;
+    let answer = world.admin("GET", "/links/abc/stats", &Value::Null).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let body = answer.body;
+    assert_eq!(body["by"], "day");
+    assert_eq!(
+        [&body["clicks"], &body["visitors"], &body["addresses"]],
+        [&json!(7), &json!(3), &json!(2)]
+    );
+    let series = body["series"].as_array().unwrap();
+    assert_eq!(series.len(), 30);
+    let today =
+        json!({ "at_ms": now_ms - now_ms % DAY_MS, "clicks": 7, "visitors": 3, "addresses": 2 });
+    assert_eq!(
+        series.iter().filter(|point| point["clicks"] != 0).count(),
+        1
+    );
+    assert!(series.contains(&today), "{series:?}");
+    assert_eq!(body["referrers"], json!({ "b.example": 5, "direct": 2 }));
+    assert_eq!(body["devices"], json!({ "mobile": 7 }));
+
+    let hour_ms = now_ms - now_ms % HOUR_MS;
+    let path = format!(
+        "/links/abc/stats?domain=s&by=hour&from_ms={}&to_ms={}",
+        hour_ms,
+        hour_ms + 1
+    );
+    let body = world.admin("GET", &path, &Value::Null).await.body;
+    let series = body["series"].as_array().unwrap();
+    assert_eq!((series.len(), &series[0]["at_ms"]), (1, &json!(hour_ms)));
+    assert_eq!(body["clicks"], 7);
+    assert_eq!(body["languages"], json!({ "de": 7 }));
+}
+
+/// A code may come to stand for another link: what was clicked before is not its.
+#[tokio::test]
+async fn clicks_from_before_the_link_are_not_its() {
+    let world = world().await;
+    made(&world, "s", "abc").await;
+    let now_ms = now_ms();
+    count(&world, "1", "s/abc", now_ms - DAY_MS, 8, "direct").await;
+    count(&world, "2", "s/abc", now_ms, 1, "direct").await;
+    for query in ["", "?by=hour"] {
+        let path = format!("/links/abc/stats{query}");
+        let body = world.admin("GET", &path, &Value::Null).await.body;
+        assert_eq!(body["clicks"], 1, "{query}");
+        assert_eq!(body["devices"], json!({ "mobile": 1 }), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_for_other_programs_has_no_formula() {
+    let world = world().await;
+    made(&world, "s", "abc").await;
+    count(&world, "1", "s/abc", now_ms(), 5, "b.example").await;
+    let answer = world
+        .admin("GET", "/links/abc/stats.csv", &Value::Null)
+        .await;
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer.headers["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("text/csv")
+    );
+    assert_eq!(
+        answer.headers["content-disposition"],
+        "attachment; filename=\"s-abc.csv\""
+    );
+    let text = answer.body.as_str().unwrap();
+    let lines: Vec<&str> = text.split("\r\n").collect();
+    assert_eq!(lines[0], "part,value,clicks,visitors,addresses");
+    assert!(lines[1].starts_with("day,") && lines[1].ends_with("T00:00:00Z,0,0,0"));
+    assert!(lines.iter().any(|line| line.ends_with("T00:00:00Z,5,3,2")));
+    assert!(lines.contains(&"operator,\"'=1+1,2\",5,,"), "{text}");
+    assert!(lines.contains(&"referrer,b.example,5,,"), "{text}");
+}
+
+#[tokio::test]
+async fn a_qr_code_reads_as_the_link() {
+    let world = world().await;
+    made(&world, "s", "abc").await;
+    made(&world, "t", "xyz").await;
+    let query = "size=300&level=Q&margin=2&dark=102030&light=ffeecc";
+    for (path, expected) in [
+        (
+            format!("/links/abc/qr.png?{query}"),
+            "https://s.example.com/abc",
+        ),
+        (
+            "/links/xyz/qr.png?domain=t".to_owned(),
+            "http://t.example/xyz",
+        ),
+    ] {
+        let image = world.admin_bytes(&path).await;
+        let mut reader = png::Decoder::new(std::io::Cursor::new(image))
+            .read_info()
+            .unwrap();
+        let mut rows = vec![0; reader.output_buffer_size().unwrap()];
+        let info = reader.next_frame(&mut rows).unwrap();
+        let side = info.width as usize;
+        let brightness =
+            |x: usize, y: usize| match rows[y * info.line_size + x / 8] >> (7 - x % 8) & 1 {
+                1 => 0,
+                _ => 255,
+            };
+        let mut read = rqrr::PreparedImage::prepare_from_greyscale(side, side, brightness);
+        assert_eq!(read.detect_grids()[0].decode().unwrap().1, expected);
+    }
+    let answer = world
+        .admin("GET", &format!("/links/abc/qr.svg?{query}"), &Value::Null)
+        .await;
+    assert_eq!(answer.headers["content-type"], "image/svg+xml");
+    let svg = answer.body.as_str().unwrap();
+    assert!(svg.contains("width=\"300\"") && svg.contains("#102030") && svg.contains("#ffeecc"));
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_with_its_name() {
+    let world = world().await;
+    made(&world, "s", "abc").await;
+    for (path, words) in [
+        ("/links/abc/stats?by=minute", "minute"),
+        ("/links/abc/stats?from=1", "from"),
+        ("/links/abc/stats?from_ms=x", "from_ms"),
+        ("/links/abc/stats?from_ms=2&to_ms=1", "to_ms: must be later"),
+        ("/links/abc/stats.csv?by=hour&from_ms=0", "744 hours"),
+        ("/links/abc/qr.svg?size=63", "size: must be 64 to 2048"),
+        ("/links/abc/qr.png?size=large", "size"),
+        ("/links/abc/qr.png?margin=99", "margin: must be 0 to 16"),
+        ("/links/abc/qr.png?level=X", "level: must be L, M, Q or H"),
+        ("/links/abc/qr.svg?dark=red", "dark: must be a colour"),
+        ("/links/abc/qr.svg?light=%23fff", "light: must be a colour"),
+        (
+            "/links/abc/qr.svg?dark=ffffff&light=000000",
+            "dark must be the darker",
+        ),
+        ("/links/abc/qr.svg?colour=red", "colour"),
+    ] {
+        let answer = world.admin("GET", path, &Value::Null).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (400, "invalid_query"),
+            "{path}"
+        );
+        assert!(
+            answer.detail().contains(words),
+            "{path}: {}",
+            answer.detail()
+        );
+    }
+    for path in ["stats", "stats.csv", "qr.svg", "qr.png"] {
+        for link in ["nope", "ab", "abc%2f"] {
+            let answer = world
+                .admin("GET", &format!("/links/{link}/{path}"), &Value::Null)
+                .await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.code()),
+                (404, "unknown_link")
+            );
+        }
+        let path = format!("/links/abc/{path}?domain=t");
+        assert_eq!(
+            world.admin("GET", &path, &Value::Null).await.code(),
+            "unknown_link"
+        );
+        let answer = world.admin_as("GET", "/links/abc/stats", "", None).await;
+        assert_eq!(answer.status, 401);
+    }
+}

@@ -1,0 +1,345 @@
+//! The page of links, clicked through in Chromium, on a real origin with Redis and SQLite.
+//!
+//! `WEIR_SCREENSHOTS=<folder>` keeps pictures of it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use weir_core::link::agent::{Agent, Language, agent_hash};
+use weir_core::link::click::{BatchId, MINUTE_MS, Row, encode};
+use weir_scripts::keys;
+use weir_stack::browser::{Browser, Screen};
+use weir_stack::http::{self, Method};
+use weir_stack::origin::{Origin, OriginOptions};
+use weir_stack::redis::RedisServer;
+use weir_stack::report::Silent;
+use weir_stack::{Secrets, origin, ports, tools};
+
+const DESKTOP: Screen = Screen {
+    width: 1_280,
+    height: 860,
+    is_dark: false,
+    is_phone: false,
+};
+
+const PHONE: Screen = Screen {
+    width: 390,
+    height: 844,
+    is_dark: false,
+    is_phone: true,
+};
+
+/// What would be markup, or a script, if the page did not take it for text.
+const HOSTILE: &str = "<img src=x onerror=alert(1)>";
+
+/// An origin with links, what is behind it, and a browser before it.
+struct Desk {
+    browser: Browser,
+    origin: Origin,
+    redis: RedisServer,
+    token: String,
+    dir: TempDir,
+}
+
+impl Desk {
+    async fn open() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path();
+        let tool = tools::Redis::find_or_get(&mut Silent)?;
+        let log = path.join("redis.log");
+        let redis = RedisServer::start(&tool, ports::free()?, &path.join("redis"), &log).await?;
+        let secrets = Secrets::random()?;
+        let options = OriginOptions {
+            port: ports::free()?,
+            admin_port: ports::free()?,
+            database: path.join("weir.db"),
+            redis_url: redis.url(),
+            redis_ca: None,
+            key_prefix: "weir".to_owned(),
+            risk_rules: None,
+            links: Some(domains(path)?),
+            secrets: secrets.clone(),
+        };
+        let binary = origin::ensure_built()?;
+        let origin = Origin::start(&binary, options, &path.join("origin.log")).await?;
+        let tool = tools::Chromium::find_or_get(&mut Silent)?;
+        let browser = Browser::start(&tool, &path.join("browser")).await?;
+        browser.show_on(DESKTOP).await?;
+        Ok(Self {
+            browser,
+            origin,
+            redis,
+            token: secrets.admin_token,
+            dir,
+        })
+    }
+
+    fn page(&self) -> String {
+        format!("{}/ui", self.origin.admin_url())
+    }
+
+    async fn sign_in(&self) -> Result<()> {
+        self.browser.open(&self.page()).await?;
+        self.browser.type_into("[name=token]", &self.token).await?;
+        self.browser.click("button[type=submit]").await?;
+        self.browser.text("#links").await.map(drop)
+    }
+
+    /// The origin's answer on the way that programs go.
+    async fn api(&self, method: Method, path: &str, body: &Value) -> Result<http::Response> {
+        let bearer = format!("Bearer {}", self.token);
+        let url = format!("{}{path}", self.origin.admin_url());
+        let headers = [("authorization", bearer.as_str())];
+        http::send(method, &url, &headers, body.to_string()).await
+    }
+
+    async fn make(&self, link: &Value) -> Result<()> {
+        let made = self.api(Method::POST, "/links", link).await?;
+        ensure!(made.status == 201, "{}", made.text());
+        Ok(())
+    }
+
+    /// Clicks by three, as a gateway tells of them.
+    async fn click(&self, name: &str, clicks: u32) -> Result<()> {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
+        let agent = b"Mozilla/5.0 (Linux; Android 14) Chrome/126.0.0.0 Mobile Safari/537.36";
+        let row = |n: u8, at_ms: u64, clicks: u32, referrer: &str| Row {
+            link: name.parse().unwrap(),
+            minute_ms: at_ms - at_ms % MINUTE_MS,
+            clicks,
+            address: Some([203, 0, 113, n].into()),
+            agent_hash: agent_hash(agent),
+            agent: Agent::read(agent),
+            referrer: referrer.to_owned(),
+            language: Language::new(b"zh").unwrap_or_default(),
+        };
+        let rows = [
+            row(1, now_ms, clicks - 3, "news.example"),
+            row(2, now_ms, 2, ""),
+            row(3, now_ms, 1, "news.example"),
+        ];
+        let id = BatchId {
+            counter: 7,
+            sequence: u64::from(clicks),
+        };
+        let mut add = redis::cmd("XADD");
+        add.arg(keys::link_clicks("weir")).arg("*");
+        add.arg(keys::BATCH_ID).arg(id.to_string());
+        add.arg(keys::BATCH_ROWS).arg(encode(&rows));
+        let mut connection = self.redis.connection().await?;
+        let _: String = add.query_async(&mut connection).await?;
+        Ok(())
+    }
+
+    /// Keeps pictures of what is shown, light and dark, on a screen and on a phone, if somebody wants them.
+    async fn picture(&self, name: &str) -> Result<()> {
+        let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS").map(PathBuf::from) else {
+            return Ok(());
+        };
+        std::fs::create_dir_all(&folder)?;
+        for (screen, size) in [(DESKTOP, "screen"), (PHONE, "phone")] {
+            for (is_dark, light) in [(false, "light"), (true, "dark")] {
+                self.browser.show_on(Screen { is_dark, ..screen }).await?;
+                // Charts are drawn again.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                let file = folder.join(format!("{name}-{size}-{light}.png"));
+                std::fs::write(file, self.browser.screenshot().await?)?;
+            }
+        }
+        self.browser.show_on(DESKTOP).await
+    }
+
+    /// Nothing went wrong behind the page's back, such as a script that its policy has blocked.
+    async fn nothing_to_complain(&self) -> Result<()> {
+        let complaints = self.browser.complaints().await?;
+        ensure!(complaints.is_empty(), "{complaints:#?}");
+        Ok(())
+    }
+}
+
+fn domains(dir: &Path) -> Result<PathBuf> {
+    let file = dir.join("links.json");
+    let domains = json!({ "domains": [{ "id": "s", "hosts": ["s.example.com"] }] });
+    std::fs::write(&file, domains.to_string())?;
+    Ok(file)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()> {
+    let mut desk = Desk::open().await?;
+    desk.sign_in().await?;
+    let browser = &desk.browser;
+    browser.wait_for_text("#none", "No links yet").await?;
+
+    // Made.
+    browser
+        .type_into("#make [name=target]", "https://shop.example/autumn?a=1&b=2")
+        .await?;
+    browser.click("#make summary").await?;
+    browser.type_into("#make [name=code]", "autumn").await?;
+    browser
+        .type_into("#make [name=tags]", &format!("poster, {HOSTILE}"))
+        .await?;
+    browser.click("#make button[type=submit]").await?;
+    assert_eq!(browser.text("#url").await?, "https://s.example.com/autumn");
+    assert_eq!(
+        browser.text("#target").await?,
+        "https://shop.example/autumn?a=1&b=2"
+    );
+    browser.wait_for_text(".tags", HOSTILE).await?;
+    assert!(browser.url().await?.ends_with("/ui#/l/s/autumn"));
+    let loaded = "const qr = document.querySelector('#qr'); return qr?.complete && qr.naturalWidth";
+    browser.until(loaded, &[]).await?;
+
+    // Clicked, and seen to be.
+    desk.click("s/autumn", 60).await?;
+    let counted = async || {
+        let stats = desk
+            .api(Method::GET, "/links/autumn/stats", &Value::Null)
+            .await;
+        stats.is_ok_and(|stats| stats.json().is_ok_and(|stats| stats["clicks"] == 60))
+    };
+    weir_tests::until("the clicks are counted", counted).await?;
+    // Since yesterday: it may be midnight just now.
+    browser.click("[name=range] option[value='2d']").await?;
+    browser.click("#reload").await?;
+    browser.wait_for_text("#total-clicks", "60").await?;
+    assert_eq!(browser.text("#total-visitors").await?, "3");
+    browser.wait_for_text(".breakdowns", "news.example").await?;
+    browser.wait_for_text(".breakdowns", "Chinese").await?;
+    browser
+        .until(
+            "return document.querySelectorAll('.chart .slot').length === 48",
+            &[],
+        )
+        .await?;
+    desk.picture("link").await?;
+
+    // Edited.
+    browser
+        .type_into("#edit [name=new-target]", "https://shop.example/winter")
+        .await?;
+    browser.click("#edit button[type=submit]").await?;
+    browser
+        .wait_for_text("#target", "https://shop.example/winter")
+        .await?;
+
+    // Disabled, and enabled again.
+    browser.click("#toggle").await?;
+    browser.wait_for_text(".head .state", "Disabled").await?;
+    browser.wait_for_text("#toggle", "Enable").await?;
+    let link = desk
+        .api(Method::GET, "/links/autumn", &Value::Null)
+        .await?
+        .json()?;
+    assert_eq!(
+        (&link["disabled"], &link["version"]),
+        (&json!(true), &json!(3))
+    );
+    browser.click("#toggle").await?;
+    browser.wait_for_text(".head .state", "Active").await?;
+
+    // Not deleted, then deleted.
+    browser.click("#delete").await?;
+    browser.click("dialog .quiet").await?;
+    browser
+        .until("return !document.querySelector('dialog')", &[])
+        .await?;
+    browser.click("#delete").await?;
+    browser.click("#ask-yes").await?;
+    browser.wait_for_text("#none", "No links yet").await?;
+    let link = desk.api(Method::GET, "/links/autumn", &Value::Null).await?;
+    assert_eq!(link.status, 404);
+    desk.nothing_to_complain().await?;
+    desk.browser.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()> {
+    let desk = Desk::open().await?;
+    for n in 0..30 {
+        let link =
+            json!({ "target": format!("https://a.example/{n}"), "tags": [format!("t{}", n % 3)] });
+        desk.make(&link).await?;
+    }
+    let hostile = "https://a.example/?q=%3Cimg%3E";
+    desk.make(&json!({ "target": hostile, "code": "hostile", "tags": [HOSTILE] }))
+        .await?;
+    desk.sign_in().await?;
+    let browser = &desk.browser;
+    let rows = "return document.querySelectorAll('#links tbody tr').length";
+    assert_eq!(browser.run(rows, &[]).await?, json!(25));
+    desk.picture("list").await?;
+    browser.click("section > .row > .quiet").await?;
+    browser
+        .until(
+            "return document.querySelectorAll('#links tbody tr').length === 31",
+            &[],
+        )
+        .await?;
+    browser.wait_for_text("#links", HOSTILE).await?;
+    let images = "return document.querySelectorAll('main img').length";
+    assert_eq!(browser.run(images, &[]).await?, json!(0));
+
+    browser.type_into("[name=tag]", "t1\u{e007}").await?;
+    browser
+        .until(
+            "return document.querySelectorAll('#links tbody tr').length === 10",
+            &[],
+        )
+        .await?;
+    // What an address names, that is shown; what there is not, is said.
+    browser
+        .open(&format!("{}#/l/s/hostile", desk.page()))
+        .await?;
+    assert_eq!(browser.text("#target").await?, hostile);
+    browser
+        .open(&format!("{}#/l/s/nothing", desk.page()))
+        .await?;
+    browser.wait_for_text("main", "there is no such link").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_no_token_sees_nothing() -> Result<()> {
+    let desk = Desk::open().await?;
+    desk.make(&json!({ "target": "https://a.example/", "code": "secret" }))
+        .await?;
+    let browser = &desk.browser;
+    browser
+        .open(&format!("{}#/l/s/secret", desk.page()))
+        .await?;
+    browser.type_into("[name=token]", "not-the-token").await?;
+    browser.click("button[type=submit]").await?;
+    browser
+        .wait_for_text("[role=alert]", "That is not the admin token")
+        .await?;
+    assert!(!browser.page_text().await?.contains("a.example"));
+    desk.picture("sign-in").await?;
+    // With it, what was asked for is shown; afterwards nothing of it stays.
+    browser.type_into("[name=token]", &desk.token).await?;
+    browser.click("button[type=submit]").await?;
+    assert_eq!(browser.text("#target").await?, "https://a.example/");
+    browser.click("#sign-out").await?;
+    browser.text("[name=token]").await?;
+    assert!(!browser.page_text().await?.contains("a.example"));
+    let kept = browser
+        .run("return sessionStorage.length + localStorage.length", &[])
+        .await?;
+    assert_eq!(kept, json!(0));
+    // A target that the origin does not take is refused in its words.
+    desk.sign_in().await?;
+    browser
+        .type_into("#make [name=target]", "https://user:pass@evil.example/")
+        .await?;
+    browser.click("#make button[type=submit]").await?;
+    let said = browser
+        .text("#make [role=alert]")
+        .await
+        .context("no complaint")?;
+    assert!(said.contains("target"), "{said}");
+    assert!(desk.dir.path().exists());
+    Ok(())
+}
