@@ -154,23 +154,16 @@ fn named_gate() -> Result<PathBuf> {
     Ok(weir_stack::workspace::out_dir().join(built))
 }
 
-/// Function names of lines like `  0: 0x1a2b - weir_core::admission::admit::h0123456789abcdef`, innermost first.
+/// Function names of lines like `  0: 0x1a2b - weir.wasm!_ZN9weir_core9admission5admit17h0123456789abcdefE`,
+/// innermost first.
 fn frames(trap: &str) -> Vec<String> {
     let frame = |line: &str| {
         let (_, name) = line.trim_start().split_once(" - ")?;
-        let name = name.rsplit('!').next().unwrap_or(name);
-        Some(without_hash(name.trim()).to_owned())
+        let name = name.rsplit('!').next().unwrap_or(name).trim();
+        // `#`: without the hash that rustc adds.
+        Some(format!("{:#}", rustc_demangle::demangle(name)))
     };
     trap.lines().filter_map(frame).collect()
-}
-
-fn without_hash(name: &str) -> &str {
-    match name.rsplit_once("::h") {
-        Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            name
-        }
-        _ => name,
-    }
 }
 
 impl Profile {
@@ -218,8 +211,9 @@ mod tests {
 
     #[test]
     fn functions_are_named_without_their_hash() {
-        let trap = "trap in proxy_on_request_headers: all fuel consumed\nerror while executing at wasm backtrace:\n    \
-                    0:   0x1a2b - weir_core::admission::admit::h0123456789abcdef\n    1:   0x3c - seckill!dlmalloc\n";
-        assert_eq!(frames(trap), ["weir_core::admission::admit", "dlmalloc"]);
+        let trap = "trap in proxy_on_request_headers: all fuel consumed\nwasm backtrace:\n    \
+                    0:   0x1a2b - gate.wasm!_ZN9weir_core9admission5admit17h0123456789abcdefE\n    \
+                    1:   0x3c - gate.wasm!memcmp\n";
+        assert_eq!(frames(trap), ["weir_core::admission::admit", "memcmp"]);
     }
 }
