@@ -1,5 +1,7 @@
 //! Headers as bytes, answers as JSON.
 
+use std::borrow::Cow;
+
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 use serde::Serialize;
@@ -33,6 +35,25 @@ impl RequestHeaders {
         Self {
             bytes: pairs::request_headers().unwrap_or_default(),
         }
+    }
+
+    /// The value of the header `name`, in lower case. Several of one name are one with commas between, as
+    /// [`request_header`] gives them.
+    pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut values = self.iter().filter(|(known, _)| *known == name.as_bytes());
+        let (_, first) = values.next()?;
+        let mut all = Cow::Borrowed(first);
+        for (_, value) in values {
+            let all = all.to_mut();
+            all.push(b',');
+            all.extend_from_slice(value);
+        }
+        Some(all)
+    }
+
+    /// Whether there may be a header `name`: where the host has not told, there may be any.
+    pub fn may_have(&self, name: &str) -> bool {
+        self.bytes.is_empty() || self.iter().any(|(known, _)| known == name.as_bytes())
     }
 
     /// Each name, in lower case, with its value, in their order.
@@ -198,8 +219,15 @@ mod tests {
         ];
         let bytes = serialized(&headers);
         let read = RequestHeaders { bytes };
-        let read: Vec<_> = read.iter().collect();
-        assert_eq!(read, headers.map(|(name, value)| (name.as_bytes(), value)));
+        let all: Vec<_> = read.iter().collect();
+        assert_eq!(all, headers.map(|(name, value)| (name.as_bytes(), value)));
+        let of = |name| read.get(name).map(Cow::into_owned);
+        assert_eq!(of(":path").as_deref(), Some(&b"/a"[..]));
+        assert_eq!(of("x-bytes").as_deref(), Some(&b"\xff\0,again"[..]));
+        assert_eq!(of("x-empty").as_deref(), Some(&b""[..]));
+        assert_eq!(of("x-none"), None);
+        assert!(read.may_have("x-bytes") && !read.may_have("x-none"));
+        assert!(RequestHeaders::default().may_have("x-none"), "nobody knows");
     }
 
     #[test]

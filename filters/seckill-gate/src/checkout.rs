@@ -7,7 +7,7 @@ use weir_core::id::UserId;
 use weir_core::sale::{Sale, SaleState};
 use weir_core::token;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::http::request_header;
+use weir_filter_kit::http::RequestHeaders;
 
 use crate::answer::send_json;
 use crate::config::TokenSettings;
@@ -38,11 +38,11 @@ impl Minted {
 
 impl Gate {
     /// Gives the effective context's stream a token for `sale`, or says why not.
-    pub(crate) fn check_out(&mut self, sale: &[u8], user: &[u8], now_ms: u64) {
+    pub(crate) fn check_out(&mut self, sale: &[u8], request: &RequestHeaders, now_ms: u64) {
         self.note_request();
         let minted = self
             .find(sale)
-            .and_then(|(switch, sale)| self.mint(switch, sale, user, now_ms));
+            .and_then(|(switch, sale)| self.mint(switch, sale, &self.user(request), now_ms));
         let sent = match minted {
             Ok(minted) => {
                 let word = Verdict::TokenMinted.word();
@@ -79,11 +79,12 @@ impl Gate {
         Ok(Minted::new(settings, sale, &user, now_ms))
     }
 
-    /// Whether the effective context's request brings the token that `sale` wants, if it wants one.
+    /// Whether `request` brings the token that `sale` wants, if it wants one.
     pub(crate) fn check_token(
         &self,
         sale: &Sale,
         user: &UserId,
+        request: &RequestHeaders,
         now_ms: u64,
     ) -> Result<(), Rejection> {
         if !sale.token {
@@ -91,7 +92,7 @@ impl Gate {
         }
         // Without keys nothing can be known of a token: the log says so with every new catalogue.
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        let token = request_header(headers::ORDER_TOKEN).unwrap_or_default();
+        let token = request.get(headers::ORDER_TOKEN).unwrap_or_default();
         token::check(
             &settings.keys,
             &token,

@@ -1,5 +1,6 @@
 //! The state of one VM, and what its callbacks do with it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use proxy_wasm::hostcalls;
@@ -13,7 +14,7 @@ use weir_core::sale::{Catalogue, Sale, SaleState};
 use weir_core::sold_out::SoldOutMemory;
 use weir_core::status::SaleStatus;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::http::{remove_request_header, set_request_header};
+use weir_filter_kit::http::{RequestHeaders, remove_request_header, set_request_header};
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Pump, Ticket};
 use weir_filter_kit::redis::{Definite, Failure, Unknown, receive};
@@ -79,9 +80,9 @@ impl Gate {
         }
     }
 
-    /// The header that names the user.
-    pub(crate) fn user_header(&self) -> &str {
-        &self.config.user_header
+    /// Who `request` says that it is from, whatever that is.
+    pub(crate) fn user<'r>(&self, request: &'r RequestHeaders) -> Cow<'r, [u8]> {
+        request.get(&self.config.user_header).unwrap_or_default()
     }
 
     /// What a request is for, if it concerns the gate at all.
@@ -105,22 +106,29 @@ impl Gate {
 
     /// The effective context's request, which is none of the gate's, goes on: the origin is told who
     /// it comes from, and nothing that only gateways may say.
-    pub(crate) fn identify(&self, path: &[u8]) {
-        if let Err(status) = identify(&self.config, path) {
+    pub(crate) fn identify(&self, path: &[u8], request: &RequestHeaders) {
+        if let Err(status) = identify(&self.config, path, request) {
             log::warn!("{NAME}: headers of a request could not be changed: {status:?}");
         }
     }
 
     /// Decides on a request of the stream `owner` to buy from `sale`: it is answered, waits, or goes
     /// on because the sale is in shadow. The stream is the effective context.
-    pub(crate) fn decide(&mut self, owner: u32, sale: &[u8], user: &[u8], now_ms: u64) -> Outcome {
+    pub(crate) fn decide(
+        &mut self,
+        owner: u32,
+        sale: &[u8],
+        request: &RequestHeaders,
+        now_ms: u64,
+    ) -> Outcome {
         self.note_request();
         let found = self.find(sale);
         let asker = Asker {
             outcome: Outcome::default(),
             is_shadow: self.is_shadow(&found),
         };
-        let job = found.and_then(|(switch, sale)| self.admit(switch, sale, user, &asker, now_ms));
+        let job =
+            found.and_then(|(switch, sale)| self.admit(switch, sale, request, &asker, now_ms));
         let job = job.and_then(|job| {
             let pass = Some(self.overload.enter(now_ms)?);
             Ok(ClaimJob { pass, ..job })
@@ -166,15 +174,15 @@ impl Gate {
         &self,
         switch: SaleState,
         sale: &Sale,
-        user: &[u8],
+        request: &RequestHeaders,
         asker: &Asker,
         now_ms: u64,
     ) -> Result<ClaimJob, Rejection> {
-        let user = UserId::new(user).map_err(|_| Verdict::InvalidUser)?;
+        let user = UserId::new(self.user(request)).map_err(|_| Verdict::InvalidUser)?;
         match admit(switch, sale, &user, &self.memory, now_ms) {
             Admission::Reject(rejection) => Err(rejection),
             Admission::Claim { shard, checks } => {
-                self.check_token(sale, &user, now_ms)?;
+                self.check_token(sale, &user, request, now_ms)?;
                 self.limits.check(&user, now_ms)?;
                 Ok(ClaimJob {
                     sale: sale.id.clone(),

@@ -8,7 +8,7 @@ use proxy_wasm::types::{Action, Status};
 use weir_core::headers;
 use weir_core::verdict::Verdict;
 use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{request_header, response_header, set_response_header};
+use weir_filter_kit::http::{RequestHeaders, response_header, set_response_header};
 
 use crate::NAME;
 use crate::fate::{Fate, Outcome};
@@ -49,13 +49,13 @@ impl Context for Stream {}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        let method = request_header(":method").unwrap_or_default();
-        let path = request_header(":path").unwrap_or_default();
+        let headers = RequestHeaders::read();
+        let method = headers.get(":method").unwrap_or_default();
+        let path = headers.get(":path").unwrap_or_default();
         let mut gate = self.gate.borrow_mut();
         match gate.errand(&method, &path) {
             Some(Errand::Buy(sale)) => {
-                let user = request_header(gate.user_header()).unwrap_or_default();
-                let outcome = gate.decide(self.id, sale, &user, now_ms());
+                let outcome = gate.decide(self.id, sale, &headers, now_ms());
                 let goes_on = outcome.get() == Some(Fate::Shadowed);
                 self.outcome = Some(outcome);
                 if goes_on {
@@ -65,8 +65,7 @@ impl HttpContext for Stream {
                 }
             }
             Some(Errand::Checkout(sale)) => {
-                let user = request_header(gate.user_header()).unwrap_or_default();
-                gate.check_out(sale, &user, now_ms());
+                gate.check_out(sale, &headers, now_ms());
                 Action::Pause
             }
             Some(Errand::Status(sale)) => {
@@ -74,7 +73,7 @@ impl HttpContext for Stream {
                 Action::Pause
             }
             None => {
-                gate.identify(&path);
+                gate.identify(&path, &headers);
                 Action::Continue
             }
         }

@@ -239,7 +239,7 @@ fn after_a_trap_a_fresh_vm_serves_again() {
         host.failure_policy(FailurePolicy::FailReload)
     });
     gate.make_ready();
-    gate.host.trap_next("proxy_get_header_map_value");
+    gate.host.trap_next("proxy_get_header_map_pairs");
     gate.buy("alice");
     assert!(!gate.host.is_alive(0));
     gate.host.advance(SECOND * 2);

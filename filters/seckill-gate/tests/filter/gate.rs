@@ -339,8 +339,8 @@ fn each_kind_of_request_stays_within_its_budget() {
         gate.answer_claims(|_user| "*3\r\n:4\r\n:5\r\n:0\r\n".into());
         gate.buy("alice").cost()
     };
-    // Method, path, user, clock, answer.
-    assert!(sold_out.host_calls_total() <= 5, "{sold_out:?}");
+    // Headers, clock, answer.
+    assert!(sold_out.host_calls_total() <= 3, "{sold_out:?}");
     assert!(sold_out.fuel < 30_000, "{sold_out:?}");
 
     let passing = gate
@@ -350,8 +350,8 @@ fn each_kind_of_request_stays_within_its_budget() {
         .path("/index.html")
         .send()
         .cost();
-    // Method, path, and four headers that only gateways may send.
-    assert!(passing.host_calls_total() <= 6, "{passing:?}");
+    // Headers, none of which only gateways may send.
+    assert!(passing.host_calls_total() <= 1, "{passing:?}");
     assert!(passing.fuel < 15_000, "{passing:?}");
 }
 
@@ -364,8 +364,8 @@ fn a_flight_stays_within_its_budget() {
     gate.answer_claims(|_user| "*2\r\n:3\r\n:0\r\n".into());
     let after = gate.host.cost();
     let calls = after.host_calls_total() - before.host_calls_total();
-    // Each request: method, path, user, clock, effective context, answer; and one flight.
-    assert!(calls <= 6 * 64 + 20, "{calls}");
+    // Each request: headers, clock, effective context, answer; and one flight.
+    assert!(calls <= 4 * 64 + 20, "{calls}");
     let fuel = (after.fuel - before.fuel) / 64;
     assert!(fuel < 60_000, "{fuel} a request");
 }
