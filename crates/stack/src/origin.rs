@@ -17,10 +17,20 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 /// The build is the workspace's own, in its usual target folder and profile: after
 /// `cargo test` or `cargo xtask` most of it is there already.
 pub fn ensure_built() -> Result<PathBuf> {
+    build(&[])
+}
+
+/// As [`ensure_built`], as operators build it: for measurements of the origin itself.
+pub fn ensure_built_release() -> Result<PathBuf> {
+    build(&["--release"])
+}
+
+fn build(profile: &[&str]) -> Result<PathBuf> {
     // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
     let _lock = workspace::lock("origin")?;
     let output = command::cargo()
         .args(["build", "--quiet", "--package", PACKAGE, "--bin", PACKAGE])
+        .args(profile)
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
         .stdin(Stdio::null())

@@ -3,6 +3,7 @@
 mod compare;
 mod gateway;
 mod keyspace;
+mod links;
 mod ratelimit;
 mod redirect;
 mod reservations;
@@ -44,6 +45,13 @@ pub(crate) enum Scenario {
     ///
     /// Needs wrk and two cores: one for Envoy's worker, one for the load.
     Redirect(turns::Arguments),
+
+    /// Making short links: how many a second through HTTP, how fast, and what they take in Redis
+    ///
+    /// Builds the origin as operators do, runs it with Redis and SQLite, and has wrk make links. Then fills
+    /// Redis with a million of them, in batches. Needs wrk. RUST_LOG is the origin's, too: at its default it
+    /// writes a line for each request.
+    Links(links::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
@@ -51,6 +59,7 @@ pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         Some(Scenario::Warm(arguments)) => warm::run(arguments, tools),
         Some(Scenario::Ratelimit(arguments)) => ratelimit::run(arguments, tools),
         Some(Scenario::Redirect(arguments)) => redirect::run(arguments, tools),
+        Some(Scenario::Links(arguments)) => links::run(arguments),
         None => compare::run(&arguments.compare, tools),
     }
 }

@@ -5,6 +5,7 @@ mod clean;
 mod cold;
 mod log;
 mod numbers;
+mod process;
 mod store;
 
 use weir_core::link::code::LinkId;

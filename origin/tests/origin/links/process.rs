@@ -1,0 +1,117 @@
+//! A real origin, killed: what it has acknowledged is there, though Redis has lost everything.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_stack::http::{self, Connection, Method};
+use weir_stack::origin::{Origin, OriginOptions};
+use weir_stack::redis::RedisServer;
+use weir_stack::{Secrets, ports};
+
+use crate::support::{self, TOKEN};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_weir-origin");
+
+async fn start(dir: &Path, redis: &RedisServer) -> Origin {
+    let domains = dir.join("links.json");
+    let json = json!({"domains": [{"id": "s", "hosts": ["127.0.0.1"]}]});
+    std::fs::write(&domains, json.to_string()).unwrap();
+    let options = OriginOptions {
+        port: ports::free().unwrap(),
+        admin_port: ports::free().unwrap(),
+        database: dir.join("weir.db"),
+        redis_url: redis.url(),
+        redis_ca: None,
+        key_prefix: "weir".to_owned(),
+        risk_rules: None,
+        links: Some(domains),
+        secrets: Secrets {
+            claim: support::SECRET.to_owned(),
+            token: support::SECRET.to_owned(),
+            admin_token: TOKEN.to_owned(),
+        },
+    };
+    let log = dir.join("origin.log");
+    Origin::start(Path::new(BINARY), options, &log)
+        .await
+        .unwrap()
+}
+
+/// Makes links, one by one and in small batches, until the origin answers no more; those that it has
+/// acknowledged.
+async fn make_until_killed(authority: String, n: u32) -> Vec<(String, String)> {
+    let mut made = Vec::new();
+    let bearer = format!("Bearer {TOKEN}");
+    let headers = [("authorization", bearer.as_str())];
+    let Ok(mut http) = Connection::open(&authority).await else {
+        return made;
+    };
+    for turn in 0.. {
+        let one = |m: u32| json!({"target": format!("https://example.com/{n}/{turn}/{m}")});
+        let body = match n % 2 {
+            0 => one(0),
+            _ => json!([one(0), one(1), one(2)]),
+        };
+        let sent = http.send(Method::POST, "/links", &headers, body.to_string());
+        let Ok(answer) = sent.await else { break };
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let links = match answer.json().unwrap() {
+            Value::Array(links) => links,
+            link => vec![link],
+        };
+        let text = |link: &Value, field: &str| link[field].as_str().unwrap().to_owned();
+        made.extend(
+            links
+                .iter()
+                .map(|link| (text(link, "code"), text(link, "target"))),
+        );
+    }
+    made
+}
+
+async fn leads_to(origin: &Origin, code: &str) -> Option<String> {
+    let url = format!("{}/l/{code}", origin.url());
+    let answer = http::send(
+        Method::GET,
+        &url,
+        &[("host", "s.example.com")],
+        String::new(),
+    );
+    let answer = answer.await.unwrap();
+    answer.header("location").map(str::to_owned)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_acknowledged_link_survives_kill_9_and_a_redis_that_lost_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let redis = support::redis(&dir).await;
+    let mut origin = start(dir.path(), &redis).await;
+    let mut made = Vec::new();
+    for round in 0..3 {
+        let authority = origin.admin_url().trim_start_matches("http://").to_owned();
+        let makers: Vec<_> = (0..8)
+            .map(|n| tokio::spawn(make_until_killed(authority.clone(), 8 * round + n)))
+            .collect();
+        // Any instant will do: there is always something that is acknowledged and not in the cold store.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        origin.process().kill();
+        for maker in makers {
+            made.extend(maker.await.unwrap());
+        }
+        let mut connection = redis.connection().await.unwrap();
+        let flush = redis::cmd("FLUSHALL");
+        let (): () = flush.query_async(&mut connection).await.unwrap();
+        origin.start_again().await.unwrap();
+    }
+    assert!(made.len() > 100, "{}", made.len());
+    let codes: std::collections::BTreeSet<_> = made.iter().map(|(code, _)| code).collect();
+    assert_eq!(codes.len(), made.len(), "a code was handed out twice");
+    for (code, target) in &made {
+        assert_eq!(
+            leads_to(&origin, code).await.as_ref(),
+            Some(target),
+            "{code}"
+        );
+    }
+}
