@@ -397,6 +397,7 @@ impl Allocator {
                 store
                     .open_round(length, round, (self.ground.clock)())
                     .await?;
+                redis.unlock_wrap(length).await?;
                 info!(%length, round, "all numbers were gone through; they begin again");
             } else {
                 tokio::time::sleep(WRAP_PAUSE).await;

@@ -164,6 +164,13 @@ impl LinkRedis {
         Ok(self.ledger.send(&set).await? != Value::Nil)
     }
 
+    /// The round is open: the next one may follow at once. A lock that has run out meanwhile may be another
+    /// origin's by now, which does no harm: two may open one round.
+    pub async fn unlock_wrap(&self, length: Length) -> Result<(), LedgerError> {
+        let key = keys::link_wrap(self.ledger.prefix(), length);
+        self.ledger.send(cmd("DEL").arg(key)).await.map(drop)
+    }
+
     /// Gives gateways the domains, as JSON.
     pub async fn publish_domains(&self, json: &[u8]) -> Result<(), LedgerError> {
         let key = keys::link_domains(self.ledger.prefix());
