@@ -147,13 +147,13 @@ fn check_overload(overload: &OverloadConfig) {
     }
 }
 
-fn check_refusal(refusal: &ConfigError) {
+pub(crate) fn check_refusal(refusal: &ConfigError) {
     assert!(!refusal.problem.is_empty());
     assert!(refusal.to_string().ends_with(&refusal.problem));
 }
 
 /// White space may follow a configuration, anything else may not.
-fn check_nothing_follows<T: serde::de::DeserializeOwned>(data: &[u8]) {
+pub(crate) fn check_nothing_follows<T: serde::de::DeserializeOwned>(data: &[u8]) {
     assert!(parse::<T>(&[data, b" \r\n\t"].concat()).is_ok());
     for more in [b"x".as_slice(), b" {}", b",", b"}", b"\0"] {
         assert!(parse::<T>(&[data, more].concat()).is_err());

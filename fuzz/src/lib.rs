@@ -19,6 +19,9 @@
 //! | [`limit_rules`] | the limiter's configuration, then a request | see [`limit_rules`] |
 //! | [`limit_slot`] | a slot of the table of limits, then requests | algorithm, rate and burst: see [`limit_slot`] |
 //! | [`address()`] | one client address | |
+//! | [`link_record`], [`click_batch`] | what stands in Redis of a short link, and of clicks | |
+//! | [`links_config`] | the configuration of the filter for short links | |
+//! | [`link_click`] | a request for a link: a line each | method |
 //! | [`route()`] | method and path of a route, then of a request; a line each | |
 
 mod address;
@@ -29,6 +32,7 @@ mod config;
 mod error_reply;
 mod identity;
 mod limit;
+mod link;
 pub mod pieces;
 mod resp;
 mod route;
@@ -44,6 +48,7 @@ pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
 pub use identity::signed_user;
 pub use limit::limit_slot;
+pub use link::{click_batch, link_click, link_record, links_config};
 pub use resp::{resp_decode, resp_framer};
 pub use route::route;
 pub use rules::limit_rules;
@@ -54,16 +59,20 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
     ("catalogue", catalogue),
     ("claim_ticket", claim_ticket),
+    ("click_batch", click_batch),
     ("error_reply", error_reply),
     ("gate_config", gate_config),
     ("limit_rules", limit_rules),
     ("limit_slot", limit_slot),
+    ("link_click", link_click),
+    ("link_record", link_record),
+    ("links_config", links_config),
     ("order_token", order_token),
     ("resp_decode", resp_decode),
     ("resp_framer", resp_framer),

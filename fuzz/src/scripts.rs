@@ -4,7 +4,8 @@ use weir_core::ledger::{Audit, ClaimReply, Held, ReleaseReply, SettleReply};
 use weir_resp::{Value, decode};
 use weir_scripts::limit::Answer;
 use weir_scripts::{
-    audit, claim, deposit, lend, limit, limit_back, overdue, release, settle, survey, warm,
+    audit, claim, deposit, lend, limit, limit_back, link_clicks, link_read, overdue, release,
+    settle, survey, warm,
 };
 
 /// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
@@ -47,6 +48,8 @@ pub fn script_replies(data: &[u8]) {
         lend::parse(&value),
         deposit::parse(&value),
         overdue::parse(&value),
+        link_read::parse(&value),
+        link_clicks::parse(&value),
     );
     if let Ok(shards) = survey::parse(&value, count) {
         assert_eq!(shards.len(), count);

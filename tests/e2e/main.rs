@@ -8,6 +8,7 @@ mod faults;
 mod gateways;
 mod jwt;
 mod limits;
+mod links;
 mod metrics;
 mod outage;
 mod page;

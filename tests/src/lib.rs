@@ -6,6 +6,7 @@
 mod crowd;
 mod drained;
 mod limiters;
+mod links;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub use weir_stack::sale::verdict;
 pub use crowd::{Crowd, Verdicts};
 pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
 pub use limiters::{Burst, DEBUG_SECRET, Limiters, Setup, Way};
+pub use links::{LinkGateways, LinkSetup};
 
 /// How long something that must happen may take on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -118,7 +118,7 @@ fn needs_responses(config: &str) -> bool {
         .any(|field| config.contains(field))
 }
 
-async fn redis_in(data: &DataDir) -> Result<RedisServer> {
+pub(crate) async fn redis_in(data: &DataDir) -> Result<RedisServer> {
     let tool = tools::Redis::find_or_get(&mut Silent)?;
     let log = data.path.join("redis.log");
     let options = RedisOptions {
@@ -230,17 +230,21 @@ impl Limiters {
     /// An error if a gateway has ended, or a filter of its has trapped.
     ///
     /// # Errors
-    /// So.
     pub fn check(&mut self) -> Result<()> {
-        for envoy in &mut self.envoys {
-            envoy.check()?;
-            let log = std::fs::read_to_string(envoy.process().log())?;
-            for sign in ["VM failed", "panicked", "Function: proxy_"] {
-                ensure!(!log.contains(sign), "a filter has trapped: {log}");
-            }
-        }
-        Ok(())
+        check_envoys(&mut self.envoys)
     }
+}
+
+/// An error if one has ended, or a filter in it has trapped.
+pub(crate) fn check_envoys(envoys: &mut [Envoy]) -> Result<()> {
+    for envoy in envoys {
+        envoy.check()?;
+        let log = std::fs::read_to_string(envoy.process().log())?;
+        for sign in ["VM failed", "panicked", "Function: proxy_"] {
+            ensure!(!log.contains(sign), "a filter has trapped: {log}");
+        }
+    }
+    Ok(())
 }
 
 /// Answers to requests that were made at once.

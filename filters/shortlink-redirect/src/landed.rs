@@ -323,7 +323,10 @@ impl Links {
 
     fn take_domains(&mut self, document: &[u8]) {
         match self.sites.read(document) {
-            Ok(()) => log::info!("{NAME}: domains were read from Redis"),
+            Ok(()) => {
+                self.metrics.domains_loaded.increment();
+                log::info!("{NAME}: domains were read from Redis");
+            }
             Err(error) => {
                 self.metrics.polls_failed.increment();
                 log::error!("{NAME}: domains in Redis refused, the last ones stay: {error}");

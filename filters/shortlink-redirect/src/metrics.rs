@@ -77,6 +77,8 @@ pub(crate) struct Metrics {
     pub(crate) changes: Counter,
     /// How often changes were missed.
     pub(crate) changes_missed: Counter,
+    /// How often other domains were read, and count.
+    pub(crate) domains_loaded: Counter,
     /// Polls without an answer, or with domains that are none.
     pub(crate) polls_failed: Counter,
     /// Records that are none.
@@ -113,6 +115,7 @@ impl Metrics {
             evictions: total("evictions"),
             changes: total("changes"),
             changes_missed: total("changes_missed"),
+            domains_loaded: total("domains_loaded"),
             polls_failed: total("polls_failed"),
             records_refused: total("records_refused"),
         }

@@ -5,7 +5,7 @@ use weir_stack::http;
 use weir_tests::{Setup, Way};
 
 use super::{PATIENT, config};
-use crate::metrics::{documented, scraped};
+use crate::metrics::{Gateways, documented, scraped};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
@@ -20,7 +20,7 @@ async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
     limiters.burst("/", "anyone", 2).await?;
     limiters.count_reaching("limited_total.rule.all", 1).await?;
     let url = format!("{}/stats/prometheus", limiters.envoys[0].admin_url());
-    assert_eq!(scraped(&url).await?, documented(true));
+    assert_eq!(scraped(&url).await?, documented(Gateways::Limits));
     let stats = http::get(&url).await?.text();
     let limited = stats
         .lines()

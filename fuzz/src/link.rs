@@ -1,0 +1,190 @@
+//! Short links: what stands in Redis of them, and what whoever clicks one sends.
+
+use weir_core::link::answer::{Method, Reply, Visit, answer};
+use weir_core::link::cache::{Found, Limits, LinkName, Memory};
+use weir_core::link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
+use weir_core::link::code::DomainId;
+use weir_core::link::domain::DomainsConfig;
+use weir_core::link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
+use weir_core::link::tally::{Click, Tally};
+use weir_shortlink_redirect::config::Config;
+use weir_shortlink_redirect::request::{Asked, Fields};
+
+use crate::config::{check_nothing_follows, check_refusal};
+
+/// A link's record. What is read is written as something that reads the same, leads only to what may stand in a
+/// header, and is answered with that.
+pub fn link_record(data: &[u8]) {
+    let Ok(link) = Link::decode(data) else {
+        return;
+    };
+    assert!(data.len() <= RECORD_LEN_MAX);
+    assert_eq!(Link::decode(&link.encode()), Ok(link.clone()));
+    assert!(link.addresses().all(is_target));
+    for method in [Method::Get, Method::Head, Method::Other] {
+        let visit = Visit {
+            method,
+            query: b"a=\xff\r\n",
+            user_agent: b"Mozilla/5.0 (iPhone) MicroMessenger/8",
+            accept_language: b"zh-CN",
+            now_ms: 1_700_000_000_000,
+            left_ms: Some(link.life_ms),
+        };
+        check_reply(&answer(&link, &visit).reply());
+    }
+}
+
+/// No header can be broken out of, whatever the link and the request say.
+fn check_reply(reply: &Reply<'_>) {
+    assert!([200, 301, 302, 307, 308, 405, 410].contains(&reply.status));
+    for (name, value) in &reply.headers {
+        let is_safe = value
+            .bytes()
+            .all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        assert!(is_safe && !value.is_empty(), "{name}: {value:?}");
+    }
+    assert!(reply.body.matches("<script>").count() <= 1);
+}
+
+/// A batch of clicks. What is read is written as something that reads the same.
+pub fn click_batch(data: &[u8]) {
+    let Ok(rows) = decode(data) else {
+        return;
+    };
+    assert!(rows.len() <= BATCH_ROWS_MAX);
+    assert!(
+        rows.iter()
+            .all(|row| row.clicks > 0 && row.minute_ms % MINUTE_MS == 0)
+    );
+    assert_eq!(decode(&encode(&rows)), Ok(rows));
+}
+
+/// The configuration of the filter: what is taken is within its bounds; what is refused says where and why.
+pub fn links_config(data: &[u8]) {
+    let checked = weir_filter_kit::config::parse::<Config>(data).and_then(Config::checked);
+    let taken = match checked {
+        Ok(taken) => taken,
+        Err(refusal) => return check_refusal(&refusal),
+    };
+    check_nothing_follows::<Config>(data);
+    assert!(!taken.redis.cluster.is_empty() && !taken.origin.cluster.is_empty());
+    assert!((1..=100_000).contains(&taken.origin.per_second));
+    assert!((1..=60_000).contains(&taken.origin.timeout_ms));
+    assert!((50..=60_000).contains(&taken.poll_interval_ms));
+    assert!((1..=1_000).contains(&taken.limits.renew_permille));
+    assert!(taken.limits.bytes_max <= 1 << 30 && taken.limits.unknown_max <= 1_000_000);
+    assert!(
+        taken
+            .clicks
+            .is_none_or(|clicks| (100..=60_000).contains(&clicks.flush_ms))
+    );
+}
+
+/// A click, of seven lines: method, path, host, `User-Agent`, `Accept-Language`, `Referer`, address. Whatever they
+/// are: what is asked for is named as it was spelt, the answer is sound, and the click is a row that is read back.
+pub fn link_click(data: &[u8]) {
+    let mut lines = data.splitn(7, |&byte| byte == b'\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let fields = Fields {
+        method: line(),
+        path: line(),
+        host: line(),
+        user_agent: line(),
+        accept_language: line(),
+        referer: line(),
+        forwarded_for: line(),
+    };
+    let domain = DomainId::new("s").expect("a name");
+    check_host(fields.host);
+    let Asked::Link(name) = fields.asked(&domain) else {
+        return;
+    };
+    let code = fields
+        .split_path()
+        .0
+        .strip_prefix(b"/")
+        .expect("a link's path");
+    assert_eq!(name.as_bytes(), [b"s/", code].concat());
+    let link = name.to_link().expect("a code");
+    assert_eq!(LinkName::from(&link), name);
+    let now_ms = 1_700_000_000_000;
+    for link in [&plain(), &choosy()] {
+        check_reply(&answer(link, &fields.visit(None, now_ms)).reply());
+    }
+    check_memory(&name, now_ms);
+    check_row(&name, &fields, now_ms);
+}
+
+fn plain() -> Link {
+    Link {
+        pass_query: true,
+        ..Link::to("https://t.example/a?b#c")
+    }
+}
+
+fn choosy() -> Link {
+    let app = App {
+        platform: Platform::Mobile,
+        url: "openapp://<\"'&>".into(),
+        fallback: None,
+    };
+    let rule = Rule {
+        platforms: vec![Platform::Desktop, Platform::Tablet],
+        languages: vec!["zh".into(), "en".into()],
+        target: "https://r.example/".into(),
+    };
+    Link {
+        apps: vec![app],
+        rules: vec![rule],
+        ..plain()
+    }
+}
+
+fn check_host(host: &[u8]) {
+    let json = br#"{"domains":[{"id":"s","hosts":["s.example.com"]}]}"#;
+    let config: DomainsConfig = serde_json::from_slice(json).expect("a document");
+    let domains = config.checked().expect("good domains");
+    if let Ok(host) = std::str::from_utf8(host)
+        && domains.by_host(host).is_some()
+    {
+        assert!(host.to_ascii_lowercase().starts_with("s.example.com"));
+    }
+}
+
+fn check_memory(name: &LinkName, now_ms: u64) {
+    let limits = Limits {
+        entries_max: 2,
+        bytes_max: 10_000,
+        unknown_max: 2,
+        fresh_ms: 1_000,
+        unknown_ms: 100,
+        renew_permille: 100,
+    };
+    let mut memory = Memory::new(limits, 1);
+    memory.learn_unknown(name, now_ms);
+    assert_eq!(memory.find(name, now_ms), Found::Unknown);
+    memory.learn(name, plain(), false, None, now_ms);
+    assert!(matches!(
+        memory.find(name, now_ms),
+        Found::Link { is_due: false, .. }
+    ));
+}
+
+fn check_row(name: &LinkName, fields: &Fields<'_>, now_ms: u64) {
+    let mut tally = Tally::new("fuzz", 1);
+    let click = Click {
+        link: name,
+        now_ms,
+        address: fields.forwarded(0).unwrap_or_default(),
+        user_agent: fields.user_agent,
+        referer: fields.referer,
+        accept_language: fields.accept_language,
+    };
+    tally.count(&click);
+    tally.count(&click);
+    tally.close();
+    let batch = tally.send_next().expect("a batch");
+    let rows = decode(&batch.payload).expect("a batch is read back");
+    assert_eq!((rows.len(), rows[0].clicks, batch.clicks), (1, 2, 2));
+    assert_eq!(rows[0].link, name.to_link().expect("a code"));
+}

@@ -1,0 +1,176 @@
+//! Made at the origin, followed at gateways.
+
+use anyhow::Result;
+use serde_json::json;
+use tokio::task::JoinSet;
+use weir_stack::http::{self, Connection, Method};
+use weir_tests::{LinkSetup, until};
+
+use super::{SHIPPED, TARGET};
+
+const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_is_made_followed_and_counted() -> Result<()> {
+    let mut gateways = SHIPPED.start().await?;
+    let code = gateways.create(TARGET, json!({})).await?;
+    for _ in 0..50 {
+        assert_eq!(gateways.location(0, &code).await?, TARGET);
+    }
+    let answer = gateways.ask(0, &format!("/{code}?a=b"), &[]).await?;
+    assert_eq!(
+        (answer.status, answer.header("cache-control")),
+        (302, Some("private, no-cache"))
+    );
+    let metrics = format!("{}/metrics", gateways.origin.admin_url());
+    until("the origin has counted all clicks", async || {
+        let told = http::get(&metrics).await;
+        let told = told.map(|told| told.text()).unwrap_or_default();
+        told.lines()
+            .any(|line| line == "weir_origin_clicks_total 51")
+    })
+    .await?;
+    gateways.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_is_seen_by_all_gateways() -> Result<()> {
+    let setup = LinkSetup {
+        gateways: 2,
+        ..SHIPPED
+    };
+    let mut gateways = setup.start().await?;
+    let code = gateways.create(TARGET, json!({})).await?;
+    let everywhere = async |location: &str| {
+        let mut seen = true;
+        for gateway in [0, 1, 0, 1, 0, 1] {
+            seen &= gateways
+                .location(gateway, &code)
+                .await
+                .is_ok_and(|at| at == location);
+        }
+        seen
+    };
+    assert!(everywhere(TARGET).await);
+    let link = format!("/links/{code}");
+    let edit = json!({ "target": "https://other.example/" });
+    gateways.admin(Method::PATCH, &link, edit, 200).await?;
+    let edited_at = std::time::Instant::now();
+    until("the edit is seen", async || {
+        everywhere("https://other.example/").await
+    })
+    .await?;
+    println!("seen after {:?}", edited_at.elapsed());
+    gateways
+        .admin(Method::PATCH, &link, json!({ "disabled": true }), 200)
+        .await?;
+    until("it is disabled", async || {
+        let answer = gateways.ask(0, &format!("/{code}"), &[]).await;
+        answer.is_ok_and(|answer| answer.status == 410)
+    })
+    .await?;
+    gateways.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_thousand_clicks_at_once_over_two_gateways_exactly_so_many_are_admitted() -> Result<()>
+{
+    let config = r#"{ "redis": { "deadline_ms": 5000 } }"#;
+    let setup = LinkSetup {
+        gateways: 2,
+        config: Some(config),
+        ..SHIPPED
+    };
+    let mut gateways = setup.start().await?;
+    let code = gateways
+        .create(TARGET, json!({ "max_clicks": 137 }))
+        .await?;
+    let mut clicks = JoinSet::new();
+    for client in 0..100 {
+        let (authority, path) = (gateways.authority(client % 2), format!("/{code}"));
+        clicks.spawn(async move {
+            let mut connection = Connection::open(&authority).await?;
+            let mut admitted = 0;
+            for _ in 0..10 {
+                let answer = connection.send(Method::GET, &path, &[], "").await?;
+                match answer.status {
+                    302 => admitted += 1,
+                    410 => {}
+                    other => anyhow::bail!("{other}: {}", answer.text()),
+                }
+            }
+            Ok(admitted)
+        });
+    }
+    let mut admitted = 0;
+    while let Some(by_one) = clicks.join_next().await {
+        admitted += by_one??;
+    }
+    assert_eq!(admitted, 137);
+    gateways.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_codes_reach_the_origin_only_so_often_and_hot_links_do_not_feel_them() -> Result<()>
+{
+    let config = r#"{ "redis": {}, "origin": { "per_second": 1, "burst": 10 } }"#;
+    let setup = LinkSetup {
+        workers: 1,
+        config: Some(config),
+        ..SHIPPED
+    };
+    let mut gateways = setup.start().await?;
+    let code = gateways.create(TARGET, json!({})).await?;
+    assert_eq!(gateways.location(0, &code).await?, TARGET);
+    let started = std::time::Instant::now();
+    let mut connection = Connection::open(&gateways.authority(0)).await?;
+    let (mut unknown, mut refused) = (0_u64, 0);
+    for number in 0..2_000 {
+        let answer = connection
+            .send(Method::GET, &format!("/r{number:07}"), &[], "")
+            .await?;
+        match answer.status {
+            404 => {
+                assert_eq!(answer.text(), "<p>nothing here");
+                unknown += 1;
+            }
+            503 => refused += 1,
+            other => anyhow::bail!("{other}: {}", answer.text()),
+        }
+    }
+    // However long that took: ten, and one a second.
+    let allowed = 10 + started.elapsed().as_secs() + 1;
+    assert!(unknown <= allowed, "{unknown} look-ups, {allowed} allowed");
+    assert_eq!(unknown + refused, 2_000);
+    assert_eq!(gateways.location(0, &code).await?, TARGET);
+    gateways.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apps_rules_and_queries_are_followed() -> Result<()> {
+    let mut gateways = SHIPPED.start().await?;
+    let fields = json!({ "pass_query": true, "status": 307, "rules": [
+        { "languages": ["zh"], "target": "https://zh.example/" },
+        { "platforms": ["ios"], "target": "https://ios.example/" }] });
+    let code = gateways.create(TARGET, fields).await?;
+    let path = format!("/{code}?a=b");
+    for (name, value, expected) in [
+        (
+            "accept-language",
+            "zh-CN,en;q=0.5",
+            "https://zh.example/?a=b",
+        ),
+        ("user-agent", IPHONE, "https://ios.example/?a=b"),
+        ("user-agent", "curl/8", "https://target.example/page?a=b"),
+    ] {
+        let answer = gateways.ask(0, &path, &[(name, value)]).await?;
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (307, Some(expected))
+        );
+    }
+    let mut connection = Connection::open(&gateways.authority(0)).await?;
+    let answer = connection.send(Method::HEAD, &path, &[], "").await?;
+    assert_eq!((answer.status, answer.body.len()), (307, 0));
+    gateways.check()
+}

@@ -1,0 +1,16 @@
+//! Short links in real Envoys, with a real Redis and a real origin.
+
+mod follow;
+mod metrics;
+mod outage;
+
+use weir_tests::LinkSetup;
+
+const TARGET: &str = "https://target.example/page";
+
+/// One gateway with two workers, as it is shipped.
+const SHIPPED: LinkSetup<'_> = LinkSetup {
+    gateways: 1,
+    workers: 2,
+    config: None,
+};
