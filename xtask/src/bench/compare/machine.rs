@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_stack::report::Silent;
-use weir_stack::tools::{ENVOY_VERSION, Peer, Tools};
+use weir_stack::tools::{Peer, Tools};
 use weir_stack::{command, workspace};
 
 /// What a run says of itself.
@@ -35,7 +35,7 @@ pub(super) fn describe(
 fn versions(tools: &Tools) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::from([
         ("Redis".to_owned(), tools.redis.version.clone()),
-        ("Envoy".to_owned(), envoy_version(tools)),
+        ("Envoy".to_owned(), tools.envoy.version.clone()),
     ]);
     // One that is not there is told by the scenarios that miss it.
     if let Ok(peer) = Peer::nginx(&mut Silent) {
@@ -45,13 +45,6 @@ fn versions(tools: &Tools) -> BTreeMap<String, String> {
         versions.insert("Webdis".to_owned(), peer.version);
     }
     versions
-}
-
-/// From `envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL`.
-fn envoy_version(tools: &Tools) -> String {
-    let said = said(Command::new(&tools.envoy.path).arg("--version"));
-    let version = said.split('/').nth(1);
-    version.map_or_else(|| format!("{ENVOY_VERSION}?"), str::to_owned)
 }
 
 fn commit() -> String {

@@ -274,7 +274,8 @@ async fn load(
             Mark::End => end = read(),
         };
         let outcome = weir_load::run(&plan, &mut |n, to| writer.write(n, to), &mut mark);
-        let spent = [0, 1].map(|of| end[of] - begin[of]);
+        // Less only if a thread has ended meanwhile.
+        let spent = [0, 1].map(|of: usize| end[of].saturating_sub(begin[of]));
         // Nobody listens any more after Ctrl-C.
         done.send(outcome.map(|outcome| (outcome, spent))).ok();
     });
