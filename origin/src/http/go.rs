@@ -54,11 +54,10 @@ pub(super) async fn follow(
     let answer = decide(&found, &visit);
     if method == Method::Get && answer.leads_on() {
         let forwarded = field(header::HeaderName::from_static("x-forwarded-for"));
+        // The last one is what our own gateway has added; what is before it a client may have made up.
+        let nearest = forwarded.rsplit(|byte| *byte == b',').next();
         let clicker = Clicker {
-            address: forwarded
-                .split(|byte| *byte == b',')
-                .next()
-                .and_then(client_address),
+            address: nearest.and_then(|address| client_address(address.trim_ascii())),
             user_agent: visit.user_agent,
             referer: field(header::REFERER),
             accept_language: visit.accept_language,

@@ -27,7 +27,7 @@ async fn follow(world: &World, method: &str, host: &str, path: &str) -> Answer {
     let request = Request::builder().method(method).uri(format!("/l/{path}"));
     let request = request.header("host", host);
     let request = request.header("user-agent", "Mozilla/5.0 (iPhone)");
-    let request = request.header("x-forwarded-for", "203.0.113.7, 10.0.0.1");
+    let request = request.header("x-forwarded-for", "10.0.0.1, 203.0.113.7");
     world.public(request.body(Body::empty()).unwrap()).await
 }
 
