@@ -10,10 +10,18 @@ use crate::report::{Reporter, Silent};
 use crate::secrets::Secrets;
 use crate::tools::{self, WasmToolchain};
 use crate::wasm::{self, Messages};
-use crate::{ports, workspace};
+use crate::{http, ports, workspace};
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What keys start with unless it is said.
+const KEY_PREFIX: &str = "weir";
+
+/// Gateways poll for domains every second; a machine that is busy takes longer.
+const DOMAINS_LIMIT: Duration = Duration::from_secs(30);
+const DOMAINS_POLL: Duration = Duration::from_millis(50);
 
 /// A change of the shipped config on top of ports and paths.
 type Edit = Box<dyn FnOnce(EnvoyConfig) -> EnvoyConfig + Send>;
@@ -72,6 +80,8 @@ pub struct Stack {
     pub envoy: Envoy,
     /// Further gateways, in the order in which they were started.
     pub gateways: Vec<Envoy>,
+    /// A gateway for short links, if it was started.
+    pub link_gateway: Option<Envoy>,
     /// What stands between gateways and origin, if it was asked for.
     pub origin_faults: Option<FaultProxy>,
     /// What stands between gateways and Redis, if it was asked for.
@@ -224,7 +234,8 @@ impl Builder {
         let data = DataDir::open(self.data_dir.clone())?;
         let dir = data.path.clone();
         let secrets = Secrets::kept_in(&dir.join("secrets.env"))?;
-        let key_prefix = self.key_prefix.clone().unwrap_or_else(|| "weir".to_owned());
+        let key_prefix = self.key_prefix.clone();
+        let key_prefix = key_prefix.unwrap_or_else(|| KEY_PREFIX.to_owned());
 
         let risk_rules = keep(&dir, "risk-rules.json", self.risk_rules.as_deref())?;
         let links = keep(&dir, "links.json", self.links.as_deref())?;
@@ -297,6 +308,7 @@ impl Builder {
             data_dir: dir,
             envoy,
             gateways: Vec::new(),
+            link_gateway: None,
             origin_faults,
             redis_faults,
             origin,
@@ -361,6 +373,32 @@ impl Stack {
         Ok(url)
     }
 
+    /// Starts a gateway on `port` that does nothing but answer short links, from `envoy/shortlink.yaml`, before
+    /// the same origin and the same plain Redis. Waits until every worker knows the domains, which the
+    /// origin must [have](Builder::links) and whose first host is `host`. Returns its URL.
+    pub async fn start_link_gateway(&mut self, port: u16, host: &str) -> Result<String> {
+        ensure!(
+            self.key_prefix == KEY_PREFIX,
+            "envoy/shortlink.yaml has the usual key prefix"
+        );
+        let origin = self.origin_url.trim_start_matches("http://").parse()?;
+        let config = EnvoyConfig::shortlink()?
+            .gateway_port(port)
+            .admin_port(ports::free()?)
+            .origin(origin);
+        let options = EnvoyOptions {
+            config: Backing::running(&self.redis_url)?.configure(config)?,
+            variables: Vec::new(),
+            dir: self.data_dir.join("link-gateway"),
+            ..self.envoy_options.clone()
+        };
+        let envoy = Envoy::start(&self.envoy_tool, &options).await?;
+        wait_for_domains(&envoy, host, options.workers).await?;
+        let url = envoy.url();
+        self.link_gateway = Some(envoy);
+        Ok(url)
+    }
+
     /// The URLs of all gateways, the first one's first.
     pub fn gateway_urls(&self) -> Vec<String> {
         let further = self.gateways.iter().map(Envoy::url);
@@ -373,6 +411,7 @@ impl Stack {
     pub fn check_children(&mut self) -> Result<(), DiedChild> {
         self.envoy.check()?;
         self.gateways.iter_mut().try_for_each(Envoy::check)?;
+        self.link_gateway.iter_mut().try_for_each(Envoy::check)?;
         self.origin.check()?;
         let mut servers = self.redis.iter_mut().chain(&mut self.redis_cluster);
         servers.try_for_each(RedisServer::check)
@@ -381,7 +420,7 @@ impl Stack {
     /// Stops gateways, origin and Redis in that order, each by SIGTERM.
     pub fn stop(&mut self) {
         self.envoy.process().stop();
-        for gateway in &mut self.gateways {
+        for gateway in self.gateways.iter_mut().chain(&mut self.link_gateway) {
             gateway.process().stop();
         }
         self.origin.process().stop();
@@ -398,6 +437,26 @@ impl Drop for Stack {
             self.data.keep();
             eprintln!("logs are in {}", self.data_dir.display());
         }
+    }
+}
+
+/// Each worker reads the domains by itself, and begins with its first request; a connection reaches any.
+async fn wait_for_domains(envoy: &Envoy, host: &str, workers: u32) -> Result<()> {
+    let deadline = Instant::now() + DOMAINS_LIMIT;
+    loop {
+        let asked = [("host", host)];
+        http::send(http::Method::GET, &envoy.url(), &asked, "")
+            .await
+            .ok();
+        let loaded = envoy.stat("wasmcustom.weir_shortlink_domains_loaded_total");
+        if loaded.await.is_ok_and(|count| count >= workers.into()) {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "not every worker has read its domains within {DOMAINS_LIMIT:?}"
+        );
+        tokio::time::sleep(DOMAINS_POLL).await;
     }
 }
 

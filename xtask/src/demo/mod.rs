@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: a flash sale from its creation to the books being checked.
 //!
 //! `play` goes from step to step; `cast` says who takes part, `acts` and `bots` what they do, `crowd`
-//! lets many do it at once, and `report` says what came of it.
+//! lets many do it at once, and `report` says what came of it. At the end `link` plays with a short link.
 
 mod acts;
 mod books;
@@ -10,8 +10,10 @@ mod cast;
 mod client;
 mod counters;
 mod crowd;
+mod link;
 mod operator;
 mod play;
+mod qr;
 mod report;
 mod sql;
 mod tally;
@@ -29,10 +31,13 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Mutex;
 use weir_stack::tools::Options;
-use weir_stack::{Builder, Stack};
+use weir_stack::{Builder, Stack, ports};
 
 /// Any fixed number would do: the same one gives the same order of buyers.
 const SEED: u64 = 20_240_618;
+
+/// Where short links are answered unless told otherwise.
+const LINK_PORT: u16 = 10_001;
 
 /// How often the children are looked at.
 const WATCH: Duration = Duration::from_millis(100);
@@ -63,6 +68,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
+    /// The port of the gateway that answers short links [default: 10001]
+    #[arg(long, value_name = "PORT")]
+    link_port: Option<u16>,
+
     /// Stop everything afterwards; ports that are not named are free ones
     #[arg(long)]
     once: bool,
@@ -76,12 +85,15 @@ pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         true => Unnamed::Free,
         false => Unnamed::Default,
     };
-    let builder = up::prepare(&arguments.up, tools, unnamed)?.risk_rules(cast::RISK_RULES);
+    let link_port = link_port(arguments, unnamed)?;
+    let builder = up::prepare(&arguments.up, tools, unnamed)?
+        .risk_rules(cast::RISK_RULES)
+        .links(link::domains(link_port));
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
         let (mut stack, report) = tokio::select! {
-            done = demo(arguments, builder) => done?,
+            done = demo(arguments, builder, link_port) => done?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
         println!("{}", report.table());
@@ -102,30 +114,46 @@ pub(crate) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     })
 }
 
+fn link_port(arguments: &Arguments, unnamed: Unnamed) -> Result<u16> {
+    let port = match (arguments.link_port, unnamed) {
+        (Some(named), _) => named,
+        (None, Unnamed::Default) => LINK_PORT,
+        (None, Unnamed::Free) => return ports::free(),
+    };
+    ports::check(port, "--link-port")?;
+    Ok(port)
+}
+
 fn write_report(report: &Report, file: &Path) -> Result<()> {
     let text = serde_json::to_string_pretty(&report.json())?;
     std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Starts the stack, holds the sale, and reads the books.
-async fn demo(arguments: &Arguments, builder: Builder) -> Result<(Stack, Report)> {
+async fn demo(arguments: &Arguments, builder: Builder, link_port: u16) -> Result<(Stack, Report)> {
     // The play asks it things, and the watch looks after its children in between.
     let stack = Mutex::new(up::start(builder).await?);
     // A name of its own, so that a kept --data folder takes one demo after another.
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let sale = format!("demo-{}", now.as_millis());
     let report = tokio::select! {
-        report = hold(arguments, &stack, &sale) => report?,
+        report = hold(arguments, &stack, &sale, link_port) => report?,
         died = first_death(&stack) => return Err(died),
     };
     Ok((stack.into_inner(), report))
 }
 
-async fn hold(arguments: &Arguments, stack: &Mutex<Stack>, sale: &str) -> Result<Report> {
+async fn hold(
+    arguments: &Arguments,
+    stack: &Mutex<Stack>,
+    sale: &str,
+    link_port: u16,
+) -> Result<Report> {
     let shares = Shares::of(arguments.users, arguments.stock);
     let mut play = Play::new(stack, sale, shares, arguments).await?;
     let played = play.run().await?;
     let books = Books::read(&*stack.lock().await, sale, arguments.shards).await?;
+    let link = link::play(stack, link_port, &mut play.teller).await?;
     Ok(Report {
         stock: arguments.stock.into(),
         shards: arguments.shards,
@@ -139,6 +167,7 @@ async fn hold(arguments: &Arguments, stack: &Mutex<Stack>, sale: &str) -> Result
         seen: play.seen,
         audit: played.audit,
         books,
+        link,
     })
 }
 

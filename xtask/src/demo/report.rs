@@ -2,6 +2,7 @@
 
 use super::books::Books;
 use super::cast::{Shares, Trick};
+use super::link::LinkShow;
 use super::operator::Audit;
 use super::play::Rush;
 use super::sql::Checked;
@@ -26,6 +27,8 @@ pub(super) struct Report {
     pub(super) seen: Tallies,
     pub(super) audit: Audit,
     pub(super) books: Books,
+    /// The short link at the end.
+    pub(super) link: LinkShow,
 }
 
 /// Something that must be so.
@@ -62,7 +65,7 @@ impl Report {
         let (books, sql) = (&self.books, self.books.sql);
         let (oversold, unsold) = (self.oversold(), self.unsold());
         let check = |holds, what: String| Check { holds, what };
-        vec![
+        let mut checks = vec![
             check(
                 self.audit.balanced && self.audit.exact && total == self.stock,
                 format!(
@@ -90,7 +93,10 @@ impl Report {
                 format!("by {} different people", sql.buyers),
             ),
             check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
-        ]
+        ];
+        let link = self.link.checks().into_iter();
+        checks.extend(link.map(|(holds, what)| check(holds, what)));
+        checks
     }
 
     pub(super) fn json(&self) -> Value {
@@ -117,6 +123,7 @@ impl Report {
             "bots_seen": tally_json(&self.seen.bots),
             "rushes": self.rushes.iter().map(rush_json).collect::<Vec<_>>(),
             "audit": self.audit.json(),
+            "link": self.link.json(),
             "orders": sql.orders,
             "orders_paid": sql.paid,
             "orders_expired": sql.expired,
@@ -156,6 +163,7 @@ impl Report {
             write_speed(to, rush)?;
         }
         self.write_books(to)?;
+        writeln!(to, "{}", self.link.table())?;
         for Check { holds, what } in self.checks() {
             writeln!(to, "{} {what}", if holds { '✓' } else { '✗' })?;
         }
@@ -339,6 +347,7 @@ mod tests {
                     ..Shard::default()
                 }],
             },
+            link: LinkShow::of(10_000, 10_000),
         }
     }
 

@@ -31,6 +31,11 @@ impl Teller {
         }
     }
 
+    /// Whether what is written is seen in a terminal that may show colours.
+    pub(super) fn has_colours(&self) -> bool {
+        self.is_bold
+    }
+
     /// One line of `phase`, which is named where it begins.
     pub(super) fn tell(&mut self, phase: &'static str, text: impl Into<String>) {
         let told = Told {

@@ -1,0 +1,286 @@
+//! A short link: made, drawn, clicked by many, and its statistics.
+
+use super::qr;
+use super::teller::Teller;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinSet;
+use weir_stack::Stack;
+use weir_stack::http::{Connection, Method, Request};
+
+/// People who click, each from an address of their own, and how often each does.
+const PEOPLE: u32 = 500;
+const CLICKS_EACH: u32 = 20;
+
+/// Clicks in all.
+const CLICKS: u64 = PEOPLE as u64 * CLICKS_EACH as u64;
+
+/// People who click at the same time.
+const AT_ONCE: usize = 64;
+
+/// How long the statistics may take to have all of it, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(200);
+
+const TARGET: &str = "https://example.com/autumn/catalogue?utm_source=poster";
+
+/// The host of the link: this machine, so that who reads the demo can click it, too.
+const HOST: &str = "localhost";
+
+/// What people click with: agent, language, and the page that the link was on.
+const KINDS: [(&str, &str, &str); 5] = [
+    (
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
+        "en-GB,en;q=0.9",
+        "",
+    ),
+    (
+        "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Mobile Safari/537.36",
+        "zh-CN,zh;q=0.9",
+        "https://social.example/feed",
+    ),
+    (
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
+        "de-DE,de;q=0.8",
+        "https://news.example/today",
+    ),
+    (
+        "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0",
+        "fr",
+        "https://news.example/",
+    ),
+    (
+        "Mozilla/5.0 (Linux; Android 13; M2012K11AC) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/116.0.0.0 Mobile Safari/537.36 MicroMessenger/8.0.49",
+        "zh-CN",
+        "",
+    ),
+];
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct LinkShow {
+    url: String,
+    /// Answers that redirected to the target.
+    redirected: u64,
+    took: Duration,
+    /// As the origin answers.
+    stats: Value,
+}
+
+/// The domains that the origin is to have if links are answered on this port.
+pub(super) fn domains(port: u16) -> String {
+    let domain = json!({ "id": "s", "hosts": [HOST], "scheme": "http", "port": port });
+    json!({ "domains": [domain] }).to_string()
+}
+
+/// Shows all of it, step by step, with a gateway for links on `port`.
+pub(super) async fn play(stack: &Mutex<Stack>, port: u16, teller: &mut Teller) -> Result<LinkShow> {
+    let gateway = stack.lock().await.start_link_gateway(port, HOST).await?;
+    let link = make(&*stack.lock().await).await?;
+    let text = |name: &str| -> Result<String> {
+        let text = link[name].as_str();
+        Ok(text
+            .with_context(|| format!("no {name}: {link}"))?
+            .to_owned())
+    };
+    let (url, code) = (text("url")?, text("code")?);
+    teller.tell("short link", format!("{url} made; it leads to {TARGET}"));
+    for line in qr::lines(&url, teller.has_colours())? {
+        println!("{line}");
+    }
+    let (redirected, took) = click(&gateway, &url).await?;
+    let rate = redirected as f64 / took.as_secs_f64().max(f64::EPSILON);
+    let text = format!("{redirected} by {PEOPLE} people through Envoy, {rate:.0} a second");
+    teller.tell("clicks", text);
+    let stats = settled(stack, &code).await?;
+    teller.tell(
+        "statistics",
+        format!("the origin has counted {}", stats["clicks"]),
+    );
+    Ok(LinkShow {
+        url,
+        redirected,
+        took,
+        stats,
+    })
+}
+
+async fn make(stack: &Stack) -> Result<Value> {
+    let body = json!({ "target": TARGET, "tags": ["demo"] }).to_string();
+    let answer = stack.admin(Method::POST, "/links", &body, 201).await?;
+    Ok(answer)
+}
+
+/// Everybody clicks; tells how many redirects there were, and how long it took.
+async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
+    let (_, rest) = url.split_once("://").context("the link has no scheme")?;
+    let (host, path) = rest.split_once('/').context("the link has no path")?;
+    let way = Arc::new(Way {
+        authority: gateway.trim_start_matches("http://").to_owned(),
+        host: host.to_owned(),
+        path: format!("/{path}"),
+    });
+    let started = Instant::now();
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut people = JoinSet::new();
+    for person in 0..PEOPLE {
+        let (way, turn) = (way.clone(), room.clone().acquire_owned().await?);
+        people.spawn(async move {
+            let clicked = way.click(person).await;
+            drop(turn);
+            clicked
+        });
+    }
+    let mut redirected = 0;
+    while let Some(clicked) = people.join_next().await {
+        redirected += clicked??;
+    }
+    Ok((redirected, started.elapsed()))
+}
+
+/// How people get to the link.
+struct Way {
+    authority: String,
+    host: String,
+    path: String,
+}
+
+impl Way {
+    /// One person, on one connection from an address of its own.
+    async fn click(&self, person: u32) -> Result<u64> {
+        let (agent, language, referrer) = KINDS[person as usize % KINDS.len()];
+        let mut connection = Connection::open(&self.authority).await?;
+        let mut redirected = 0;
+        for _ in 0..CLICKS_EACH {
+            let request = Request::get(&self.path)
+                .header("host", &self.host)
+                .header("user-agent", agent)
+                .header("accept-language", language);
+            let request = match referrer {
+                "" => request,
+                page => request.header("referer", page),
+            };
+            let answer = connection.send_request(request.body(Default::default())?);
+            let answer = answer.await?;
+            redirected += u64::from(answer.header("location") == Some(TARGET));
+        }
+        Ok(redirected)
+    }
+}
+
+/// The statistics once they have all clicks, or as they are after a while.
+async fn settled(stack: &Mutex<Stack>, code: &str) -> Result<Value> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let path = format!("/links/{code}/stats?by=day");
+        let stats = stack
+            .lock()
+            .await
+            .admin(Method::GET, &path, "", 200)
+            .await?;
+        ensure!(stats["clicks"].is_u64(), "no clicks: {stats}");
+        if stats["clicks"].as_u64() >= Some(CLICKS) || Instant::now() >= deadline {
+            return Ok(stats);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+impl LinkShow {
+    /// What must be so: whether it is, and in words.
+    pub(super) fn checks(&self) -> [(bool, String); 2] {
+        let (redirected, counted) = (self.redirected, &self.stats["clicks"]);
+        [
+            (
+                redirected == CLICKS,
+                format!("{redirected} of {CLICKS} clicks on {} redirected", self.url),
+            ),
+            (
+                *counted == json!(CLICKS),
+                format!("its statistics have {counted} clicks"),
+            ),
+        ]
+    }
+
+    /// The statistics as a small table.
+    pub(super) fn table(&self) -> String {
+        let mut out = String::new();
+        let stats = &self.stats;
+        // A string takes whatever is written.
+        let _ = writeln!(
+            out,
+            "{}: {} clicks, about {} visitors from {} addresses",
+            self.url, stats["clicks"], stats["visitors"], stats["addresses"]
+        );
+        for part in ["devices", "systems", "browsers", "referrers", "languages"] {
+            let _ = writeln!(out, "  {part:<11}{}", values(&stats[part]));
+        }
+        out
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "url": self.url,
+            "redirected": self.redirected,
+            "took_s": self.took.as_secs_f64(),
+            "stats": self.stats,
+        })
+    }
+}
+
+/// The values of a part, the largest first.
+fn values(part: &Value) -> String {
+    let mut values: Vec<(&String, u64)> = part
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(value, clicks)| (value, clicks.as_u64().unwrap_or(0)))
+        .collect();
+    values.sort_by_key(|(_, clicks)| std::cmp::Reverse(*clicks));
+    let said = values
+        .iter()
+        .map(|(value, clicks)| format!("{value} {clicks}"));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+impl LinkShow {
+    /// One for tests, of which so many clicks redirected and so many were counted.
+    pub(super) fn of(redirected: u64, counted: u64) -> Self {
+        Self {
+            url: "https://s.example/abc".to_owned(),
+            redirected,
+            took: Duration::from_secs(1),
+            stats: json!({
+                "clicks": counted, "visitors": 500, "addresses": 500,
+                "devices": { "desktop": 4_000, "mobile": 6_000 },
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_click_too_few_or_too_many_is_told() {
+        let holds = |show: &LinkShow| show.checks().map(|(holds, _)| holds);
+        assert_eq!(holds(&LinkShow::of(CLICKS, CLICKS)), [true, true]);
+        assert_eq!(holds(&LinkShow::of(CLICKS - 1, CLICKS)), [false, true]);
+        assert_eq!(holds(&LinkShow::of(CLICKS, CLICKS + 1)), [true, false]);
+    }
+
+    #[test]
+    fn the_table_has_the_largest_first() {
+        let table = LinkShow::of(CLICKS, CLICKS).table();
+        assert!(
+            table.contains("devices    mobile 6000, desktop 4000"),
+            "{table}"
+        );
+    }
+}
