@@ -79,7 +79,7 @@ pub(super) fn domains(port: u16) -> String {
 
 /// Shows all of it, step by step, with a gateway for links on `port`.
 pub(super) async fn play(stack: &Mutex<Stack>, port: u16, teller: &mut Teller) -> Result<LinkShow> {
-    let gateway = stack.lock().await.start_link_gateway(port, HOST).await?;
+    let gateway = stack.lock().await.start_link_gateway(port).await?;
     let link = make(&*stack.lock().await).await?;
     let text = |name: &str| -> Result<String> {
         let text = link[name].as_str();
