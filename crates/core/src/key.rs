@@ -4,7 +4,6 @@
 //! To change a secret: give the new key to all as the second of their ring; then put it first
 //! everywhere; drop the old one when all that it signed has expired.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
