@@ -286,6 +286,7 @@ impl From<SigningKey> for KeyRing {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use alloc::format;
     use alloc::vec;
     use proptest::prelude::*;
 
