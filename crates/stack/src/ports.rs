@@ -67,14 +67,15 @@ mod tests {
 
     #[test]
     fn a_port_in_use_is_refused_with_the_flag_to_change() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let port = free().unwrap();
+        check(port, "--gateway-port").unwrap();
+        // Not the other way round: a child that another test starts at this moment has the listener, too,
+        // until it is another program.
+        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         let error = check(port, "--gateway-port").unwrap_err().to_string();
         assert!(
             error.contains(&port.to_string()) && error.contains("--gateway-port"),
             "{error}"
         );
-        drop(listener);
-        check(port, "--gateway-port").unwrap();
     }
 }
