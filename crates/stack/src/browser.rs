@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a page.
 const POLL: Duration = Duration::from_millis(50);
 
+/// How often something is done to an element that the page has replaced meanwhile.
+const STALE_MAX: u32 = 20;
+
 /// The name of an element's reference in the protocol.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -127,9 +130,11 @@ impl Browser {
 
     /// Waits for what `selector` (CSS) names, and tells its text as it is shown.
     pub async fn text(&self, selector: &str) -> Result<String> {
-        let element = self.wait_for(selector).await?;
-        let url = format!("{}/element/{element}/text", self.session_url);
-        text(call(Method::GET, &url, "").await?)
+        let read = async |element: &str| {
+            let url = format!("{}/element/{element}/text", self.session_url);
+            text(call(Method::GET, &url, "").await?)
+        };
+        self.act_on(selector, read).await
     }
 
     /// Waits until the page shows `wanted` where `selector` points.
@@ -144,25 +149,46 @@ impl Browser {
     /// Clicks what `selector` names, once it is there, as a person does: it must be visible and nothing
     /// may cover it.
     pub async fn click(&self, selector: &str) -> Result<()> {
-        let element = self.wait_for(selector).await?;
-        self.post(&format!("/element/{element}/click"), &json!({}))
+        let click = async |element: &str| {
+            self.post(&format!("/element/{element}/click"), &json!({}))
+                .await
+                .map(drop)
+        };
+        self.act_on(selector, click)
             .await
             .with_context(|| format!("cannot click {selector}"))
-            .map(drop)
     }
 
     /// Types `text` into a field in place of what it holds.
     pub async fn type_into(&self, selector: &str, text: &str) -> Result<()> {
-        let element = self.wait_for(selector).await?;
-        self.post(&format!("/element/{element}/clear"), &json!({}))
-            .await?;
-        self.post(
-            &format!("/element/{element}/value"),
-            &json!({ "text": text }),
-        )
-        .await
-        .with_context(|| format!("cannot type into {selector}"))
-        .map(drop)
+        let typing = json!({ "text": text });
+        let enter = async |element: &str| {
+            self.post(&format!("/element/{element}/clear"), &json!({}))
+                .await?;
+            self.post(&format!("/element/{element}/value"), &typing)
+                .await
+                .map(drop)
+        };
+        self.act_on(selector, enter)
+            .await
+            .with_context(|| format!("cannot type into {selector}"))
+    }
+
+    /// Does something to what `selector` names, once it is there; again, if the page was drawn anew in
+    /// between, so that it was another element.
+    async fn act_on<T>(&self, selector: &str, act: impl AsyncFn(&str) -> Result<T>) -> Result<T> {
+        const STALE: &str = "stale element reference";
+        for _ in 1..STALE_MAX {
+            let done = match self.wait_for(selector).await {
+                Ok(element) => act(&element).await,
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(error) if format!("{error:#}").contains(STALE) => {}
+                done => return done,
+            }
+        }
+        act(&self.wait_for(selector).await?).await
     }
 
     /// Waits for an element; tells its reference.
