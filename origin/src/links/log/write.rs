@@ -106,6 +106,8 @@ impl Log {
             shared: shared.clone(),
             file,
             at: start,
+            next_file: number + 1,
+            is_broken: false,
             sync,
         };
         let spawned = std::thread::Builder::new().name("link-log".into());
@@ -181,6 +183,11 @@ struct Writer {
     shared: Arc<Shared>,
     file: File,
     at: LogPosition,
+    /// The number of the next file; one that was tried is not tried again.
+    next_file: u64,
+    /// A write has failed, and no file was begun since: a reader stops where that write has left something,
+    /// so nothing may stand behind it.
+    is_broken: bool,
     sync: Sync,
 }
 
@@ -205,10 +212,15 @@ impl Writer {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<LogPosition, AppendError> {
+        if self.is_broken {
+            self.begin_file();
+        }
+        if self.is_broken {
+            return Err(AppendError::Io);
+        }
         if let Err(error) = self.try_write(bytes) {
             error!(%error, "the log of links cannot be written");
-            // What stands there now is not known: the next entry begins a file.
-            self.begin_file();
+            self.is_broken = true;
             return Err(AppendError::Io);
         }
         self.at.byte += bytes.len() as u64;
@@ -228,13 +240,16 @@ impl Writer {
         }
     }
 
-    /// If that fails the old file stays, and the next write tries again.
+    /// If that fails the old file stays, and the next write that needs a file tries again.
     fn begin_file(&mut self) {
-        match create(&self.shared.folder, self.at.file + 1) {
+        let number = self.next_file;
+        self.next_file += 1;
+        match create(&self.shared.folder, number) {
             Ok(file) => {
                 self.file = file;
+                self.is_broken = false;
                 self.at = LogPosition {
-                    file: self.at.file + 1,
+                    file: number,
                     byte: 0,
                 };
                 self.tell(0);
@@ -246,5 +261,58 @@ impl Writer {
     fn tell(&self, more: u64) {
         self.shared.bytes_written.fetch_add(more, Ordering::Relaxed);
         self.shared.written.send_replace(self.at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Reader;
+    use super::*;
+    use crate::links::store::NewLink;
+
+    fn entry(code: &str) -> Entry {
+        Entry::Made(NewLink {
+            id: format!("s/{code}").parse().unwrap(),
+            record: "0 0 {\"t\":\"https://example.com/\"}".into(),
+            tags: vec![],
+            life_ms: 5,
+            ends_at_ms: 0,
+            created_at_ms: 7,
+        })
+    }
+
+    fn bytes_of(code: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        frame::write(&entry(code), &mut bytes).unwrap();
+        bytes
+    }
+
+    /// A disk that was full: a write that left half an entry, then a file that could not be begun.
+    #[test]
+    fn nothing_is_acknowledged_behind_what_a_failed_write_has_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Log::open(folder.path(), Sync::Os, LogLimits::default()).unwrap();
+        let shared = log.shared().clone();
+        let half = bytes_of("lost");
+        std::fs::write(shared.folder.file(1), &half[..half.len() / 2]).unwrap();
+        std::fs::write(shared.folder.file(2), "").unwrap();
+        let mut writer = Writer {
+            shared: shared.clone(),
+            file: File::options().write(true).open("/dev/full").unwrap(),
+            at: LogPosition { file: 1, byte: 0 },
+            next_file: 2,
+            is_broken: false,
+            sync: Sync::Os,
+        };
+        assert_eq!(writer.write(&half), Err(AppendError::Io));
+        // As if there were room again in the old file, and still none for a new one.
+        let old = File::options().append(true).open(shared.folder.file(1));
+        writer.file = old.unwrap();
+        assert_eq!(writer.write(&bytes_of("refused")), Err(AppendError::Io));
+        assert!(writer.write(&bytes_of("kept")).is_ok());
+
+        let mut reader = Reader::new(&log, LogPosition::default()).unwrap();
+        assert_eq!(reader.read().unwrap().entries, [entry("kept")]);
+        assert_eq!(reader.read().unwrap().entries, []);
     }
 }
