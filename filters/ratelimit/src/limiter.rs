@@ -20,7 +20,6 @@ use crate::case::{Case, Fate, Held, Outcome, Passed};
 use crate::config::Checked;
 use crate::job::{CheckJob, Job};
 use crate::metrics::Metrics;
-use crate::poll::Poller;
 use crate::redis::{NOTHING, Redis};
 use crate::request::HostRequest;
 use crate::ruleset::{Asked, AskedOf, Charged, Ruleset, SharedRuleset};
@@ -60,7 +59,10 @@ impl Limiter {
     /// How far apart ticks should be, if there is anything to do in them.
     pub(crate) fn tick(&self) -> Option<Duration> {
         let redis = self.redis.as_ref()?;
-        let poll_ms = redis.poller.as_ref().map(Poller::interval_ms);
+        let poll_ms = redis
+            .poller
+            .as_ref()
+            .map(|poller| poller.schedule.interval_ms());
         let tick_ms = match self.is_serving {
             true => poll_ms.unwrap_or(TICK_MS).min(TICK_MS),
             false => poll_ms?,
@@ -328,7 +330,10 @@ impl Limiter {
             return;
         }
         if let Some(redis) = &mut self.redis {
-            redis.poller.iter_mut().for_each(Poller::hurry);
+            redis
+                .poller
+                .iter_mut()
+                .for_each(|poller| poller.schedule.hurry());
             redis.pump.link().wake();
         }
     }
@@ -382,7 +387,7 @@ impl Limiter {
         if redis
             .poller
             .as_mut()
-            .is_some_and(|poller| poller.landed(token))
+            .is_some_and(|poller| poller.schedule.landed(token))
         {
             return self.read_poll(headers, body);
         }

@@ -18,12 +18,12 @@ impl Limiter {
         let Some(poller) = &mut redis.poller else {
             return;
         };
-        if !poller.is_due(now_ms) {
+        if !poller.schedule.is_due(now_ms) {
             return;
         }
         let body = poll::command(&redis.config.key_prefix);
-        match redis.pump.link().send(&body, poller.interval_ms()) {
-            Ok(token) => poller.sent(token),
+        match redis.pump.link().send(&body, poller.schedule.interval_ms()) {
+            Ok(token) => poller.schedule.sent(token),
             Err(definite) => self.poll_failed(&definite.to_string()),
         }
     }
