@@ -315,6 +315,12 @@ impl HttpStream {
         }
     }
 
+    /// The status of the response, once its head is on its way to the client.
+    pub fn response_code(&self) -> Option<u16> {
+        let passed = &self.response.passed;
+        passed.headers.get(":status").map(|_| passed.status())
+    }
+
     /// As a test sees it; `alive` is the VM's.
     pub fn state(&self, alive: bool) -> StreamState {
         match self.end {

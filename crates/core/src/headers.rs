@@ -1,6 +1,7 @@
 //! The names of Weir's own headers, each defined here once.
 
-/// Response header: the gateway's one-word answer to a request, see [`crate::verdict::Verdict`].
+/// Response header: the gateway's one-word answer to a request, see [`crate::verdict::Verdict`]. On a request
+/// that goes on it is a request header, which Envoy's route puts into the response.
 pub const VERDICT: &str = "x-weir-verdict";
 
 /// Request header from the gateway to the origin: the claim ticket, see [`crate::claim::Ticket`].
@@ -28,4 +29,4 @@ pub const LINK_UNKNOWN: &str = "unknown";
 
 /// Headers that only a gateway may send on: copies that a client sent are removed from every
 /// request that passes a gateway.
-pub const GATEWAY_ONLY: [&str; 4] = [CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE];
+pub const GATEWAY_ONLY: [&str; 5] = [CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE, VERDICT];

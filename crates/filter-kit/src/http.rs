@@ -40,7 +40,7 @@ impl RequestHeaders {
     /// The value of the header `name`, in lower case. Several of one name are one with commas between, as
     /// [`request_header`] gives them.
     pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let mut values = self.iter().filter(|(known, _)| *known == name.as_bytes());
+        let mut values = self.iter().filter(|(known, _)| is_same(known, name));
         let (_, first) = values.next()?;
         let mut all = Cow::Borrowed(first);
         for (_, value) in values {
@@ -53,7 +53,7 @@ impl RequestHeaders {
 
     /// Whether there may be a header `name`: where the host has not told, there may be any.
     pub fn may_have(&self, name: &str) -> bool {
-        self.bytes.is_empty() || self.iter().any(|(known, _)| known == name.as_bytes())
+        self.bytes.is_empty() || self.iter().any(|(known, _)| is_same(known, name))
     }
 
     /// Each name, in lower case, with its value, in their order.
@@ -78,6 +78,12 @@ impl RequestHeaders {
                 Some((name, text(value)?))
             })
     }
+}
+
+/// Whether these are the same. `==` is a call of `memcmp`, which costs more than short texts do.
+fn is_same(known: &[u8], name: &str) -> bool {
+    let name = name.as_bytes();
+    known.len() == name.len() && known.iter().rev().eq(name.iter().rev())
 }
 
 /// The bytes of a number.
@@ -144,7 +150,113 @@ pub fn set_response_header(name: &str, value: &str) -> Result<(), Status> {
     hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value))
 }
 
-/// The gateway's own answer.
+/// An answer of the gateway's own as the host takes it: put together once, sent as often as it is the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    status: u16,
+    /// In the form of [`RequestHeaders`].
+    headers: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Prepared {
+    /// The answer with this status, these headers and this body.
+    pub fn new(status: u16, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status,
+            headers: serialize(headers),
+            body: body.into(),
+        }
+    }
+
+    /// Sends it to the client of the effective context's stream.
+    ///
+    /// # Errors
+    /// When the stream cannot be answered (any more).
+    pub fn send(&self) -> Result<(), Status> {
+        reply::send(self.status, &self.headers, &self.body)
+    }
+}
+
+/// Headers as the host reads and writes them.
+fn serialize(headers: &[(&str, &str)]) -> Vec<u8> {
+    let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
+    let texts = headers
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 2);
+    let lengths_len = WORD * (1 + 2 * headers.len());
+    let mut bytes = Vec::with_capacity(lengths_len + texts.sum::<usize>());
+    bytes.extend_from_slice(&word(headers.len()));
+    for (name, value) in headers {
+        bytes.extend_from_slice(&word(name.len()));
+        bytes.extend_from_slice(&word(value.len()));
+    }
+    for text in headers.iter().flat_map(|(name, value)| [name, value]) {
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// An answer to the host. The SDK has this call only with headers that it serialises each time, and it panics
+/// where the host refuses.
+#[cfg(target_arch = "wasm32")]
+#[allow(unsafe_code)] // An imported function: there is no safe way to call an import.
+mod reply {
+    use proxy_wasm::types::Status;
+
+    /// The ABI's "no error".
+    const OK: u32 = 0;
+    /// The ABI's "this is no gRPC".
+    const NO_GRPC_STATUS: i32 = -1;
+
+    #[link(wasm_import_module = "env")]
+    unsafe extern "C" {
+        /// Copies all that it is given before it returns.
+        fn proxy_send_local_response(
+            status: u32,
+            details: *const u8,
+            details_size: usize,
+            body: *const u8,
+            body_size: usize,
+            headers: *const u8,
+            headers_size: usize,
+            grpc_status: i32,
+        ) -> u32;
+    }
+
+    pub(super) fn send(status: u16, headers: &[u8], body: &[u8]) -> Result<(), Status> {
+        // SAFETY: each pointer is to as many bytes as are said; no details are given.
+        let sent = unsafe {
+            proxy_send_local_response(
+                status.into(),
+                core::ptr::null(),
+                0,
+                body.as_ptr(),
+                body.len(),
+                headers.as_ptr(),
+                headers.len(),
+                NO_GRPC_STATUS,
+            )
+        };
+        match sent {
+            OK => Ok(()),
+            _ => Err(Status::InternalFailure),
+        }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod reply {
+    use proxy_wasm::types::Status;
+
+    /// Without a host there is nobody to answer.
+    pub(super) fn send(_status: u16, _headers: &[u8], _body: &[u8]) -> Result<(), Status> {
+        Err(Status::InternalFailure)
+    }
+}
+
+/// The gateway's own answer, with a JSON body.
 #[derive(Clone, Debug)]
 pub struct Answer<'a> {
     /// The HTTP status.
@@ -168,34 +280,52 @@ struct Body<'a> {
 }
 
 impl Answer<'_> {
-    /// Sends it to the client of the effective context's stream.
-    ///
-    /// # Errors
-    /// The host's status, when the stream cannot be answered (any more).
-    pub fn send(mut self) -> Result<(), Status> {
-        self.headers.extend([
-            ("content-type", "application/json"),
-            // An answer holds for one user at one moment: no cache may keep it.
-            ("cache-control", "no-store"),
-        ]);
-        let body = serde_json::to_vec(&Body {
+    /// Puts it together.
+    pub fn prepare(self) -> Prepared {
+        let body = Body {
             error: self.error,
             message: self.message,
             order: self.order,
-        })
-        .unwrap_or_default();
-        hostcalls::send_http_response(u32::from(self.status), self.headers, Some(&body))
+        };
+        prepare_json(self.status, self.headers, &body)
     }
 }
 
+/// The answer with `body` as JSON.
+pub fn prepare_json(
+    status: u16,
+    mut headers: Vec<(&str, &str)>,
+    body: &impl Serialize,
+) -> Prepared {
+    headers.extend([
+        ("content-type", "application/json"),
+        // An answer holds for one user at one moment: no cache may keep it.
+        ("cache-control", "no-store"),
+    ]);
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    Prepared::new(status, &headers, body)
+}
+
 /// Milliseconds as the value of `Retry-After`: whole seconds, rounded up, at least 1.
-pub fn retry_after_seconds(wait_ms: u64) -> String {
-    wait_ms.div_ceil(1_000).max(1).to_string()
+pub fn retry_after_seconds(wait_ms: u64) -> u64 {
+    wait_ms.div_ceil(1_000).max(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_prepared_is_in_the_form_that_is_read() {
+        let headers = [("x-weir-verdict", "sold_out"), ("x-empty", "")];
+        let Prepared { headers: bytes, .. } = Prepared::new(409, &headers, "{}");
+        let read = RequestHeaders { bytes };
+        let all: Vec<_> = read.iter().collect();
+        assert_eq!(
+            all,
+            headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        );
+    }
 
     fn serialized(headers: &[(&str, &[u8])]) -> Vec<u8> {
         let mut bytes = (headers.len() as u32).to_le_bytes().to_vec();
@@ -243,13 +373,7 @@ mod tests {
 
     #[test]
     fn waiting_as_long_as_told_is_always_long_enough() {
-        for (wait_ms, seconds) in [
-            (0, "1"),
-            (1, "1"),
-            (1_000, "1"),
-            (1_001, "2"),
-            (59_999, "60"),
-        ] {
+        for (wait_ms, seconds) in [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (59_999, 60)] {
             assert_eq!(retry_after_seconds(wait_ms), seconds);
         }
     }

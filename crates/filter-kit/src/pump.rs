@@ -119,6 +119,8 @@ pub struct Pump<P: Plan, L> {
     waiting: VecDeque<Ticket<P::Job>>,
     flights: BTreeMap<u32, Flight<P::Job>>,
     outbox: VecDeque<Landed<P::Job>>,
+    /// What is sent is written here: memory that is used again.
+    body: Vec<u8>,
     /// Whether a turn is to come anyway.
     is_woken: bool,
     counts: Counts,
@@ -135,6 +137,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
             waiting: VecDeque::new(),
             flights: BTreeMap::new(),
             outbox: VecDeque::new(),
+            body: Vec::new(),
             is_woken: false,
             counts: Counts::default(),
         }
@@ -306,7 +309,8 @@ impl<P: Plan, L: Link> Pump<P, L> {
 
     /// Sends one flight. If the host refuses it, its requests land at once; returns whether it went.
     fn send(&mut self, calls: Vec<Planned<P::Job>>, spelling: Spelling, now_ms: u64) -> bool {
-        let mut body = Vec::new();
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
         for planned in &calls {
             self.encode(&planned.call, spelling, &mut body);
         }
@@ -314,7 +318,9 @@ impl<P: Plan, L: Link> Pump<P, L> {
             .iter()
             .map(|planned| planned.tickets.len())
             .sum::<usize>();
-        match self.link.send(&body, self.time_left_ms(&calls, now_ms)) {
+        let sent = self.link.send(&body, self.time_left_ms(&calls, now_ms));
+        self.body = body;
+        match sent {
             Ok(token) => {
                 self.counts.flights += 1;
                 self.counts.commands += calls.len();

@@ -98,16 +98,17 @@ pub fn receive(
     if num_headers == 0 {
         return Err(Unknown::Timeout.into());
     }
-    let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status")
-        .ok()
-        .flatten()
-        .unwrap_or_default();
-    check_status(&status)?;
     let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body_size)
         .ok()
         .flatten()
         .unwrap_or_default();
-    replies(&body, commands)
+    // What refuses or fails a call says so in words, which no replies begin with: so only then the status is
+    // asked for.
+    replies(&body, commands).map_err(|garbled| {
+        let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status");
+        let status = status.ok().flatten().unwrap_or_default();
+        check_status(&status).err().unwrap_or(garbled)
+    })
 }
 
 fn check_status(status: &[u8]) -> Result<(), Failure> {

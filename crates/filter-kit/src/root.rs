@@ -62,14 +62,17 @@ impl<P: Plugin> Root<P> {
         }
     }
 
-    /// Runs `act` on the plugin, and makes this context the effective one again afterwards.
+    /// Runs `act` on the plugin. Another context may be effective afterwards, until the callback's end.
     fn with_plugin(&mut self, act: impl FnOnce(&mut P)) {
         if let Some(plugin) = &self.plugin {
             act(&mut plugin.borrow_mut());
-            // It is this callback's own context, so it cannot be gone.
-            let _ = hostcalls::set_effective_context(self.id);
             self.adjust_tick();
         }
+    }
+
+    fn make_effective(&self) {
+        // It is this callback's own context, so it cannot be gone.
+        let _ = hostcalls::set_effective_context(self.id);
     }
 
     fn adjust_tick(&mut self) {
@@ -78,6 +81,7 @@ impl<P: Plugin> Root<P> {
         if self.tick.replace(period) == Some(period) {
             return;
         }
+        self.make_effective();
         if let Err(status) = hostcalls::set_tick_period(period) {
             let name = P::NAME;
             log::error!("{name}: the host gives no ticks, so nothing can be read: {status:?}");
@@ -106,6 +110,7 @@ impl<P: Plugin> RootContext for Root<P> {
     fn on_tick(&mut self) {
         // A wake-up may have been lost, and deadlines pass while nothing wakes.
         self.with_plugin(|plugin| plugin.turn(now_ms()));
+        self.make_effective();
         metrics::flush();
     }
 

@@ -2,7 +2,7 @@
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{GrpcStatusCode, Status};
-use weir_filter_kit::http::{Answer, retry_after_seconds};
+use weir_filter_kit::http::{Answer, Prepared, retry_after_seconds};
 
 use crate::config::AnswerConfig;
 
@@ -57,8 +57,8 @@ impl Refusal {
 
     fn retry_after(self) -> Option<String> {
         match self {
-            Self::Limited { wait_ms } => Some(retry_after_seconds(wait_ms)),
-            Self::Unavailable => Some(retry_after_seconds(UNAVAILABLE_MS)),
+            Self::Limited { wait_ms } => Some(retry_after_seconds(wait_ms).to_string()),
+            Self::Unavailable => Some(retry_after_seconds(UNAVAILABLE_MS).to_string()),
             Self::Denied => None,
         }
     }
@@ -89,8 +89,7 @@ pub(crate) fn refuse(
             ("content-type", config.content_type.as_str()),
             ("cache-control", "no-store"),
         ]);
-        let (status, body) = (u32::from(config.status), config.body.as_bytes());
-        return hostcalls::send_http_response(status, headers, Some(body));
+        return Prepared::new(config.status, &headers, config.body.as_bytes()).send();
     }
     let answer = Answer {
         status: refusal.status(),
@@ -99,5 +98,5 @@ pub(crate) fn refuse(
         message: refusal.message(),
         order: None,
     };
-    answer.send()
+    answer.prepare().send()
 }

@@ -303,8 +303,15 @@ mod tests {
             response.ends_with(&format!("\r\n\r\n{reason}\n")),
             "{response}"
         );
+        check_no_reply(reason);
         assert_eq!(outbound(&mut bridge, &[b"+MORE\r\n"]), b"");
         assert_eq!(bridge.inbound(&call(TWO)), Inbound::Close);
+    }
+
+    /// Filters take a body that reads as replies for replies, whatever the status.
+    fn check_no_reply(reason: &str) {
+        let read = weir_resp::decode(reason.as_bytes());
+        assert!(matches!(read, Err(weir_resp::DecodeError::Malformed(_))));
     }
 
     #[test]
@@ -352,6 +359,7 @@ mod tests {
             response.ends_with(&format!("\r\n\r\n{reason}\n")),
             "{response}"
         );
+        check_no_reply(reason);
         assert_eq!(bridge.inbound(&call(TWO)), Inbound::Close);
     }
 

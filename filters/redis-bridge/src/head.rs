@@ -70,7 +70,8 @@ pub(crate) fn success(replies: &[u8]) -> Vec<u8> {
     [head.as_bytes(), replies].concat()
 }
 
-/// The response to a call that did not: the caller closes the connection after it.
+/// The response to a call that did not: the caller closes the connection after it. `reason` begins with a letter:
+/// callers take what reads as replies for replies.
 pub(crate) fn error(status: &str, reason: &str) -> Vec<u8> {
     let length = reason.len() + 1;
     format!(

@@ -1,34 +1,66 @@
 //! The gate's own answers.
 
-use proxy_wasm::hostcalls;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use proxy_wasm::types::Status;
-use serde::Serialize;
 use weir_core::admission::Rejection;
 use weir_core::claim::ClaimId;
 use weir_core::headers;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::http::{Answer, retry_after_seconds};
+use weir_filter_kit::http::{Answer, Prepared, retry_after_seconds};
 
 use crate::config::StaticPage;
 
-/// What answers say besides their verdict.
-#[derive(Clone, Debug)]
+/// The answers to refused requests.
+#[derive(Debug)]
 pub(crate) struct Answers {
     /// What `Retry-After` says when nothing tells how long to wait, in seconds.
-    pub(crate) retry_after_s: u32,
+    retry_after_s: u32,
     /// The answer to all requests for a sale that an operator has put behind it.
-    pub(crate) static_page: StaticPage,
+    static_page: StaticPage,
+    /// The last answer of each verdict, and the wait that it tells: most often the next is the same.
+    last: RefCell<BTreeMap<Verdict, (Option<u64>, Prepared)>>,
 }
 
 impl Answers {
+    pub(crate) fn new(retry_after_s: u32, static_page: StaticPage) -> Self {
+        Self {
+            retry_after_s,
+            static_page,
+            last: RefCell::default(),
+        }
+    }
+
     /// Answers the effective context's stream.
     pub(crate) fn reject(
         &self,
         rejection: Rejection,
         order: Option<&ClaimId>,
     ) -> Result<(), Status> {
-        let verdict = rejection.verdict;
-        let retry_after = self.retry_after(rejection);
+        let retry_after_s = self.retry_after_s(rejection);
+        if order.is_some() {
+            return self.prepare(rejection.verdict, retry_after_s, order).send();
+        }
+        let mut last = self.last.borrow_mut();
+        match last.get(&rejection.verdict) {
+            Some((told_s, prepared)) if *told_s == retry_after_s => prepared.send(),
+            _ => {
+                let prepared = self.prepare(rejection.verdict, retry_after_s, None);
+                let sent = prepared.send();
+                last.insert(rejection.verdict, (retry_after_s, prepared));
+                sent
+            }
+        }
+    }
+
+    fn prepare(
+        &self,
+        verdict: Verdict,
+        retry_after_s: Option<u64>,
+        order: Option<&ClaimId>,
+    ) -> Prepared {
+        let retry_after = retry_after_s.map(|seconds| seconds.to_string());
         let mut headers = vec![(headers::VERDICT, verdict.word())];
         headers.extend(
             retry_after
@@ -46,37 +78,23 @@ impl Answers {
             message: verdict.message(),
             order: order.map(ClaimId::as_str),
         }
-        .send()
+        .prepare()
     }
 
-    fn retry_after(&self, rejection: Rejection) -> Option<String> {
+    fn retry_after_s(&self, rejection: Rejection) -> Option<u64> {
         match rejection.retry_after_ms {
             Some(wait_ms) => Some(retry_after_seconds(wait_ms)),
-            None if rejection.verdict.may_be_retried() => Some(self.retry_after_s.to_string()),
+            None if rejection.verdict.may_be_retried() => Some(self.retry_after_s.into()),
             None => None,
         }
     }
 
-    fn page<'a>(&'a self, mut headers: Vec<(&'a str, &'a str)>) -> Result<(), Status> {
+    fn page<'a>(&'a self, mut headers: Vec<(&'a str, &'a str)>) -> Prepared {
         let page = &self.static_page;
         headers.extend([
             ("content-type", page.content_type.as_str()),
             ("cache-control", "no-store"),
         ]);
-        let status = u32::from(page.status);
-        hostcalls::send_http_response(status, headers, Some(page.body.as_bytes()))
+        Prepared::new(page.status, &headers, page.body.as_bytes())
     }
-}
-
-/// Answers the effective context's stream with 200 and `body` as JSON, which no cache may keep.
-pub(crate) fn send_json(
-    mut headers: Vec<(&str, &str)>,
-    body: &impl Serialize,
-) -> Result<(), Status> {
-    headers.extend([
-        ("content-type", "application/json"),
-        ("cache-control", "no-store"),
-    ]);
-    let body = serde_json::to_vec(body).map_err(|_| Status::InternalFailure)?;
-    hostcalls::send_http_response(200, headers, Some(&body))
 }

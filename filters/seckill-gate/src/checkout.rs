@@ -7,9 +7,8 @@ use weir_core::id::UserId;
 use weir_core::sale::{Sale, SaleState};
 use weir_core::token;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::http::RequestHeaders;
+use weir_filter_kit::http::{RequestHeaders, prepare_json};
 
-use crate::answer::send_json;
 use crate::config::TokenSettings;
 use crate::gate::{Gate, log_unsent};
 
@@ -46,7 +45,7 @@ impl Gate {
         let sent = match minted {
             Ok(minted) => {
                 let word = Verdict::TokenMinted.word();
-                send_json(vec![(headers::VERDICT, word)], &minted)
+                prepare_json(200, vec![(headers::VERDICT, word)], &minted).send()
             }
             Err(rejection) => {
                 self.metrics.request(rejection.verdict);

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_core::breaker::Pass;
-use weir_core::verdict::Verdict;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +11,10 @@ pub enum Fate {
     /// The gate has answered it.
     Answered,
     /// It went on to the origin with a claim.
-    Passed {
-        /// Which of the granted ones.
-        verdict: Verdict,
+    Passed(
         /// For the outcome at the origin.
-        pass: Pass,
-    },
+        Pass,
+    ),
     /// It went on to the origin whatever was decided: its sale is in shadow.
     Shadowed,
 }

@@ -14,14 +14,16 @@ use weir_core::sale::{Catalogue, Sale, SaleState};
 use weir_core::sold_out::SoldOutMemory;
 use weir_core::status::SaleStatus;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::http::{RequestHeaders, remove_request_header, set_request_header};
+use weir_filter_kit::http::{
+    RequestHeaders, prepare_json, remove_request_header, set_request_header,
+};
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Pump, Ticket};
 use weir_filter_kit::redis::{Definite, Failure, Unknown, receive};
 use weir_scripts::{claim, deposit, lend, survey};
 
 use crate::NAME;
-use crate::answer::{Answers, send_json};
+use crate::answer::Answers;
 use crate::config::{Checked, DEADLINE_MS};
 use crate::fate::{Asker, Fate, Outcome};
 use crate::identify::{identify, strip_gateway_headers};
@@ -69,10 +71,7 @@ impl Gate {
             memory: SoldOutMemory::default(),
             refills: Refills::default(),
             metrics,
-            answers: Answers {
-                retry_after_s: config.retry_after_s,
-                static_page: config.static_page.clone(),
-            },
+            answers: Answers::new(config.retry_after_s, config.static_page.clone()),
             is_poll_failing: false,
             is_serving: false,
             plan,
@@ -97,7 +96,7 @@ impl Gate {
         let sent = match self.find(sale) {
             Ok((switch, sale)) => {
                 let status = SaleStatus::new(switch, sale, &self.memory, now_ms);
-                send_json(vec![], &status)
+                prepare_json(200, vec![], &status).send()
             }
             Err(rejection) => self.answers.reject(rejection, None),
         };
@@ -193,15 +192,12 @@ impl Gate {
                     refills: 0,
                     checks,
                     pass: None,
+                    names_user: request.may_have(headers::USER)
+                        || request.may_have(headers::USER_SIGNATURE),
                     asker: asker.clone(),
                 })
             }
         }
-    }
-
-    /// What `Retry-After` says when the outcome is unknown.
-    pub(crate) fn retry_after(&self) -> String {
-        self.config.retry_after_s.to_string()
     }
 
     /// The stream `owner` has gone.
@@ -390,16 +386,16 @@ impl Gate {
             Fate::Shadowed
         } else {
             match self.overload.pass_on(now_ms) {
-                Ok(pass) => Fate::Passed { verdict, pass },
+                Ok(pass) => Fate::Passed(pass),
                 Err(rejection) => {
                     self.reject_waiting(&job.asker, rejection, None);
                     return self.hand_back(job, held, now_ms);
                 }
             }
         };
-        // From here on the stream's end or the origin's answer ends what was begun.
+        // From here on the stream's end ends what was begun.
         job.asker.tell(fate);
-        match self.send_on(job, held) {
+        match self.send_on(job, held, verdict) {
             Ok(()) => self.count(&job.asker, verdict),
             Err(status) => {
                 log::warn!("{NAME}: a granted request could not go on: {status:?}");
@@ -408,7 +404,7 @@ impl Gate {
         }
     }
 
-    fn send_on(&self, job: &ClaimJob, held: Held) -> Result<(), Status> {
+    fn send_on(&self, job: &ClaimJob, held: Held, verdict: Verdict) -> Result<(), Status> {
         let claim = ClaimTicket {
             sale: job.sale.clone(),
             shard: job.shard,
@@ -421,8 +417,14 @@ impl Gate {
         let signature = self.config.claim_keys.sign(&claim);
         set_request_header(headers::CLAIM, &claim)?;
         set_request_header(headers::CLAIM_SIGNATURE, &signature)?;
-        remove_request_header(headers::USER)?;
-        remove_request_header(headers::USER_SIGNATURE)?;
+        match job.asker.is_shadow {
+            true => remove_request_header(headers::VERDICT)?,
+            false => set_request_header(headers::VERDICT, verdict.word())?,
+        }
+        if job.names_user {
+            remove_request_header(headers::USER)?;
+            remove_request_header(headers::USER_SIGNATURE)?;
+        }
         hostcalls::resume_http_request()
     }
 

@@ -26,7 +26,8 @@ pub(crate) fn identify(
         let signed = identity::sign(&config.claim_keys, &user, now_ms());
         set_request_header(headers::USER, &signed.value)?;
         set_request_header(headers::USER_SIGNATURE, &signed.signature)?;
-        return strip(request, [headers::CLAIM, headers::CLAIM_SIGNATURE]);
+        let others = [headers::CLAIM, headers::CLAIM_SIGNATURE, headers::VERDICT];
+        return strip(request, others);
     }
     strip(request, headers::GATEWAY_ONLY)
 }

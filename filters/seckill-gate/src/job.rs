@@ -47,6 +47,8 @@ pub struct ClaimJob {
     pub checks: Checks,
     /// For the outcome at Redis, until there is one.
     pub pass: Option<Pass>,
+    /// Whether the client has sent what only a gateway may say of a user.
+    pub names_user: bool,
     /// Who waits.
     pub asker: Asker,
 }
@@ -305,6 +307,7 @@ mod tests {
             refills: 0,
             checks: Checks::default(),
             pass: None,
+            names_user: false,
             asker: Asker::default(),
         });
         Ticket {

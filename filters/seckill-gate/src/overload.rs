@@ -62,7 +62,7 @@ impl Overload {
     }
 
     /// Whether a granted request may go on to the origin: then it is in flight until
-    /// [`Overload::origin_answered`] or [`Overload::origin_left`].
+    /// [`Overload::origin_is_done`].
     pub(crate) fn pass_on(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
         self.check_in_flight()?;
         match self.origin.permit(now_ms) {
@@ -77,19 +77,16 @@ impl Overload {
         }
     }
 
-    /// The origin has answered with this status, or Envoy in its place.
-    pub(crate) fn origin_answered(&mut self, pass: Pass, status: &[u8], now_ms: u64) {
-        self.origin_left();
-        let is_well = !matches!(status, [b'5', _, _]);
+    /// A request in flight is over: the origin has answered with this status, or Envoy in its place; without one
+    /// its client has gone.
+    pub(crate) fn origin_is_done(&mut self, pass: Pass, status: Option<u64>, now_ms: u64) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let Some(status) = status else { return };
+        let is_well = !(500..=599).contains(&status);
         self.origin.record(now_ms, pass, is_well);
         if self.origin.breaker.state() == State::Closed {
             self.origin_shut_until_ms = 0;
         }
-    }
-
-    /// A request in flight is over without an answer: its client has gone.
-    pub(crate) fn origin_left(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
     }
 
     fn check_in_flight(&self) -> Result<(), Rejection> {

@@ -3,14 +3,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext};
-use proxy_wasm::types::{Action, Status};
-use weir_core::headers;
-use weir_core::verdict::Verdict;
+use proxy_wasm::types::Action;
 use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{RequestHeaders, response_header, set_response_header};
+use weir_filter_kit::http::RequestHeaders;
 
-use crate::NAME;
 use crate::fate::{Fate, Outcome};
 use crate::gate::Gate;
 use crate::route::Errand;
@@ -29,19 +27,6 @@ impl Stream {
             gate,
             outcome: None,
         }
-    }
-}
-
-impl Stream {
-    /// Adds to the origin's response what only the gate knows.
-    fn complete_response(&self, verdict: Verdict, status: &[u8]) -> Result<(), Status> {
-        set_response_header(headers::VERDICT, verdict.word())?;
-        // The origin or the way to it failed: the claim is still held, and a retry gets the same.
-        let is_unknown = matches!(status, b"502" | b"503" | b"504");
-        if is_unknown && response_header("retry-after").is_none() {
-            set_response_header("retry-after", &self.gate.borrow().retry_after())?;
-        }
-        Ok(())
     }
 }
 
@@ -78,22 +63,6 @@ impl HttpContext for Stream {
             }
         }
     }
-
-    fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        let fate = self.outcome.as_ref().and_then(|outcome| outcome.get());
-        // The gate's own answers are whole already, and of a sale in shadow nothing is to be seen.
-        if let Some(Fate::Passed { verdict, pass }) = fate {
-            let status = response_header(":status").unwrap_or_default();
-            if let Err(error) = self.complete_response(verdict, &status) {
-                log::warn!("{NAME}: a response goes without its verdict: {error:?}");
-            }
-            // Only once: there may be informational responses before the real one.
-            self.outcome = None;
-            let mut gate = self.gate.borrow_mut();
-            gate.overload.origin_answered(pass, &status, now_ms());
-        }
-        Action::Continue
-    }
 }
 
 impl Drop for Stream {
@@ -101,8 +70,19 @@ impl Drop for Stream {
         let Some(outcome) = &self.outcome else { return };
         match outcome.get() {
             None => self.gate.borrow_mut().forget(self.id),
-            Some(Fate::Passed { .. }) => self.gate.borrow_mut().overload.origin_left(),
+            Some(Fate::Passed(pass)) => {
+                let status = response_status();
+                let mut gate = self.gate.borrow_mut();
+                gate.overload.origin_is_done(pass, status, now_ms());
+            }
             Some(Fate::Answered | Fate::Shadowed) => {}
         }
     }
+}
+
+/// The status of the response that the effective context's client got, if it got one.
+fn response_status() -> Option<u64> {
+    let status = hostcalls::get_property(vec!["response", "code"]).ok()??;
+    let status = u64::from_le_bytes(status.try_into().ok()?);
+    (status != 0).then_some(status)
 }

@@ -1,10 +1,9 @@
 //! The filter's own answers.
 
-use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 use serde_json::Value;
 use weir_core::link::answer::{Answer, Reply};
-use weir_filter_kit::http::retry_after_seconds;
+use weir_filter_kit::http::{Prepared, retry_after_seconds};
 
 use crate::NAME;
 use crate::metrics::Said;
@@ -15,15 +14,14 @@ const FILE_MAX_AGE: &str = "public, max-age=300";
 /// Sends `reply` to the client of the effective context's stream.
 pub(crate) fn send(reply: Reply<'_>) {
     let headers = reply.headers.iter();
-    let headers = headers
+    let headers: Vec<_> = headers
         .map(|(name, value)| (*name, value.as_ref()))
         .collect();
-    send_raw(reply.status, headers, reply.body.as_bytes());
+    send_raw(reply.status, &headers, reply.body.as_bytes());
 }
 
-pub(crate) fn send_raw(status: u16, headers: Vec<(&str, &str)>, body: &[u8]) {
-    let body = Some(body).filter(|body| !body.is_empty());
-    log_unsent(hostcalls::send_http_response(status.into(), headers, body));
+pub(crate) fn send_raw(status: u16, headers: &[(&str, &str)], body: &[u8]) {
+    log_unsent(Prepared::new(status, headers, body).send());
 }
 
 /// What an answer counts as.
@@ -38,15 +36,15 @@ pub(crate) fn said(answer: &Answer<'_>) -> Said {
 
 /// Nobody can say where the link leads; the client may ask again in `wait_ms`.
 pub(crate) fn send_unavailable(wait_ms: u64) {
-    let retry_after = retry_after_seconds(wait_ms);
-    let headers = vec![
+    let retry_after = retry_after_seconds(wait_ms).to_string();
+    let headers = [
         ("retry-after", retry_after.as_str()),
         ("cache-control", "no-store"),
         ("content-type", "text/plain; charset=utf-8"),
     ];
     send_raw(
         503,
-        headers,
+        &headers,
         b"This link cannot be looked up right now. Please try again.\n",
     );
 }
@@ -55,11 +53,11 @@ pub(crate) fn send_unavailable(wait_ms: u64) {
 pub(crate) fn send_file(file: Option<&Value>) -> bool {
     let Some(file) = file else { return false };
     let body = serde_json::to_vec(file).unwrap_or_default();
-    let headers = vec![
+    let headers = [
         ("content-type", "application/json"),
         ("cache-control", FILE_MAX_AGE),
     ];
-    send_raw(200, headers, &body);
+    send_raw(200, &headers, &body);
     true
 }
 

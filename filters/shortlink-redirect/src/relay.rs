@@ -76,12 +76,12 @@ impl Response {
             return send(Answer::NotAllowed.reply());
         }
         let is_passed_on = |name: &str| !name.starts_with(':') && !NOT_PASSED_ON.contains(&name);
-        let headers = self
+        let headers: Vec<_> = self
             .headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .filter(|(name, _)| is_passed_on(name))
             .collect();
-        send_raw(self.status, headers, &self.body);
+        send_raw(self.status, &headers, &self.body);
     }
 }

@@ -46,8 +46,15 @@ fn get(guest: &Guest<'_>, path: &[u8]) -> Outcome<Vec<u8>> {
         Some(Owner::Tcp(id)) => world.conns[id].properties.get(path),
         Some(Owner::Root) | None => None,
     };
-    if let Some(value) = own.or_else(|| world.properties.get(path)) {
-        return Ok(value.clone());
+    let own = own.cloned().or_else(|| match owner {
+        Some(Owner::Http(id)) if path == path_of(&["response", "code"]) => {
+            let code = world.streams[id].response_code()?;
+            Some(u64::from(code).to_le_bytes().to_vec())
+        }
+        _ => None,
+    });
+    if let Some(value) = own.or_else(|| world.properties.get(path).cloned()) {
+        return Ok(value);
     }
     let vm = world.vm(uid);
     match path {

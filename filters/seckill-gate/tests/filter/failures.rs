@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{CONFIG, Gate, granted};
-use weir_host_test::{FailurePolicy, Reply, StreamState, Thread, Upstream};
+use weir_host_test::{FailurePolicy, Reply, Thread, Upstream};
 use weir_scripts::{claim, release};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -218,19 +218,6 @@ fn a_catalogue_that_cannot_be_read_leaves_the_last_one() {
         gate.answer_claims(|_user| granted(7));
     }
     assert!(gate.host.logged("the catalogue could not be read"));
-}
-
-#[test]
-fn an_origin_that_fails_says_when_to_retry() {
-    let gate = Gate::ready();
-    let buyer = gate.buy("alice");
-    gate.answer_claims(|_user| granted(7));
-    buyer.respond(504, [("content-length", "0")], "");
-    let StreamState::Responded(response) = buyer.state() else {
-        panic!("{:?}", buyer.state())
-    };
-    assert_eq!(response.headers.get("retry-after").unwrap(), b"1");
-    assert_eq!(response.headers.get("x-weir-verdict").unwrap(), b"granted");
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn upstream(gate: &Gate, path: &str, user: &[u8]) -> Message {
         .header("x-user-id", user)
         .header("x-weir-user", "v1;1;mallory")
         .header("x-weir-user-signature", "k1;00")
+        .header("x-weir-verdict", "forged")
         .header("x-weir-claim", "forged");
     request.send().upstream_request()
 }
@@ -41,6 +42,7 @@ fn a_request_under_a_prefix_goes_on_with_its_signed_user() {
         assert_eq!(user.unwrap().as_str(), "alice");
         assert_eq!(seen.headers.get_all("x-weir-user").count(), 1);
         assert_eq!(header(&seen, "x-weir-claim"), None);
+        assert_eq!(header(&seen, "x-weir-verdict"), None);
     }
 }
 

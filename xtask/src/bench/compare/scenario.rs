@@ -48,7 +48,8 @@ impl Connections {
 }
 
 use System::{
-    EnvoyDirect, EnvoyLimit, EnvoyLua, EnvoyWebdis, NginxLimit, NginxLua, NginxReturn, Weir,
+    EnvoyDirect, EnvoyLeast, EnvoyLimit, EnvoyLua, EnvoyWebdis, NginxLimit, NginxLua, NginxReturn,
+    Weir,
 };
 
 pub(super) const ALL: [Scenario; 10] = [
@@ -56,7 +57,7 @@ pub(super) const ALL: [Scenario; 10] = [
         name: "sold-out",
         title: "Rejected locally: sold out",
         what: "Everybody asks for a sale that is known to be sold out. Nobody asks Redis.",
-        systems: &[Weir, EnvoyDirect, EnvoyLua, NginxLua],
+        systems: &[Weir, EnvoyDirect, EnvoyLeast, EnvoyLua, NginxLua],
         kind: Kind::SoldOut,
         statuses: &[409],
         connections: Connections::All,

@@ -70,6 +70,7 @@ impl Yard<'_> {
                 self.nginx(system, kind, &dir).await
             }
             System::EnvoyWebdis => self.webdis(kind, &dir).await,
+            System::EnvoyLeast => self.least(&dir).await,
             System::Weir if kind != Kind::UserLimit => {
                 let store = self.store(kind, &dir).await?;
                 let config = weir(kind)?.redis("127.0.0.1", store.port())?;
@@ -113,6 +114,15 @@ impl Yard<'_> {
             envoy: Some(envoy),
             processes: Vec::new(),
         })
+    }
+
+    async fn least(&self, dir: &Path) -> Result<Server> {
+        let module = wat::parse_str(peer_file("least.wat")?).context("least.wat")?;
+        let file = dir.join("least.wasm");
+        std::fs::write(&file, module).context("cannot write least.wasm")?;
+        let http = peer_file("envoy-least.yaml")?.replace("@LEAST@", &file.to_string_lossy());
+        let config = EnvoyConfig::shipped()?.with_http_of(&http)?;
+        self.envoy(System::EnvoyLeast, config, None, dir).await
     }
 
     async fn webdis(&self, kind: Kind, dir: &Path) -> Result<Server> {

@@ -10,6 +10,8 @@ pub(super) enum System {
     Weir,
     /// Envoy's `direct_response`.
     EnvoyDirect,
+    /// The least that a filter in wasm can do.
+    EnvoyLeast,
     /// Envoy's Lua filter.
     EnvoyLua,
     /// Envoy's own local rate limit.
@@ -25,7 +27,7 @@ pub(super) enum System {
 }
 
 impl System {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Weir,
         Self::EnvoyDirect,
         Self::EnvoyLua,
@@ -34,6 +36,7 @@ impl System {
         Self::NginxLua,
         Self::NginxLimit,
         Self::NginxReturn,
+        Self::EnvoyLeast,
     ];
 
     /// What readers see.
@@ -41,6 +44,7 @@ impl System {
         match self {
             Self::Weir => "Weir",
             Self::EnvoyDirect => "bare Envoy",
+            Self::EnvoyLeast => "least wasm",
             Self::EnvoyLua => "Envoy Lua",
             Self::EnvoyLimit => "Envoy local rate limit",
             Self::EnvoyWebdis => "Envoy Lua + Webdis",

@@ -16,6 +16,10 @@ const CLUSTERS: &str = "\nclusters:\n";
 const ORDERS: &str = "                        - name: orders\n";
 const ROUTE_INDENT: usize = 26;
 const ROUTE: &str = "                          route:\n";
+/// What a route adds to responses, and what makes them JSON.
+const ADDED: &str = "                          response_headers_to_add:\n";
+const AS_JSON: &str = "- header: { key: content-type, value: application/json }\n  \
+    append_action: OVERWRITE_IF_EXISTS_OR_ADD\n";
 
 impl EnvoyConfig {
     /// With `http_filters`, `route_config` and further clusters of `fragment`, a YAML file with these three at
@@ -75,15 +79,19 @@ impl EnvoyConfig {
         let rest = self.text.get(start + ROUTE.len()..).unwrap_or_default();
         let action = rest.lines().take_while(|line| indent(line) > ROUTE_INDENT);
         let length: usize = action.map(|line| line.len() + 1).sum();
-        let answer = format!(
-            "direct_response: {{ status: 200, body: {{ inline_string: '{body}' }} }}\n\
-             response_headers_to_add:\n\
-             - {{ header: {{ key: content-type, value: application/json }}, \
-             append_action: OVERWRITE_IF_EXISTS_OR_ADD }}\n"
-        );
+        let answer =
+            format!("direct_response: {{ status: 200, body: {{ inline_string: '{body}' }} }}\n");
         let answer = indented(&answer, ROUTE_INDENT);
         self.text
             .replace_range(start..start + ROUTE.len() + length, &answer);
+        let after = self.text.get(start..).unwrap_or_default();
+        let added = after
+            .find(ADDED)
+            .context("the route for orders adds no headers")?;
+        self.text.insert_str(
+            start + added + ADDED.len(),
+            &indented(AS_JSON, ROUTE_INDENT + 2),
+        );
         Ok(self)
     }
 

@@ -20,6 +20,7 @@ const COLOURS: [(&str, &str); System::ALL.len()] = [
     ("#2b8a3e", "#69db7c"),
     ("#1864ab", "#74c0fc"),
     ("#9c36b5", "#e599f7"),
+    ("#f08c00", "#ffd43b"),
 ];
 
 const STYLE: &str = "\
