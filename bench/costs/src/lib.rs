@@ -76,12 +76,18 @@ pub fn all() -> Result<Vec<Cost>> {
         |n| order("open", n),
     )?);
     costs.push(user_limit()?);
+    let mut known = Path::for_links(1_000)?;
+    costs.push(known.cost("redirect from memory", 302, click)?);
+    let mut unknown = Path::for_links(0)?;
+    costs.push(unknown.cost("redirect from Redis, 64 in a flight", 302, click)?);
     Ok(costs)
 }
 
 /// One request.
 #[derive(Debug, Clone)]
 pub struct Ask {
+    method: &'static str,
+    host: &'static str,
     path: String,
     user: String,
     token: Option<String>,
@@ -89,10 +95,27 @@ pub struct Ask {
 
 fn order(sale: &str, user: u64) -> Ask {
     Ask {
+        method: "POST",
+        host: "localhost",
         path: format!("/sales/{sale}/orders"),
         user: format!("u{user:011}"),
         token: None,
     }
+}
+
+/// A click on the link of number `n`.
+fn click(n: u64) -> Ask {
+    Ask {
+        method: "GET",
+        host: "bench.test",
+        path: format!("/{}", link_code(n)),
+        ..order("", n)
+    }
+}
+
+/// Seven digits.
+fn link_code(n: u64) -> String {
+    format!("{:07}", 1_000_003 * (n + 1))
 }
 
 fn with_token(user: u64) -> Ask {
@@ -119,7 +142,9 @@ impl Ask {
     fn send(&self, host: &Host) -> Stream {
         let mut request = host
             .request(0)
-            .method("POST")
+            .method(self.method)
+            .header(":authority", self.host)
+            .header("x-forwarded-for", "192.0.2.1")
             .path(&self.path)
             .header("x-user-id", &self.user)
             .property(&["source", "address"], "192.0.2.1:1");

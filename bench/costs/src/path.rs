@@ -1,10 +1,13 @@
 //! A request's way: gate, bridge, Redis, and back.
 
 use crate::redis::Redis;
-use crate::{Ask, Cost, NOW_MS, REQUESTS, SECRET, order};
+use crate::{Ask, Cost, NOW_MS, REQUESTS, SECRET, click, link_code, order};
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
+use weir_core::link::code::LinkId;
+use weir_core::link::record::Link;
 use weir_host_test::{Call, CallId, Connection, Host, Reply, Stream, Upstream};
+use weir_scripts::keys::{self, LinkKeys};
 
 /// As `envoy/weir.yaml` has it; limits are an addition.
 const CONFIG: &str = r#"{
@@ -27,7 +30,16 @@ const CATALOGUE: &str = r#"{"sales":[
     {"id":"open","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open"},
     {"id":"tokened","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open","token":true}]}"#;
 
-/// A gate and its bridge in one process, and a Redis.
+/// As `envoy/shortlink.yaml` has it; `CACHE` is how many links are remembered.
+const LINK_CONFIG: &str = r#"{
+    "redis": { "cluster": "weir_redis", "key_prefix": "weir", "topology": "single", "deadline_ms": 100 },
+    "origin": { "cluster": "weir_origin" },
+    "cache": { "entries_max": CACHE, "bytes_max": 33554432 },
+    "clicks": { "flush_ms": 1000, "trusted_hops": 0 } }"#;
+
+const DOMAINS: &str = r#"{"version":1,"domains":[{"id":"b","hosts":["bench.test"]}]}"#;
+
+/// A filter and its bridge in one process, and a Redis.
 pub struct Path {
     pub(crate) gate: Host,
     pub(crate) bridge: Host,
@@ -71,21 +83,60 @@ impl Path {
             .cluster("weir_redis", Upstream::held())
             .start()
             .context("the gate does not start")?;
+        let mut path = Self::through_bridge(gate, redis)?;
+        path.get_ready()?;
+        Ok(path)
+    }
+
+    /// A gateway for short links that remembers so many, each of which was asked for once.
+    ///
+    /// # Errors
+    /// When a filter cannot be built or Redis not started.
+    pub(crate) fn for_links(remembered: usize) -> Result<Self> {
+        let mut redis = Redis::start()?;
+        let domains = String::from_utf8(keys::link_domains("weir"))?;
+        redis.command(&["SET", &domains, DOMAINS])?;
+        for n in 0..REQUESTS {
+            let id: LinkId = format!("b/{}", link_code(n)).parse()?;
+            let key = String::from_utf8(LinkKeys::new("weir", &id).record())?;
+            let record = Link::to("https://target.example/page").encode();
+            redis.command(&["SET", &key, &String::from_utf8(record)?])?;
+        }
+        let filter = Host::builder()
+            .module_file(weir_stack::wasm::filter("shortlink-redirect")?)
+            .vm_id("weir-shortlink")
+            .plugin_config(LINK_CONFIG.replace("CACHE", &remembered.to_string()))
+            .start_at_ns(NOW_MS * 1_000_000)
+            .cluster("weir_redis", Upstream::held())
+            .start()
+            .context("the filter for links does not start")?;
+        let mut path = Self::through_bridge(filter, redis)?;
+        // The first request makes it read its domains; those after it, their links.
+        for _ in 0..2 {
+            for n in 0..REQUESTS {
+                click(n).send(&path.gate);
+            }
+            path.turn()?;
+            path.gate.advance(Duration::from_millis(250));
+            path.turn()?;
+        }
+        Ok(path)
+    }
+
+    fn through_bridge(gate: Host, redis: Redis) -> Result<Self> {
         let bridge = Host::builder()
             .module_file(weir_stack::wasm::filter("redis-bridge")?)
             .vm_id("weir-redis-bridge")
             .beside(&gate)
             .start()
             .context("the bridge does not start")?;
-        let mut path = Self {
+        Ok(Self {
             gate,
             bridge,
             redis,
             commands: 0,
             landing: Vec::new(),
-        };
-        path.get_ready()?;
-        Ok(path)
+        })
     }
 
     /// The catalogue is read, what is sold out is known, and tables are made.
