@@ -51,7 +51,7 @@ impl HostLink {
         if queue != self.wake_queue {
             return false;
         }
-        // Each wake-up has put one byte there, and has a callback of its own.
+        // Each wake-up has put one empty value there, and has a callback of its own.
         let _ = hostcalls::dequeue_shared_queue(queue);
         true
     }
@@ -72,7 +72,7 @@ impl Link for HostLink {
 
     fn wake(&self) {
         // If it fails, the next tick does what the wake-up would have done.
-        let woken = hostcalls::enqueue_shared_queue(self.wake_queue, Some(b"1"));
+        let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
         if let Err(status) = woken {
             log::warn!("the root context could not be woken, it waits for its tick: {status:?}");
         }

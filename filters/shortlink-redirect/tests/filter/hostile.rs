@@ -81,10 +81,12 @@ fn more_links_than_fit_take_no_more_memory() {
         gate.host.advance(Duration::from_secs(2));
     };
     all(&gate);
+    // By then the allocator has found its places.
+    all(&gate);
     let pages = gate.memory_pages();
     all(&gate);
     assert_eq!(gate.memory_pages(), pages);
-    assert!(gate.metric("evictions_total") >= 1_600);
+    assert!(gate.metric("evictions_total") >= 2_400);
     assert_eq!(gate.host.open_contexts(Thread::Worker(0)), 1);
 }
 
