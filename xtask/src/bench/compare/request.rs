@@ -21,6 +21,7 @@ pub(super) enum Kind {
     Sale,
     Redirect,
     RedirectRedis,
+    MakeLink,
 }
 
 impl Kind {
@@ -55,6 +56,9 @@ const TOKEN_AGE_MS: u64 = 60_000;
 /// Users of [`Kind::UserLimit`], and bots with a token of [`Kind::Sale`].
 const LIMITED_USERS: u64 = 100_000;
 const GREEDY_BOTS: u64 = 50;
+
+/// The bearer token of the origin's admin.
+pub(super) const ADMIN_TOKEN: &str = "bench-bench-bench-bench-bench-bench-bench";
 
 /// Writes requests of one kind for one system.
 pub(super) struct Writer {
@@ -108,6 +112,7 @@ impl Writer {
             Kind::TokenClaim => self.order("tokened", user, Some(user), to),
             Kind::Sale => self.rush(n, user, to),
             Kind::Redirect | Kind::RedirectRedis => self.link(to),
+            Kind::MakeLink => make_link(user, to),
         }
     }
 
@@ -178,6 +183,20 @@ fn head(to: &mut Vec<u8>, method: &str, prefix: &str, path: &str, sale: &str, us
     written.ok();
 }
 
+/// A link to make, to a target of 100 bytes of its own.
+fn make_link(n: u64, to: &mut Vec<u8>) {
+    let target = format!("https://shop.example.com/campaigns/spring/{n:058}");
+    let body = format!(r#"{{"target":"{target}"}}"#);
+    let length = body.len();
+    // Writing to a Vec cannot fail.
+    write!(
+        to,
+        "POST /links HTTP/1.1\r\nhost: {HOST}\r\nauthorization: Bearer {ADMIN_TOKEN}\r\n\
+        content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .ok();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +223,10 @@ mod tests {
         assert!(limited.starts_with("GET /native/api/things HTTP/1.1\r\n"));
         let link = written(Kind::Redirect, System::Weir, 0);
         assert!(link.starts_with("GET /") && link.contains("host: bench.test\r\n"));
+        let made = written(Kind::MakeLink, System::Weir, 3);
+        let (_, body) = made.split_once("\r\n\r\n").unwrap();
+        assert!(made.contains(&format!("content-length: {}\r\n", body.len())));
+        assert_eq!(body.len(), 100 + r#"{"target":""}"#.len());
         let checkout = written(Kind::Checkout, System::Weir, 0);
         assert!(checkout.starts_with("POST /sales/open/checkout HTTP/1.1\r\n"));
     }

@@ -52,7 +52,7 @@ use System::{
     Weir,
 };
 
-pub(super) const ALL: [Scenario; 10] = [
+pub(super) const ALL: [Scenario; 11] = [
     Scenario {
         name: "sold-out",
         title: "Rejected locally: sold out",
@@ -167,6 +167,18 @@ pub(super) const ALL: [Scenario; 10] = [
         kind: Kind::RedirectRedis,
         statuses: &[302],
         connections: Connections::All,
+        open_loop: &[],
+        same_answers: false,
+    },
+    Scenario {
+        name: "make-link",
+        title: "A short link is made",
+        what: "The origin makes links with targets of 100 bytes, each written to Redis and to its log before it is acknowledged, \
+               and carries them into SQLite meanwhile. It writes a line for each request, as it does unless told otherwise.",
+        systems: &[Weir],
+        kind: Kind::MakeLink,
+        statuses: &[201],
+        connections: Connections::Rush,
         open_loop: &[],
         same_answers: false,
     },

@@ -1,7 +1,7 @@
 //! The systems, started: each with one worker on one core.
 
 use super::cores::{self, Cores};
-use super::request::{Kind, TOKEN_SECRET};
+use super::request::{ADMIN_TOKEN, HOST, Kind, TOKEN_SECRET};
 use super::store::Store;
 use super::system::System;
 use anyhow::{Context, Result};
@@ -9,11 +9,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use weir_scripts::keys::DEFAULT_PREFIX;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::origin::{self, Origin, OriginOptions};
 use weir_stack::process::Process;
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Peer, Tools};
-use weir_stack::{ports, workspace};
+use weir_stack::{Secrets, ports, workspace};
 
 /// One rule for each user, which refuses nobody: what is measured is the decision. Four slots a user.
 pub(in crate::bench) const USER_LIMIT: &str = r#"{ "user_header": "x-user-id", "rules": [{ "name": "per-user", "key": ["user"],
@@ -44,6 +46,7 @@ pub(super) struct Server {
     pub(super) store: Option<Store>,
     /// For the gateway's stats and its memory, if it is Envoy.
     pub(super) envoy: Option<Envoy>,
+    origin: Option<Origin>,
     processes: Vec<Process>,
 }
 
@@ -52,6 +55,9 @@ impl Server {
     pub(super) fn check(&mut self) -> Result<()> {
         if let Some(envoy) = &mut self.envoy {
             envoy.check()?;
+        }
+        if let Some(origin) = &mut self.origin {
+            origin.check()?;
         }
         for process in &mut self.processes {
             process.check()?;
@@ -71,6 +77,7 @@ impl Yard<'_> {
             }
             System::EnvoyWebdis => self.webdis(kind, &dir).await,
             System::EnvoyLeast => self.least(&dir).await,
+            System::Weir if kind == Kind::MakeLink => self.origin(&dir).await,
             System::Weir if kind != Kind::UserLimit => {
                 let store = self.store(kind, &dir).await?;
                 let config = weir(kind)?.redis("127.0.0.1", store.port())?;
@@ -112,6 +119,43 @@ impl Yard<'_> {
             pids: vec![pid],
             store,
             envoy: Some(envoy),
+            origin: None,
+            processes: Vec::new(),
+        })
+    }
+
+    /// As operators build it, with Redis and SQLite.
+    async fn origin(&self, dir: &Path) -> Result<Server> {
+        let store = self.store(Kind::MakeLink, dir).await?;
+        let domains = dir.join("links.json");
+        let json = format!(r#"{{"domains":[{{"id":"b","hosts":["{HOST}"]}}]}}"#);
+        std::fs::write(&domains, json).context("cannot write links.json")?;
+        let options = OriginOptions {
+            port: ports::free()?,
+            admin_port: ports::free()?,
+            database: dir.join("weir.db"),
+            redis_url: store.url(),
+            redis_ca: None,
+            key_prefix: DEFAULT_PREFIX.to_owned(),
+            risk_rules: None,
+            links: Some(domains),
+            secrets: Secrets {
+                admin_token: ADMIN_TOKEN.to_owned(),
+                ..Secrets::random()?
+            },
+        };
+        let port = options.admin_port;
+        let binary = origin::ensure_built_release()?;
+        let mut origin = Origin::start(&binary, options, &dir.join("origin.log")).await?;
+        let pid = origin.process().pid().context("the origin has ended")?;
+        cores::pin(pid, self.cores.server)?;
+        Ok(Server {
+            system: System::Weir,
+            address: ([127, 0, 0, 1], port).into(),
+            pids: vec![pid],
+            store: Some(store),
+            envoy: None,
+            origin: Some(origin),
             processes: Vec::new(),
         })
     }
@@ -202,6 +246,7 @@ impl Yard<'_> {
             pids: [vec![pid], cores::children(pid)].concat(),
             store,
             envoy: None,
+            origin: None,
             processes: vec![process],
         })
     }

@@ -71,6 +71,10 @@ impl Store {
         Ok(store)
     }
 
+    pub(super) fn url(&self) -> String {
+        self.server.url()
+    }
+
     pub(super) fn port(&self) -> u16 {
         self.server.port()
     }
@@ -82,7 +86,7 @@ impl Store {
 
     /// Forgets all claims; the stock is full again. In one step, so that no poll sees a Redis without sales.
     pub(super) async fn refill(&mut self) -> Result<()> {
-        if self.kind.links() > 0 {
+        if self.kind.links() > 0 || self.kind == Kind::MakeLink {
             return Ok(());
         }
         let mut all = redis::pipe();
