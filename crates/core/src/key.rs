@@ -175,22 +175,13 @@ impl SigningKey {
 
     fn sign_for(&self, purpose: Purpose, message: &str) -> String {
         let tag = self.tag(purpose, message.as_bytes());
-        let mut text = String::with_capacity(self.id.len() + 1 + 2 * TAG_LEN);
-        text.push_str(&self.id);
-        text.push(';');
-        // `hex::encode` was two fifths of what a claim's landing cost, `hex::encode_to_slice` a fifth.
-        for byte in tag {
-            text.push(hex_digit(byte >> 4));
-            text.push(hex_digit(byte & 15));
-        }
-        text
+        // `hex::encode` pushes one character at a time: that was two fifths of what a claim's landing cost.
+        let mut digits = [0; 2 * TAG_LEN];
+        // It has room for two digits a byte, and they are ASCII: neither can fail.
+        let _ = hex::encode_to_slice(tag, &mut digits);
+        let digits = core::str::from_utf8(&digits).unwrap_or_default();
+        [&self.id, ";", digits].concat()
     }
-}
-
-/// The digit of a number below 16.
-const fn hex_digit(number: u8) -> char {
-    let letter = if number < 10 { b'0' } else { b'a' - 10 };
-    (letter + number) as char
 }
 
 /// A signature header's key id and tag.

@@ -40,7 +40,7 @@ impl RequestHeaders {
     /// The value of the header `name`, in lower case. Several of one name are one with commas between, as
     /// [`request_header`] gives them.
     pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let mut values = self.iter().filter(|(known, _)| is_same(known, name));
+        let mut values = self.iter().filter(|(known, _)| *known == name.as_bytes());
         let (_, first) = values.next()?;
         let mut all = Cow::Borrowed(first);
         for (_, value) in values {
@@ -53,7 +53,7 @@ impl RequestHeaders {
 
     /// Whether there may be a header `name`: where the host has not told, there may be any.
     pub fn may_have(&self, name: &str) -> bool {
-        self.bytes.is_empty() || self.iter().any(|(known, _)| is_same(known, name))
+        self.bytes.is_empty() || self.iter().any(|(known, _)| known == name.as_bytes())
     }
 
     /// Each name, in lower case, with its value, in their order.
@@ -78,12 +78,6 @@ impl RequestHeaders {
                 Some((name, text(value)?))
             })
     }
-}
-
-/// Whether these are the same. `==` is a call of `memcmp`, which costs more than short texts do.
-fn is_same(known: &[u8], name: &str) -> bool {
-    let name = name.as_bytes();
-    known.len() == name.len() && known.iter().rev().eq(name.iter().rev())
 }
 
 /// The bytes of a number.

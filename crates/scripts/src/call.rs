@@ -1,6 +1,6 @@
 //! A script, and one call of it.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use sha1::{Digest, Sha1};
@@ -45,8 +45,8 @@ impl Call {
     }
 
     fn encode(&self, command: &[u8], script: &[u8], out: &mut Vec<u8>) {
-        let key_count = decimal(self.keys.len() as u64);
-        let head = [command, script, &key_count];
+        let key_count = self.keys.len().to_string();
+        let head = [command, script, key_count.as_bytes()];
         let tail = self.keys.iter().chain(&self.args).map(Vec::as_slice);
         let all: Vec<&[u8]> = head.into_iter().chain(tail).collect();
         encode_command(out, all);
@@ -55,7 +55,7 @@ impl Call {
 
 /// A number as Redis takes it.
 pub(crate) fn decimal(number: impl Into<u64>) -> Vec<u8> {
-    itoa::Buffer::new().format(number.into()).into()
+    number.into().to_string().into_bytes()
 }
 
 #[cfg(test)]
