@@ -47,10 +47,24 @@ fn versions(tools: &Tools) -> BTreeMap<String, String> {
     versions
 }
 
+/// `-dirty` if anything has changed since but the results, which a run writes.
 fn commit() -> String {
-    let mut git = Command::new("git");
-    git.args(["describe", "--always", "--dirty"]);
-    said(git.current_dir(workspace::root())).trim().to_owned()
+    const RESULTS: [&str; 3] = [
+        ":!bench/RESULTS.md",
+        ":!bench/results.json",
+        ":!bench/plots",
+    ];
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(arguments).current_dir(workspace::root());
+        said(&mut git).trim().to_owned()
+    };
+    let commit = git(&["describe", "--always"]);
+    let changed = git(&[&["status", "--porcelain", "--", "."], &RESULTS[..]].concat());
+    match changed.is_empty() {
+        true => commit,
+        false => format!("{commit}-dirty"),
+    }
 }
 
 fn said(command: &mut Command) -> String {
