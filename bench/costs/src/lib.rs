@@ -26,6 +26,10 @@ const NOW_MS: u64 = 1_700_000_000_000;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
+/// A browser's.
+const USER_AGENT: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 \
+    (KHTML, like Gecko) Version/18.1 Mobile/15E148 Safari/604.1";
+
 /// As in the benchmark.
 const USER_LIMIT: &str = r#"{ "user_header": "x-user-id", "rules": [{ "name": "per-user", "key": ["user"],
     "slots": 32768, "limit": { "rate": 1000000, "per": "1s" } }] }"#;
@@ -78,6 +82,7 @@ pub fn all() -> Result<Vec<Cost>> {
     costs.push(user_limit()?);
     let mut known = Path::for_links(1_000)?;
     costs.push(known.cost("redirect from memory", 302, click)?);
+    costs.push(known.cost("redirect from memory, first click", 302, first_click)?);
     let mut unknown = Path::for_links(0)?;
     costs.push(unknown.cost("redirect from Redis, 64 in a flight", 302, click)?);
     Ok(costs)
@@ -89,6 +94,8 @@ pub struct Ask {
     method: &'static str,
     host: &'static str,
     path: String,
+    address: String,
+    user_agent: Option<&'static str>,
     user: String,
     token: Option<String>,
 }
@@ -98,6 +105,8 @@ fn order(sale: &str, user: u64) -> Ask {
         method: "POST",
         host: "localhost",
         path: format!("/sales/{sale}/orders"),
+        address: "192.0.2.1".to_owned(),
+        user_agent: None,
         user: format!("u{user:011}"),
         token: None,
     }
@@ -108,8 +117,17 @@ fn click(n: u64) -> Ask {
     Ask {
         method: "GET",
         host: "bench.test",
+        user_agent: Some(USER_AGENT),
         path: format!("/{}", link_code(n)),
         ..order("", n)
+    }
+}
+
+/// The same, by somebody who has not clicked yet: a row of its own for the statistics.
+fn first_click(n: u64) -> Ask {
+    Ask {
+        address: format!("198.51.100.{n}"),
+        ..click(n)
     }
 }
 
@@ -144,10 +162,13 @@ impl Ask {
             .request(0)
             .method(self.method)
             .header(":authority", self.host)
-            .header("x-forwarded-for", "192.0.2.1")
+            .header("x-forwarded-for", &self.address)
             .path(&self.path)
             .header("x-user-id", &self.user)
             .property(&["source", "address"], "192.0.2.1:1");
+        if let Some(user_agent) = self.user_agent {
+            request = request.header("user-agent", user_agent);
+        }
         if let Some(token) = &self.token {
             request = request.header("x-weir-order-token", token);
         }
