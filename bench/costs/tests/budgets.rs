@@ -43,11 +43,11 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
         1.0 / 64.0,
     ),
     ("local limit per user", 7_500.0, 4.0, 350.0, 0.0),
-    ("redirect from memory", 12_000.0, 3.0, 460.0, 0.0),
-    // What tells of a visitor is read and kept.
+    ("redirect from memory", 10_500.0, 3.0, 460.0, 0.0),
+    // What tells of a visitor is kept; the user agent was read before.
     (
         "redirect from memory, first click",
-        60_000.0,
+        19_000.0,
         3.0,
         470.0,
         0.0,

@@ -42,6 +42,9 @@ pub struct Batch {
     pub clicks: u64,
 }
 
+/// How many user agents are remembered; beyond it all are forgotten.
+const AGENTS_MAX: usize = 1_024;
+
 /// Clicks of one virtual machine.
 #[derive(Debug)]
 pub struct Tally {
@@ -50,6 +53,8 @@ pub struct Tally {
     batches_max: usize,
     /// By a hash of all that tells rows apart.
     rows: BTreeMap<u64, Row>,
+    /// User agents that were read, by a hash: there are few, and to read one is to look for dozens of words in it.
+    agents: BTreeMap<u64, Agent>,
     waiting: VecDeque<Batch>,
     /// The batch that was sent last and is not known to have arrived.
     sent: Option<Batch>,
@@ -64,6 +69,7 @@ impl Tally {
             sequence: 0,
             batches_max,
             rows: BTreeMap::new(),
+            agents: BTreeMap::new(),
             waiting: VecDeque::new(),
             sent: None,
             dropped: 0,
@@ -77,11 +83,27 @@ impl Tally {
             row.clicks = row.clicks.saturating_add(1);
             return;
         }
-        let Some(row) = row(click) else { return };
+        let agent = self.agent(click.user_agent);
+        let Some(row) = row(click, agent) else {
+            return;
+        };
         self.rows.insert(key, row);
         if self.rows.len() >= BATCH_ROWS_MAX {
             self.close();
         }
+    }
+
+    fn agent(&mut self, user_agent: &[u8]) -> Agent {
+        let key = seeded_hash(self.counter, user_agent);
+        if let Some(known) = self.agents.get(&key) {
+            return *known;
+        }
+        if self.agents.len() >= AGENTS_MAX {
+            self.agents.clear();
+        }
+        let agent = Agent::read(user_agent);
+        self.agents.insert(key, agent);
+        agent
     }
 
     /// What was counted becomes a batch. If too many wait, the oldest is dropped: new clicks tell more.
@@ -165,14 +187,14 @@ fn without_port(address: &[u8]) -> &[u8] {
     address.get(..end).unwrap_or(address)
 }
 
-fn row(click: &Click<'_>) -> Option<Row> {
+fn row(click: &Click<'_>, agent: Agent) -> Option<Row> {
     Some(Row {
         link: click.link.to_link()?,
         minute_ms: click.now_ms - click.now_ms % MINUTE_MS,
         clicks: 1,
         address: client_address(click.address),
         agent_hash: agent_hash(click.user_agent),
-        agent: Agent::read(click.user_agent),
+        agent,
         referrer: referrer_host(click.referer),
         language: Language::preferred(click.accept_language).unwrap_or_default(),
     })
@@ -244,6 +266,40 @@ mod tests {
         assert_eq!(rows[0].referrer, "a.example");
         assert_eq!(rows[0].language.as_str(), "zh");
         assert_eq!(rows[0].link, "s/aZ3k9Qx".parse().unwrap());
+    }
+
+    #[test]
+    fn agents_are_told_apart_and_a_flood_of_them_takes_no_more_memory() {
+        let (mut tally, name) = (Tally::new("vm-1", 10), name());
+        let phone = b"Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
+        let agents = [&b"curl/8.0"[..], phone, b"curl/8.0", phone];
+        for (address, user_agent) in [&b"1.2.3.1"[..], b"1.2.3.2", b"1.2.3.3", b"1.2.3.4"]
+            .into_iter()
+            .zip(agents)
+        {
+            tally.count(&Click {
+                user_agent,
+                ..click(&name, address)
+            });
+        }
+        tally.close();
+        let all = batches(&mut tally);
+        let [(_, rows)] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert_eq!(rows.len(), 4);
+        for row in rows {
+            let expected = agents.map(|agent| (agent_hash(agent), Agent::read(agent)));
+            assert!(expected.contains(&(row.agent_hash, row.agent)), "{row:?}");
+        }
+        for number in 0..2 * AGENTS_MAX {
+            let user_agent = format!("agent {number}");
+            tally.count(&Click {
+                user_agent: user_agent.as_bytes(),
+                ..click(&name, b"")
+            });
+        }
+        assert!(tally.agents.len() <= AGENTS_MAX);
     }
 
     #[test]
