@@ -57,7 +57,7 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
         "redirect from Redis, 64 in a flight",
         40_000.0,
         5.3,
-        1_150.0,
+        1_300.0,
         1.0,
     ),
 ];
