@@ -235,7 +235,9 @@ impl Run<'_> {
     async fn one(&self, server: &mut Server, connections: usize, pace: Pace) -> Result<Round> {
         let mut calls = 0;
         if let Some(store) = &mut server.store {
-            store.refill().await?;
+            if self.scenario.kind.claims() {
+                store.refill().await?;
+            }
             calls = store.script_calls().await?;
         }
         let plan = Plan {

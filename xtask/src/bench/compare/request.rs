@@ -25,6 +25,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Whether requests take units of a stock. Where none do it stays as it is: a gateway that sees its sold-out
+    /// sale filled anew must ask Redis again, and that is not what is measured.
+    pub(super) fn claims(self) -> bool {
+        matches!(self, Self::Claim | Self::TokenClaim | Self::Sale)
+    }
+
     /// How many links there are.
     pub(super) fn links(self) -> u64 {
         match self {
