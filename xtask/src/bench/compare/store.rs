@@ -97,7 +97,10 @@ impl Store {
             let id = SaleId::new(sale).ok().context("a sale's name")?;
             let stock = if sale == "gone" { 0 } else { STOCK };
             for shard in 0..SHARDS {
-                all.set(ShardKeys::new(DEFAULT_PREFIX, &id, shard).stock(), stock);
+                let keys = ShardKeys::new(DEFAULT_PREFIX, &id, shard);
+                all.set(keys.stock(), stock);
+                // Without one a gateway takes the shard for lost at each poll, and asks Redis again.
+                all.set(keys.epoch(), 1);
             }
         }
         all.exec_async(&mut self.connection)
