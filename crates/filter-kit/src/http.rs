@@ -14,13 +14,6 @@ pub fn request_header(name: &str) -> Option<Vec<u8>> {
         .flatten()
 }
 
-/// The response header `name`: as [`request_header`].
-pub fn response_header(name: &str) -> Option<Vec<u8>> {
-    hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name)
-        .ok()
-        .flatten()
-}
-
 /// All request headers, fetched at once: one host call, however many are looked at.
 #[derive(Clone, Debug, Default)]
 pub struct RequestHeaders {

@@ -25,14 +25,10 @@ fn arguments() -> Vec<Vec<u8>> {
 
 /// As it answers.
 fn replies() -> Vec<u8> {
-    let mut replies = format!("*{CLAIMS}\r\n");
-    for n in 0..CLAIMS {
-        replies += &format!(
-            "*5\r\n:1\r\n:{}\r\n:1\r\n:1700000030000\r\n:0\r\n",
-            1_700_000_000_000 + n
-        );
-    }
-    replies.into_bytes()
+    let granted = |n| format!("1 {} 1 1700000030000 0", 1_700_000_000_000 + n);
+    let answers: Vec<String> = (0..CLAIMS as u64).map(granted).collect();
+    let text = answers.join(",");
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
 fn codec(criterion: &mut Criterion) {

@@ -6,7 +6,7 @@ use weir_core::ledger::{Audit, OpenTransfer, Transfer};
 use weir_resp::Value;
 
 use crate::keys::ShardKeys;
-use crate::reply::{array, digits, integer, unsigned};
+use crate::reply::{array, digits, integer, text, unsigned};
 use crate::{Call, ReplyError, Script};
 
 /// The script.
@@ -68,7 +68,7 @@ fn parse_terms(value: &Value) -> Option<Audit> {
         epoch: integer(epoch)?,
         sequence: unsigned(sequence)?,
         transfers: by_shard(transfers, parse_transfer)?,
-        deposits: by_shard(deposits, |shard, id| Some((shard, digits(id)?)))?,
+        deposits: by_shard(deposits, |shard, id| Some((shard, digits(text(id)?)?)))?,
     })
 }
 
@@ -77,7 +77,7 @@ fn by_shard<T>(hash: &Value, read: impl Fn(u32, &Value) -> Option<T>) -> Option<
     let mut entries = Vec::new();
     for pair in array(hash)?.chunks(2) {
         let [shard, value] = pair else { return None };
-        entries.push((u32::try_from(digits(shard)?).ok()?, value));
+        entries.push((u32::try_from(digits(text(shard)?)?).ok()?, value));
     }
     entries.sort_by_key(|&(shard, _)| shard);
     entries

@@ -9,7 +9,7 @@ use weir_resp::Value;
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;
-use crate::reply::{array, integer, unsigned};
+use crate::reply::{digits, text};
 use crate::{Call, ReplyError, Script};
 
 /// The script.
@@ -29,7 +29,7 @@ pub struct Group<'a> {
     pub users: &'a [&'a UserId],
 }
 
-/// The call that decides `groups`. On Redis Cluster they must all be of one slot.
+/// The call that decides `groups`, each of another shard. On Redis Cluster they must all be of one slot.
 pub fn call(groups: &[Group<'_>]) -> Call {
     let now_ms = groups.first().map_or(0, |group| group.terms.now_ms);
     let (mut keys, mut args) = (Vec::new(), Vec::from([decimal(now_ms)]));
@@ -85,41 +85,43 @@ fn letters(checks: Checks) -> Vec<u8> {
 /// # Errors
 /// When the reply is not one of `count` answers of the script.
 pub fn parse(value: &Value, count: usize) -> Result<Vec<ClaimReply>, ReplyError> {
-    array(value)
-        .filter(|replies| replies.len() == count)
-        .and_then(|replies| replies.iter().map(parse_one).collect())
+    text(value)
+        .map(|text| text.split(|&byte| byte == b','))
+        .and_then(|answers| answers.map(parse_one).collect())
+        .filter(|replies: &Vec<ClaimReply>| replies.len() == count)
         .ok_or(ReplyError {
             script: SCRIPT.name,
         })
 }
 
-fn parse_one(value: &Value) -> Option<ClaimReply> {
-    match array(value)? {
-        [Value::Integer(1), held @ ..] => Some(ClaimReply::Granted(parse_held(held)?)),
-        [Value::Integer(2), held @ ..] => Some(ClaimReply::GrantedAgain(parse_held(held)?)),
-        [Value::Integer(3), generation] => Some(ClaimReply::CapReached {
-            generation: unsigned(generation)?,
-        }),
-        [Value::Integer(4), epoch, open_claims] => Some(ClaimReply::Empty {
-            epoch: integer(epoch)?,
-            open_claims: unsigned(open_claims)?,
-        }),
-        [Value::Integer(5)] => Some(ClaimReply::Cold),
-        [Value::Integer(6)] => Some(ClaimReply::Blocked),
-        [Value::Integer(7)] => Some(ClaimReply::NotReserved),
-        [Value::Integer(8)] => Some(ClaimReply::Draining),
-        _ => None,
-    }
+fn parse_one(answer: &[u8]) -> Option<ClaimReply> {
+    let mut fields = answer.split(|&byte| byte == b' ');
+    let code = fields.next()?;
+    let mut number = || digits(fields.next()?);
+    let reply = match code {
+        b"1" => ClaimReply::Granted(next_held(number)?),
+        b"2" => ClaimReply::GrantedAgain(next_held(number)?),
+        b"3" => ClaimReply::CapReached {
+            generation: number()?,
+        },
+        b"4" => ClaimReply::Empty {
+            epoch: number()?.try_into().ok()?,
+            open_claims: number()?,
+        },
+        b"5" => ClaimReply::Cold,
+        b"6" => ClaimReply::Blocked,
+        b"7" => ClaimReply::NotReserved,
+        b"8" => ClaimReply::Draining,
+        _ => return None,
+    };
+    fields.next().is_none().then_some(reply)
 }
 
-pub(crate) fn parse_held(fields: &[Value]) -> Option<Held> {
-    let [generation, quantity, deadline_ms, handout] = fields else {
-        return None;
-    };
+fn next_held(mut number: impl FnMut() -> Option<u64>) -> Option<Held> {
     Some(Held {
-        generation: unsigned(generation)?,
-        quantity: unsigned(quantity)?,
-        deadline_ms: unsigned(deadline_ms)?,
-        handout: unsigned(handout)?,
+        generation: number()?,
+        quantity: number()?.try_into().ok()?,
+        deadline_ms: number()?,
+        handout: number()?.try_into().ok()?,
     })
 }

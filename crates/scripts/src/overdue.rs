@@ -3,13 +3,12 @@
 use alloc::vec::Vec;
 
 use weir_core::id::UserId;
-use weir_core::ledger::Overdue;
+use weir_core::ledger::{Held, Overdue};
 use weir_resp::Value;
 
 use crate::call::decimal;
-use crate::claim::parse_held;
 use crate::keys::ShardKeys;
-use crate::reply::array;
+use crate::reply::{array, unsigned};
 use crate::{Call, ReplyError, Script};
 
 /// The script.
@@ -46,5 +45,17 @@ fn parse_one(value: &Value) -> Option<Overdue> {
     Some(Overdue {
         user: UserId::new(user).ok()?,
         held: parse_held(held)?,
+    })
+}
+
+fn parse_held(fields: &[Value]) -> Option<Held> {
+    let [generation, quantity, deadline_ms, handout] = fields else {
+        return None;
+    };
+    Some(Held {
+        generation: unsigned(generation)?,
+        quantity: unsigned(quantity)?,
+        deadline_ms: unsigned(deadline_ms)?,
+        handout: unsigned(handout)?,
     })
 }

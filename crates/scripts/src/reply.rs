@@ -39,10 +39,52 @@ pub(crate) fn flag(value: &Value, script: &'static crate::Script) -> Result<bool
     }
 }
 
-/// Reads the decimal number that a bulk string is.
-pub(crate) fn digits(value: &Value) -> Option<u64> {
+pub(crate) fn text(value: &Value) -> Option<&[u8]> {
     match value {
-        Value::Bulk(bytes) => core::str::from_utf8(bytes).ok()?.parse().ok(),
+        Value::Bulk(text) => Some(text),
         _ => None,
+    }
+}
+
+/// Reads a number as scripts write it: digits, and no zero before others.
+pub(crate) fn digits(text: &[u8]) -> Option<u64> {
+    // So many never overflow, and Lua's numbers have fewer.
+    const LEN_MAX: usize = 19;
+    let is_padded = text.len() > 1 && text.first() == Some(&b'0');
+    if text.is_empty() || text.len() > LEN_MAX || is_padded {
+        return None;
+    }
+    text.iter().try_fold(0, |number, &byte| {
+        let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
+        Some(number * 10 + u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn only_what_a_script_writes_is_a_number() {
+        for number in [0_u64, 7, 10, 1_700_000_000_000, 9_999_999_999_999_999_999] {
+            assert_eq!(digits(number.to_string().as_bytes()), Some(number));
+        }
+        for text in [
+            "",
+            "-1",
+            "+1",
+            " 1",
+            "1 ",
+            "01",
+            "00",
+            "1e3",
+            "1.0",
+            "x",
+            "10000000000000000000",
+        ] {
+            assert_eq!(digits(text.as_bytes()), None, "{text}");
+        }
     }
 }

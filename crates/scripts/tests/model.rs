@@ -429,6 +429,43 @@ fn one_call_decides_many_shards_each_from_its_own_stock() {
     assert_eq!(granted, [false, false, true, false, true, true]);
 }
 
+/// Two shards of ten units, of which the second's key `damaged` is of another type: the units that each has
+/// after a claim on each, which fails.
+fn units_after_a_claim_on(damaged: impl Fn(&ShardKeys) -> Vec<u8>) -> [Value; 2] {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let sale = SaleId::new("damaged").unwrap();
+    let shards = [0, 1].map(|k| ShardKeys::new("model", &sale, k));
+    for keys in &shards {
+        redis.run(&warm::call(keys, 10, 1));
+    }
+    redis.command(&[b"SET", &damaged(&shards[1]), b"text"]);
+    let users = [&user(0)];
+    let groups = shards.each_ref().map(|keys| claim::Group {
+        keys,
+        terms: terms(10, 1, 1),
+        users: &users,
+    });
+    let reply = redis.run(&claim::call(&groups));
+    assert!(matches!(reply, Value::Error(_)), "{reply:?}");
+    shards.map(|keys| redis.command(&[b"GET", &keys.stock()]))
+}
+
+#[test]
+fn a_damaged_shard_makes_no_unit() {
+    let units = |n: &str| Value::Bulk(n.into());
+    assert_eq!(
+        units_after_a_claim_on(ShardKeys::claims),
+        [units("10"), units("10")],
+        "what cannot be read is found out before anything is written"
+    );
+    assert_eq!(
+        units_after_a_claim_on(ShardKeys::pending),
+        [units("9"), units("9")],
+        "what is taken is taken, whether or not it can be written for whom"
+    );
+}
+
 #[test]
 fn generations_are_exact_at_the_size_of_real_clocks() {
     let server = Server::start();

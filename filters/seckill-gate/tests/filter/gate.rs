@@ -42,9 +42,9 @@ fn a_granted_request_goes_on_with_a_signed_claim_and_comes_back_with_its_verdict
 fn every_reply_of_a_shard_has_its_answer() {
     let gate = Gate::ready();
     for (reply, status, verdict, retry_after) in [
-        ("*2\r\n:3\r\n:5\r\n", 409, "cap_reached", None),
-        ("*1\r\n:5\r\n", 503, "unavailable", Some("1")),
-        ("*3\r\n:4\r\n:5\r\n:0\r\n", 409, "sold_out", None),
+        ("3 5", 409, "cap_reached", None),
+        ("5", 503, "unavailable", Some("1")),
+        ("4 5 0", 409, "sold_out", None),
     ] {
         let buyer = gate.buy("alice");
         gate.answer_claims(|_user| reply.into());
@@ -67,7 +67,7 @@ fn every_reply_of_a_shard_has_its_answer() {
 fn a_full_cap_names_the_order_that_the_user_has() {
     let gate = Gate::ready();
     let buyer = gate.buy("alice");
-    gate.answer_claims(|_user| "*2\r\n:3\r\n:1700\r\n".into());
+    gate.answer_claims(|_user| "3 1700".into());
     let body = buyer.reply().unwrap().body_text().to_owned();
     let shard = weir_core::shard::home_shard(&weir_core::id::UserId::new("alice").unwrap(), 2);
     assert!(
@@ -130,6 +130,39 @@ fn a_sale_that_has_not_started_says_when_to_come_back() {
     gate.host.advance(Duration::from_secs(seconds));
     gate.answer_polls();
     assert!(gate.buy_from("later", "a").is_paused(), "in time");
+}
+
+#[test]
+fn an_answer_that_is_sent_again_tells_the_wait_of_its_own_moment() {
+    let gate = Gate::ready();
+    let wait_s = || -> u64 {
+        let answer = gate.buy_from("later", "a").reply().unwrap();
+        answer.header("retry-after").unwrap().parse().unwrap()
+    };
+    let first = wait_s();
+    assert_eq!(wait_s(), first);
+    gate.host.advance(Duration::from_secs(2));
+    assert_eq!(wait_s(), first - 2);
+}
+
+#[test]
+fn an_order_is_named_to_nobody_but_its_user() {
+    let gate = Gate::ready();
+    for (user, reply) in [
+        ("alice", "3 1700"),
+        ("bob", "3 0"),
+        ("carol", "3 1800"),
+        ("dave", "3 0"),
+    ] {
+        let buyer = gate.buy(user);
+        gate.answer_claims(|_user| reply.into());
+        let body = buyer.reply().unwrap().body_text().to_owned();
+        let generation = reply.trim_start_matches("3 ");
+        let is_named = body.contains(&format!(r#".{generation}""#));
+        let has_order = generation != "0";
+        assert_eq!(is_named, has_order, "{user}: {body}");
+        assert_eq!(body.contains(r#""order""#), has_order, "{user}: {body}");
+    }
 }
 
 #[test]
@@ -199,7 +232,7 @@ fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
         if n.is_multiple_of(2) {
             granted(1_000 + n)
         } else {
-            "*3\r\n:4\r\n:5\r\n:0\r\n".into()
+            "4 5 0".into()
         }
     });
     for (n, buyer) in (0..).zip(&buyers) {
@@ -228,7 +261,7 @@ fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
 fn a_shard_known_to_be_empty_costs_no_redis_until_its_epoch_moves() {
     let gate = Gate::ready();
     gate.buy("alice");
-    gate.answer_claims(|_user| "*3\r\n:4\r\n:5\r\n:0\r\n".into());
+    gate.answer_claims(|_user| "4 5 0".into());
     let again = gate.buy("alice");
     assert_eq!(
         again.reply().unwrap().header("x-weir-verdict").unwrap(),
@@ -248,13 +281,13 @@ fn who_lost_the_answer_to_a_claim_can_come_back_for_it_when_the_rest_is_gone() {
     let gate = Gate::ready();
     gate.buy("alice");
     let held = NOTHING_LEFT.replacen(":5\r\n:0", ":5\r\n:1", 1);
-    gate.answer_claims_and_looks(|_user| "*3\r\n:4\r\n:5\r\n:1\r\n".into(), &held);
+    gate.answer_claims_and_looks(|_user| "4 5 1".into(), &held);
     let again = gate.buy("alice");
     assert!(
         again.is_paused(),
         "a claim is open: Redis must be asked whose"
     );
-    gate.answer_claims(|_user| granted(7).replacen(":1", ":2", 1));
+    gate.answer_claims(|_user| granted(7).replacen('1', "2", 1));
     assert!(again.is_continued());
     assert_eq!(gate.requests("granted_again"), 1);
 }
@@ -332,7 +365,7 @@ fn each_kind_of_request_stays_within_its_budget() {
     let gate = Gate::ready();
     let sold_out = {
         gate.buy("alice");
-        gate.answer_claims(|_user| "*3\r\n:4\r\n:5\r\n:0\r\n".into());
+        gate.answer_claims(|_user| "4 5 0".into());
         gate.buy("alice").cost()
     };
     // Headers, clock, answer.
@@ -357,7 +390,7 @@ fn a_flight_stays_within_its_budget() {
     let gate = Gate::ready();
     let before = gate.host.cost();
     (0..64).for_each(|n| drop(gate.buy(&format!("user-{n}"))));
-    gate.answer_claims(|_user| "*2\r\n:3\r\n:0\r\n".into());
+    gate.answer_claims(|_user| "3 0".into());
     let after = gate.host.cost();
     let calls = after.host_calls_total() - before.host_calls_total();
     // Each request: headers, clock, effective context, answer; and one flight.

@@ -171,13 +171,14 @@ pub fn shards_looked_at(body: &[u8]) -> usize {
 
 /// A grant of this generation.
 pub fn granted(generation: u64) -> String {
-    format!("*5\r\n:1\r\n:{generation}\r\n:1\r\n:1700000030000\r\n:0\r\n")
+    format!("1 {generation} 1 1700000030000 0")
 }
 
 /// The reply to one call of claims by `users`.
 pub fn reply_to(users: &[String], reply: impl Fn(&str) -> String) -> String {
-    let replies: String = users.iter().map(|user| reply(user)).collect();
-    format!("*{}\r\n{replies}", users.len())
+    let answers: Vec<String> = users.iter().map(|user| reply(user)).collect();
+    let text = answers.join(",");
+    format!("${}\r\n{text}\r\n", text.len())
 }
 
 /// How many commands a call holds.

@@ -49,7 +49,7 @@ fn sent_checks(gate: &Gate) -> String {
     let calls = gate.host.calls();
     let claims = calls.iter().find(|call| !users(&call.body).is_empty());
     let checks = checks(&claims.unwrap().body);
-    gate.answer_claims(|_user| "*1\r\n:8\r\n".into());
+    gate.answer_claims(|_user| "8".into());
     checks
 }
 
@@ -101,7 +101,7 @@ fn who_is_refused_by_a_shard_hears_why() {
     let gate = Gate::ready();
     for (reply, expected) in [(6, "blocked"), (7, "not_reserved"), (8, "draining")] {
         let buyer = gate.buy("alice");
-        gate.answer_claims(|_user| format!("*1\r\n:{reply}\r\n"));
+        gate.answer_claims(|_user| reply.to_string());
         assert_eq!(buyer.status(), Some(403));
         assert_eq!(verdict(&buyer), expected);
         assert_eq!(gate.requests(expected), 1);
@@ -136,7 +136,7 @@ fn in_shadow_everything_is_decided_and_counted_and_passes() {
     assert!(lost.is_continued() && !holds_claim(&lost));
 
     let late = ask("bob");
-    gate.answer_claims(|_user| "*3\r\n:4\r\n:5\r\n:0\r\n".into());
+    gate.answer_claims(|_user| "4 5 0".into());
     assert!(late.is_continued() && !holds_claim(&late));
 
     // Decided without Redis: these never wait.
