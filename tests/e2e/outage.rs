@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use weir_stack::Stack;
+use weir_stack::http::{self, Method};
 use weir_tests::{books, buy, rests, rush, until, users, verdict};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,5 +118,83 @@ async fn an_origin_that_dies_loses_no_claim() -> Result<()> {
     .await?;
     let books = books(&stack, "origin").await?;
     assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    Ok(())
+}
+
+/// So few failures open the breaker that watches the origin.
+const FAILURES: u64 = 3;
+
+/// A gateway of one worker, whose breaker opens soon, with a sale named as its prefix.
+async fn watching(sale: &str) -> Result<Stack> {
+    let stack = Stack::builder()
+        .workers(1)
+        .key_prefix(sale)
+        .edit_config(|config| {
+            let interval = r#""poll_interval_ms": 250"#;
+            let breaker =
+                format!(r#""overload": {{ "origin_breaker": {{ "min_requests": {FAILURES} }} }}"#);
+            config.replace(interval, &format!("{interval}, {breaker}"), 1)
+        })
+        .start()
+        .await?;
+    stack.open_sale(sale, 100, 2).await?;
+    Ok(stack)
+}
+
+/// How often the breaker that watches the origin has come into this state.
+async fn entered(stack: &Stack, state: &str) -> Result<u64> {
+    let name = format!("wasmcustom.weir_seckill_gate_origin_breaker_total.state.{state}");
+    stack.envoy.stat(&name).await
+}
+
+/// The breaker knows the origin's answers by a property that only a real Envoy gives.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
+    let mut stack = watching("breaker").await?;
+    for n in 0..2 * FAILURES {
+        let answer = buy(&stack, "breaker", &format!("well-{n}")).await?;
+        assert_eq!((answer.status, verdict(&answer)), (201, "granted"));
+    }
+
+    stack.origin.process().kill();
+    // Those that went well count, too: at half of all it opens.
+    for n in 0..2 * FAILURES {
+        let answer = buy(&stack, "breaker", &format!("lost-{n}")).await?;
+        assert_eq!((answer.status, verdict(&answer)), (503, "granted"));
+    }
+    let answer = buy(&stack, "breaker", "late").await?;
+    assert_eq!((answer.status, verdict(&answer)), (503, "overloaded"));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    until("it is told that the breaker has opened", async || {
+        entered(&stack, "open").await.is_ok_and(|times| times > 0)
+    })
+    .await?;
+
+    stack.origin.start_again().await?;
+    let number = std::sync::atomic::AtomicUsize::new(0);
+    until("the breaker has closed", async || {
+        let n = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let answer = buy(&stack, "breaker", &format!("back-{n}")).await;
+        answer.is_ok_and(|answer| answer.status == 201)
+            && entered(&stack, "closed").await.is_ok_and(|times| times > 0)
+    })
+    .await?;
+    stack.check_children()?;
+    Ok(())
+}
+
+/// Envoy answers in the origin's place, with the request's verdict: of a request without one there is none to tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verdict_is_the_gates_or_none() -> Result<()> {
+    let mut stack = watching("forged").await?;
+    stack.origin.process().kill();
+    let forged = [("x-user-id", "alice"), ("x-weir-verdict", "granted")];
+    for headers in [&forged[..1], &forged[..], &forged[1..]] {
+        let url = format!("{}/orders/forged-0-1", stack.gateway_url);
+        let answer = http::send(Method::GET, &url, headers, "").await?;
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!(answer.header("x-weir-verdict"), None);
+    }
     Ok(())
 }

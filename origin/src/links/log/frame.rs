@@ -66,11 +66,12 @@ pub(super) fn read(bytes: &[u8]) -> Frame {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::links::store::NewLink;
 
-    fn entry(code: &str) -> Entry {
+    /// A link that was made.
+    pub(in crate::links::log) fn entry(code: &str) -> Entry {
         Entry::Made(NewLink {
             id: format!("s/{code}").parse().unwrap(),
             record: "0 0 {\"t\":\"https://example.com/ä\"}".into(),

@@ -267,19 +267,8 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::super::Reader;
+    use super::super::frame::tests::entry;
     use super::*;
-    use crate::links::store::NewLink;
-
-    fn entry(code: &str) -> Entry {
-        Entry::Made(NewLink {
-            id: format!("s/{code}").parse().unwrap(),
-            record: "0 0 {\"t\":\"https://example.com/\"}".into(),
-            tags: vec![],
-            life_ms: 5,
-            ends_at_ms: 0,
-            created_at_ms: 7,
-        })
-    }
 
     fn bytes_of(code: &str) -> Vec<u8> {
         let mut bytes = Vec::new();

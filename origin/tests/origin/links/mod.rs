@@ -3,6 +3,7 @@
 mod api;
 mod clean;
 mod cold;
+mod edits;
 mod log;
 mod numbers;
 mod process;

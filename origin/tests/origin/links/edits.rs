@@ -1,0 +1,149 @@
+//! Edits and deletion by the API: seen at once, kept in a history.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use weir_scripts::keys::LinkKeys;
+
+use super::api::{DAY_MS, changes, get, in_redis, made, name, pttl, world};
+use super::id;
+
+#[tokio::test]
+async fn an_edit_is_in_redis_at_once_keeps_its_clicks_and_has_a_history() {
+    let world = world().await;
+    let link = made(
+        &world,
+        json!({"target": "https://example.com/1", "max_clicks": 9}),
+    )
+    .await;
+    let name = name(&link);
+    let path = format!("/links/{}", link["code"].as_str().unwrap());
+    let clicks = LinkKeys::new(&world.prefix, &id(&name)).clicks();
+    world.redis(redis::cmd("SET").arg(&clicks).arg(4)).await;
+
+    let edit = json!({"target": "https://example.com/2", "life_days": 1, "tags": ["x"]});
+    let answer = world
+        .admin_with("PATCH", &path, &edit, &[("if-match", "\"1\"")])
+        .await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.headers["etag"]),
+        (200, &"\"2\"".parse().unwrap())
+    );
+    assert_eq!(answer.body["target"], "https://example.com/2");
+    let stored = in_redis(&world, &name).await.unwrap();
+    assert_eq!(
+        (stored.target.as_str(), stored.version),
+        ("https://example.com/2", 2)
+    );
+    assert!(pttl(&world, &name).await <= DAY_MS as i64);
+    assert_eq!(changes(&world).await, [name.as_str()]);
+    let used = world.redis(redis::cmd("GET").arg(&clicks)).await;
+    assert_eq!(used, redis::Value::BulkString(b"4".to_vec()));
+
+    let stale = world
+        .admin_with("PATCH", &path, &edit, &[("if-match", "\"1\"")])
+        .await;
+    assert_eq!(
+        (stale.status.as_u16(), stale.code()),
+        (412, "version_conflict")
+    );
+    let refused = world
+        .admin("PATCH", &path, &json!({"target": "javascript:1"}))
+        .await;
+    assert_eq!(refused.code(), "target_scheme");
+    let off = world
+        .admin("PATCH", &path, &json!({"disabled": true}))
+        .await;
+    assert_eq!(off.body["disabled"], true);
+    assert!(in_redis(&world, &name).await.unwrap().is_disabled);
+    let on = world
+        .admin(
+            "PATCH",
+            &path,
+            &json!({"disabled": false, "max_clicks": null}),
+        )
+        .await;
+    assert_eq!(
+        (&on.body["disabled"], &on.body["max_clicks"]),
+        (&json!(false), &Value::Null)
+    );
+
+    let history = world
+        .admin("GET", &format!("{path}/history"), &Value::Null)
+        .await
+        .body;
+    let history = history["history"].as_array().unwrap();
+    let what: Vec<_> = history
+        .iter()
+        .map(|past| past["what"].as_str().unwrap())
+        .collect();
+    assert_eq!(what, ["edit", "disable", "edit", "create"]);
+    assert_eq!(history[3]["target"], "https://example.com/1");
+    let unpublished = world
+        .origin
+        .links
+        .as_ref()
+        .unwrap()
+        .store()
+        .unpublished(u64::MAX, 9);
+    assert!(unpublished.await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn edits_at_the_same_time_all_count_and_redis_has_the_last() {
+    let world = world().await;
+    let link = made(&world, json!({"target": "https://example.com/"})).await;
+    let path = format!("/links/{}", link["code"].as_str().unwrap());
+    let edit = async |n: u32| {
+        let edit = json!({"target": format!("https://example.com/{n}")});
+        world.admin("PATCH", &path, &edit).await.status
+    };
+    let done = tokio::join!(edit(1), edit(2), edit(3), edit(4));
+    assert_eq!(
+        done,
+        (
+            StatusCode::OK,
+            StatusCode::OK,
+            StatusCode::OK,
+            StatusCode::OK
+        )
+    );
+    let stored = get(&world, &name(&link)).await.body;
+    assert_eq!(stored["version"], 5);
+    let in_redis = in_redis(&world, &name(&link)).await.unwrap();
+    assert_eq!(
+        (in_redis.version, &json!(in_redis.target)),
+        (5, &stored["target"])
+    );
+}
+
+#[tokio::test]
+async fn a_deleted_link_is_gone_everywhere_and_its_code_stays_taken_for_a_while() {
+    let world = world().await;
+    made(
+        &world,
+        json!({"target": "https://example.com/", "code": "gone-soon"}),
+    )
+    .await;
+    let path = "/links/gone-soon";
+    let deleted = world.admin("DELETE", path, &Value::Null).await;
+    assert_eq!(deleted.status, 204);
+    assert_eq!(in_redis(&world, "s/gone-soon").await, None);
+    assert_eq!(changes(&world).await.len(), 2);
+    for (method, path) in [("GET", path), ("DELETE", path), ("PATCH", path)] {
+        let answer = world.admin(method, path, &json!({})).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (404, "unknown_link"),
+            "{method}"
+        );
+    }
+    let again = json!({"target": "https://example.com/", "code": "gone-soon"});
+    assert_eq!(
+        world.admin("POST", "/links", &again).await.code(),
+        "code_taken"
+    );
+    let history = world
+        .admin("GET", &format!("{path}/history"), &Value::Null)
+        .await;
+    assert_eq!(history.body["history"][0]["what"], "delete");
+}
