@@ -3,7 +3,7 @@
 use super::cores::{Cores, on_core_ns};
 use super::report::{Absent, Point, Round};
 use super::request::Writer;
-use super::scenario::Scenario;
+use super::scenario::{Connections, ONE, Scenario};
 use super::server::{Server, Yard};
 use super::statistics::Spread;
 use super::system::System;
@@ -20,7 +20,8 @@ pub(super) struct Effort {
     pub(super) warm_up: Duration,
     pub(super) window: Duration,
     pub(super) connections: Vec<usize>,
-    /// Rates of the open loop, beside the one that the systems' own speed gives.
+    /// Rates of the open loop, beside the one that the systems' own speed gives, where it runs with all numbers of
+    /// connections. Without any, it runs only there.
     pub(super) rates: &'static [f64],
 }
 
@@ -164,10 +165,17 @@ impl Run<'_> {
     }
 
     async fn open(&mut self, servers: &mut [Server], connections: usize) -> Result<()> {
-        let is_asked = |system: &System| self.scenario.open_loop.contains(system);
+        let asked = self.scenario.open_loop;
+        let is_asked = |system: &System| asked.systems.contains(system);
         let systems = servers.iter().map(|server| server.system);
         let systems: Vec<System> = systems.filter(is_asked).collect();
-        if connections < OPEN_CONNECTIONS_MIN || systems.len() < 2 {
+        let is_wanted = asked
+            .connections
+            .of(&self.effort.connections)
+            .contains(&connections);
+        let is_everywhere = asked.connections == Connections::All;
+        let is_too_much = !is_everywhere && self.effort.rates.is_empty();
+        if !is_wanted || is_too_much || connections < OPEN_CONNECTIONS_MIN || systems.len() < 2 {
             return Ok(());
         }
         let slowest = systems
@@ -175,7 +183,7 @@ impl Run<'_> {
             .filter_map(|system| self.closed_rate(*system, connections));
         let slowest = slowest.reduce(f64::min).context("nothing was measured")?;
         let mut rates = vec![(slowest * OPEN_SHARE / 100.0).floor() * 100.0];
-        if connections == super::scenario::ONE {
+        if is_everywhere && connections == ONE {
             rates.extend(self.effort.rates.iter().filter(|rate| **rate < slowest));
         }
         for per_second in rates {

@@ -218,14 +218,16 @@ fn all_plots(report: &Report) -> Vec<(String, String)> {
     plots
 }
 
-/// p99 of the open loop where there is one: in a closed loop it only tells the queue's length.
+/// p99 of the open loop where there is a line of it: in a closed loop it only tells the queue's length.
 fn lines<'a>(
     scenario: &'a Scenario,
     measured: &Measured,
     is_p99: bool,
     of: fn(&Round) -> f64,
 ) -> Lines<'a> {
-    let is_open = is_p99 && measured.points.iter().any(|point| point.offered.is_some());
+    let is_everywhere = scenario.open_loop.connections == scenario::Connections::All;
+    let is_measured = measured.points.iter().any(|point| point.offered.is_some());
+    let is_open = is_p99 && is_everywhere && is_measured;
     let point = |system, connections| match is_open {
         true => measured.open(system, connections),
         false => measured.closed(system, connections),

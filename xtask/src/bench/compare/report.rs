@@ -127,16 +127,10 @@ impl Measured {
         })
     }
 
-    /// Its open loop at the highest rate.
+    /// Its open loop at the rate that the systems' own speed gave: that is measured before the fixed ones.
     pub(super) fn open(&self, system: System, connections: usize) -> Option<&Point> {
-        let is_it = |point: &&Point| {
+        self.points.iter().find(|point| {
             point.system == system && point.connections == connections && point.offered.is_some()
-        };
-        let points = self.points.iter().filter(is_it);
-        points.max_by(|a, b| {
-            a.offered
-                .partial_cmp(&b.offered)
-                .unwrap_or(std::cmp::Ordering::Equal)
         })
     }
 
@@ -245,15 +239,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_open_loop_with_the_highest_rate_counts() {
-        let points =
-            [1_000.0, 9_000.0, 5_000.0].map(|rate| point(System::Weir, 128, Some(rate), &[rate]));
+    fn the_open_loop_at_the_systems_own_rate_counts() {
+        let offered = [None, Some(9_000.0), Some(2_000.0), Some(12_000.0)];
+        let points = offered.map(|rate| point(System::Weir, 128, rate, &[13_000.0]));
         let measured = measured(points.into());
-        assert_eq!(
-            measured.open(System::Weir, 128).unwrap().offered,
-            Some(9_000.0)
-        );
-        assert!(measured.closed(System::Weir, 128).is_none());
+        let of = |point: Option<&Point>| point.unwrap().offered;
+        assert_eq!(of(measured.open(System::Weir, 128)), Some(9_000.0));
+        assert_eq!(of(measured.closed(System::Weir, 128)), None);
+        assert!(measured.open(System::Weir, 8).is_none());
     }
 
     #[test]

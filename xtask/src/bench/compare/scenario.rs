@@ -17,8 +17,8 @@ pub(super) struct Scenario {
     /// The statuses that must come, and no others.
     pub(super) statuses: &'static [u16],
     pub(super) connections: Connections,
-    /// The systems whose latencies are measured in an open loop, too.
-    pub(super) open_loop: &'static [System],
+    /// What is measured in an open loop, too.
+    pub(super) open_loop: OpenLoop,
     /// Whether all systems answer the same bytes but for what a server says of itself.
     pub(super) same_answers: bool,
 }
@@ -32,6 +32,26 @@ pub(super) enum Connections {
     One,
     /// With these two.
     Rush,
+}
+
+/// Whose latencies are measured while requests come at a fixed rate.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OpenLoop {
+    /// At least two, or none.
+    pub(super) systems: &'static [System],
+    pub(super) connections: Connections,
+}
+
+impl OpenLoop {
+    const NONE: Self = Self::with_one(&[]);
+
+    const fn with_one(systems: &'static [System]) -> Self {
+        let connections = Connections::One;
+        Self {
+            systems,
+            connections,
+        }
+    }
 }
 
 /// Where most bars are.
@@ -61,7 +81,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::SoldOut,
         statuses: &[409],
         connections: Connections::All,
-        open_loop: &[],
+        open_loop: OpenLoop::with_one(&[Weir, EnvoyDirect, NginxLua]),
         same_answers: true,
     },
     Scenario {
@@ -72,7 +92,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::NoToken,
         statuses: &[403],
         connections: Connections::One,
-        open_loop: &[],
+        open_loop: OpenLoop::NONE,
         same_answers: true,
     },
     Scenario {
@@ -83,7 +103,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::NotStarted,
         statuses: &[403],
         connections: Connections::One,
-        open_loop: &[],
+        open_loop: OpenLoop::NONE,
         same_answers: true,
     },
     Scenario {
@@ -96,7 +116,10 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::Claim,
         statuses: &[200],
         connections: Connections::All,
-        open_loop: &[Weir, NginxLua],
+        open_loop: OpenLoop {
+            systems: &[Weir, NginxLua],
+            connections: Connections::All,
+        },
         same_answers: true,
     },
     Scenario {
@@ -108,7 +131,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::UserLimit,
         statuses: &[200],
         connections: Connections::All,
-        open_loop: &[],
+        open_loop: OpenLoop::with_one(&[Weir, EnvoyLimit, NginxLua]),
         same_answers: false,
     },
     Scenario {
@@ -119,7 +142,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::Checkout,
         statuses: &[200],
         connections: Connections::One,
-        open_loop: &[],
+        open_loop: OpenLoop::NONE,
         same_answers: true,
     },
     Scenario {
@@ -130,7 +153,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::TokenClaim,
         statuses: &[200],
         connections: Connections::One,
-        open_loop: &[],
+        open_loop: OpenLoop::NONE,
         same_answers: true,
     },
     Scenario {
@@ -143,7 +166,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::Sale,
         statuses: &[200, 403, 409, 429],
         connections: Connections::Rush,
-        open_loop: &[],
+        open_loop: OpenLoop::with_one(&[Weir, NginxLua]),
         same_answers: false,
     },
     Scenario {
@@ -155,7 +178,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::Redirect,
         statuses: &[302],
         connections: Connections::All,
-        open_loop: &[],
+        open_loop: OpenLoop::with_one(&[Weir, EnvoyDirect, NginxLua]),
         same_answers: false,
     },
     Scenario {
@@ -167,7 +190,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::RedirectRedis,
         statuses: &[302],
         connections: Connections::All,
-        open_loop: &[],
+        open_loop: OpenLoop::with_one(&[Weir, NginxLua]),
         same_answers: false,
     },
     Scenario {
@@ -179,7 +202,7 @@ pub(super) const ALL: [Scenario; 11] = [
         kind: Kind::MakeLink,
         statuses: &[201],
         connections: Connections::Rush,
-        open_loop: &[],
+        open_loop: OpenLoop::NONE,
         same_answers: false,
     },
 ];
@@ -195,7 +218,7 @@ mod tests {
         assert_eq!(names.len(), ALL.len());
         for scenario in ALL {
             assert_eq!(scenario.systems.first(), Some(&Weir), "{}", scenario.name);
-            let asked = scenario.open_loop.iter();
+            let asked = scenario.open_loop.systems.iter();
             assert!(
                 asked
                     .clone()
