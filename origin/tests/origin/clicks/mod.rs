@@ -384,8 +384,13 @@ fn stands_in(dir: &Path, text: &[u8]) -> bool {
     })
 }
 
-/// All that Redis holds under the world's prefix, as it would be written to disk.
+/// All that Redis holds under the world's prefix, as it would be written to disk, but not compressed: in what is, text
+/// that stands there is not always to be found.
 async fn dump(world: &World) -> Vec<u8> {
+    let mut plain = cmd("CONFIG");
+    world
+        .redis(plain.arg("SET").arg("rdbcompression").arg("no"))
+        .await;
     let pattern = format!("{}:*", world.prefix);
     let Value::Array(keys) = world.redis(cmd("KEYS").arg(pattern)).await else {
         panic!("no keys");

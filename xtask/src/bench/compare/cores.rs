@@ -88,14 +88,26 @@ mod tests {
         }
     }
 
+    /// In a process of one thread: the time of a thread that ends, as tests' do, is no longer counted.
     #[test]
     fn time_on_a_core_grows_with_work() {
-        let me = [std::process::id()];
-        let before = on_core_ns(&me);
-        let mut sum = 0_u64;
-        while on_core_ns(&me) == before {
-            sum = std::hint::black_box(sum.wrapping_add(1));
-        }
-        assert!(on_core_ns(&me) > before && before > 0);
+        let shell = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn();
+        let mut shell = shell.unwrap();
+        let pids = [shell.id()];
+        let on_core = |than_ns| {
+            let grown = || Some(on_core_ns(&pids)).filter(|&ns| ns > than_ns);
+            (0..1_000).find_map(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                grown()
+            })
+        };
+        let first = on_core(0);
+        let second = first.and_then(on_core);
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert!(first < second, "{first:?}, then {second:?}");
+        assert_eq!(on_core_ns(&pids), 0, "a process that has ended");
     }
 }
