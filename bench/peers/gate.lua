@@ -7,6 +7,7 @@ local redis = require "nginx.redis"
 ffi.cdef [[
   typedef struct evp_md_st EVP_MD;
   const EVP_MD *EVP_sha256(void);
+  unsigned char *ngx_hex_dump(unsigned char *, const unsigned char *, size_t);
   unsigned char *HMAC(const EVP_MD *, const void *, int, const unsigned char *, size_t, unsigned char *, unsigned int *);
 ]]
 
@@ -64,16 +65,24 @@ refusal("cap_reached", 409, "you already have as many units as one person may ha
 refusal("unavailable", 503, "no answer could be had; please try again, a retry never buys twice")
 
 local digest, digest_len = ffi.new("unsigned char[32]"), ffi.new("unsigned int[1]")
-local function tag_of(payload)
-  local text = "weir-order-token\n" .. payload
+local function tag_of(text)
   ffi.C.HMAC(ffi.C.EVP_sha256(), secret, #secret, text, #text, digest, digest_len)
   return ffi.string(digest, 32)
+end
+local function token_tag(payload) return tag_of("weir-order-token\n" .. payload) end
+
+-- The claim that the origin gets, and its signature in hex: without one whoever reaches the origin could make an order.
+local hex = ffi.new("unsigned char[64]")
+local function sign_claim(claim)
+  ffi.C.ngx_hex_dump(hex, tag_of(claim), 32)
+  ngx.req.set_header("x-weir-claim", claim)
+  ngx.req.set_header("x-weir-claim-signature", "k1;" .. ffi.string(hex, 64))
 end
 
 local function token_counts(token, sale, user, now_ms)
   local payload, tag = string.match(token or "", "^t1%.([%w_-]+)%.([%w_-]+)$")
   local text = payload and base64.decode_base64url(payload)
-  if not text or base64.decode_base64url(tag) ~= tag_of(text) then return false end
+  if not text or base64.decode_base64url(tag) ~= token_tag(text) then return false end
   local of_sale, issued_at_ms, of_user = string.match(text, "^v1;([^;]+);(%d+);(.+)$")
   local age_ms = now_ms - (tonumber(issued_at_ms) or 0)
   return of_sale == sale and of_user == user and age_ms >= 1000 and age_ms <= 600000
@@ -130,7 +139,7 @@ function M.order(name, is_limited)
   local code = reply and reply[1]
   if code == 1 or code == 2 then
     -- What the origin gets, were there one.
-    ngx.req.set_header("x-weir-claim", "v1;" .. name .. ";" .. shard .. ";" .. reply[2] .. ";1;" .. user)
+    sign_claim(string.format("v1;%s;%d;%d;1;%.0f;%s", name, shard, reply[2], now_ms + HOUR_MS, user))
     return answer(200, code == 1 and "granted" or "granted_again", '{"order":"made"}')
   end
   if code == 4 then return refusals.sold_out() end
@@ -144,7 +153,7 @@ function M.checkout(name)
   local sale, user = admit(name, now_ms)
   if not sale then return end
   local payload = string.format("v1;%s;%.0f;%s", name, now_ms, user)
-  local token = "t1." .. base64.encode_base64url(payload) .. "." .. base64.encode_base64url(tag_of(payload))
+  local token = "t1." .. base64.encode_base64url(payload) .. "." .. base64.encode_base64url(token_tag(payload))
   answer(200, "token_minted", string.format('{"token":"%s","usable_at_ms":%.0f,"expires_at_ms":%.0f,"now_ms":%.0f}',
     token, now_ms + 1000, now_ms + 600000, now_ms))
 end

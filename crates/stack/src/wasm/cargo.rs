@@ -3,7 +3,7 @@
 use super::{BuiltFilter, Messages, prune};
 use crate::command;
 use crate::tools::{Source, TARGET, WasmToolchain};
-use crate::workspace::write_atomic;
+use crate::workspace::{self, write_atomic};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -101,13 +101,18 @@ fn cargo_home() -> PathBuf {
     std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
 }
 
-/// A module to be built: a package under `filters/`, or one of its variants.
+/// Where the filters' packages are, in the workspace.
+pub(super) const FILTERS: &str = "filters";
+/// Where the packages of what the benchmark compares them with are.
+pub(super) const PEERS: &str = "bench/peers";
+
+/// A module to be built: a package in a folder of such packages, or one of its variants.
 #[derive(Debug)]
 struct Filter {
     /// That of the module's file.
     name: String,
-    /// The package's, under `filters/`.
-    folder: String,
+    /// The package's, from the workspace's root on.
+    folder: PathBuf,
     package: String,
     features: Vec<String>,
     callbacks: Vec<String>,
@@ -131,16 +136,17 @@ struct Variant {
     callbacks: Vec<String>,
 }
 
-/// Builds all filters into `out`. If one can't be built the others are written all the same,
+/// Builds all packages of the folder `home` into `out`. If one can't be built the others are written all the same,
 /// and its own file is removed.
 pub(super) fn build(
     toolchain: &WasmToolchain,
     settings: &Settings,
     root: &Path,
+    home: &str,
     out: &Path,
     messages: Messages,
 ) -> Result<Vec<BuiltFilter>> {
-    let filters = discover(toolchain, root)?;
+    let filters = discover(toolchain, root, home)?;
     let (variants, plain): (Vec<_>, Vec<_>) = filters
         .iter()
         .partition(|filter| !filter.features.is_empty());
@@ -157,7 +163,7 @@ pub(super) fn build(
                 "CARGO_ENCODED_RUSTFLAGS",
                 settings.rustflags.join(FLAG_SEPARATOR),
             )
-            .env("CARGO_TARGET_DIR", out.join("cargo"));
+            .env("CARGO_TARGET_DIR", workspace::out_dir().join("cargo"));
         for filter in &together {
             cargo.args(["-p", &filter.package]);
             cargo.args(filter.features.iter().flat_map(|name| ["-F", name]));
@@ -200,13 +206,13 @@ fn finish_or_remove(
 fn finish(filter: &Filter, artifact: &Artifact, path: &Path) -> Result<BuiltFilter> {
     let file = artifact.wasm().with_context(|| {
         format!(
-            "filters/{}: cargo built no .wasm; is it a cdylib?",
-            filter.folder
+            "{}: cargo built no .wasm; is it a cdylib?",
+            filter.folder.display()
         )
     })?;
     let raw = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let pruned = prune::prune(&raw, &filter.callbacks)
-        .with_context(|| format!("filters/{}/Cargo.toml, callbacks", filter.folder))?;
+        .with_context(|| format!("{}/Cargo.toml, callbacks", filter.folder.display()))?;
     write_atomic(path, &pruned)?;
     Ok(BuiltFilter {
         name: filter.name.clone(),
@@ -228,9 +234,10 @@ struct Artifact {
 
 impl Artifact {
     fn is_of(&self, filter: &Filter) -> bool {
-        let folder = Path::new("filters").join(&filter.folder);
         self.reason == "compiler-artifact"
-            && self.manifest_path.ends_with(folder.join("Cargo.toml"))
+            && self
+                .manifest_path
+                .ends_with(filter.folder.join("Cargo.toml"))
             && self.wasm().is_some()
     }
 
@@ -297,24 +304,25 @@ fn is_kept(variable: &str) -> bool {
             .any(|prefix| variable.starts_with(prefix))
 }
 
-/// The filters and their variants, in the order of their names, with what their manifests declare.
-fn discover(toolchain: &WasmToolchain, root: &Path) -> Result<Vec<Filter>> {
+/// The packages in `home` and their variants, in the order of their names, with what their manifests declare.
+fn discover(toolchain: &WasmToolchain, root: &Path, home: &str) -> Result<Vec<Filter>> {
     let mut metadata = cargo(toolchain, root);
     metadata.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);
     let said = command::succeed(&mut metadata, Duration::from_secs(60))?;
     let metadata: Metadata = serde_json::from_str(&said).context("cargo metadata")?;
-    let home = root.join("filters");
+    let home = root.join(home);
     let mut filters = Vec::new();
     for package in metadata.packages {
         let folder = package.manifest_path.parent().unwrap_or(&home);
         if folder.parent() != Some(&home) || !package.is_cdylib() {
             continue;
         }
-        let folder = folder.file_name().unwrap_or_default().to_string_lossy();
-        let declared = declared(&folder, &package.metadata)?;
+        let own_name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let folder = folder.strip_prefix(root).unwrap_or(folder);
+        let declared = declared(folder, &package.metadata)?;
         let filter = |name: &str, features, callbacks| Filter {
             name: name.to_owned(),
-            folder: folder.clone().into_owned(),
+            folder: folder.to_path_buf(),
             package: package.name.clone(),
             features,
             callbacks,
@@ -323,7 +331,7 @@ fn discover(toolchain: &WasmToolchain, root: &Path) -> Result<Vec<Filter>> {
             let callbacks = [declared.callbacks.clone(), variant.callbacks].concat();
             filters.push(filter(&name, variant.features, callbacks));
         }
-        filters.push(filter(&folder, Vec::new(), declared.callbacks));
+        filters.push(filter(&own_name, Vec::new(), declared.callbacks));
     }
     filters.sort_by(|a, b| a.name.cmp(&b.name));
     if filters.is_empty() {
@@ -332,15 +340,16 @@ fn discover(toolchain: &WasmToolchain, root: &Path) -> Result<Vec<Filter>> {
     Ok(filters)
 }
 
-fn declared(folder: &str, metadata: &serde_json::Value) -> Result<Declared> {
+fn declared(folder: &Path, metadata: &serde_json::Value) -> Result<Declared> {
+    let folder = folder.display();
     let declared = metadata.get("weir").with_context(|| {
         format!(
-            "filters/{folder}/Cargo.toml has no [package.metadata.weir] callbacks = [\"proxy_on_…\"]: \
+            "{folder}/Cargo.toml has no [package.metadata.weir] callbacks = [\"proxy_on_…\"]: \
              the callbacks that the filter uses, beside those that every filter keeps"
         )
     })?;
     serde_json::from_value(declared.clone())
-        .with_context(|| format!("filters/{folder}/Cargo.toml, [package.metadata.weir]"))
+        .with_context(|| format!("{folder}/Cargo.toml, [package.metadata.weir]"))
 }
 
 #[derive(Debug, Deserialize)]
@@ -396,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_filter_without_callbacks_is_named() {
-        let error = declared("ratelimit", &serde_json::Value::Null).unwrap_err();
+        let error = declared(Path::new("filters/ratelimit"), &serde_json::Value::Null).unwrap_err();
         assert!(
             error.to_string().contains("filters/ratelimit/Cargo.toml"),
             "{error}"

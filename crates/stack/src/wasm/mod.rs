@@ -95,13 +95,23 @@ pub fn build_filters(toolchain: &WasmToolchain, messages: Messages) -> Result<Ve
             return Ok(filters);
         }
         stamp::remove(&out)?;
-        let filters = cargo::build(toolchain, &settings, &root, &out, messages)?;
+        let filters = cargo::build(toolchain, &settings, &root, cargo::FILTERS, &out, messages)?;
         if stamp::fingerprint(&root, toolchain, &settings)? == fingerprint {
             stamp::write(&out, &fingerprint, &filters)?;
             return Ok(filters);
         }
     }
     bail!("the filters' sources changed during each of {ATTEMPTS_MAX} builds; build again")
+}
+
+/// Builds what the benchmark compares filters with, the packages in `bench/peers`, into `target/weir/peers/`.
+pub fn build_peers(toolchain: &WasmToolchain, messages: Messages) -> Result<Vec<BuiltFilter>> {
+    let _lock = workspace::lock("wasm")?;
+    let root = workspace::root();
+    let out = workspace::out_dir().join("peers");
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let settings = cargo::settings(toolchain, &root)?;
+    cargo::build(toolchain, &settings, &root, cargo::PEERS, &out, messages)
 }
 
 /// A table of sizes for a person to read.

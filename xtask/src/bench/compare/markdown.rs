@@ -343,7 +343,7 @@ mod tests {
     fn the_page_tells_what_ran_what_did_not_and_which_bars_hold() {
         let page = page(&report());
         assert!(page.contains("| Redis admission ÷ nginx + Lua + Redis, 128 connections | ≥ 1 | 1.00 (0.90–1.10) | met |"), "{page}");
-        assert!(page.contains("Envoy Lua + Webdis did not run: no webdis"));
+        assert!(page.contains("wasm + Webdis did not run: no webdis"));
         assert!(
             page.contains("| 128 | 100 (90–110), 10101.0 + 1.0 µs |"),
             "{page}"

@@ -15,6 +15,7 @@ use weir_stack::origin::{self, Origin, OriginOptions};
 use weir_stack::process::Process;
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Peer, Tools};
+use weir_stack::wasm::{self, Messages};
 use weir_stack::{Secrets, ports, workspace};
 
 /// One rule for each user, which refuses nobody: what is measured is the decision. Four slots a user.
@@ -190,8 +191,11 @@ impl Yard<'_> {
         wait_for(&mut process, port).await?;
         let pid = process.pid().context("Webdis has ended")?;
         cores::pin(pid, self.cores.server)?;
+        let built = wasm::build_peers(&self.tools.wasm, Messages::Keep)?;
+        let gate = built.iter().find(|module| module.name == "webdis-gate");
+        let gate = gate.context("there is no bench/peers/webdis-gate")?;
         let http = peer_file("envoy-webdis.yaml")?
-            .replace("@CLAIM_SHA@", store.claim_sha())
+            .replace("@WEBDIS_GATE@", &gate.path.to_string_lossy())
             .replace("port_value: 7379", &format!("port_value: {port}"));
         let config = EnvoyConfig::shipped()?.with_http_of(&http)?;
         let mut server = self

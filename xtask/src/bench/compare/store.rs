@@ -56,9 +56,18 @@ impl Store {
         cores::pin(pid, core)?;
         let mut connection = server.connection().await?;
         connection.set_response_timeout(Duration::from_secs(60));
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(peer_file("claim.lua")?);
-        let claim_sha = load.query_async(&mut connection).await?;
+        let load = |source: &str| {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(source);
+            load
+        };
+        let claim_sha = load(&peer_file("claim.lua")?)
+            .query_async(&mut connection)
+            .await?;
+        // The gate says it itself; the one behind Webdis does not.
+        load(weir_scripts::claim::SCRIPT.source)
+            .exec_async(&mut connection)
+            .await?;
         let mut store = Self {
             server,
             connection,

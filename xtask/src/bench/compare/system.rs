@@ -16,7 +16,7 @@ pub(super) enum System {
     EnvoyLua,
     /// Envoy's own local rate limit.
     EnvoyLimit,
-    /// Envoy's Lua filter with Redis behind Webdis.
+    /// The gate's admission in a wasm filter with Redis behind Webdis.
     EnvoyWebdis,
     /// nginx with Lua, and with Redis where the scenario needs it.
     NginxLua,
@@ -47,7 +47,7 @@ impl System {
             Self::EnvoyLeast => "least wasm",
             Self::EnvoyLua => "Envoy Lua",
             Self::EnvoyLimit => "Envoy local rate limit",
-            Self::EnvoyWebdis => "Envoy Lua + Webdis",
+            Self::EnvoyWebdis => "wasm + Webdis",
             Self::NginxLua => "nginx + Lua",
             Self::NginxLimit => "nginx limit_req",
             Self::NginxReturn => "nginx return 302",

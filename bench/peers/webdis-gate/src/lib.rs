@@ -1,0 +1,268 @@
+//! For the benchmark: the gate's admission as a filter in wasm has it that knows no bridge. Each request asks Redis by
+//! an HTTP call of its own to Webdis, which carries one command.
+//!
+//! It reads a request as `seckill-gate` does, runs the same script for one user, signs the same claim and sends
+//! it on with the same headers. What the gate does besides is left out, which is in this filter's favour: the
+//! catalogue, breakers, refills, what is remembered of empty shards, and giving back what a client that left had claimed.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::{Action, ContextType, Status};
+use weir_core::admission::{Conclusion, conclude};
+use weir_core::claim::{KeyRing, SigningKey, Ticket};
+use weir_core::headers;
+use weir_core::id::{SaleId, UserId};
+use weir_core::ledger::{Checks, ClaimTerms, Held};
+use weir_core::shard::home_shard;
+use weir_core::verdict::Verdict;
+use weir_filter_kit::env;
+use weir_filter_kit::host::now_ms;
+use weir_filter_kit::http::{Answer, RequestHeaders, set_request_header};
+use weir_filter_kit::metrics::{self, Counter};
+use weir_filter_kit::redis::receive;
+use weir_scripts::Call;
+use weir_scripts::claim::{self, Group};
+use weir_scripts::keys::{DEFAULT_PREFIX, ShardKeys};
+
+/// The one sale that this gate knows, as the benchmark fills it.
+const SALE: &str = "open";
+const SHARDS: u32 = 4;
+const PATH: &[u8] = b"/sales/open/orders";
+const CLAIM_TTL_MS: u64 = 3_600_000;
+
+const CLUSTER: &str = "webdis";
+const DEADLINE: Duration = Duration::from_millis(250);
+
+/// How far apart counters are told to the host, as the gate does it.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
+/// What one VM knows.
+struct Gate {
+    sale: SaleId,
+    shards: Vec<ShardKeys>,
+    claim_sha1: String,
+    keys: KeyRing,
+    granted: Counter,
+    refused: Counter,
+}
+
+impl Gate {
+    fn new() -> Option<Self> {
+        let sale = SaleId::new(SALE).ok()?;
+        let secret = env::var("WEIR_CLAIM_SECRET")?;
+        Some(Self {
+            shards: (0..SHARDS)
+                .map(|shard| ShardKeys::new(DEFAULT_PREFIX, &sale, shard))
+                .collect(),
+            sale,
+            claim_sha1: claim::SCRIPT.sha1_hex(),
+            keys: SigningKey::new("k1", &secret).ok()?.into(),
+            granted: Counter::define("weir_peer_webdis_granted_total"),
+            refused: Counter::define("weir_peer_webdis_refused_total"),
+        })
+    }
+
+    /// Asks Redis whether `user` gets a unit.
+    fn ask(&self, user: &UserId) -> Result<Asked, Verdict> {
+        let shard = home_shard(user, SHARDS);
+        let terms = ClaimTerms {
+            now_ms: now_ms(),
+            ttl_ms: CLAIM_TTL_MS,
+            user_cap: 1,
+            quantity: 1,
+            checks: Checks {
+                blocked: true,
+                ..Checks::default()
+            },
+        };
+        let keys = self.shards.get(shard as usize);
+        let group = Group {
+            keys: keys.ok_or(Verdict::Unavailable)?,
+            terms,
+            users: &[user],
+        };
+        self.send(&claim::call(&[group]))
+            .map_err(|_| Verdict::Unavailable)?;
+        let user = user.clone();
+        Ok(Asked { shard, user })
+    }
+
+    /// As Webdis takes a command: its words are the path's segments. `.raw` asks for the reply in RESP.
+    fn send(&self, call: &Call) -> Result<u32, Status> {
+        let mut path = format!("/EVALSHA/{}/{}", self.claim_sha1, call.keys.len());
+        for word in call.keys.iter().chain(&call.args) {
+            path.push('/');
+            push_encoded(&mut path, word);
+        }
+        path.push_str(".raw");
+        let headers = vec![
+            (":method", "GET"),
+            (":path", path.as_str()),
+            (":authority", CLUSTER),
+        ];
+        hostcalls::dispatch_http_call(CLUSTER, headers, None, vec![], DEADLINE)
+    }
+
+    /// The request goes on with its claim.
+    fn send_on(&self, asked: Asked, held: Held, verdict: Verdict) -> Result<(), Status> {
+        let claim = Ticket {
+            sale: self.sale.clone(),
+            shard: asked.shard,
+            generation: held.generation,
+            quantity: held.quantity,
+            deadline_ms: held.deadline_ms,
+            user: asked.user,
+        }
+        .encode();
+        set_request_header(headers::CLAIM, &claim)?;
+        set_request_header(headers::CLAIM_SIGNATURE, &self.keys.sign(&claim))?;
+        set_request_header(headers::VERDICT, verdict.word())?;
+        self.granted.increment();
+        hostcalls::resume_http_request()
+    }
+
+    fn reject(&self, verdict: Verdict) {
+        self.refused.increment();
+        let answer = Answer {
+            status: verdict.status().unwrap_or(500),
+            headers: vec![(headers::VERDICT, verdict.word())],
+            error: verdict.word(),
+            message: verdict.message(),
+            order: None,
+        };
+        if let Err(status) = answer.prepare().send() {
+            log::warn!("an answer could not be sent: {status:?}");
+        }
+    }
+}
+
+/// Percent-encodes all but what RFC 3986 reserves for nothing; the dot, too, behind which Webdis looks for a format.
+fn push_encoded(path: &mut String, word: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in word {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) {
+            path.push(byte.into());
+        } else {
+            let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
+            path.extend(['%', digit(byte >> 4), digit(byte)]);
+        }
+    }
+}
+
+/// Who waits for Redis.
+struct Asked {
+    shard: u32,
+    user: UserId,
+}
+
+struct Request {
+    gate: Rc<Gate>,
+    asked: Option<Asked>,
+}
+
+impl Context for Request {
+    fn on_http_call_response(
+        &mut self,
+        _token: u32,
+        headers: usize,
+        body: usize,
+        _trailers: usize,
+    ) {
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
+        let replies = receive(headers, body, 1).ok();
+        let reply = replies.and_then(|replies| claim::parse(replies.first()?, 1).ok());
+        let reply = reply.and_then(|replies| replies.first().copied());
+        let gate = &self.gate;
+        match reply.map(|reply| conclude(reply, false, 0)) {
+            Some(Conclusion::Pass { verdict, held }) => {
+                if let Err(status) = gate.send_on(asked, held, verdict) {
+                    log::warn!("a granted request could not go on: {status:?}");
+                }
+            }
+            Some(Conclusion::Reject { verdict, .. }) => gate.reject(verdict),
+            Some(Conclusion::Refill) => gate.reject(Verdict::Restocking),
+            None => gate.reject(Verdict::Unavailable),
+        }
+    }
+}
+
+impl HttpContext for Request {
+    fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
+        let headers = RequestHeaders::read();
+        let is = |name, value: &[u8]| headers.get(name).is_some_and(|got| *got == *value);
+        if !is(":method", b"POST") || !is(":path", PATH) {
+            return Action::Continue;
+        }
+        let user = headers.get("x-user-id").unwrap_or_default();
+        let asked = UserId::new(&user)
+            .map_err(|_| Verdict::InvalidUser)
+            .and_then(|user| self.gate.ask(&user));
+        match asked {
+            Ok(asked) => self.asked = Some(asked),
+            Err(verdict) => self.gate.reject(verdict),
+        }
+        Action::Pause
+    }
+}
+
+#[derive(Default)]
+struct Root {
+    gate: Option<Rc<Gate>>,
+}
+
+impl Context for Root {}
+
+impl RootContext for Root {
+    fn on_configure(&mut self, _plugin_configuration_size: usize) -> bool {
+        self.gate = Gate::new().map(Rc::new);
+        if self.gate.is_none() {
+            log::error!("WEIR_CLAIM_SECRET must be in the VM's environment, 32 bytes or more");
+        }
+        self.gate.is_some() && hostcalls::set_tick_period(FLUSH_PERIOD).is_ok()
+    }
+
+    fn on_tick(&mut self) {
+        metrics::flush();
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+
+    fn create_http_context(&self, _id: u32) -> Option<Box<dyn HttpContext>> {
+        let gate = Rc::clone(self.gate.as_ref()?);
+        let asked = None;
+        Some(Box::new(Request { gate, asked }))
+    }
+}
+
+/// What the module does when a host has loaded it.
+pub fn start() {
+    proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
+    weir_filter_kit::host::log_panics("webdis-gate");
+    proxy_wasm::set_root_context(|_| Box::<Root>::default());
+}
+
+// As in the filters.
+#[cfg(target_arch = "wasm32")]
+#[allow(unsafe_code, missing_docs)]
+mod entry {
+    proxy_wasm::main! {{ crate::start() }}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_one_segment_whatever_it_holds() {
+        let mut path = String::new();
+        push_encoded(&mut path, b"weir:{open:0}:a/b.c \xff");
+        assert_eq!(path, "weir%3A%7Bopen%3A0%7D%3Aa%2Fb%2Ec%20%FF");
+    }
+}
