@@ -11,10 +11,15 @@
 //! Every request that it lets pass gets a [`Pass`], which comes back with the outcome. An outcome
 //! counts only in the state, and in the round of probes, that let its request pass: what a
 //! request from before the failure has met says nothing about now.
+//!
+//! To learn an outcome may cost something. While all is well, one in a few is enough: see [`Breaker::wants`].
 
 /// In how many parts the window of outcomes moves on. The window covers between seven eighths and
 /// the whole of the time that is asked for.
 const PARTS: usize = 8;
+
+/// Of so many outcomes one is asked for while all is well.
+const SAMPLE: u32 = 8;
 
 /// When to open, and how to close again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -188,6 +193,21 @@ impl Breaker {
         self.pass(true)
     }
 
+    /// Whether the outcome of a request that passed is to be asked for and recorded. Every one is, but one in eight
+    /// while the breaker is closed, has enough outcomes to judge by, and has seen no failure among them.
+    ///
+    /// The first failure may so be seen up to seven requests late. From then on all are, and as the successes before
+    /// it were counted only in part, a failing half is found no later for it.
+    pub fn wants(&mut self, pass: Pass) -> bool {
+        if pass.round != self.round {
+            return false;
+        }
+        match &mut self.phase {
+            Phase::Closed(window) => window.wants(&self.settings),
+            Phase::Open { .. } | Phase::HalfOpen { .. } => true,
+        }
+    }
+
     /// Takes note of what became, at `now_ms`, of a request that passed.
     pub fn record(&mut self, now_ms: u64, pass: Pass, outcome: Outcome) {
         let now_ms = self.clock.at(now_ms);
@@ -251,6 +271,8 @@ impl Clock {
 #[derive(Clone, Debug, Default)]
 struct Window {
     parts: [Part; PARTS],
+    /// Outcomes that were not asked for since the last that was.
+    passed_over: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -279,9 +301,24 @@ impl Window {
         part.failures = part.failures.saturating_add(failed);
     }
 
-    fn is_bad(&self, settings: &Settings) -> bool {
+    /// Outcomes, and failures among them.
+    fn sums(&self) -> (u64, u64) {
         let sum = |of: fn(&Part) -> u32| self.parts.iter().map(|part| u64::from(of(part))).sum();
-        let (outcomes, failures): (u64, u64) = (sum(|p| p.outcomes), sum(|p| p.failures));
+        (sum(|part| part.outcomes), sum(|part| part.failures))
+    }
+
+    fn wants(&mut self, settings: &Settings) -> bool {
+        let (outcomes, failures) = self.sums();
+        let is_well = failures == 0 && outcomes >= u64::from(settings.min_requests);
+        self.passed_over = match self.passed_over.saturating_add(1) {
+            next if is_well && next < SAMPLE => next,
+            _ => 0,
+        };
+        self.passed_over == 0
+    }
+
+    fn is_bad(&self, settings: &Settings) -> bool {
+        let (outcomes, failures) = self.sums();
         let percent = u64::from(settings.failure_percent);
         outcomes >= u64::from(settings.min_requests) && failures * 100 >= outcomes * percent
     }
@@ -344,6 +381,45 @@ mod tests {
             once(&mut breaker, 10, outcome);
         }
         assert_eq!(breaker.state(), State::Closed, "two of five are not half");
+    }
+
+    /// What a caller does who asks only for the outcomes that are wanted; returns whether this one was.
+    fn once_if_wanted(breaker: &mut Breaker, now_ms: u64, outcome: Outcome) -> bool {
+        let pass = passed(breaker, now_ms);
+        let is_wanted = breaker.wants(pass);
+        if is_wanted {
+            breaker.record(now_ms, pass, outcome);
+        }
+        is_wanted
+    }
+
+    #[test]
+    fn one_outcome_in_eight_is_wanted_while_all_is_well() {
+        let mut breaker = Breaker::new(SETTINGS);
+        let mut wanted = |outcome, count: u32| {
+            let is_wanted = |_: &u32| once_if_wanted(&mut breaker, 10, outcome);
+            (0..count).filter(is_wanted).count()
+        };
+        assert_eq!(wanted(Outcome::Success, 4), 4, "too few to judge by");
+        assert_eq!(wanted(Outcome::Success, 80), 10);
+        assert_eq!(wanted(Outcome::Failure, 8), 1, "seen late");
+        assert_eq!(wanted(Outcome::Success, 80), 80, "a failure is among them");
+        for now_ms in [900, 1_000] {
+            assert!(once_if_wanted(&mut breaker, now_ms, Outcome::Success));
+        }
+        assert_eq!(breaker.state(), State::Closed);
+    }
+
+    #[test]
+    fn outcomes_of_probes_are_wanted_and_those_of_another_round_are_not() {
+        let mut breaker = Breaker::new(SETTINGS);
+        let early = passed(&mut breaker, 0);
+        for _ in 0..4 {
+            once(&mut breaker, 0, Outcome::Failure);
+        }
+        assert!(!breaker.wants(early));
+        let probe = passed(&mut breaker, 1_000);
+        assert!(breaker.wants(probe));
     }
 
     #[test]
@@ -517,6 +593,30 @@ mod tests {
             4 => Just(Step::Ask),
             4 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(i, f)| Step::Answer(i, f)),
         ]
+    }
+
+    proptest! {
+        /// Who asks only for what is wanted finds out no later, but for the seven that nobody looked at.
+        #[test]
+        fn all_that_fails_is_found_no_later_for_it(before in 0..500_u32) {
+            let failures_until_open = |once: fn(&mut Breaker, u64, Outcome) -> bool| {
+                let mut breaker = Breaker::new(SETTINGS);
+                for _ in 0..before {
+                    once(&mut breaker, 10, Outcome::Success);
+                }
+                let is_closed = |_: &u32| {
+                    once(&mut breaker, 10, Outcome::Failure);
+                    breaker.state() == State::Closed
+                };
+                (1..).take_while(is_closed).count()
+            };
+            let always = failures_until_open(|breaker, now_ms, outcome| {
+                once(breaker, now_ms, outcome);
+                true
+            });
+            let wanted = failures_until_open(once_if_wanted);
+            prop_assert!(wanted <= always + 7, "{wanted}, {always}");
+        }
     }
 
     proptest! {

@@ -35,6 +35,10 @@ impl RequestHeaders {
     pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let mut values = self.iter().filter(|(known, _)| *known == name.as_bytes());
         let (_, first) = values.next()?;
+        // A host takes no request that has a pseudo-header twice: RFC 9113, section 8.1.1.
+        if name.starts_with(':') {
+            return Some(Cow::Borrowed(first));
+        }
         let mut all = Cow::Borrowed(first);
         for (_, value) in values {
             let all = all.to_mut();

@@ -77,11 +77,15 @@ impl Overload {
         }
     }
 
-    /// A request in flight is over: the origin has answered with this status, or Envoy in its place; without one
-    /// its client has gone.
-    pub(crate) fn origin_is_done(&mut self, pass: Pass, status: Option<u64>, now_ms: u64) {
+    /// A request in flight is over. Whether to ask for its status, which costs two host calls, and tell
+    /// [`Overload::origin_answered`].
+    pub(crate) fn origin_is_done(&mut self, pass: Pass) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let Some(status) = status else { return };
+        self.origin.breaker.wants(pass)
+    }
+
+    /// The origin has answered with this status, or Envoy in its place.
+    pub(crate) fn origin_answered(&mut self, pass: Pass, status: u64, now_ms: u64) {
         let is_well = !(500..=599).contains(&status);
         self.origin.record(now_ms, pass, is_well);
         if self.origin.breaker.state() == State::Closed {

@@ -71,9 +71,12 @@ impl Drop for Stream {
         match outcome.get() {
             None => self.gate.borrow_mut().forget(self.id),
             Some(Fate::Passed(pass)) => {
-                let status = response_status();
-                let mut gate = self.gate.borrow_mut();
-                gate.overload.origin_is_done(pass, status, now_ms());
+                let overload = &mut self.gate.borrow_mut().overload;
+                if overload.origin_is_done(pass)
+                    && let Some(status) = response_status()
+                {
+                    overload.origin_answered(pass, status, now_ms());
+                }
             }
             Some(Fate::Answered | Fate::Shadowed) => {}
         }
@@ -81,6 +84,7 @@ impl Drop for Stream {
 }
 
 /// The status of the response that the effective context's client got, if it got one.
+/// `None` if the client went before there was one.
 fn response_status() -> Option<u64> {
     let status = hostcalls::get_property(vec!["response", "code"]).ok()??;
     let status = u64::from_le_bytes(status.try_into().ok()?);

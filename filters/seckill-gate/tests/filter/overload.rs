@@ -102,6 +102,27 @@ fn a_redis_that_fails_is_left_in_peace_and_tried_out_by_few() {
     assert!(gate.buy("c").is_paused());
 }
 
+/// For 0.85 µs each, a status is asked for where it may change something.
+#[test]
+fn of_an_origin_that_is_well_few_statuses_are_asked_for() {
+    let gate = gate(&format!(r#"{{ "origin_breaker": {FEW} }}"#));
+    let asked = || gate.host.cost().host_calls("proxy_get_property");
+    let serve = |users: std::ops::Range<u32>, status| {
+        for n in users {
+            grant(&gate, &format!("user-{n}")).respond(status, [("content-length", "0")], "");
+        }
+    };
+    serve(0..4, 201);
+    assert_eq!(asked(), 4);
+    serve(4..84, 201);
+    assert_eq!(asked(), 14);
+    serve(84..92, 503);
+    assert_eq!(asked(), 15);
+    // From now on each counts. Fourteen that were well were counted, so fourteen that fail are half.
+    serve(92..105, 503);
+    assert_eq!(entered(&gate, "origin", "open"), 1);
+}
+
 #[test]
 fn an_origin_that_fails_gets_no_more_requests_and_keeps_no_units() {
     let gate = gate(&format!(r#"{{ "origin_breaker": {FEW} }}"#));
