@@ -90,7 +90,7 @@ impl Arguments {
 fn full() -> Effort {
     Effort {
         rounds: 5,
-        warm_up: Duration::from_millis(400),
+        warm_up: Duration::from_millis(300),
         window: Duration::from_millis(1_500),
         connections: vec![1, 8, 32, 128, 512, 1_024],
         rates: &[2_000.0, 5_000.0, 10_000.0, 20_000.0],
