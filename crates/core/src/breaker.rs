@@ -193,30 +193,36 @@ impl Breaker {
         self.pass(true)
     }
 
-    /// Whether the outcome of a request that passed is to be asked for and recorded. Every one is, but one in eight
-    /// while the breaker is closed, has enough outcomes to judge by, and has seen no failure among them.
+    /// For how many outcomes that of a request that passed stands, itself included; 0 if nobody needs to ask for it.
+    /// Each stands for itself, but one in eight for all eight while the breaker is closed, has enough outcomes to
+    /// judge by, and has seen no failure among them. It is for [`Breaker::record_sample`].
     ///
-    /// The first failure may so be seen up to seven requests late. From then on all are, and as the successes before
-    /// it were counted only in part, a failing half is found no later for it.
-    pub fn wants(&mut self, pass: Pass) -> bool {
+    /// The first failure may so be seen up to seven requests late; from then on all are.
+    pub fn wants(&mut self, pass: Pass) -> u32 {
         if pass.round != self.round {
-            return false;
+            return 0;
         }
         match &mut self.phase {
             Phase::Closed(window) => window.wants(&self.settings),
-            Phase::Open { .. } | Phase::HalfOpen { .. } => true,
+            Phase::Open { .. } | Phase::HalfOpen { .. } => 1,
         }
     }
 
     /// Takes note of what became, at `now_ms`, of a request that passed.
     pub fn record(&mut self, now_ms: u64, pass: Pass, outcome: Outcome) {
+        self.record_sample(now_ms, pass, outcome, 1);
+    }
+
+    /// As [`Breaker::record`], of an outcome that stands for `count`: a success for as many, so that failures keep
+    /// their share; a failure for itself, since nobody knows of the others.
+    pub fn record_sample(&mut self, now_ms: u64, pass: Pass, outcome: Outcome, count: u32) {
         let now_ms = self.clock.at(now_ms);
         if pass.round != self.round {
             return;
         }
         match &mut self.phase {
             Phase::Closed(window) => {
-                window.add(now_ms, self.settings.window_ms, outcome);
+                window.add(now_ms, self.settings.window_ms, outcome, count);
                 if window.is_bad(&self.settings) {
                     self.enter(Phase::Open { since_ms: now_ms });
                 }
@@ -284,7 +290,7 @@ struct Part {
 }
 
 impl Window {
-    fn add(&mut self, now_ms: u64, window_ms: u64, outcome: Outcome) {
+    fn add(&mut self, now_ms: u64, window_ms: u64, outcome: Outcome, count: u32) {
         let number = now_ms / window_ms.div_ceil(PARTS as u64).max(1);
         for part in &mut self.parts {
             if number.saturating_sub(part.number) >= PARTS as u64 {
@@ -296,9 +302,12 @@ impl Window {
             return;
         };
         part.number = number;
-        part.outcomes = part.outcomes.saturating_add(1);
-        let failed = u32::from(outcome == Outcome::Failure);
-        part.failures = part.failures.saturating_add(failed);
+        let (outcomes, failures) = match outcome {
+            Outcome::Success => (count, 0),
+            Outcome::Failure => (1, 1),
+        };
+        part.outcomes = part.outcomes.saturating_add(outcomes);
+        part.failures = part.failures.saturating_add(failures);
     }
 
     /// Outcomes, and failures among them.
@@ -307,14 +316,14 @@ impl Window {
         (sum(|part| part.outcomes), sum(|part| part.failures))
     }
 
-    fn wants(&mut self, settings: &Settings) -> bool {
+    fn wants(&mut self, settings: &Settings) -> u32 {
         let (outcomes, failures) = self.sums();
-        let is_well = failures == 0 && outcomes >= u64::from(settings.min_requests);
-        self.passed_over = match self.passed_over.saturating_add(1) {
-            next if is_well && next < SAMPLE => next,
-            _ => 0,
-        };
-        self.passed_over == 0
+        if failures > 0 || outcomes < u64::from(settings.min_requests) {
+            self.passed_over = 0;
+            return 1;
+        }
+        self.passed_over = self.passed_over.saturating_add(1) % SAMPLE;
+        if self.passed_over == 0 { SAMPLE } else { 0 }
     }
 
     fn is_bad(&self, settings: &Settings) -> bool {
@@ -386,11 +395,11 @@ mod tests {
     /// What a caller does who asks only for the outcomes that are wanted; returns whether this one was.
     fn once_if_wanted(breaker: &mut Breaker, now_ms: u64, outcome: Outcome) -> bool {
         let pass = passed(breaker, now_ms);
-        let is_wanted = breaker.wants(pass);
-        if is_wanted {
-            breaker.record(now_ms, pass, outcome);
+        let count = breaker.wants(pass);
+        if count > 0 {
+            breaker.record_sample(now_ms, pass, outcome, count);
         }
-        is_wanted
+        count > 0
     }
 
     #[test]
@@ -417,9 +426,27 @@ mod tests {
         for _ in 0..4 {
             once(&mut breaker, 0, Outcome::Failure);
         }
-        assert!(!breaker.wants(early));
+        assert_eq!(breaker.wants(early), 0);
         let probe = passed(&mut breaker, 1_000);
-        assert!(breaker.wants(probe));
+        assert_eq!(breaker.wants(probe), 1);
+    }
+
+    #[test]
+    fn failures_keep_their_share_though_not_all_are_asked_for() {
+        let mut breaker = Breaker::new(SETTINGS);
+        for _ in 0..4 + 80 {
+            once_if_wanted(&mut breaker, 10, Outcome::Success);
+        }
+        for n in 0..7 + 83 {
+            once_if_wanted(&mut breaker, 10, Outcome::Failure);
+            assert_eq!(
+                breaker.state(),
+                State::Closed,
+                "{n} after 84 that were well"
+            );
+        }
+        once_if_wanted(&mut breaker, 10, Outcome::Failure);
+        assert_eq!(breaker.state(), State::Open, "84 of 168 are half");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Overload {
     /// Redis has answered a request, or has not.
     pub(crate) fn redis_answered(&mut self, pass: Option<Pass>, is_answered: bool, now_ms: u64) {
         if let Some(pass) = pass {
-            self.redis.record(now_ms, pass, is_answered);
+            self.redis.record(now_ms, pass, is_answered, 1);
         }
     }
 
@@ -77,17 +77,17 @@ impl Overload {
         }
     }
 
-    /// A request in flight is over. Whether to ask for its status, which costs two host calls, and tell
-    /// [`Overload::origin_answered`].
-    pub(crate) fn origin_is_done(&mut self, pass: Pass) -> bool {
+    /// A request in flight is over. For how many its status stands: if for any, it is asked for, which costs two host
+    /// calls, and is for [`Overload::origin_answered`].
+    pub(crate) fn origin_is_done(&mut self, pass: Pass) -> u32 {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.origin.breaker.wants(pass)
     }
 
-    /// The origin has answered with this status, or Envoy in its place.
-    pub(crate) fn origin_answered(&mut self, pass: Pass, status: u64, now_ms: u64) {
+    /// The origin has answered with this status, or Envoy in its place; it stands for `count`.
+    pub(crate) fn origin_answered(&mut self, pass: Pass, status: u64, count: u32, now_ms: u64) {
         let is_well = !(500..=599).contains(&status);
-        self.origin.record(now_ms, pass, is_well);
+        self.origin.record(now_ms, pass, is_well, count);
         if self.origin.breaker.state() == State::Closed {
             self.origin_shut_until_ms = 0;
         }
@@ -120,13 +120,13 @@ impl Watched {
         }
     }
 
-    fn record(&mut self, now_ms: u64, pass: Pass, is_well: bool) {
+    fn record(&mut self, now_ms: u64, pass: Pass, is_well: bool, count: u32) {
         let outcome = if is_well {
             Outcome::Success
         } else {
             Outcome::Failure
         };
-        self.breaker.record(now_ms, pass, outcome);
+        self.breaker.record_sample(now_ms, pass, outcome, count);
         self.note();
     }
 

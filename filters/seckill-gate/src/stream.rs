@@ -72,10 +72,11 @@ impl Drop for Stream {
             None => self.gate.borrow_mut().forget(self.id),
             Some(Fate::Passed(pass)) => {
                 let overload = &mut self.gate.borrow_mut().overload;
-                if overload.origin_is_done(pass)
+                let count = overload.origin_is_done(pass);
+                if count > 0
                     && let Some(status) = response_status()
                 {
-                    overload.origin_answered(pass, status, now_ms());
+                    overload.origin_answered(pass, status, count, now_ms());
                 }
             }
             Some(Fate::Answered | Fate::Shadowed) => {}

@@ -118,8 +118,10 @@ fn of_an_origin_that_is_well_few_statuses_are_asked_for() {
     assert_eq!(asked(), 14);
     serve(84..92, 503);
     assert_eq!(asked(), 15);
-    // From now on each counts. Fourteen that were well were counted, so fourteen that fail are half.
-    serve(92..105, 503);
+    // From now on each counts. 84 were well, and of those not asked for all are counted: 84 that fail are half.
+    serve(92..174, 503);
+    assert_eq!(entered(&gate, "origin", "open"), 0);
+    serve(174..175, 503);
     assert_eq!(entered(&gate, "origin", "open"), 1);
 }
 
