@@ -23,7 +23,13 @@ async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
     for n in 10..30 {
         let started = std::time::Instant::now();
         let answer = buy(&stack, "outage", &format!("user-{n}")).await?;
-        assert_eq!((answer.status, verdict(&answer)), (503, "unavailable"));
+        // From ten failures on a worker may know twenty outcomes, half of them bad, and ask no more.
+        let is_expected = match verdict(&answer) {
+            "unavailable" => true,
+            "overloaded" => n >= 20,
+            _ => false,
+        };
+        assert!(answer.status == 503 && is_expected, "{n}: {answer:?}");
         assert_eq!(answer.header("retry-after"), Some("1"));
         assert!(
             started.elapsed() < Duration::from_secs(10),
