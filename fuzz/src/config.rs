@@ -148,8 +148,12 @@ fn check_overload(overload: &OverloadConfig) {
 }
 
 pub(crate) fn check_refusal(refusal: &ConfigError) {
-    assert!(!refusal.problem.is_empty());
-    assert!(refusal.to_string().ends_with(&refusal.problem));
+    check_refusal_text(&refusal.problem, &refusal.to_string());
+}
+
+/// Whether `shown`, all that people see of a refusal, tells what was wrong.
+pub(crate) fn check_refusal_text(problem: &str, shown: &str) {
+    assert!(!problem.is_empty() && shown.ends_with(problem), "{shown}");
 }
 
 /// White space may follow a configuration, anything else may not.

@@ -22,6 +22,8 @@
 //! | [`link_record`], [`click_batch`] | what stands in Redis of a short link, and of clicks | |
 //! | [`links_config`] | the configuration of the filter for short links | |
 //! | [`link_click`] | a request for a link: a line each | method |
+//! | [`link_target`] | where a client wants a link to lead | |
+//! | [`link_domains`] | the domains of short links | |
 //! | [`route()`] | method and path of a route, then of a request; a line each | |
 
 mod address;
@@ -38,6 +40,7 @@ mod resp;
 mod route;
 mod rules;
 mod scripts;
+mod target;
 mod token;
 
 pub use address::address;
@@ -53,13 +56,14 @@ pub use resp::{resp_decode, resp_framer};
 pub use route::route;
 pub use rules::limit_rules;
 pub use scripts::script_replies;
+pub use target::{link_domains, link_target};
 pub use token::order_token;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -71,7 +75,9 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("limit_rules", limit_rules),
     ("limit_slot", limit_slot),
     ("link_click", link_click),
+    ("link_domains", link_domains),
     ("link_record", link_record),
+    ("link_target", link_target),
     ("links_config", links_config),
     ("order_token", order_token),
     ("resp_decode", resp_decode),

@@ -3,9 +3,10 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -89,7 +90,7 @@ pub struct Domain {
     /// Schemes beside http and https that targets and app links may have.
     #[serde(default)]
     pub app_schemes: Vec<String>,
-    /// Hosts that no target may have, nor any host under them.
+    /// Hosts that no target may have, nor any host under them; IPv6 addresses without brackets.
     #[serde(default)]
     pub denied_hosts: Vec<String>,
     /// What becomes of targets whose host looks like another one's.
@@ -279,7 +280,7 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), DomainError> {
         return refused("hosts", format!("needs 1 to {HOSTS_MAX} hosts"));
     }
     check_hosts(&domain.hosts, &format!("{path}.hosts"))?;
-    check_hosts(&domain.denied_hosts, &format!("{path}.denied_hosts"))?;
+    check_denied(&domain.denied_hosts, &format!("{path}.denied_hosts"))?;
     check_schemes(&domain.app_schemes, &format!("{path}.app_schemes"))?;
     if domain.life_days > LIFE_DAYS_MAX {
         return refused("life_days", format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
@@ -327,16 +328,35 @@ fn check_app_files(domain: &Domain, path: &str) -> Result<(), DomainError> {
 }
 
 fn check_hosts(hosts: &[String], path: &str) -> Result<(), DomainError> {
+    let problem = "is a host in lower case, without a port; IDN names as xn--…";
+    check_each(hosts, path, is_host, problem)
+}
+
+fn check_denied(hosts: &[String], path: &str) -> Result<(), DomainError> {
+    let problem = "is a host in lower case, without a port; IDN names as xn--…, \
+                   IPv6 addresses in their shortest form, without brackets";
+    check_each(hosts, path, |host| is_host(host) || is_ipv6(host), problem)
+}
+
+fn check_each(
+    hosts: &[String],
+    path: &str,
+    is_right: fn(&str) -> bool,
+    problem: &str,
+) -> Result<(), DomainError> {
     if hosts.len() > LISTED_MAX {
         return Err(at(path, format!("at most {LISTED_MAX}")));
     }
-    match hosts.iter().position(|host| !is_host(host)) {
-        Some(n) => {
-            let problem = "is a host in lower case, without a port; IDN names as xn--…";
-            Err(at(&format!("{path}[{n}]"), problem.into()))
-        }
+    match hosts.iter().position(|host| !is_right(host)) {
+        Some(n) => Err(at(&format!("{path}[{n}]"), problem.into())),
         None => Ok(()),
     }
+}
+
+/// An address as targets' are compared with it. One that stands for an IPv4 address is to be listed as that.
+fn is_ipv6(host: &str) -> bool {
+    let address = host.parse::<Ipv6Addr>();
+    address.is_ok_and(|address| address.to_ipv4_mapped().is_none() && address.to_string() == host)
 }
 
 fn is_host(host: &str) -> bool {
@@ -387,7 +407,6 @@ mod tests {
     use super::*;
     use crate::link::code::Code;
     use serde_json::json;
-    use std::string::ToString;
 
     fn read(json: Value) -> Result<Domains, String> {
         let config: DomainsConfig = serde_json::from_value(json).map_err(|e| e.to_string())?;
@@ -473,6 +492,11 @@ mod tests {
             json!(["evil.example", "-x"]),
             "domains[1].denied_hosts[1]: ",
         );
+        for address in ["[fd00::1]", "fd00:0::1", "FD00::1", "::ffff:10.1.2.3"] {
+            let expected = "domains[1].denied_hosts[0]: is a host in lower case";
+            check("denied_hosts", json!([address]), expected);
+        }
+        assert!(with("denied_hosts", json!(["fd00::1"])).is_ok());
         check(
             "app_schemes",
             json!(["weixin", "JavaScript"]),

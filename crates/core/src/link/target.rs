@@ -4,7 +4,6 @@
 //! browser sees another host in it than was checked here.
 
 use alloc::string::{String, ToString};
-use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use unicode_security::RestrictionLevelDetection;
@@ -183,11 +182,11 @@ fn check_host(
 ) -> Result<Option<Flag>, TargetError> {
     let name = match host {
         Host::Domain(name) => (*name).to_string(),
-        // A denied address is written without brackets.
-        Host::Ipv4(address) => IpAddr::V4(*address).to_string(),
-        Host::Ipv6(address) => IpAddr::V6(*address).to_string(),
+        Host::Ipv4(address) => address.to_string(),
+        // ::ffff:10.1.2.3 leads to 10.1.2.3.
+        Host::Ipv6(address) => address.to_canonical().to_string(),
     };
-    let name = name.strip_suffix('.').unwrap_or(&name);
+    let name = name.trim_end_matches('.');
     if domains.by_host(name).is_some() {
         return Err(TargetError::OwnDomain);
     }
@@ -236,7 +235,7 @@ mod tests {
     fn domains(more: Value) -> Domains {
         let mut domain = json!({
             "id": "s", "hosts": ["s.example.com", "xn--mnchen-3ya.example"],
-            "app_schemes": ["weixin", "openapp.jdmobile"], "denied_hosts": ["evil.example", "10.1.2.3"],
+            "app_schemes": ["weixin", "openapp.jdmobile"], "denied_hosts": ["evil.example", "10.1.2.3", "fd00::1"],
         });
         for (name, value) in more.as_object().unwrap() {
             domain[name] = value.clone();
@@ -410,6 +409,9 @@ mod tests {
             "https://ev%69l.example/",
             "https://10.1.2.3/",
             "https://0xa.0x010203/",
+            "https://[::ffff:10.1.2.3]/",
+            "https://[::ffff:a01:203]/",
+            "https://[FD00:0::1]:8443/",
         ] {
             assert_eq!(refused(text), "target_denied_host", "{text}");
         }
