@@ -127,7 +127,7 @@ impl Host {
     }
 
     /// Answers a call that was held, in the next turn of the event loop. Returns false, and does nothing, if the call
-    /// is not waiting any more: answered, timed out, or cancelled with its root context.
+    /// is not waiting any more: answered, timed out, or cancelled with its root context or its gRPC stream.
     pub fn answer(&self, call: CallId, reply: Reply) -> bool {
         let waiting = self.process.world.borrow().calls.contains_key(&call);
         if waiting {
@@ -142,7 +142,8 @@ impl Host {
         world.clusters.insert(name.to_owned(), upstream);
     }
 
-    /// Takes a cluster away: calls that had not arrived are reset, and later ones get `BadArgument`.
+    /// Takes a cluster away: calls that had not arrived are reset, and later ones get `BadArgument`
+    /// (opening a gRPC stream: `ParseFailure`).
     pub fn remove_cluster(&self, name: &str) {
         self.process.world.borrow_mut().clusters.remove(name);
     }

@@ -124,6 +124,8 @@
 //!
 //! - A call belongs to the *root* context, whichever context dispatched it. A stream that ends cancels nothing: the reply
 //!   still comes, and the stream's id is no longer valid.
+//! - A gRPC stream belongs to the root context as well. One that the other side closed must still be cancelled, in the
+//!   callback that says so; and no stream may be cancelled while it hands over a message.
 //! - Envoy shows a request's headers until they have gone on; later, reading them is a `BadArgument`, on which the SDK
 //!   panics. They come back for `proxy_on_log`.
 //! - A local reply goes back through the response callbacks of the filter that sent it.
@@ -138,14 +140,16 @@
 //!
 //! # What it leaves out
 //!
-//! gRPC calls (importing them is fine, calling them traps), HTTP metadata, several plugins in one VM, chains of
-//! filters, watermarks and buffer limits, and Envoy's timeouts of routes and streams: a stream that hangs stays
-//! [`Hung`](StreamState::Hung). Properties are what the test sets; none are derived from the request. Between the
-//! end of a stream and its destruction in the next turn, Envoy still accepts its id; this host refuses it at once.
+//! `proxy_grpc_call` (importing it is fine, calling it traps), the metadata that gRPC streams receive, HTTP metadata,
+//! several plugins in one VM, chains of filters, watermarks and buffer limits, and Envoy's timeouts of routes and
+//! streams: a stream that hangs stays [`Hung`](StreamState::Hung). Properties are what the test sets; none are
+//! derived from the request. Between the end of a stream and its destruction in the next turn, Envoy still accepts
+//! its id; this host refuses it at once.
 
 mod abi;
 mod builder;
 mod calls;
+mod grpc;
 mod host;
 mod http;
 mod net;

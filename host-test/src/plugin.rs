@@ -125,6 +125,9 @@ impl Plugin {
             failed: None,
             ticks: HashMap::new(),
             next_token: 0,
+            next_grpc: crate::grpc::NO_STREAM,
+            grpc_streams: HashMap::new(),
+            grpc_received: Vec::new(),
             metric_ids: Default::default(),
             call_response: None,
             call_status: (0, String::new()),
@@ -305,8 +308,10 @@ impl Process {
         // A trap is on record in the VM; the context goes all the same.
         let _ = self.callback(uid, root, "proxy_on_delete", &[root]);
         let world = &mut *self.world.borrow_mut();
-        world.vm(uid).contexts.remove(&root);
-        // Envoy's root context cancels its calls when it is destroyed.
+        let vm = world.vm(uid);
+        vm.contexts.remove(&root);
+        // Envoy's root context cancels its calls and resets its streams when it is destroyed.
+        vm.grpc_streams.retain(|_, stream| stream.root != root);
         world
             .calls
             .retain(|_, call| (call.vm, call.root) != (uid, root));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::abi::{LogLevel, Status, u32_of};
 use crate::plugin::FailurePolicy;
-use crate::upstream::{CallId, Reply};
+use crate::upstream::{Call, CallId, Reply};
 use crate::vm::Vm;
 use crate::world::{Action, CallResponse, ContextId, Event, SlotId, VmUid, World};
 
@@ -85,6 +85,8 @@ impl Process {
         let vm = world.vm(uid);
         vm.failed = Some(why.to_owned());
         vm.ticks.clear();
+        vm.grpc_streams.clear();
+        (world.calls).retain(|_, call| call.vm != uid || call.stream().is_none());
         drop(world);
         self.vms.borrow_mut().remove(&uid);
     }
@@ -144,6 +146,7 @@ impl Process {
                 queue,
             } => self.queue_ready(slot, context, queue),
             Event::CallArrives(id) => self.call_arrives(id),
+            Event::StreamEnds(vm, stream) => self.end_grpc(vm, stream),
             Event::Answer(id, reply) => self.answer(id, reply),
         }
     }
@@ -186,15 +189,26 @@ impl Process {
     }
 
     fn answer(&self, id: CallId, reply: Reply) {
-        let (uid, root, args) = {
+        let call = {
             let world = &mut *self.world.borrow_mut();
             let Some(call) = world.calls.remove(&id) else {
                 return;
             };
-            let vm = world.vm(call.vm);
-            if !vm.contexts.contains_key(&call.root) {
+            if !world.vm(call.vm).contexts.contains_key(&call.root) {
                 return;
             }
+            call
+        };
+        match call.stream() {
+            Some(stream) => self.answer_message(&call, stream, reply),
+            None => self.answer_call(&call, reply),
+        }
+    }
+
+    fn answer_call(&self, call: &Call, reply: Reply) {
+        let args = {
+            let world = &mut *self.world.borrow_mut();
+            let vm = world.vm(call.vm);
             vm.call_status = (Status::Ok as u32, String::new());
             let mut sizes = [0; 3];
             if let Reply::Response {
@@ -212,13 +226,12 @@ impl Process {
             } else {
                 vm.call_status = (Status::BrokenConnection as u32, "reset".to_owned());
             }
-            let args = [call.root, call.token, sizes[0], sizes[1], sizes[2]];
-            (call.vm, call.root, args)
+            [call.root, call.token, sizes[0], sizes[1], sizes[2]]
         };
         // A trap is on record in the VM; nobody waits for the result.
-        let _ = self.callback(uid, root, "proxy_on_http_call_response", &args);
+        let _ = self.callback(call.vm, call.root, "proxy_on_http_call_response", &args);
         let mut world = self.world.borrow_mut();
-        let vm = world.vm(uid);
+        let vm = world.vm(call.vm);
         vm.call_response = None;
         vm.call_status.1.clear();
     }
@@ -309,7 +322,7 @@ impl Process {
     }
 }
 
-fn call_due_ns(call: &crate::upstream::Call) -> Option<u64> {
+fn call_due_ns(call: &Call) -> Option<u64> {
     Some(call.at_ns + nanoseconds(call.timeout?))
 }
 

@@ -1,4 +1,4 @@
-//! The other end of `proxy_http_call`: scripted answers, or a real Redis.
+//! The other end of `proxy_http_call` and of gRPC streams: scripted answers, or a real Redis.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,20 +18,22 @@ const RESP_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
-/// One `proxy_http_call` that a filter made and that has had no answer yet.
+/// One `proxy_http_call` that a filter made, or one message that it sent over a gRPC stream, and that has had no answer
+/// yet.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// Its name, for [`Host::answer`](crate::Host::answer).
     pub id: CallId,
     /// The cluster that the filter named.
     pub cluster: String,
-    /// Request headers, with `:method`, `:path` and `:authority`.
+    /// Request headers, with `:method`, `:path` and `:authority`. A message has those of its stream, with the stream's
+    /// initial metadata.
     pub headers: Headers,
-    /// The request body.
+    /// The request body, or the message.
     pub body: Vec<u8>,
     /// What the filter gave as trailers. Envoy drops them; they are here so that a test can see it tried.
     pub trailers: Headers,
-    /// `None` is no timeout at all (the filter gave 0).
+    /// `None` is no timeout at all (the filter gave 0, or sent a message).
     pub timeout: Option<Duration>,
     /// The thread whose VM made the call.
     pub thread: Thread,
@@ -40,10 +42,16 @@ pub struct Call {
     pub(crate) vm: VmUid,
     /// Always a root context: Envoy ties calls to it, whichever context dispatched them.
     pub(crate) root: ContextId,
+    /// The filter's name for it: the call's, or the gRPC stream's.
     pub(crate) token: u32,
 }
 
 impl Call {
+    /// The id of the gRPC stream that this was sent over, as the filter knows it; `None` for a `proxy_http_call`.
+    pub fn stream(&self) -> Option<u32> {
+        crate::grpc::is_stream(self.token).then_some(self.token)
+    }
+
     /// The body as text, with replacement characters where it is not UTF-8.
     pub fn body_text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
@@ -51,6 +59,10 @@ impl Call {
 }
 
 /// What an upstream does with a call.
+///
+/// To a message on a gRPC stream, a 200 is one message back, and the stream stays open. Any other status, and
+/// [`Fail`](Self::Fail), close the stream: with `UNAVAILABLE` (502, 503, 504, `Fail`), `INTERNAL` (400) or `UNKNOWN`.
+/// What else was sent over it has no answer then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// Nothing: the call waits for [`Host::answer`](crate::Host::answer), or for its timeout.
@@ -116,7 +128,7 @@ impl Reply {
 
 type Script = Rc<RefCell<dyn FnMut(&Call) -> Reply>>;
 
-/// A cluster, as `proxy_http_call` finds it.
+/// A cluster, as `proxy_http_call` and `proxy_grpc_stream` find it.
 #[derive(Clone)]
 pub struct Upstream(pub(crate) Kind);
 
@@ -144,8 +156,8 @@ impl Upstream {
         Self::scripted(|_| Reply::Hold)
     }
 
-    /// A cluster without a healthy host: the dispatch itself fails with `InternalFailure`, and no
-    /// callback ever comes.
+    /// A cluster without a healthy host: the dispatch itself, or the opening of a gRPC stream, fails with
+    /// `InternalFailure`, and no callback ever comes.
     pub fn unhealthy() -> Self {
         Self(Kind::Unhealthy)
     }

@@ -9,6 +9,7 @@ use crate::abi::{Headers, LogLevel, Status};
 use crate::calls::metrics::{MetricIds, Metrics};
 use crate::calls::queues::Queues;
 use crate::calls::shared_data::SharedData;
+use crate::grpc::GrpcStream;
 use crate::http::{HttpStream, LocalReply};
 use crate::net::Conn;
 use crate::plugin::{FailurePolicy, Plugin};
@@ -175,6 +176,10 @@ pub(crate) struct VmState {
     pub failed: Option<String>,
     pub ticks: HashMap<ContextId, Tick>,
     pub next_token: u32,
+    pub next_grpc: u32,
+    pub grpc_streams: HashMap<u32, GrpcStream>,
+    /// The message that `proxy_on_grpc_receive` is about; empty at other times.
+    pub grpc_received: Vec<u8>,
     pub metric_ids: MetricIds,
     pub call_response: Option<CallResponse>,
     pub call_status: (u32, String),
@@ -204,6 +209,8 @@ pub(crate) enum Event {
     /// The call reaches its upstream.
     CallArrives(CallId),
     Answer(CallId, Reply),
+    /// The other side closes a stream whose end it was told.
+    StreamEnds(VmUid, u32),
 }
 
 /// A VM's place: a plugin on a thread. The VM in it changes when it is reloaded.
@@ -291,6 +298,29 @@ impl World {
             at_ns,
         };
         self.logs.push(line);
+    }
+
+    pub fn violate(&mut self, uid: VmUid, call: &'static str, explanation: String) {
+        let thread = self.vm(uid).thread;
+        self.violations.push(Violation {
+            call,
+            thread,
+            explanation,
+        });
+    }
+
+    /// Names a new call, which arrives in the next turn. Whoever makes it puts it among the calls.
+    pub fn name_call(&mut self) -> CallId {
+        let id = CallId(self.next_call);
+        self.next_call += 1;
+        self.events.push_back(Event::CallArrives(id));
+        id
+    }
+
+    /// Nobody waits any more for what was sent over a gRPC stream.
+    pub fn forget_messages(&mut self, uid: VmUid, stream: u32) {
+        self.calls
+            .retain(|_, call| (call.vm, call.stream()) != (uid, Some(stream)));
     }
 
     /// The cost account of whatever `context` stands for; root contexts have only the host's.

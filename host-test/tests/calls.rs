@@ -2,10 +2,9 @@
 
 mod common;
 
-use std::io::{Read, Write};
 use std::time::Duration;
 
-use common::{host, pairs, pairs_len, worker_logs};
+use common::{host, pairs, pairs_len, resp_server, worker_logs};
 use weir_host_test::{Builder, Host, Reply, Thread, Upstream};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -191,23 +190,6 @@ fn clusters_come_and_go() {
         ["01", "04", "00", "00"],
         "reset before it arrived"
     );
-}
-
-/// A server that reads a command and answers in two pieces.
-fn resp_server(reply: &'static [u8]) -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().unwrap();
-        let mut command = [0; 256];
-        while client.read(&mut command).unwrap_or(0) > 0 {
-            let (first, rest) = reply.split_at(reply.len() / 2);
-            client.write_all(first).unwrap();
-            std::thread::sleep(MS(5));
-            client.write_all(rest).unwrap();
-        }
-    });
-    address
 }
 
 #[test]

@@ -52,8 +52,8 @@ fn range(buffer: &[u8], start: u32, max: u32) -> Outcome<Vec<u8>> {
     Ok(rest[..rest.len().min(max as usize)].to_vec())
 }
 
-/// Looks at a buffer. A stream's buffer that is not there in this phase is empty, as in Envoy; a missing
-/// configuration or call response is `NotFound`.
+/// Looks at a buffer. A stream's buffer that is not there in this phase is empty, as in Envoy, and so is
+/// that of gRPC; a missing configuration or call response is `NotFound`.
 fn view<T>(guest: &Guest<'_>, kind: u32, look: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
     let kind = BufferType::from_abi(kind).ok_or(Status::BadArgument)?;
     let owner = target(guest).map(|(_, context)| context.owner);
@@ -66,7 +66,8 @@ fn view<T>(guest: &Guest<'_>, kind: u32, look: impl FnOnce(&[u8]) -> Outcome<T>)
             let response = world.vm(uid).call_response.as_ref();
             response.map(|response| &response.body)
         }
-        BufferType::Grpc | BufferType::CallData => None,
+        BufferType::Grpc => Some(&world.vm(uid).grpc_received),
+        BufferType::CallData => None,
         _ => return look(stream_buffer(&mut world, owner, kind).map_or(&[], |b| b)),
     };
     look(own.ok_or(Status::NotFound)?)

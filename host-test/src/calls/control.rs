@@ -6,7 +6,7 @@ use wasmtime::Linker;
 use super::{Guest, Outcome, VmData, call, read, target, world};
 use crate::abi::{Headers, Status};
 use crate::http::LocalReply;
-use crate::world::{Action, ContextId, Direction, Owner, StreamId, Violation};
+use crate::world::{Action, ContextId, Direction, Owner, StreamId};
 
 pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     linker.func_wrap("env", "proxy_set_effective_context", |g: Guest<'_>, id| {
@@ -89,15 +89,9 @@ fn answerable(guest: &Guest<'_>, call: &'static str) -> Option<StreamId> {
     Some(stream)
 }
 
-fn violation(guest: &Guest<'_>, call: &'static str, explanation: String) {
+pub(super) fn violation(guest: &Guest<'_>, call: &'static str, explanation: String) {
     let uid = guest.data().uid;
-    let mut world = world(guest);
-    let thread = world.vm(uid).thread;
-    world.violations.push(Violation {
-        call,
-        thread,
-        explanation,
-    });
+    world(guest).violate(uid, call, explanation);
 }
 
 fn act(guest: &Guest<'_>, action: Action) {

@@ -6,8 +6,7 @@ use wasmtime::Linker;
 
 use super::{Guest, Outcome, VmData, call, give, read, read_text, target, world, write_word};
 use crate::abi::{Headers, Status};
-use crate::upstream::{Call, CallId, Kind};
-use crate::world::Event;
+use crate::upstream::{Call, Kind};
 
 pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     linker.func_wrap(
@@ -62,7 +61,7 @@ struct Message {
     timeout_ms: u32,
 }
 
-fn read_pairs(guest: &mut Guest<'_>, at: u32, size: u32) -> Outcome<Headers> {
+pub(super) fn read_pairs(guest: &mut Guest<'_>, at: u32, size: u32) -> Outcome<Headers> {
     Ok(Headers::decode(&read(guest, at, size)?).unwrap_or_default())
 }
 
@@ -85,8 +84,7 @@ fn dispatch(guest: &Guest<'_>, message: Message) -> Outcome<u32> {
     if matches!(upstream.0, Kind::Unhealthy) {
         return Err(Status::InternalFailure.into());
     }
-    let id = CallId(world.next_call);
-    world.next_call += 1;
+    let id = world.name_call();
     let at_ns = world.now_ns;
     let vm = world.vm(uid);
     // In steps of 4, as Envoy numbers them.
@@ -108,6 +106,5 @@ fn dispatch(guest: &Guest<'_>, message: Message) -> Outcome<u32> {
         token,
     };
     world.calls.insert(id, call);
-    world.events.push_back(Event::CallArrives(id));
     Ok(token)
 }

@@ -7,6 +7,7 @@ pub(crate) mod buffers;
 pub(crate) mod clock;
 pub(crate) mod control;
 pub(crate) mod foreign;
+pub(crate) mod grpc;
 pub(crate) mod headers;
 pub(crate) mod http_call;
 pub(crate) mod metrics;
@@ -64,6 +65,7 @@ pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
     clock::link(linker)?;
     control::link(linker)?;
     foreign::link(linker)?;
+    grpc::link(linker)?;
     headers::link(linker)?;
     http_call::link(linker)?;
     metrics::link(linker)?;

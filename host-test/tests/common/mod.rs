@@ -3,6 +3,9 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
+use std::io::{Read, Write};
+use std::time::Duration;
+
 use weir_host_test::{Builder, Host};
 
 const PRELUDE: &str = r#"
@@ -30,6 +33,10 @@ const PRELUDE: &str = r#"
   (import "env" "proxy_record_metric" (func $record (param i32 i64) (result i32)))
   (import "env" "proxy_get_metric" (func $get_metric (param i32 i32) (result i32)))
   (import "env" "proxy_http_call" (func $http_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_grpc_stream" (func $grpc_stream (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_grpc_send" (func $grpc_send (param i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_grpc_cancel" (func $grpc_cancel (param i32) (result i32)))
+  (import "env" "proxy_grpc_close" (func $grpc_close (param i32) (result i32)))
   (import "env" "proxy_get_status" (func $get_status (param i32 i32 i32) (result i32)))
   (import "env" "proxy_set_effective_context" (func $set_effective (param i32) (result i32)))
   (import "env" "proxy_continue_stream" (func $continue (param i32) (result i32)))
@@ -101,4 +108,21 @@ pub fn pairs(pairs: &[(&str, &str)]) -> String {
 pub fn pairs_len(pairs: &[(&str, &str)]) -> usize {
     let text = |(name, value): &(&str, &str)| name.len() + value.len() + 10;
     4 + pairs.iter().map(text).sum::<usize>()
+}
+
+/// A server that reads a command and answers in two pieces.
+pub fn resp_server(reply: &'static [u8]) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut command = [0; 256];
+        while client.read(&mut command).unwrap_or(0) > 0 {
+            let (first, rest) = reply.split_at(reply.len() / 2);
+            client.write_all(first).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+            client.write_all(rest).unwrap();
+        }
+    });
+    address
 }
