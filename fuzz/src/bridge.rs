@@ -12,10 +12,17 @@ const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// Ends a step of the input (ASCII's record separator).
 const END: u8 = 0x1e;
 
-/// Calls up to this length are also given to a bridge byte by byte.
+/// A first call up to this length, with its head, is also given to a bridge byte by byte.
 const EVERY_CUT_MAX: usize = 512;
 
-/// [`Bridge`], beside a model of it that reads RESP with the decoder and not the framer.
+/// The flags and the length of a message.
+const PREFIX_LEN: usize = 5;
+
+/// The most bytes of a chunk's size line.
+const LINE_LEN_MAX: usize = 64;
+
+/// [`Bridge`], beside a model of it that keeps all that the caller has sent and reads it anew at
+/// each step: chunks, then messages, then RESP with the decoder and not the framer.
 ///
 /// The input is a record of limits (empty: the defaults) and one record for each step, with the
 /// byte 0x1e between them. A step's first byte says what its others are:
@@ -23,27 +30,23 @@ const EVERY_CUT_MAX: usize = 512;
 /// | | |
 /// |---|---|
 /// | `<` | bytes from `redis_proxy` |
-/// | `!` | the body of a call that comes in one piece, with a head that fits |
+/// | `!` | the body of a call that comes in one piece: a message in a chunk, with a head in front if nothing has come before |
 /// | `?` | the same in two pieces; the next byte says where the cut is |
 /// | any other, such as `>` | bytes from the caller |
 ///
 /// What passes to `redis_proxy` is always whole commands, or the PING; what passes to the caller is
-/// always one whole response, to the call that it made; after an error nothing passes any more.
+/// always one whole message, to the call that it made, and the first has a head in front; after an
+/// error nothing passes any more.
 pub fn bridge(data: &[u8]) {
     let mut records = data.split(|&byte| byte == END);
-    let config = limits(records.next().unwrap_or_default());
-    let mut model = Model {
-        config,
-        bridge: Bridge::new(config),
-        phase: Phase::Reading(Vec::new()),
-    };
+    let mut model = Model::new(limits(records.next().unwrap_or_default()));
     for record in records {
         match record {
             [] => model.inbound(b""),
             [b'<', bytes @ ..] => model.outbound(bytes),
-            [b'!', body @ ..] => model.inbound(&call(body)),
+            [b'!', body @ ..] => model.inbound(&model.call(body)),
             [b'?', cut, body @ ..] => {
-                let call = call(body);
+                let call = model.call(body);
                 let (head, tail) = call.split_at(usize::from(*cut).min(call.len()));
                 model.inbound(head);
                 model.inbound(tail);
@@ -65,129 +68,285 @@ fn limits(record: &[u8]) -> Config {
     }
 }
 
-fn call(body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let head = format!("POST / HTTP/1.1\r\nhost: weir_redis\r\ncontent-length: {length}\r\n\r\n");
-    [head.as_bytes(), body].concat()
-}
-
 struct Model {
     config: Config,
     bridge: Bridge,
+    /// All that the caller has sent.
+    received: Vec<u8>,
+    /// The length of its head, once a stream is open.
+    head: Option<usize>,
+    /// How much of what its chunks hold belongs to calls that were passed on or refused.
+    taken: usize,
+    /// Whether the response's head has gone out.
+    answered: bool,
     phase: Phase,
 }
 
 /// Where the connection must be by what has been seen of it.
+#[derive(Debug)]
 enum Phase {
-    /// This much of a call has come.
-    Reading(Vec<u8>),
+    /// A head or a call is coming in.
+    Reading,
     /// This many commands went on, and these replies have come.
     Answering { commands: usize, replies: Vec<u8> },
-    /// The PING went on.
+    /// The PING went on in place of a call.
     Refusing,
+    /// The PING went on since the head opens no stream.
+    Denying,
     /// Nothing passes any more.
     Closed,
 }
 
 impl Model {
+    fn new(config: Config) -> Self {
+        Self {
+            config,
+            bridge: Bridge::new(config),
+            received: Vec::new(),
+            head: None,
+            taken: 0,
+            answered: false,
+            phase: Phase::Reading,
+        }
+    }
+
+    /// What the caller sends for a call with this body.
+    fn call(&self, body: &[u8]) -> Vec<u8> {
+        let head: &[u8] = match self.received.as_slice() {
+            [] => b"POST / HTTP/1.1\r\nhost: weir_redis\r\ntransfer-encoding: chunked\r\n\r\n",
+            _ => b"",
+        };
+        let size = format!("{:x}\r\n\0", PREFIX_LEN + body.len());
+        let length = (body.len() as u32).to_be_bytes();
+        [head, size.as_bytes(), &length, body, b"\r\n"].concat()
+    }
+
     fn inbound(&mut self, bytes: &[u8]) {
         let answer = self.bridge.inbound(bytes);
         if bytes.is_empty() {
             assert_eq!(answer, Inbound::Wait);
             return;
         }
-        let Phase::Reading(received) = &mut self.phase else {
-            assert_eq!(answer, Inbound::Close);
+        self.received.extend_from_slice(bytes);
+        let expected = match &self.phase {
+            Phase::Denying | Phase::Closed => Inbound::Close,
+            _ if self.head.is_none() => self.expect_head(),
+            _ => self.expect_data(),
+        };
+        assert_eq!(answer, expected, "{:?}", self.phase);
+        if expected == Inbound::Close {
             self.phase = Phase::Closed;
-            return;
-        };
-        let in_one_piece = received.is_empty();
-        received.extend_from_slice(bytes);
-
-        // However a call is cut, it comes to the same as in one piece.
-        let whole = Bridge::new(self.config).inbound(received);
-        match (&whole, &answer) {
-            (Inbound::PassAfter { head }, Inbound::Pass(passed)) => {
-                assert!(!in_one_piece && passed == &received[*head..]);
-            }
-            _ => assert_eq!(whole, answer),
         }
-        self.phase = match whole {
-            Inbound::Wait => return,
-            Inbound::PassAfter { head } => called(self.config, received, head),
-            Inbound::Pass(passed) => {
-                assert_eq!(passed, PING);
-                Phase::Refusing
-            }
-            Inbound::Close => panic!("closed without a reason"),
+    }
+
+    /// What must become of what was received, none of which has passed.
+    fn expect_head(&mut self) -> Inbound {
+        // However a head and a first call are cut, they come to the same as in one piece.
+        let whole = Bridge::new(self.config).inbound(&self.received);
+        let end = head_end(&self.received);
+        let head = &self.received[..end.unwrap_or(self.received.len())];
+        if Bridge::new(self.config).inbound(head) != Inbound::Wait {
+            assert_eq!(whole, Inbound::Pass(PING.to_vec()));
+            self.phase = Phase::Denying;
+            return whole;
+        }
+        if end.is_none() {
+            assert_eq!(whole, Inbound::Wait);
+            return whole;
+        }
+        check_head(head);
+        self.head = end;
+        let expected = self.expect_data();
+        assert_eq!(whole, expected);
+        if expected != Inbound::Close && self.received.len() <= EVERY_CUT_MAX {
+            let mut bridge = Bridge::new(self.config);
+            let bytes = self.received.iter().map(|byte| bridge.inbound(&[*byte]));
+            let mut passed = bytes.filter(|answer| *answer != Inbound::Wait);
+            assert_eq!(passed.next().unwrap_or(Inbound::Wait), expected);
+            assert_eq!(passed.next(), None);
+        }
+        expected
+    }
+
+    /// What must become of what follows the head.
+    fn expect_data(&mut self) -> Inbound {
+        let chunks = Chunks::read(&self.received[self.head.expect("a stream is open")..]);
+        if chunks.is_over {
+            return Inbound::Close;
+        }
+        let untaken = chunks.data.get(self.taken..).unwrap_or_default();
+        if !matches!(self.phase, Phase::Reading) {
+            return match untaken {
+                [] => Inbound::Wait,
+                _ => Inbound::Close,
+            };
+        }
+        let [flags, a, b, c, d, rest @ ..] = untaken else {
+            return Inbound::Wait;
         };
+        let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+        if rest.len() > length {
+            return Inbound::Close;
+        }
+        let is_bad = *flags != 0 || length > self.config.request_bytes_max;
+        if !is_bad && rest.len() < length {
+            return Inbound::Wait;
+        }
+        self.taken += PREFIX_LEN + length;
+        match count_commands(rest) {
+            Some(commands) if !is_bad && (1..=self.config.commands_max).contains(&commands) => {
+                let replies = Vec::new();
+                self.phase = Phase::Answering { commands, replies };
+                Inbound::Pass(rest.to_vec())
+            }
+            _ => {
+                self.phase = Phase::Refusing;
+                Inbound::Pass(PING.to_vec())
+            }
+        }
     }
 
     fn outbound(&mut self, bytes: &[u8]) {
         let answer = self.bridge.outbound(bytes);
+        let passed = match &answer {
+            Outbound::Wait => None,
+            Outbound::Pass(passed) => Some(passed.as_slice()),
+        };
         if bytes.is_empty() {
-            assert_eq!(answer, Outbound::Wait);
+            assert_eq!(passed, None);
             return;
         }
-        let response = match &answer {
-            Outbound::Wait => None,
-            Outbound::Pass(response) => Some(Response::read(response)),
-        };
-        self.phase = match (&mut self.phase, response) {
-            (Phase::Answering { commands, replies }, response) => {
+        self.phase = match (&mut self.phase, passed) {
+            (Phase::Answering { commands, replies }, passed) => {
                 replies.extend_from_slice(bytes);
                 let expected = expect(replies, *commands, self.config.replies_bytes_max);
-                match response {
-                    None => {
-                        assert_eq!(expected, Expected::Wait);
-                        return;
-                    }
-                    Some(response) if response.status == 200 => {
-                        assert_eq!(expected, Expected::Success);
-                        assert!(!response.closes);
-                        assert_eq!(response.body, replies.as_slice());
-                        Phase::Reading(Vec::new())
-                    }
-                    Some(response) => {
-                        assert_eq!(expected, Expected::Failure);
-                        assert!(response.status == 502 && response.closes);
-                        Phase::Closed
-                    }
+                let Some(passed) = passed else {
+                    assert_eq!(expected, Expected::Wait);
+                    return;
+                };
+                let answer = Answer::read(passed, !self.answered);
+                if answer.is_last {
+                    assert_eq!(expected, Expected::Failure);
+                    assert!(answer.body.starts_with(b"failed: "));
+                    Phase::Closed
+                } else {
+                    assert_eq!(expected, Expected::Success);
+                    assert_eq!(&answer.body, replies);
+                    self.answered = true;
+                    Phase::Reading
                 }
             }
-            (Phase::Refusing, Some(response)) => {
-                assert!([400, 413].contains(&response.status) && response.closes);
+            (Phase::Refusing, Some(passed)) => {
+                let answer = Answer::read(passed, !self.answered);
+                assert!(answer.is_last && answer.body.starts_with(b"refused: "));
                 Phase::Closed
             }
-            (Phase::Reading(_) | Phase::Closed, None) => Phase::Closed,
+            (Phase::Denying, Some(passed)) => {
+                check_denial(passed);
+                Phase::Closed
+            }
+            (Phase::Reading | Phase::Closed, None) => Phase::Closed,
             _ => panic!("{answer:?} is no answer here"),
         };
     }
 }
 
-/// A call was passed on: checks that it had to be.
-fn called(config: Config, received: &[u8], head: usize) -> Phase {
-    let (head, body) = received.split_at(head);
-    assert!(body.len() <= config.request_bytes_max);
-    assert_eq!(content_length(head), body.len());
+/// Where a head ends, with its empty line, which is not one of those that may stand before it.
+fn head_end(received: &[u8]) -> Option<usize> {
+    let (mut end, mut has_text) = (0, false);
+    for line in received.split_inclusive(|&byte| byte == b'\n') {
+        end += line.len();
+        let is_empty = matches!(line, b"\n" | b"\r\n");
+        if is_empty && has_text {
+            return Some(end);
+        }
+        has_text |= !is_empty;
+    }
+    None
+}
+
+/// A head has opened a stream: checks in the plainest way that it may.
+fn check_head(head: &[u8]) {
+    let head = String::from_utf8_lossy(head);
+    let mut lines = head.trim_start().lines();
+    let first = lines.next().expect("a head has a line");
+    assert!(first.starts_with("POST ") && first.ends_with(" HTTP/1.1"));
+    let mut encodings = Vec::new();
+    for line in lines {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let name = name.to_ascii_lowercase();
+        assert_ne!(name, "content-length");
+        if name == "transfer-encoding" {
+            encodings.push(value.trim().to_ascii_lowercase());
+        }
+    }
+    assert_eq!(encodings, ["chunked"]);
+}
+
+/// What chunks hold.
+struct Chunks<'a> {
+    data: Vec<u8>,
+    /// Whether they end with the last chunk, or in what is none.
+    is_over: bool,
+    /// What follows the last of them that has come whole.
+    rest: &'a [u8],
+}
+
+impl<'a> Chunks<'a> {
+    fn read(mut bytes: &'a [u8]) -> Self {
+        let mut data = Vec::new();
+        let is_over = loop {
+            let line = &bytes[..bytes.len().min(LINE_LEN_MAX)];
+            let Some(end) = line.iter().position(|&byte| byte == b'\n') else {
+                break line.len() == LINE_LEN_MAX;
+            };
+            let Some(size) = chunk_size(&line[..=end]).filter(|&size| size > 0) else {
+                break true;
+            };
+            let rest = &bytes[end + 1..];
+            // No more than there is, so it fits.
+            let length = size.min(rest.len() as u64) as usize;
+            let (chunk, after) = rest.split_at(length);
+            data.extend_from_slice(chunk);
+            match after {
+                [] | [b'\r'] => break false,
+                [b'\r', b'\n', rest @ ..] => bytes = rest,
+                _ => break true,
+            }
+        };
+        Self {
+            data,
+            is_over,
+            rest: bytes,
+        }
+    }
+}
+
+/// What a size line says, with its line feed: digits, then perhaps an extension.
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let line = line.strip_suffix(b"\r\n")?;
+    if line.contains(&b'\r') {
+        return None;
+    }
+    let digits = line.split(|&byte| byte == b';').next()?;
+    let digits = std::str::from_utf8(digits).ok()?;
+    let digits = digits.trim_end_matches([' ', '\t']);
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit()) && digits.len() <= 16;
+    is_number.then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+/// How many commands `body` is made of, if it is made of nothing else.
+fn count_commands(body: &[u8]) -> Option<usize> {
     let (mut rest, mut commands) = (body, 0);
     while !rest.is_empty() {
-        let (value, used) = decode(rest).expect("only whole commands pass");
-        assert!(is_command(&value), "{value:?}");
+        let (value, used) = decode(rest).ok()?;
+        if !is_command(&value) {
+            return None;
+        }
         rest = &rest[used..];
         commands += 1;
     }
-    assert!((1..=config.commands_max).contains(&commands));
-    if received.len() <= EVERY_CUT_MAX {
-        let (last, others) = received.split_last().expect("a call is not empty");
-        let mut bridge = Bridge::new(config);
-        for byte in others {
-            assert_eq!(bridge.inbound(&[*byte]), Inbound::Wait);
-        }
-        assert_eq!(bridge.inbound(&[*last]), Inbound::Pass(body.to_vec()));
-    }
-    let replies = Vec::new();
-    Phase::Answering { commands, replies }
+    Some(commands)
 }
 
 /// What must become of replies.
@@ -216,46 +375,43 @@ fn expect(replies: &[u8], commands: usize, bytes_max: usize) -> Expected {
     }
 }
 
-/// The one content-length of a request's head, read in the plainest way.
-fn content_length(head: &[u8]) -> usize {
-    let head = String::from_utf8_lossy(head);
-    assert!(head.trim_start().starts_with("POST "));
-    let mut lengths = Vec::new();
-    for line in head.trim_start().lines().skip(1) {
-        let (name, value) = line.split_once(':').unwrap_or((line, ""));
-        let name = name.to_ascii_lowercase();
-        assert_ne!(name, "transfer-encoding");
-        if name == "content-length" {
-            lengths.push(value.trim().parse().expect("a number"));
-        }
-    }
-    assert_eq!(lengths.len(), 1);
-    lengths[0]
+/// What went to the caller of a stream.
+struct Answer {
+    body: Vec<u8>,
+    /// Whether the response ends with it.
+    is_last: bool,
 }
 
-/// A response as its caller reads it.
-struct Response<'a> {
-    status: u16,
-    closes: bool,
-    body: &'a [u8],
-}
-
-impl<'a> Response<'a> {
-    fn read(bytes: &'a [u8]) -> Self {
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
-        let (head, body) = bytes.split_at(end.expect("a response has a head") + 4);
-        let head = std::str::from_utf8(head).expect("a head is text");
-        let mut lines = head.trim_end().split("\r\n");
-        let status_line = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 "));
-        let status = status_line.and_then(|rest| rest.get(..3)?.parse().ok());
-        let headers: Vec<_> = lines.filter_map(|line| line.split_once(": ")).collect();
-        let header = |name| headers.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
-        let length = body.len().to_string();
-        assert_eq!(header("content-length"), Some(length.as_str()));
+impl Answer {
+    /// Reads one message in one chunk, with a head in front if `is_first`.
+    fn read(bytes: &[u8], is_first: bool) -> Self {
+        let head: &[u8] = match is_first {
+            true => {
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ntransfer-encoding: chunked\r\n\r\n"
+            }
+            false => b"",
+        };
+        let chunks = bytes.strip_prefix(head).expect("the head, once");
+        let chunks = Chunks::read(chunks);
+        let is_last = chunks.rest == b"0\r\n\r\n";
+        assert!(is_last || chunks.rest.is_empty());
+        let (prefix, body) = chunks.data.split_at(PREFIX_LEN);
+        let length = (body.len() as u32).to_be_bytes();
+        assert_eq!(prefix, [&[0], length.as_slice()].concat());
         Self {
-            status: status.expect("a head starts with a status"),
-            closes: header("connection") == Some("close"),
-            body,
+            body: body.to_vec(),
+            is_last,
         }
     }
+}
+
+/// What went to a caller whose head opens no stream: checks that it can read it.
+fn check_denial(bytes: &[u8]) {
+    let text = std::str::from_utf8(bytes).expect("it is text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("it has a head");
+    let mut lines = head.split("\r\n");
+    assert_eq!(lines.next(), Some("HTTP/1.1 400 Bad Request"));
+    let headers: Vec<_> = lines.collect();
+    assert!(headers.contains(&"connection: close"));
+    assert!(headers.contains(&format!("content-length: {}", body.len()).as_str()));
 }

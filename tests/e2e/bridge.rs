@@ -1,9 +1,12 @@
 //! The bridge before Envoy's own `redis_proxy` and a real Redis, called as a filter would call it:
 //! through a listener of the test's own that routes to the cluster `weir_redis`.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weir_filter_kit::bridge::REFUSED;
 use weir_resp::{Value, decode, encode_command};
-use weir_stack::http::{Connection, Method, Response};
+use weir_stack::http::{Connection, Method};
 use weir_stack::{Stack, ports};
 
 /// A stack whose bridge can be reached from outside, at the authority that is returned.
@@ -50,15 +53,105 @@ fn commands(commands: &[&[&[u8]]]) -> Vec<u8> {
     body
 }
 
-fn values(response: &Response) -> Vec<Value> {
-    assert_eq!(response.status, 200, "{}", response.text());
-    let (mut body, mut values) = (&response.body[..], Vec::new());
-    while !body.is_empty() {
-        let (value, used) = decode(body).unwrap();
-        values.push(value);
-        body = &body[used..];
+/// A stream to the bridge, as Envoy's gRPC client has it: one chunked POST with a message for each call, and one
+/// chunked response with a message for each answer.
+struct Calls {
+    tcp: TcpStream,
+    /// What has come and is not read yet.
+    received: Vec<u8>,
+    /// What stood in the chunks and is not read yet.
+    data: Vec<u8>,
+    has_head: bool,
+}
+
+impl Calls {
+    async fn open(authority: &str) -> Result<Self> {
+        let mut tcp = TcpStream::connect(authority).await?;
+        let head =
+            "POST /weir.Redis/Call HTTP/1.1\r\nhost: r\r\ntransfer-encoding: chunked\r\n\r\n";
+        tcp.write_all(head.as_bytes()).await?;
+        Ok(Self {
+            tcp,
+            received: Vec::new(),
+            data: Vec::new(),
+            has_head: false,
+        })
     }
-    values
+
+    /// The answer's message.
+    async fn call(&mut self, body: &[u8]) -> Result<Vec<u8>> {
+        let length = u32::try_from(body.len())?.to_be_bytes();
+        let message = [&[0], length.as_slice(), body].concat();
+        let size = format!("{:x}\r\n", message.len());
+        let chunk = [size.as_bytes(), &message, b"\r\n"].concat();
+        self.tcp.write_all(&chunk).await?;
+        loop {
+            if let Some(message) = self.message() {
+                return Ok(message);
+            }
+            let read = self.tcp.read_buf(&mut self.received).await?;
+            ensure!(read > 0, "the stream was closed");
+            while self.read_head()? || self.read_chunk()? {}
+        }
+    }
+
+    async fn values(&mut self, body: &[u8]) -> Result<Vec<Value>> {
+        let message = self.call(body).await?;
+        let (mut rest, mut values) = (&message[..], Vec::new());
+        while !rest.is_empty() {
+            let shown = rest.escape_ascii().to_string();
+            let (value, used) =
+                decode(rest).map_err(|error| anyhow::anyhow!("{error}: {shown}"))?;
+            values.push(value);
+            rest = &rest[used..];
+        }
+        Ok(values)
+    }
+
+    fn message(&mut self) -> Option<Vec<u8>> {
+        let (prefix, rest) = self.data.split_first_chunk::<5>()?;
+        let [0, length @ ..] = *prefix else {
+            panic!("{prefix:?} begins no message");
+        };
+        let message = rest.get(..u32::from_be_bytes(length) as usize)?.to_vec();
+        self.data.drain(..5 + message.len());
+        Some(message)
+    }
+
+    fn read_head(&mut self) -> Result<bool> {
+        let Some(end) = self
+            .received
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+        else {
+            return Ok(false);
+        };
+        if std::mem::replace(&mut self.has_head, true) {
+            return Ok(false);
+        }
+        let head = String::from_utf8(self.received.drain(..end + 4).collect())?;
+        ensure!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        Ok(true)
+    }
+
+    fn read_chunk(&mut self) -> Result<bool> {
+        if !self.has_head {
+            return Ok(false);
+        }
+        let Some(end) = self.received.windows(2).position(|two| two == b"\r\n") else {
+            return Ok(false);
+        };
+        let size = usize::from_str_radix(std::str::from_utf8(&self.received[..end])?, 16)?;
+        let begin = end + 2;
+        let whole = begin + size + 2;
+        if self.received.len() < whole {
+            return Ok(false);
+        }
+        self.data
+            .extend_from_slice(&self.received[begin..begin + size]);
+        self.received.drain(..whole);
+        Ok(size > 0)
+    }
 }
 
 fn bulk(bytes: &[u8]) -> Value {
@@ -68,7 +161,7 @@ fn bulk(bytes: &[u8]) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result<()> {
     let (_stack, authority) = start("kinds").await?;
-    let mut connection = Connection::open(&authority).await?;
+    let mut calls = Calls::open(&authority).await?;
     let large = vec![0xff; 1_000_000];
     let body = commands(&[
         &[b"SET", b"kinds:small", b"a\r\nb"],
@@ -83,7 +176,7 @@ async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result
         ],
         &[b"SET", b"kinds:large", &large],
     ]);
-    let values_of = values(&connection.send(Method::POST, "/", &[], body).await?);
+    let values_of = calls.values(&body).await?;
     assert_eq!(values_of.len(), 6);
     assert_eq!(
         values_of[..3],
@@ -100,12 +193,12 @@ async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result
 
     // Ten replies of a megabyte in one call, over the same connection.
     let body = commands(&[[b"GET".as_slice(), b"kinds:large"].as_slice(); 10]);
-    let values_of = values(&connection.send(Method::POST, "/", &[], body).await?);
+    let values_of = calls.values(&body).await?;
     assert!(values_of.len() == 10 && values_of.iter().all(|value| *value == bulk(&large)));
 
     // As many commands as a call may hold.
     let body = commands(&vec![[b"GET".as_slice(), b"kinds:small"].as_slice(); 4_096]);
-    let values_of = values(&connection.send(Method::POST, "/", &[], body).await?);
+    let values_of = calls.values(&body).await?;
     assert!(values_of.len() == 4_096 && values_of.iter().all(|value| *value == bulk(b"a\r\nb")));
     Ok(())
 }
@@ -113,25 +206,31 @@ async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_call_is_refused_and_the_next_call_is_not_touched() -> Result<()> {
     let (_stack, authority) = start("refuse").await?;
-    let mut connection = Connection::open(&authority).await?;
     let set = commands(&[&[b"SET", b"refuse:x", b"1"]]);
     let many = commands(&vec![[b"GET".as_slice(), b"k"].as_slice(); 4_097]);
     let good_then_bad = [set.as_slice(), b"*1\r\n:1\r\n"].concat();
     let long = commands(&[&[b"SET", b"refuse:x", &vec![b'x'; 1_048_576]]]);
     let get = commands(&[&[b"GET", b"refuse:x"]]);
-    for (body, status) in [
-        (b"".to_vec(), 400),
-        (b"nonsense".to_vec(), 400),
-        (set[..set.len() - 1].to_vec(), 400),
-        (good_then_bad, 400),
-        (many, 413),
-        (long, 413),
+    for (body, reason) in [
+        (b"".to_vec(), "whole command"),
+        (b"nonsense".to_vec(), "not RESP"),
+        (set[..set.len() - 1].to_vec(), "whole command"),
+        (good_then_bad, "not RESP"),
+        (many, "more commands"),
+        (long, "longer"),
     ] {
-        let response = connection.send(Method::POST, "/", &[], body).await?;
-        assert_eq!(response.status, status, "{}", response.text());
-        let next = connection.send(Method::POST, "/", &[], get.clone()).await?;
-        assert_eq!(values(&next), [Value::Null], "nothing of it has run");
+        let mut calls = Calls::open(&authority).await?;
+        let answer = String::from_utf8(calls.call(&body).await?)?;
+        assert!(
+            answer.starts_with(REFUSED) && answer.contains(reason),
+            "{answer}"
+        );
+        assert!(calls.call(&get).await.is_err(), "the stream has ended");
+        let mut next = Calls::open(&authority).await?;
+        let nothing = next.values(&get).await?;
+        assert_eq!(nothing, [Value::Null], "nothing of it has run");
     }
+    let mut connection = Connection::open(&authority).await?;
     let response = connection.send(Method::GET, "/", &[], "").await?;
     assert_eq!(response.status, 400);
     Ok(())
@@ -144,17 +243,18 @@ async fn no_call_ever_gets_anothers_reply() -> Result<()> {
     for caller in 0..32 {
         let authority = authority.clone();
         callers.spawn(async move {
-            let mut connection = Connection::open(&authority).await?;
+            let mut calls = Calls::open(&authority).await?;
             for turn in 0..100 {
                 let word = format!("{caller}-{turn}");
                 let echo: &[&[u8]] = &[b"EVAL", b"return ARGV[1]", b"1", b"k", word.as_bytes()];
                 // Every seventh call is one that must be refused.
                 if turn % 7 == 0 {
-                    let refused = connection.send(Method::POST, "/", &[], "nonsense").await?;
-                    assert_eq!(refused.status, 400);
+                    let refused = calls.call(b"nonsense").await?;
+                    assert!(refused.starts_with(REFUSED.as_bytes()));
+                    calls = Calls::open(&authority).await?;
                 }
                 let body = commands(&vec![echo; 1 + turn % 5]);
-                let replies = values(&connection.send(Method::POST, "/", &[], body).await?);
+                let replies = calls.values(&body).await?;
                 assert_eq!(replies, vec![bulk(word.as_bytes()); 1 + turn % 5]);
             }
             anyhow::Ok(())
@@ -169,13 +269,13 @@ async fn no_call_ever_gets_anothers_reply() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_is_down_is_an_error_reply_and_not_a_hang() -> Result<()> {
     let (mut stack, authority) = start("down").await?;
-    let mut connection = Connection::open(&authority).await?;
+    let mut calls = Calls::open(&authority).await?;
     let get = commands(&[&[b"GET", b"down:x"], &[b"GET", b"down:y"]]);
     if let Some(redis) = stack.redis.as_mut() {
         redis.stop();
     }
     for _ in 0..5 {
-        let replies = values(&connection.send(Method::POST, "/", &[], get.clone()).await?);
+        let replies = calls.values(&get).await?;
         assert!(
             matches!(&replies[..], [Value::Error(_), Value::Error(_)]),
             "{replies:?}"
@@ -185,11 +285,11 @@ async fn a_redis_that_is_down_is_an_error_reply_and_not_a_hang() -> Result<()> {
         redis.start_again().await?;
     }
     weir_tests::until("Redis is reached again", async || {
-        let Ok(mut connection) = Connection::open(&authority).await else {
+        let Ok(mut calls) = Calls::open(&authority).await else {
             return false;
         };
-        let answer = connection.send(Method::POST, "/", &[], get.clone()).await;
-        answer.is_ok_and(|answer| values(&answer) == [Value::Null, Value::Null])
+        let answer = calls.values(&get).await;
+        answer.is_ok_and(|answer| answer == [Value::Null, Value::Null])
     })
     .await
 }

@@ -3,6 +3,7 @@
 use crate::redis::Redis;
 use crate::{Ask, Cost, NOW_MS, REQUESTS, SECRET, click, link_code, order};
 use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_core::link::code::LinkId;
 use weir_core::link::record::Link;
@@ -45,6 +46,8 @@ pub struct Path {
     pub(crate) bridge: Host,
     pub(crate) redis: Redis,
     commands: u64,
+    /// The bridge's end of the gate's streams.
+    streams: BTreeMap<u32, Connection>,
     /// Replies that the gate has not got yet.
     pub(crate) landing: Vec<(CallId, Vec<u8>)>,
 }
@@ -135,6 +138,7 @@ impl Path {
             bridge,
             redis,
             commands: 0,
+            streams: BTreeMap::new(),
             landing: Vec::new(),
         })
     }
@@ -161,24 +165,32 @@ impl Path {
                 return Ok(());
             }
             for call in calls {
-                let connection = self.bridge.connection(0);
-                let reply = self.carry(&call, &connection)?;
+                let reply = self.carry(&call)?;
                 self.gate.answer(call.id, Reply::ok(reply));
             }
         }
     }
 
     /// The replies to one call.
-    pub(crate) fn carry(&mut self, call: &Call, connection: &Connection) -> Result<Vec<u8>> {
-        let passed = connection.downstream(request(&call.body));
+    pub(crate) fn carry(&mut self, call: &Call) -> Result<Vec<u8>> {
+        let stream = call.stream().context("a call that is on no stream")?;
+        let bridge = &self.bridge;
+        let connection = self.streams.entry(stream).or_insert_with(|| {
+            let connection = bridge.connection(0);
+            connection.downstream(HEAD);
+            connection
+        });
+        let passed = connection.downstream(chunk(&call.body));
         ensure!(passed == call.body, "the bridge passes something else");
         let (replies, count) = self.redis.exchange(&passed)?;
         self.commands += count;
         let response = connection.upstream(&replies);
-        connection.downstream_close();
-        let head = response.windows(4).position(|end| end == b"\r\n\r\n");
-        let head = head.context("the bridge answers without a head")? + 4;
-        Ok(response.get(head..).unwrap_or_default().to_vec())
+        // Before it stand at most the head and always the chunk's size and the message's prefix; after it, a line's end.
+        let end = response.len().saturating_sub(2);
+        let begin = end.saturating_sub(replies.len());
+        let reply = response.get(begin..end).unwrap_or_default();
+        ensure!(reply == replies, "the bridge answers something else");
+        Ok(replies)
     }
 
     /// What each of [`REQUESTS`] requests costs that come at once. All must be answered with `status`, or go on if that
@@ -229,12 +241,14 @@ fn check(scenario: &str, status: u16, streams: &[Stream]) -> Result<()> {
     Ok(())
 }
 
-/// As Envoy sends it to the internal listener.
-fn request(body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "POST / HTTP/1.1\r\nhost: weir_redis\r\ncontent-length: {}\r\nx-envoy-internal: true\r\n\
-         x-forwarded-for: 10.0.0.1\r\nx-envoy-expected-rq-timeout-ms: 250\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
+/// As Envoy begins a stream to the internal listener.
+const HEAD: &str = "POST /weir.Redis/Call HTTP/1.1\r\nhost: weir_redis\r\nte: trailers\r\n\
+                    content-type: application/grpc\r\nx-envoy-internal: true\r\n\
+                    x-forwarded-for: 10.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// A message on it.
+fn chunk(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes();
+    let size = format!("{:x}\r\n\0", body.len() + 5);
+    [size.as_bytes(), &length, body, b"\r\n"].concat()
 }

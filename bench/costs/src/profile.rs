@@ -62,7 +62,7 @@ const SUBJECTS: [Subject; 4] = [
         },
     },
     Subject {
-        title: "The replies to 64 claims are read, and 64 requests go on (`proxy_on_http_call_response`)",
+        title: "The replies to 64 claims are read, and 64 requests go on (`proxy_on_grpc_receive`)",
         prepare: |path| {
             (0..FLIGHT).try_for_each(|user| send(path, &order("open", user)))?;
             path.gate.run_until_idle();
@@ -188,8 +188,7 @@ impl Path {
     /// Takes the calls under way to Redis, and keeps their replies.
     fn fetch(&mut self) -> Result<()> {
         for call in self.gate.calls() {
-            let connection = self.bridge.connection(0);
-            let reply = self.carry(&call, &connection)?;
+            let reply = self.carry(&call)?;
             self.landing.push((call.id, reply));
         }
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! - [`pump`]: group commit. Requests that need Redis wait; the root context sends them together.
 //! - [`redis`]: one call through the bridge, and what its failure tells: [`redis::Failure`].
+//! - [`bridge`]: in which words the bridge says that there are no replies.
 //! - [`link`]: how a VM sends calls and wakes its root context.
 //! - [`root`]: the root context of an HTTP filter.
 //! - [`schedule`]: when to poll for what stands in Redis.
@@ -32,6 +33,7 @@
     )
 )]
 
+pub mod bridge;
 pub mod config;
 pub mod env;
 pub mod host;
@@ -43,4 +45,5 @@ pub mod redis;
 pub mod redis_config;
 pub mod root;
 pub mod schedule;
+mod streams;
 pub mod table;

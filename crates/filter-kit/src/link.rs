@@ -1,31 +1,40 @@
 //! How a VM sends calls to Redis and wakes its own root context.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::cell::RefCell;
+use std::time::UNIX_EPOCH;
 
 use proxy_wasm::hostcalls;
+use proxy_wasm::types::BufferType;
 
 use crate::config::ConfigError;
-use crate::redis::Definite;
+use crate::redis::{Definite, Reply, Unknown, read_message};
+use crate::streams::Streams;
 
 /// What the pump needs of its host. The real one is [`HostLink`].
 pub trait Link {
-    /// Sends `body`, whole commands, as one call that must be answered within `timeout_ms`, and
-    /// returns its token. Only from a callback of the root context: the SDK ties a call to the
-    /// context that is active, and drops the reply if that context has gone.
+    /// Sends `body`, whole commands, as one call that must be answered within `timeout_ms` from `now_ms` on, and
+    /// returns its token, which no other call has until this one has ended. Only from a callback of the root
+    /// context, while that is effective: a stream is of the context that has opened it.
     ///
     /// # Errors
-    /// When the host refuses the call: no callback will come.
-    fn send(&self, body: &[u8], timeout_ms: u64) -> Result<u32, Definite>;
+    /// When the host refuses the call: nothing more will be heard of it.
+    fn send(&self, body: &[u8], timeout_ms: u64, now_ms: u64) -> Result<u32, Definite>;
 
     /// Asks for a callback of the root context in the next turn of this worker's event loop.
     fn wake(&self);
 }
 
-/// The link through Envoy.
-#[derive(Clone, Debug)]
+/// The service and the method that the bridge's streams are of. To the bridge they are all one.
+const SERVICE: &str = "weir.Redis";
+const METHOD: &str = "Call";
+
+/// The link through Envoy: gRPC streams to the bridge that stay open, each with one call at a time. A call on an
+/// open stream costs Envoy a third less than an HTTP call of its own.
+#[derive(Debug)]
 pub struct HostLink {
     cluster: String,
     wake_queue: u32,
+    streams: RefCell<Streams>,
 }
 
 impl HostLink {
@@ -43,6 +52,7 @@ impl HostLink {
         Ok(Self {
             cluster: cluster.into(),
             wake_queue,
+            streams: RefCell::default(),
         })
     }
 
@@ -55,19 +65,58 @@ impl HostLink {
         let _ = hostcalls::dequeue_shared_queue(queue);
         true
     }
+
+    /// A message of `size` bytes has come on a stream, in whose callback this is: the reply to the call `token`, if
+    /// that is still waited for.
+    pub fn arrived(&self, token: u32, size: usize) -> Option<Reply> {
+        let mut streams = self.streams.borrow_mut();
+        streams.end(token)?;
+        let message = hostcalls::get_buffer(BufferType::GrpcReceiveBuffer, 0, size);
+        let reply = read_message(message.ok().flatten().unwrap_or_default());
+        // After anything but replies the bridge ends the stream.
+        if reply.is_ok() {
+            streams.rest(token);
+        }
+        Some(reply)
+    }
+
+    /// A stream was closed by the other side, and this is its callback: what the call `token` has come to, if there
+    /// was one.
+    pub fn closed(&self, token: u32) -> Option<Reply> {
+        // Until then Envoy keeps the stream in its books. It fails if it was closed by this side, too.
+        let _ = hostcalls::cancel_grpc_stream(token);
+        let call = self.streams.borrow_mut().remove(token);
+        call.map(|()| Err(Unknown::Lost.into()))
+    }
+
+    /// A call whose time is over at `now_ms`, and what it has come to. There may be more: the link has woken the root
+    /// context for them, since one callback may not answer all that waits for several calls. The root context
+    /// must be effective, and no stream's callback running.
+    pub fn expired(&self, now_ms: u64) -> Option<(u32, Reply)> {
+        let token = self.streams.borrow_mut().expire(now_ms)?;
+        // Whatever still comes on it is of nobody. The bridge closes it from its side.
+        let _ = hostcalls::close_grpc_stream(token);
+        self.wake();
+        Some((token, Err(Unknown::Timeout.into())))
+    }
+
+    fn open(&self) -> Option<u32> {
+        hostcalls::open_grpc_stream(&self.cluster, SERVICE, METHOD, vec![]).ok()
+    }
 }
 
 impl Link for HostLink {
-    fn send(&self, body: &[u8], timeout_ms: u64) -> Result<u32, Definite> {
-        let headers = vec![
-            (":method", "POST"),
-            (":path", "/"),
-            (":authority", self.cluster.as_str()),
-        ];
-        // To Envoy a timeout of 0 is none at all.
-        let timeout = Duration::from_millis(timeout_ms.max(1));
-        hostcalls::dispatch_http_call(&self.cluster, headers, Some(body), vec![], timeout)
-            .map_err(|_| Definite::NotSent)
+    fn send(&self, body: &[u8], timeout_ms: u64, now_ms: u64) -> Result<u32, Definite> {
+        let mut streams = self.streams.borrow_mut();
+        let is_sent =
+            |token: &u32| hostcalls::send_grpc_stream_message(*token, Some(body), false).is_ok();
+        // One that is gone is forgotten with its callback.
+        let open = std::iter::from_fn(|| streams.take()).find(is_sent);
+        let token = open
+            .or_else(|| self.open().filter(is_sent))
+            .ok_or(Definite::NotSent)?;
+        streams.begin(token, timeout_ms, now_ms);
+        Ok(token)
     }
 
     fn wake(&self) {

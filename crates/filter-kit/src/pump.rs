@@ -32,6 +32,10 @@ pub const FLIGHT_MAX: usize = 64;
 /// in less than one.
 const LATE_MS: u64 = 5;
 
+/// The shortest and the longest between ticks that watch over deadlines.
+const TICK_MS_MIN: u64 = 10;
+const TICK_MS_MAX: u64 = 500;
+
 /// Limits of a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -153,6 +157,11 @@ impl<P: Plan, L: Link> Pump<P, L> {
         &self.link
     }
 
+    /// How far apart ticks must be for a call that is not answered to be given up in time, in milliseconds.
+    pub fn tick_ms(&self) -> u64 {
+        (self.settings.deadline_ms / 4).clamp(TICK_MS_MIN, TICK_MS_MAX)
+    }
+
     /// Takes what was counted since the last call.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
@@ -251,16 +260,15 @@ impl<P: Plan, L: Link> Pump<P, L> {
         self.deliver(now_ms)
     }
 
-    /// The response to the call `token` has come. Returns `None` if the call is not the pump's.
-    /// Otherwise as [`Pump::turn`].
-    pub fn on_response(
+    /// The call `token` has ended. Returns `None` if it is not the pump's. Otherwise as [`Pump::turn`].
+    pub fn on_reply(
         &mut self,
         token: u32,
-        receive: impl FnOnce(usize) -> Result<Vec<Value>, Failure>,
+        read: impl FnOnce(usize) -> Result<Vec<Value>, Failure>,
         now_ms: u64,
     ) -> Option<Vec<Landed<P::Job>>> {
         let flight = self.flights.remove(&token)?;
-        match receive(flight.calls.len()) {
+        match read(flight.calls.len()) {
             Ok(values) => self.land(flight, values, now_ms),
             Err(failure) => self.fail(flight.calls, &failure),
         }
@@ -318,7 +326,8 @@ impl<P: Plan, L: Link> Pump<P, L> {
             .iter()
             .map(|planned| planned.tickets.len())
             .sum::<usize>();
-        let sent = self.link.send(&body, self.time_left_ms(&calls, now_ms));
+        let timeout_ms = self.time_left_ms(&calls, now_ms);
+        let sent = self.link.send(&body, timeout_ms, now_ms);
         self.body = body;
         match sent {
             Ok(token) => {

@@ -3,9 +3,9 @@
 //! The line that matters runs between [`Failure::Definite`], after which nothing has run, and
 //! [`Failure::Unknown`], after which it may have. Whatever is not known to be definite is unknown.
 
-use proxy_wasm::hostcalls;
-use proxy_wasm::types::{BufferType, MapType};
 use weir_resp::{Value, decode};
+
+use crate::bridge;
 
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +28,8 @@ pub enum Definite {
     #[error("the deadline passed before it was sent")]
     Expired,
     /// The bridge refused the call before it passed anything on.
-    #[error("the bridge refused the call")]
-    Refused,
+    #[error("the bridge: {0}")]
+    Refused(String),
     /// Redis or redis_proxy said so, in words that leave no doubt.
     #[error("{0}")]
     Reply(String),
@@ -41,9 +41,12 @@ pub enum Unknown {
     /// No response in time.
     #[error("no reply in time")]
     Timeout,
-    /// An HTTP status other than the bridge's 200: the connection broke, or replies were damaged.
-    #[error("the bridge answered with status {0}")]
-    Status(String),
+    /// The stream to the bridge was closed.
+    #[error("the connection to the bridge is lost")]
+    Lost,
+    /// The bridge could make nothing of what came from Redis.
+    #[error("the bridge: {0}")]
+    Bridge(String),
     /// The body does not hold the replies that were asked for.
     #[error("the replies are damaged")]
     Garbled,
@@ -85,39 +88,30 @@ pub fn is_noscript(error: &[u8]) -> bool {
     error.starts_with(b"NOSCRIPT")
 }
 
-/// Reads the response to a call of `commands` commands, from within the callback that tells of it.
-/// `num_headers` and `body_size` are the callback's.
+/// What has come of a call: the replies as Redis wrote them, or why there are none.
+pub type Reply = Result<Vec<u8>, Failure>;
+
+/// What a message of the bridge says.
+pub(crate) fn read_message(message: Vec<u8>) -> Reply {
+    if message.starts_with(bridge::REFUSED.as_bytes()) {
+        return Err(Definite::Refused(text(&message)).into());
+    }
+    if message.starts_with(bridge::FAILED.as_bytes()) {
+        return Err(Unknown::Bridge(text(&message)).into());
+    }
+    Ok(message)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The replies to a call of `commands` commands.
 ///
 /// # Errors
 /// A [`Failure`] of the call as a whole. Error replies are values here: see [`classify`].
-pub fn receive(
-    num_headers: usize,
-    body_size: usize,
-    commands: usize,
-) -> Result<Vec<Value>, Failure> {
-    if num_headers == 0 {
-        return Err(Unknown::Timeout.into());
-    }
-    let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body_size)
-        .ok()
-        .flatten()
-        .unwrap_or_default();
-    // What refuses or fails a call says so in words, which no replies begin with: so only then the status is
-    // asked for.
-    replies(&body, commands).map_err(|garbled| {
-        let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status");
-        let status = status.ok().flatten().unwrap_or_default();
-        check_status(&status).err().unwrap_or(garbled)
-    })
-}
-
-fn check_status(status: &[u8]) -> Result<(), Failure> {
-    match status {
-        b"200" => Ok(()),
-        // The bridge reads a whole call before it passes anything on.
-        b"400" | b"413" => Err(Definite::Refused.into()),
-        other => Err(Unknown::Status(String::from_utf8_lossy(other).into_owned()).into()),
-    }
+pub fn read(reply: Reply, commands: usize) -> Result<Vec<Value>, Failure> {
+    replies(&reply?, commands)
 }
 
 /// Reads exactly `commands` replies.
@@ -176,11 +170,17 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_by_the_bridge_is_definite_and_a_broken_connection_is_not() {
-        assert_eq!(check_status(b"400"), Err(Definite::Refused.into()));
-        assert_eq!(check_status(b"413"), Err(Definite::Refused.into()));
-        for unknown in [b"503".as_slice(), b"502", b"", b"\xff"] {
-            assert!(matches!(check_status(unknown), Err(Failure::Unknown(_))));
-        }
+    fn a_refusal_by_the_bridge_is_definite_and_damaged_replies_are_not() {
+        let read = |message: &str| read_message(message.into());
+        let refused = "refused: the body is not RESP commands";
+        assert_eq!(read(refused), Err(Definite::Refused(refused.into()).into()));
+        let failed = "failed: the replies are not RESP";
+        assert_eq!(read(failed), Err(Unknown::Bridge(failed.into()).into()));
+        assert_eq!(read("+OK\r\n"), Ok(b"+OK\r\n".to_vec()));
+        assert_eq!(
+            read(""),
+            Ok(vec![]),
+            "no replies, as is seen when they are counted"
+        );
     }
 }

@@ -10,7 +10,9 @@ use proxy_wasm::types::ContextType;
 
 use crate::config::ConfigError;
 use crate::host::now_ms;
+use crate::link::HostLink;
 use crate::metrics;
+use crate::redis::Reply;
 
 /// The state of one VM, shared by its root context and its streams.
 pub trait Plugin: Sized + 'static {
@@ -33,11 +35,14 @@ pub trait Plugin: Sized + 'static {
     /// Does what is due. The root context is effective, and need not be afterwards.
     fn turn(&mut self, now_ms: u64);
 
-    /// The response to the call `token` has come, with so many headers and bytes. As [`Plugin::turn`].
-    fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64);
+    /// The way to Redis, if there is one.
+    fn link(&self) -> Option<&HostLink>;
 
-    /// A queue is ready: whether it was a wake-up of this VM's.
-    fn is_wakeup(&self, queue: u32) -> bool;
+    /// The call `token` to Redis has ended. As [`Plugin::turn`].
+    fn on_reply(&mut self, token: u32, reply: Reply, now_ms: u64);
+
+    /// The response to the HTTP call `token` has come, with so many headers and bytes. As [`Plugin::turn`].
+    fn on_http_response(&mut self, _token: u32, _headers: usize, _body: usize, _now_ms: u64) {}
 }
 
 /// How far apart ticks are for a plugin that needs none: what it has counted is told to the host.
@@ -70,6 +75,25 @@ impl<P: Plugin> Root<P> {
         }
     }
 
+    /// Runs `hear` on the plugin's link, and tells the plugin what has come of the call `token`.
+    fn hear(&mut self, token: u32, hear: impl FnOnce(&HostLink) -> Option<Reply>) {
+        let reply = |plugin: &Rc<RefCell<P>>| hear(plugin.borrow().link()?);
+        if let Some(reply) = self.plugin.as_ref().and_then(reply) {
+            self.with_plugin(|plugin| plugin.on_reply(token, reply, now_ms()));
+        }
+    }
+
+    /// Does what is due. Calls whose time is over come first, one in a callback.
+    fn turn(&mut self) {
+        self.with_plugin(|plugin| {
+            let now_ms = now_ms();
+            match plugin.link().and_then(|link| link.expired(now_ms)) {
+                Some((token, reply)) => plugin.on_reply(token, reply, now_ms),
+                None => plugin.turn(now_ms),
+            }
+        });
+    }
+
     fn make_effective(&self) {
         // It is this callback's own context, so it cannot be gone.
         let _ = hostcalls::set_effective_context(self.id);
@@ -91,7 +115,15 @@ impl<P: Plugin> Root<P> {
 
 impl<P: Plugin> Context for Root<P> {
     fn on_http_call_response(&mut self, token: u32, headers: usize, body: usize, _trailers: usize) {
-        self.with_plugin(|plugin| plugin.on_response(token, headers, body, now_ms()));
+        self.with_plugin(|plugin| plugin.on_http_response(token, headers, body, now_ms()));
+    }
+
+    fn on_grpc_stream_message(&mut self, token: u32, size: usize) {
+        self.hear(token, |link| link.arrived(token, size));
+    }
+
+    fn on_grpc_stream_close(&mut self, token: u32, _status: u32) {
+        self.hear(token, |link| link.closed(token));
     }
 }
 
@@ -109,17 +141,16 @@ impl<P: Plugin> RootContext for Root<P> {
 
     fn on_tick(&mut self) {
         // A wake-up may have been lost, and deadlines pass while nothing wakes.
-        self.with_plugin(|plugin| plugin.turn(now_ms()));
+        self.turn();
         self.make_effective();
         metrics::flush();
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
-        self.with_plugin(|plugin| {
-            if plugin.is_wakeup(queue) {
-                plugin.turn(now_ms());
-            }
-        });
+        let is_wakeup = |plugin: &Rc<RefCell<P>>| Some(plugin.borrow().link()?.take_wakeup(queue));
+        if self.plugin.as_ref().and_then(is_wakeup) == Some(true) {
+            self.turn();
+        }
     }
 
     fn get_type(&self) -> Option<ContextType> {

@@ -10,7 +10,7 @@ use weir_core::breaker::{self, Pass, Permit};
 use weir_filter_kit::http::request_header;
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Ticket};
-use weir_filter_kit::redis::{Failure, Unknown, receive};
+use weir_filter_kit::redis::{Failure, Reply, Unknown, read};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::{self, Answer};
 
@@ -64,7 +64,7 @@ impl Limiter {
             .as_ref()
             .map(|poller| poller.schedule.interval_ms());
         let tick_ms = match self.is_serving {
-            true => poll_ms.unwrap_or(TICK_MS).min(TICK_MS),
+            true => poll_ms.unwrap_or(TICK_MS).min(redis.pump.tick_ms()),
             false => poll_ms?,
         };
         Some(Duration::from_millis(tick_ms))
@@ -364,11 +364,9 @@ impl Limiter {
         }
     }
 
-    /// A queue is ready: whether it was the pump's wake-up.
-    pub(crate) fn is_wakeup(&self, queue: u32) -> bool {
-        self.redis
-            .as_ref()
-            .is_some_and(|redis| redis.pump.link().take_wakeup(queue))
+    /// The way to Redis, if it is configured.
+    pub(crate) fn link(&self) -> Option<&HostLink> {
+        self.redis.as_ref().map(|redis| redis.pump.link())
     }
 
     /// Polls if that is due, sends what waits, and gives what has landed to its streams. The root
@@ -381,18 +379,18 @@ impl Limiter {
         }
     }
 
-    /// The response to the call `token` has come. As [`Limiter::turn`].
-    pub(crate) fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
+    /// The call `token` has ended. As [`Limiter::turn`].
+    pub(crate) fn on_reply(&mut self, token: u32, reply: Reply, now_ms: u64) {
         let Some(redis) = &mut self.redis else { return };
         if redis
             .poller
             .as_mut()
             .is_some_and(|poller| poller.schedule.landed(token))
         {
-            return self.read_poll(headers, body);
+            return self.read_poll(reply);
         }
-        let receive = |commands| receive(headers, body, commands);
-        if let Some(landed) = redis.pump.on_response(token, receive, now_ms) {
+        let read = |commands| read(reply, commands);
+        if let Some(landed) = redis.pump.on_reply(token, read, now_ms) {
             self.apply(landed, now_ms);
         }
     }

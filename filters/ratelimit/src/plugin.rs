@@ -7,6 +7,7 @@ use std::time::Duration;
 use proxy_wasm::traits::HttpContext;
 use weir_filter_kit::config::{ConfigError, read_plugin};
 use weir_filter_kit::link::HostLink;
+use weir_filter_kit::redis::Reply;
 use weir_filter_kit::root::Plugin;
 use weir_filter_kit::table::shared_seed;
 
@@ -39,11 +40,11 @@ impl Plugin for Limiter {
         self.turn(now_ms);
     }
 
-    fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
-        self.on_response(token, headers, body, now_ms);
+    fn link(&self) -> Option<&HostLink> {
+        self.link()
     }
 
-    fn is_wakeup(&self, queue: u32) -> bool {
-        self.is_wakeup(queue)
+    fn on_reply(&mut self, token: u32, reply: Reply, now_ms: u64) {
+        self.on_reply(token, reply, now_ms);
     }
 }

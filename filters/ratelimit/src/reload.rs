@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_core::rules::Rules;
 use weir_filter_kit::link::Link;
-use weir_filter_kit::redis::receive;
+use weir_filter_kit::redis::{Reply, read};
 
 use crate::NAME;
 use crate::limiter::Limiter;
@@ -22,14 +22,18 @@ impl Limiter {
             return;
         }
         let body = poll::command(&redis.config.key_prefix);
-        match redis.pump.link().send(&body, poller.schedule.interval_ms()) {
+        match redis
+            .pump
+            .link()
+            .send(&body, poller.schedule.interval_ms(), now_ms)
+        {
             Ok(token) => poller.schedule.sent(token),
             Err(definite) => self.poll_failed(&definite.to_string()),
         }
     }
 
-    /// The response to a poll has come.
-    pub(crate) fn read_poll(&mut self, headers: usize, body: usize) {
+    /// A poll has ended.
+    pub(crate) fn read_poll(&mut self, reply: Reply) {
         let needs = Needs {
             one_slot_a_call: self.config.one_slot_a_call,
             has_user: self.config.user_header.is_some(),
@@ -37,7 +41,7 @@ impl Limiter {
         let Some(poller) = self.redis.as_mut().and_then(|redis| redis.poller.as_mut()) else {
             return;
         };
-        let replies = receive(headers, body, 1).map_err(|failure| failure.to_string());
+        let replies = read(reply, 1).map_err(|failure| failure.to_string());
         let found = replies.and_then(|replies| match replies.first() {
             Some(reply) => poller.read(reply, needs),
             None => Err("no reply".into()),

@@ -1,35 +1,41 @@
 //! The bridge's state machine: bytes in, bytes out, no host.
 //!
-//! A call is read whole and checked before any of it is passed on, so a refusal is definite:
-//! nothing has run. Its response is complete when as many replies have come as commands went; how
-//! the bytes are cut on either side does not matter.
+//! A caller sends one head, then chunks without end, and in them messages: each is a call. A call
+//! is read whole and checked before any of it is passed on, so a refusal is definite: nothing has
+//! run. Its answer is complete when as many replies have come as commands went, and goes out as one
+//! chunk with one message; the first has the response's head in front. How the bytes are cut on
+//! either side does not matter, and chunks need not end where messages do.
 //!
 //! A network filter can write to the caller only while data comes from the other side. A refused
 //! call therefore sends `redis_proxy` a PING, which it answers itself, without Redis; the refusal
-//! goes out in place of the answer. After any error the response says `connection: close`, the
-//! caller closes, and whatever still comes is thrown away: no reply can ever meet another call.
+//! goes out in place of the answer. After any error the response ends (or, to a head that opens no
+//! stream, says `connection: close`), the caller closes, and whatever still comes is thrown away:
+//! no reply can ever meet another call. The message that ends a stream begins with one of the words
+//! in [`weir_filter_kit::bridge`], and so tells whether the call may have run.
 
+use weir_filter_kit::bridge as words;
 use weir_resp::{Direction, Framer};
 
+use crate::chunk::{Decoder, Over};
 use crate::config::Config;
 use crate::head;
+use crate::message::{BODY_LEN_MAX, Chunk, Reader, Refused};
 
 /// What makes `redis_proxy` answer, and so lets a refusal be written.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+/// The chunk that ends a response.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// What becomes of bytes that came from the caller. They are always taken off Envoy's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inbound {
     /// Nothing passes yet.
     Wait,
-    /// All but the first `head` of these bytes pass: the call came in one piece.
-    PassAfter {
-        /// How many bytes to take off the front.
-        head: usize,
-    },
     /// These bytes pass instead.
     Pass(Vec<u8>),
-    /// The connection must be closed: its caller does not keep to HTTP/1.1.
+    /// The connection must be closed: its caller has ended the stream, or does not keep to
+    /// HTTP/1.1 or to one call at a time.
     Close,
 }
 
@@ -51,16 +57,12 @@ pub struct Bridge {
 
 #[derive(Debug)]
 enum State {
-    /// A call is coming in: what has come of it.
-    Reading(Vec<u8>),
-    /// A call has gone on; its replies are coming in.
-    Answering {
-        framer: Framer,
-        missing: usize,
-        replies: Vec<u8>,
-    },
-    /// A call was refused; this response goes out with the next bytes from the other side.
-    Refusing(Vec<u8>),
+    /// The caller's head is coming in: what has come of it.
+    Head(Vec<u8>),
+    /// The head opens no stream; this response goes out with the next bytes from the other side.
+    Denying(Vec<u8>),
+    /// Calls come, one after another.
+    Open(Box<Stream>),
     /// An error went out: the caller is about to close.
     Closed,
 }
@@ -70,169 +72,224 @@ impl Bridge {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            state: State::Reading(Vec::new()),
+            state: State::Head(Vec::new()),
         }
     }
 
     /// Bytes have come from the caller.
     pub fn inbound(&mut self, bytes: &[u8]) -> Inbound {
-        match &mut self.state {
-            _ if bytes.is_empty() => Inbound::Wait,
-            State::Reading(buffer) if buffer.is_empty() => match Self::read(&self.config, bytes) {
-                Ok(None) => {
-                    buffer.extend_from_slice(bytes);
-                    Inbound::Wait
-                }
-                Ok(Some(call)) => {
-                    self.state = State::answering(call.commands);
-                    Inbound::PassAfter { head: call.head }
-                }
-                Err(refusal) => self.refuse(&refusal),
-            },
-            State::Reading(buffer) => {
-                buffer.extend_from_slice(bytes);
-                match Self::read(&self.config, buffer) {
-                    Ok(None) => Inbound::Wait,
-                    Ok(Some(call)) => {
-                        let body = buffer.split_off(call.head);
-                        self.state = State::answering(call.commands);
-                        Inbound::Pass(body)
-                    }
-                    Err(refusal) => self.refuse(&refusal),
-                }
-            }
-            // A second call before the first is answered: replies could no longer be told apart.
-            State::Answering { .. } | State::Refusing(_) | State::Closed => {
+        let passed = match &mut self.state {
+            _ if bytes.is_empty() => Ok(None),
+            State::Head(_) => self.head(bytes),
+            State::Open(stream) => stream.inbound(bytes, &self.config),
+            State::Denying(_) | State::Closed => Err(Over),
+        };
+        match passed {
+            Ok(None) => Inbound::Wait,
+            Ok(Some(bytes)) => Inbound::Pass(bytes),
+            Err(Over) => {
                 self.state = State::Closed;
                 Inbound::Close
             }
         }
     }
 
-    fn refuse(&mut self, refusal: &Refusal) -> Inbound {
-        self.state = State::Refusing(head::error(refusal.status, refusal.reason));
-        Inbound::Pass(PING.to_vec())
-    }
-
-    /// Reads a call: `None` if it is not there whole yet.
-    fn read(config: &Config, bytes: &[u8]) -> Result<Option<Call>, Refusal> {
-        let Some(head) = head::read(bytes).map_err(Refusal::bad)? else {
-            return Ok(None);
+    /// Bytes of the head, and perhaps of what follows it; says what passes.
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, Over> {
+        let State::Head(received) = &mut self.state else {
+            return Err(Over);
         };
-        if head.body_length > config.request_bytes_max {
-            return Err(Refusal::too_large(
-                "the body is longer than request_bytes_max",
-            ));
+        received.extend_from_slice(bytes);
+        match head::read(received) {
+            Ok(None) => Ok(None),
+            Ok(Some(length)) => {
+                let mut stream = Box::<Stream>::default();
+                let rest = received.get(length..).unwrap_or_default();
+                let passed = stream.inbound(rest, &self.config);
+                self.state = State::Open(stream);
+                passed
+            }
+            Err(reason) => {
+                self.state = State::Denying(head::error(reason));
+                Ok(Some(PING.to_vec()))
+            }
         }
-        let body = bytes.get(head.length..).unwrap_or_default();
-        if body.len() < head.body_length {
-            return Ok(None);
-        }
-        if body.len() > head.body_length {
-            return Err(Refusal::bad("there is more than one call"));
-        }
-        let commands = count_commands(body, config.commands_max)?;
-        Ok(Some(Call {
-            head: head.length,
-            commands,
-        }))
     }
 
     /// Bytes have come from `redis_proxy`.
     pub fn outbound(&mut self, bytes: &[u8]) -> Outbound {
-        match &mut self.state {
-            _ if bytes.is_empty() => Outbound::Wait,
-            State::Answering {
-                framer,
-                missing,
-                replies,
-            } => {
-                if replies.len() + bytes.len() > self.config.replies_bytes_max {
-                    return self.fail("the replies are longer than replies_bytes_max");
-                }
-                let Ok(progress) = framer.advance(bytes, *missing) else {
-                    return self.fail("the replies are not RESP");
-                };
-                if progress.used < bytes.len() {
-                    return self.fail("there are more replies than commands");
-                }
-                *missing -= progress.frames;
-                replies.extend_from_slice(bytes);
-                if *missing > 0 {
-                    return Outbound::Wait;
-                }
-                let response = head::success(replies);
-                self.state = State::Reading(Vec::new());
-                Outbound::Pass(response)
-            }
-            State::Refusing(response) => {
-                let response = std::mem::take(response);
-                self.state = State::Closed;
-                Outbound::Pass(response)
-            }
-            State::Reading(_) => {
-                self.state = State::Closed;
-                Outbound::Wait
-            }
-            State::Closed => Outbound::Wait,
-        }
-    }
-
-    /// The replies are no good: whether the commands ran is not known.
-    fn fail(&mut self, reason: &str) -> Outbound {
-        self.state = State::Closed;
-        Outbound::Pass(head::error("502 Bad Gateway", reason))
+        let answer = match &mut self.state {
+            _ if bytes.is_empty() => Ok(Outbound::Wait),
+            State::Open(stream) => stream.outbound(bytes, &self.config),
+            State::Denying(response) => Err(Outbound::Pass(std::mem::take(response))),
+            State::Head(_) | State::Closed => Err(Outbound::Wait),
+        };
+        answer.unwrap_or_else(|last| {
+            self.state = State::Closed;
+            last
+        })
     }
 }
 
-impl State {
-    fn answering(commands: usize) -> Self {
-        Self::Answering {
+/// What follows a head: call, answer, call, answer.
+#[derive(Debug, Default)]
+struct Stream {
+    chunks: Decoder,
+    call: Call,
+    /// Whether the response's head has gone out.
+    head_sent: bool,
+}
+
+#[derive(Debug)]
+enum Call {
+    /// It is coming in.
+    Reading(Reader),
+    /// It has gone on; its replies are coming in.
+    Answering(Replies),
+    /// It was refused; that goes out with the next bytes from the other side.
+    Refusing(Refused),
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self::Reading(Reader::default())
+    }
+}
+
+impl Stream {
+    /// Says what passes to `redis_proxy`, if anything does.
+    fn inbound(&mut self, mut bytes: &[u8], config: &Config) -> Result<Option<Vec<u8>>, Over> {
+        let mut passed = None;
+        while let Some(mut data) = self.chunks.next(&mut bytes)? {
+            passed = self.data(&mut data, config).or(passed);
+            // A second call before the first is answered: replies could no longer be told apart.
+            if !data.is_empty() {
+                return Err(Over);
+            }
+        }
+        Ok(passed)
+    }
+
+    /// Takes what belongs to the call off the front of `data`; says what passes.
+    fn data(&mut self, data: &mut &[u8], config: &Config) -> Option<Vec<u8>> {
+        let taken = match &mut self.call {
+            Call::Reading(reader) => reader.take(data, config.request_bytes_max),
+            Call::Refusing(refused) => {
+                refused.skip(data);
+                Ok(None)
+            }
+            Call::Answering(_) => Ok(None),
+        };
+        let count = |body| counted(body, config.commands_max);
+        match taken.and_then(|body| body.map(count).transpose()) {
+            Ok(None) => None,
+            Ok(Some((commands, body))) => {
+                self.call = Call::Answering(Replies::new(commands, self.unsent_head()));
+                Some(body)
+            }
+            Err(mut refused) => {
+                refused.skip(data);
+                self.call = Call::Refusing(refused);
+                Some(PING.to_vec())
+            }
+        }
+    }
+
+    /// Says what passes to the caller.
+    ///
+    /// # Errors
+    /// With what passes to the caller last.
+    fn outbound(&mut self, bytes: &[u8], config: &Config) -> Result<Outbound, Outbound> {
+        match std::mem::take(&mut self.call) {
+            Call::Reading(_) => Err(Outbound::Wait),
+            Call::Refusing(refused) => Err(self.last(words::REFUSED, refused.reason)),
+            Call::Answering(mut replies) => match replies.take(bytes, config.replies_bytes_max) {
+                Ok(false) => {
+                    self.call = Call::Answering(replies);
+                    Ok(Outbound::Wait)
+                }
+                Ok(true) => {
+                    self.head_sent = true;
+                    Ok(Outbound::Pass(replies.chunk.finish()))
+                }
+                // Whether the commands ran is not known.
+                Err(reason) => Err(self.last(words::FAILED, reason)),
+            },
+        }
+    }
+
+    /// The end of the response: why there are no replies.
+    fn last(&self, word: &str, reason: &str) -> Outbound {
+        let mut chunk = Chunk::after(self.unsent_head());
+        chunk.push(word.as_bytes());
+        chunk.push(reason.as_bytes());
+        let mut response = chunk.finish();
+        response.extend_from_slice(LAST_CHUNK);
+        Outbound::Pass(response)
+    }
+
+    /// What stands in front of the next answer.
+    fn unsent_head(&self) -> &'static [u8] {
+        if self.head_sent { b"" } else { head::STREAM }
+    }
+}
+
+/// The replies to a call, as they come in.
+#[derive(Debug)]
+struct Replies {
+    framer: Framer,
+    missing: usize,
+    chunk: Chunk,
+}
+
+impl Replies {
+    fn new(missing: usize, head: &[u8]) -> Self {
+        Self {
             framer: Framer::new(Direction::Replies),
-            missing: commands,
-            replies: Vec::new(),
+            missing,
+            chunk: Chunk::after(head),
         }
     }
-}
 
-/// A call that was read whole.
-struct Call {
-    /// The length of its head.
-    head: usize,
-    /// How many commands its body holds.
-    commands: usize,
-}
-
-/// Why a call is not passed on.
-struct Refusal {
-    status: &'static str,
-    reason: &'static str,
-}
-
-impl Refusal {
-    fn bad(reason: &'static str) -> Self {
-        let status = "400 Bad Request";
-        Self { status, reason }
-    }
-
-    fn too_large(reason: &'static str) -> Self {
-        let status = "413 Content Too Large";
-        Self { status, reason }
+    /// Takes `bytes` in; says whether all replies are there now.
+    ///
+    /// # Errors
+    /// Why the replies are no good.
+    fn take(&mut self, bytes: &[u8], bytes_max: usize) -> Result<bool, &'static str> {
+        if bytes.len() > bytes_max.min(BODY_LEN_MAX) - self.chunk.body_len() {
+            return Err("the replies are longer than replies_bytes_max");
+        }
+        let progress = self.framer.advance(bytes, self.missing);
+        let progress = progress.map_err(|_| "the replies are not RESP")?;
+        if progress.used < bytes.len() {
+            return Err("there are more replies than commands");
+        }
+        self.missing -= progress.frames;
+        self.chunk.push(bytes);
+        Ok(self.missing == 0)
     }
 }
 
-fn count_commands(body: &[u8], commands_max: usize) -> Result<usize, Refusal> {
+/// A call's body that may pass, and how many commands it holds.
+fn counted(body: Vec<u8>, commands_max: usize) -> Result<(usize, Vec<u8>), Refused> {
+    let commands = count_commands(&body, commands_max).map_err(Refused::whole)?;
+    Ok((commands, body))
+}
+
+/// How many commands the body of a call holds.
+///
+/// # Errors
+/// Why it is not passed on.
+fn count_commands(body: &[u8], commands_max: usize) -> Result<usize, &'static str> {
     let mut framer = Framer::new(Direction::Commands);
     let progress = framer
         .advance(body, commands_max)
-        .map_err(|_| Refusal::bad("the body is not RESP commands"))?;
+        .map_err(|_| "the body is not RESP commands")?;
     if progress.used < body.len() {
-        return Err(Refusal::too_large(
-            "there are more commands than commands_max",
-        ));
+        return Err("there are more commands than commands_max");
     }
     if progress.frames == 0 || !framer.is_between_frames() {
-        return Err(Refusal::bad("the body does not end with a whole command"));
+        return Err("the body does not end with a whole command");
     }
     Ok(progress.frames)
 }
@@ -242,23 +299,54 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const HEAD: &[u8] = b"POST / HTTP/1.1\r\nhost: r\r\ntransfer-encoding: chunked\r\n\r\n";
+    const TWO: &[u8] = b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+
+    fn message(body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+        [&[0], length.as_slice(), body].concat()
+    }
+
+    fn chunk(data: &[u8]) -> Vec<u8> {
+        let size = format!("{:x}\r\n", data.len());
+        [size.as_bytes(), data, b"\r\n"].concat()
+    }
+
     fn call(body: &[u8]) -> Vec<u8> {
-        let head = format!(
-            "POST / HTTP/1.1\r\nhost: r\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        [head.as_bytes(), body].concat()
+        chunk(&message(body))
+    }
+
+    fn first(body: &[u8]) -> Vec<u8> {
+        [HEAD, &call(body)].concat()
+    }
+
+    /// What the caller gets for replies, or for a word and a reason.
+    fn answer(body: &[u8]) -> Vec<u8> {
+        let message = message(body);
+        let size = format!("{:08x}\r\n", message.len());
+        [size.as_bytes(), &message, b"\r\n"].concat()
+    }
+
+    fn first_answer(body: &[u8]) -> Vec<u8> {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ntransfer-encoding: chunked\r\n\r\n";
+        [head.as_slice(), &answer(body)].concat()
     }
 
     fn bridge() -> Bridge {
         Bridge::new(Config::default())
     }
 
+    /// A bridge whose caller has opened a stream.
+    fn open() -> Bridge {
+        let mut bridge = bridge();
+        assert_eq!(bridge.inbound(HEAD), Inbound::Wait);
+        bridge
+    }
+
     /// What passes when `pieces` come from the caller.
     fn inbound(bridge: &mut Bridge, pieces: &[&[u8]]) -> Vec<u8> {
         let pass = |piece: &&[u8]| match bridge.inbound(piece) {
             Inbound::Wait => vec![],
-            Inbound::PassAfter { head } => piece[head..].to_vec(),
             Inbound::Pass(bytes) => bytes,
             Inbound::Close => panic!("closed"),
         };
@@ -274,76 +362,112 @@ mod tests {
         pieces.iter().flat_map(pass).collect()
     }
 
-    const TWO: &[u8] = b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    fn check_closed(mut bridge: Bridge) {
+        assert_eq!(outbound(&mut bridge, &[b"+MORE\r\n"]), b"");
+        assert_eq!(bridge.inbound(&call(TWO)), Inbound::Close);
+        assert_eq!(outbound(&mut bridge, &[b"+MORE\r\n"]), b"");
+    }
 
     #[test]
-    fn a_connection_carries_call_after_call() {
-        let mut bridge = bridge();
+    fn a_stream_carries_call_after_call_and_has_one_head() {
+        let (mut bridge, replies) = (bridge(), b"+PONG\r\n$1\r\nv\r\n");
+        assert_eq!(inbound(&mut bridge, &[&first(TWO)]), TWO);
+        assert_eq!(outbound(&mut bridge, &[replies]), first_answer(replies));
         for _ in 0..3 {
             assert_eq!(inbound(&mut bridge, &[&call(TWO)]), TWO);
-            let response = outbound(&mut bridge, &[b"+PONG\r\n$1\r\nv\r\n"]);
-            assert_eq!(
-                response,
-                b"HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n+PONG\r\n$1\r\nv\r\n"
-            );
+            assert_eq!(outbound(&mut bridge, &[replies]), answer(replies));
         }
     }
 
-    /// Refused before anything passes; the response comes out in place of the PONG, and nothing after.
-    fn check_refused(input: &[u8], status: &str, reason: &str) {
-        let mut bridge = bridge();
-        assert_eq!(inbound(&mut bridge, &[input]), PING, "{reason}");
-        let response = String::from_utf8(outbound(&mut bridge, &[b"+PONG\r\n"])).unwrap();
-        assert!(
-            response.starts_with(&format!("HTTP/1.1 {status}")),
-            "{response}"
-        );
-        assert!(response.contains("connection: close\r\n"), "{response}");
-        assert!(
-            response.ends_with(&format!("\r\n\r\n{reason}\n")),
-            "{response}"
-        );
-        check_no_reply(reason);
-        assert_eq!(outbound(&mut bridge, &[b"+MORE\r\n"]), b"");
-        assert_eq!(bridge.inbound(&call(TWO)), Inbound::Close);
+    #[test]
+    fn chunks_need_not_end_where_messages_do() {
+        let (mut bridge, message) = (open(), message(PING));
+        let (head, tail) = message.split_at(3);
+        for _ in 0..2 {
+            let mixed = [tail, head].concat();
+            assert_eq!(bridge.inbound(&chunk(head)), Inbound::Wait);
+            // The call is whole here; the rest of the chunk is the next one's, and comes later.
+            let mixed = chunk(&mixed);
+            let (now, later) = mixed.split_at(mixed.len() - head.len() - 2);
+            assert_eq!(inbound(&mut bridge, &[now]), PING);
+            outbound(&mut bridge, &[b"+PONG\r\n"]);
+            assert_eq!(inbound(&mut bridge, &[later, &chunk(tail)]), PING);
+            outbound(&mut bridge, &[b"+PONG\r\n"]);
+        }
     }
 
-    /// Filters take a body that reads as replies for replies, whatever the status.
-    fn check_no_reply(reason: &str) {
-        let read = weir_resp::decode(reason.as_bytes());
+    #[test]
+    fn a_head_that_opens_no_stream_is_answered_with_400() {
+        let mut bridge = bridge();
+        assert_eq!(inbound(&mut bridge, &[b"nonsense\r\n\r\n"]), PING);
+        let response = String::from_utf8(outbound(&mut bridge, &[b"+PONG\r\n"])).unwrap();
+        assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+        assert!(response.contains("connection: close\r\n"), "{response}");
+        assert!(response.ends_with("\r\n\r\nthe head is not HTTP/1.1\n"));
+        check_closed(bridge);
+    }
+
+    #[test]
+    fn nothing_may_follow_a_head_that_opens_no_stream() {
+        let mut bridge = bridge();
+        inbound(&mut bridge, &[b"nonsense\r\n\r\n"]);
+        assert_eq!(bridge.inbound(b"x"), Inbound::Close);
+        check_closed(bridge);
+    }
+
+    /// Refused before anything passes; that goes out in place of the PONG, and nothing after.
+    fn check_refused(data: &[u8], reason: &str) {
+        let last = format!("refused: {reason}");
+        let (first, later) = (first_answer(last.as_bytes()), answer(last.as_bytes()));
+        check_no_reply(&last);
+
+        let mut bridge = open();
+        assert_eq!(inbound(&mut bridge, &[&chunk(data)]), PING, "{reason}");
+        assert_eq!(
+            outbound(&mut bridge, &[b"+PONG\r\n"]),
+            [&first, LAST_CHUNK].concat()
+        );
+        check_closed(bridge);
+
+        let mut bridge = open();
+        inbound(&mut bridge, &[&call(PING)]);
+        outbound(&mut bridge, &[b"+PONG\r\n"]);
+        assert_eq!(inbound(&mut bridge, &[&chunk(data)]), PING, "{reason}");
+        let response = outbound(&mut bridge, &[b"+PO", b"NG\r\n"]);
+        assert_eq!(response, [&later, LAST_CHUNK].concat());
+        check_closed(bridge);
+    }
+
+    /// Filters take a message that reads as replies for replies.
+    fn check_no_reply(text: &str) {
+        let read = weir_resp::decode(text.as_bytes());
         assert!(matches!(read, Err(weir_resp::DecodeError::Malformed(_))));
     }
 
     #[test]
     fn a_bad_call_is_refused_before_anything_passes() {
-        check_refused(b"nonsense\r\n\r\n", "400", "the head is not HTTP/1.1");
-        check_refused(&call(b"GET k\r\n"), "400", "the body is not RESP commands");
-        check_refused(
-            &call(b"*1\r\n$4\r\nPI"),
-            "400",
-            "the body does not end with a whole command",
-        );
-        check_refused(
-            &call(b""),
-            "400",
-            "the body does not end with a whole command",
-        );
-        check_refused(
-            &[call(TWO), call(TWO)].concat(),
-            "400",
-            "there is more than one call",
-        );
-        check_refused(
-            b"POST / HTTP/1.1\r\ncontent-length: 1048577\r\n\r\n",
-            "413",
-            "the body is longer than request_bytes_max",
-        );
-        let many = b"*1\r\n$1\r\nx\r\n".repeat(4_097);
-        check_refused(
-            &call(&many),
-            "413",
-            "there are more commands than commands_max",
-        );
+        check_refused(&message(b"GET k\r\n"), "the body is not RESP commands");
+        let not_whole = "the body does not end with a whole command";
+        check_refused(&message(b"*1\r\n$4\r\nPI"), not_whole);
+        check_refused(&message(b""), not_whole);
+        check_refused(b"\x01\0\0\0\x01a", "the message has flags");
+        let long = "the body is longer than request_bytes_max";
+        check_refused(b"\0\x00\x10\0\x01", long);
+        check_refused(b"\0\xff\xff\xff\xffabc", long);
+        let many = message(&b"*1\r\n$1\r\nx\r\n".repeat(4_097));
+        check_refused(&many, "there are more commands than commands_max");
+    }
+
+    #[test]
+    fn what_is_still_to_come_of_a_refused_message_is_thrown_away() {
+        let config = Config {
+            request_bytes_max: 20,
+            ..Config::default()
+        };
+        let (mut bridge, bytes) = (Bridge::new(config), first(TWO));
+        assert_eq!(inbound(&mut bridge, &cut(&bytes, &[7])), PING);
+        assert_eq!(bridge.inbound(b"1\r\nx"), Inbound::Close);
+        check_closed(bridge);
     }
 
     fn check_failed(replies: &[&[u8]], reason: &str) {
@@ -352,19 +476,16 @@ mod tests {
             ..Config::default()
         };
         let mut bridge = Bridge::new(config);
-        inbound(&mut bridge, &[&call(TWO)]);
-        let response = String::from_utf8(outbound(&mut bridge, replies)).unwrap();
-        assert!(response.starts_with("HTTP/1.1 502"), "{response}");
-        assert!(
-            response.ends_with(&format!("\r\n\r\n{reason}\n")),
-            "{response}"
-        );
-        check_no_reply(reason);
-        assert_eq!(bridge.inbound(&call(TWO)), Inbound::Close);
+        inbound(&mut bridge, &[&first(TWO)]);
+        let last = format!("failed: {reason}");
+        check_no_reply(&last);
+        let expected = [&first_answer(last.as_bytes()), LAST_CHUNK].concat();
+        assert_eq!(outbound(&mut bridge, replies), expected);
+        check_closed(bridge);
     }
 
     #[test]
-    fn bad_replies_end_the_call_and_never_meet_the_next() {
+    fn bad_replies_end_the_stream_and_never_meet_the_next_call() {
         check_failed(&[b"HTTP"], "the replies are not RESP");
         check_failed(
             &[b"+A\r\n", b"+B\r\n+C\r\n"],
@@ -378,39 +499,80 @@ mod tests {
 
     #[test]
     fn bytes_from_redis_without_a_call_end_the_connection() {
-        let mut bridge = bridge();
-        assert_eq!(outbound(&mut bridge, &[b"+STRAY\r\n"]), b"");
-        assert_eq!(bridge.inbound(&call(TWO)), Inbound::Close);
+        for mut bridge in [bridge(), open()] {
+            assert_eq!(outbound(&mut bridge, &[b"+STRAY\r\n"]), b"");
+            check_closed(bridge);
+        }
     }
 
     #[test]
     fn a_second_call_before_the_first_is_answered_closes() {
-        let mut bridge = bridge();
-        inbound(&mut bridge, &[&call(TWO)]);
-        assert_eq!(bridge.inbound(&call(TWO)), Inbound::Close);
-        assert_eq!(outbound(&mut bridge, &[b"+PONG\r\n"]), b"");
+        for second in [&call(TWO), b"1\r\n\0".as_slice()] {
+            let mut bridge = open();
+            inbound(&mut bridge, &[&call(TWO)]);
+            assert_eq!(bridge.inbound(second), Inbound::Close);
+            check_closed(bridge);
+        }
+        for both in [call(TWO).repeat(2), chunk(&message(TWO).repeat(2))] {
+            let mut bridge = open();
+            assert_eq!(bridge.inbound(&both), Inbound::Close);
+            check_closed(bridge);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_chunk_may_come_later() {
+        let (mut bridge, call) = (open(), call(TWO));
+        let (body, end) = call.split_at(call.len() - 2);
+        assert_eq!(inbound(&mut bridge, &[body]), TWO);
+        assert_eq!(inbound(&mut bridge, &cut(end, &[1])), b"");
+        outbound(&mut bridge, &[b"+PONG\r\n+v\r\n"]);
+        assert_eq!(inbound(&mut bridge, &[body]), TWO);
+        outbound(&mut bridge, &[b"+PONG\r\n+v\r\n"]);
+        assert_eq!(inbound(&mut bridge, &[end, &call]), TWO);
+    }
+
+    #[test]
+    fn the_last_chunk_and_bytes_that_are_no_chunk_close() {
+        for end in [b"0\r\n".as_slice(), b"x", b"1\r\nab"] {
+            let end = [end, b"\r\n"].concat();
+            let mut bridge = open();
+            assert_eq!(bridge.inbound(&end), Inbound::Close);
+            check_closed(bridge);
+            let mut bridge = open();
+            inbound(&mut bridge, &[&call(TWO)]);
+            assert_eq!(bridge.inbound(&end), Inbound::Close);
+            check_closed(bridge);
+        }
     }
 
     proptest! {
         /// However both directions are cut, the same bytes come out.
         #[test]
         fn cuts_do_not_matter(
-            commands in 1..20_usize, size in 0..300_usize,
+            commands in 1..20_usize, size in 0..300_usize, chunk_size in 1..600_usize,
             cuts in prop::collection::vec(1..60_usize, 1..6),
         ) {
             let body = [format!("*2\r\n$1\r\nx\r\n${size}\r\n").as_bytes(), &vec![b'\r'; size], b"\r\n"].concat().repeat(commands);
+            let call: Vec<u8> = message(&body).chunks(chunk_size).flat_map(chunk).collect();
             let replies = b"*2\r\n*1\r\n:1\r\n-ERR a\r\n".repeat(commands);
             let mut bridge = bridge();
-            for _ in 0..2 {
-                prop_assert_eq!(&inbound(&mut bridge, &cut(&call(&body), &cuts)), &body);
-                prop_assert_eq!(outbound(&mut bridge, &cut(&replies, &cuts)), head::success(&replies));
+            for head in [HEAD, b""] {
+                let bytes = [head, &call].concat();
+                prop_assert_eq!(&inbound(&mut bridge, &cut(&bytes, &cuts)), &body);
+                let expected = if head.is_empty() { answer(&replies) } else { first_answer(&replies) };
+                prop_assert_eq!(outbound(&mut bridge, &cut(&replies, &cuts)), expected);
             }
         }
 
-        /// No bytes from either side panic it, and after an error nothing but the error comes out.
+        /// No bytes from either side panic it, whether or not a stream is open.
         #[test]
-        fn garbage_does_no_harm(steps in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..60)), 0..20)) {
+        fn garbage_does_no_harm(
+            start in prop::sample::select(vec![b"".as_slice(), HEAD, b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nff\r\n\0\0\0\0\x0e"]),
+            steps in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..60)), 0..20),
+        ) {
             let mut bridge = bridge();
+            bridge.inbound(start);
             for (is_inbound, bytes) in steps {
                 if is_inbound { bridge.inbound(&bytes); } else { bridge.outbound(&bytes); }
             }

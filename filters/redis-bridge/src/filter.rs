@@ -49,7 +49,6 @@ impl StreamContext for Connection {
         let bytes = take(BufferType::DownstreamData, size);
         let replaced = match self.0.inbound(&bytes) {
             Inbound::Wait => replace(BufferType::DownstreamData, size, b""),
-            Inbound::PassAfter { head } => replace(BufferType::DownstreamData, head, b""),
             Inbound::Pass(bytes) => replace(BufferType::DownstreamData, size, &bytes),
             Inbound::Close => false,
         };

@@ -1,8 +1,10 @@
 //! `redis-bridge`: a network filter that stands in front of Envoy's `redis_proxy` on an internal
-//! listener, and makes it an HTTP/1.1 upstream that `dispatch_http_call` can reach.
+//! listener, and makes it an HTTP/1.1 upstream that a gRPC stream of a filter can reach.
 //!
-//! A call is a POST whose body is RESP commands; its response's body is their replies. The filter
-//! takes the HTTP head off on the way in and puts one on on the way out; see [`bridge`].
+//! A caller opens a stream and keeps it: one POST whose body never ends. Each message on it is a
+//! call, RESP commands as they are, and is answered by one message, their replies as they are. One
+//! call at a time is under way on a stream; who needs more opens more. The filter takes HTTP and
+//! gRPC off on the way in and puts them on on the way out; see [`bridge`].
 //!
 //! It must run with a `vm_id` of its own, apart from the filters that call it: in the same VM the
 //! internal connection would re-enter the VM inside the host call.
@@ -25,9 +27,11 @@
 )]
 
 pub mod bridge;
+mod chunk;
 pub mod config;
 mod filter;
 mod head;
+mod message;
 
 /// What the module does when a host has loaded it.
 pub fn start() {

@@ -13,21 +13,43 @@ fn start(config: &str) -> Host {
         .unwrap()
 }
 
-fn call(body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "POST / HTTP/1.1\r\nhost: weir_redis\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
+const HEAD: &[u8] = b"POST / HTTP/1.1\r\nhost: weir_redis\r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// A connection whose caller has opened a stream.
+fn open(host: &Host) -> Connection {
+    let connection = host.connection(0);
+    assert_eq!(connection.downstream(HEAD), b"");
+    connection
 }
 
-fn response(replies: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
-        replies.len()
-    );
-    [head.as_bytes(), replies].concat()
+fn message(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    [&[0], length.as_slice(), body].concat()
 }
+
+/// A call on an open stream.
+fn call(body: &[u8]) -> Vec<u8> {
+    let message = message(body);
+    let size = format!("{:x}\r\n", message.len());
+    [size.as_bytes(), &message, b"\r\n"].concat()
+}
+
+/// The answer to the first call of a stream.
+fn first_answer(replies: &[u8]) -> Vec<u8> {
+    let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\n\
+                 transfer-encoding: chunked\r\n\r\n";
+    [head.as_slice(), &answer(replies)].concat()
+}
+
+/// The answer to any other.
+fn answer(replies: &[u8]) -> Vec<u8> {
+    let message = message(replies);
+    let size = format!("{:08x}\r\n", message.len());
+    [size.as_bytes(), &message, b"\r\n"].concat()
+}
+
+/// What ends a response.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 fn upstream_in_pieces(connection: &Connection, replies: &[u8], size: usize) -> Vec<u8> {
     replies
@@ -39,13 +61,17 @@ fn upstream_in_pieces(connection: &Connection, replies: &[u8], size: usize) -> V
 #[test]
 fn many_commands_in_one_call_wherever_the_replies_are_cut() {
     let host = start("");
-    let connection = host.connection(0);
+    let connection = open(&host);
     let replies = b"+OK\r\n-ERR no\r\n*2\r\n*1\r\n:1\r\n$2\r\n\r\n\r\n$-1\r\n";
-    for size in [1, 2, 3, 7, 1_000] {
+    for (index, size) in [1, 2, 3, 7, 1_000].into_iter().enumerate() {
         assert_eq!(connection.downstream(call(&PING.repeat(4))), PING.repeat(4));
+        let expected = match index {
+            0 => first_answer(replies),
+            _ => answer(replies),
+        };
         assert_eq!(
             upstream_in_pieces(&connection, replies, size),
-            response(replies),
+            expected,
             "{size}"
         );
     }
@@ -55,35 +81,35 @@ fn many_commands_in_one_call_wherever_the_replies_are_cut() {
 fn a_call_that_comes_in_pieces_passes_as_one() {
     let host = start("");
     let connection = host.connection(0);
-    let bytes = call(&PING.repeat(2));
-    let (last, first) = bytes.split_last().unwrap();
+    let bytes = [HEAD, &call(&PING.repeat(2))].concat();
+    let (before, end) = bytes.split_at(bytes.len() - 2);
+    let (last, first) = before.split_last().unwrap();
     for byte in first {
         assert_eq!(connection.downstream([*byte]), b"");
     }
     assert_eq!(connection.downstream([*last]), PING.repeat(2));
+    assert_eq!(connection.downstream(end), b"", "the end of the chunk");
+    assert_eq!(connection.state(), ConnState::Open);
 }
 
 #[test]
 fn replies_of_a_megabyte_pass_whole() {
     let host = start("");
-    let connection = host.connection(0);
+    let connection = open(&host);
     connection.downstream(call(PING));
     let reply = [b"$1048576\r\n".as_slice(), &vec![0xff; 1_048_576], b"\r\n"].concat();
     assert_eq!(
         upstream_in_pieces(&connection, &reply, 16_384),
-        response(&reply)
+        first_answer(&reply)
     );
 }
 
 #[test]
-fn a_bad_call_is_answered_with_400_and_nothing_of_it_reaches_redis() {
+fn a_bad_head_is_answered_with_400_and_nothing_of_it_reaches_redis() {
     let host = start("");
     let connection = host.connection(0);
-    let passed = connection.downstream(call(b"*1\r\n:1\r\n"));
-    assert_eq!(
-        passed, PING,
-        "what makes redis_proxy answer, instead of the call"
-    );
+    let passed = connection.downstream(b"POST / HTTP/1.1\r\ncontent-length: 14\r\n\r\n");
+    assert_eq!(passed, PING, "what makes redis_proxy answer");
     let answer = String::from_utf8(connection.upstream(b"+PONG\r\n")).unwrap();
     assert!(
         answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
@@ -100,47 +126,87 @@ fn a_bad_call_is_answered_with_400_and_nothing_of_it_reaches_redis() {
 }
 
 #[test]
-fn limits_are_configuration_and_end_in_413_or_502() {
-    let host = start(r#"{ "request_bytes_max": 20, "replies_bytes_max": 10, "commands_max": 1 }"#);
-    let status = |body: &[u8], reply: &[u8]| {
-        let connection = host.connection(0);
-        connection.downstream(call(body));
-        let answer = connection.upstream(reply);
-        String::from_utf8_lossy(&answer[9..12]).into_owned()
-    };
-    assert_eq!(status(PING, b"+PONG\r\n"), "200");
+fn a_bad_call_is_refused_and_nothing_of_it_reaches_redis() {
+    let host = start("");
+    let connection = open(&host);
+    let passed = connection.downstream(call(b"*1\r\n:1\r\n"));
     assert_eq!(
-        status(b"*1\r\n$12\r\n123456789012\r\n", b"+PONG\r\n"),
-        "413"
+        passed, PING,
+        "what makes redis_proxy answer, instead of the call"
     );
-    assert_eq!(status(PING, b"+0123456789\r\n"), "502");
-    assert_eq!(status(PING, b"nonsense\r\n"), "502");
+    let last = first_answer(b"refused: the body is not RESP commands");
+    let expected = [&last, LAST_CHUNK].concat();
+    assert_eq!(connection.upstream(b"+PONG\r\n"), expected);
+    assert_eq!(
+        connection.state(),
+        ConnState::Open,
+        "the caller closes, once it has read it"
+    );
+    connection.downstream(call(PING));
+    assert_eq!(connection.state(), ConnState::ClosedByFilter);
+}
+
+#[test]
+fn limits_are_configuration_and_end_the_stream() {
+    let host = start(r#"{ "request_bytes_max": 20, "replies_bytes_max": 10, "commands_max": 1 }"#);
+    let check = |body: &[u8], reply: &[u8], expected: &str| {
+        let connection = open(&host);
+        connection.downstream(call(body));
+        let last = first_answer(expected.as_bytes());
+        let expected = [&last, LAST_CHUNK].concat();
+        assert_eq!(connection.upstream(reply), expected);
+    };
+    let connection = open(&host);
+    connection.downstream(call(PING));
+    assert_eq!(
+        connection.upstream(b"+PONG\r\n"),
+        first_answer(b"+PONG\r\n")
+    );
+    check(
+        b"*1\r\n$12\r\n123456789012\r\n",
+        b"+PONG\r\n",
+        "refused: the body is longer than request_bytes_max",
+    );
+    check(
+        PING,
+        b"+0123456789\r\n",
+        "failed: the replies are longer than replies_bytes_max",
+    );
+    check(PING, b"nonsense\r\n", "failed: the replies are not RESP");
 }
 
 #[test]
 fn a_second_call_before_the_first_is_answered_closes_the_connection() {
     let host = start("");
-    let connection = host.connection(0);
+    let connection = open(&host);
     connection.downstream(call(PING));
     assert_eq!(connection.downstream(call(PING)), b"");
     assert_eq!(connection.state(), ConnState::ClosedByFilter);
 }
 
 #[test]
+fn a_stream_that_its_caller_ends_closes_the_connection() {
+    let host = start("");
+    let connection = open(&host);
+    assert_eq!(connection.downstream(LAST_CHUNK), b"");
+    assert_eq!(connection.state(), ConnState::ClosedByFilter);
+}
+
+#[test]
 fn connections_do_not_mix() {
     let host = start("");
-    let (a, b) = (host.connection(0), host.connection(0));
+    let (a, b) = (open(&host), open(&host));
     a.downstream(call(PING));
     b.downstream(call(PING));
-    assert_eq!(b.upstream(b"+B\r\n"), response(b"+B\r\n"));
-    assert_eq!(a.upstream(b"+A\r\n"), response(b"+A\r\n"));
+    assert_eq!(b.upstream(b"+B\r\n"), first_answer(b"+B\r\n"));
+    assert_eq!(a.upstream(b"+A\r\n"), first_answer(b"+A\r\n"));
 }
 
 #[test]
 fn a_caller_that_goes_leaves_nothing_behind() {
     let host = start("");
     for _ in 0..100 {
-        let connection = host.connection(0);
+        let connection = open(&host);
         connection.downstream(call(PING));
         connection.downstream_close();
     }
@@ -171,7 +237,7 @@ fn a_bad_configuration_is_refused_by_the_fields_path() {
 #[test]
 fn a_call_stays_within_its_budget() {
     let host = start("");
-    let connection = host.connection(0);
+    let connection = open(&host);
     let calls = 100;
     for _ in 0..calls {
         connection.downstream(call(&PING.repeat(2)));

@@ -19,7 +19,7 @@ use weir_filter_kit::http::{
 };
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Pump, Ticket};
-use weir_filter_kit::redis::{Definite, Failure, Unknown, receive};
+use weir_filter_kit::redis::{Definite, Failure, Reply, Unknown, read};
 use weir_scripts::{claim, deposit, lend, survey};
 
 use crate::NAME;
@@ -206,9 +206,9 @@ impl Gate {
         self.refills.forget(owner);
     }
 
-    /// A queue is ready: whether it was the pump's wake-up.
-    pub(crate) fn is_wakeup(&self, queue: u32) -> bool {
-        self.pump.link().take_wakeup(queue)
+    /// The way to Redis.
+    pub(crate) fn link(&self) -> &HostLink {
+        self.pump.link()
     }
 
     /// Polls if that is due, sends what waits, and gives what has landed to its streams. The root
@@ -219,13 +219,13 @@ impl Gate {
         self.apply(landed, now_ms);
     }
 
-    /// The response to the call `token` has come. As [`Gate::turn`].
-    pub(crate) fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
+    /// The call `token` has ended. As [`Gate::turn`].
+    pub(crate) fn on_reply(&mut self, token: u32, reply: Reply, now_ms: u64) {
         if let Some(poll) = self.poller.landed(token) {
-            return self.read_poll(&poll, headers, body);
+            return self.read_poll(&poll, reply);
         }
-        let receive = |commands| receive(headers, body, commands);
-        if let Some(landed) = self.pump.on_response(token, receive, now_ms) {
+        let read = |commands| read(reply, commands);
+        if let Some(landed) = self.pump.on_reply(token, read, now_ms) {
             self.apply(landed, now_ms);
         }
     }
@@ -485,7 +485,7 @@ impl Gate {
         match self
             .pump
             .link()
-            .send(&body, self.pump.settings().deadline_ms)
+            .send(&body, self.pump.settings().deadline_ms, now_ms)
         {
             Ok(token) => self.poller.sent(token, poll),
             Err(definite) => self.poll_failed(&Failure::from(definite).to_string()),
@@ -494,11 +494,15 @@ impl Gate {
 
     /// How far apart ticks should be.
     pub(crate) fn tick(&self) -> Duration {
-        Duration::from_millis(self.poller.tick_ms())
+        let tick_ms = self.poller.tick_ms();
+        Duration::from_millis(match self.is_serving {
+            true => tick_ms.min(self.pump.tick_ms()),
+            false => tick_ms,
+        })
     }
 
-    fn read_poll(&mut self, poll: &Poll, headers: usize, body: usize) {
-        let replies = match receive(headers, body, poll.count()) {
+    fn read_poll(&mut self, poll: &Poll, reply: Reply) {
+        let replies = match read(reply, poll.count()) {
             Ok(replies) => replies,
             Err(failure) => return self.poll_failed(&failure.to_string()),
         };

@@ -7,7 +7,7 @@ use weir_core::link::cache::LinkName;
 use weir_core::link::record::Link;
 use weir_filter_kit::link::Link as _;
 use weir_filter_kit::pump::{Landed, Ticket};
-use weir_filter_kit::redis::{Failure, Unknown, receive};
+use weir_filter_kit::redis::{Failure, Reply, Unknown, read};
 use weir_resp::Value;
 use weir_scripts::link_read::Read;
 use weir_scripts::{link_clicks, link_read};
@@ -38,19 +38,29 @@ impl Links {
         self.ask_for_cold(now_ms);
     }
 
-    /// The response to the call `token` has come. As [`Links::turn`].
-    pub(crate) fn on_response(&mut self, token: u32, headers: usize, body: usize, now_ms: u64) {
+    /// The response to the call `token` to the origin has come. As [`Links::turn`].
+    pub(crate) fn on_http_response(
+        &mut self,
+        token: u32,
+        headers: usize,
+        body: usize,
+        now_ms: u64,
+    ) {
+        if let Some(lookup) = self.cold.landed(token) {
+            self.looked_up(lookup, relay::read(headers, body), now_ms);
+            self.ask_for_cold(now_ms);
+        }
+    }
+
+    /// The call `token` to Redis has ended. As [`Links::turn`].
+    pub(crate) fn on_reply(&mut self, token: u32, reply: Reply, now_ms: u64) {
         if self.poller.schedule.landed(token) {
-            self.read_poll(headers, body);
+            self.read_poll(reply);
             // It may have told that there is more to read.
             return self.poll(now_ms);
         }
-        if let Some(lookup) = self.cold.landed(token) {
-            self.looked_up(lookup, relay::read(headers, body), now_ms);
-            return self.ask_for_cold(now_ms);
-        }
-        let receive = |commands| receive(headers, body, commands);
-        if let Some(landed) = self.redis.pump.on_response(token, receive, now_ms) {
+        let read = |commands| read(reply, commands);
+        if let Some(landed) = self.redis.pump.on_reply(token, read, now_ms) {
             self.apply(landed, now_ms);
             self.ask_for_cold(now_ms);
         }
@@ -279,14 +289,14 @@ impl Links {
             return;
         }
         let body = self.poller.body(&self.config.redis.key_prefix);
-        match self.redis.pump.link().send(&body, POLL_TIMEOUT_MS) {
+        match self.redis.pump.link().send(&body, POLL_TIMEOUT_MS, now_ms) {
             Ok(token) => self.poller.schedule.sent(token),
             Err(definite) => self.poll_failed(&definite.to_string()),
         }
     }
 
-    fn read_poll(&mut self, headers: usize, body: usize) {
-        let replies = receive(headers, body, self.poller.commands());
+    fn read_poll(&mut self, reply: Reply) {
+        let replies = read(reply, self.poller.commands());
         let heard = replies
             .map_err(|failure| failure.to_string())
             .and_then(|replies| {

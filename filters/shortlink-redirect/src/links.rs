@@ -103,7 +103,7 @@ impl Links {
             .as_ref()
             .map_or(TICK_MS, |clicks| clicks.flush_ms);
         Duration::from_millis(match self.is_serving {
-            true => poll_ms.min(flush_ms).min(TICK_MS),
+            true => poll_ms.min(flush_ms).min(self.redis.pump.tick_ms()),
             false => poll_ms,
         })
     }

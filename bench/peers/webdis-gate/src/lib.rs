@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{Action, ContextType, Status};
+use proxy_wasm::types::{Action, BufferType, ContextType, Status};
 use weir_core::admission::{Conclusion, conclude};
 use weir_core::claim::{KeyRing, SigningKey, Ticket};
 use weir_core::headers;
@@ -22,7 +22,7 @@ use weir_filter_kit::env;
 use weir_filter_kit::host::now_ms;
 use weir_filter_kit::http::{Answer, RequestHeaders, set_request_header};
 use weir_filter_kit::metrics::{self, Counter};
-use weir_filter_kit::redis::receive;
+use weir_filter_kit::redis::{Unknown, read};
 use weir_scripts::Call;
 use weir_scripts::claim::{self, Group};
 use weir_scripts::keys::{DEFAULT_PREFIX, ShardKeys};
@@ -167,14 +167,16 @@ impl Context for Request {
     fn on_http_call_response(
         &mut self,
         _token: u32,
-        headers: usize,
+        _headers: usize,
         body: usize,
         _trailers: usize,
     ) {
         let Some(asked) = self.asked.take() else {
             return;
         };
-        let replies = receive(headers, body, 1).ok();
+        let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body);
+        let body = body.ok().flatten().ok_or(Unknown::Lost.into());
+        let replies = read(body, 1).ok();
         let reply = replies.and_then(|replies| claim::parse(replies.first()?, 1).ok());
         let reply = reply.and_then(|replies| replies.first().copied());
         let gate = &self.gate;

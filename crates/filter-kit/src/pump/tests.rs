@@ -55,7 +55,7 @@ struct Wire {
 }
 
 impl Link for Wire {
-    fn send(&self, body: &[u8], timeout_ms: u64) -> Result<u32, Definite> {
+    fn send(&self, body: &[u8], timeout_ms: u64, _now_ms: u64) -> Result<u32, Definite> {
         if self.is_down.get() {
             return Err(Definite::NotSent);
         }
@@ -92,7 +92,7 @@ fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
     assert_eq!(wire.wakes.get(), 1);
     assert!(pump.turn(0).is_empty());
     assert_eq!(wire.sent.borrow().len(), 1);
-    let landed = pump.on_response(0, ok, 5).unwrap();
+    let landed = pump.on_reply(0, ok, 5).unwrap();
     assert_eq!(landed.len(), 2, "one call for each parity");
     assert_eq!(owners(&landed).len(), 10);
     assert_eq!(
@@ -112,7 +112,7 @@ fn flights_are_bounded_in_size_and_number_and_the_rest_follows_when_one_lands() 
     pump.turn(0);
     assert_eq!(wire.sent.borrow().len(), 2);
     assert_eq!(pump.waiting.len(), 200 - 2 * FLIGHT_MAX);
-    let landed = pump.on_response(0, ok, 1).unwrap();
+    let landed = pump.on_reply(0, ok, 1).unwrap();
     assert_eq!(owners(&landed).len(), FLIGHT_MAX);
     assert_eq!(wire.sent.borrow().len(), 3);
     assert_eq!(pump.waiting.len(), 200 - 3 * FLIGHT_MAX);
@@ -128,14 +128,14 @@ fn what_arrives_while_a_flight_is_under_way_goes_when_it_lands_or_fills_one_or_i
     assert_eq!(wire.wakes.get(), 0, "the flight's landing will do");
     assert!(pump.turn(1).is_empty());
     assert_eq!(wire.sent.borrow().len(), 1);
-    pump.on_response(0, ok, 2);
+    pump.on_reply(0, ok, 2);
     assert_eq!(wire.sent.borrow().len(), 2, "the nine go together");
 
     (10..74).for_each(|n| pump.enqueue(n, 0, 3).unwrap());
     assert_eq!(wire.wakes.replace(0), 1, "64 fill a flight");
     pump.turn(3);
     assert_eq!(wire.sent.borrow().len(), 3);
-    pump.on_response(1, ok, 4);
+    pump.on_reply(1, ok, 4);
     pump.enqueue(74, 0, 4).unwrap();
     assert_eq!(wire.wakes.get(), 0);
     pump.enqueue(75, 0, 3 + LATE_MS).unwrap();
@@ -182,7 +182,7 @@ fn an_unknown_script_is_sent_again_spelt_out_once() {
     pump.turn(0);
     let noscript = || Value::Error(b"NOSCRIPT No matching script.".to_vec());
     let landed = pump
-        .on_response(0, |_| Ok(vec![Value::Integer(1), noscript()]), 30)
+        .on_reply(0, |_| Ok(vec![Value::Integer(1), noscript()]), 30)
         .unwrap();
     assert_eq!(
         owners(&landed),
@@ -192,7 +192,7 @@ fn an_unknown_script_is_sent_again_spelt_out_once() {
     let (body, timeout_ms) = wire.sent.borrow()[1].clone();
     assert!(body.starts_with(b"*5\r\n$4\r\nEVAL\r\n$11\r\nreturn ARGV\r\n"));
     assert_eq!(timeout_ms, 70);
-    let landed = pump.on_response(1, |_| Ok(vec![noscript()]), 31).unwrap();
+    let landed = pump.on_reply(1, |_| Ok(vec![noscript()]), 31).unwrap();
     assert!(matches!(landed[0].outcome, Err(Failure::Definite(_))));
     assert_eq!(wire.sent.borrow().len(), 2, "no third try");
 }
@@ -234,14 +234,14 @@ fn an_owner_that_goes_is_dropped_while_it_waits_and_forgotten_once_it_is_sent() 
     pump.forget(1);
     pump.turn(0);
     pump.forget(2);
-    let landed = pump.on_response(0, ok, 1).unwrap();
+    let landed = pump.on_reply(0, ok, 1).unwrap();
     assert_eq!(owners(&landed), [None], "1 was never sent, 2 was");
 }
 
 #[test]
 fn a_call_that_is_not_the_pumps_is_left_to_its_owner() {
     let (mut pump, _wire) = pump(SETTINGS);
-    assert_eq!(pump.on_response(9, ok, 0), None);
+    assert_eq!(pump.on_reply(9, ok, 0), None);
 }
 
 #[derive(Clone, Debug)]
@@ -302,7 +302,7 @@ proptest! {
                 Event::Turn => tally.take(pump.turn(now_ms)),
                 Event::Respond { which, fails, noscript } => {
                     let Some(&token) = pump.flights.keys().nth(which) else { continue };
-                    let landed = pump.on_response(token, |count| match (fails, noscript) {
+                    let landed = pump.on_reply(token, |count| match (fails, noscript) {
                         (true, _) => Err(Unknown::Timeout.into()),
                         (false, true) => Ok(vec![Value::Error(b"NOSCRIPT".to_vec()); count]),
                         (false, false) => ok(count),
@@ -317,7 +317,7 @@ proptest! {
         }
         for _ in 0..400 {
             while let Some(&token) = pump.flights.keys().next() {
-                tally.take(pump.on_response(token, ok, now_ms).unwrap());
+                tally.take(pump.on_reply(token, ok, now_ms).unwrap());
             }
             tally.take(pump.turn(now_ms));
         }

@@ -34,7 +34,12 @@ fn definite_and_unknown_failures_are_counted_apart_and_both_may_be_retried() {
     let gate = Gate::ready();
     for (reply, outcome) in [
         (Reply::ok("-no upstream host\r\n"), "definite"),
-        (Reply::status(400, "bad"), "definite"),
+        (
+            Reply::ok("refused: the body is not RESP commands"),
+            "definite",
+        ),
+        (Reply::ok("failed: the replies are not RESP"), "unknown"),
+        (Reply::status(400, "bad"), "unknown"),
         (Reply::ok("-upstream failure\r\n"), "unknown"),
         (Reply::ok("garbage"), "unknown"),
         (Reply::ok(""), "unknown"),
@@ -78,7 +83,8 @@ fn a_call_without_an_answer_ends_at_its_deadline() {
     gate.host.run_until_idle();
     gate.host.advance(Duration::from_millis(249));
     assert!(buyer.is_paused());
-    gate.host.advance(Duration::from_millis(2));
+    // A tick sees to it, four times in a deadline.
+    gate.host.advance(Duration::from_millis(65));
     assert_eq!(
         buyer.reply().unwrap().header("x-weir-verdict").unwrap(),
         "unavailable"

@@ -7,6 +7,7 @@ mod limits;
 mod overload;
 mod redis;
 mod status;
+mod streams;
 mod support;
 mod switches;
 mod tokens;

@@ -294,7 +294,7 @@ fn when_changes_were_missed_everything_is_read_again() {
     gate.set_redis(false);
     gate.origin.borrow_mut().reply = Some(Reply::unreachable());
     let stale = gate.request(0, "/abd").send();
-    gate.host.advance(Duration::from_millis(100));
+    gate.host.advance(Duration::from_millis(130));
     assert_eq!(location(&stale), TARGET);
     assert_eq!(gate.found("stale"), 1);
 }

@@ -1,0 +1,157 @@
+//! Chunks of HTTP/1.1, read as they come, wherever they are cut.
+
+use httparse::{Status, parse_chunk_size};
+
+/// The most bytes of a chunk's size line, with its line feed. Envoy's are some ten.
+const LINE_LEN_MAX: usize = 64;
+
+/// Nothing more can be read: the caller has ended its body, or does not keep to chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Over;
+
+/// Takes chunks apart. It holds no more than a size line.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    next: Next,
+    /// What has come of a size line.
+    line: Vec<u8>,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, Default)]
+enum Next {
+    #[default]
+    SizeLine,
+    /// This many bytes of what the chunk holds, at least one.
+    Data(u64),
+    /// The CR after them.
+    Cr,
+    /// The LF after that.
+    Lf,
+}
+
+impl Decoder {
+    /// Takes bytes off the front of `input` up to and with the next piece of what chunks hold, and
+    /// gives that piece, at least a byte: `None` if `input` has ended before.
+    ///
+    /// # Errors
+    /// [`Over`]; the decoder is of no use after it.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Over> {
+        while let Some((&byte, rest)) = input.split_first() {
+            if let Next::Data(missing) = self.next {
+                return Ok(Some(self.data(missing, input)));
+            }
+            *input = rest;
+            self.next = self.byte(byte)?;
+        }
+        Ok(None)
+    }
+
+    fn data<'a>(&mut self, missing: u64, input: &mut &'a [u8]) -> &'a [u8] {
+        let length = usize::try_from(missing)
+            .unwrap_or(usize::MAX)
+            .min(input.len());
+        let (data, rest) = input.split_at(length);
+        *input = rest;
+        self.next = match missing - length as u64 {
+            0 => Next::Cr,
+            missing => Next::Data(missing),
+        };
+        data
+    }
+
+    /// Takes a byte that is not data; says what comes after it.
+    fn byte(&mut self, byte: u8) -> Result<Next, Over> {
+        match (self.next, byte) {
+            (Next::SizeLine, _) => self.line_byte(byte),
+            (Next::Cr, b'\r') => Ok(Next::Lf),
+            (Next::Lf, b'\n') => Ok(Next::SizeLine),
+            _ => Err(Over),
+        }
+    }
+
+    fn line_byte(&mut self, byte: u8) -> Result<Next, Over> {
+        self.line.push(byte);
+        if byte != b'\n' {
+            let has_room = self.line.len() < LINE_LEN_MAX;
+            return if has_room {
+                Ok(Next::SizeLine)
+            } else {
+                Err(Over)
+            };
+        }
+        match parse_chunk_size(&self.line) {
+            Ok(Status::Complete((_, size))) if size > 0 => {
+                self.line.clear();
+                Ok(Next::Data(size))
+            }
+            // Size 0 ends the body. A line feed that ends no line stands in an extension.
+            _ => Err(Over),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the chunks in `pieces` hold, or `Over` after it.
+    fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<(), Over>) {
+        let (mut decoder, mut data) = (Decoder::default(), Vec::new());
+        for mut piece in pieces.iter().copied() {
+            loop {
+                match decoder.next(&mut piece) {
+                    Ok(Some(more)) => data.extend_from_slice(more),
+                    Ok(None) => break,
+                    Err(over) => return (data, Err(over)),
+                }
+            }
+        }
+        (data, Ok(()))
+    }
+
+    const CHUNKS: &[u8] = b"3\r\nabc\r\n0A;name=value\r\n0123456789\r\n1 \r\n\r\r\n";
+
+    #[test]
+    fn chunks_are_read_wherever_they_are_cut() {
+        let data = b"abc0123456789\r".to_vec();
+        for cut in 0..CHUNKS.len() {
+            let (head, tail) = CHUNKS.split_at(cut);
+            assert_eq!(read(&[head, tail]), (data.clone(), Ok(())), "cut at {cut}");
+        }
+        let bytes: Vec<&[u8]> = CHUNKS.chunks(1).collect();
+        assert_eq!(read(&bytes), (data, Ok(())));
+    }
+
+    #[test]
+    fn it_is_over_with_the_last_chunk_and_with_whatever_is_no_chunk() {
+        let over = |input: &str, data: &str| {
+            let expected = (data.as_bytes().to_vec(), Err(Over));
+            assert_eq!(read(&[input.as_bytes()]), expected, "{input:?}");
+        };
+        over("1\r\na\r\n0\r\n", "a");
+        over("1\r\na\r\n0\r\n\r\n", "a");
+        over("1\r\nab", "a");
+        over("1\r\na\rb", "a");
+        for line in [
+            "", "x", "+1", "-1", " 1", "1 1", "1\n", "1;\n", "1;\r", "\u{e4}",
+        ] {
+            over(&format!("{line}\r\n"), "");
+        }
+        over("10000000000000000\r\n", "");
+        over(&format!("1;{}", "x".repeat(LINE_LEN_MAX - 2)), "");
+    }
+
+    #[test]
+    fn a_line_may_be_as_long_as_the_limit() {
+        let line = format!("1;{}\r\n", "x".repeat(LINE_LEN_MAX - 4));
+        let (data, end) = read(&[line.as_bytes(), b"a\r\n"]);
+        assert_eq!((data.as_slice(), end), (b"a".as_slice(), Ok(())));
+    }
+
+    #[test]
+    fn a_chunk_may_be_longer_than_any_memory() {
+        let (data, end) = read(&[b"ffffffffffffffff\r\n", b"ab", b"c"]);
+        assert_eq!((data.as_slice(), end), (b"abc".as_slice(), Ok(())));
+    }
+}

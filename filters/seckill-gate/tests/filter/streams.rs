@@ -1,0 +1,103 @@
+//! The streams to the bridge: each has one call at a time, and no reply meets another call.
+
+use std::time::Duration;
+
+use weir_host_test::{Call, Reply};
+
+use crate::support::{CATALOGUE, Gate, granted};
+
+/// The calls of claims under way on worker 0.
+fn claims(gate: &Gate) -> Vec<Call> {
+    gate.host.run_until_idle();
+    let calls = gate.host.calls().into_iter();
+    calls
+        .filter(|call| call.body_text().contains("EVALSHA"))
+        .collect()
+}
+
+fn stream_of(call: &Call) -> u32 {
+    call.stream().expect("calls come on streams")
+}
+
+/// Answers the call with a claim, and returns the stream that it came on.
+fn grant(gate: &Gate) -> u32 {
+    let call = claims(gate).remove(0);
+    gate.answer_claims(|_user| granted(7));
+    stream_of(&call)
+}
+
+#[test]
+fn one_stream_carries_call_after_call() {
+    let gate = Gate::ready();
+    let streams: Vec<u32> = (0..5)
+        .map(|n| {
+            let buyer = gate.buy(&format!("user-{n}"));
+            let stream = grant(&gate);
+            assert!(buyer.is_continued());
+            stream
+        })
+        .collect();
+    assert!(streams.iter().all(|stream| *stream == streams[0]));
+}
+
+#[test]
+fn calls_under_way_at_once_have_a_stream_each() {
+    let gate = Gate::ready();
+    let buyers: Vec<_> = (0..4 * 64)
+        .map(|n| gate.buy(&format!("user-{n}")))
+        .collect();
+    let mut streams: Vec<u32> = claims(&gate).iter().map(stream_of).collect();
+    streams.sort_unstable();
+    streams.dedup();
+    assert_eq!(streams.len(), claims(&gate).len());
+    assert!(streams.len() >= 4);
+    gate.answer_claims(|_user| granted(7));
+    assert!(buyers.iter().all(|buyer| buyer.is_continued()));
+}
+
+#[test]
+fn a_late_reply_meets_nobody() {
+    let gate = Gate::ready();
+    let late = gate.buy("alice");
+    let call = claims(&gate).remove(0);
+    gate.host.advance(Duration::from_millis(320));
+    assert_eq!(late.status(), Some(503));
+    assert!(
+        !gate.host.answer(call.id, Reply::ok("*1\r\n:1\r\n")),
+        "its stream has ended with it"
+    );
+    let next = gate.buy("bob");
+    assert_ne!(grant(&gate), stream_of(&call));
+    assert!(next.is_continued());
+}
+
+#[test]
+fn a_stream_that_was_closed_is_left_for_another_one() {
+    for end in [Reply::Fail, Reply::ok("failed: the replies are not RESP")] {
+        let gate = Gate::ready();
+        let lost = gate.buy("alice");
+        let call = claims(&gate).remove(0);
+        gate.host.answer(call.id, end);
+        gate.host.run_until_idle();
+        assert_eq!(lost.status(), Some(503));
+        let next = gate.buy("bob");
+        assert_ne!(grant(&gate), stream_of(&call));
+        assert!(next.is_continued());
+    }
+}
+
+#[test]
+fn a_poll_that_is_not_answered_is_given_up_and_asked_again() {
+    let gate = Gate::start(crate::support::CONFIG);
+    let unknown = gate.buy("alice");
+    gate.host.run_until_idle();
+    assert_eq!(unknown.status(), Some(503), "no sale is known yet");
+    let polls = |gate: &Gate| gate.host.calls().len();
+    assert!(polls(&gate) > 0);
+    // The polls under way have no answer; those that take their place do.
+    gate.host.advance(Duration::from_millis(700));
+    gate.answer_polls_with(CATALOGUE);
+    let buyer = gate.buy("alice");
+    gate.answer_claims(|_user| granted(7));
+    assert!(buyer.is_continued());
+}
