@@ -15,6 +15,7 @@ mod page;
 mod ratelimit;
 mod redis_kinds;
 mod storm;
+mod streams;
 mod switches;
 mod tokens;
 mod whole_sale;
