@@ -9,8 +9,9 @@
 //!   loop: what arrived in this turn goes together, without a timer and without added latency.
 //! - While a flight is under way, what arrives waits for it to land, so that it goes together too;
 //!   but a full flight goes at once, several at a time, and one that is late holds nobody back.
-//! - Every request lands exactly once, with a reply or a [`Failure`], at most two deadlines after it
-//!   was enqueued: waiting ends at the deadline, and a flight's call ends at its oldest request's.
+//! - Every request lands exactly once, with a reply or a [`Failure`], at most two deadlines and
+//!   10 ms after it was enqueued: waiting ends with the first tick behind the deadline, and a flight's call with that
+//!   behind its oldest request's.
 //! - An owner that has gone is forgotten; its request still lands, without an owner, if it was sent.
 //!
 //! The pump calls nothing but its [`Link`]: time comes in as `now_ms`.
