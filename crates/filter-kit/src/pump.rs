@@ -7,8 +7,9 @@
 //!
 //! - The first request to wait wakes the root context, which runs in the next turn of the event
 //!   loop: what arrived in this turn goes together, without a timer and without added latency.
-//! - While a flight is under way, what arrives waits for it to land, so that it goes together too;
-//!   but a full flight goes at once, several at a time, and one that is late holds nobody back.
+//! - While a flight is under way, what arrives waits for it to land, so that it goes together too. But a few
+//!   that wait are enough for a second flight, so that Redis works while the gateway does; a full one goes at once,
+//!   several at a time; and one that is late holds nobody back.
 //! - Every request lands exactly once, with a reply or a [`Failure`], at most two deadlines and
 //!   10 ms after it was enqueued: waiting ends with the first tick behind the deadline, and a flight's call with that
 //!   behind its oldest request's.
@@ -28,6 +29,9 @@ use crate::redis::{Definite, Failure, Unknown, classify, is_noscript};
 /// requests from one callback nests N deep inside Envoy; around 500 it overflows V8's stack and
 /// kills the VM.
 pub const FLIGHT_MAX: usize = 64;
+
+/// With one flight under way so many make another one. Fewer would cost more calls and gain nothing.
+const SECOND_MIN: usize = 4;
 
 /// After so many milliseconds a flight is late: others no longer wait for it. Redis answers a flight
 /// in less than one.
@@ -217,10 +221,13 @@ impl<P: Plan, L: Link> Pump<P, L> {
 
     /// Whether a flight should go now. If not, the next to land sends what waits.
     fn may_send(&self, now_ms: u64) -> bool {
-        let is_on_time = |flight: &Flight<P::Job>| now_ms.abs_diff(flight.sent_at_ms) < LATE_MS;
-        !self.waiting.is_empty()
-            && self.flights.len() < self.settings.flights_max
-            && (self.waiting.len() >= FLIGHT_MAX || !self.flights.values().any(is_on_time))
+        let is_on_time = |flight: &&Flight<P::Job>| now_ms.abs_diff(flight.sent_at_ms) < LATE_MS;
+        let enough = match self.flights.values().filter(is_on_time).count() {
+            0 => 1,
+            1 => SECOND_MIN,
+            _ => FLIGHT_MAX,
+        };
+        self.waiting.len() >= enough && self.flights.len() < self.settings.flights_max
     }
 
     /// `owner` has gone. From any callback.

@@ -119,29 +119,49 @@ fn flights_are_bounded_in_size_and_number_and_the_rest_follows_when_one_lands() 
 }
 
 #[test]
-fn what_arrives_while_a_flight_is_under_way_goes_when_it_lands_or_fills_one_or_is_late() {
+fn what_arrives_while_a_flight_is_under_way_goes_when_it_lands_or_is_late() {
     let (mut pump, wire) = pump(SETTINGS);
     pump.enqueue(0, 0, 0).unwrap();
     pump.turn(0);
     wire.wakes.set(0);
-    (1..10).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
+    (1..4).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
     assert_eq!(wire.wakes.get(), 0, "the flight's landing will do");
     assert!(pump.turn(1).is_empty());
     assert_eq!(wire.sent.borrow().len(), 1);
     pump.on_reply(0, ok, 2);
-    assert_eq!(wire.sent.borrow().len(), 2, "the nine go together");
+    assert_eq!(wire.sent.borrow().len(), 2, "the three go together");
 
-    (10..74).for_each(|n| pump.enqueue(n, 0, 3).unwrap());
-    assert_eq!(wire.wakes.replace(0), 1, "64 fill a flight");
-    pump.turn(3);
-    assert_eq!(wire.sent.borrow().len(), 3);
-    pump.on_reply(1, ok, 4);
-    pump.enqueue(74, 0, 4).unwrap();
+    pump.enqueue(4, 0, 3).unwrap();
     assert_eq!(wire.wakes.get(), 0);
-    pump.enqueue(75, 0, 3 + LATE_MS).unwrap();
+    pump.enqueue(5, 0, 2 + LATE_MS).unwrap();
     assert_eq!(wire.wakes.get(), 1, "the flight is late");
-    pump.turn(3 + LATE_MS);
-    assert_eq!(wire.sent.borrow().len(), 4);
+    pump.turn(2 + LATE_MS);
+    assert_eq!(wire.sent.borrow().len(), 3);
+}
+
+#[test]
+fn a_few_make_a_second_flight_and_only_a_full_one_a_third() {
+    let settings = Settings {
+        flights_max: 4,
+        ..SETTINGS
+    };
+    let (mut pump, wire) = pump(settings);
+    let sent = || wire.sent.borrow().len();
+    pump.enqueue(0, 0, 0).unwrap();
+    pump.turn(0);
+    wire.wakes.set(0);
+    (1..=4).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
+    assert_eq!(wire.wakes.replace(0), 1, "four are enough");
+    pump.turn(1);
+    assert_eq!(sent(), 2);
+
+    (5..68).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
+    pump.turn(1);
+    assert_eq!((wire.wakes.get(), sent()), (0, 2), "63 wait");
+    pump.enqueue(68, 0, 1).unwrap();
+    assert_eq!(wire.wakes.get(), 1, "64 fill a flight");
+    pump.turn(1);
+    assert_eq!(sent(), 3);
 }
 
 #[test]
