@@ -20,7 +20,7 @@ pub struct RedisConfig {
     #[serde(default)]
     pub topology: Topology,
     /// How long a request waits for Redis, in milliseconds, 1 to 60,000: the filter's own default unless
-    /// set.
+    /// set. A tick sees to it, so it may be a quarter more, or 10 ms.
     #[serde(default)]
     pub deadline_ms: Option<u64>,
     /// The most calls under way at once in each worker: 8 unless set, 1 to 64.
