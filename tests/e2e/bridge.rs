@@ -53,6 +53,14 @@ fn commands(commands: &[&[&[u8]]]) -> Vec<u8> {
     body
 }
 
+/// A gRPC message as a chunk of HTTP/1.1.
+pub(crate) fn chunk(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).expect("short").to_be_bytes();
+    let message = [&[0], length.as_slice(), body].concat();
+    let size = format!("{:x}\r\n", message.len());
+    [size.as_bytes(), &message, b"\r\n"].concat()
+}
+
 /// A stream to the bridge, as Envoy's gRPC client has it: one chunked POST with a message for each call, and one
 /// chunked response with a message for each answer.
 struct Calls {
@@ -80,11 +88,7 @@ impl Calls {
 
     /// The answer's message.
     async fn call(&mut self, body: &[u8]) -> Result<Vec<u8>> {
-        let length = u32::try_from(body.len())?.to_be_bytes();
-        let message = [&[0], length.as_slice(), body].concat();
-        let size = format!("{:x}\r\n", message.len());
-        let chunk = [size.as_bytes(), &message, b"\r\n"].concat();
-        self.tcp.write_all(&chunk).await?;
+        self.tcp.write_all(&chunk(body)).await?;
         loop {
             if let Some(message) = self.message() {
                 return Ok(message);
