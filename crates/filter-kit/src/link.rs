@@ -70,7 +70,9 @@ impl HostLink {
     /// that is still waited for.
     pub fn arrived(&self, token: u32, size: usize) -> Option<Reply> {
         let mut streams = self.streams.borrow_mut();
-        streams.end(token)?;
+        if !streams.end(token) {
+            return None;
+        }
         let message = hostcalls::get_buffer(BufferType::GrpcReceiveBuffer, 0, size);
         let reply = read_message(message.ok().flatten().unwrap_or_default());
         // After anything but replies the bridge ends the stream.
@@ -83,10 +85,10 @@ impl HostLink {
     /// A stream was closed by the other side, and this is its callback: what the call `token` has come to, if there
     /// was one.
     pub fn closed(&self, token: u32) -> Option<Reply> {
-        // Until then Envoy keeps the stream in its books. It fails if it was closed by this side, too.
+        // Until then Envoy keeps the stream in its books. It fails only if there is nothing in them.
         let _ = hostcalls::cancel_grpc_stream(token);
-        let call = self.streams.borrow_mut().remove(token);
-        call.map(|()| Err(Unknown::Lost.into()))
+        let had_call = self.streams.borrow_mut().remove(token);
+        had_call.then(|| Err(Unknown::Lost.into()))
     }
 
     /// A call whose time is over at `now_ms`, and what it has come to. There may be more: the link has woken the root

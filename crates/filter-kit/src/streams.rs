@@ -32,9 +32,9 @@ impl Streams {
         self.busy.insert(stream, call);
     }
 
-    /// The stream's call has ended, if it had one.
-    pub(crate) fn end(&mut self, stream: u32) -> Option<()> {
-        self.busy.remove(&stream).map(|_| ())
+    /// The stream's call has ended. Whether it had one.
+    pub(crate) fn end(&mut self, stream: u32) -> bool {
+        self.busy.remove(&stream).is_some()
     }
 
     /// The stream can take another call.
@@ -43,7 +43,7 @@ impl Streams {
     }
 
     /// The stream is gone. Whether it had a call.
-    pub(crate) fn remove(&mut self, stream: u32) -> Option<()> {
+    pub(crate) fn remove(&mut self, stream: u32) -> bool {
         self.resting.retain(|&resting| resting != stream);
         self.end(stream)
     }
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(streams.take(), None);
         streams.begin(3, 100, 0);
         assert_eq!(streams.take(), None, "it has a call");
-        assert_eq!((streams.end(3), streams.end(3)), (Some(()), None));
+        assert_eq!((streams.end(3), streams.end(3)), (true, false));
         streams.rest(3);
         assert_eq!((streams.take(), streams.take()), (Some(3), None));
     }
@@ -78,9 +78,9 @@ mod tests {
     fn a_stream_that_is_gone_is_not_used_again() {
         let mut streams = Streams::default();
         streams.rest(3);
-        assert_eq!((streams.remove(3), streams.take()), (None, None));
+        assert_eq!((streams.remove(3), streams.take()), (false, None));
         streams.begin(7, 100, 0);
-        assert_eq!((streams.remove(7), streams.remove(7)), (Some(()), None));
+        assert_eq!((streams.remove(7), streams.remove(7)), (true, false));
     }
 
     #[test]
@@ -92,6 +92,6 @@ mod tests {
         assert_eq!(streams.expire(1_100), Some(3));
         assert_eq!(streams.expire(1_100), None);
         assert_eq!(streams.expire(700), Some(7));
-        assert_eq!((streams.end(7), streams.take()), (None, None));
+        assert_eq!((streams.end(7), streams.take()), (false, None));
     }
 }

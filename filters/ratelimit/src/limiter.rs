@@ -27,9 +27,6 @@ use crate::ruleset::{Asked, AskedOf, Charged, Ruleset, SharedRuleset};
 /// What operators show, to be told of rules in shadow.
 const DEBUG: &str = "x-weir-debug";
 
-/// The longest between ticks while there is anything in Redis: what a lost wake-up costs.
-const TICK_MS: u64 = 500;
-
 /// All that one VM knows. Shared by its root context and its streams.
 pub(crate) struct Limiter {
     pub(crate) config: Checked,
@@ -63,8 +60,9 @@ impl Limiter {
             .poller
             .as_ref()
             .map(|poller| poller.schedule.interval_ms());
+        let watch_ms = redis.pump.tick_ms();
         let tick_ms = match self.is_serving {
-            true => poll_ms.unwrap_or(TICK_MS).min(redis.pump.tick_ms()),
+            true => poll_ms.map_or(watch_ms, |poll_ms| poll_ms.min(watch_ms)),
             false => poll_ms?,
         };
         Some(Duration::from_millis(tick_ms))

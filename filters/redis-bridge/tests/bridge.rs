@@ -104,6 +104,16 @@ fn replies_of_a_megabyte_pass_whole() {
     );
 }
 
+fn assert_takes_no_more(connection: &Connection) {
+    assert_eq!(
+        connection.state(),
+        ConnState::Open,
+        "the caller closes, once it has read the answer"
+    );
+    connection.downstream(call(PING));
+    assert_eq!(connection.state(), ConnState::ClosedByFilter);
+}
+
 #[test]
 fn a_bad_head_is_answered_with_400_and_nothing_of_it_reaches_redis() {
     let host = start("");
@@ -116,13 +126,7 @@ fn a_bad_head_is_answered_with_400_and_nothing_of_it_reaches_redis() {
         "{answer}"
     );
     assert!(answer.contains("connection: close\r\n"), "{answer}");
-    assert_eq!(
-        connection.state(),
-        ConnState::Open,
-        "the caller closes, once it has read it"
-    );
-    connection.downstream(call(PING));
-    assert_eq!(connection.state(), ConnState::ClosedByFilter);
+    assert_takes_no_more(&connection);
 }
 
 #[test]
@@ -137,13 +141,7 @@ fn a_bad_call_is_refused_and_nothing_of_it_reaches_redis() {
     let last = first_answer(b"refused: the body is not RESP commands");
     let expected = [&last, LAST_CHUNK].concat();
     assert_eq!(connection.upstream(b"+PONG\r\n"), expected);
-    assert_eq!(
-        connection.state(),
-        ConnState::Open,
-        "the caller closes, once it has read it"
-    );
-    connection.downstream(call(PING));
-    assert_eq!(connection.state(), ConnState::ClosedByFilter);
+    assert_takes_no_more(&connection);
 }
 
 #[test]

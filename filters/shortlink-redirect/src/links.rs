@@ -25,9 +25,6 @@ use crate::poll::Poller;
 use crate::redis::Redis;
 use crate::request::{Asked, Fields};
 
-/// The longest between ticks: what a lost wake-up costs those who wait.
-const TICK_MS: u64 = 500;
-
 /// So many bytes of each header that describes the client are told to the origin.
 const HEADER_LEN_MAX: usize = 1_024;
 
@@ -97,13 +94,11 @@ impl Links {
     /// How far apart ticks should be.
     pub(crate) fn tick(&self) -> Duration {
         let poll_ms = self.poller.schedule.interval_ms();
-        let flush_ms = self
-            .config
-            .clicks
-            .as_ref()
-            .map_or(TICK_MS, |clicks| clicks.flush_ms);
+        let watch_ms = self.redis.pump.tick_ms();
+        let clicks = self.config.clicks.as_ref();
+        let flush_ms = clicks.map_or(watch_ms, |clicks| clicks.flush_ms);
         Duration::from_millis(match self.is_serving {
-            true => poll_ms.min(flush_ms).min(self.redis.pump.tick_ms()),
+            true => poll_ms.min(flush_ms).min(watch_ms),
             false => poll_ms,
         })
     }
