@@ -443,8 +443,8 @@ async fn in_time(
 fn command(name: &str, script: &str, call: &Call) -> Cmd {
     let mut command = redis::cmd(name);
     command.arg(script).arg(call.keys.len());
-    for argument in call.keys.iter().chain(&call.args) {
-        command.arg(argument.as_slice());
+    for argument in call.words() {
+        command.arg(argument);
     }
     command
 }

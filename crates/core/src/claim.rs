@@ -83,8 +83,22 @@ impl Ticket {
             deadline_ms,
             user,
         } = self;
-        let version = Self::VERSION;
-        format!("{version};{sale};{shard};{generation};{quantity};{deadline_ms};{user}")
+        [
+            Self::VERSION,
+            ";",
+            sale.as_str(),
+            ";",
+            itoa::Buffer::new().format(*shard),
+            ";",
+            itoa::Buffer::new().format(*generation),
+            ";",
+            itoa::Buffer::new().format(*quantity),
+            ";",
+            itoa::Buffer::new().format(*deadline_ms),
+            ";",
+            user.as_str(),
+        ]
+        .concat()
     }
 
     /// Reads a claim header whose signature has been checked.

@@ -1,6 +1,7 @@
 //! Names that come from outside, checked once and then trusted.
 
-use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -10,12 +11,12 @@ use serde::{Deserialize, Serialize};
 /// So narrow because it stands in paths, in Redis hash tags (where a `}` would move the key to
 /// another slot) and in claim ids.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "alloc::string::String", into = "alloc::string::String")]
-pub struct SaleId(Box<str>);
+#[serde(try_from = "String", into = "String")]
+pub struct SaleId(Arc<str>);
 
 /// A user's name as the identity header gives it: 1 to [`UserId::LEN_MAX`] visible ASCII bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UserId(Box<str>);
+pub struct UserId(Arc<str>);
 
 /// Why a name was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,11 +38,7 @@ pub enum IdError {
     },
 }
 
-pub(crate) fn check(
-    bytes: &[u8],
-    max: usize,
-    allowed: fn(u8) -> bool,
-) -> Result<Box<str>, IdError> {
+pub(crate) fn check(bytes: &[u8], max: usize, allowed: fn(u8) -> bool) -> Result<&str, IdError> {
     if bytes.is_empty() {
         return Err(IdError::Empty);
     }
@@ -52,11 +49,9 @@ pub(crate) fn check(
         return Err(IdError::Byte { at });
     }
     // Only ASCII got here, so this cannot fail; if it could, the name would be refused.
-    core::str::from_utf8(bytes)
-        .map(Box::from)
-        .map_err(|error| IdError::Byte {
-            at: error.valid_up_to(),
-        })
+    core::str::from_utf8(bytes).map_err(|error| IdError::Byte {
+        at: error.valid_up_to(),
+    })
 }
 
 impl SaleId {
@@ -69,7 +64,7 @@ impl SaleId {
     /// Says what is wrong with the name.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
         let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        check(bytes.as_ref(), Self::LEN_MAX, allowed).map(Self)
+        check(bytes.as_ref(), Self::LEN_MAX, allowed).map(|name| Self(name.into()))
     }
 
     /// The name as text.
@@ -88,7 +83,7 @@ impl UserId {
     /// Says what is wrong with the name.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
         let visible = |byte: u8| byte.is_ascii_graphic();
-        check(bytes.as_ref(), Self::LEN_MAX, visible).map(Self)
+        check(bytes.as_ref(), Self::LEN_MAX, visible).map(|name| Self(name.into()))
     }
 
     /// The name as text.
@@ -103,17 +98,17 @@ impl core::borrow::Borrow<str> for SaleId {
     }
 }
 
-impl TryFrom<alloc::string::String> for SaleId {
+impl TryFrom<String> for SaleId {
     type Error = IdError;
 
-    fn try_from(text: alloc::string::String) -> Result<Self, IdError> {
+    fn try_from(text: String) -> Result<Self, IdError> {
         Self::new(text)
     }
 }
 
-impl From<SaleId> for alloc::string::String {
+impl From<SaleId> for String {
     fn from(id: SaleId) -> Self {
-        id.0.into()
+        id.as_str().into()
     }
 }
 

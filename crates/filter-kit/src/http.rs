@@ -48,9 +48,10 @@ impl RequestHeaders {
         Some(all)
     }
 
-    /// Whether there may be a header `name`: where the host has not told, there may be any.
-    pub fn may_have(&self, name: &str) -> bool {
-        self.bytes.is_empty() || self.iter().any(|(known, _)| known == name.as_bytes())
+    /// Whether there may be a header of one of these `names`: where the host has not told, there may be any.
+    pub fn may_have(&self, names: &[&str]) -> bool {
+        let is_one = |(known, _): (&[u8], _)| names.iter().any(|name| known == name.as_bytes());
+        self.bytes.is_empty() || self.iter().any(is_one)
     }
 
     /// Each name, in lower case, with its value, in their order.
@@ -117,12 +118,13 @@ mod pairs {
     }
 }
 
-/// Sets the request header `name` in place of all that it was.
+/// Adds the request header `name`, beside any that is there: where none may be, it must be removed before. Envoy looks
+/// through all headers to set one, and not to add one.
 ///
 /// # Errors
 /// The host's status, when the stream is gone.
-pub fn set_request_header(name: &str, value: &str) -> Result<(), Status> {
-    hostcalls::set_map_value(MapType::HttpRequestHeaders, name, Some(value))
+pub fn add_request_header(name: &str, value: &str) -> Result<(), Status> {
+    hostcalls::add_map_value(MapType::HttpRequestHeaders, name, value)
 }
 
 /// Removes every copy of the request header `name`.
@@ -347,8 +349,11 @@ mod tests {
         assert_eq!(of("x-bytes").as_deref(), Some(&b"\xff\0,again"[..]));
         assert_eq!(of("x-empty").as_deref(), Some(&b""[..]));
         assert_eq!(of("x-none"), None);
-        assert!(read.may_have("x-bytes") && !read.may_have("x-none"));
-        assert!(RequestHeaders::default().may_have("x-none"), "nobody knows");
+        assert!(read.may_have(&["x-none", "x-bytes"]) && !read.may_have(&["x-none"]));
+        assert!(
+            RequestHeaders::default().may_have(&["x-none"]),
+            "nobody knows"
+        );
     }
 
     #[test]

@@ -110,10 +110,28 @@ impl Framer {
                 }
                 continue;
             }
+            if let Some(length) = self.whole_bulk(input.get(used..).unwrap_or_default()) {
+                used += length;
+                frames += usize::from(self.value_ended());
+                continue;
+            }
             used += 1;
             frames += usize::from(self.byte(byte)?);
         }
         Ok(Progress { used, frames })
+    }
+
+    /// The length of a bulk string that comes next and stands in `input` whole, as most do: it can be passed over at
+    /// once, for a tenth of what its line costs byte by byte. `None` for all else, and for whatever may be wrong.
+    fn whole_bulk(&self, input: &[u8]) -> Option<usize> {
+        let is_next = matches!(self.state, State::Type) && self.check_type(b'$').is_ok();
+        let (b'$', line) = input.split_first().filter(|_| is_next)? else {
+            return None;
+        };
+        let (length, digits) = leading_number(line)?;
+        let content = line.get(digits..)?.strip_prefix(b"\r\n")?;
+        let is_ended = content.get(length..)?.starts_with(b"\r\n");
+        is_ended.then_some(1 + digits + 2 + length + 2)
     }
 
     /// Takes one byte outside a bulk string's content; says whether a whole frame ends with it.
@@ -210,10 +228,26 @@ impl Framer {
     }
 }
 
+/// The number that `text` begins with, and how many digits it has: one to four, and no zero before others.
+fn leading_number(text: &[u8]) -> Option<(usize, usize)> {
+    const DIGITS_MAX: usize = 4;
+    let (mut number, mut digits) = (0, 0);
+    while let Some(byte) = text.get(digits).filter(|byte| byte.is_ascii_digit()) {
+        number = number * 10 + usize::from(byte - b'0');
+        digits += 1;
+        if digits > DIGITS_MAX {
+            return None;
+        }
+    }
+    let is_padded = digits > 1 && text.first() == Some(&b'0');
+    (digits > 0 && !is_padded).then_some((number, digits))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{DecodeError, Value, decode, encode_command};
+    use alloc::string::String;
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
@@ -351,6 +385,24 @@ mod tests {
                 (Ok(Progress { frames: 0, .. }), Err(DecodeError::Incomplete)) => {}
                 (Err(_), Err(DecodeError::Malformed(_) | DecodeError::Incomplete)) => {}
                 other => prop_assert!(false, "{other:?}"),
+            }
+        }
+
+        /// What stands in the input whole is read in another way than what comes in pieces.
+        #[test]
+        fn it_does_not_matter_how_the_input_is_cut(
+            input in prop::collection::vec(prop::sample::select(b"**$$+-0123\r\n\r\nx".to_vec()), 0..40),
+            repaired in any::<bool>(),
+        ) {
+            let mut input = String::from_utf8(input).unwrap();
+            if repaired {
+                // Chance writes few bulk strings that are whole.
+                input = input.replace('$', "$1\r\nx\r\n").replace('*', "*2\r\n");
+            }
+            let input = input.as_bytes();
+            for direction in [Direction::Commands, Direction::Replies] {
+                let pieces: Vec<&[u8]> = input.chunks(1).collect();
+                prop_assert_eq!(frames(direction, &pieces), frames(direction, &[input]));
             }
         }
 

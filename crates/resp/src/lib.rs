@@ -1,7 +1,7 @@
 //! A bounded codec for RESP2, the protocol of Redis
 //! (<https://redis.io/docs/latest/develop/reference/protocol-spec/>).
 //!
-//! - [`encode_command`] writes a command.
+//! - [`encode_command`] writes a command; [`Arguments`] are parts of one, ready to be written by [`encode_parts`].
 //! - [`decode`] reads one whole reply; an input that ends too early is [`DecodeError::Incomplete`],
 //!   which is ordinary control flow, not a fault.
 //! - [`Framer`] only finds where frames end, in input that may be cut anywhere, each byte once.
@@ -38,7 +38,7 @@ mod encode;
 mod frame;
 
 pub use decode::{DecodeError, Value, decode};
-pub use encode::encode_command;
+pub use encode::{Arguments, encode_command, encode_parts};
 pub use frame::{Direction, Framer, Progress};
 
 /// The deepest nesting of arrays. Replies of Weir's scripts nest twice.

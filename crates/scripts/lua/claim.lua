@@ -3,16 +3,18 @@
 -- One call may hold several groups, each the requests to one shard, and each shard once. On Redis Cluster
 -- all groups of one call must be of one slot; on a single server any may stand together.
 --
--- KEYS, seven a group g (1-based), all with that shard's hash tag:
---   7g-6  stock      integer: units left; a missing key is a cold shard
---   7g-5  claims     hash: user -> record, see record.lua
---   7g-4  pending    sorted set: user by the open claim's deadline in ms
---   7g-3  epoch      integer: raised whenever units come back
---   7g-2  sequence   integer: the last generation or transfer id given out
---   7g-1  reserved   `reserved:<bucket>`: sets of users with a reservation
---   7g    blocked    `blocked:<bucket>`: sets of users who may not buy
+-- KEYS, five a group g (1-based), all with that shard's hash tag:
+--   5g-4  stock      integer: units left; a missing key is a cold shard
+--   5g-3  claims     hash: user -> record, see record.lua
+--   5g-2  pending    sorted set: user by the open claim's deadline in ms
+--   5g-1  epoch      integer: raised whenever units come back
+--   5g    sequence   integer: the last generation or transfer id given out
+--   and behind those of all groups, in the groups' order, what each group's checks ask for:
+--   reserved         `reserved:<bucket>`: sets of users with a reservation
+--   blocked          `blocked:<bucket>`: sets of users who may not buy
 -- ARGV:
 --   1     now_ms     the gateway's clock
+--   2     groups     how many there are
 --   then, a group: ttl_ms, user_cap, quantity, checks, count, `count` users, and, if checks has
 --   `b` or `r`, as many buckets
 --     checks   `-`, or letters: `b` not blocked, `r` reserved, `d` drain: no new claims
@@ -30,21 +32,29 @@
 -- A text, and not an array of arrays: gateways read it, and they read a text many times faster.
 -- A user who is refused leaves no trace.
 
-local KEYS_A_GROUP = 7
+local KEYS_A_GROUP = 5
 local COLD, BLOCKED, UNRESERVED, DRAINING = '5', '6', '7', '8'
 
 local now_ms = tonumber(ARGV[1])
+local ledger_keys = KEYS_A_GROUP * tonumber(ARGV[2])
+local next_set = ledger_keys + 1
 local answers = {}
 
 -- Stock, epoch and sequence of all groups: three values a group.
 local function read_counters()
   local keys = {}
-  for k = 1, #KEYS, KEYS_A_GROUP do
+  for k = 1, ledger_keys, KEYS_A_GROUP do
     keys[#keys + 1] = KEYS[k]
     keys[#keys + 1] = KEYS[k + 3]
     keys[#keys + 1] = KEYS[k + 4]
   end
   return redis.call('MGET', unpack(keys))
+end
+
+-- The key of the sets that the next group with such a check asks for.
+local function take_set()
+  next_set = next_set + 1
+  return KEYS[next_set - 1]
 end
 
 -- Decides one group whose keys begin at KEYS[k] and whose arguments at ARGV[at]. Returns where the next
@@ -54,10 +64,10 @@ local function decide(k, at, stock, epoch, sequence)
   local ttl_ms, user_cap, quantity, checks, count =
     tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4])
   local first, last = at + 5, at + 4 + count
-  local asks_blocked = string.find(checks, 'b', 1, true)
-  local asks_reserved = string.find(checks, 'r', 1, true)
+  local reserved = string.find(checks, 'r', 1, true) and take_set()
+  local blocked = string.find(checks, 'b', 1, true) and take_set()
   local drains = string.find(checks, 'd', 1, true)
-  local after = (asks_blocked or asks_reserved) and last + count + 1 or last + 1
+  local after = (reserved or blocked) and last + count + 1 or last + 1
   local fields, pending = {}, {}
   local records = {} -- what this batch has made of users' records
 
@@ -132,9 +142,9 @@ local function decide(k, at, stock, epoch, sequence)
     -- The batch may hold a user twice: the second request must see what the first did.
     local record = records[user] or found[i - first + 1]
     local answer
-    if asks_blocked and is_in(KEYS[k + 6], i) then
+    if blocked and is_in(blocked, i) then
       answer = BLOCKED
-    elseif asks_reserved and not is_in(KEYS[k + 5], i) then
+    elseif reserved and not is_in(reserved, i) then
       answer = UNRESERVED
     elseif record then
       answer = decide_known(user, parse(record))
@@ -147,8 +157,8 @@ local function decide(k, at, stock, epoch, sequence)
 end
 
 local counters, changed, batches = read_counters(), {}, {}
-local at, c = 2, 1
-for k = 1, #KEYS, KEYS_A_GROUP do
+local at, c = 3, 1
+for k = 1, ledger_keys, KEYS_A_GROUP do
   local stock, epoch, sequence = tonumber(counters[c]), counters[c + 1] or '0', tonumber(counters[c + 2] or 0)
   local fields, pending
   at, stock, sequence, fields, pending = decide(k, at, stock, epoch, sequence)

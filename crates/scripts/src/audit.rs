@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_core::ledger::{Audit, OpenTransfer, Transfer};
-use weir_resp::Value;
+use weir_resp::{Arguments, Value};
 
 use crate::keys::ShardKeys;
 use crate::reply::{array, digits, integer, text, unsigned};
@@ -19,15 +19,16 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([
+        keys: [
             keys.stock(),
             keys.claims(),
             keys.epoch(),
             keys.sequence(),
             keys.transfers(),
             keys.deposits(),
-        ]),
-        args: Vec::new(),
+        ]
+        .into(),
+        args: Arguments::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use sha1::{Digest, Sha1};
-use weir_resp::encode_command;
+use weir_resp::{Arguments, encode_parts};
 
 /// A script: its name, for logs and metrics, and its Lua.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,9 +21,9 @@ pub struct Call {
     /// What to run.
     pub script: &'static Script,
     /// KEYS: at least one, since redis_proxy routes by the first.
-    pub keys: Vec<Vec<u8>>,
+    pub keys: Arguments,
     /// ARGV.
-    pub args: Vec<Vec<u8>>,
+    pub args: Arguments,
 }
 
 impl Script {
@@ -34,6 +34,11 @@ impl Script {
 }
 
 impl Call {
+    /// KEYS, and then ARGV.
+    pub fn words(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().chain(self.args.iter())
+    }
+
     /// Appends `EVALSHA <sha1> …` to `out`.
     pub fn encode_evalsha(&self, sha1_hex: &str, out: &mut Vec<u8>) {
         self.encode(b"EVALSHA", sha1_hex.as_bytes(), out);
@@ -45,11 +50,9 @@ impl Call {
     }
 
     fn encode(&self, command: &[u8], script: &[u8], out: &mut Vec<u8>) {
-        let key_count = self.keys.len().to_string();
-        let head = [command, script, key_count.as_bytes()];
-        let tail = self.keys.iter().chain(&self.args).map(Vec::as_slice);
-        let all: Vec<&[u8]> = head.into_iter().chain(tail).collect();
-        encode_command(out, all);
+        let mut head = Arguments::from([command, script]);
+        head.push_decimal(self.keys.len() as u64);
+        encode_parts(out, &[&head, &self.keys, &self.args]);
     }
 }
 
@@ -61,7 +64,6 @@ pub(crate) fn decimal(number: impl Into<u64>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     static PING: Script = Script {
         name: "ping",
@@ -72,8 +74,8 @@ mod tests {
     fn a_call_is_written_as_redis_reads_it() {
         let call = Call {
             script: &PING,
-            keys: vec![b"k".to_vec()],
-            args: vec![b"a".to_vec(), b"".to_vec()],
+            keys: [b"k"].into(),
+            args: [b"a".as_slice(), b""].into(),
         };
         let mut out = Vec::new();
         call.encode_eval(&mut out);

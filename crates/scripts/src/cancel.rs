@@ -1,7 +1,5 @@
 //! `cancel.lua`: an order ends, and what it took from the stock comes back.
 
-use alloc::vec::Vec;
-
 use weir_core::id::UserId;
 use weir_resp::Value;
 
@@ -20,8 +18,8 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, user: &UserId, generation: u64) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.claims(), keys.pending(), keys.epoch()]),
-        args: Vec::from([user.as_str().into(), decimal(generation)]),
+        keys: [keys.stock(), keys.claims(), keys.pending(), keys.epoch()].into(),
+        args: [user.as_str().into(), decimal(generation)].into(),
     }
 }
 

@@ -5,11 +5,10 @@ use alloc::vec::Vec;
 use weir_core::id::UserId;
 use weir_core::ledger::{Checks, ClaimReply, ClaimTerms, Held};
 use weir_core::shard::bucket;
-use weir_resp::Value;
+use weir_resp::{Arguments, Value};
 
-use crate::call::decimal;
 use crate::keys::ShardKeys;
-use crate::reply::{digits, text};
+use crate::reply::{Numbers, text};
 use crate::{Call, ReplyError, Script};
 
 /// The script.
@@ -22,62 +21,62 @@ pub static SCRIPT: Script = Script {
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// The shard.
-    pub keys: &'a ShardKeys,
+    pub keys: ShardKeys,
     /// What each user asks for. `now_ms` is the call's: the first group's counts.
     pub terms: ClaimTerms,
     /// Who asks, in the order in which they are decided.
-    pub users: &'a [&'a UserId],
+    pub users: Vec<&'a UserId>,
 }
 
 /// The call that decides `groups`, each of another shard. On Redis Cluster they must all be of one slot.
 pub fn call(groups: &[Group<'_>]) -> Call {
-    let now_ms = groups.first().map_or(0, |group| group.terms.now_ms);
-    let (mut keys, mut args) = (Vec::new(), Vec::from([decimal(now_ms)]));
-    for group in groups {
-        let of_shard = group.keys;
-        keys.extend([
-            of_shard.stock(),
-            of_shard.claims(),
-            of_shard.pending(),
-            of_shard.epoch(),
-            of_shard.sequence(),
-            of_shard.reserved_sets(),
-            of_shard.blocked_sets(),
-        ]);
-        args.extend([
-            decimal(group.terms.ttl_ms),
-            decimal(group.terms.user_cap),
-            decimal(group.terms.quantity),
-            letters(group.terms.checks),
-            decimal(group.users.len() as u64),
-        ]);
-        let users = group.users.iter().map(|user| user.as_str().into());
-        args.extend(users);
-        if group.terms.checks.blocked || group.terms.checks.reserved {
-            args.extend(group.users.iter().map(|user| decimal(bucket(user))));
-        }
-    }
-    Call {
+    let mut call = Call {
         script: &SCRIPT,
-        keys,
-        args,
+        keys: Arguments::default(),
+        args: Arguments::default(),
+    };
+    let now_ms = groups.first().map_or(0, |group| group.terms.now_ms);
+    call.args.push_decimal(now_ms);
+    call.args.push_decimal(groups.len() as u64);
+    for group in groups {
+        group.keys.push_ledger_of_claims(&mut call.keys);
+        push_requests(&mut call.args, group);
+    }
+    for group in groups {
+        group
+            .keys
+            .push_checked_sets(group.terms.checks, &mut call.keys);
+    }
+    call
+}
+
+fn push_requests(args: &mut Arguments, Group { terms, users, .. }: &Group<'_>) {
+    args.push_decimal(terms.ttl_ms);
+    args.push_decimal(terms.user_cap.into());
+    args.push_decimal(terms.quantity.into());
+    args.push(letters(terms.checks));
+    args.push_decimal(users.len() as u64);
+    for user in users {
+        args.push(user.as_str().as_bytes());
+    }
+    if terms.checks.blocked || terms.checks.reserved {
+        for user in users {
+            args.push_decimal(bucket(user).into());
+        }
     }
 }
 
-fn letters(checks: Checks) -> Vec<u8> {
-    let all = [
-        (checks.blocked, b'b'),
-        (checks.reserved, b'r'),
-        (checks.drain, b'd'),
-    ];
-    let asked: Vec<u8> = all
-        .into_iter()
-        .filter_map(|(is_asked, letter)| is_asked.then_some(letter))
-        .collect();
-    if asked.is_empty() {
-        return b"-".into();
+fn letters(checks: Checks) -> &'static [u8] {
+    match (checks.blocked, checks.reserved, checks.drain) {
+        (false, false, false) => b"-",
+        (false, false, true) => b"d",
+        (false, true, false) => b"r",
+        (false, true, true) => b"rd",
+        (true, false, false) => b"b",
+        (true, false, true) => b"bd",
+        (true, true, false) => b"br",
+        (true, true, true) => b"brd",
     }
-    asked
 }
 
 /// Reads the replies, one a user, in the order of the call.
@@ -86,42 +85,51 @@ fn letters(checks: Checks) -> Vec<u8> {
 /// When the reply is not one of `count` answers of the script.
 pub fn parse(value: &Value, count: usize) -> Result<Vec<ClaimReply>, ReplyError> {
     text(value)
-        .map(|text| text.split(|&byte| byte == b','))
-        .and_then(|answers| answers.map(parse_one).collect())
-        .filter(|replies: &Vec<ClaimReply>| replies.len() == count)
+        .and_then(|text| answers(Numbers(text), count))
+        .filter(|replies| replies.len() == count)
         .ok_or(ReplyError {
             script: SCRIPT.name,
         })
 }
 
-fn parse_one(answer: &[u8]) -> Option<ClaimReply> {
-    let mut fields = answer.split(|&byte| byte == b' ');
-    let code = fields.next()?;
-    let mut number = || digits(fields.next()?);
-    let reply = match code {
-        b"1" => ClaimReply::Granted(next_held(number)?),
-        b"2" => ClaimReply::GrantedAgain(next_held(number)?),
-        b"3" => ClaimReply::CapReached {
-            generation: number()?,
-        },
-        b"4" => ClaimReply::Empty {
-            epoch: number()?.try_into().ok()?,
-            open_claims: number()?,
-        },
-        b"5" => ClaimReply::Cold,
-        b"6" => ClaimReply::Blocked,
-        b"7" => ClaimReply::NotReserved,
-        b"8" => ClaimReply::Draining,
-        _ => return None,
-    };
-    fields.next().is_none().then_some(reply)
+fn answers(mut text: Numbers<'_>, count: usize) -> Option<Vec<ClaimReply>> {
+    let mut replies = Vec::with_capacity(count);
+    loop {
+        replies.push(answer(&mut text)?);
+        match text.take() {
+            Some(b',') => {}
+            Some(_) => return None,
+            None => return Some(replies),
+        }
+    }
 }
 
-fn next_held(mut number: impl FnMut() -> Option<u64>) -> Option<Held> {
+fn answer(text: &mut Numbers<'_>) -> Option<ClaimReply> {
+    let code = text.number()?;
+    let mut next = || text.take().filter(|&byte| byte == b' ').and(text.number());
+    Some(match code {
+        1 => ClaimReply::Granted(next_held(next)?),
+        2 => ClaimReply::GrantedAgain(next_held(next)?),
+        3 => ClaimReply::CapReached {
+            generation: next()?,
+        },
+        4 => ClaimReply::Empty {
+            epoch: next()?.try_into().ok()?,
+            open_claims: next()?,
+        },
+        5 => ClaimReply::Cold,
+        6 => ClaimReply::Blocked,
+        7 => ClaimReply::NotReserved,
+        8 => ClaimReply::Draining,
+        _ => return None,
+    })
+}
+
+fn next_held(mut next: impl FnMut() -> Option<u64>) -> Option<Held> {
     Some(Held {
-        generation: number()?,
-        quantity: number()?.try_into().ok()?,
-        deadline_ms: number()?,
-        handout: number()?.try_into().ok()?,
+        generation: next()?,
+        quantity: next()?.try_into().ok()?,
+        deadline_ms: next()?,
+        handout: next()?.try_into().ok()?,
     })
 }

@@ -1,7 +1,5 @@
 //! `deposit.lua`: units that have left another shard arrive.
 
-use alloc::vec::Vec;
-
 use weir_core::ledger::{DepositReply, Transfer};
 use weir_resp::Value;
 
@@ -19,12 +17,13 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, from_shard: u32, transfer: Transfer) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.deposits(), keys.epoch()]),
-        args: Vec::from([
+        keys: [keys.stock(), keys.deposits(), keys.epoch()].into(),
+        args: [
             decimal(from_shard),
             decimal(transfer.id),
             decimal(transfer.units),
-        ]),
+        ]
+        .into(),
     }
 }
 

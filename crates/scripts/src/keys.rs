@@ -24,7 +24,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_core::id::SaleId;
+use weir_core::ledger::Checks;
 use weir_core::link::code::{Length, LinkId};
+use weir_resp::Arguments;
 
 /// The key prefix unless one is configured.
 pub const DEFAULT_PREFIX: &str = "weir";
@@ -33,6 +35,14 @@ pub const DEFAULT_PREFIX: &str = "weir";
 pub fn catalogue(prefix: &str) -> Vec<u8> {
     format!("{prefix}:catalogue").into_bytes()
 }
+
+const STOCK: &str = "stock";
+const CLAIMS: &str = "claims";
+const PENDING: &str = "pending";
+const EPOCH: &str = "epoch";
+const SEQUENCE: &str = "sequence";
+const RESERVED: &str = "reserved";
+const BLOCKED: &str = "blocked";
 
 /// The keys of one shard of a sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,27 +65,27 @@ impl ShardKeys {
 
     /// Integer: units left.
     pub fn stock(&self) -> Vec<u8> {
-        self.key("stock")
+        self.key(STOCK)
     }
 
     /// Hash: what is known of each user who holds or has bought units.
     pub fn claims(&self) -> Vec<u8> {
-        self.key("claims")
+        self.key(CLAIMS)
     }
 
     /// Sorted set: users with an open claim, by its deadline.
     pub fn pending(&self) -> Vec<u8> {
-        self.key("pending")
+        self.key(PENDING)
     }
 
     /// Integer: raised whenever units come back.
     pub fn epoch(&self) -> Vec<u8> {
-        self.key("epoch")
+        self.key(EPOCH)
     }
 
     /// Integer: the last generation or transfer id given out.
     pub fn sequence(&self) -> Vec<u8> {
-        self.key("sequence")
+        self.key(SEQUENCE)
     }
 
     /// Hash: what has left for other shards, by target.
@@ -102,24 +112,36 @@ impl ShardKeys {
         ]
     }
 
-    /// What the keys of [`ShardKeys::reserved`] start with.
-    pub(crate) fn reserved_sets(&self) -> Vec<u8> {
-        self.key("reserved")
+    /// Appends the keys of what a claim reads and writes: stock, claims, pending, epoch, sequence.
+    pub(crate) fn push_ledger_of_claims(&self, keys: &mut Arguments) {
+        for name in [STOCK, CLAIMS, PENDING, EPOCH, SEQUENCE] {
+            self.push(name, keys);
+        }
     }
 
-    /// What the keys of [`ShardKeys::blocked`] start with.
-    pub(crate) fn blocked_sets(&self) -> Vec<u8> {
-        self.key("blocked")
+    /// Appends what the keys of [`ShardKeys::reserved`] and [`ShardKeys::blocked`] start with, of those that are to be
+    /// looked at.
+    pub(crate) fn push_checked_sets(&self, checks: Checks, keys: &mut Arguments) {
+        if checks.reserved {
+            self.push(RESERVED, keys);
+        }
+        if checks.blocked {
+            self.push(BLOCKED, keys);
+        }
+    }
+
+    fn push(&self, name: &str, keys: &mut Arguments) {
+        keys.push_joined(&[self.tag.as_bytes(), b":", name.as_bytes()]);
     }
 
     /// Set: users of this home shard and this [bucket](weir_core::shard::bucket) with a reservation.
     pub fn reserved(&self, bucket: u32) -> Vec<u8> {
-        self.key(&format!("reserved:{bucket}"))
+        self.key(&format!("{RESERVED}:{bucket}"))
     }
 
     /// Set: users of this home shard and this bucket who may not buy.
     pub fn blocked(&self, bucket: u32) -> Vec<u8> {
-        self.key(&format!("blocked:{bucket}"))
+        self.key(&format!("{BLOCKED}:{bucket}"))
     }
 }
 

@@ -1,7 +1,5 @@
 //! `lend.lua`: units of one shard leave for another.
 
-use alloc::vec::Vec;
-
 use weir_core::ledger::{LendReply, Transfer};
 use weir_resp::Value;
 
@@ -20,8 +18,8 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, to_shard: u32, wanted: u64, now_ms: u64) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.transfers(), keys.sequence()]),
-        args: Vec::from([decimal(to_shard), decimal(wanted), decimal(now_ms)]),
+        keys: [keys.stock(), keys.transfers(), keys.sequence()].into(),
+        args: [decimal(to_shard), decimal(wanted), decimal(now_ms)].into(),
     }
 }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use weir_core::limit::{Algorithm, Check, Quota};
-use weir_resp::Value;
+use weir_resp::{Arguments, Value};
 
 use crate::call::decimal;
 use crate::keys::LimitKey;
@@ -122,7 +122,7 @@ fn parse_one([wait_ms, remaining, reset_ms, mark, taken]: &[Value; FIELDS]) -> O
 #[derive(Default)]
 pub(crate) struct Terms<'a> {
     places: BTreeMap<&'a LimitKey, u64>,
-    keys: Vec<Vec<u8>>,
+    keys: Arguments,
     quotas: Vec<Quota>,
     numbers: String,
 }
@@ -138,7 +138,7 @@ impl<'a> Terms<'a> {
     pub(crate) fn push_limit(&mut self, key: &'a LimitKey, quota: Quota) {
         let keys = &mut self.keys;
         let key_place = *self.places.entry(key).or_insert_with(|| {
-            keys.push(key.as_bytes().into());
+            keys.push(key.as_bytes());
             keys.len() as u64
         });
         let known = self.quotas.iter().position(|known| *known == quota);
@@ -160,11 +160,12 @@ impl<'a> Terms<'a> {
         Call {
             script,
             keys: self.keys,
-            args: Vec::from([
+            args: [
                 decimal(now_ms),
                 quotas.into_bytes(),
                 self.numbers.into_bytes(),
-            ]),
+            ]
+            .into(),
         }
     }
 }
@@ -207,16 +208,14 @@ mod tests {
             vec![ask("all", large, 1, 0)],
         ];
         let call = call(&requests);
-        let keys: Vec<_> = ["all", "a"]
-            .map(|rule| key(rule).as_bytes().to_vec())
-            .into();
-        assert_eq!(call.keys, keys);
+        let keys = ["all", "a"].map(|rule| key(rule).as_bytes().to_vec());
+        assert_eq!(call.keys, keys.into());
         let args = [
             "0",
             "g 100 60000 50 f 5 1000 5 ",
             "2 1 1 1 9 2 2 2 0 1 1 1 1 0 ",
         ];
-        assert_eq!(call.args, args.map(|arg| arg.as_bytes().to_vec()));
+        assert_eq!(call.args, args.into());
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub static SCRIPT: Script = Script {
 pub fn call(prefix: &str, id: BatchId, payload: Vec<u8>) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([link_clicks(prefix)]),
-        args: Vec::from([decimal(BATCHES_LEN), id.to_string().into_bytes(), payload]),
+        keys: [link_clicks(prefix)].into(),
+        args: [decimal(BATCHES_LEN), id.to_string().into_bytes(), payload].into(),
     }
 }
 

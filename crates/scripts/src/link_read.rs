@@ -32,8 +32,8 @@ pub struct Read {
 pub fn call(keys: &LinkKeys, renew_permille: u32, is_click: bool) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.record(), keys.clicks()]),
-        args: Vec::from([decimal(renew_permille), decimal(u32::from(is_click))]),
+        keys: [keys.record(), keys.clicks()].into(),
+        args: [decimal(renew_permille), decimal(u32::from(is_click))].into(),
     }
 }
 

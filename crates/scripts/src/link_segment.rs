@@ -1,7 +1,5 @@
 //! `link_segment.lua`: raises the counter of numbers of short links.
 
-use alloc::vec::Vec;
-
 use weir_core::link::code::Length;
 use weir_resp::Value;
 
@@ -19,8 +17,8 @@ pub static SCRIPT: Script = Script {
 pub fn call(prefix: &str, length: Length, by: u64, at_least: u64) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys::link_segments(prefix, length)]),
-        args: Vec::from([decimal(by), decimal(at_least)]),
+        keys: [keys::link_segments(prefix, length)].into(),
+        args: [decimal(by), decimal(at_least)].into(),
     }
 }
 

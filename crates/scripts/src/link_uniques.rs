@@ -1,10 +1,7 @@
 //! `link_uniques.lua`: different visitors and addresses of a link.
 
-use alloc::vec::Vec;
+use weir_resp::{Arguments, Value};
 
-use weir_resp::Value;
-
-use crate::call::decimal;
 use crate::keys::UniquesKeys;
 use crate::reply::{array, unsigned};
 use crate::{Call, ReplyError, Script};
@@ -50,11 +47,13 @@ pub fn call(
     visitors: &[UniqueHash],
     addresses: &[UniqueHash],
 ) -> Call {
-    let mut args = Vec::with_capacity(3 + visitors.len() + addresses.len());
-    args.push(decimal(expiries.hour_ms));
-    args.push(decimal(expiries.day_ms));
-    args.push(decimal(visitors.len() as u64));
-    args.extend(visitors.iter().chain(addresses).map(|hash| hash.to_vec()));
+    let mut args = Arguments::default();
+    args.push_decimal(expiries.hour_ms);
+    args.push_decimal(expiries.day_ms);
+    args.push_decimal(visitors.len() as u64);
+    for hash in visitors.iter().chain(addresses) {
+        args.push(hash.as_ref());
+    }
     Call {
         script: &SCRIPT,
         keys: keys.all().into(),

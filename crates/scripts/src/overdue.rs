@@ -21,8 +21,8 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, now_ms: u64, limit: u32) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.claims(), keys.pending()]),
-        args: Vec::from([decimal(now_ms), decimal(limit)]),
+        keys: [keys.claims(), keys.pending()].into(),
+        args: [decimal(now_ms), decimal(limit)].into(),
     }
 }
 

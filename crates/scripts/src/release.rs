@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 
 use weir_core::id::UserId;
 use weir_core::ledger::{ReleaseKind, ReleaseReply};
-use weir_resp::Value;
+use weir_resp::{Arguments, Value};
 
-use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::array;
 use crate::{Call, ReplyError, Script};
@@ -19,19 +18,19 @@ pub static SCRIPT: Script = Script {
 
 /// The call that gives back `claims` of one shard, each a user, a generation and a reason.
 pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
-    let mut args = Vec::new();
+    let mut args = Arguments::default();
     for &(user, generation, kind) in claims {
-        args.push(user.as_str().into());
-        args.push(decimal(generation));
-        args.push(match kind {
-            ReleaseKind::Handout(handout) => decimal(handout),
-            ReleaseKind::Decided => b"decided".into(),
-            ReleaseKind::Void => b"void".into(),
-        });
+        args.push(user.as_str().as_bytes());
+        args.push_decimal(generation);
+        match kind {
+            ReleaseKind::Handout(handout) => args.push_decimal(handout.into()),
+            ReleaseKind::Decided => args.push(b"decided"),
+            ReleaseKind::Void => args.push(b"void"),
+        }
     }
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.claims(), keys.pending(), keys.epoch()]),
+        keys: [keys.stock(), keys.claims(), keys.pending(), keys.epoch()].into(),
         args,
     }
 }

@@ -46,18 +46,40 @@ pub(crate) fn text(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// Reads a number as scripts write it: digits, and no zero before others.
+/// Reads a number as scripts write it.
 pub(crate) fn digits(text: &[u8]) -> Option<u64> {
-    // So many never overflow, and Lua's numbers have fewer.
-    const LEN_MAX: usize = 19;
-    let is_padded = text.len() > 1 && text.first() == Some(&b'0');
-    if text.is_empty() || text.len() > LEN_MAX || is_padded {
-        return None;
+    let mut text = Numbers(text);
+    let number = text.number()?;
+    text.take().is_none().then_some(number)
+}
+
+/// A text with numbers in it as scripts write them: digits, and no zero before others. Each byte is read once.
+pub(crate) struct Numbers<'a>(pub &'a [u8]);
+
+impl Numbers<'_> {
+    /// Takes the number that comes next.
+    pub fn number(&mut self) -> Option<u64> {
+        // So many never overflow, and Lua's numbers have fewer.
+        const LEN_MAX: usize = 19;
+        let (mut number, mut len) = (0, 0);
+        while let Some(byte) = self.0.get(len).filter(|byte| byte.is_ascii_digit()) {
+            if len == LEN_MAX {
+                return None;
+            }
+            number = number * 10 + u64::from(byte - b'0');
+            len += 1;
+        }
+        let is_padded = len > 1 && self.0.first() == Some(&b'0');
+        self.0 = self.0.get(len..)?;
+        (len > 0 && !is_padded).then_some(number)
     }
-    text.iter().try_fold(0, |number, &byte| {
-        let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
-        Some(number * 10 + u64::from(digit))
-    })
+
+    /// Takes the byte that comes next.
+    pub fn take(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! `restock.lua`: puts right what a loss of data has made wrong.
 
-use alloc::vec::Vec;
-
 use alloc::string::ToString;
 
 use weir_core::ledger::Audit;
@@ -22,12 +20,13 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, units: i64, seen: &Audit) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.epoch(), keys.sequence()]),
-        args: Vec::from([
+        keys: [keys.stock(), keys.epoch(), keys.sequence()].into(),
+        args: [
             units.to_string().into_bytes(),
             seen.epoch.to_string().into_bytes(),
             decimal(seen.sequence),
-        ]),
+        ]
+        .into(),
     }
 }
 

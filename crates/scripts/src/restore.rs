@@ -7,9 +7,8 @@ use alloc::string::String;
 
 use weir_core::id::UserId;
 use weir_core::ledger::OrderEntry;
-use weir_resp::Value;
+use weir_resp::{Arguments, Value};
 
-use crate::call::decimal;
 use crate::keys::ShardKeys;
 use crate::reply::flag;
 use crate::settle::mark;
@@ -24,18 +23,16 @@ pub static SCRIPT: Script = Script {
 /// The call that writes these users' orders, each user's oldest first. Users without orders are left
 /// out.
 pub fn call(keys: &ShardKeys, users: &[(&UserId, &[OrderEntry])]) -> Call {
-    let mut args = Vec::new();
+    let mut args = Arguments::default();
     for (user, orders) in users {
         let Some(last) = orders.last() else { continue };
-        args.extend([
-            user.as_str().into(),
-            decimal(last.generation),
-            as_record(orders).into_bytes(),
-        ]);
+        args.push(user.as_str().as_bytes());
+        args.push_decimal(last.generation);
+        args.push(as_record(orders).as_bytes());
     }
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.claims(), keys.sequence()]),
+        keys: [keys.stock(), keys.claims(), keys.sequence()].into(),
         args,
     }
 }

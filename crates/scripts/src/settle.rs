@@ -1,7 +1,5 @@
 //! `settle.lua`: a claim became an order.
 
-use alloc::vec::Vec;
-
 use weir_core::id::UserId;
 use weir_core::ledger::{Deduction, SettleReply};
 use weir_resp::Value;
@@ -20,12 +18,13 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, user: &UserId, generation: u64, deduction: Deduction) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.claims(), keys.pending(), keys.epoch()]),
-        args: Vec::from([
+        keys: [keys.stock(), keys.claims(), keys.pending(), keys.epoch()].into(),
+        args: [
             user.as_str().into(),
             decimal(generation),
             mark(deduction).into(),
-        ]),
+        ]
+        .into(),
     }
 }
 

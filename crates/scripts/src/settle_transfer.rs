@@ -1,7 +1,5 @@
 //! `settle_transfer.lua`: a transfer has arrived, and its lender need not remember it.
 
-use alloc::vec::Vec;
-
 use weir_resp::Value;
 
 use crate::call::decimal;
@@ -20,8 +18,8 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, to_shard: u32, id: u64) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.transfers()]),
-        args: Vec::from([decimal(to_shard), decimal(id)]),
+        keys: [keys.transfers()].into(),
+        args: [decimal(to_shard), decimal(id)].into(),
     }
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_core::ledger::Survey;
-use weir_resp::Value;
+use weir_resp::{Arguments, Value};
 
 use crate::keys::ShardKeys;
 use crate::reply::{array, integer, unsigned};
@@ -23,7 +23,7 @@ pub fn call(shards: &[ShardKeys]) -> Call {
     Call {
         script: &SCRIPT,
         keys: keys.collect(),
-        args: Vec::new(),
+        args: Arguments::default(),
     }
 }
 

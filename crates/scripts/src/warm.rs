@@ -1,7 +1,5 @@
 //! `warm.lua`: units are put on a cold shard.
 
-use alloc::vec::Vec;
-
 use weir_resp::Value;
 
 use crate::call::decimal;
@@ -19,8 +17,8 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, units: u64, now_ms: u64) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([keys.stock(), keys.epoch()]),
-        args: Vec::from([decimal(units), decimal(now_ms)]),
+        keys: [keys.stock(), keys.epoch()].into(),
+        args: [decimal(units), decimal(now_ms)].into(),
     }
 }
 

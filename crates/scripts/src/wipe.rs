@@ -1,8 +1,6 @@
 //! `wipe.lua`: forgets all claims and transfers of a cold shard.
 
-use alloc::vec::Vec;
-
-use weir_resp::Value;
+use weir_resp::{Arguments, Value};
 
 use crate::keys::ShardKeys;
 use crate::reply::flag;
@@ -18,14 +16,15 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys) -> Call {
     Call {
         script: &SCRIPT,
-        keys: Vec::from([
+        keys: [
             keys.stock(),
             keys.claims(),
             keys.pending(),
             keys.transfers(),
             keys.deposits(),
-        ]),
-        args: Vec::new(),
+        ]
+        .into(),
+        args: Arguments::default(),
     }
 }
 

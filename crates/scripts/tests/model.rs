@@ -57,11 +57,10 @@ impl Pair {
 
     /// One batch of claims.
     fn claim(&mut self, users: &[UserId], terms: ClaimTerms) -> Vec<ClaimReply> {
-        let users: Vec<&UserId> = users.iter().collect();
         let group = claim::Group {
-            keys: &self.keys,
+            keys: self.keys.clone(),
             terms,
-            users: &users,
+            users: users.iter().collect(),
         };
         let reply = self.redis.run(&claim::call(&[group]));
         let replies =
@@ -414,13 +413,12 @@ fn one_call_decides_many_shards_each_from_its_own_stock() {
         redis.run(&warm::call(keys, units as u64, 1));
     }
     let users: Vec<UserId> = (0..2).map(user).collect();
-    let users: Vec<&UserId> = users.iter().collect();
     let group = |keys| claim::Group {
         keys,
         terms: terms(10, 1, 1),
-        users: &users,
+        users: users.iter().collect(),
     };
-    let groups: Vec<_> = shards.iter().map(group).collect();
+    let groups: Vec<_> = shards.into_iter().map(group).collect();
     let replies = claim::parse(&redis.run(&claim::call(&groups)), 6).unwrap();
     let granted: Vec<bool> = replies
         .iter()
@@ -440,11 +438,11 @@ fn units_after_a_claim_on(damaged: impl Fn(&ShardKeys) -> Vec<u8>) -> [Value; 2]
         redis.run(&warm::call(keys, 10, 1));
     }
     redis.command(&[b"SET", &damaged(&shards[1]), b"text"]);
-    let users = [&user(0)];
+    let user = user(0);
     let groups = shards.each_ref().map(|keys| claim::Group {
-        keys,
+        keys: keys.clone(),
         terms: terms(10, 1, 1),
-        users: &users,
+        users: vec![&user],
     });
     let reply = redis.run(&claim::call(&groups));
     assert!(matches!(reply, Value::Error(_)), "{reply:?}");

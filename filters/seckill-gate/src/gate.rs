@@ -14,9 +14,7 @@ use weir_core::sale::{Catalogue, Sale, SaleState};
 use weir_core::sold_out::SoldOutMemory;
 use weir_core::status::SaleStatus;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::http::{
-    RequestHeaders, prepare_json, remove_request_header, set_request_header,
-};
+use weir_filter_kit::http::{RequestHeaders, add_request_header, prepare_json};
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Pump, Ticket};
 use weir_filter_kit::redis::{Definite, Failure, Reply, Unknown, read};
@@ -26,7 +24,7 @@ use crate::NAME;
 use crate::answer::Answers;
 use crate::config::{Checked, DEADLINE_MS};
 use crate::fate::{Asker, Fate, Outcome};
-use crate::identify::{identify, strip_gateway_headers};
+use crate::identify::{identify, poses_as_gateway, strip_gateway_headers};
 use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job, Step};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -192,8 +190,7 @@ impl Gate {
                     refills: 0,
                     checks,
                     pass: None,
-                    names_user: request.may_have(headers::USER)
-                        || request.may_have(headers::USER_SIGNATURE),
+                    poses_as_gateway: poses_as_gateway(request),
                     asker: asker.clone(),
                 })
             }
@@ -415,15 +412,13 @@ impl Gate {
         }
         .encode();
         let signature = self.config.claim_keys.sign(&claim);
-        set_request_header(headers::CLAIM, &claim)?;
-        set_request_header(headers::CLAIM_SIGNATURE, &signature)?;
-        match job.asker.is_shadow {
-            true => remove_request_header(headers::VERDICT)?,
-            false => set_request_header(headers::VERDICT, verdict.word())?,
+        if job.poses_as_gateway {
+            strip_gateway_headers()?;
         }
-        if job.names_user {
-            remove_request_header(headers::USER)?;
-            remove_request_header(headers::USER_SIGNATURE)?;
+        add_request_header(headers::CLAIM, &claim)?;
+        add_request_header(headers::CLAIM_SIGNATURE, &signature)?;
+        if !job.asker.is_shadow {
+            add_request_header(headers::VERDICT, verdict.word())?;
         }
         hostcalls::resume_http_request()
     }

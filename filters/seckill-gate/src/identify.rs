@@ -4,17 +4,20 @@ use proxy_wasm::types::Status;
 use weir_core::id::UserId;
 use weir_core::{headers, identity};
 use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{RequestHeaders, remove_request_header, set_request_header};
+use weir_filter_kit::http::{RequestHeaders, add_request_header, remove_request_header};
 
 use crate::config::Checked;
 
 /// Sets the signed user in the effective context's request for `path`, if that is a path under which
-/// the origin wants to know, and there is one. Whatever a client sent in its place is gone afterwards.
+/// the origin wants to know, and there is one. Whatever a client sent in its place is gone before.
 pub(crate) fn identify(
     config: &Checked,
     path: &[u8],
     request: &RequestHeaders,
 ) -> Result<(), Status> {
+    if poses_as_gateway(request) {
+        strip_gateway_headers()?;
+    }
     let prefixes = &config.identify_prefixes;
     let is_wanted = prefixes
         .iter()
@@ -24,12 +27,15 @@ pub(crate) fn identify(
         && let Ok(user) = UserId::new(&user)
     {
         let signed = identity::sign(&config.claim_keys, &user, now_ms());
-        set_request_header(headers::USER, &signed.value)?;
-        set_request_header(headers::USER_SIGNATURE, &signed.signature)?;
-        let others = [headers::CLAIM, headers::CLAIM_SIGNATURE, headers::VERDICT];
-        return strip(request, others);
+        add_request_header(headers::USER, &signed.value)?;
+        add_request_header(headers::USER_SIGNATURE, &signed.signature)?;
     }
-    strip(request, headers::GATEWAY_ONLY)
+    Ok(())
+}
+
+/// Whether a client has sent, or may have sent, what only a gateway may send on.
+pub(crate) fn poses_as_gateway(request: &RequestHeaders) -> bool {
+    request.may_have(&headers::GATEWAY_ONLY)
 }
 
 /// Removes from the effective context's request what only a gateway may send on.
@@ -37,10 +43,4 @@ pub(crate) fn strip_gateway_headers() -> Result<(), Status> {
     headers::GATEWAY_ONLY
         .into_iter()
         .try_for_each(remove_request_header)
-}
-
-/// Nearly no request has any of them, and to remove what is not there is a host call, too.
-fn strip<const N: usize>(request: &RequestHeaders, names: [&str; N]) -> Result<(), Status> {
-    let mut present = names.into_iter().filter(|name| request.may_have(name));
-    present.try_for_each(remove_request_header)
 }

@@ -47,8 +47,8 @@ pub struct ClaimJob {
     pub checks: Checks,
     /// For the outcome at Redis, until there is one.
     pub pass: Option<Pass>,
-    /// Whether the client has sent what only a gateway may say of a user.
-    pub names_user: bool,
+    /// Whether the client has sent what only a gateway may send on.
+    pub poses_as_gateway: bool,
     /// Who waits.
     pub asker: Asker,
 }
@@ -226,24 +226,12 @@ impl ClaimPlan {
 
     /// One call for all of `shards`.
     fn claim(&self, shards: Shards, now_ms: u64) -> Planned<Job> {
-        let keys: Vec<ShardKeys> = shards
-            .keys()
-            .map(|(sale, shard)| self.keys(sale, *shard))
-            .collect();
-        let jobs: Vec<Vec<&ClaimJob>> =
-            shards.values().map(|tickets| claim_jobs(tickets)).collect();
-        let users: Vec<Vec<&UserId>> = jobs
+        let groups: Vec<_> = shards
             .iter()
-            .map(|jobs| jobs.iter().map(|job| &job.user).collect())
-            .collect();
-        let groups: Vec<claim::Group<'_>> = keys
-            .iter()
-            .zip(&jobs)
-            .zip(&users)
-            .map(|((keys, jobs), users)| claim::Group {
-                keys,
-                terms: self.terms(jobs, now_ms),
-                users,
+            .map(|((sale, shard), tickets)| claim::Group {
+                keys: self.keys(sale, *shard),
+                terms: self.terms(tickets, now_ms),
+                users: claim_jobs(tickets).map(|job| &job.user).collect(),
             })
             .collect();
         let call = claim::call(&groups);
@@ -253,8 +241,8 @@ impl ClaimPlan {
 
     /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
     /// latest catalogue.
-    fn terms(&self, jobs: &[&ClaimJob], now_ms: u64) -> ClaimTerms {
-        let latest = jobs.last();
+    fn terms(&self, tickets: &[Ticket<Job>], now_ms: u64) -> ClaimTerms {
+        let latest = claim_jobs(tickets).last();
         ClaimTerms {
             now_ms,
             ttl_ms: self.claim_ttl_ms,
@@ -283,14 +271,11 @@ impl ClaimPlan {
     }
 }
 
-fn claim_jobs(tickets: &[Ticket<Job>]) -> Vec<&ClaimJob> {
-    tickets
-        .iter()
-        .filter_map(|ticket| match &ticket.job {
-            Job::Claim(job) => Some(job),
-            _ => None,
-        })
-        .collect()
+fn claim_jobs(tickets: &[Ticket<Job>]) -> impl Iterator<Item = &ClaimJob> {
+    tickets.iter().filter_map(|ticket| match &ticket.job {
+        Job::Claim(job) => Some(job),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -307,7 +292,7 @@ mod tests {
             refills: 0,
             checks: Checks::default(),
             pass: None,
-            names_user: false,
+            poses_as_gateway: false,
             asker: Asker::default(),
         });
         Ticket {
@@ -338,26 +323,16 @@ mod tests {
             topology,
             claim_ttl_ms: 50,
         };
-        let text = |parts: &[Vec<u8>]| {
-            parts
-                .iter()
-                .map(|part| String::from_utf8_lossy(part))
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
+        let text = |parts: Vec<&[u8]>| String::from_utf8(parts.join(&b' ')).unwrap();
         plan.plan(tickets, 1_000)
             .iter()
             .map(|planned| {
-                let keys = planned
-                    .call
-                    .keys
-                    .iter()
-                    .filter(|key| key.ends_with(b":claims"));
-                let keys: Vec<_> = keys.cloned().collect();
+                let Call { script, keys, args } = &planned.call;
+                let keys = keys.iter().filter(|key| key.ends_with(b":claims"));
                 (
-                    planned.call.script.name,
-                    text(&keys),
-                    text(&planned.call.args),
+                    script.name,
+                    text(keys.collect()),
+                    text(args.iter().collect()),
                 )
             })
             .collect()
@@ -382,7 +357,7 @@ mod tests {
                 (
                     "claim",
                     "t:{a:3}:claims t:{b:0}:claims".into(),
-                    "1000 50 2 1 - 1 u2 50 2 1 - 2 u1 u4".into()
+                    "1000 2 50 2 1 - 1 u2 50 2 1 - 2 u1 u4".into()
                 ),
             ]
         );
@@ -414,7 +389,6 @@ mod tests {
         };
         let planned = plan.plan(tickets(), 0).pop().unwrap();
         let users: Vec<_> = claim_jobs(&planned.tickets)
-            .iter()
             .map(|job| job.user.as_str())
             .collect();
         assert_eq!(users, ["u2", "u1", "u4"]);

@@ -369,9 +369,9 @@ impl World {
             checks: Checks::default(),
         };
         let group = claim::Group {
-            keys: &keys,
+            keys,
             terms,
-            users: &[&user],
+            users: vec![&user],
         };
         let reply = self.script(&claim::call(&[group])).await;
         let replies = claim::parse(&reply, 1).unwrap();

@@ -76,8 +76,8 @@ async fn read_shards(stack: &Stack, sale: &str, shards: u32) -> Result<Vec<Audit
         let call = audit::call(&ShardKeys::new(&stack.key_prefix, &id, shard));
         let mut command = redis::cmd("EVAL");
         command.arg(call.script.source).arg(call.keys.len());
-        for argument in call.keys.iter().chain(&call.args) {
-            command.arg(argument.as_slice());
+        for argument in call.words() {
+            command.arg(argument);
         }
         let reply: redis::Value = command
             .query_async(&mut connection)

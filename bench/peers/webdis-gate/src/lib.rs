@@ -20,7 +20,7 @@ use weir_core::shard::home_shard;
 use weir_core::verdict::Verdict;
 use weir_filter_kit::env;
 use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{Answer, RequestHeaders, set_request_header};
+use weir_filter_kit::http::{Answer, RequestHeaders, add_request_header};
 use weir_filter_kit::metrics::{self, Counter};
 use weir_filter_kit::redis::{Unknown, read};
 use weir_scripts::Call;
@@ -80,9 +80,9 @@ impl Gate {
         };
         let keys = self.shards.get(shard as usize);
         let group = Group {
-            keys: keys.ok_or(Verdict::Unavailable)?,
+            keys: keys.ok_or(Verdict::Unavailable)?.clone(),
             terms,
-            users: &[user],
+            users: vec![user],
         };
         self.send(&claim::call(&[group]))
             .map_err(|_| Verdict::Unavailable)?;
@@ -93,7 +93,7 @@ impl Gate {
     /// As Webdis takes a command: its words are the path's segments. `.raw` asks for the reply in RESP.
     fn send(&self, call: &Call) -> Result<u32, Status> {
         let mut path = format!("/EVALSHA/{}/{}", self.claim_sha1, call.keys.len());
-        for word in call.keys.iter().chain(&call.args) {
+        for word in call.words() {
             path.push('/');
             push_encoded(&mut path, word);
         }
@@ -117,9 +117,9 @@ impl Gate {
             user: asked.user,
         }
         .encode();
-        set_request_header(headers::CLAIM, &claim)?;
-        set_request_header(headers::CLAIM_SIGNATURE, &self.keys.sign(&claim))?;
-        set_request_header(headers::VERDICT, verdict.word())?;
+        add_request_header(headers::CLAIM, &claim)?;
+        add_request_header(headers::CLAIM_SIGNATURE, &self.keys.sign(&claim))?;
+        add_request_header(headers::VERDICT, verdict.word())?;
         self.granted.increment();
         hostcalls::resume_http_request()
     }

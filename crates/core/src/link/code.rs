@@ -73,7 +73,7 @@ impl DomainId {
     /// Says what is wrong with the name.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
         let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        check(bytes.as_ref(), Self::LEN_MAX, allowed).map(Self)
+        check(bytes.as_ref(), Self::LEN_MAX, allowed).map(|name| Self(name.into()))
     }
 
     /// The name as text.
@@ -133,7 +133,7 @@ impl Code {
         let text = check(bytes.as_ref(), Self::LEN_MAX, allowed).map_err(CodeError::Code)?;
         let is_long_enough = text.len() >= Self::LEN_MIN;
         is_long_enough
-            .then_some(Self(text))
+            .then(|| Self(text.into()))
             .ok_or(CodeError::TooShort)
     }
 

@@ -32,7 +32,7 @@ impl Plan for ByParity {
             .map(|tickets| Planned {
                 call: Call {
                     script: &SCRIPT,
-                    keys: vec![b"k".to_vec()],
+                    keys: [b"k"].into(),
                     args: tickets
                         .iter()
                         .map(|t| t.job.to_string().into_bytes())

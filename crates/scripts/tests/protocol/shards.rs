@@ -176,9 +176,9 @@ fn on_redis(redis: &mut Redis, keys: &ShardKeys, write: &Write) -> Reply {
         Write::Warm(units) => Reply::Done(warm::parse(&run(warm::call(keys, *units, 1))).unwrap()),
         Write::Claim(user, terms) => {
             let group = claim::Group {
-                keys,
+                keys: keys.clone(),
                 terms: *terms,
-                users: &[user],
+                users: vec![user],
             };
             Reply::Claim(claim::parse(&run(claim::call(&[group])), 1).unwrap()[0])
         }

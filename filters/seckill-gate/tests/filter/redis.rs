@@ -59,7 +59,10 @@ impl Shop {
     fn run(&self, call: &Call) {
         let mut command = ::redis::cmd("EVAL");
         command.arg(call.script.source).arg(call.keys.len());
-        self.command(command.arg(&call.keys).arg(&call.args));
+        for argument in call.words() {
+            command.arg(argument);
+        }
+        self.command(&mut command);
     }
 
     fn stock(&self) -> u64 {

@@ -198,9 +198,9 @@ pub fn users(body: &[u8]) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let number = |bytes: &[u8]| text(bytes).parse::<usize>().unwrap_or(0);
     let keys = number(&arguments[2]);
-    // After the script's name come the keys, the time, and groups of five terms and their users, each
+    // After the script's name come the keys, the time, how many groups there are, and groups of five terms and their users, each
     // with a bucket if the third term asks for more than the cap.
-    let mut rest = &arguments[3 + keys + 1..];
+    let mut rest = &arguments[3 + keys + 2..];
     let mut users = Vec::new();
     while rest.len() > 5 {
         let count = number(&rest[4]);
