@@ -30,3 +30,9 @@ pub const LINK_UNKNOWN: &str = "unknown";
 /// Headers that only a gateway may send on: copies that a client sent are removed from every
 /// request that passes a gateway.
 pub const GATEWAY_ONLY: [&str; 5] = [CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE, VERDICT];
+
+/// Whether `name`, in lower case, is one of [`GATEWAY_ONLY`].
+pub fn is_gateway_only(name: &[u8]) -> bool {
+    // Of nearly every name this is all that is looked at.
+    name.starts_with(b"x-weir-") && GATEWAY_ONLY.iter().any(|only| name == only.as_bytes())
+}

@@ -28,12 +28,19 @@ pub struct Group<'a> {
     pub users: Vec<&'a UserId>,
 }
 
+/// What the keys of a group, a user with a bucket, and a group's terms take on the wire, of most sales: memory for them
+/// is taken at once.
+const GROUP_LEN_USUAL: usize = 256;
+const USER_LEN_USUAL: usize = 40;
+const TERMS_LEN_USUAL: usize = 48;
+
 /// The call that decides `groups`, each of another shard. On Redis Cluster they must all be of one slot.
 pub fn call(groups: &[Group<'_>]) -> Call {
+    let users: usize = groups.iter().map(|group| group.users.len()).sum();
     let mut call = Call {
         script: &SCRIPT,
-        keys: Arguments::default(),
-        args: Arguments::default(),
+        keys: Arguments::with_capacity(groups.len() * GROUP_LEN_USUAL),
+        args: Arguments::with_capacity(users * USER_LEN_USUAL + groups.len() * TERMS_LEN_USUAL),
     };
     let now_ms = groups.first().map_or(0, |group| group.terms.now_ms);
     call.args.push_decimal(now_ms);

@@ -35,7 +35,7 @@ pub(crate) fn identify(
 
 /// Whether a client has sent, or may have sent, what only a gateway may send on.
 pub(crate) fn poses_as_gateway(request: &RequestHeaders) -> bool {
-    request.may_have(&headers::GATEWAY_ONLY)
+    request.may_have(headers::is_gateway_only)
 }
 
 /// Removes from the effective context's request what only a gateway may send on.
