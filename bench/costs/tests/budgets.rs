@@ -14,14 +14,14 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
     // The same, and for each that goes on: effective context, three headers, resume.
     (
         "admission in Redis, 64 in a flight",
-        38_500.0,
+        30_500.0,
         7.3,
         610.0,
         1.0 / 64.0,
     ),
     (
         "order token checked, and admission, 64 in a flight",
-        61_000.0,
+        53_000.0,
         7.3,
         750.0,
         1.0 / 64.0,
@@ -29,17 +29,17 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
     // A flight of its own, through the bridge.
     (
         "admission in Redis, 1 in a flight",
-        89_000.0,
+        66_000.0,
         18.0,
-        1_650.0,
+        1_600.0,
         1.0,
     ),
     // The address, and a bucket read and written for each of the two.
     (
         "admission with limits on user and address, 64 in a flight",
-        48_500.0,
+        40_000.0,
         12.3,
-        1_560.0,
+        1_500.0,
         1.0 / 64.0,
     ),
     ("local limit per user", 7_500.0, 4.0, 350.0, 0.0),
