@@ -427,6 +427,65 @@ fn one_call_decides_many_shards_each_from_its_own_stock() {
     assert_eq!(granted, [false, false, true, false, true, true]);
 }
 
+#[test]
+fn one_call_makes_of_each_shard_the_checks_that_it_asks_for() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let sale = SaleId::new("checks").unwrap();
+    let [blocked, reserved] = [0, 1].map(user);
+    let asked = [
+        (true, true),
+        (false, false),
+        (true, false),
+        (false, true),
+        (true, true),
+    ];
+    let group = |(shard, (is_blocked_asked, is_reserved_asked))| claim::Group {
+        keys: ShardKeys::new("model", &sale, shard),
+        terms: ClaimTerms {
+            checks: Checks {
+                blocked: is_blocked_asked,
+                reserved: is_reserved_asked,
+                drain: false,
+            },
+            ..terms(10, 1, 1)
+        },
+        users: vec![&blocked, &reserved],
+    };
+    let groups: Vec<_> = (0..).zip(asked).map(group).collect();
+    // The first stays cold.
+    for claim::Group { keys, .. } in &groups[1..] {
+        redis.run(&warm::call(keys, 10, 1));
+        for (set, user) in [
+            (keys.blocked(bucket(&blocked)), &blocked),
+            (keys.reserved(bucket(&reserved)), &reserved),
+        ] {
+            redis.command(&[b"SADD", &set, user.as_str().as_bytes()]);
+        }
+    }
+    let replies = claim::parse(&redis.run(&claim::call(&groups)), 10).unwrap();
+    let words: Vec<&str> = replies
+        .iter()
+        .map(|reply| match reply {
+            ClaimReply::Granted(_) => "granted",
+            ClaimReply::Cold => "cold",
+            ClaimReply::Blocked => "blocked",
+            ClaimReply::NotReserved => "not reserved",
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let of_the_blocked: Vec<_> = words.iter().step_by(2).copied().collect();
+    let of_the_reserved: Vec<_> = words.iter().skip(1).step_by(2).copied().collect();
+    assert_eq!(
+        of_the_blocked,
+        ["cold", "granted", "blocked", "not reserved", "blocked"]
+    );
+    assert_eq!(
+        of_the_reserved,
+        ["cold", "granted", "granted", "granted", "granted"]
+    );
+}
+
 /// Two shards of ten units, of which the second's key `damaged` is of another type: the units that each has
 /// after a claim on each, which fails.
 fn units_after_a_claim_on(damaged: impl Fn(&ShardKeys) -> Vec<u8>) -> [Value; 2] {
