@@ -127,6 +127,40 @@ async fn an_origin_that_dies_loses_no_claim() -> Result<()> {
     Ok(())
 }
 
+/// An origin that has the request and says nothing: the route's timeout ends it, and tells the client to try again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result<()> {
+    let mut stack = Stack::builder()
+        .workers(1)
+        .key_prefix("hangs")
+        .start()
+        .await?;
+    stack.open_sale("hangs", 10, 1).await?;
+    stack.origin.process().freeze();
+    let answer = buy(&stack, "hangs", "alice").await;
+    stack.origin.process().thaw();
+    let answer = answer?;
+    assert_eq!((answer.status, verdict(&answer)), (504, "granted"));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.json()?["error"], "unavailable", "{}", answer.text());
+    let ended_by = async |stat: &str| stack.envoy.stat(stat).await;
+    assert_eq!(ended_by("cluster.origin.upstream_rq_timeout").await?, 1);
+    assert_eq!(
+        ended_by("http.gateway.downstream_rq_max_duration_reached").await?,
+        0
+    );
+    // The origin has either never read the request that was given up, or makes an order of it after all.
+    until("alice has bought", async || {
+        buy(&stack, "hangs", "alice").await.is_ok_and(|answer| {
+            matches!(answer.status, 200 | 201) || verdict(&answer) == "cap_reached"
+        })
+    })
+    .await?;
+    let books = books(&stack, "hangs").await?;
+    assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    Ok(())
+}
+
 /// So few failures open the breaker that watches the origin.
 const FAILURES: u64 = 3;
 

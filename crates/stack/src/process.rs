@@ -195,6 +195,20 @@ impl Process {
         }
     }
 
+    /// SIGSTOP: it stays, its connections too, and does nothing until [`Process::thaw`].
+    pub fn freeze(&self) {
+        if let Some(child) = &self.child {
+            signal(child, Signal::STOP);
+        }
+    }
+
+    /// Lets it go on after [`Process::freeze`].
+    pub fn thaw(&self) {
+        if let Some(child) = &self.child {
+            signal(child, Signal::CONT);
+        }
+    }
+
     /// Waits until `ready` says so; an error if the process ends before that, or after
     /// `limit`. Both carry the end of its log.
     pub async fn wait_ready<F>(&mut self, limit: Duration, ready: impl Fn() -> F) -> Result<()>
