@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 use serde::Serialize;
+use weir_core::headers;
 
 /// The request header `name`: its bytes, whatever they are. `None` if it is not there, or if the
 /// host does not give it.
@@ -49,8 +50,13 @@ impl RequestHeaders {
     }
 
     /// Whether there may be a header whose name `is_one`: where the host has not told, there may be any.
-    pub fn may_have(&self, is_one: impl Fn(&[u8]) -> bool) -> bool {
+    fn may_have(&self, is_one: impl Fn(&[u8]) -> bool) -> bool {
         self.bytes.is_empty() || self.iter().any(|(name, _)| is_one(name))
+    }
+
+    /// Whether the client has sent, or may have sent, what only a gateway may send on.
+    pub fn pose_as_gateways(&self) -> bool {
+        self.may_have(headers::is_gateway_only)
     }
 
     /// Each name, in lower case, with its value, in their order.
@@ -132,6 +138,16 @@ pub fn add_request_header(name: &str, value: &str) -> Result<(), Status> {
 /// The host's status, when the stream is gone.
 pub fn remove_request_header(name: &str) -> Result<(), Status> {
     hostcalls::remove_map_value(MapType::HttpRequestHeaders, name)
+}
+
+/// Removes from the request what only a gateway may send on.
+///
+/// # Errors
+/// The host's status, when the stream is gone.
+pub fn remove_gateway_headers() -> Result<(), Status> {
+    headers::GATEWAY_ONLY
+        .into_iter()
+        .try_for_each(remove_request_header)
 }
 
 /// Sets the response header `name` in place of all that it was.

@@ -22,6 +22,9 @@ where
     }
 }
 
+/// What a bulk string takes besides its content: type, length, and CR LF twice. Only of long ones is it more.
+const FRAME_LEN_USUAL: usize = 9;
+
 /// Arguments of a command, one after another as they go over the wire: one piece of memory, however many they are.
 ///
 /// ```
@@ -103,7 +106,13 @@ impl<A: AsRef<[u8]>> FromIterator<A> for Arguments {
 
 impl<A: AsRef<[u8]>, const N: usize> From<[A; N]> for Arguments {
     fn from(arguments: [A; N]) -> Self {
-        arguments.into_iter().collect()
+        let lengths = arguments.iter().map(|argument| argument.as_ref().len());
+        let bytes: usize = lengths.map(|length| length + FRAME_LEN_USUAL).sum();
+        let mut all = Self::with_capacity(bytes);
+        for argument in &arguments {
+            all.push(argument.as_ref());
+        }
+        all
     }
 }
 

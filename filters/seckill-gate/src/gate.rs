@@ -14,7 +14,9 @@ use weir_core::sale::{Catalogue, Sale, SaleState};
 use weir_core::sold_out::SoldOutMemory;
 use weir_core::status::SaleStatus;
 use weir_core::verdict::Verdict;
-use weir_filter_kit::http::{RequestHeaders, add_request_header, prepare_json};
+use weir_filter_kit::http::{
+    RequestHeaders, add_request_header, prepare_json, remove_gateway_headers,
+};
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Pump, Ticket};
 use weir_filter_kit::redis::{Definite, Failure, Reply, Unknown, read};
@@ -24,7 +26,7 @@ use crate::NAME;
 use crate::answer::Answers;
 use crate::config::{Checked, DEADLINE_MS};
 use crate::fate::{Asker, Fate, Outcome};
-use crate::identify::{identify, poses_as_gateway, strip_gateway_headers};
+use crate::identify::identify;
 use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job, Step};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -190,7 +192,7 @@ impl Gate {
                     refills: 0,
                     checks,
                     pass: None,
-                    poses_as_gateway: poses_as_gateway(request),
+                    poses_as_gateway: request.pose_as_gateways(),
                     asker: asker.clone(),
                 })
             }
@@ -413,7 +415,7 @@ impl Gate {
         .encode();
         let signature = self.config.claim_keys.sign(&claim);
         if job.poses_as_gateway {
-            strip_gateway_headers()?;
+            remove_gateway_headers()?;
         }
         add_request_header(headers::CLAIM, &claim)?;
         add_request_header(headers::CLAIM_SIGNATURE, &signature)?;
@@ -442,7 +444,7 @@ impl Gate {
         self.count(asker, rejection.verdict);
         let done = if asker.is_shadow {
             asker.tell(Fate::Shadowed);
-            strip_gateway_headers()
+            remove_gateway_headers()
         } else {
             asker.tell(Fate::Answered);
             self.answers.reject(rejection, order)

@@ -4,7 +4,7 @@ use proxy_wasm::types::Status;
 use weir_core::id::UserId;
 use weir_core::{headers, identity};
 use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{RequestHeaders, add_request_header, remove_request_header};
+use weir_filter_kit::http::{RequestHeaders, add_request_header, remove_gateway_headers};
 
 use crate::config::Checked;
 
@@ -15,8 +15,8 @@ pub(crate) fn identify(
     path: &[u8],
     request: &RequestHeaders,
 ) -> Result<(), Status> {
-    if poses_as_gateway(request) {
-        strip_gateway_headers()?;
+    if request.pose_as_gateways() {
+        remove_gateway_headers()?;
     }
     let prefixes = &config.identify_prefixes;
     let is_wanted = prefixes
@@ -31,16 +31,4 @@ pub(crate) fn identify(
         add_request_header(headers::USER_SIGNATURE, &signed.signature)?;
     }
     Ok(())
-}
-
-/// Whether a client has sent, or may have sent, what only a gateway may send on.
-pub(crate) fn poses_as_gateway(request: &RequestHeaders) -> bool {
-    request.may_have(headers::is_gateway_only)
-}
-
-/// Removes from the effective context's request what only a gateway may send on.
-pub(crate) fn strip_gateway_headers() -> Result<(), Status> {
-    headers::GATEWAY_ONLY
-        .into_iter()
-        .try_for_each(remove_request_header)
 }

@@ -20,7 +20,7 @@ use weir_core::shard::home_shard;
 use weir_core::verdict::Verdict;
 use weir_filter_kit::env;
 use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{Answer, RequestHeaders, add_request_header, remove_request_header};
+use weir_filter_kit::http::{Answer, RequestHeaders, add_request_header, remove_gateway_headers};
 use weir_filter_kit::metrics::{self, Counter};
 use weir_filter_kit::redis::{Unknown, read};
 use weir_scripts::Call;
@@ -193,13 +193,6 @@ impl Context for Request {
     }
 }
 
-/// Removes what only a gateway may send on: the claim's headers are added later.
-fn strip() -> Result<(), Status> {
-    headers::GATEWAY_ONLY
-        .into_iter()
-        .try_for_each(remove_request_header)
-}
-
 impl HttpContext for Request {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
         let request = RequestHeaders::read();
@@ -207,7 +200,10 @@ impl HttpContext for Request {
         if !is(":method", b"POST") || !is(":path", PATH) {
             return Action::Continue;
         }
-        if request.may_have(headers::is_gateway_only) && strip().is_err() {
+        if request.pose_as_gateways()
+            && let Err(status) = remove_gateway_headers()
+        {
+            log::warn!("headers of a request could not be changed: {status:?}");
             return Action::Pause;
         }
         let user = request.get("x-user-id").unwrap_or_default();
