@@ -1,5 +1,7 @@
 //! The bridge's two directions.
 
+use std::rc::Rc;
+
 use weir_redis_bridge::bridge::{Bridge, Inbound, Outbound};
 use weir_redis_bridge::config::Config;
 use weir_resp::{DecodeError, decode};
@@ -29,17 +31,17 @@ const LINE_LEN_MAX: usize = 64;
 ///
 /// | | |
 /// |---|---|
-/// | `<` | bytes from `redis_proxy` |
+/// | `<` | bytes from Redis |
 /// | `!` | the body of a call that comes in one piece: a message in a chunk, with a head in front if nothing has come before |
 /// | `?` | the same in two pieces; the next byte says where the cut is |
 /// | any other, such as `>` | bytes from the caller |
 ///
-/// What passes to `redis_proxy` is always whole commands, or the PING; what passes to the caller is
+/// What passes to Redis is always whole commands, or the PING; what passes to the caller is
 /// always one whole message, to the call that it made, and the first has a head in front; after an
 /// error nothing passes any more.
 pub fn bridge(data: &[u8]) {
     let mut records = data.split(|&byte| byte == END);
-    let mut model = Model::new(limits(records.next().unwrap_or_default()));
+    let mut model = Model::new(limits(records.next().unwrap_or_default()).into());
     for record in records {
         match record {
             [] => model.inbound(b""),
@@ -63,13 +65,14 @@ fn limits(record: &[u8]) -> Config {
             request_bytes_max: 1 + usize::from(*request),
             replies_bytes_max: 1 + usize::from(*replies),
             commands_max: 1 + usize::from(commands & 0x0f),
+            auth: None,
         },
         _ => Config::default(),
     }
 }
 
 struct Model {
-    config: Config,
+    config: Rc<Config>,
     bridge: Bridge,
     /// All that the caller has sent.
     received: Vec<u8>,
@@ -98,10 +101,10 @@ enum Phase {
 }
 
 impl Model {
-    fn new(config: Config) -> Self {
+    fn new(config: Rc<Config>) -> Self {
         Self {
+            bridge: Bridge::new(Rc::clone(&config)),
             config,
-            bridge: Bridge::new(config),
             received: Vec::new(),
             head: None,
             taken: 0,
@@ -142,10 +145,10 @@ impl Model {
     /// What must become of what was received, none of which has passed.
     fn expect_head(&mut self) -> Inbound {
         // However a head and a first call are cut, they come to the same as in one piece.
-        let whole = Bridge::new(self.config).inbound(&self.received);
+        let whole = Bridge::new(Rc::clone(&self.config)).inbound(&self.received);
         let end = head_end(&self.received);
         let head = &self.received[..end.unwrap_or(self.received.len())];
-        if Bridge::new(self.config).inbound(head) != Inbound::Wait {
+        if Bridge::new(Rc::clone(&self.config)).inbound(head) != Inbound::Wait {
             assert_eq!(whole, Inbound::Pass(PING.to_vec()));
             self.phase = Phase::Denying;
             return whole;
@@ -159,7 +162,7 @@ impl Model {
         let expected = self.expect_data();
         assert_eq!(whole, expected);
         if expected != Inbound::Close && self.received.len() <= EVERY_CUT_MAX {
-            let mut bridge = Bridge::new(self.config);
+            let mut bridge = Bridge::new(Rc::clone(&self.config));
             let bytes = self.received.iter().map(|byte| bridge.inbound(&[*byte]));
             let mut passed = bytes.filter(|answer| *answer != Inbound::Wait);
             assert_eq!(passed.next().unwrap_or(Inbound::Wait), expected);

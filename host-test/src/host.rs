@@ -326,18 +326,31 @@ impl Host {
     /// How many contexts of streams and connections the VM of a thread still has: what should be 0 when no
     /// client is left. [`Thread::Canary`] has none.
     pub fn open_contexts(&self, thread: Thread) -> usize {
-        let world = self.process.world.borrow();
-        let slots = self.slots.iter().map(|id| &world.slots[*id]);
-        let vm = slots
-            .filter(|slot| slot.thread == thread)
-            .find_map(|slot| slot.vm);
-        let vm = vm.and_then(|vm| world.vms.get(&vm));
-        vm.map_or(0, |vm| {
+        self.of_vm(thread, |vm| {
             let streams = vm.contexts.values();
             streams
                 .filter(|context| context.owner != crate::world::Owner::Root)
                 .count()
         })
+    }
+
+    /// How many gRPC streams the VM of a thread has open, and has not ended from its side.
+    pub fn open_grpc_streams(&self, thread: Thread) -> usize {
+        self.of_vm(thread, |vm| {
+            let streams = vm.grpc_streams.values();
+            streams
+                .filter(|stream| stream.state != crate::grpc::GrpcState::Ended)
+                .count()
+        })
+    }
+
+    fn of_vm(&self, thread: Thread, count: impl FnOnce(&crate::world::VmState) -> usize) -> usize {
+        let world = self.process.world.borrow();
+        let slots = self.slots.iter().map(|id| &world.slots[*id]);
+        let vm = slots
+            .filter(|slot| slot.thread == thread)
+            .find_map(|slot| slot.vm);
+        vm.and_then(|vm| world.vms.get(&vm)).map_or(0, count)
     }
 
     /// What the filter did that Envoy does not survive, or does to the wrong stream. Such calls had no effect here.

@@ -7,7 +7,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::BufferType;
 
 use crate::config::ConfigError;
-use crate::redis::{Definite, Reply, Unknown, read_message};
+use crate::redis::{Definite, Reply, Unknown, is_noscript, read_message};
 use crate::streams::Streams;
 
 /// What the pump needs of its host. The real one is [`HostLink`].
@@ -75,9 +75,12 @@ impl HostLink {
         }
         let message = hostcalls::get_buffer(BufferType::GrpcReceiveBuffer, 0, size);
         let reply = read_message(message.ok().flatten().unwrap_or_default());
-        // After anything but replies the bridge ends the stream.
-        if reply.is_ok() {
-            streams.rest(token);
+        match &reply {
+            // Perhaps this Redis is no longer the one to ask, after a failover: the next call takes a new connection.
+            Ok(replies) if is_error(replies) => streams.wear_out(token),
+            Ok(_) => streams.rest(token),
+            // The bridge ends the stream.
+            Err(_) => {}
         }
         Some(reply)
     }
@@ -100,6 +103,15 @@ impl HostLink {
         let _ = hostcalls::close_grpc_stream(token);
         self.wake();
         Some((token, Err(Unknown::Timeout.into())))
+    }
+
+    /// Closes streams that are no longer of use at `now_ms`. Where [`HostLink::expired`] may be called.
+    pub fn close_idle(&self, now_ms: u64) {
+        let idle = self.streams.borrow_mut().idle(now_ms);
+        for stream in idle {
+            // It fails only if there is none.
+            let _ = hostcalls::close_grpc_stream(stream);
+        }
     }
 
     fn open(&self) -> Option<u32> {
@@ -128,6 +140,14 @@ impl Link for HostLink {
             log::warn!("the root context could not be woken, it waits for its tick: {status:?}");
         }
     }
+}
+
+/// Whether replies begin with an error that says something of the Redis that has said it, and not just that it does
+/// not know a script yet.
+fn is_error(replies: &[u8]) -> bool {
+    replies
+        .strip_prefix(b"-")
+        .is_some_and(|error| !is_noscript(error))
 }
 
 /// A name that no other VM of this process gets, nor one of another process but by the greatest chance: a counter in shared data, and the clock, in case

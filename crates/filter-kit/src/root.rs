@@ -94,6 +94,16 @@ impl<P: Plugin> Root<P> {
         });
     }
 
+    fn close_idle(&self) {
+        self.make_effective();
+        if let Some(plugin) = &self.plugin {
+            plugin
+                .borrow()
+                .link()
+                .inspect(|link| link.close_idle(now_ms()));
+        }
+    }
+
     fn make_effective(&self) {
         // It is this callback's own context, so it cannot be gone.
         let _ = hostcalls::set_effective_context(self.id);
@@ -142,6 +152,7 @@ impl<P: Plugin> RootContext for Root<P> {
     fn on_tick(&mut self) {
         // A wake-up may have been lost, and deadlines pass while nothing wakes.
         self.turn();
+        self.close_idle();
         self.make_effective();
         metrics::flush();
     }

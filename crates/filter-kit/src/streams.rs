@@ -2,12 +2,21 @@
 
 use std::collections::BTreeMap;
 
+/// A stream that rested for so long is closed, at the latest after twice as long. Each keeps a connection to Redis, and
+/// firewalls forget connections that are silent for some minutes.
+const REST_MS_MAX: u64 = 30_000;
+
 /// The streams of one VM. Each has one call at most: so a reply is always that call's, and a call that is given up
 /// takes nothing with it but its own stream.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// Open, and without a call. There are never more than there once were calls at the same time.
+    /// Open, and without a call. The first that had one stands first.
     resting: Vec<u32>,
+    /// How many of these, from the first on, have rested since the last look at them.
+    unused: usize,
+    looked_at_ms: u64,
+    /// Not to be used again, and not closed yet.
+    worn_out: Vec<u32>,
     busy: BTreeMap<u32, Call>,
 }
 
@@ -20,7 +29,9 @@ struct Call {
 impl Streams {
     /// An open stream without a call: the last that had one.
     pub(crate) fn take(&mut self) -> Option<u32> {
-        self.resting.pop()
+        let stream = self.resting.pop();
+        self.unused = self.unused.min(self.resting.len());
+        stream
     }
 
     /// A call has begun on the stream.
@@ -42,10 +53,30 @@ impl Streams {
         self.resting.push(stream);
     }
 
+    /// The stream is to take no other call, but be closed by the next [`Streams::idle`].
+    pub(crate) fn wear_out(&mut self, stream: u32) {
+        self.worn_out.push(stream);
+    }
+
     /// The stream is gone. Whether it had a call.
     pub(crate) fn remove(&mut self, stream: u32) -> bool {
-        self.resting.retain(|&resting| resting != stream);
+        if let Some(index) = self.resting.iter().position(|&resting| resting == stream) {
+            self.resting.remove(index);
+            self.unused -= usize::from(index < self.unused);
+        }
+        self.worn_out.retain(|&worn_out| worn_out != stream);
         self.end(stream)
+    }
+
+    /// Forgets the streams that are to be closed at `now_ms`, since they are worn out or have rested for long.
+    pub(crate) fn idle(&mut self, now_ms: u64) -> Vec<u32> {
+        let mut idle = std::mem::take(&mut self.worn_out);
+        if now_ms.abs_diff(self.looked_at_ms) >= REST_MS_MAX {
+            self.looked_at_ms = now_ms;
+            idle.extend(self.resting.drain(..self.unused));
+            self.unused = self.resting.len();
+        }
+        idle
     }
 
     /// Ends a call whose time is over, if there is one, and forgets its stream. A clock that was set by more than a call
@@ -81,6 +112,41 @@ mod tests {
         assert_eq!((streams.remove(3), streams.take()), (false, None));
         streams.begin(7, 100, 0);
         assert_eq!((streams.remove(7), streams.remove(7)), (true, false));
+    }
+
+    #[test]
+    fn a_stream_that_rests_for_long_is_closed_and_no_other() {
+        let mut streams = Streams::default();
+        for stream in 1..=4 {
+            streams.rest(stream);
+        }
+        let long = REST_MS_MAX;
+        assert_eq!(
+            streams.idle(10 * long),
+            [0; 0],
+            "they may have come to rest just now"
+        );
+        assert_eq!((streams.take(), streams.take()), (Some(4), Some(3)));
+        streams.rest(3);
+        assert!(!streams.remove(1));
+        assert_eq!(streams.idle(11 * long - 1), [0; 0]);
+        assert_eq!(streams.idle(11 * long), [2]);
+        assert_eq!(streams.take(), Some(3), "it was used");
+        streams.rest(3);
+        assert_eq!(streams.idle(12 * long), [0; 0]);
+        assert_eq!(streams.idle(9 * long), [3], "the clock was set back");
+        assert_eq!((streams.take(), streams.idle(0)), (None, vec![]));
+    }
+
+    #[test]
+    fn a_stream_that_is_worn_out_is_closed_at_once_and_once() {
+        let mut streams = Streams::default();
+        streams.rest(3);
+        streams.wear_out(7);
+        streams.wear_out(8);
+        assert!(!streams.remove(8), "it was closed by the other side");
+        assert_eq!(streams.idle(0), [7]);
+        assert_eq!((streams.idle(0), streams.take()), (vec![0; 0], Some(3)));
     }
 
     #[test]

@@ -7,11 +7,13 @@
 //! either side does not matter, and chunks need not end where messages do.
 //!
 //! A network filter can write to the caller only while data comes from the other side. A refused
-//! call therefore sends `redis_proxy` a PING, which it answers itself, without Redis; the refusal
+//! call therefore sends a PING, which Redis answers, or `redis_proxy` by itself; the refusal
 //! goes out in place of the answer. After any error the response ends (or, to a head that opens no
 //! stream, says `connection: close`), the caller closes, and whatever still comes is thrown away:
 //! no reply can ever meet another call. The message that ends a stream begins with one of the words
 //! in [`weir_filter_kit::bridge`], and so tells whether the call may have run.
+
+use std::rc::Rc;
 
 use weir_filter_kit::bridge as words;
 use weir_resp::{Direction, Framer};
@@ -21,7 +23,7 @@ use crate::config::Config;
 use crate::head;
 use crate::message::{BODY_LEN_MAX, Chunk, Reader, Refused};
 
-/// What makes `redis_proxy` answer, and so lets a refusal be written.
+/// What makes the other side answer, and so lets a refusal be written.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// The chunk that ends a response.
@@ -39,7 +41,7 @@ pub enum Inbound {
     Close,
 }
 
-/// What becomes of bytes that came from `redis_proxy`. They are always taken off Envoy's buffer.
+/// What becomes of bytes that came from Redis. They are always taken off Envoy's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outbound {
     /// Nothing passes yet.
@@ -48,10 +50,10 @@ pub enum Outbound {
     Pass(Vec<u8>),
 }
 
-/// One connection from a filter's cluster to `redis_proxy`.
+/// One connection from a filter's cluster towards Redis.
 #[derive(Debug)]
 pub struct Bridge {
-    config: Config,
+    config: Rc<Config>,
     state: State,
 }
 
@@ -69,7 +71,7 @@ enum State {
 
 impl Bridge {
     /// A connection that has just come up.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: Rc<Config>) -> Self {
         Self {
             config,
             state: State::Head(Vec::new()),
@@ -116,7 +118,7 @@ impl Bridge {
         }
     }
 
-    /// Bytes have come from `redis_proxy`.
+    /// Bytes have come from Redis.
     pub fn outbound(&mut self, bytes: &[u8]) -> Outbound {
         let answer = match &mut self.state {
             _ if bytes.is_empty() => Ok(Outbound::Wait),
@@ -157,7 +159,7 @@ impl Default for Call {
 }
 
 impl Stream {
-    /// Says what passes to `redis_proxy`, if anything does.
+    /// Says what passes to Redis, if anything does.
     fn inbound(&mut self, mut bytes: &[u8], config: &Config) -> Result<Option<Vec<u8>>, Over> {
         let mut passed = None;
         while let Some(mut data) = self.chunks.next(&mut bytes)? {
@@ -333,7 +335,7 @@ mod tests {
     }
 
     fn bridge() -> Bridge {
-        Bridge::new(Config::default())
+        Bridge::new(Rc::default())
     }
 
     /// A bridge whose caller has opened a stream.
@@ -353,7 +355,7 @@ mod tests {
         pieces.iter().flat_map(pass).collect()
     }
 
-    /// What passes when `pieces` come from `redis_proxy`.
+    /// What passes when `pieces` come from Redis.
     fn outbound(bridge: &mut Bridge, pieces: &[&[u8]]) -> Vec<u8> {
         let pass = |piece: &&[u8]| match bridge.outbound(piece) {
             Outbound::Wait => vec![],
@@ -464,7 +466,7 @@ mod tests {
             request_bytes_max: 20,
             ..Config::default()
         };
-        let (mut bridge, bytes) = (Bridge::new(config), first(TWO));
+        let (mut bridge, bytes) = (Bridge::new(config.into()), first(TWO));
         assert_eq!(inbound(&mut bridge, &cut(&bytes, &[7])), PING);
         assert_eq!(bridge.inbound(b"1\r\nx"), Inbound::Close);
         check_closed(bridge);
@@ -475,7 +477,7 @@ mod tests {
             replies_bytes_max: 20,
             ..Config::default()
         };
-        let mut bridge = Bridge::new(config);
+        let mut bridge = Bridge::new(config.into());
         inbound(&mut bridge, &[&first(TWO)]);
         let last = format!("failed: {reason}");
         check_no_reply(&last);

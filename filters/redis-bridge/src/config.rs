@@ -1,10 +1,12 @@
 //! The filter's configuration.
 
 use serde::Deserialize;
-use weir_filter_kit::config::ConfigError;
+use weir_filter_kit::config::{ConfigError, SecretSource};
 
-/// Limits of one call. All have defaults: an empty configuration is a good one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+use crate::login;
+
+/// Limits of one call, and what Redis wants to be told. All has defaults: an empty configuration is a good one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// The most bytes of a call's body: 1 MiB unless set. A flight of 64 claims takes 10 KiB.
@@ -13,6 +15,19 @@ pub struct Config {
     pub replies_bytes_max: usize,
     /// The most commands of a call: 4,096 unless set.
     pub commands_max: usize,
+    /// The password of a Redis behind `tcp_proxy`. `redis_proxy` tells it by itself, if its cluster says so.
+    pub auth: Option<Auth>,
+}
+
+/// What a Redis with a password wants to be told first on each connection.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// A user of Redis' access control lists; the default user unless set.
+    #[serde(default)]
+    pub username: Option<String>,
+    /// Where the password is.
+    pub password: SecretSource,
 }
 
 impl Default for Config {
@@ -21,6 +36,7 @@ impl Default for Config {
             request_bytes_max: 1024 * 1024,
             replies_bytes_max: 16 * 1024 * 1024,
             commands_max: 4_096,
+            auth: None,
         }
     }
 }
@@ -40,5 +56,17 @@ impl Config {
             Some((name, _)) => Err(ConfigError::new(name, "must be at least 1")),
             None => Ok(self),
         }
+    }
+
+    /// What each connection begins with, if Redis has a password.
+    ///
+    /// # Errors
+    /// When the VM is not given the password.
+    pub fn login(&self) -> Result<Option<Vec<u8>>, ConfigError> {
+        let Some(auth) = &self.auth else {
+            return Ok(None);
+        };
+        let password = auth.password.read("auth.password")?;
+        Ok(Some(login::command(auth.username.as_deref(), &password)))
     }
 }

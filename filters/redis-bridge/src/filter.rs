@@ -1,27 +1,43 @@
 //! The glue between Envoy and [`Bridge`].
 
+use std::rc::Rc;
+
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, RootContext, StreamContext};
 use proxy_wasm::types::{Action, BufferType, ContextType};
-use weir_filter_kit::config::read_plugin;
+use weir_filter_kit::config::{ConfigError, read_plugin};
 
 use crate::bridge::{Bridge, Inbound, Outbound};
 use crate::config::Config;
+use crate::login::Login;
 
 pub(crate) const NAME: &str = "redis-bridge";
 
 #[derive(Default)]
 pub(crate) struct Root {
-    config: Config,
+    config: Rc<Config>,
+    /// What each connection begins with, if Redis has a password.
+    login: Option<Rc<[u8]>>,
+}
+
+impl Root {
+    fn configured() -> Result<Self, ConfigError> {
+        let config = read_plugin::<Config>()?.checked()?;
+        let login = config.login()?.map(Rc::from);
+        Ok(Self {
+            config: config.into(),
+            login,
+        })
+    }
 }
 
 impl Context for Root {}
 
 impl RootContext for Root {
     fn on_configure(&mut self, _plugin_configuration_size: usize) -> bool {
-        match read_plugin::<Config>().and_then(Config::checked) {
-            Ok(config) => {
-                self.config = config;
+        match Self::configured() {
+            Ok(configured) => {
+                *self = configured;
                 true
             }
             Err(error) => {
@@ -36,20 +52,46 @@ impl RootContext for Root {
     }
 
     fn create_stream_context(&self, _context_id: u32) -> Option<Box<dyn StreamContext>> {
-        Some(Box::new(Connection(Bridge::new(self.config))))
+        Some(Box::new(Connection {
+            bridge: Bridge::new(Rc::clone(&self.config)),
+            login: Login::new(self.login.clone()),
+        }))
     }
 }
 
-struct Connection(Bridge);
+struct Connection {
+    bridge: Bridge,
+    login: Login,
+}
+
+impl Connection {
+    /// Whether the connection goes on, and the buffer has what passes to the caller in place of `bytes` from Redis.
+    fn outbound(&mut self, bytes: &[u8]) -> bool {
+        let passed = match self.login.incoming(bytes) {
+            Ok(bytes) => self.bridge.outbound(bytes),
+            Err(said) => {
+                log::error!("{NAME}: Redis does not take auth's password: it says {said:?}");
+                return false;
+            }
+        };
+        match passed {
+            Outbound::Wait => replace(BufferType::UpstreamData, bytes.len(), b""),
+            Outbound::Pass(passed) => replace(BufferType::UpstreamData, bytes.len(), &passed),
+        }
+    }
+}
 
 impl Context for Connection {}
 
 impl StreamContext for Connection {
     fn on_downstream_data(&mut self, size: usize, _end_of_stream: bool) -> Action {
         let bytes = take(BufferType::DownstreamData, size);
-        let replaced = match self.0.inbound(&bytes) {
+        let replaced = match self.bridge.inbound(&bytes) {
             Inbound::Wait => replace(BufferType::DownstreamData, size, b""),
-            Inbound::Pass(bytes) => replace(BufferType::DownstreamData, size, &bytes),
+            Inbound::Pass(bytes) => {
+                let bytes = self.login.outgoing(bytes);
+                replace(BufferType::DownstreamData, size, &bytes)
+            }
             Inbound::Close => false,
         };
         if !replaced {
@@ -61,11 +103,9 @@ impl StreamContext for Connection {
 
     fn on_upstream_data(&mut self, size: usize, _end_of_stream: bool) -> Action {
         let bytes = take(BufferType::UpstreamData, size);
-        let replaced = match self.0.outbound(&bytes) {
-            Outbound::Wait => replace(BufferType::UpstreamData, size, b""),
-            Outbound::Pass(bytes) => replace(BufferType::UpstreamData, size, &bytes),
-        };
-        if !replaced {
+        if !self.outbound(&bytes) {
+            // Raw replies must not pass.
+            let _ = hostcalls::set_buffer(BufferType::UpstreamData, 0, size, b"");
             close();
         }
         Action::Continue

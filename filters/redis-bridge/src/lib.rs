@@ -1,10 +1,11 @@
-//! `redis-bridge`: a network filter that stands in front of Envoy's `redis_proxy` on an internal
-//! listener, and makes it an HTTP/1.1 upstream that a gRPC stream of a filter can reach.
+//! `redis-bridge`: a network filter on an internal listener, in front of Envoy's `tcp_proxy` to one Redis or of its
+//! `redis_proxy` to a Redis Cluster, which makes Redis an HTTP/1.1 upstream that a gRPC stream of a filter can reach.
 //!
 //! A caller opens a stream and keeps it: one POST whose body never ends. Each message on it is a
 //! call, RESP commands as they are, and is answered by one message, their replies as they are. One
 //! call at a time is under way on a stream; who needs more opens more. The filter takes HTTP and
-//! gRPC off on the way in and puts them on on the way out; see [`bridge`].
+//! gRPC off on the way in and puts them on on the way out; see [`bridge`]. If Redis has a password, it says that first;
+//! see [`login`].
 //!
 //! It must run with a `vm_id` of its own, apart from the filters that call it: in the same VM the
 //! internal connection would re-enter the VM inside the host call.
@@ -31,6 +32,7 @@ mod chunk;
 pub mod config;
 mod filter;
 mod head;
+pub mod login;
 mod message;
 
 /// What the module does when a host has loaded it.

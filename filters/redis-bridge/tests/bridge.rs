@@ -1,16 +1,18 @@
 //! The built filter in a Proxy-Wasm host: what its state machine decides reaches the wire.
 
-use weir_host_test::{ConnState, Connection, Host};
+use weir_host_test::{Builder, ConnState, Connection, Host};
 
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-fn start(config: &str) -> Host {
+fn builder(config: &str) -> Builder {
     let module = weir_stack::wasm::filter("redis-bridge").unwrap();
     Host::builder()
         .module_file(module)
         .plugin_config(config.as_bytes())
-        .start()
-        .unwrap()
+}
+
+fn start(config: &str) -> Host {
+    builder(config).start().unwrap()
 }
 
 const HEAD: &[u8] = b"POST / HTTP/1.1\r\nhost: weir_redis\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -119,7 +121,7 @@ fn a_bad_head_is_answered_with_400_and_nothing_of_it_reaches_redis() {
     let host = start("");
     let connection = host.connection(0);
     let passed = connection.downstream(b"POST / HTTP/1.1\r\ncontent-length: 14\r\n\r\n");
-    assert_eq!(passed, PING, "what makes redis_proxy answer");
+    assert_eq!(passed, PING, "what makes Redis answer");
     let answer = String::from_utf8(connection.upstream(b"+PONG\r\n")).unwrap();
     assert!(
         answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
@@ -134,10 +136,7 @@ fn a_bad_call_is_refused_and_nothing_of_it_reaches_redis() {
     let host = start("");
     let connection = open(&host);
     let passed = connection.downstream(call(b"*1\r\n:1\r\n"));
-    assert_eq!(
-        passed, PING,
-        "what makes redis_proxy answer, instead of the call"
-    );
+    assert_eq!(passed, PING, "what makes Redis answer, instead of the call");
     let last = first_answer(b"refused: the body is not RESP commands");
     let expected = [&last, LAST_CHUNK].concat();
     assert_eq!(connection.upstream(b"+PONG\r\n"), expected);
@@ -215,11 +214,7 @@ fn a_caller_that_goes_leaves_nothing_behind() {
 #[test]
 fn a_bad_configuration_is_refused_by_the_fields_path() {
     let refused = |config: &str| {
-        let module = weir_stack::wasm::filter("redis-bridge").unwrap();
-        let started = Host::builder()
-            .module_file(module)
-            .plugin_config(config.as_bytes())
-            .start();
+        let started = builder(config).start();
         started.err().expect("refused").to_string()
     };
     let zero = refused(r#"{ "commands_max": 0 }"#);
@@ -229,6 +224,50 @@ fn a_bad_configuration_is_refused_by_the_fields_path() {
     );
     assert!(refused(r#"{ "size": 1 }"#).contains("size: unknown field `size`"));
     assert!(refused(r#"{ "commands_max": -1 }"#).contains("commands_max: invalid value"));
+}
+
+const AUTH: &str =
+    r#"{ "auth": { "username": "weir", "password": { "env": "WEIR_REDIS_PASSWORD" } } }"#;
+const LOGIN: &[u8] = b"*3\r\n$4\r\nAUTH\r\n$4\r\nweir\r\n$6\r\nsesame\r\n";
+
+fn start_with_password() -> Host {
+    let host = builder(AUTH).env("WEIR_REDIS_PASSWORD", "sesame");
+    host.start().unwrap()
+}
+
+#[test]
+fn a_password_is_said_once_a_connection_and_its_reply_is_for_nobody() {
+    let host = start_with_password();
+    for _ in 0..2 {
+        let connection = open(&host);
+        let passed = connection.downstream(call(PING));
+        assert_eq!(passed, [LOGIN, PING].concat());
+        assert_eq!(connection.upstream(b"+OK\r"), b"");
+        let answered = connection.upstream(b"\n+PONG\r\n");
+        assert_eq!(answered, first_answer(b"+PONG\r\n"));
+        assert_eq!(connection.downstream(call(PING)), PING);
+        assert_eq!(connection.upstream(b"+OK\r\n"), answer(b"+OK\r\n"));
+    }
+}
+
+#[test]
+fn a_password_that_redis_does_not_take_ends_the_connection_and_the_log_says_so() {
+    let host = start_with_password();
+    let connection = open(&host);
+    connection.downstream(call(PING));
+    let passed = connection.upstream(b"-WRONGPASS invalid password\r\n-NOAUTH no\r\n");
+    assert_eq!(passed, b"", "no raw reply");
+    assert_eq!(connection.state(), ConnState::ClosedByFilter);
+    assert!(host.logged("Redis does not take auth's password"));
+    assert!(host.logged("WRONGPASS invalid password"));
+    assert!(!host.logged("sesame"));
+}
+
+#[test]
+fn a_password_that_the_vm_is_not_given_is_refused_by_name() {
+    let refused = builder(AUTH).start().err().expect("refused").to_string();
+    assert!(refused.contains("auth.password.env"), "{refused}");
+    assert!(refused.contains("WEIR_REDIS_PASSWORD"), "{refused}");
 }
 
 /// What one call costs is a number, not a time. Raised only with a reason.

@@ -8,11 +8,8 @@ use weir_stack::Stack;
 /// so these two are the commands that were sent.
 const REDIS_SCRIPT_CALLS: [&str; 2] = ["evalsha", "eval"];
 
-/// The same as redis_proxy sent them: the gateway's alone, without the origin's.
-const GATEWAY_SCRIPT_CALLS: [&str; 2] = [
-    "redis.weir_redis.command.evalsha.total",
-    "redis.weir_redis.command.eval.total",
-];
+/// Commands that the gate's pump sent: each is a script call. The gateway's alone, without the origin's.
+const GATEWAY_SCRIPT_CALLS: &str = "wasmcustom.weir_seckill_gate_redis_commands_total";
 
 /// Requests that the gate's pump put into calls.
 const REDIS_REQUESTS: &str = "wasmcustom.weir_seckill_gate_redis_requests_total";
@@ -34,7 +31,7 @@ impl Counters {
         let envoy = stack.envoy.stats().await?;
         Ok(Self {
             redis_commands: sum(&redis, &REDIS_SCRIPT_CALLS),
-            redis_commands_gateway: sum(&envoy, &GATEWAY_SCRIPT_CALLS),
+            redis_commands_gateway: sum(&envoy, &[GATEWAY_SCRIPT_CALLS]),
             redis_requests: sum(&envoy, &[REDIS_REQUESTS]),
         })
     }

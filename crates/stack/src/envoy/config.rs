@@ -70,6 +70,12 @@ pub const HOLD_HEADER: &str = "x-envoy-fault-delay-request";
 const REDIS_CLUSTER: &str = "    - name: weir_redis_upstream\n";
 /// What follows a cluster in a list of them: the next one, or what is said about it.
 const NEXT_CLUSTER: [&str; 2] = ["\n    - name: ", "\n    # "];
+/// What stands behind the bridge, where Redis is one server, and where it is a cluster.
+const TO_ONE: &str = "            - name: envoy.filters.network.tcp_proxy\n";
+const TO_NODES: &str = "            - name: envoy.filters.network.redis_proxy\n";
+const CLUSTERS: &str = "\n  clusters:\n";
+/// The bridge's configuration as it is shipped.
+const BRIDGE_CONFIG: &str = r#"'{ "request_bytes_max": 1048576, "replies_bytes_max": 16777216 }'"#;
 
 // What the fragments say.
 const REDIS_TLS: &str = "envoy/redis-tls.yaml";
@@ -191,10 +197,7 @@ impl EnvoyConfig {
     }
 
     fn read(file: &str) -> Result<Self> {
-        let path = workspace::root().join(file);
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Self::of(text).wasm_dir(&workspace::out_dir()))
+        Ok(Self::of(read(file)?).wasm_dir(&workspace::out_dir()))
     }
 
     pub(super) fn of(text: String) -> Self {
@@ -237,7 +240,11 @@ impl EnvoyConfig {
     /// `envoy/redis-tls.yaml`; `ca` is the authority, in PEM. Where it is, [`EnvoyConfig::redis`]
     /// says.
     pub fn redis_tls(self, ca: &Path) -> Result<Self> {
-        let config = self.with_redis_of(REDIS_TLS)?;
+        let fragment = read(REDIS_TLS)?;
+        let auth = quoted_line(&fragment).with_context(|| format!("{REDIS_TLS} has no auth"))?;
+        let config = self
+            .set(BRIDGE_CONFIG, auth.to_owned())
+            .with_redis_of(&fragment)?;
         Ok(config.set(REDIS_CA, ca.display().to_string()))
     }
 
@@ -250,7 +257,8 @@ impl EnvoyConfig {
 
     /// The same for a filter whose configuration is given, and says so itself.
     pub fn redis_nodes(self, ports: [u16; 3]) -> Result<Self> {
-        let mut config = self.with_redis_of(REDIS_NODES)?;
+        let fragment = read(REDIS_NODES)?;
+        let mut config = self.with_proxy_of(&fragment)?.with_redis_of(&fragment)?;
         for (shipped, port) in NODE_PORTS.iter().zip(ports) {
             let shipped = format!("port_value: {shipped} }}");
             config = config.set(&shipped, format!("port_value: {port} }}"));
@@ -261,14 +269,19 @@ impl EnvoyConfig {
     /// With the Redis cluster of another shipped file in the place of its own, as a person is
     /// told to put it there.
     fn with_redis_of(mut self, fragment: &str) -> Result<Self> {
-        let path = workspace::root().join(fragment);
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        let new = redis_cluster_of(&text).with_context(|| format!("{fragment} has no cluster"))?;
-        let new = format!("{}\n", text[new].trim_end());
+        let new = redis_cluster_of(fragment).context("there is no cluster to take")?;
+        let new = format!("{}\n", fragment[new].trim_end());
         let old = redis_cluster_of(&self.text)
             .with_context(|| format!("{SHIPPED} has no cluster {REDIS_CLUSTER:?}"))?;
         self.text.replace_range(old, &new);
+        Ok(self)
+    }
+
+    /// The same of what stands behind the bridge.
+    fn with_proxy_of(mut self, fragment: &str) -> Result<Self> {
+        let new = part(fragment, TO_NODES).context("there is no redis_proxy to take")?;
+        let old = part(&self.text, TO_ONE).context("there is no tcp_proxy behind the bridge")?;
+        self.text.replace_range(old, &fragment[new]);
         Ok(self)
     }
 
@@ -285,10 +298,7 @@ impl EnvoyConfig {
 
     /// With `envoy/jwt.yaml` in front of the gate: users are who a token says.
     pub fn jwt(self) -> Result<Self> {
-        let path = workspace::root().join(JWT);
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        let indented: String = text
+        let indented: String = read(JWT)?
             .lines()
             .map(|line| format!("{FILTER_INDENT}{line}\n"))
             .collect();
@@ -350,7 +360,28 @@ impl EnvoyConfig {
     }
 }
 
-/// Where the cluster that redis_proxy goes to stands in a file.
+/// A shipped file's text.
+fn read(file: &str) -> Result<String> {
+    let path = workspace::root().join(file);
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The quoted value that a comment of a fragment tells to take: `#      '…'`.
+fn quoted_line(fragment: &str) -> Option<&str> {
+    let comments = fragment.lines().filter_map(|line| line.strip_prefix('#'));
+    comments
+        .map(str::trim)
+        .find(|line| line.starts_with('\'') && line.ends_with('\''))
+}
+
+/// Where the filter that begins with `begin` stands in a file: up to the clusters.
+fn part(text: &str, begin: &str) -> Option<std::ops::Range<usize>> {
+    let start = text.find(begin)?;
+    let end = start + text[start..].find(CLUSTERS)?;
+    Some(start..end)
+}
+
+/// Where the cluster that the bridge goes to stands in a file.
 fn redis_cluster_of(text: &str) -> Option<std::ops::Range<usize>> {
     let start = text.find(REDIS_CLUSTER)?;
     let body = start + REDIS_CLUSTER.len();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_host_test::{Call, Reply};
+use weir_host_test::{Call, Reply, Thread};
 
 use crate::support::{CATALOGUE, Gate, granted};
 
@@ -100,4 +100,68 @@ fn a_poll_that_is_not_answered_is_given_up_and_asked_again() {
     let buyer = gate.buy("alice");
     gate.answer_claims(|_user| granted(7));
     assert!(buyer.is_continued());
+}
+
+#[test]
+fn a_redis_that_answers_with_an_error_is_left_for_a_new_connection() {
+    for error in [
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-LOADING Redis is loading the dataset in memory\r\n",
+    ] {
+        let gate = Gate::ready();
+        let lost = gate.buy("alice");
+        let call = claims(&gate).remove(0);
+        gate.host.answer(call.id, Reply::ok(error));
+        gate.host.run_until_idle();
+        assert_eq!(lost.status(), Some(503));
+        let next = gate.buy("bob");
+        assert_ne!(grant(&gate), stream_of(&call));
+        assert!(next.is_continued());
+        let open = gate.host.open_grpc_streams(Thread::Worker(0));
+        gate.host.tick();
+        let left = gate.host.open_grpc_streams(Thread::Worker(0));
+        assert_eq!(left, open - 1, "the tick closes it");
+        gate.host.assert_sound();
+    }
+}
+
+#[test]
+fn a_script_that_redis_does_not_know_costs_no_connection() {
+    let gate = Gate::ready();
+    let buyer = gate.buy("alice");
+    let call = claims(&gate).remove(0);
+    let unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+    gate.host.answer(call.id, Reply::ok(unknown));
+    gate.host.run_until_idle();
+    let calls = gate.host.calls();
+    let spelt_out = calls
+        .iter()
+        .find(|call| call.body_text().contains("$4\r\nEVAL\r\n"))
+        .expect("it goes again, spelt out");
+    assert_eq!(stream_of(spelt_out), stream_of(&call));
+    gate.answer_claims(|_user| granted(7));
+    assert!(buyer.is_continued());
+}
+
+#[test]
+fn streams_of_a_burst_are_closed_when_it_is_over() {
+    let gate = Gate::ready();
+    let buyers: Vec<_> = (0..4 * 64)
+        .map(|n| gate.buy(&format!("user-{n}")))
+        .collect();
+    gate.host.run_until_idle();
+    gate.answer_claims(|_user| granted(7));
+    assert!(buyers.iter().all(|buyer| buyer.is_continued()));
+    let open = || gate.host.open_grpc_streams(Thread::Worker(0));
+    let burst = open();
+    assert!(burst >= 4, "{burst}");
+    for _ in 0..70 {
+        gate.host.advance(Duration::from_secs(1));
+        gate.answer_polls_with(CATALOGUE);
+    }
+    assert!(open() <= 2, "{} of {burst} are left", open());
+    let buyer = gate.buy("late");
+    gate.answer_claims(|_user| granted(7));
+    assert!(buyer.is_continued());
+    gate.host.assert_sound();
 }

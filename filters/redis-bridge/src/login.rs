@@ -1,0 +1,118 @@
+//! Tells Redis the password before anything else goes to it.
+//!
+//! `AUTH` goes in front of a connection's first call, in the same bytes, so it costs no round trip; its reply is taken off
+//! the front of what comes back. What is said to Redis is known to nobody but Redis: no log has it.
+
+use std::rc::Rc;
+
+use weir_resp::{Direction, Framer, encode_command};
+
+/// The longest reply that can be one to `AUTH`.
+const REPLY_LEN_MAX: usize = 512;
+
+/// The `AUTH` command as it goes over the wire.
+pub fn command(username: Option<&str>, password: &[u8]) -> Vec<u8> {
+    let words = [Some(b"AUTH".as_slice()), username.map(str::as_bytes)];
+    let mut bytes = Vec::new();
+    let words: Vec<&[u8]> = words.into_iter().flatten().chain([password]).collect();
+    encode_command(&mut bytes, words);
+    bytes
+}
+
+/// How far one connection's login has come.
+#[derive(Debug)]
+pub enum Login {
+    /// This goes in front of the first bytes.
+    Due(Rc<[u8]>),
+    /// Its reply is coming in: what has come of it.
+    Asked(Framer, Vec<u8>),
+    /// Redis has taken the password, or there is none.
+    Done,
+}
+
+impl Login {
+    /// A connection that has just come up; `command` as of [`command`], if Redis has a password.
+    pub fn new(command: Option<Rc<[u8]>>) -> Self {
+        command.map_or(Self::Done, Self::Due)
+    }
+
+    /// What goes to Redis in place of `bytes`.
+    pub fn outgoing(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        let Self::Due(command) = self else {
+            return bytes;
+        };
+        let both = [command, bytes.as_slice()].concat();
+        *self = Self::Asked(Framer::new(Direction::Replies), Vec::new());
+        both
+    }
+
+    /// What of `bytes` from Redis is not the reply to the password.
+    ///
+    /// # Errors
+    /// What Redis said in place of taking it. Whether the commands behind it ran is not known: one without a
+    /// password runs them.
+    pub fn incoming<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], String> {
+        let Self::Asked(framer, reply) = self else {
+            return Ok(bytes);
+        };
+        let progress = framer
+            .advance(bytes, 1)
+            .map_err(|error| error.to_string())?;
+        let (its, rest) = bytes.split_at(progress.used.min(bytes.len()));
+        reply.extend_from_slice(its);
+        if progress.frames == 1 && reply.starts_with(b"+OK") {
+            *self = Self::Done;
+            return Ok(rest);
+        }
+        if progress.frames == 1 || reply.len() > REPLY_LEN_MAX {
+            let shown = reply.get(..REPLY_LEN_MAX).unwrap_or(reply);
+            return Err(String::from_utf8_lossy(shown).trim_end().to_owned());
+        }
+        Ok(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> Login {
+        let mut login = Login::new(Some(command(None, b"s\r\n").into()));
+        let sent = login.outgoing(b"first".to_vec());
+        assert_eq!(sent, b"*2\r\n$4\r\nAUTH\r\n$3\r\ns\r\n\r\nfirst");
+        assert_eq!(login.outgoing(b"second".to_vec()), b"second");
+        login
+    }
+
+    #[test]
+    fn the_reply_is_taken_off_wherever_it_is_cut() {
+        let replies = b"+OK\r\n:1\r\n+OK\r\n";
+        for cut in 0..replies.len() {
+            let (mut login, (head, tail)) = (asked(), replies.split_at(cut));
+            let mut rest = login.incoming(head).unwrap().to_vec();
+            rest.extend_from_slice(login.incoming(tail).unwrap());
+            assert_eq!(rest, b":1\r\n+OK\r\n", "{cut}");
+        }
+    }
+
+    #[test]
+    fn anything_but_ok_is_an_error_that_says_it() {
+        let refused = "-WRONGPASS invalid username-password pair or user is disabled.";
+        let replies = format!("{refused}\r\n:1\r\n");
+        let error = asked().incoming(replies.as_bytes()).map(<[u8]>::to_vec);
+        assert_eq!(error, Err(refused.to_owned()));
+        assert!(asked().incoming(b":1\r\n").is_err());
+        assert!(asked().incoming(b"HTTP/1.1 400\r\n").is_err());
+        let endless = [b"-".as_slice(), &[b'x'; 10_000]].concat();
+        assert!(asked().incoming(&endless).unwrap_err().len() <= REPLY_LEN_MAX);
+    }
+
+    #[test]
+    fn a_user_has_a_name_and_a_redis_without_password_is_told_nothing() {
+        let named = command(Some("weir"), b"p");
+        assert_eq!(named, b"*3\r\n$4\r\nAUTH\r\n$4\r\nweir\r\n$1\r\np\r\n");
+        let mut login = Login::new(None);
+        assert_eq!(login.outgoing(b"x".to_vec()), b"x");
+        assert_eq!(login.incoming(b"-ERR\r\n"), Ok(b"-ERR\r\n".as_slice()));
+    }
+}
