@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use tokio::time::sleep;
 use weir_stack::Stack;
 use weir_stack::redis::RedisKind;
-use weir_tests::{Crowd, faulty, sold_out_exactly, users};
+use weir_tests::{Crowd, buy, faulty, sold_out_exactly, until, users, verdict};
 
 const STOCK: u64 = 300;
 /// More than nodes, so that each of these has some.
@@ -69,5 +69,63 @@ async fn a_node_of_the_cluster_killed() -> Result<()> {
     crowd.finish().await?;
     assert_eq!(sold_out_exactly(&stack, "node").await?.orders, STOCK);
     stack.check_children()?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_drops_its_connections_again_and_again() -> Result<()> {
+    let mut stack = faulty("dropped").start().await?;
+    stack.open_sale("dropped", STOCK, SHARDS).await?;
+    let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
+    let crowd = Crowd::start(&stack, "dropped", users(0..USERS), CONNECTIONS);
+    for _ in 0..20 {
+        sleep(Duration::from_millis(50)).await;
+        let _dropped: u64 = redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .query_async(&mut redis)
+            .await?;
+    }
+    crowd.finish().await?;
+    assert_eq!(sold_out_exactly(&stack, "dropped").await?.orders, STOCK);
+    stack.check_children()?;
+    Ok(())
+}
+
+/// As after a failover, when connections still lead to the server that was the first one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_has_become_a_replica_is_left() -> Result<()> {
+    let stack = Stack::builder()
+        .workers(1)
+        .key_prefix("replica")
+        .start()
+        .await?;
+    stack.open_sale("replica", 10, 1).await?;
+    let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
+    let opened = async || {
+        let name = "cluster.weir_redis_upstream.upstream_cx_total";
+        stack.envoy.stat(name).await
+    };
+    let replica_of = |of: [String; 2]| redis::cmd("REPLICAOF").arg(&of).clone();
+    let nobody = weir_stack::ports::free()?.to_string();
+    let _: String = replica_of(["127.0.0.1".into(), nobody])
+        .query_async(&mut redis)
+        .await?;
+    let before = opened().await?;
+    for n in 0..3 {
+        let answer = buy(&stack, "replica", &format!("early-{n}")).await?;
+        assert_eq!((answer.status, verdict(&answer)), (503, "unavailable"));
+    }
+    assert!(opened().await? >= before + 2, "each on a new connection");
+    let _: String = replica_of(["NO".into(), "ONE".into()])
+        .query_async(&mut redis)
+        .await?;
+    until("a purchase goes through", async || {
+        buy(&stack, "replica", "late")
+            .await
+            .is_ok_and(|answer| matches!(answer.status, 200 | 201 | 409))
+    })
+    .await?;
+    let books = weir_tests::books(&stack, "replica").await?;
+    assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
     Ok(())
 }

@@ -21,6 +21,9 @@ use weir_host_test::{Host, Stream};
 /// Requests of a scenario: one flight's worth.
 pub const REQUESTS: u64 = 64;
 
+/// Requests that make flights of one, four and eight, after which only a full one goes.
+const BUSY: u64 = 1 + 4 + 8;
+
 /// Where the virtual clock starts.
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -63,10 +66,10 @@ pub fn all() -> Result<Vec<Cost>> {
             path: "/sales/open/checkout".to_owned(),
             ..order("open", n)
         })?,
-        path.cost("admission in Redis, 64 in a flight", 0, |n| {
+        path.cost_of_flight("admission in Redis, 64 in a flight", 0, |n| {
             order("open", n)
         })?,
-        path.cost(
+        path.cost_of_flight(
             "order token checked, and admission, 64 in a flight",
             0,
             with_token,
@@ -74,7 +77,7 @@ pub fn all() -> Result<Vec<Cost>> {
     ];
     costs.push(path.cost_one_by_one("admission in Redis, 1 in a flight", 1_000)?);
     let mut limited = Path::start(true)?;
-    costs.push(limited.cost(
+    costs.push(limited.cost_of_flight(
         "admission with limits on user and address, 64 in a flight",
         0,
         |n| order("open", n),
@@ -84,7 +87,7 @@ pub fn all() -> Result<Vec<Cost>> {
     costs.push(known.cost("redirect from memory", 302, click)?);
     costs.push(known.cost("redirect from memory, first click", 302, first_click)?);
     let mut unknown = Path::for_links(0)?;
-    costs.push(unknown.cost("redirect from Redis, 64 in a flight", 302, click)?);
+    costs.push(unknown.cost_of_flight("redirect from Redis, 64 in a flight", 302, click)?);
     Ok(costs)
 }
 

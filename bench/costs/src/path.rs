@@ -1,7 +1,7 @@
 //! A request's way: gate, bridge, Redis, and back.
 
 use crate::redis::Redis;
-use crate::{Ask, Cost, NOW_MS, REQUESTS, SECRET, click, link_code, order};
+use crate::{Ask, BUSY, Cost, NOW_MS, REQUESTS, SECRET, click, link_code, order};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub struct Path {
     streams: BTreeMap<u32, Connection>,
     /// Replies that the gate has not got yet.
     pub(crate) landing: Vec<(CallId, Vec<u8>)>,
+    /// Calls that get no reply for now.
+    held: Vec<CallId>,
 }
 
 impl Path {
@@ -99,7 +101,7 @@ impl Path {
         let mut redis = Redis::start()?;
         let domains = String::from_utf8(keys::link_domains("weir"))?;
         redis.command(&["SET", &domains, DOMAINS])?;
-        for n in 0..REQUESTS {
+        for n in 0..REQUESTS + BUSY {
             let id: LinkId = format!("b/{}", link_code(n)).parse()?;
             let key = String::from_utf8(LinkKeys::new("weir", &id).record())?;
             let record = Link::to("https://target.example/page").encode();
@@ -116,7 +118,7 @@ impl Path {
         let mut path = Self::through_bridge(filter, redis)?;
         // The first request makes it read its domains; those after it, their links.
         for _ in 0..2 {
-            for n in 0..REQUESTS {
+            for n in 0..REQUESTS + BUSY {
                 click(n).send(&path.gate);
             }
             path.turn()?;
@@ -140,6 +142,7 @@ impl Path {
             commands: 0,
             streams: BTreeMap::new(),
             landing: Vec::new(),
+            held: Vec::new(),
         })
     }
 
@@ -160,7 +163,7 @@ impl Path {
     pub(crate) fn turn(&mut self) -> Result<()> {
         loop {
             self.gate.run_until_idle();
-            let calls = self.gate.calls();
+            let calls = self.calls();
             if calls.is_empty() {
                 return Ok(());
             }
@@ -169,6 +172,22 @@ impl Path {
                 self.gate.answer(call.id, Reply::ok(reply));
             }
         }
+    }
+
+    /// The calls under way, but for those that are held.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let mut calls = self.gate.calls();
+        calls.retain(|call| !self.held.contains(&call.id));
+        calls
+    }
+
+    /// Puts so many requests under way, and holds what they ask of Redis, that others wait until they fill a flight.
+    pub(crate) fn keep_busy(&mut self, ask: impl Fn(u64) -> Ask) {
+        for n in REQUESTS..REQUESTS + BUSY {
+            ask(n).send(&self.gate);
+        }
+        self.gate.run_until_idle();
+        self.held = self.gate.calls().iter().map(|call| call.id).collect();
     }
 
     /// The replies to one call.
@@ -210,6 +229,20 @@ impl Path {
         check(scenario, status, &streams)?;
         let commands = self.commands - commands;
         Ok(Cost::between(scenario, &before, &after, REQUESTS, commands))
+    }
+
+    /// The same of requests that wait for a flight to fill, and all go in that one.
+    pub(crate) fn cost_of_flight(
+        &mut self,
+        scenario: &'static str,
+        status: u16,
+        ask: impl Fn(u64) -> Ask,
+    ) -> Result<Cost> {
+        self.keep_busy(&ask);
+        let cost = self.cost(scenario, status, ask)?;
+        self.held.clear();
+        self.turn()?;
+        Ok(cost)
     }
 
     /// What each of so many claims costs that wait for nobody.

@@ -55,7 +55,7 @@ const SUBJECTS: [Subject; 4] = [
     },
     Subject {
         title: "A flight of 64 claims is written and sent (`proxy_on_queue_ready`)",
-        prepare: |path| (0..FLIGHT).try_for_each(|user| send(path, &order("open", user))),
+        prepare: fill_flight,
         run: |path| {
             path.gate.turn();
             Ok(())
@@ -64,13 +64,18 @@ const SUBJECTS: [Subject; 4] = [
     Subject {
         title: "The replies to 64 claims are read, and 64 requests go on (`proxy_on_grpc_receive`)",
         prepare: |path| {
-            (0..FLIGHT).try_for_each(|user| send(path, &order("open", user)))?;
+            fill_flight(path)?;
             path.gate.run_until_idle();
             path.fetch()
         },
         run: |path| path.land(),
     },
 ];
+
+fn fill_flight(path: &mut Path) -> Result<()> {
+    path.keep_busy(|user| order("open", user));
+    (0..FLIGHT).try_for_each(|user| send(path, &order("open", user)))
+}
 
 fn send(path: &Path, ask: &Ask) -> Result<()> {
     ask.send(&path.gate);
@@ -187,7 +192,7 @@ impl Profile {
 impl Path {
     /// Takes the calls under way to Redis, and keeps their replies.
     fn fetch(&mut self) -> Result<()> {
-        for call in self.gate.calls() {
+        for call in self.calls() {
             let reply = self.carry(&call)?;
             self.landing.push((call.id, reply));
         }

@@ -26,11 +26,11 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
         750.0,
         1.0 / 64.0,
     ),
-    // A flight of its own, through the bridge.
+    // A flight of its own, through the bridge, without a turn.
     (
         "admission in Redis, 1 in a flight",
-        66_000.0,
-        18.0,
+        64_000.0,
+        16.0,
         1_600.0,
         1.0,
     ),

@@ -20,6 +20,13 @@ pub trait Link {
     /// When the host refuses the call: nothing more will be heard of it.
     fn send(&self, body: &[u8], timeout_ms: u64, now_ms: u64) -> Result<u32, Definite>;
 
+    /// Whether [`Link::send_at_once`] has a way to send.
+    fn is_ready(&self) -> bool;
+
+    /// The same as [`Link::send`], but from any callback, and only on a way that is open already. The root context is
+    /// effective afterwards. `None` if nothing was sent: then nothing will be heard of it.
+    fn send_at_once(&self, body: &[u8], timeout_ms: u64, now_ms: u64) -> Option<u32>;
+
     /// Asks for a callback of the root context in the next turn of this worker's event loop.
     fn wake(&self);
 }
@@ -33,6 +40,7 @@ const METHOD: &str = "Call";
 #[derive(Debug)]
 pub struct HostLink {
     cluster: String,
+    root_context_id: u32,
     wake_queue: u32,
     streams: RefCell<Streams>,
 }
@@ -51,6 +59,7 @@ impl HostLink {
         })?;
         Ok(Self {
             cluster: cluster.into(),
+            root_context_id,
             wake_queue,
             streams: RefCell::default(),
         })
@@ -122,15 +131,24 @@ impl HostLink {
 impl Link for HostLink {
     fn send(&self, body: &[u8], timeout_ms: u64, now_ms: u64) -> Result<u32, Definite> {
         let mut streams = self.streams.borrow_mut();
-        let is_sent =
-            |token: &u32| hostcalls::send_grpc_stream_message(*token, Some(body), false).is_ok();
-        // One that is gone is forgotten with its callback.
-        let open = std::iter::from_fn(|| streams.take()).find(is_sent);
-        let token = open
-            .or_else(|| self.open().filter(is_sent))
+        let token = send_on_resting(&mut streams, body)
+            .or_else(|| self.open().filter(|&token| is_sent(token, body)))
             .ok_or(Definite::NotSent)?;
         streams.begin(token, timeout_ms, now_ms);
         Ok(token)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.streams.borrow().is_any_resting()
+    }
+
+    fn send_at_once(&self, body: &[u8], timeout_ms: u64, now_ms: u64) -> Option<u32> {
+        // The streams are the root context's.
+        hostcalls::set_effective_context(self.root_context_id).ok()?;
+        let mut streams = self.streams.borrow_mut();
+        let token = send_on_resting(&mut streams, body)?;
+        streams.begin(token, timeout_ms, now_ms);
+        Some(token)
     }
 
     fn wake(&self) {
@@ -140,6 +158,15 @@ impl Link for HostLink {
             log::warn!("the root context could not be woken, it waits for its tick: {status:?}");
         }
     }
+}
+
+/// Sends on a stream that rests, if there is one that takes it. One that is gone is forgotten with its callback.
+fn send_on_resting(streams: &mut Streams, body: &[u8]) -> Option<u32> {
+    std::iter::from_fn(|| streams.take()).find(|&token| is_sent(token, body))
+}
+
+fn is_sent(token: u32, body: &[u8]) -> bool {
+    hostcalls::send_grpc_stream_message(token, Some(body), false).is_ok()
 }
 
 /// Whether replies begin with an error that says something of the Redis that has said it, and not just that it does

@@ -8,8 +8,9 @@
 //! - The first request to wait wakes the root context, which runs in the next turn of the event
 //!   loop: what arrived in this turn goes together, without a timer and without added latency.
 //! - While a flight is under way, what arrives waits for it to land, so that it goes together too. But a few
-//!   that wait are enough for a second flight, so that Redis works while the gateway does; a full one goes at once,
-//!   several at a time; and one that is late holds nobody back.
+//!   that wait are enough for a second flight, and some more for a third, so that Redis works while the gateway does;
+//!   a full one goes at once, several at a time; and one that is late holds nobody back.
+//! - Where little is under way, a flight goes from the callback of the request that completes it, without a turn.
 //! - Every request lands exactly once, with a reply or a [`Failure`], at most two deadlines and
 //!   10 ms after it was enqueued: waiting ends with the first tick behind the deadline, and a flight's call with that
 //!   behind its oldest request's.
@@ -30,8 +31,12 @@ use crate::redis::{Definite, Failure, Unknown, classify, is_noscript};
 /// kills the VM.
 pub const FLIGHT_MAX: usize = 64;
 
-/// With one flight under way so many make another one. Fewer would cost more calls and gain nothing.
-const SECOND_MIN: usize = 4;
+/// How many make a flight, by how many are under way: fewer would cost more calls and gain nothing. With more under way
+/// only a full one goes.
+const FLIGHT_MIN: [usize; 3] = [1, 4, 8];
+
+/// With no more requests than these under way, a flight does not wait for a turn.
+const FEW: usize = 4;
 
 /// After so many milliseconds a flight is late: others no longer wait for it. Redis answers a flight
 /// in less than one.
@@ -115,6 +120,8 @@ enum Spelling {
 
 struct Flight<J> {
     calls: Vec<Planned<J>>,
+    /// How many are in them.
+    requests: usize,
     spelling: Spelling,
     sent_at_ms: u64,
 }
@@ -132,6 +139,8 @@ pub struct Pump<P: Plan, L> {
     body: Vec<u8>,
     /// Whether a turn is to come anyway.
     is_woken: bool,
+    /// Whether a turn has ever sent a flight.
+    has_sent: bool,
     counts: Counts,
 }
 
@@ -148,6 +157,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
             outbox: VecDeque::new(),
             body: Vec::new(),
             is_woken: false,
+            has_sent: false,
             counts: Counts::default(),
         }
     }
@@ -177,15 +187,19 @@ impl<P: Plan, L: Link> Pump<P, L> {
         self.waiting.len()
     }
 
-    /// Lets `owner` wait for `job`. From any callback.
+    /// Lets `owner` wait for `job`. From any callback, but as the last thing that it does: another context may be
+    /// effective afterwards.
     ///
     /// # Errors
-    /// [`Full`] if too many wait already: answer at once.
+    /// [`Full`] if too many wait already: answer at once. The same context is effective then.
     pub fn enqueue(&mut self, owner: u32, job: P::Job, now_ms: u64) -> Result<(), Full> {
         if self.waiting.len() >= self.settings.waiting_max {
             return Err(Full);
         }
-        self.push(Some(owner), job, now_ms);
+        self.wait(Some(owner), job, now_ms);
+        if self.may_send(now_ms) && !self.send_at_once(now_ms) {
+            self.wake();
+        }
         Ok(())
     }
 
@@ -202,15 +216,19 @@ impl<P: Plan, L: Link> Pump<P, L> {
     }
 
     fn push(&mut self, owner: Option<u32>, job: P::Job, now_ms: u64) {
+        self.wait(owner, job, now_ms);
+        if self.may_send(now_ms) {
+            self.wake();
+        }
+    }
+
+    fn wait(&mut self, owner: Option<u32>, job: P::Job, now_ms: u64) {
         let deadline_ms = now_ms.saturating_add(self.settings.deadline_ms);
         self.waiting.push_back(Ticket {
             owner,
             deadline_ms,
             job,
         });
-        if self.may_send(now_ms) {
-            self.wake();
-        }
     }
 
     fn wake(&mut self) {
@@ -222,12 +240,42 @@ impl<P: Plan, L: Link> Pump<P, L> {
     /// Whether a flight should go now. If not, the next to land sends what waits.
     fn may_send(&self, now_ms: u64) -> bool {
         let is_on_time = |flight: &&Flight<P::Job>| now_ms.abs_diff(flight.sent_at_ms) < LATE_MS;
-        let enough = match self.flights.values().filter(is_on_time).count() {
-            0 => 1,
-            1 => SECOND_MIN,
-            _ => FLIGHT_MAX,
-        };
-        self.waiting.len() >= enough && self.flights.len() < self.settings.flights_max
+        let under_way = self.flights.values().filter(is_on_time).count();
+        let enough = FLIGHT_MIN.get(under_way).unwrap_or(&FLIGHT_MAX);
+        self.waiting.len() >= *enough && self.flights.len() < self.settings.flights_max
+    }
+
+    /// Sends what waits without a turn of the root context: a turn costs time, and where few are under way it gathers
+    /// nobody else. The first flight of all takes its turn, with which ticks begin that watch over calls. Whether it was
+    /// sent; if not, it waits.
+    fn send_at_once(&mut self, now_ms: u64) -> bool {
+        let under_way = self.flights.values().map(|flight| flight.requests);
+        let are_few = under_way.sum::<usize>() <= FEW;
+        if self.is_woken || !self.has_sent || !are_few || !self.link.is_ready() {
+            return false;
+        }
+        let calls = self.take_calls(now_ms);
+        let body = self.body_of(&calls, Spelling::Digest);
+        let timeout_ms = self.time_left_ms(&calls, now_ms);
+        let sent = self.link.send_at_once(&body, timeout_ms, now_ms);
+        self.body = body;
+        match sent {
+            Some(token) => self.note_sent(token, calls, Spelling::Digest, now_ms),
+            None => {
+                let tickets = calls.into_iter().flat_map(|planned| planned.tickets);
+                self.waiting.extend(tickets);
+                let by_deadline = |ticket: &Ticket<P::Job>| ticket.deadline_ms;
+                self.waiting.make_contiguous().sort_by_key(by_deadline);
+            }
+        }
+        sent.is_some()
+    }
+
+    /// The calls of the next flight, off what waits.
+    fn take_calls(&mut self, now_ms: u64) -> Vec<Planned<P::Job>> {
+        let count = self.waiting.len().min(FLIGHT_MAX);
+        let tickets = self.waiting.drain(..count).collect();
+        self.plan.plan(tickets, now_ms)
     }
 
     /// `owner` has gone. From any callback.
@@ -257,9 +305,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
         self.is_woken = false;
         self.expire(now_ms);
         while self.may_send(now_ms) {
-            let count = self.waiting.len().min(FLIGHT_MAX);
-            let tickets = self.waiting.drain(..count).collect();
-            let calls = self.plan.plan(tickets, now_ms);
+            let calls = self.take_calls(now_ms);
             if !self.send(calls, Spelling::Digest, now_ms) {
                 // The rest would fare the same; they have their deadline, and the next turn.
                 break;
@@ -325,31 +371,14 @@ impl<P: Plan, L: Link> Pump<P, L> {
 
     /// Sends one flight. If the host refuses it, its requests land at once; returns whether it went.
     fn send(&mut self, calls: Vec<Planned<P::Job>>, spelling: Spelling, now_ms: u64) -> bool {
-        let mut body = std::mem::take(&mut self.body);
-        body.clear();
-        for planned in &calls {
-            self.encode(&planned.call, spelling, &mut body);
-        }
-        let requests = calls
-            .iter()
-            .map(|planned| planned.tickets.len())
-            .sum::<usize>();
+        let body = self.body_of(&calls, spelling);
         let timeout_ms = self.time_left_ms(&calls, now_ms);
         let sent = self.link.send(&body, timeout_ms, now_ms);
         self.body = body;
         match sent {
             Ok(token) => {
-                self.counts.flights += 1;
-                self.counts.commands += calls.len();
-                self.counts.requests += requests;
-                self.flights.insert(
-                    token,
-                    Flight {
-                        calls,
-                        spelling,
-                        sent_at_ms: now_ms,
-                    },
-                );
+                self.has_sent = true;
+                self.note_sent(token, calls, spelling, now_ms);
                 true
             }
             Err(definite) => {
@@ -357,6 +386,36 @@ impl<P: Plan, L: Link> Pump<P, L> {
                 false
             }
         }
+    }
+
+    fn note_sent(
+        &mut self,
+        token: u32,
+        calls: Vec<Planned<P::Job>>,
+        spelling: Spelling,
+        now_ms: u64,
+    ) {
+        let requests = calls.iter().map(|planned| planned.tickets.len()).sum();
+        self.counts.flights += 1;
+        self.counts.commands += calls.len();
+        self.counts.requests += requests;
+        let flight = Flight {
+            calls,
+            requests,
+            spelling,
+            sent_at_ms: now_ms,
+        };
+        self.flights.insert(token, flight);
+    }
+
+    /// What goes over the wire, in the memory that is kept for it.
+    fn body_of(&mut self, calls: &[Planned<P::Job>], spelling: Spelling) -> Vec<u8> {
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        for planned in calls {
+            self.encode(&planned.call, spelling, &mut body);
+        }
+        body
     }
 
     fn encode(&mut self, call: &Call, spelling: Spelling, body: &mut Vec<u8>) {

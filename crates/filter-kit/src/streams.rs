@@ -34,6 +34,11 @@ impl Streams {
         stream
     }
 
+    /// Whether there is an open stream without a call.
+    pub(crate) fn is_any_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
     /// A call has begun on the stream.
     pub(crate) fn begin(&mut self, stream: u32, timeout_ms: u64, now_ms: u64) {
         let call = Call {

@@ -52,6 +52,8 @@ struct Wire {
     sent: Rc<RefCell<Vec<Sent>>>,
     wakes: Rc<Cell<usize>>,
     is_down: Rc<Cell<bool>>,
+    /// Whether a stream rests, so that no turn is needed to send.
+    is_ready: Rc<Cell<bool>>,
 }
 
 impl Link for Wire {
@@ -61,6 +63,14 @@ impl Link for Wire {
         }
         self.sent.borrow_mut().push((body.to_vec(), timeout_ms));
         Ok(self.sent.borrow().len() as u32 - 1)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_ready.get()
+    }
+
+    fn send_at_once(&self, body: &[u8], timeout_ms: u64, now_ms: u64) -> Option<u32> {
+        self.send(body, timeout_ms, now_ms).ok()
     }
 
     fn wake(&self) {
@@ -140,28 +150,89 @@ fn what_arrives_while_a_flight_is_under_way_goes_when_it_lands_or_is_late() {
 }
 
 #[test]
-fn a_few_make_a_second_flight_and_only_a_full_one_a_third() {
+fn a_few_make_a_second_flight_some_more_a_third_and_only_a_full_one_a_fourth() {
+    let settings = Settings {
+        flights_max: 5,
+        ..SETTINGS
+    };
+    let (mut pump, wire) = pump(settings);
+    let mut next = 0..;
+    for (index, enough) in [1, 4, 8, 64].into_iter().enumerate() {
+        let mut wait = |count: usize| {
+            let owners = next.by_ref().take(count);
+            owners.for_each(|owner| pump.enqueue(owner, 0, 1).unwrap());
+            pump.turn(1);
+            wire.sent.borrow().len()
+        };
+        assert_eq!(wait(enough - 1), index, "{enough} are enough");
+        assert_eq!((wire.wakes.replace(0), wait(1)), (0, index + 1));
+        assert_eq!(wire.wakes.replace(0), 1);
+    }
+}
+
+/// A pump whose first flight has landed, so that a stream rests.
+fn warm() -> (Pump<ByParity, Wire>, Wire) {
     let settings = Settings {
         flights_max: 4,
         ..SETTINGS
     };
     let (mut pump, wire) = pump(settings);
-    let sent = || wire.sent.borrow().len();
-    pump.enqueue(0, 0, 0).unwrap();
+    wire.is_ready.set(true);
+    pump.enqueue(1_000, 0, 0).unwrap();
+    assert_eq!(wire.sent.borrow().len(), 0, "the first one takes a turn");
     pump.turn(0);
+    pump.on_reply(0, ok, 0).unwrap();
+    wire.sent.borrow_mut().clear();
     wire.wakes.set(0);
-    (1..=4).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
-    assert_eq!(wire.wakes.replace(0), 1, "four are enough");
-    pump.turn(1);
-    assert_eq!(sent(), 2);
+    (pump, wire)
+}
 
-    (5..68).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
-    pump.turn(1);
-    assert_eq!((wire.wakes.get(), sent()), (0, 2), "63 wait");
-    pump.enqueue(68, 0, 1).unwrap();
-    assert_eq!(wire.wakes.get(), 1, "64 fill a flight");
+#[test]
+fn where_little_is_under_way_a_flight_takes_no_turn() {
+    let (mut pump, wire) = warm();
+    let sent = || wire.sent.borrow().len();
+    pump.enqueue(0, 0, 1).unwrap();
+    assert_eq!((sent(), wire.wakes.get()), (1, 0), "alone");
+    (1..4).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
+    assert_eq!(sent(), 1);
+    pump.enqueue(4, 0, 1).unwrap();
+    assert_eq!((sent(), wire.wakes.get()), (2, 0), "four at once");
+    (5..13).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
+    assert_eq!((sent(), wire.wakes.get()), (2, 1), "five are under way");
     pump.turn(1);
     assert_eq!(sent(), 3);
+    let landed = pump.on_reply(1, ok, 1).unwrap();
+    assert_eq!(owners(&landed), (1..5).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_goes_without_an_owner_waits_for_a_turn() {
+    let (mut pump, wire) = warm();
+    pump.enqueue_unowned(0, 1);
+    pump.enqueue(1, 0, 1).unwrap();
+    let sent = wire.sent.borrow().len();
+    assert_eq!((sent, wire.wakes.get()), (0, 1), "both, by one turn");
+}
+
+#[test]
+fn what_cannot_go_at_once_waits_for_a_turn_and_is_in_order() {
+    let (mut pump, wire) = warm();
+    pump.enqueue(0, 0, 1).unwrap();
+    wire.is_down.set(true);
+    for n in 1..5 {
+        pump.enqueue(n, n, n.into()).unwrap();
+    }
+    assert_eq!((pump.waiting(), wire.wakes.get()), (4, 1));
+    let waiting = pump.waiting.iter().map(|ticket| ticket.owner);
+    assert_eq!(waiting.collect::<Vec<_>>(), [1, 2, 3, 4].map(Some));
+    wire.is_down.set(false);
+    assert!(pump.turn(4).is_empty());
+    assert_eq!(owners(&pump.on_reply(1, ok, 4).unwrap()).len(), 4);
+    assert_eq!(owners(&pump.on_reply(0, ok, 4).unwrap()).len(), 1);
+
+    wire.is_ready.set(false);
+    pump.enqueue(9, 9, 6).unwrap();
+    assert_eq!((pump.waiting(), wire.wakes.get()), (1, 2));
 }
 
 #[test]
@@ -275,6 +346,7 @@ enum Event {
         noscript: bool,
     },
     Down(bool),
+    Ready(bool),
     Pass(u64),
 }
 
@@ -286,6 +358,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         4 => (0..4_usize, any::<bool>(), any::<bool>())
             .prop_map(|(which, fails, noscript)| Event::Respond { which, fails, noscript }),
         1 => any::<bool>().prop_map(Event::Down),
+        1 => any::<bool>().prop_map(Event::Ready),
         2 => (0..80_u64).prop_map(Event::Pass),
     ]
 }
@@ -330,6 +403,7 @@ proptest! {
                     tally.take(landed.unwrap());
                 }
                 Event::Down(is_down) => wire.is_down.set(is_down),
+                Event::Ready(is_ready) => wire.is_ready.set(is_ready),
                 Event::Pass(ms) => now_ms += ms,
             }
             // NOSCRIPT sends again in place of a flight that has just landed.
@@ -348,9 +422,13 @@ proptest! {
 
     /// Whoever waits is always going to be looked at: by a wake-up, or by a flight that lands.
     #[test]
-    fn nobody_waits_without_a_wake_up_or_a_flight(counts in prop::collection::vec(0..150_u32, 1..8)) {
+    fn nobody_waits_without_a_wake_up_or_a_flight(
+        turns in prop::collection::vec((0..150_u32, any::<bool>(), any::<bool>()), 1..8),
+    ) {
         let (mut pump, wire) = pump(SETTINGS);
-        for count in counts {
+        for (count, is_ready, is_down) in turns {
+            wire.is_ready.set(is_ready);
+            wire.is_down.set(is_down);
             (0..count).for_each(|n| pump.enqueue(n, n, 0).unwrap_or(()));
             prop_assert!(pump.waiting.is_empty() || wire.wakes.get() > 0 || !pump.flights.is_empty());
             wire.wakes.set(0);
