@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use weir_stack::Stack;
+use weir_stack::envoy::{EnvoyConfig, HOLD_HEADER};
 use weir_stack::http::{self, Method};
 use weir_tests::{books, buy, rests, rush, until, users, verdict};
 
@@ -158,6 +162,41 @@ async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result
     .await?;
     let books = books(&stack, "hangs").await?;
     assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    Ok(())
+}
+
+/// A client that sends half of its headers, and a request that nobody answers, as when the VM died in which it waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_does_not_end_is_ended() -> Result<()> {
+    let shorter = |config: EnvoyConfig| {
+        config
+            .holding()
+            .replace("max_stream_duration: 15s", "max_stream_duration: 2s", 1)
+            .replace("headers_timeout: 10s", "headers_timeout: 1s", 1)
+    };
+    let stack = Stack::builder()
+        .workers(1)
+        .key_prefix("endless")
+        .edit_config(shorter)
+        .start()
+        .await?;
+    let gateway = stack.gateway_url.trim_start_matches("http://");
+    let mut slow = TcpStream::connect(gateway).await?;
+    slow.write_all(b"POST /sales/endless/orders HTTP/1.1\r\nhost:")
+        .await?;
+    let mut answer = Vec::new();
+    timeout(Duration::from_secs(8), slow.read_to_end(&mut answer)).await??;
+    let answer = String::from_utf8(answer)?;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+
+    stack.open_sale("endless", 10, 1).await?;
+    let held = [("x-user-id", "alice"), (HOLD_HEADER, "60000")];
+    let url = stack.buy_url("endless");
+    let answer = http::send(Method::POST, &url, &held, "");
+    let answer = timeout(Duration::from_secs(8), answer).await??;
+    assert_eq!((answer.status, verdict(&answer)), (504, "granted"));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.json()?["error"], "unavailable", "{}", answer.text());
     Ok(())
 }
 
