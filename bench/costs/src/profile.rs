@@ -50,7 +50,10 @@ const SUBJECTS: [Subject; 4] = [
     },
     Subject {
         title: "A request with an order token, up to where it waits for Redis (`proxy_on_request_headers`)",
-        prepare: |_| Ok(()),
+        prepare: |path| {
+            path.keep_busy(|user| order("open", user));
+            Ok(())
+        },
         run: |path| send(path, &crate::with_token(7)),
     },
     Subject {
