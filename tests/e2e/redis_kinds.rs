@@ -72,20 +72,29 @@ async fn a_node_of_the_cluster_killed() -> Result<()> {
     Ok(())
 }
 
+/// How often in a sale, and at least so many connections of the gateway's.
+const DROPS: usize = 10;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_drops_its_connections_again_and_again() -> Result<()> {
     let mut stack = faulty("dropped").start().await?;
     stack.open_sale("dropped", STOCK, SHARDS).await?;
     let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
     let crowd = Crowd::start(&stack, "dropped", users(0..USERS), CONNECTIONS);
-    for _ in 0..20 {
-        sleep(Duration::from_millis(50)).await;
-        let _dropped: u64 = redis::cmd("CLIENT")
+    for n in 0..DROPS {
+        crowd.until_done(n * USERS / DROPS).await?;
+        let _: u64 = redis::cmd("CLIENT")
             .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
             .query_async(&mut redis)
             .await?;
     }
     crowd.finish().await?;
+    let name = "cluster.weir_redis_upstream.upstream_cx_destroy_remote";
+    let dropped = stack.envoy.stat(name).await?;
+    ensure!(
+        dropped >= DROPS as u64,
+        "{dropped} of the gateway's dropped"
+    );
     assert_eq!(sold_out_exactly(&stack, "dropped").await?.orders, STOCK);
     stack.check_children()?;
     Ok(())

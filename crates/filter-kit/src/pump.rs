@@ -120,10 +120,13 @@ enum Spelling {
 
 struct Flight<J> {
     calls: Vec<Planned<J>>,
-    /// How many are in them.
-    requests: usize,
     spelling: Spelling,
     sent_at_ms: u64,
+}
+
+/// How many requests are in these calls.
+fn count<J>(calls: &[Planned<J>]) -> usize {
+    calls.iter().map(|planned| planned.tickets.len()).sum()
 }
 
 /// The pump of one VM.
@@ -249,16 +252,13 @@ impl<P: Plan, L: Link> Pump<P, L> {
     /// nobody else. The first flight of all takes its turn, with which ticks begin that watch over calls. Whether it was
     /// sent; if not, it waits.
     fn send_at_once(&mut self, now_ms: u64) -> bool {
-        let under_way = self.flights.values().map(|flight| flight.requests);
+        let under_way = self.flights.values().map(|flight| count(&flight.calls));
         let are_few = under_way.sum::<usize>() <= FEW;
         if self.is_woken || !self.has_sent || !are_few || !self.link.is_ready() {
             return false;
         }
         let calls = self.take_calls(now_ms);
-        let body = self.body_of(&calls, Spelling::Digest);
-        let timeout_ms = self.time_left_ms(&calls, now_ms);
-        let sent = self.link.send_at_once(&body, timeout_ms, now_ms);
-        self.body = body;
+        let sent = self.write(&calls, Spelling::Digest, now_ms, L::send_at_once);
         match sent {
             Some(token) => self.note_sent(token, calls, Spelling::Digest, now_ms),
             None => {
@@ -371,11 +371,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
 
     /// Sends one flight. If the host refuses it, its requests land at once; returns whether it went.
     fn send(&mut self, calls: Vec<Planned<P::Job>>, spelling: Spelling, now_ms: u64) -> bool {
-        let body = self.body_of(&calls, spelling);
-        let timeout_ms = self.time_left_ms(&calls, now_ms);
-        let sent = self.link.send(&body, timeout_ms, now_ms);
-        self.body = body;
-        match sent {
+        match self.write(&calls, spelling, now_ms, L::send) {
             Ok(token) => {
                 self.has_sent = true;
                 self.note_sent(token, calls, spelling, now_ms);
@@ -395,27 +391,34 @@ impl<P: Plan, L: Link> Pump<P, L> {
         spelling: Spelling,
         now_ms: u64,
     ) {
-        let requests = calls.iter().map(|planned| planned.tickets.len()).sum();
         self.counts.flights += 1;
         self.counts.commands += calls.len();
-        self.counts.requests += requests;
+        self.counts.requests += count(&calls);
         let flight = Flight {
             calls,
-            requests,
             spelling,
             sent_at_ms: now_ms,
         };
         self.flights.insert(token, flight);
     }
 
-    /// What goes over the wire, in the memory that is kept for it.
-    fn body_of(&mut self, calls: &[Planned<P::Job>], spelling: Spelling) -> Vec<u8> {
+    /// Writes the calls into the memory that is kept for it, and sends that by `send`.
+    fn write<R>(
+        &mut self,
+        calls: &[Planned<P::Job>],
+        spelling: Spelling,
+        now_ms: u64,
+        send: impl FnOnce(&L, &[u8], u64, u64) -> R,
+    ) -> R {
         let mut body = std::mem::take(&mut self.body);
         body.clear();
         for planned in calls {
             self.encode(&planned.call, spelling, &mut body);
         }
-        body
+        let timeout_ms = self.time_left_ms(calls, now_ms);
+        let sent = send(&self.link, &body, timeout_ms, now_ms);
+        self.body = body;
+        sent
     }
 
     fn encode(&mut self, call: &Call, spelling: Spelling, body: &mut Vec<u8>) {

@@ -94,8 +94,8 @@ impl<P: Plugin> Root<P> {
         });
     }
 
+    /// The root context must be effective.
     fn close_idle(&self) {
-        self.make_effective();
         if let Some(plugin) = &self.plugin {
             plugin
                 .borrow()
@@ -152,8 +152,8 @@ impl<P: Plugin> RootContext for Root<P> {
     fn on_tick(&mut self) {
         // A wake-up may have been lost, and deadlines pass while nothing wakes.
         self.turn();
-        self.close_idle();
         self.make_effective();
+        self.close_idle();
         metrics::flush();
     }
 

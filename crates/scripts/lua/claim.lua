@@ -58,7 +58,7 @@ local function take_set()
 end
 
 -- The group that is being decided: its keys begin at KEYS[group]. Functions that were made anew for each group would
--- cost a small call a tenth of its time.
+-- cost a small call a twentieth of its time.
 local group, ttl_ms, deadline, user_cap, quantity, count, drains
 local stock, epoch, sequence
 local first_record, first_answer -- what a first claim's record and answer say behind the generation

@@ -12,10 +12,11 @@ const REPLY_LEN_MAX: usize = 512;
 
 /// The `AUTH` command as it goes over the wire.
 pub fn command(username: Option<&str>, password: &[u8]) -> Vec<u8> {
-    let words = [Some(b"AUTH".as_slice()), username.map(str::as_bytes)];
     let mut bytes = Vec::new();
-    let words: Vec<&[u8]> = words.into_iter().flatten().chain([password]).collect();
-    encode_command(&mut bytes, words);
+    match username {
+        Some(name) => encode_command(&mut bytes, [b"AUTH", name.as_bytes(), password]),
+        None => encode_command(&mut bytes, [b"AUTH", password]),
+    }
     bytes
 }
 
