@@ -1,12 +1,12 @@
 //! Short links: what stands in Redis of them, and what whoever clicks one sends.
 
-use weir_core::link::answer::{Method, Reply, Visit, answer};
-use weir_core::link::cache::{Found, Limits, LinkName, Memory};
-use weir_core::link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
-use weir_core::link::code::DomainId;
-use weir_core::link::domain::DomainsConfig;
-use weir_core::link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
-use weir_core::link::tally::{Click, Tally};
+use weir_link::answer::{Method, Reply, Visit, answer};
+use weir_link::cache::{Found, Limits, LinkName, Memory};
+use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
+use weir_link::code::DomainId;
+use weir_link::domain::DomainsConfig;
+use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
+use weir_link::tally::{Click, Tally};
 use weir_shortlink_redirect::config::Config;
 use weir_shortlink_redirect::request::{Asked, Fields};
 

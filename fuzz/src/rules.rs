@@ -1,7 +1,7 @@
 //! The rate limiter's configuration, and requests that its rules look at.
 
-use weir_core::rules::{Applied, Request};
 use weir_filter_kit::config::parse;
+use weir_limit::rules::{Applied, Request};
 use weir_ratelimit::config::Config;
 
 /// [`Config`], up to the first NUL, and then a request: method, path, address, and one value for every

@@ -1,7 +1,7 @@
 //! The replies of the scripts.
 
-use weir_core::ledger::{Audit, ClaimReply, Held, ReleaseReply, SettleReply};
 use weir_resp::{Value, decode};
+use weir_sale::ledger::{Audit, ClaimReply, Held, ReleaseReply, SettleReply};
 use weir_scripts::limit::Answer;
 use weir_scripts::{
     audit, claim, deposit, lend, limit, limit_back, link_clicks, link_read, overdue, release,

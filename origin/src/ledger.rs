@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
 use tokio::task::{JoinError, JoinSet};
-use weir_core::claim::Ticket;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{
+use weir_base::id::{SaleId, UserId};
+use weir_resp::Value;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{
     Audit, Deduction, DepositReply, LendReply, OrderEntry, Overdue, ReleaseKind, ReleaseReply,
     SettleReply, Survey, Transfer,
 };
-use weir_core::sale::Sale;
-use weir_core::shard::{bucket, home_shard};
-use weir_resp::Value;
+use weir_sale::sale::Sale;
+use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{
     Call, ReplyError, audit, cancel, charge, deposit, lend, overdue, release, restock, restore,

@@ -64,7 +64,7 @@ use rebuild::Rebuilder;
 use reconcile::Reconciler;
 use store::Store;
 use warm::Warmer;
-use weir_core::claim::KeyRing;
+use weir_base::key::KeyRing;
 
 /// All that the routes need. Cloning it is cheap.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span, info, warn};
-use weir_core::claim::Ticket;
-use weir_core::id::UserId;
-use weir_core::ledger::{Deduction, ReleaseKind};
+use weir_base::id::UserId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Deduction, ReleaseKind};
 
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError};

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
-use weir_core::claim::Ticket;
-use weir_core::id::SaleId;
-use weir_core::ledger::{DepositReply, LendReply, OpenTransfer, Survey, Transfer};
-use weir_core::repair::repairs;
-use weir_core::sale::Sale;
+use weir_base::id::SaleId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{DepositReply, LendReply, OpenTransfer, Survey, Transfer};
+use weir_sale::repair::repairs;
+use weir_sale::sale::Sale;
 
 use crate::books::Books;
 use crate::catalogue::{PublishError, Publisher};

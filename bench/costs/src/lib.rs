@@ -13,10 +13,10 @@ pub use path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
-use weir_core::id::{SaleId, UserId};
-use weir_core::key::{KeyRing, SigningKey};
-use weir_core::token;
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
 use weir_host_test::{Host, Stream};
+use weir_sale::token;
 
 /// Requests of a scenario: one flight's worth.
 pub const REQUESTS: u64 = 64;

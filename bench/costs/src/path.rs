@@ -5,9 +5,9 @@ use crate::{Ask, BUSY, Cost, NOW_MS, REQUESTS, SECRET, click, link_code, order};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::link::code::LinkId;
-use weir_core::link::record::Link;
 use weir_host_test::{Call, CallId, Connection, Host, Reply, Stream, Upstream};
+use weir_link::code::LinkId;
+use weir_link::record::Link;
 use weir_scripts::keys::{self, LinkKeys};
 
 /// As `envoy/weir.yaml` has it; limits are an addition.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use weir_scripts::keys::{DEFAULT_PREFIX, is_prefix};
 
-use crate::config::{ConfigError, within};
+use crate::config::{FieldError, within};
 use crate::pump;
 
 /// How Redis is reached.
@@ -48,15 +48,15 @@ impl RedisConfig {
     ///
     /// # Errors
     /// When one is out of its bounds.
-    pub fn check(&self, path: &str) -> Result<(), ConfigError> {
+    pub fn check(&self, path: &str) -> Result<(), FieldError> {
         let field = |name: &str| format!("{path}.{name}");
         if self.cluster.is_empty() {
             let problem = "must name an Envoy cluster";
-            return Err(ConfigError::new(field("cluster"), problem));
+            return Err(FieldError::new(field("cluster"), problem));
         }
         if !is_prefix(&self.key_prefix) {
             let problem = "must be 1 to 64 of a-z A-Z 0-9 - _ . :";
-            return Err(ConfigError::new(field("key_prefix"), problem));
+            return Err(FieldError::new(field("key_prefix"), problem));
         }
         if let Some(deadline_ms) = self.deadline_ms {
             within(&field("deadline_ms"), deadline_ms, 1, 60_000)?;

@@ -5,7 +5,7 @@
 //! table's name and the slot's number, in 15 bytes: so short a string lives inside the host's map, where
 //! a longer one would cost each decision another look at memory that no cache holds. Values are never deleted (the host cannot), so the number of slots is what
 //! bounds the memory: some 400 bytes each with the host's own for GCRA, so 1.6 MB for 4,096 slots,
-//! which hold 32,768 keys. What a crowded slot does is told in [`weir_core::limit`].
+//! which hold 32,768 keys. What a crowded slot does is told in [`weir_limit`].
 //!
 //! A decision reads one slot and writes it; a refusal only reads. Two workers may decide on one slot at
 //! the same moment: the later write fails (compare and swap), and its worker reads and decides again,
@@ -15,7 +15,7 @@
 use crate::host::now_ns;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
-use weir_core::limit::{Check, Fingerprint, Quota, Slot, State};
+use weir_limit::{Check, Fingerprint, Quota, Slot, State};
 
 /// How often one decision is tried. A worker loses a try only to another one that decided in the
 /// microsecond between; to lose this many in turn takes far more workers than a machine has cores.
@@ -261,7 +261,7 @@ impl<'a, D: SharedData> Found<'a, D> {
 
 impl<D: SharedData> Table<D> {
     /// The table `name` of `slots` slots (1 to [`SLOTS_MAX`]; others count as the nearest of these). `seed`
-    /// is that of the keys' hashes: the same in all VMs, such as [`weir_core::claim::KeyRing::seed`].
+    /// is that of the keys' hashes: the same in all VMs, such as [`weir_base::key::KeyRing::seed`].
     pub fn new(data: D, name: &str, slots: u32, seed: u64) -> Self {
         let hash = format!("{:016x}", Fingerprint::new(0, name.as_bytes()));
         let tag = hash.as_bytes().first_chunk().copied().unwrap_or_default();

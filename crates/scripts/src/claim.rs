@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Checks, ClaimReply, ClaimTerms, Held};
-use weir_core::shard::bucket;
+use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
+use weir_sale::ledger::{Checks, ClaimReply, ClaimTerms, Held};
+use weir_sale::shard::bucket;
 
 use crate::keys::ShardKeys;
 use crate::reply::{Numbers, text};

@@ -1,11 +1,11 @@
-//! `limit.lua`: what rate limits say to many requests at once, counted as [`weir_core::limit`] does.
+//! `limit.lua`: what rate limits say to many requests at once, counted as [`weir_limit`] does.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-use weir_core::limit::{Algorithm, Check, Quota};
+use weir_limit::{Algorithm, Check, Quota};
 use weir_resp::{Arguments, Value};
 
 use crate::call::decimal;

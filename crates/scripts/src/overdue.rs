@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Held, Overdue};
+use weir_base::id::UserId;
 use weir_resp::Value;
+use weir_sale::ledger::{Held, Overdue};
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;

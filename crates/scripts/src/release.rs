@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use weir_core::id::UserId;
-use weir_core::ledger::{ReleaseKind, ReleaseReply};
+use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
+use weir_sale::ledger::{ReleaseKind, ReleaseReply};
 
 use crate::keys::ShardKeys;
 use crate::reply::array;

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use weir_core::ledger::Survey;
 use weir_resp::{Arguments, Value};
+use weir_sale::ledger::Survey;
 
 use crate::keys::ShardKeys;
 use crate::reply::{array, integer, unsigned};

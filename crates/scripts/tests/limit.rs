@@ -1,4 +1,4 @@
-//! Rate limits in Redis against the model, which is [`weir_core::limit`]: the same histories on both,
+//! Rate limits in Redis against the model, which is [`weir_limit`]: the same histories on both,
 //! every answer compared, and when each key expires.
 
 mod support;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use history::{histories_go_as_in_the_model, mixed, steady};
 use pair::{ALGORITHMS, NOW_MS, Pair, ask, new_key, quota};
 use support::Server;
-use weir_core::limit::{Algorithm, Quota, RATE_MAX, SET_BACK_MS_MAX};
+use weir_limit::{Algorithm, Quota, RATE_MAX, SET_BACK_MS_MAX};
 use weir_resp::Value;
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit;

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::{Redis, Server};
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{
+use weir_base::id::{SaleId, UserId};
+use weir_resp::Value;
+use weir_sale::ledger::{
     Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, SettleReply,
     ShardLedger, Transfer,
 };
-use weir_core::shard::bucket;
-use weir_resp::Value;
+use weir_sale::shard::bucket;
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{
     SCRIPTS, audit, cancel, charge, claim, deposit, lend, overdue, release, restock, restore,

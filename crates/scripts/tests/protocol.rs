@@ -23,7 +23,7 @@ mod world;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::Server;
-use weir_core::ledger::Deduction;
+use weir_sale::ledger::Deduction;
 use world::{Fault, Setting, World};
 
 fn any_fault() -> impl Strategy<Value = Fault> {

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_core::limit::Check;
-use weir_core::rules::{OnStoreError, fields};
+use weir_limit::Check;
+use weir_limit::rules::{OnStoreError, fields};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit_back::Charge;
 

@@ -1,6 +1,6 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
-use weir_core::breaker::Pass;
+use weir_base::breaker::Pass;
 use weir_filter_kit::pump::{Plan, Planned, Ticket};
 use weir_filter_kit::redis_config::Topology;
 use weir_scripts::limit_back::Charge;

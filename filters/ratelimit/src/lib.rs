@@ -1,6 +1,6 @@
 //! `ratelimit`: rate limits at the gateway.
 //!
-//! Each request is held against the rules that concern it ([`weir_core::rules`]). Rules that count here are
+//! Each request is held against the rules that concern it ([`weir_limit::rules`]). Rules that count here are
 //! decided at once, in Envoy's shared data; those that count in Redis wait in the pump, many requests a
 //! call. A request is charged to all its rules or to none.
 //!

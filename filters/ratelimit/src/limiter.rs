@@ -6,7 +6,7 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 use subtle::ConstantTimeEq;
-use weir_core::breaker::{self, Pass, Permit};
+use weir_base::breaker::{self, Pass, Permit};
 use weir_filter_kit::http::request_header;
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Ticket};

@@ -1,10 +1,10 @@
 //! The way to Redis, and what is known of it.
 
-use weir_core::breaker::{self, Breaker, Pass};
-use weir_core::limit::{Algorithm, Check};
+use weir_base::breaker::{self, Breaker, Pass};
 use weir_filter_kit::link::HostLink;
 use weir_filter_kit::pump::Pump;
 use weir_filter_kit::redis_config::RedisConfig;
+use weir_limit::{Algorithm, Check};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::{self, Answer};
 

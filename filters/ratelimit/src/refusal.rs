@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::limit::{Algorithm, Check, Quota};
+use weir_limit::{Algorithm, Check, Quota};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::Ask;
 

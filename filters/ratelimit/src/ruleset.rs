@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use weir_core::limit::{Algorithm, Check};
-use weir_core::rules::{Applied, Ask, Mode, Rule, Rules, Store};
 use weir_filter_kit::table::{self, Decision, HostData, Table, decide_all, decide_one};
+use weir_limit::rules::{Applied, Ask, Mode, Rule, Rules, Store};
+use weir_limit::{Algorithm, Check};
 
 use crate::metrics::RuleMetrics;
 use crate::request::HostRequest;

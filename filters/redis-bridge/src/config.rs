@@ -1,7 +1,7 @@
 //! The filter's configuration.
 
 use serde::Deserialize;
-use weir_filter_kit::config::{ConfigError, SecretSource};
+use weir_filter_kit::config::{FieldError, SecretSource};
 
 use crate::login;
 
@@ -46,14 +46,14 @@ impl Config {
     ///
     /// # Errors
     /// Names the field that does not.
-    pub fn checked(self) -> Result<Self, ConfigError> {
+    pub fn checked(self) -> Result<Self, FieldError> {
         let fields = [
             ("request_bytes_max", self.request_bytes_max),
             ("replies_bytes_max", self.replies_bytes_max),
             ("commands_max", self.commands_max),
         ];
         match fields.into_iter().find(|&(_, value)| value == 0) {
-            Some((name, _)) => Err(ConfigError::new(name, "must be at least 1")),
+            Some((name, _)) => Err(FieldError::new(name, "must be at least 1")),
             None => Ok(self),
         }
     }
@@ -62,7 +62,7 @@ impl Config {
     ///
     /// # Errors
     /// When the VM is not given the password.
-    pub fn login(&self) -> Result<Option<Vec<u8>>, ConfigError> {
+    pub fn login(&self) -> Result<Option<Vec<u8>>, FieldError> {
         let Some(auth) = &self.auth else {
             return Ok(None);
         };

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use weir_core::breaker::Pass;
+use weir_base::breaker::Pass;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

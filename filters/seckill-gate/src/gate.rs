@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
-use weir_core::admission::{Admission, Conclusion, Rejection, admit, conclude};
-use weir_core::claim::{ClaimId, Ticket as ClaimTicket};
-use weir_core::headers;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{ClaimReply, Held};
-use weir_core::sale::{Catalogue, Sale, SaleState};
-use weir_core::sold_out::SoldOutMemory;
-use weir_core::status::SaleStatus;
-use weir_core::verdict::Verdict;
+use weir_base::headers;
+use weir_base::id::{SaleId, UserId};
 use weir_filter_kit::http::{
     RequestHeaders, add_request_header, prepare_json, remove_gateway_headers,
 };
 use weir_filter_kit::link::{HostLink, Link};
 use weir_filter_kit::pump::{Landed, Pump, Ticket};
 use weir_filter_kit::redis::{Definite, Failure, Reply, Unknown, read};
+use weir_sale::admission::{Admission, Conclusion, Rejection, admit, conclude};
+use weir_sale::claim::{ClaimId, Ticket as ClaimTicket};
+use weir_sale::ledger::{ClaimReply, Held};
+use weir_sale::sale::{Catalogue, Sale, SaleState};
+use weir_sale::sold_out::SoldOutMemory;
+use weir_sale::status::SaleStatus;
+use weir_sale::verdict::Verdict;
 use weir_scripts::{claim, deposit, lend, survey};
 
 use crate::NAME;

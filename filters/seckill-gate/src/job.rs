@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::breaker::Pass;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
+use weir_base::breaker::Pass;
+use weir_base::id::{SaleId, UserId};
 use weir_filter_kit::pump::{Plan, Planned, Ticket};
+use weir_sale::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{Call, claim, deposit, lend, release, settle_transfer, survey};
 

@@ -1,6 +1,6 @@
 //! `seckill-gate`: flash-sale admission at the gateway.
 //!
-//! A request that buys is matched by its path, decided by [`weir_core::admission`], and, if there is
+//! A request that buys is matched by its path, decided by [`weir_sale::admission`], and, if there is
 //! anything to be had, waits for its claim in the pump. A granted one goes on to the origin with a
 //! signed claim ticket; every other is answered here.
 //!

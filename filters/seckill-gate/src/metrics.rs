@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::breaker::State;
-use weir_core::refill::End;
-use weir_core::token::TokenError;
-use weir_core::verdict::Verdict;
+use weir_base::breaker::State;
 use weir_filter_kit::metrics::Counter;
 use weir_filter_kit::pump::Counts;
+use weir_sale::refill::End;
+use weir_sale::token::TokenError;
+use weir_sale::verdict::Verdict;
 
 fn counter_of_refills(outcome: &str) -> Counter {
     let name = format!("weir_seckill_gate_refills_total.outcome.{outcome}");

@@ -1,9 +1,9 @@
 //! The catalogue and the epochs of empty shards, read from Redis on ticks.
 
-use weir_core::id::SaleId;
-use weir_core::sale::Catalogue;
-use weir_core::sold_out::SoldOutMemory;
+use weir_base::id::SaleId;
 use weir_resp::{Value, encode_command};
+use weir_sale::sale::Catalogue;
+use weir_sale::sold_out::SoldOutMemory;
 use weir_scripts::keys;
 
 use crate::job::ClaimPlan;
@@ -198,7 +198,7 @@ impl Poll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::ledger::Survey;
+    use weir_sale::ledger::Survey;
 
     const EMPTY: Survey = Survey {
         stock: Some(0),

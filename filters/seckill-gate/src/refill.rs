@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::id::SaleId;
-use weir_core::ledger::{DepositReply, LendReply, Survey};
-use weir_core::refill::{Ask, End, Heard, Next, Refill};
+use weir_base::id::SaleId;
+use weir_sale::ledger::{DepositReply, LendReply, Survey};
+use weir_sale::refill::{Ask, End, Heard, Next, Refill};
 
 use crate::job::{ClaimJob, Job, LookJob, MoveJob, Step};
 

@@ -2,8 +2,8 @@
 
 use proxy_wasm::types::Status;
 use serde_json::Value;
-use weir_core::link::answer::{Answer, Reply};
 use weir_filter_kit::http::{Prepared, retry_after_seconds};
+use weir_link::answer::{Answer, Reply};
 
 use crate::NAME;
 use crate::metrics::Said;

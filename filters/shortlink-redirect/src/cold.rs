@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_core::limit::{Quota, State};
-use weir_core::link::answer::Method;
-use weir_core::link::cache::LinkName;
 use weir_filter_kit::pump::FLIGHT_MAX;
+use weir_limit::{Quota, State};
+use weir_link::answer::Method;
+use weir_link::cache::LinkName;
 
 use crate::config::OriginConfig;
 
@@ -195,7 +195,7 @@ impl Cold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::link::code::DomainId;
+    use weir_link::code::DomainId;
 
     fn cold() -> Cold {
         Cold::new(OriginConfig {

@@ -1,10 +1,10 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
-use weir_core::breaker::Pass;
-use weir_core::link::cache::LinkName;
-use weir_core::link::click::BatchId;
-use weir_core::link::code::LinkId;
+use weir_base::breaker::Pass;
 use weir_filter_kit::pump::{Plan, Planned, Ticket};
+use weir_link::cache::LinkName;
+use weir_link::click::BatchId;
+use weir_link::code::LinkId;
 use weir_scripts::keys::LinkKeys;
 use weir_scripts::{Call, link_clicks, link_read};
 

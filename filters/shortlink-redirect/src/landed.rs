@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use proxy_wasm::hostcalls;
-use weir_core::link::cache::LinkName;
-use weir_core::link::record::Link;
 use weir_filter_kit::link::Link as _;
 use weir_filter_kit::pump::{Landed, Ticket};
 use weir_filter_kit::redis::{Failure, Reply, Unknown, read};
+use weir_link::cache::LinkName;
+use weir_link::record::Link;
 use weir_resp::Value;
 use weir_scripts::link_read::Read;
 use weir_scripts::{link_clicks, link_read};

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proxy_wasm::hostcalls;
-use weir_core::link::answer::{self, Answer, Gone};
-use weir_core::link::cache::{Found, Known, LinkName, Memory};
-use weir_core::link::click::client_address;
-use weir_core::link::domain::Domain;
-use weir_core::link::record::Link;
-use weir_core::link::tally::{Click, Tally};
 use weir_filter_kit::http::RequestHeaders;
 use weir_filter_kit::link::{HostLink, Link as _};
+use weir_link::answer::{self, Answer, Gone};
+use weir_link::cache::{Found, Known, LinkName, Memory};
+use weir_link::click::client_address;
+use weir_link::domain::Domain;
+use weir_link::record::Link;
+use weir_link::tally::{Click, Tally};
 
 use crate::NAME;
 use crate::answer::{said, send, send_file, send_unavailable};

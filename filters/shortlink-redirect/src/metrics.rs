@@ -1,6 +1,6 @@
 //! The filter's counters, each named here once.
 
-use weir_core::breaker::State;
+use weir_base::breaker::State;
 use weir_filter_kit::metrics::Counter;
 use weir_filter_kit::pump::Counts;
 

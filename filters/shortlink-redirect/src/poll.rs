@@ -5,9 +5,9 @@
 //! document with the domains it asks for the beginning, where its version stands, and for its length; and for all
 //! of it if these are others than before.
 
-use weir_core::link::cache::LinkName;
-use weir_core::link::code::LinkId;
 use weir_filter_kit::schedule::Schedule;
+use weir_link::cache::LinkName;
+use weir_link::code::LinkId;
 use weir_resp::{Value, encode_command};
 use weir_scripts::keys;
 

@@ -1,9 +1,9 @@
 //! The request, read at once.
 
-use weir_core::link::answer::{Method, Visit};
-use weir_core::link::cache::LinkName;
-use weir_core::link::code::DomainId;
 use weir_filter_kit::http::RequestHeaders;
+use weir_link::answer::{Method, Visit};
+use weir_link::cache::LinkName;
+use weir_link::code::DomainId;
 
 /// The headers that links ask for; those that are missing are empty.
 #[derive(Clone, Copy, Debug, Default)]

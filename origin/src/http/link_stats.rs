@@ -6,7 +6,7 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::links::{NamedLink, found};
 use super::user_orders::sql_failed;

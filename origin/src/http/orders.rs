@@ -7,8 +7,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tracing::{error, warn};
-use weir_core::claim::{KeyRing, Ticket, TicketError};
-use weir_core::headers;
+use weir_base::headers;
+use weir_base::key::KeyRing;
+use weir_sale::claim::{Ticket, TicketError};
 
 use super::user_orders::sql_failed;
 use crate::Origin;

@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
-use weir_core::link::segment::Skip;
+use weir_link::segment::Skip;
 
 /// What becomes of segments that an origin asks for, beside the reasons of [`Skip`].
 const RESERVED: &str = "reserved";

@@ -47,10 +47,10 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_core::link::code::{Code, DomainId, Length};
-use weir_core::link::domain::{Domain, Domains};
-use weir_core::link::scramble::Numbering;
-use weir_core::link::segment::{Plan, Times};
+use weir_link::code::{Code, DomainId, Length};
+use weir_link::domain::{Domain, Domains};
+use weir_link::scramble::Numbering;
+use weir_link::segment::{Plan, Times};
 
 use crate::clock::now_ms;
 use crate::ledger::Ledger;

@@ -18,9 +18,9 @@ use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use weir_core::link::code::{Code, DomainId, Length, LinkId};
-use weir_core::link::scramble::Numbering;
-use weir_core::link::segment::{Held, Plan, Segment, Times};
+use weir_link::code::{Code, DomainId, Length, LinkId};
+use weir_link::scramble::Numbering;
+use weir_link::segment::{Held, Plan, Segment, Times};
 
 use super::metrics::LinkMetrics;
 use super::redis::LinkRedis;

@@ -1,7 +1,7 @@
 //! The fates of claims.
 
 use sqlx::Error;
-use weir_core::claim::Ticket;
+use weir_sale::claim::Ticket;
 
 use super::database::{Database, Tx, retried, sql};
 use super::payments::take_stock;

@@ -21,10 +21,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use weir_core::claim::Ticket;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::OrderEntry;
-use weir_core::sale::{Degrade, Sale, SaleState};
+use weir_base::id::{SaleId, UserId};
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::OrderEntry;
+use weir_sale::sale::{Degrade, Sale, SaleState};
 
 use crate::links::stats::ClickStore;
 use crate::links::store::{LinkStore, SqlLinks};

@@ -10,9 +10,10 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::json;
 use tokio::task::JoinSet;
-use weir_core::claim::{SigningKey, Ticket};
-use weir_core::headers::{CLAIM, CLAIM_SIGNATURE};
-use weir_core::ledger::{Audit, ReleaseKind};
+use weir_base::headers::{CLAIM, CLAIM_SIGNATURE};
+use weir_base::key::SigningKey;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Audit, ReleaseKind};
 
 use crate::support::{Answer, SECRET, World, claim_headers, ticket};
 

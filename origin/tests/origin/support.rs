@@ -14,12 +14,10 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
-use weir_core::claim::{KeyRing, SigningKey, Ticket};
-use weir_core::headers::{CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE};
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
-use weir_core::link::domain::DomainsConfig;
-use weir_core::shard::home_shard;
+use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE};
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
+use weir_link::domain::DomainsConfig;
 use weir_origin::Origin;
 use weir_origin::clock::now_ms;
 use weir_origin::config::AdminToken;
@@ -27,6 +25,9 @@ use weir_origin::http::{admin, app};
 use weir_origin::ledger::Ledger;
 use weir_origin::links::Settings;
 use weir_origin::store;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
+use weir_sale::shard::home_shard;
 use weir_scripts::{Call, claim, keys};
 use weir_stack::mariadb::MariaDbServer;
 use weir_stack::redis::{RedisServer, start_cluster};
@@ -424,7 +425,7 @@ impl World {
     /// A request of this user to the public port, as a gateway passes it on.
     pub async fn as_user(&self, name: &str, method: &str, path: &str) -> Answer {
         let ring = KeyRing::new(vec![key()]).unwrap();
-        let signed = weir_core::identity::sign(&ring, &user(name), now_ms());
+        let signed = weir_sale::identity::sign(&ring, &user(name), now_ms());
         let request = Request::builder().method(method).uri(path);
         let request = request.header(USER, signed.value);
         let request = request.header(USER_SIGNATURE, signed.signature);

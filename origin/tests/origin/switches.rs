@@ -1,8 +1,8 @@
 //! Switches, edits, blocked users, metrics: the admin's hand on a sale.
 
 use serde_json::{Value, json};
-use weir_core::sale::{Catalogue, SaleState};
 use weir_origin::clock::now_ms;
+use weir_sale::sale::{Catalogue, SaleState};
 
 use crate::support::{World, sale_json};
 

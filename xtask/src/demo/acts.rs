@@ -6,7 +6,7 @@ use super::crowd::Act;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use weir_core::verdict::Verdict;
+use weir_sale::verdict::Verdict;
 use weir_stack::http::Response;
 use weir_stack::sale::verdict;
 

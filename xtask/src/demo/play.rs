@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
-use weir_core::verdict::Verdict;
+use weir_sale::verdict::Verdict;
 use weir_stack::Stack;
 
 /// How long something that must happen may take on a machine that is busy with other things.

@@ -195,7 +195,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     let memory = Memory::default();
     let table = Table::new(&memory, "users", SLOTS, 7);
     let quota = Quota::per_second(1, 1);
-    let in_use = (f64::from(SLOTS) * weir_core::limit::WAYS as f64 * load) as u64;
+    let in_use = (f64::from(SLOTS) * weir_limit::WAYS as f64 * load) as u64;
     let comes_at_ms = |n: u64| NOW_MS + n * PER_MS / in_use;
     let bytes = || {
         let values = &memory.contents.lock().unwrap().values;
@@ -226,7 +226,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     admitted as f64 / asked_again as f64
 }
 
-/// The shares are those that [`weir_core::limit`] states; each is a sum over a Poisson distribution.
+/// The shares are those that [`weir_limit`] states; each is a sum over a Poisson distribution.
 #[test]
 fn a_million_keys_take_the_memory_of_the_slots_and_forget_no_more_than_is_stated() {
     for (load, stated) in [(0.5, 0.0511), (0.25, 0.0011)] {

@@ -5,9 +5,7 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
-use weir_core::limit::{
-    Algorithm, PER_MS_MAX, Quota, RATE_MAX, SET_BACK_MS_MAX, SLIDING_PER_MS_MAX,
-};
+use weir_limit::{Algorithm, PER_MS_MAX, Quota, RATE_MAX, SET_BACK_MS_MAX, SLIDING_PER_MS_MAX};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::Ask;
 use weir_scripts::limit_back::Charge;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use weir_core::limit::{Algorithm, Quota, SET_BACK_MS_MAX, State};
+use weir_limit::{Algorithm, Quota, SET_BACK_MS_MAX, State};
 use weir_resp::Value;
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::{Answer, Ask};

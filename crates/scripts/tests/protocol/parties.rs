@@ -1,8 +1,8 @@
 //! The parties, each a process of single steps.
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Held, ReleaseKind, Transfer};
-use weir_core::refill::{Ask, Heard, Next, Refill};
+use weir_base::id::UserId;
+use weir_sale::ledger::{Held, ReleaseKind, Transfer};
+use weir_sale::refill::{Ask, Heard, Next, Refill};
 
 use crate::shards::{Reply, Write};
 use crate::sql::{ClaimName, Decision, OrderState, Sql};
@@ -136,7 +136,7 @@ impl Party {
     pub fn after(self, reply: &Reply, sql: &mut Sql) -> Option<Self> {
         match (self, reply) {
             (Self::Claim { user, shard }, Reply::Claim(reply)) => {
-                use weir_core::ledger::ClaimReply::{Granted, GrantedAgain};
+                use weir_sale::ledger::ClaimReply::{Granted, GrantedAgain};
                 match *reply {
                     Granted(held) | GrantedAgain(held) => Some(Self::Order { user, shard, held }),
                     _ => None,

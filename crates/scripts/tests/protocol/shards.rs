@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{
+use weir_base::id::{SaleId, UserId};
+use weir_sale::ledger::{
     Audit, ClaimReply, ClaimTerms, Deduction, DepositReply, LendReply, ReleaseKind, ReleaseReply,
     SettleReply, ShardLedger, Survey, Transfer,
 };

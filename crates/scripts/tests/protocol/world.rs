@@ -1,9 +1,9 @@
 //! One sale, its parties, and what befalls them.
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction};
-use weir_core::refill::{Ask, Heard, Refill};
-use weir_core::shard::{home_shard, spread_stock};
+use weir_base::id::UserId;
+use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction};
+use weir_sale::refill::{Ask, Heard, Refill};
+use weir_sale::shard::{home_shard, spread_stock};
 
 use crate::parties::{Party, next};
 use crate::shards::{Reply, Shards, Write};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::support::{CATALOGUE, CONFIG, Gate, NOTHING_LEFT, SECRET, commands, granted, reply_to};
-use weir_core::claim::{SigningKey, Ticket};
+use weir_base::key::SigningKey;
+use weir_sale::claim::Ticket;
 use weir_scripts::claim;
 
 #[test]
@@ -69,7 +70,7 @@ fn a_full_cap_names_the_order_that_the_user_has() {
     let buyer = gate.buy("alice");
     gate.answer_claims(|_user| "3 1700".into());
     let body = buyer.reply().unwrap().body_text().to_owned();
-    let shard = weir_core::shard::home_shard(&weir_core::id::UserId::new("alice").unwrap(), 2);
+    let shard = weir_sale::shard::home_shard(&weir_base::id::UserId::new("alice").unwrap(), 2);
     assert!(
         body.contains(&format!(r#""order":"open.{shard}.1700""#)),
         "{body}"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{CATALOGUE, CONFIG, Gate};
 use tokio::runtime::Runtime;
-use weir_core::id::SaleId;
+use weir_base::id::SaleId;
 use weir_host_test::{Reply, Stream, Upstream};
 use weir_scripts::keys::{ShardKeys, catalogue};
 use weir_scripts::{Call, warm};

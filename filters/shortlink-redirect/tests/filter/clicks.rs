@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redis::cmd;
-use weir_core::link::agent::{Browser, Device, Os};
-use weir_core::link::record::Link;
 use weir_host_test::{Call, Reply, Upstream};
+use weir_link::agent::{Browser, Device, Os};
+use weir_link::record::Link;
 use weir_scripts::keys::link_clicks;
 
 use crate::support::{Gate, link, status};

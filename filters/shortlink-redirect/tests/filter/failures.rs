@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weir_core::link::record::Link;
 use weir_host_test::{Reply, Stream, Upstream};
+use weir_link::record::Link;
 
 use crate::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
 

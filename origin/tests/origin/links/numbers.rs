@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use weir_core::link::code::{Code, DomainId, Length, LinkId};
-use weir_core::link::record::Link;
-use weir_core::link::scramble::{Numbering, Scramble};
-use weir_core::link::segment::{Plan, Times};
+use weir_link::code::{Code, DomainId, Length, LinkId};
+use weir_link::record::Link;
+use weir_link::scramble::{Numbering, Scramble};
+use weir_link::segment::{Plan, Times};
 use weir_origin::ledger::Ledger;
 use weir_origin::links::numbers::{Allocator, Ground};
 use weir_origin::links::redis::{LinkRedis, Record};
