@@ -96,7 +96,7 @@ pub fn gate_config(data: &[u8]) {
         .redis
         .pump_settings(weir_seckill_gate::config::DEADLINE_MS);
     assert!((1..=60_000).contains(&pump.deadline_ms));
-    assert!((1..=64).contains(&pump.flights_max));
+    assert!((1..=64).contains(&pump.batches_max));
     assert!((1..=1_000_000).contains(&pump.waiting_max));
     assert!(!taken.redis.cluster.is_empty());
     assert!(keys::is_prefix(&taken.redis.key_prefix));

@@ -44,7 +44,7 @@ pub mod orders;
 pub mod problem;
 pub mod rebuild;
 pub mod reconcile;
-mod redis_link;
+mod redis_connection;
 pub mod risk;
 pub mod run;
 pub mod server;

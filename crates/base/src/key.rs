@@ -174,7 +174,7 @@ impl SigningKey {
 
     fn sign_for(&self, purpose: Purpose, message: &str) -> String {
         let tag = self.tag(purpose, message.as_bytes());
-        // `hex::encode` pushes one character at a time: that was two fifths of what a claim's landing cost.
+        // `hex::encode` pushes one character at a time: that was two fifths of what a claim's completion cost.
         let mut digits = [0; 2 * TAG_LEN];
         // It has room for two digits a byte, and they are ASCII: neither can fail.
         let _ = hex::encode_to_slice(tag, &mut digits);

@@ -99,7 +99,7 @@ pub struct Table<D> {
 
 /// One request of one table.
 #[derive(Debug)]
-pub struct Ask<'a, D> {
+pub struct TableRequest<'a, D> {
     /// The table.
     pub table: &'a Table<D>,
     /// How often its key may ask. All quotas of one table must be of one algorithm.
@@ -111,13 +111,13 @@ pub struct Ask<'a, D> {
 }
 
 // Derived, it would ask for data that can be copied.
-impl<D> Clone for Ask<'_, D> {
+impl<D> Clone for TableRequest<'_, D> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<D> Copy for Ask<'_, D> {}
+impl<D> Copy for TableRequest<'_, D> {}
 
 /// What tables say to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl SlotKey {
 
 /// A key in its slot, as it was read.
 struct Found<'a, D> {
-    ask: Ask<'a, D>,
+    ask: TableRequest<'a, D>,
     key: SlotKey,
     version: u32,
     slot: Slot,
@@ -163,12 +163,12 @@ struct Found<'a, D> {
 
 /// Decides on one request of one table. Says also how many states of other keys were lost that still were
 /// of use.
-pub fn decide_one<D: SharedData>(ask: Ask<'_, D>, now_ms: u64) -> (Check, usize) {
+pub fn decide_one<D: SharedData>(ask: TableRequest<'_, D>, now_ms: u64) -> (Check, usize) {
     Found::read(ask, now_ms).charge()
 }
 
 /// Decides on one request of several tables: it is charged to all of them, or to none.
-pub fn decide_all<D: SharedData>(asks: &[Ask<'_, D>], now_ms: u64) -> Decision {
+pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> Decision {
     let found: Vec<Found<'_, D>> = asks.iter().map(|ask| Found::read(*ask, now_ms)).collect();
     let mut decision = Decision {
         checks: found.iter().map(Found::check).collect(),
@@ -195,7 +195,7 @@ pub fn decide_all<D: SharedData>(asks: &[Ask<'_, D>], now_ms: u64) -> Decision {
     decision
 }
 
-impl<D: SharedData> Ask<'_, D> {
+impl<D: SharedData> TableRequest<'_, D> {
     /// Takes back a charge that was made when a check gave `mark`.
     pub fn take_back(&self, mark: u64, now_ms: u64) {
         for _ in 0..TRIES_MAX {
@@ -209,7 +209,7 @@ impl<D: SharedData> Ask<'_, D> {
 }
 
 impl<'a, D: SharedData> Found<'a, D> {
-    fn read(ask: Ask<'a, D>, now_ms: u64) -> Self {
+    fn read(ask: TableRequest<'a, D>, now_ms: u64) -> Self {
         let table = ask.table;
         let fingerprint = Fingerprint::new(table.seed, ask.key);
         let key = table.slot_key(fingerprint.slot(table.slots));

@@ -2,7 +2,7 @@
 //!
 //! A link that is remembered is answered without asking anybody. In the background it is read again when
 //! its life is to be renewed, and from time to time in any case. Edits are heard of by the stream of
-//! changes, and drop it. When changes were missed, everything is *suspect*: it is read again before it is
+//! changes, and drop it. When changes were missed, everything *must be revalidated*: it is read again before it is
 //! answered, and answered all the same if nobody can be asked.
 
 use alloc::boxed::Box;
@@ -49,7 +49,7 @@ pub struct Known {
     /// When it is to be read again.
     read_at_ms: u64,
     /// Which time of remembering it is from.
-    era: u32,
+    generation: u32,
 }
 
 /// What a gateway finds.
@@ -63,7 +63,7 @@ pub enum Found<'a> {
         is_due: bool,
     },
     /// The link, but it must be read again first. If that fails, [`Memory::stale`] has it.
-    Suspect,
+    MustRevalidate,
     /// There is no such link.
     Unknown,
     /// Nothing is known of it.
@@ -82,7 +82,7 @@ pub struct Memory {
     limits: Limits,
     links: Cache<Known>,
     unknown: Cache<u64>,
-    era: u32,
+    generation: u32,
 }
 
 impl LinkName {
@@ -140,19 +140,19 @@ impl Memory {
             links: Cache::new(limits.entries_max, limits.bytes_max, seed),
             unknown: Cache::new(limits.unknown_max, usize::MAX, seed),
             limits,
-            era: 0,
+            generation: 0,
         }
     }
 
     /// Looks `name` up.
     pub fn find(&mut self, name: &LinkName, now_ms: u64) -> Found<'_> {
-        let era = self.era;
+        let generation = self.generation;
         if let Some(known) = self.links.get(name.as_bytes()) {
             if known.dies_at_ms <= now_ms {
                 return Found::Nothing;
             }
-            if known.era != era {
-                return Found::Suspect;
+            if known.generation != generation {
+                return Found::MustRevalidate;
             }
             let is_due = now_ms >= known.read_at_ms;
             if is_due {
@@ -188,7 +188,7 @@ impl Memory {
             dies_at_ms: left_ms.map_or(u64::MAX, |left_ms| now_ms.saturating_add(left_ms)),
             link,
             is_used_up,
-            era: self.era,
+            generation: self.generation,
         };
         self.links.insert(name.as_bytes(), known, bytes);
     }
@@ -223,9 +223,9 @@ impl Memory {
         self.unknown.remove(name.as_bytes());
     }
 
-    /// Changes may have been missed: all that is known is suspect.
-    pub fn suspect_all(&mut self) {
-        self.era = self.era.wrapping_add(1);
+    /// Changes may have been missed: all that is known must be revalidated.
+    pub fn revalidate_all(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
         self.unknown.clear();
     }
 
@@ -454,8 +454,8 @@ mod tests {
         let mut memory = memory();
         memory.learn(&name("abc"), link(), false, None, 0);
         memory.learn_unknown(&name("abd"), 0);
-        memory.suspect_all();
-        assert_eq!(memory.find(&name("abc"), 1), Found::Suspect);
+        memory.revalidate_all();
+        assert_eq!(memory.find(&name("abc"), 1), Found::MustRevalidate);
         assert_eq!(memory.find(&name("abd"), 1), Found::Nothing);
         assert_eq!(memory.stale(&name("abc"), 1).unwrap().link, link());
         memory.learn(&name("abc"), link(), false, None, 2);

@@ -9,7 +9,7 @@
 //! | [`agent`] | who clicks: device, system, browser, language |
 //! | [`answer`] | what whoever clicks a link is answered |
 //! | [`cache`] | what a gateway remembers of links |
-//! | [`tally`] | clicks as a gateway counts them |
+//! | [`click_buffer`] | clicks as a gateway counts them |
 //! | [`click`] | clicks on their way from gateways to the statistics |
 
 #![no_std]
@@ -74,6 +74,7 @@ pub mod agent;
 pub mod answer;
 pub mod cache;
 pub mod click;
+pub mod click_buffer;
 pub mod code;
 pub mod domain;
 pub mod record;
@@ -81,6 +82,5 @@ pub mod record;
 pub mod scramble;
 #[cfg(feature = "origin")]
 pub mod segment;
-pub mod tally;
 #[cfg(feature = "origin")]
 pub mod target;

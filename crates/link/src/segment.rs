@@ -3,7 +3,7 @@
 //! All origins share one counter a length. Whoever needs numbers raises it by a [`Segment`]'s; where the
 //! counter stands says which numbers these are ([`Plan::segment_at`]). Past the last number the counter
 //! goes on, and the numbers begin again: a new *round*. In it, a segment is handed out again only if
-//! nothing of it is left, see [`Held`].
+//! nothing of it is left, see [`SegmentUse`].
 
 use core::ops::Range;
 
@@ -43,7 +43,7 @@ pub struct Times {
 
 /// What is known of a segment that was reserved in an earlier round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct SegmentUse {
     /// When it was last reserved, in milliseconds since the Unix epoch.
     pub reserved_at_ms: u64,
     /// Whether the cold store has a link of it, be it one that has ended: clean-up takes those away when the
@@ -165,7 +165,7 @@ impl Segment {
     }
 }
 
-impl Held {
+impl SegmentUse {
     /// Whether the segment may be handed out again.
     ///
     /// # Errors
@@ -263,7 +263,7 @@ mod tests {
             hold_ms: 100,
             quarantine_ms: 10,
         };
-        let held = Held {
+        let held = SegmentUse {
             reserved_at_ms: 1_000,
             is_in_store: false,
             is_in_redis: false,
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(held.may_be_reused(&times, 1_109), Err(Skip::InUse));
         assert_eq!(held.may_be_reused(&times, 1_110), Ok(()));
         for (is_in_store, is_in_redis) in [(true, false), (false, true), (true, true)] {
-            let held = Held {
+            let held = SegmentUse {
                 is_in_store,
                 is_in_redis,
                 ..held

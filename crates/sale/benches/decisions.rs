@@ -7,7 +7,7 @@ use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_sale::admission::admit;
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::Survey;
+use weir_sale::ledger::ShardProbe;
 use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 use weir_sale::shard::home_shard;
 use weir_sale::sold_out::SoldOutMemory;
@@ -49,13 +49,13 @@ fn admission(criterion: &mut Criterion) {
     let catalogue = catalogue.checked().unwrap();
     let mut memory = SoldOutMemory::default();
     let gone = SaleId::new("sale-50").unwrap();
-    let nothing = Survey {
+    let nothing = ShardProbe {
         stock: Some(0),
         epoch: 0,
         open_claims: 0,
         moving: 0,
     };
-    memory.learn_survey(&gone, &[nothing; SHARDS as usize]);
+    memory.learn_probe(&gone, &[nothing; SHARDS as usize]);
     let user = user();
     for (what, name) in [("admit, open", "sale-7"), ("admit, sold out", "sale-50")] {
         criterion.bench_function(what, |bencher| {

@@ -1,6 +1,6 @@
 //! The admission chain, from cheap to dear.
 
-use crate::ledger::{Checks, ClaimReply, Held};
+use crate::ledger::{Checks, ClaimReply, OpenClaim};
 use crate::sale::{Phase, Sale, SaleState};
 use crate::shard::home_shard;
 use crate::sold_out::SoldOutMemory;
@@ -114,10 +114,10 @@ pub enum Conclusion {
         /// Whether the claim is new.
         verdict: Verdict,
         /// The claim.
-        held: Held,
+        held: OpenClaim,
     },
     /// Wait until it is known whether other shards have units to move here, then ask again.
-    Refill,
+    Rebalance,
     /// Answer at once.
     Reject {
         /// The answer's verdict: one that has a status.
@@ -127,13 +127,13 @@ pub enum Conclusion {
     },
 }
 
-/// How often one request waits for a refill. After the second it is told to come back.
-pub const REFILLS_MAX: u8 = 2;
+/// How often one request waits for a rebalance. After the second it is told to come back.
+pub const REBALANCES_MAX: u8 = 2;
 
-/// Concludes from a shard's reply what becomes of a request that has waited for `refills`, given
-/// whether a survey has found the sale without a unit anywhere. What the reply says of the shard is
+/// Concludes from a shard's reply what becomes of a request that has waited for `rebalances`, given
+/// whether a probe has found the sale without a unit anywhere. What the reply says of the shard is
 /// for [`SoldOutMemory::learn`] first.
-pub fn conclude(reply: ClaimReply, is_sale_empty: bool, refills: u8) -> Conclusion {
+pub fn conclude(reply: ClaimReply, is_sale_empty: bool, rebalances: u8) -> Conclusion {
     let reject = |verdict| Conclusion::Reject {
         verdict,
         ordered: None,
@@ -152,7 +152,7 @@ pub fn conclude(reply: ClaimReply, is_sale_empty: bool, refills: u8) -> Conclusi
             ordered: (generation > 0).then_some(generation),
         },
         ClaimReply::Empty { .. } if is_sale_empty => reject(Verdict::SoldOut),
-        ClaimReply::Empty { .. } if refills < REFILLS_MAX => Conclusion::Refill,
+        ClaimReply::Empty { .. } if rebalances < REBALANCES_MAX => Conclusion::Rebalance,
         ClaimReply::Empty { .. } => reject(Verdict::Restocking),
         // Not warmed yet, or lost: it is not known that nothing is left.
         ClaimReply::Cold => reject(Verdict::Unavailable),
@@ -195,7 +195,7 @@ mod tests {
             panic!("an open sale with stock must lead to a claim");
         };
         assert_eq!(shard, home_shard(&user, 4));
-        memory.learn_survey(&sale.id, &[EMPTY; 4]);
+        memory.learn_probe(&sale.id, &[EMPTY; 4]);
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::SoldOut);
         sale.degrade.static_page = true;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::StaticPage);
@@ -204,12 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_survey_that_found_nothing_makes_an_empty_shard_sold_out() {
-        let verdict = |reply, is_sale_empty, refills| match conclude(reply, is_sale_empty, refills)
-        {
-            Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => Some(verdict),
-            Conclusion::Refill => None,
-        };
+    fn only_a_probe_that_found_nothing_makes_an_empty_shard_sold_out() {
+        let verdict =
+            |reply, is_sale_empty, rebalances| match conclude(reply, is_sale_empty, rebalances) {
+                Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => {
+                    Some(verdict)
+                }
+                Conclusion::Rebalance => None,
+            };
         let empty = ClaimReply::Empty {
             epoch: 1,
             open_claims: 0,
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!(verdict(empty, true, 0), Some(Verdict::SoldOut));
         assert_eq!(verdict(empty, false, 0), None);
         assert_eq!(
-            verdict(empty, false, REFILLS_MAX),
+            verdict(empty, false, REBALANCES_MAX),
             Some(Verdict::Restocking)
         );
         let cold = verdict(ClaimReply::Cold, true, 0);
@@ -228,7 +230,7 @@ mod tests {
     fn a_full_cap_tells_the_order_only_if_there_is_one() {
         let ordered = |generation| match conclude(ClaimReply::CapReached { generation }, false, 0) {
             Conclusion::Reject { ordered, .. } => ordered,
-            Conclusion::Pass { .. } | Conclusion::Refill => panic!("a full cap passes"),
+            Conclusion::Pass { .. } | Conclusion::Rebalance => panic!("a full cap passes"),
         };
         assert_eq!((ordered(0), ordered(7)), (None, Some(7)));
     }
@@ -240,7 +242,7 @@ mod tests {
         let mut shards = [EMPTY; 4];
         shards[home as usize].open_claims = 1;
         let mut memory = SoldOutMemory::default();
-        memory.learn_survey(&sale.id, &shards);
+        memory.learn_probe(&sale.id, &shards);
         let admission = admit(SaleState::Open, &sale, &user, &memory, 1_500);
         assert!(matches!(admission, Admission::Claim { shard, .. } if shard == home));
     }
@@ -278,7 +280,7 @@ mod tests {
         assert_eq!(at(SaleState::Open, &memory, 1_500), Ok(()));
         assert_eq!(at(SaleState::Drain, &memory, 1_500), Err(Verdict::Draining));
         assert_eq!(at(SaleState::Open, &memory, 400), Err(Verdict::NotStarted));
-        memory.learn_survey(&sale.id, &[EMPTY; 4]);
+        memory.learn_probe(&sale.id, &[EMPTY; 4]);
         assert_eq!(at(SaleState::Open, &memory, 1_500), Err(Verdict::SoldOut));
     }
 
@@ -286,7 +288,7 @@ mod tests {
     fn every_refusal_of_a_shard_has_its_own_word() {
         let verdict = |reply| match conclude(reply, false, 0) {
             Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => verdict,
-            Conclusion::Refill => panic!("no unit was missing"),
+            Conclusion::Rebalance => panic!("no unit was missing"),
         };
         assert_eq!(verdict(ClaimReply::Blocked), Verdict::Blocked);
         assert_eq!(verdict(ClaimReply::NotReserved), Verdict::NotReserved);

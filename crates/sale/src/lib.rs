@@ -17,7 +17,7 @@
 //! | [`identity`] | the signed user of a request that carries no claim |
 //! | [`token`] | the order token that the checkout gives and the order brings |
 //! | [`ledger`] | the words of the claim protocol; with the feature `model`, the model that the Lua is checked against |
-//! | [`refill`] | how stock comes to a shard that has none while others have some |
+//! | [`rebalance`] | how stock comes to a shard that has none while others have some |
 //! | [`repair`] | whether the books add up, and what would make them |
 
 #![no_std]
@@ -47,7 +47,7 @@ pub mod admission;
 pub mod claim;
 pub mod identity;
 pub mod ledger;
-pub mod refill;
+pub mod rebalance;
 pub mod repair;
 pub mod sale;
 pub mod shard;

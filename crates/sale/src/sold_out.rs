@@ -3,11 +3,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::ledger::{ClaimReply, Survey};
+use crate::ledger::{ClaimReply, ShardProbe};
 use crate::sale::Catalogue;
 use weir_base::id::SaleId;
 
-/// The sales of which a survey has found no unit on any shard and none on the way, each with its
+/// The sales of which a probe has found no unit on any shard and none on the way, each with its
 /// shards as they were then.
 ///
 /// A shard's epoch is raised in the same script that gives units to it, so a memory whose epochs are
@@ -29,15 +29,16 @@ struct Seen {
 }
 
 impl SoldOutMemory {
-    /// Learns from a survey of all shards of a sale. Returns whether it found no unit anywhere and
+    /// Learns from a probe of all shards of a sale. Returns whether it found no unit anywhere and
     /// none on the way.
-    pub fn learn_survey(&mut self, sale: &SaleId, shards: &[Survey]) -> bool {
-        let is_empty = |shard: &Survey| shard.stock.is_some_and(|s| s <= 0) && shard.moving == 0;
+    pub fn learn_probe(&mut self, sale: &SaleId, shards: &[ShardProbe]) -> bool {
+        let is_empty =
+            |shard: &ShardProbe| shard.stock.is_some_and(|s| s <= 0) && shard.moving == 0;
         if shards.is_empty() || !shards.iter().all(is_empty) {
             self.empty.remove(sale);
             return false;
         }
-        let seen = |shard: &Survey| Seen {
+        let seen = |shard: &ShardProbe| Seen {
             epoch: shard.epoch,
             is_quiet: shard.open_claims == 0,
         };
@@ -63,7 +64,7 @@ impl SoldOutMemory {
         }
     }
 
-    /// Whether a survey has found that nothing is left of `sale`, and no epoch has moved since.
+    /// Whether a probe has found that nothing is left of `sale`, and no epoch has moved since.
     pub fn is_empty(&self, sale: &SaleId) -> bool {
         self.empty.contains_key(sale)
     }
@@ -115,7 +116,7 @@ pub(crate) mod tests {
     use alloc::vec;
 
     /// A shard without units and claims.
-    pub(crate) const EMPTY: Survey = Survey {
+    pub(crate) const EMPTY: ShardProbe = ShardProbe {
         stock: Some(0),
         epoch: 7,
         open_claims: 0,
@@ -126,9 +127,9 @@ pub(crate) mod tests {
         SaleId::new("s").unwrap()
     }
 
-    fn memory_of(shards: &[Survey]) -> SoldOutMemory {
+    fn memory_of(shards: &[ShardProbe]) -> SoldOutMemory {
         let mut memory = SoldOutMemory::default();
-        memory.learn_survey(&id(), shards);
+        memory.learn_probe(&id(), shards);
         memory
     }
 
@@ -145,21 +146,21 @@ pub(crate) mod tests {
     #[test]
     fn units_anywhere_or_on_the_way_and_cold_shards_are_not_sold_out() {
         for other in [
-            Survey {
+            ShardProbe {
                 stock: Some(1),
                 ..EMPTY
             },
-            Survey { moving: 1, ..EMPTY },
-            Survey {
+            ShardProbe { moving: 1, ..EMPTY },
+            ShardProbe {
                 stock: None,
                 ..EMPTY
             },
         ] {
             let mut memory = memory_of(&[EMPTY; 2]);
-            assert!(!memory.learn_survey(&id(), &[EMPTY, other]));
+            assert!(!memory.learn_probe(&id(), &[EMPTY, other]));
             assert!(!memory.is_empty(&id()), "what was remembered is gone");
         }
-        let owing = Survey {
+        let owing = ShardProbe {
             stock: Some(-1),
             ..EMPTY
         };
@@ -168,7 +169,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_shard_with_open_claims_is_not_sold_out_to_those_who_hold_them() {
-        let held = Survey {
+        let held = ShardProbe {
             open_claims: 1,
             ..EMPTY
         };
@@ -192,7 +193,7 @@ pub(crate) mod tests {
         let mut memory = SoldOutMemory::default();
         for (name, shards) in [("kept", 4), ("gone", 4), ("changed", 3)] {
             let id = SaleId::new(name).unwrap();
-            memory.learn_survey(&id, &vec![EMPTY; shards]);
+            memory.learn_probe(&id, &vec![EMPTY; shards]);
         }
         let catalogue = Catalogue {
             sales: vec![sale("kept"), sale("changed")],

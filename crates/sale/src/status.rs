@@ -114,7 +114,7 @@ mod tests {
             Stage::Closed
         );
         assert_eq!(of(OPEN, &sale, &memory, 2_000).0, Stage::Ended);
-        memory.learn_survey(&sale.id, &[EMPTY; 4]);
+        memory.learn_probe(&sale.id, &[EMPTY; 4]);
         assert_eq!(
             of(OPEN, &sale, &memory, 1_000),
             (Stage::SoldOut, Band::None)

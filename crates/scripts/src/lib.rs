@@ -8,7 +8,7 @@
 //! - [`Call`]: one script call, ready to be sent with EVALSHA or EVAL.
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
-//!   [`settle_transfer`], [`survey`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
+//!   [`settle_transfer`], [`probe`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_clicks`],
 //!   [`link_uniques`].
 //!
@@ -91,6 +91,8 @@ pub mod link_uniques;
 #[cfg(feature = "sale")]
 pub mod overdue;
 #[cfg(feature = "sale")]
+pub mod probe;
+#[cfg(feature = "sale")]
 pub mod release;
 mod reply;
 #[cfg(feature = "sale")]
@@ -101,8 +103,6 @@ pub mod restore;
 pub mod settle;
 #[cfg(feature = "sale")]
 pub mod settle_transfer;
-#[cfg(feature = "sale")]
-pub mod survey;
 #[cfg(feature = "sale")]
 pub mod warm;
 #[cfg(feature = "sale")]
@@ -150,7 +150,7 @@ pub const SCRIPTS: &[&Script] = &[
     #[cfg(feature = "sale")]
     &settle_transfer::SCRIPT,
     #[cfg(feature = "sale")]
-    &survey::SCRIPT,
+    &probe::SCRIPT,
     #[cfg(feature = "sale")]
     &warm::SCRIPT,
     #[cfg(feature = "sale")]

@@ -9,7 +9,7 @@ use crate::login;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The most bytes of a call's body: 1 MiB unless set. A flight of 64 claims takes 10 KiB.
+    /// The most bytes of a call's body: 1 MiB unless set. A batch of 64 claims takes 10 KiB.
     pub request_bytes_max: usize,
     /// The most bytes of all replies of a call together: 16 MiB unless set.
     pub replies_bytes_max: usize,

@@ -19,7 +19,7 @@ pub use weir_filter_kit::redis_config::{RedisConfig, Topology};
 pub use self::keys::KeyConfig;
 pub use self::limits::{LimitsConfig, OverloadConfig, RateConfig};
 pub use self::token::{TokenConfig, TokenSettings};
-use crate::route::{Errand, Route};
+use crate::route::{Route, RouteKind};
 
 mod keys;
 mod limits;
@@ -161,12 +161,12 @@ pub struct Checked {
 
 impl Checked {
     /// What a request is for, if it concerns the gate at all.
-    pub fn errand<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<Errand<'p>> {
+    pub fn route_kind<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<RouteKind<'p>> {
         let sale = |routes: &[Route]| routes.iter().find_map(|route| route.sale(method, path));
         sale(&self.routes)
-            .map(Errand::Buy)
-            .or_else(|| sale(&self.checkout_routes).map(Errand::Checkout))
-            .or_else(|| sale(&self.status_routes).map(Errand::Status))
+            .map(RouteKind::Buy)
+            .or_else(|| sale(&self.checkout_routes).map(RouteKind::Checkout))
+            .or_else(|| sale(&self.status_routes).map(RouteKind::Status))
     }
 }
 
@@ -333,8 +333,8 @@ mod tests {
         );
         check(
             r#""redis": {}"#,
-            r#""redis": { "flights_max": 65 }"#,
-            "redis.flights_max",
+            r#""redis": { "batches_max": 65 }"#,
+            "redis.batches_max",
         );
         check(
             r#""redis": {}"#,

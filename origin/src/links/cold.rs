@@ -35,7 +35,7 @@ pub struct Found {
     pub is_used_up: bool,
 }
 
-/// Why a link's fate is not known.
+/// Why a link's outcome is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum ColdError {
     /// The cold store does not answer.

@@ -37,11 +37,11 @@ pub struct Record<'a> {
 
 /// Redis, as far as links go. Cloning it is cheap.
 #[derive(Clone, Debug)]
-pub struct LinkRedis {
+pub struct LinkRecords {
     ledger: Ledger,
 }
 
-impl LinkRedis {
+impl LinkRecords {
     /// Over the origin's Redis.
     pub fn new(ledger: Ledger) -> Self {
         Self { ledger }
@@ -76,7 +76,7 @@ impl LinkRedis {
         Ok(reply != Value::Nil)
     }
 
-    /// Writes new links, in one pipeline; says of each what [`LinkRedis::create`] says.
+    /// Writes new links, in one pipeline; says of each what [`LinkRecords::create`] says.
     pub async fn create_all(&self, records: &[Record<'_>]) -> Result<Vec<bool>, LedgerError> {
         let mut written = Vec::with_capacity(records.len());
         for chunk in records.chunks(PIPELINE) {

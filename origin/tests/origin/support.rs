@@ -34,7 +34,7 @@ use weir_stack::redis::{RedisServer, start_cluster};
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
 
-use crate::GROUND;
+use crate::BACKING;
 
 /// How long the claims of the tests are held, in milliseconds.
 pub const CLAIM_TTL_MS: u64 = 30_000;
@@ -48,7 +48,7 @@ pub const SHARDS: u32 = 4;
 /// Which SQL and which Redis the tests of a binary have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each binary has one of them")]
-pub enum Ground {
+pub enum Backing {
     /// A SQLite file a test, and one Redis.
     SqliteAndSingle,
     /// A database a test in one MariaDB, and a Redis Cluster of three.
@@ -133,9 +133,9 @@ pub async fn mysql_url() -> String {
 
 /// The Redis that the tests of one binary share.
 async fn shared_redis() -> String {
-    match GROUND {
-        Ground::SqliteAndSingle => shared_server().await,
-        Ground::MySqlAndCluster => shared_cluster().await,
+    match BACKING {
+        Backing::SqliteAndSingle => shared_server().await,
+        Backing::MySqlAndCluster => shared_cluster().await,
     }
 }
 
@@ -224,9 +224,9 @@ impl World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = tempfile::tempdir().unwrap();
-        let database_url = match GROUND {
-            Ground::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
-            Ground::MySqlAndCluster => mysql_url().await,
+        let database_url = match BACKING {
+            Backing::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
+            Backing::MySqlAndCluster => mysql_url().await,
         };
         let (store, link_store) = store::open_with_links(&database_url).await.unwrap();
         let ledger = Ledger::new(redis_url, &prefix).unwrap();
@@ -272,12 +272,12 @@ impl World {
 
     /// A connection of the test's own to the database.
     pub async fn sql(&self) -> Sql {
-        match GROUND {
-            Ground::SqliteAndSingle => {
+        match BACKING {
+            Backing::SqliteAndSingle => {
                 let sql = SqliteConnection::connect(&self.database_url).await;
                 Sql::Sqlite(sql.unwrap())
             }
-            Ground::MySqlAndCluster => {
+            Backing::MySqlAndCluster => {
                 let sql = MySqlConnection::connect(&self.database_url).await;
                 Sql::MySql(sql.unwrap())
             }
@@ -288,7 +288,7 @@ impl World {
     /// `ROLLBACK`: all of SQLite, the stock of MySQL.
     pub async fn lock_database(&self) -> Sql {
         let mut other = self.sql().await;
-        if GROUND == Ground::SqliteAndSingle {
+        if BACKING == Backing::SqliteAndSingle {
             other.execute("BEGIN IMMEDIATE", &[]).await;
         } else {
             other.execute("START TRANSACTION", &[]).await;

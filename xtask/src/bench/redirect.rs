@@ -114,7 +114,7 @@ async fn check_memory(envoy: &Envoy) -> Result<()> {
         stat("found_total.place.memory").await?,
         stat("found_total.place.redis").await?,
     );
-    let clicks = stat("clicks_total.fate.counted").await?;
+    let clicks = stat("clicks_total.outcome.counted").await?;
     println!("{memory} from memory, {redis} from Redis; {clicks} clicks counted");
     ensure!(
         redis * 1_000 < memory,

@@ -77,7 +77,7 @@ fn decide<D: SharedData>(
     let quota = Quota::per_second(rate, burst);
     let (key, cost) = (key.as_bytes(), 1);
     decide_all(
-        &[Ask {
+        &[TableRequest {
             table,
             quota,
             key,
@@ -204,7 +204,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     let (mut admitted, mut asked_again) = (0_u64, 0_u64);
     for n in 0..KEYS {
         let (first, second) = (n.to_le_bytes(), n.checked_sub(in_use - in_use / PER_MS - 1));
-        let ask = |key| Ask {
+        let ask = |key| TableRequest {
             table: &table,
             quota,
             key,
@@ -252,9 +252,9 @@ fn what_is_no_slot_is_written_anew() {
 }
 
 /// Two tables of one slot each; of the key `u` two requests pass in the first, `burst` in the second.
-fn asks<'a, D>(tables: &'a [Table<D>; 2], burst: u32) -> [Ask<'a, D>; 2] {
+fn asks<'a, D>(tables: &'a [Table<D>; 2], burst: u32) -> [TableRequest<'a, D>; 2] {
     let [first, second] = tables;
-    let ask = |table, burst| Ask {
+    let ask = |table, burst| TableRequest {
         table,
         quota: Quota::per_second(1, burst),
         key: b"u",

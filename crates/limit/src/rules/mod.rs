@@ -18,7 +18,7 @@ pub use config::{
 };
 pub use duration::Duration;
 pub use key::KEY_PARTS_MAX;
-pub use rule::{Applied, Ask, LISTED_MAX, Lease, NAME_LEN_MAX, RULES_MAX, Rule, Rules};
+pub use rule::{Applied, Hit, LISTED_MAX, Lease, NAME_LEN_MAX, RULES_MAX, Rule, Rules};
 
 use alloc::vec::Vec;
 

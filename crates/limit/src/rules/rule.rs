@@ -80,12 +80,12 @@ pub enum Applied {
     /// Its key is refused always.
     Denied,
     /// It is to be counted.
-    Ask(Ask),
+    Hit(Hit),
 }
 
 /// What is to be counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct Hit {
     /// Who shares the limit. It holds what the client sent, of any length: to be hashed.
     pub key: Vec<u8>,
     /// What is allowed.
@@ -227,7 +227,7 @@ impl Rule {
         if self.deny.contains(&key) {
             return Applied::Denied;
         }
-        Applied::Ask(Ask {
+        Applied::Hit(Hit {
             quota: self.overrides.get(&key).copied().unwrap_or(self.quota),
             cost: self.cost.of(request),
             key,
@@ -235,7 +235,7 @@ impl Rule {
     }
 }
 
-impl Ask {
+impl Hit {
     /// A name for the key in Redis, of fixed length: SHA-256, its first half. Nobody finds two keys of which
     /// it is the same.
     pub fn digest(&self) -> [u8; 16] {

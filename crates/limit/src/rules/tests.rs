@@ -10,7 +10,7 @@ use crate::{Algorithm, Quota, State};
 use weir_base::FieldError;
 
 #[derive(Clone, Default)]
-struct Asked {
+struct FakeRequest {
     method: Vec<u8>,
     path: Vec<u8>,
     headers: BTreeMap<String, Vec<u8>>,
@@ -18,7 +18,7 @@ struct Asked {
     user: Option<Vec<u8>>,
 }
 
-impl Request for Asked {
+impl Request for FakeRequest {
     fn method(&self) -> &[u8] {
         &self.method
     }
@@ -36,16 +36,16 @@ impl Request for Asked {
     }
 }
 
-fn get(path: &str) -> Asked {
-    Asked {
+fn get(path: &str) -> FakeRequest {
+    FakeRequest {
         method: b"GET".to_vec(),
         path: path.as_bytes().to_vec(),
         address: b"192.0.2.1:1234".to_vec(),
-        ..Asked::default()
+        ..FakeRequest::default()
     }
 }
 
-fn with(request: &Asked, name: &str, value: &str) -> Asked {
+fn with(request: &FakeRequest, name: &str, value: &str) -> FakeRequest {
     let mut request = request.clone();
     request
         .headers
@@ -64,21 +64,21 @@ fn rule(fields: &str) -> Rule {
     read(&json).unwrap().get(0).unwrap().clone()
 }
 
-fn key(rule: &Rule, request: &Asked) -> Vec<u8> {
+fn key(rule: &Rule, request: &FakeRequest) -> Vec<u8> {
     match rule.apply(request) {
-        Applied::Ask(ask) => ask.key,
+        Applied::Hit(ask) => ask.key,
         other => panic!("{other:?}"),
     }
 }
 
-fn concerns(fields: &str, request: &Asked) -> bool {
+fn concerns(fields: &str, request: &FakeRequest) -> bool {
     rule(fields).apply(request) != Applied::Not
 }
 
 #[test]
 fn a_rule_of_few_words_counts_all_requests_together() {
     let rule = rule(r#""mode":"enforce""#);
-    let Applied::Ask(ask) = rule.apply(&get("/")) else {
+    let Applied::Hit(ask) = rule.apply(&get("/")) else {
         panic!("it concerns everything")
     };
     assert_eq!((ask.key, ask.cost), (vec![], 1));
@@ -94,7 +94,7 @@ fn a_rule_of_few_words_counts_all_requests_together() {
 
 #[test]
 fn a_request_must_meet_every_condition() {
-    let check = |matching: &str, request: &Asked, expected| {
+    let check = |matching: &str, request: &FakeRequest, expected| {
         assert_eq!(
             concerns(&format!(r#""match":{matching}"#), request),
             expected,
@@ -133,22 +133,22 @@ fn a_request_must_meet_every_condition() {
 #[test]
 fn every_part_of_a_key_tells_requests_apart() {
     let base = get("/a/b?q=1&r=2");
-    let with_user = |name: &str| Asked {
+    let with_user = |name: &str| FakeRequest {
         user: Some(name.as_bytes().to_vec()),
         ..base.clone()
     };
-    let from = |address: &str| Asked {
+    let from = |address: &str| FakeRequest {
         address: address.as_bytes().to_vec(),
         ..base.clone()
     };
-    let check = |part: &str, one: &Asked, other: &Asked, are_alike: bool| {
+    let check = |part: &str, one: &FakeRequest, other: &FakeRequest, are_alike: bool| {
         let rule = rule(&format!(r#""key":[{part}]"#));
         assert_eq!(key(&rule, one) == key(&rule, other), are_alike, "{part}");
     };
     check(
         r#""method""#,
         &base,
-        &Asked {
+        &FakeRequest {
             method: b"PUT".to_vec(),
             ..base.clone()
         },
@@ -244,7 +244,7 @@ fn named_keys_have_limits_of_their_own_or_none_or_are_refused() {
     );
     let applied = |caller: &str| rule.apply(&with(&get("/"), "caller", caller));
     let burst = |caller: &str| match applied(caller) {
-        Applied::Ask(ask) => ask.quota.burst(),
+        Applied::Hit(ask) => ask.quota.burst(),
         other => panic!("{other:?}"),
     };
     assert_eq!((burst("big"), burst("small")), (200, 10));
@@ -256,8 +256,8 @@ fn named_keys_have_limits_of_their_own_or_none_or_are_refused() {
 
 #[test]
 fn a_cost_comes_from_the_rule_or_from_a_header_within_its_bounds() {
-    let cost = |rule: &Rule, request: &Asked| match rule.apply(request) {
-        Applied::Ask(ask) => ask.cost,
+    let cost = |rule: &Rule, request: &FakeRequest| match rule.apply(request) {
+        Applied::Hit(ask) => ask.cost,
         other => panic!("{other:?}"),
     };
     assert_eq!(cost(&rule(r#""cost":3"#), &get("/")), 3);
@@ -458,7 +458,7 @@ proptest! {
             r#""match":{"path":{"template":"/{a}/b"}}, "cost_header":{"name":"h","max":3},
             "key":["address",{"forwarded":{"trusted_hops":2}},{"query":"q"},{"cookie":"c"},{"segment":1},{"header":"h"}]"#,
         );
-        let mut request = Asked { path, address, ..get("/") };
+        let mut request = FakeRequest { path, address, ..get("/") };
         for name in ["h", "cookie", "x-forwarded-for"] {
             request.headers.insert(name.into(), header.clone());
         }

@@ -56,9 +56,9 @@ pub enum ClaimReply {
     /// The user has no reservation.
     NotReserved,
     /// A new claim.
-    Granted(Held),
-    /// The claim that the user holds already, handed out once more.
-    GrantedAgain(Held),
+    Granted(OpenClaim),
+    /// The claim that the user holds already, delivered once more.
+    GrantedAgain(OpenClaim),
     /// No new claims are made any more.
     Draining,
     /// The user has all that one user may have; the last order came of the claim of this generation.
@@ -77,21 +77,21 @@ pub enum ClaimReply {
     Cold,
 }
 
-/// Handouts of one claim are told apart up to this number. The one that has it, and all later ones,
+/// Deliveries of one claim are told apart up to this number. The one that has it, and all later ones,
 /// count as never to come back: the claim then waits for its deadline.
-pub const HANDOUTS_MAX: u32 = 30;
+pub const DELIVERIES_MAX: u32 = 30;
 
 /// An open claim as the shard describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct OpenClaim {
     /// The claim's generation.
     pub generation: u64,
     /// Units held.
     pub quantity: u32,
     /// When the hold may be taken back, in milliseconds since the Unix epoch.
     pub deadline_ms: u64,
-    /// Which of the claim's handouts this is, from 0: at most [`HANDOUTS_MAX`].
-    pub handout: u32,
+    /// Which of the claim's deliveries this is, from 0: at most [`DELIVERIES_MAX`].
+    pub delivery: u32,
 }
 
 /// When an order's units leave the stock.
@@ -117,9 +117,9 @@ pub struct OrderEntry {
 /// Why a claim is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseKind {
-    /// This handout never left the gateway. The claim ends when every handout has come back. Each has
+    /// This delivery never left the gateway. The claim ends when every delivery has come back. Each has
     /// its number, so that one that comes back twice is not taken for two.
-    Handout(u32),
+    Delivery(u32),
     /// SQL has recorded that this claim is released: it ends now, its units come back.
     Decided,
     /// SQL has recorded that this claim is released and has no unit to back it: it ends now and
@@ -134,7 +134,7 @@ pub enum ReleaseReply {
     Nothing,
     /// The claim has ended.
     Ended,
-    /// Other handouts of the claim are still out.
+    /// Other deliveries of the claim are still out.
     StillOut,
 }
 
@@ -181,7 +181,7 @@ pub enum DepositReply {
 
 /// A shard at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Survey {
+pub struct ShardProbe {
     /// Units left, which may be fewer than none where orders are deducted at payment; `None` if the
     /// shard is cold.
     pub stock: Option<i64>,
@@ -199,7 +199,7 @@ pub struct Overdue {
     /// Who holds it.
     pub user: UserId,
     /// Which claim it is.
-    pub held: Held,
+    pub held: OpenClaim,
 }
 
 /// An open transfer as its lender knows it.

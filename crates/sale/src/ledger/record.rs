@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Deduction, HANDOUTS_MAX, Held, OrderEntry};
+use super::{DELIVERIES_MAX, Deduction, OpenClaim, OrderEntry};
 
 /// One user's claim and orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,9 +13,9 @@ pub(super) struct Record {
     pub(super) held: u64,
     /// The open claim's deadline.
     pub(super) deadline_ms: u64,
-    /// How many times the open claim was handed out.
-    pub(super) handouts: u32,
-    /// Which of the handouts are still out: a bit for each.
+    /// How many times the open claim was delivered.
+    pub(super) deliveries: u32,
+    /// Which of the deliveries are still out: a bit for each.
     pub(super) out: u32,
     /// Orders that stand, oldest first.
     pub(super) orders: Vec<OrderEntry>,
@@ -34,7 +34,7 @@ impl Record {
     /// Ends the open claim; returns the units that it held.
     pub(super) fn close(&mut self) -> u64 {
         self.deadline_ms = 0;
-        self.handouts = 0;
+        self.deliveries = 0;
         self.out = 0;
         core::mem::take(&mut self.held)
     }
@@ -63,28 +63,28 @@ impl Record {
     }
 
     /// Hands the open claim out.
-    pub(super) fn hand_out(&mut self) -> Held {
-        let handout = self.handouts.min(HANDOUTS_MAX);
-        self.handouts = handout + 1;
-        self.out |= 1 << handout;
-        Held {
-            handout,
-            ..self.as_held()
+    pub(super) fn deliver(&mut self) -> OpenClaim {
+        let delivery = self.deliveries.min(DELIVERIES_MAX);
+        self.deliveries = delivery + 1;
+        self.out |= 1 << delivery;
+        OpenClaim {
+            delivery,
+            ..self.as_open_claim()
         }
     }
 
-    /// Takes a handout back. Returns whether others are still out.
-    pub(super) fn take_back(&mut self, handout: u32) -> bool {
-        if handout < HANDOUTS_MAX {
-            self.out &= !(1 << handout);
+    /// Takes a delivery back. Returns whether others are still out.
+    pub(super) fn take_back(&mut self, delivery: u32) -> bool {
+        if delivery < DELIVERIES_MAX {
+            self.out &= !(1 << delivery);
         }
         self.out != 0
     }
 
-    /// The open claim, as its first handout.
-    pub(super) fn as_held(&self) -> Held {
-        Held {
-            handout: 0,
+    /// The open claim, as its first delivery.
+    pub(super) fn as_open_claim(&self) -> OpenClaim {
+        OpenClaim {
+            delivery: 0,
             generation: self.generation,
             // Only a grant writes it, from a u32.
             quantity: self.held as u32,

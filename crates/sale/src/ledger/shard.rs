@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::record::Record;
 use super::{
     Audit, Checks, ClaimReply, ClaimTerms, Deduction, DepositReply, LendReply, OpenTransfer,
-    OrderEntry, Overdue, ReleaseKind, ReleaseReply, SettleReply, Survey, Transfer,
+    OrderEntry, Overdue, ReleaseKind, ReleaseReply, SettleReply, ShardProbe, Transfer,
 };
 use weir_base::id::UserId;
 
@@ -65,7 +65,7 @@ impl ShardLedger {
         }
         let record = self.users.get(user).cloned().unwrap_or_default();
         if record.held > 0 {
-            return self.hand_out_again(user, record);
+            return self.deliver_again(user, record);
         }
         if terms.checks.drain {
             return ClaimReply::Draining;
@@ -96,8 +96,8 @@ impl ShardLedger {
         self.users.values().filter(|record| record.held > 0).count() as u64
     }
 
-    fn hand_out_again(&mut self, user: &UserId, mut record: Record) -> ClaimReply {
-        let held = record.hand_out();
+    fn deliver_again(&mut self, user: &UserId, mut record: Record) -> ClaimReply {
+        let held = record.deliver();
         self.users.insert(user.clone(), record);
         ClaimReply::GrantedAgain(held)
     }
@@ -110,7 +110,7 @@ impl ShardLedger {
             orders: record.orders,
             ..Record::default()
         };
-        let held = granted.hand_out();
+        let held = granted.deliver();
         self.users.insert(user.clone(), granted);
         ClaimReply::Granted(held)
     }
@@ -181,13 +181,13 @@ impl ShardLedger {
         true
     }
 
-    /// A claim, or one handout of it, is given back.
+    /// A claim, or one delivery of it, is given back.
     pub fn release(&mut self, user: &UserId, generation: u64, kind: ReleaseKind) -> ReleaseReply {
         let Some(record) = self.users.get_mut(user).filter(|r| r.is_open(generation)) else {
             return ReleaseReply::Nothing;
         };
-        if let ReleaseKind::Handout(handout) = kind
-            && record.take_back(handout)
+        if let ReleaseKind::Delivery(delivery) = kind
+            && record.take_back(delivery)
         {
             return ReleaseReply::StillOut;
         }
@@ -256,8 +256,8 @@ impl ShardLedger {
     }
 
     /// The shard at a glance.
-    pub fn survey(&self) -> Survey {
-        Survey {
+    pub fn probe(&self) -> ShardProbe {
+        ShardProbe {
             stock: self.stock,
             epoch: self.epoch,
             open_claims: self.open_claims(),
@@ -273,7 +273,7 @@ impl ShardLedger {
             .filter(|(_, record)| record.held > 0 && record.deadline_ms <= now_ms)
             .map(|(user, record)| Overdue {
                 user: user.clone(),
-                held: record.as_held(),
+                held: record.as_open_claim(),
             })
             .collect();
         // Users are in order already, and the sort is stable.

@@ -43,12 +43,12 @@ fn a_retry_is_the_same_claim_and_takes_no_second_unit() {
 }
 
 #[test]
-fn a_claim_ends_only_when_every_handout_has_come_back() {
+fn a_claim_ends_only_when_every_delivery_has_come_back() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
     shard.claim(&user(1), TERMS);
-    let mut back = |handout| {
-        let kind = ReleaseKind::Handout(handout);
+    let mut back = |delivery| {
+        let kind = ReleaseKind::Delivery(delivery);
         shard.release(&user(1), generation, kind)
     };
     assert_eq!(back(1), ReleaseReply::StillOut);
@@ -69,8 +69,8 @@ fn a_claim_that_was_handed_out_too_often_to_tell_waits_for_its_deadline() {
     for _ in 0..40 {
         shard.claim(&user(1), TERMS);
     }
-    for handout in 0..40 {
-        let kind = ReleaseKind::Handout(handout);
+    for delivery in 0..40 {
+        let kind = ReleaseKind::Delivery(delivery);
         let reply = shard.release(&user(1), generation, kind);
         assert_eq!(reply, ReleaseReply::StillOut);
     }
@@ -195,7 +195,7 @@ fn lent_units_arrive_once_however_often_each_step_is_done() {
     assert!(next.id > transfer.id && next.units == 2);
     assert_eq!(from.lend(2, 1, 0), LendReply::Nothing);
     assert!(!from.settle_transfer(1, transfer.id), "another transfer");
-    assert_eq!(from.survey().moving, 1);
+    assert_eq!(from.probe().moving, 1);
     assert_eq!(to.deposit(0, transfer), DepositReply::Already);
     assert_eq!(to.audit().stock, Some(3));
 }
@@ -279,7 +279,7 @@ enum Op {
 
 fn any_op() -> impl Strategy<Value = Op> {
     let kind = prop_oneof![
-        (0..3_u32).prop_map(ReleaseKind::Handout),
+        (0..3_u32).prop_map(ReleaseKind::Delivery),
         Just(ReleaseKind::Decided)
     ];
     let deduction = prop_oneof![Just(Deduction::AtOrder), Just(Deduction::AtPayment)];

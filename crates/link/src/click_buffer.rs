@@ -47,7 +47,7 @@ const AGENTS_MAX: usize = 1_024;
 
 /// Clicks of one virtual machine.
 #[derive(Debug)]
-pub struct Tally {
+pub struct ClickBuffer {
     counter: u64,
     sequence: u64,
     batches_max: usize,
@@ -61,7 +61,7 @@ pub struct Tally {
     dropped: u64,
 }
 
-impl Tally {
+impl ClickBuffer {
     /// Counts under a name that no other has; it keeps `batches_max` batches at most.
     pub fn new(unique_name: &str, batches_max: usize) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Tally {
     }
 
     /// The batch to send now, if there is one and none is under way. It stays here until
-    /// [`Tally::arrived`] or [`Tally::failed`] says what became of it.
+    /// [`ClickBuffer::arrived`] or [`ClickBuffer::failed`] says what became of it.
     pub fn send_next(&mut self) -> Option<&Batch> {
         if self.sent.is_some() {
             return None;
@@ -222,32 +222,32 @@ mod tests {
         }
     }
 
-    fn batches(tally: &mut Tally) -> Vec<(BatchId, Vec<Row>)> {
+    fn batches(click_buffer: &mut ClickBuffer) -> Vec<(BatchId, Vec<Row>)> {
         let mut all = Vec::new();
-        while let Some(batch) = tally.send_next() {
+        while let Some(batch) = click_buffer.send_next() {
             all.push((batch.id, decode(&batch.payload).unwrap()));
-            tally.arrived();
+            click_buffer.arrived();
         }
         all
     }
 
     #[test]
     fn clicks_that_are_alike_are_one_row() {
-        let (mut tally, name) = (Tally::new("vm-1", 10), name());
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
         for address in [&b"1.2.3.4:1"[..], b"1.2.3.4:2", b"1.2.3.5:1", b"/socket"] {
-            tally.count(&click(&name, address));
+            click_buffer.count(&click(&name, address));
         }
-        tally.count(&Click {
+        click_buffer.count(&Click {
             now_ms: 1_700_000_100_000,
             ..click(&name, b"1.2.3.4:3")
         });
-        tally.close();
-        let all = batches(&mut tally);
+        click_buffer.close();
+        let all = batches(&mut click_buffer);
         let [(id, rows)] = &all[..] else {
             panic!("{all:?}")
         };
         assert_eq!(id.sequence, 0);
-        assert_ne!(id.counter, Tally::new("vm-2", 10).counter);
+        assert_ne!(id.counter, ClickBuffer::new("vm-2", 10).counter);
         let mut seen: Vec<_> = rows
             .iter()
             .map(|row| (row.minute_ms, format!("{:?}", row.address), row.clicks))
@@ -270,20 +270,20 @@ mod tests {
 
     #[test]
     fn agents_are_told_apart_and_a_flood_of_them_takes_no_more_memory() {
-        let (mut tally, name) = (Tally::new("vm-1", 10), name());
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
         let phone = b"Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
         let agents = [&b"curl/8.0"[..], phone, b"curl/8.0", phone];
         for (address, user_agent) in [&b"1.2.3.1"[..], b"1.2.3.2", b"1.2.3.3", b"1.2.3.4"]
             .into_iter()
             .zip(agents)
         {
-            tally.count(&Click {
+            click_buffer.count(&Click {
                 user_agent,
                 ..click(&name, address)
             });
         }
-        tally.close();
-        let all = batches(&mut tally);
+        click_buffer.close();
+        let all = batches(&mut click_buffer);
         let [(_, rows)] = &all[..] else {
             panic!("{all:?}")
         };
@@ -294,12 +294,12 @@ mod tests {
         }
         for number in 0..2 * AGENTS_MAX {
             let user_agent = format!("agent {number}");
-            tally.count(&Click {
+            click_buffer.count(&Click {
                 user_agent: user_agent.as_bytes(),
                 ..click(&name, b"")
             });
         }
-        assert!(tally.agents.len() <= AGENTS_MAX);
+        assert!(click_buffer.agents.len() <= AGENTS_MAX);
     }
 
     #[test]
@@ -317,34 +317,37 @@ mod tests {
 
     #[test]
     fn a_batch_that_may_have_arrived_goes_again_by_its_name() {
-        let (mut tally, name) = (Tally::new("vm-1", 10), name());
-        tally.count(&click(&name, b""));
-        assert_eq!(tally.send_next(), None);
-        tally.close();
-        let first = tally.send_next().cloned().unwrap();
-        assert_eq!(tally.send_next(), None); // one at a time
-        tally.count(&click(&name, b""));
-        tally.close();
-        tally.failed();
-        assert_eq!(tally.send_next(), Some(&first));
-        assert_eq!(tally.arrived(), 1);
-        assert_eq!(tally.send_next().unwrap().id.sequence, 1);
-        assert!(!tally.is_empty());
-        tally.arrived();
-        assert!(tally.is_empty());
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
+        click_buffer.count(&click(&name, b""));
+        assert_eq!(click_buffer.send_next(), None);
+        click_buffer.close();
+        let first = click_buffer.send_next().cloned().unwrap();
+        assert_eq!(click_buffer.send_next(), None); // one at a time
+        click_buffer.count(&click(&name, b""));
+        click_buffer.close();
+        click_buffer.failed();
+        assert_eq!(click_buffer.send_next(), Some(&first));
+        assert_eq!(click_buffer.arrived(), 1);
+        assert_eq!(click_buffer.send_next().unwrap().id.sequence, 1);
+        assert!(!click_buffer.is_empty());
+        click_buffer.arrived();
+        assert!(click_buffer.is_empty());
     }
 
     #[test]
     fn a_flood_of_rows_neither_grows_memory_nor_a_batch() {
-        let (mut tally, name) = (Tally::new("vm-1", 3), name());
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 3), name());
         for number in 0..10 * BATCH_ROWS_MAX {
             let address = format!("1.2.{}.{}:1", number / 256, number % 256);
-            tally.count(&click(&name, address.as_bytes()));
+            click_buffer.count(&click(&name, address.as_bytes()));
         }
-        assert_eq!((tally.waiting.len(), tally.rows.len()), (3, 0));
-        assert_eq!(tally.take_dropped(), 7 * BATCH_ROWS_MAX as u64);
-        assert_eq!(tally.take_dropped(), 0);
-        let kept: Vec<_> = batches(&mut tally)
+        assert_eq!(
+            (click_buffer.waiting.len(), click_buffer.rows.len()),
+            (3, 0)
+        );
+        assert_eq!(click_buffer.take_dropped(), 7 * BATCH_ROWS_MAX as u64);
+        assert_eq!(click_buffer.take_dropped(), 0);
+        let kept: Vec<_> = batches(&mut click_buffer)
             .into_iter()
             .map(|(id, _)| id.sequence)
             .collect();

@@ -7,7 +7,7 @@ use weir_base::breaker::Pass;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum RequestOutcome {
     /// The gate has answered it.
     Answered,
     /// It went on to the origin with a claim.
@@ -20,20 +20,20 @@ pub enum Fate {
 }
 
 /// Where a stream reads what became of its request; `None` while that is not known.
-pub type Outcome = Rc<Cell<Option<Fate>>>;
+pub type OutcomeCell = Rc<Cell<Option<RequestOutcome>>>;
 
 /// Who waits for a decision.
 #[derive(Clone, Debug, Default)]
 pub struct Asker {
     /// What the stream is told.
-    pub outcome: Outcome,
+    pub outcome: OutcomeCell,
     /// Whether the request goes on whatever is decided.
     pub is_shadow: bool,
 }
 
 impl Asker {
     /// Tells the stream.
-    pub fn tell(&self, fate: Fate) {
-        self.outcome.set(Some(fate));
+    pub fn tell(&self, outcome: RequestOutcome) {
+        self.outcome.set(Some(outcome));
     }
 }

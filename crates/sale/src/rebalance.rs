@@ -1,7 +1,7 @@
 //! How stock comes to a shard that has none while others have some.
 //!
 //! ```text
-//! survey ─▶ lend (the richest shard) ─▶ deposit (here) ─▶ settle_transfer (there)
+//! probe ─▶ lend (the richest shard) ─▶ deposit (here) ─▶ settle_transfer (there)
 //! ```
 //!
 //! Each step may be lost, and each may be done twice: what stays behind is an open transfer, which
@@ -9,29 +9,29 @@
 
 use alloc::vec::Vec;
 
-use crate::ledger::{DepositReply, LendReply, Survey, Transfer};
+use crate::ledger::{DepositReply, LendReply, ShardProbe, Transfer};
 
-/// How often a refill looks for units before it gives up: others may be quicker.
+/// How often a rebalance looks for units before it gives up: others may be quicker.
 const LENDS_MAX: u32 = 3;
 
-/// One shard's refill.
+/// One shard's rebalance.
 #[derive(Clone, Debug)]
-pub struct Refill {
+pub struct Rebalance {
     to_shard: u32,
     lends: u32,
 }
 
 /// What is to be asked of Redis next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum RebalanceCall {
     /// All shards of the sale, at a glance.
-    Survey,
-    /// Units of this shard, for the one that is refilled.
+    Probe,
+    /// Units of this shard, for the one that is rebalanced.
     Lend {
         /// The lender.
         from_shard: u32,
     },
-    /// To put lent units on the shard that is refilled.
+    /// To put lent units on the shard that is rebalanced.
     Deposit {
         /// The lender.
         from_shard: u32,
@@ -49,9 +49,9 @@ pub enum Ask {
 
 /// What Redis has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum RebalanceEvent {
     /// The shards, in their order.
-    Survey(Vec<Survey>),
+    Probe(Vec<ShardProbe>),
     /// To a lend from this shard.
     Lend(u32, LendReply),
     /// To a deposit of what this shard has lent.
@@ -60,16 +60,16 @@ pub enum Heard {
     Nothing,
 }
 
-/// How a refill goes on.
+/// How a rebalance goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Ask this, and come back with the answer.
-    Ask(Ask),
+    /// RebalanceCall this, and come back with the answer.
+    Call(RebalanceCall),
     /// It has ended. Then this is still to be asked, if anything is.
-    Done(End, Option<Ask>),
+    Done(End, Option<RebalanceCall>),
 }
 
-/// How a refill has ended.
+/// How a rebalance has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The shard has units, or had when it was last looked at.
@@ -82,38 +82,38 @@ pub enum End {
     Unknown,
 }
 
-impl Refill {
-    /// A refill of `to_shard`, and what it asks first.
-    pub fn start(to_shard: u32) -> (Self, Ask) {
-        (Self { to_shard, lends: 0 }, Ask::Survey)
+impl Rebalance {
+    /// A rebalance of `to_shard`, and what it asks first.
+    pub fn start(to_shard: u32) -> (Self, RebalanceCall) {
+        (Self { to_shard, lends: 0 }, RebalanceCall::Probe)
     }
 
-    /// The shard that is refilled.
+    /// The shard that is rebalanced.
     pub fn to_shard(&self) -> u32 {
         self.to_shard
     }
 
     /// Goes on with what Redis has answered.
-    pub fn hear(&mut self, heard: &Heard) -> Next {
-        match heard {
-            Heard::Survey(shards) => self.look_around(shards),
-            Heard::Lend(from_shard, reply) => Self::on_lend(*from_shard, *reply),
-            Heard::Deposit(from_shard, transfer, reply) => match reply {
+    pub fn on_event(&mut self, event: &RebalanceEvent) -> Next {
+        match event {
+            RebalanceEvent::Probe(shards) => self.look_around(shards),
+            RebalanceEvent::Lend(from_shard, reply) => Self::on_lend(*from_shard, *reply),
+            RebalanceEvent::Deposit(from_shard, transfer, reply) => match reply {
                 DepositReply::Deposited | DepositReply::Already => Next::Done(
                     End::Filled,
-                    Some(Ask::SettleTransfer {
+                    Some(RebalanceCall::SettleTransfer {
                         from_shard: *from_shard,
                         id: transfer.id,
                     }),
                 ),
                 DepositReply::Cold => Next::Done(End::Unknown, None),
             },
-            Heard::Nothing => Next::Done(End::Unknown, None),
+            RebalanceEvent::Nothing => Next::Done(End::Unknown, None),
         }
     }
 
-    fn look_around(&mut self, shards: &[Survey]) -> Next {
-        let stock = |shard: &Survey| shard.stock.unwrap_or(0);
+    fn look_around(&mut self, shards: &[ShardProbe]) -> Next {
+        let stock = |shard: &ShardProbe| shard.stock.unwrap_or(0);
         let others = || (0..).zip(shards).filter(|(n, _)| *n != self.to_shard);
         let here = shards.get(self.to_shard as usize);
         if here.is_some_and(|here| stock(here) > 0) {
@@ -128,7 +128,7 @@ impl Refill {
         match lender {
             Some((from_shard, _)) if self.lends < LENDS_MAX => {
                 self.lends += 1;
-                Next::Ask(Ask::Lend { from_shard })
+                Next::Call(RebalanceCall::Lend { from_shard })
             }
             Some(_) => Next::Done(End::Moving, None),
             None if is_moving => Next::Done(End::Moving, None),
@@ -139,12 +139,12 @@ impl Refill {
 
     fn on_lend(from_shard: u32, reply: LendReply) -> Next {
         match reply {
-            LendReply::Lent(transfer) => Next::Ask(Ask::Deposit {
+            LendReply::Lent(transfer) => Next::Call(RebalanceCall::Deposit {
                 from_shard,
                 transfer,
             }),
             // Others were quicker, or what it has open is not for us.
-            LendReply::Nothing => Next::Ask(Ask::Survey),
+            LendReply::Nothing => Next::Call(RebalanceCall::Probe),
             LendReply::Cold => Next::Done(End::Unknown, None),
         }
     }
@@ -157,8 +157,8 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    fn shard(stock: i64, moving: u64) -> Survey {
-        Survey {
+    fn shard(stock: i64, moving: u64) -> ShardProbe {
+        ShardProbe {
             stock: Some(stock),
             epoch: 0,
             open_claims: 0,
@@ -166,24 +166,24 @@ mod tests {
         }
     }
 
-    fn look(to_shard: u32, shards: &[Survey]) -> Next {
-        Refill::start(to_shard)
+    fn look(to_shard: u32, shards: &[ShardProbe]) -> Next {
+        Rebalance::start(to_shard)
             .0
-            .hear(&Heard::Survey(shards.to_vec()))
+            .on_event(&RebalanceEvent::Probe(shards.to_vec()))
     }
 
     #[test]
     fn the_richest_shard_lends_and_nobody_to_itself() {
-        let lend = |from_shard| Next::Ask(Ask::Lend { from_shard });
+        let lend = |from_shard| Next::Call(RebalanceCall::Lend { from_shard });
         assert_eq!(look(0, &[shard(0, 0), shard(2, 0), shard(5, 0)]), lend(2));
         assert_eq!(look(2, &[shard(0, 0), shard(2, 0), shard(0, 0)]), lend(1));
         assert_eq!(look(0, &[shard(0, 0), shard(0, 0), shard(0, 1)]), lend(2));
     }
 
     #[test]
-    fn a_refill_that_has_no_lender_says_why() {
+    fn a_rebalance_that_has_no_lender_says_why() {
         let done = |end| Next::Done(end, None);
-        let cold = Survey {
+        let cold = ShardProbe {
             stock: None,
             ..shard(0, 0)
         };
@@ -193,33 +193,36 @@ mod tests {
         assert_eq!(look(0, &[shard(3, 0), shard(9, 0)]), done(End::Filled));
         assert_eq!(look(0, &[shard(0, 0), cold]), done(End::Unknown));
         assert_eq!(look(0, &[]), done(End::Unknown));
-        let mut refill = Refill::start(0).0;
-        assert_eq!(refill.hear(&Heard::Nothing), done(End::Unknown));
+        let mut rebalance = Rebalance::start(0).0;
+        assert_eq!(
+            rebalance.on_event(&RebalanceEvent::Nothing),
+            done(End::Unknown)
+        );
     }
 
     #[test]
-    fn a_refill_that_is_always_late_gives_up() {
-        let (mut refill, mut ask) = Refill::start(0);
+    fn a_rebalance_that_is_always_late_gives_up() {
+        let (mut rebalance, mut ask) = Rebalance::start(0);
         for _ in 0..20 {
-            let heard = match ask {
-                Ask::Survey => Heard::Survey(vec![shard(0, 0), shard(1, 0)]),
-                _ => Heard::Lend(1, LendReply::Nothing),
+            let event = match ask {
+                RebalanceCall::Probe => RebalanceEvent::Probe(vec![shard(0, 0), shard(1, 0)]),
+                _ => RebalanceEvent::Lend(1, LendReply::Nothing),
             };
-            match refill.hear(&heard) {
-                Next::Ask(next) => ask = next,
+            match rebalance.on_event(&event) {
+                Next::Call(next) => ask = next,
                 Next::Done(end, _) => return assert_eq!(end, End::Moving),
             }
         }
         panic!("it never ends");
     }
 
-    /// Runs a refill against the model; the step at which the gateway dies is `dies_at`.
+    /// Runs a rebalance against the model; the step at which the gateway dies is `dies_at`.
     fn run(shards: &mut [ShardLedger], to_shard: u32, dies_at: usize) -> Option<End> {
-        let (mut refill, mut ask) = Refill::start(to_shard);
+        let (mut rebalance, mut ask) = Rebalance::start(to_shard);
         for _ in 0..dies_at {
-            let next = refill.hear(&answer(shards, to_shard, ask));
+            let next = rebalance.on_event(&answer(shards, to_shard, ask));
             match next {
-                Next::Ask(further) => ask = further,
+                Next::Call(further) => ask = further,
                 Next::Done(end, last) => {
                     if let Some(last) = last {
                         answer(shards, to_shard, last);
@@ -231,34 +234,36 @@ mod tests {
         None
     }
 
-    fn answer(shards: &mut [ShardLedger], to_shard: u32, ask: Ask) -> Heard {
+    fn answer(shards: &mut [ShardLedger], to_shard: u32, ask: RebalanceCall) -> RebalanceEvent {
         match ask {
-            Ask::Survey => Heard::Survey(shards.iter().map(ShardLedger::survey).collect()),
-            Ask::Lend { from_shard } => {
-                let lender = &mut shards[from_shard as usize];
-                Heard::Lend(from_shard, lender.lend(to_shard, 1, 1))
+            RebalanceCall::Probe => {
+                RebalanceEvent::Probe(shards.iter().map(ShardLedger::probe).collect())
             }
-            Ask::Deposit {
+            RebalanceCall::Lend { from_shard } => {
+                let lender = &mut shards[from_shard as usize];
+                RebalanceEvent::Lend(from_shard, lender.lend(to_shard, 1, 1))
+            }
+            RebalanceCall::Deposit {
                 from_shard,
                 transfer,
             } => {
                 let reply = shards[to_shard as usize].deposit(from_shard, transfer);
-                Heard::Deposit(from_shard, transfer, reply)
+                RebalanceEvent::Deposit(from_shard, transfer, reply)
             }
-            Ask::SettleTransfer { from_shard, id } => {
+            RebalanceCall::SettleTransfer { from_shard, id } => {
                 shards[from_shard as usize].settle_transfer(to_shard, id);
-                Heard::Nothing
+                RebalanceEvent::Nothing
             }
         }
     }
 
     proptest! {
-        /// Gateways that die at any step of their refills lose no unit, and one that lives finds
+        /// Gateways that die at any step of their rebalances lose no unit, and one that lives finds
         /// whatever is left for it.
         #[test]
-        fn refills_lose_and_make_nothing_wherever_they_end(
+        fn rebalances_lose_and_make_nothing_wherever_they_end(
             units in prop::collection::vec(0..6_u64, 2..5),
-            refills in prop::collection::vec((0..5_u32, 0..6_usize), 0..20),
+            rebalances in prop::collection::vec((0..5_u32, 0..6_usize), 0..20),
         ) {
             let count = units.len() as u32;
             let mut shards: Vec<ShardLedger> = units
@@ -270,7 +275,7 @@ mod tests {
                 })
                 .collect();
             let total: u64 = units.iter().sum();
-            for (to_shard, dies_at) in refills {
+            for (to_shard, dies_at) in rebalances {
                 run(&mut shards, to_shard % count, dies_at);
                 let audits: Vec<_> = shards.iter().map(ShardLedger::audit).collect();
                 let stock: i64 = audits.iter().filter_map(|audit| audit.stock).sum();

@@ -22,14 +22,14 @@ const CLUSTER_RETRIES: u32 = 2;
 
 /// A connection that mends itself. Cloning it is cheap: all share it.
 #[derive(Clone)]
-pub(crate) enum RedisLink {
+pub(crate) enum RedisConnection {
     /// One server.
     Single(ConnectionManager),
     /// A Redis Cluster: each command goes to the node that holds its keys.
     Cluster(ClusterConnection),
 }
 
-impl RedisLink {
+impl RedisConnection {
     /// A link to the server at `urls`, or to the cluster if there are several, with commas between
     /// them. `rediss://` means TLS, by the system's authorities or those in `SSL_CERT_FILE`.
     ///

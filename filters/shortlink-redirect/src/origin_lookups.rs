@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_filter_kit::pump::FLIGHT_MAX;
+use weir_filter_kit::pump::BATCH_MAX;
 use weir_limit::{Quota, State};
 use weir_link::answer::Method;
 use weir_link::cache::LinkName;
@@ -14,7 +14,7 @@ use weir_link::cache::LinkName;
 use crate::config::OriginConfig;
 
 /// Those that wait for the origin.
-pub(crate) struct Cold {
+pub(crate) struct OriginLookups {
     config: OriginConfig,
     quota: Quota,
     state: Option<State>,
@@ -60,7 +60,7 @@ pub(crate) struct TooMany {
 
 /// What a request that is to be looked up brings.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct LookupRequest {
     pub(crate) owner: u32,
     pub(crate) name: LinkName,
     pub(crate) method: Method,
@@ -69,7 +69,7 @@ pub(crate) struct Ask {
     pub(crate) changes: u32,
 }
 
-impl Cold {
+impl OriginLookups {
     pub(crate) fn new(config: OriginConfig) -> Self {
         Self {
             quota: Quota::per_second(config.per_second, config.burst),
@@ -82,10 +82,10 @@ impl Cold {
     }
 
     /// Lets a request wait for the look-up of its link; `headers` makes the call's, if it takes one of its own.
-    /// Returns whether it does: then [`Cold::send`] has something to send.
+    /// Returns whether it does: then [`OriginLookups::send`] has something to send.
     pub(crate) fn ask(
         &mut self,
-        ask: Ask,
+        ask: LookupRequest,
         headers: impl FnOnce() -> Vec<(&'static str, String)>,
         now_ms: u64,
     ) -> Result<bool, TooMany> {
@@ -155,7 +155,7 @@ impl Cold {
     }
 
     /// The look-up that the call `token` was, if it was one.
-    pub(crate) fn landed(&mut self, token: u32) -> Option<Lookup> {
+    pub(crate) fn completed(&mut self, token: u32) -> Option<Lookup> {
         self.under_way.remove(&token)
     }
 
@@ -167,7 +167,7 @@ impl Cold {
 
     /// Those whose turn it is: to answer many from one callback would overflow Envoy's stack.
     pub(crate) fn take_ended(&mut self) -> Vec<(u32, LinkName, Ended)> {
-        let count = self.ended.len().min(FLIGHT_MAX);
+        let count = self.ended.len().min(BATCH_MAX);
         self.ended.drain(..count).collect()
     }
 
@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use weir_link::code::DomainId;
 
-    fn cold() -> Cold {
-        Cold::new(OriginConfig {
+    fn lookups() -> OriginLookups {
+        OriginLookups::new(OriginConfig {
             per_second: 10,
             burst: 2,
             waiting_max: 5,
@@ -206,81 +206,86 @@ mod tests {
         })
     }
 
-    fn ask(cold: &mut Cold, owner: u32, code: &str, is_second: bool) -> Result<bool, TooMany> {
+    fn ask(
+        lookups: &mut OriginLookups,
+        owner: u32,
+        code: &str,
+        is_second: bool,
+    ) -> Result<bool, TooMany> {
         let domain = DomainId::new("s").unwrap();
-        let ask = Ask {
+        let ask = LookupRequest {
             owner,
             name: LinkName::new(&domain, code.as_bytes()).unwrap(),
             method: Method::Get,
             is_second,
             changes: 0,
         };
-        cold.ask(ask, Vec::new, 1_000)
+        lookups.ask(ask, Vec::new, 1_000)
     }
 
     #[test]
     fn who_asks_for_the_same_link_waits_for_one_look_up() {
-        let mut cold = cold();
-        assert_eq!(ask(&mut cold, 1, "abc", false), Ok(true));
-        assert_eq!(ask(&mut cold, 2, "abc", false), Ok(false));
-        assert!(cold.send(|_, _| Some(7)).is_empty());
-        assert_eq!(ask(&mut cold, 3, "abc", false), Ok(false));
+        let mut lookups = lookups();
+        assert_eq!(ask(&mut lookups, 1, "abc", false), Ok(true));
+        assert_eq!(ask(&mut lookups, 2, "abc", false), Ok(false));
+        assert!(lookups.send(|_, _| Some(7)).is_empty());
+        assert_eq!(ask(&mut lookups, 3, "abc", false), Ok(false));
         // Who has waited already looks up for itself.
-        assert_eq!(ask(&mut cold, 4, "abc", true), Ok(true));
-        let lookup = cold.landed(7).unwrap();
+        assert_eq!(ask(&mut lookups, 4, "abc", true), Ok(true));
+        let lookup = lookups.completed(7).unwrap();
         assert_eq!((lookup.owner, lookup.followers), (Some(1), vec![2, 3]));
-        assert!(cold.landed(7).is_none());
+        assert!(lookups.completed(7).is_none());
     }
 
     #[test]
     fn there_are_no_more_look_ups_than_allowed_and_no_more_that_wait() {
-        let mut cold = cold();
-        assert_eq!(ask(&mut cold, 1, "abc", false), Ok(true));
-        assert_eq!(ask(&mut cold, 2, "abd", false), Ok(true));
+        let mut lookups = lookups();
+        assert_eq!(ask(&mut lookups, 1, "abc", false), Ok(true));
+        assert_eq!(ask(&mut lookups, 2, "abd", false), Ok(true));
         assert_eq!(
-            ask(&mut cold, 3, "abe", false),
+            ask(&mut lookups, 3, "abe", false),
             Err(TooMany { wait_ms: 100 })
         );
         for owner in 4..7 {
-            assert_eq!(ask(&mut cold, owner, "abc", false), Ok(false));
+            assert_eq!(ask(&mut lookups, owner, "abc", false), Ok(false));
         }
         assert_eq!(
-            ask(&mut cold, 8, "abc", false),
+            ask(&mut lookups, 8, "abc", false),
             Err(TooMany { wait_ms: 1_000 })
         );
     }
 
     #[test]
     fn who_has_gone_is_forgotten_wherever_it_waits() {
-        let mut cold = cold();
-        ask(&mut cold, 1, "abc", false).unwrap();
-        ask(&mut cold, 2, "abc", false).unwrap();
-        ask(&mut cold, 3, "abd", false).unwrap();
-        cold.forget(1);
-        cold.forget(3);
+        let mut lookups = lookups();
+        ask(&mut lookups, 1, "abc", false).unwrap();
+        ask(&mut lookups, 2, "abc", false).unwrap();
+        ask(&mut lookups, 3, "abd", false).unwrap();
+        lookups.forget(1);
+        lookups.forget(3);
         let mut sent = 0;
-        cold.send(|_, _| {
+        lookups.send(|_, _| {
             sent += 1;
             Some(sent)
         });
         assert_eq!(sent, 1, "nobody waits for the other one");
-        cold.forget(2);
-        let lookup = cold.landed(1).unwrap();
+        lookups.forget(2);
+        let lookup = lookups.completed(1).unwrap();
         assert_eq!((lookup.owner, lookup.followers.len()), (None, 0));
-        cold.tell(lookup.name, vec![4, 5], Ended::Failed);
-        cold.forget(4);
-        assert_eq!(cold.take_ended().len(), 1);
-        assert!(!cold.has_work());
+        lookups.tell(lookup.name, vec![4, 5], Ended::Failed);
+        lookups.forget(4);
+        assert_eq!(lookups.take_ended().len(), 1);
+        assert!(!lookups.has_work());
     }
 
     #[test]
     fn many_are_told_in_several_turns() {
-        let mut cold = cold();
+        let mut lookups = lookups();
         let domain = DomainId::new("s").unwrap();
         let name = LinkName::new(&domain, b"abc").unwrap();
-        cold.tell(name, (0..100).collect(), Ended::Unknown);
-        assert_eq!(cold.take_ended().len(), FLIGHT_MAX);
-        assert!(cold.has_work());
-        assert_eq!(cold.take_ended().len(), 100 - FLIGHT_MAX);
+        lookups.tell(name, (0..100).collect(), Ended::Unknown);
+        assert_eq!(lookups.take_ended().len(), BATCH_MAX);
+        assert!(lookups.has_work());
+        assert_eq!(lookups.take_ended().len(), 100 - BATCH_MAX);
     }
 }

@@ -1,4 +1,4 @@
--- survey: shards at a glance, for a gateway that looks for units.
+-- probe: shards at a glance, for a gateway that looks for units.
 --
 -- KEYS, four a shard: stock, epoch, pending, transfers (see claim.lua and lend.lua). On Redis Cluster
 -- all shards of one call must be of one slot.

@@ -1,9 +1,9 @@
-//! `survey.lua`: shards at a glance.
+//! `probe.lua`: shards at a glance.
 
 use alloc::vec::Vec;
 
 use weir_resp::{Arguments, Value};
-use weir_sale::ledger::Survey;
+use weir_sale::ledger::ShardProbe;
 
 use crate::keys::ShardKeys;
 use crate::reply::{array, integer, unsigned};
@@ -11,8 +11,8 @@ use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {
-    name: "survey",
-    source: include_str!("../lua/survey.lua"),
+    name: "probe",
+    source: include_str!("../lua/probe.lua"),
 };
 
 /// The call that looks at these shards. On Redis Cluster they must all be of one slot.
@@ -31,7 +31,7 @@ pub fn call(shards: &[ShardKeys]) -> Call {
 ///
 /// # Errors
 /// When the reply is not one of `count` shards.
-pub fn parse(value: &Value, count: usize) -> Result<Vec<Survey>, ReplyError> {
+pub fn parse(value: &Value, count: usize) -> Result<Vec<ShardProbe>, ReplyError> {
     array(value)
         .filter(|shards| shards.len() == count)
         .and_then(|shards| shards.iter().map(parse_one).collect())
@@ -40,15 +40,15 @@ pub fn parse(value: &Value, count: usize) -> Result<Vec<Survey>, ReplyError> {
         })
 }
 
-fn parse_one(value: &Value) -> Option<Survey> {
+fn parse_one(value: &Value) -> Option<ShardProbe> {
     match array(value)? {
-        [] => Some(Survey {
+        [] => Some(ShardProbe {
             stock: None,
             epoch: 0,
             open_claims: 0,
             moving: 0,
         }),
-        [stock, epoch, open_claims, moving] => Some(Survey {
+        [stock, epoch, open_claims, moving] => Some(ShardProbe {
             stock: Some(integer(stock)?),
             epoch: integer(epoch)?,
             open_claims: unsigned(open_claims)?,

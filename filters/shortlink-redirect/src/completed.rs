@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use weir_filter_kit::link::Link as _;
-use weir_filter_kit::pump::{Landed, Ticket};
+use weir_filter_kit::pump::{Completed, PendingRequest};
 use weir_filter_kit::redis::{Failure, Reply, Unknown, read};
 use weir_link::cache::LinkName;
 use weir_link::record::Link;
@@ -14,12 +14,12 @@ use weir_scripts::{link_clicks, link_read};
 
 use crate::NAME;
 use crate::answer::send_unavailable;
-use crate::cold::{Ended, Lookup};
 use crate::config::OriginConfig;
 use crate::job::{Job, ReadJob};
-use crate::links::{Asking, Links};
-use crate::metrics::{Clicks, From, Said};
-use crate::poll::Heard;
+use crate::links::{LinkRequest, Links};
+use crate::metrics::{AnswerKind, Clicks, From};
+use crate::origin_lookups::{Ended, Lookup};
+use crate::poll::PollResult;
 use crate::relay::{self, Answered};
 
 /// How long a poll may take, in milliseconds.
@@ -33,9 +33,9 @@ impl Links {
     pub(crate) fn turn(&mut self, now_ms: u64) {
         self.poll(now_ms);
         self.flush(now_ms);
-        let landed = self.redis.pump.turn(now_ms);
-        self.apply(landed, now_ms);
-        self.ask_for_cold(now_ms);
+        let completed = self.redis.pump.turn(now_ms);
+        self.apply(completed, now_ms);
+        self.send_lookups(now_ms);
     }
 
     /// The response to the call `token` to the origin has come. As [`Links::turn`].
@@ -46,57 +46,62 @@ impl Links {
         body: usize,
         now_ms: u64,
     ) {
-        if let Some(lookup) = self.cold.landed(token) {
+        if let Some(lookup) = self.lookups.completed(token) {
             self.looked_up(lookup, relay::read(headers, body), now_ms);
-            self.ask_for_cold(now_ms);
+            self.send_lookups(now_ms);
         }
     }
 
     /// The call `token` to Redis has ended. As [`Links::turn`].
     pub(crate) fn on_reply(&mut self, token: u32, reply: Reply, now_ms: u64) {
-        if self.poller.schedule.landed(token) {
+        if self.poller.schedule.completed(token) {
             self.read_poll(reply);
             // It may have told that there is more to read.
             return self.poll(now_ms);
         }
         let read = |commands| read(reply, commands);
-        if let Some(landed) = self.redis.pump.on_reply(token, read, now_ms) {
-            self.apply(landed, now_ms);
-            self.ask_for_cold(now_ms);
+        if let Some(completed) = self.redis.pump.on_reply(token, read, now_ms) {
+            self.apply(completed, now_ms);
+            self.send_lookups(now_ms);
         }
     }
 
-    fn apply(&mut self, landed: Vec<Landed<Job>>, now_ms: u64) {
+    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64) {
         self.metrics.sent(self.redis.pump.take_counts());
-        for landed in landed {
-            // Each call is of one ticket.
-            for ticket in landed.tickets {
-                self.apply_one(ticket, &landed.outcome, now_ms);
+        for completed in completed {
+            // Each call is of one request.
+            for request in completed.requests {
+                self.apply_one(request, &completed.outcome, now_ms);
             }
         }
         self.metrics.evictions.add(self.memory.take_evictions());
     }
 
-    fn apply_one(&mut self, ticket: Ticket<Job>, outcome: &Result<Value, Failure>, now_ms: u64) {
-        match ticket.job {
+    fn apply_one(
+        &mut self,
+        request: PendingRequest<Job>,
+        outcome: &Result<Value, Failure>,
+        now_ms: u64,
+    ) {
+        match request.job {
             Job::Read(job) => {
                 let garbled = |_| Failure::from(Unknown::Garbled);
                 let read = outcome.as_ref().map_err(Clone::clone);
                 let read = read.and_then(|value| link_read::parse(value).map_err(garbled));
                 self.redis
                     .record(job.pass, read.is_ok(), &self.metrics, now_ms);
-                self.read_landed(ticket.owner, &job, read, now_ms);
+                self.read_completed(request.owner, &job, read, now_ms);
             }
             Job::Clicks { .. } => {
                 let is_taken = outcome
                     .as_ref()
                     .is_ok_and(|value| link_clicks::parse(value).is_ok());
-                self.clicks_landed(is_taken, now_ms);
+                self.clicks_completed(is_taken, now_ms);
             }
         }
     }
 
-    fn read_landed(
+    fn read_completed(
         &mut self,
         owner: Option<u32>,
         job: &ReadJob,
@@ -154,7 +159,7 @@ impl Links {
         owner: Option<u32>,
         name: LinkName,
         now_ms: u64,
-        act: impl FnOnce(&mut Self, Asking<'_>),
+        act: impl FnOnce(&mut Self, LinkRequest<'_>),
     ) {
         let Some(owner) = owner else { return };
         let Some(headers) = self.select(owner) else {
@@ -163,12 +168,12 @@ impl Links {
         let fields = crate::request::Fields::of(&headers);
         // The domain may have gone since.
         let Some(domain) = self.sites.find(fields.host) else {
-            self.metrics.said(Said::Unavailable);
+            self.metrics.answered(AnswerKind::Unavailable);
             return send_unavailable(RETRY_MS);
         };
         act(
             self,
-            Asking {
+            LinkRequest {
                 owner,
                 name,
                 domain: &domain,
@@ -181,12 +186,12 @@ impl Links {
     // --- the origin
 
     /// Sends look-ups, and lets those go on whose link was looked up for another one.
-    fn ask_for_cold(&mut self, now_ms: u64) {
-        let unsent = self.cold.send(dispatch);
+    fn send_lookups(&mut self, now_ms: u64) {
+        let unsent = self.lookups.send(dispatch);
         for lookup in unsent {
             self.looked_up(lookup, Answered::Failed, now_ms);
         }
-        for (owner, name, ended) in self.cold.take_ended() {
+        for (owner, name, ended) in self.lookups.take_ended() {
             self.go_on(Some(owner), name, now_ms, |links, asking| match ended {
                 Ended::Found => {
                     links.ask_redis(asking, true);
@@ -197,7 +202,7 @@ impl Links {
                 Ended::Failed => links.unavailable(),
             });
         }
-        if self.cold.has_work() {
+        if self.lookups.has_work() {
             self.redis.pump.link().wake();
         }
     }
@@ -223,7 +228,7 @@ impl Links {
             now_ms,
             |links, asking| match answered {
                 Answered::Response(response) => {
-                    links.metrics.said(Said::Relayed);
+                    links.metrics.answered(AnswerKind::Relayed);
                     response.send(method);
                 }
                 Answered::Unknown => {
@@ -232,11 +237,11 @@ impl Links {
                 Answered::Failed => links.unavailable(),
             },
         );
-        self.cold.tell(lookup.name, lookup.followers, ended);
+        self.lookups.tell(lookup.name, lookup.followers, ended);
     }
 
     fn unavailable(&self) {
-        self.metrics.said(Said::Unavailable);
+        self.metrics.answered(AnswerKind::Unavailable);
         send_unavailable(RETRY_MS);
     }
 
@@ -244,7 +249,8 @@ impl Links {
 
     /// Makes a batch of what was counted, if that is due.
     fn flush(&mut self, now_ms: u64) {
-        let (Some(tally), Some(config)) = (&mut self.tally, &self.config.clicks) else {
+        let (Some(click_buffer), Some(config)) = (&mut self.click_buffer, &self.config.clicks)
+        else {
             return;
         };
         // A clock that was set back must not put it off.
@@ -253,13 +259,18 @@ impl Links {
             return;
         }
         self.flush_due_ms = now_ms + config.flush_ms;
-        tally.close();
-        self.metrics.clicks(Clicks::Dropped, tally.take_dropped());
+        click_buffer.close();
+        self.metrics
+            .clicks(Clicks::Dropped, click_buffer.take_dropped());
         self.send_clicks(now_ms);
     }
 
     fn send_clicks(&mut self, now_ms: u64) {
-        let Some(batch) = self.tally.as_mut().and_then(|tally| tally.send_next()) else {
+        let Some(batch) = self
+            .click_buffer
+            .as_mut()
+            .and_then(|click_buffer| click_buffer.send_next())
+        else {
             return;
         };
         let job = Job::Clicks {
@@ -270,15 +281,17 @@ impl Links {
     }
 
     /// A batch was taken, or may not have been: then it goes again when the next one is due.
-    fn clicks_landed(&mut self, is_taken: bool, now_ms: u64) {
-        let Some(tally) = &mut self.tally else { return };
+    fn clicks_completed(&mut self, is_taken: bool, now_ms: u64) {
+        let Some(click_buffer) = &mut self.click_buffer else {
+            return;
+        };
         match is_taken {
             true => {
-                let clicks = tally.arrived();
+                let clicks = click_buffer.arrived();
                 self.metrics.clicks(Clicks::Sent, clicks);
                 self.send_clicks(now_ms);
             }
-            false => tally.failed(),
+            false => click_buffer.failed(),
         }
     }
 
@@ -297,36 +310,36 @@ impl Links {
 
     fn read_poll(&mut self, reply: Reply) {
         let replies = read(reply, self.poller.commands());
-        let heard = replies
+        let result = replies
             .map_err(|failure| failure.to_string())
             .and_then(|replies| {
                 self.poller
                     .read(&replies)
                     .map_err(|error| error.to_string())
             });
-        match heard {
-            Ok(heard) => self.heard(heard),
+        match result {
+            Ok(result) => self.apply_poll(result),
             Err(reason) => self.poll_failed(&reason),
         }
     }
 
-    fn heard(&mut self, heard: Heard) {
+    fn apply_poll(&mut self, result: PollResult) {
         if std::mem::take(&mut self.is_poll_failing) {
             log::info!("{NAME}: edits and domains can be read again");
         }
-        if heard.has_missed || !heard.changed.is_empty() {
+        if result.has_missed || !result.changed.is_empty() {
             self.changes = self.changes.wrapping_add(1);
         }
-        if heard.has_missed {
+        if result.has_missed {
             self.metrics.changes_missed.increment();
-            self.memory.suspect_all();
+            self.memory.revalidate_all();
         }
-        self.metrics.changes.add(heard.changed.len());
-        heard
+        self.metrics.changes.add(result.changed.len());
+        result
             .changed
             .iter()
             .for_each(|name| self.memory.forget(name));
-        if let Some(document) = heard.domains {
+        if let Some(document) = result.domains {
             self.take_domains(&document);
         }
     }

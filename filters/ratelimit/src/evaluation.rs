@@ -9,21 +9,21 @@ use weir_scripts::keys::LimitKey;
 use weir_scripts::limit_back::Charge;
 
 use crate::config::HeadersConfig;
-use crate::ruleset::{Asked, Charged, SharedRuleset};
+use crate::ruleset::{Charged, RuleHit, SharedRuleset};
 
 /// What is known of a request.
 #[derive(Debug)]
-pub(crate) struct Case {
+pub(crate) struct Evaluation {
     pub(crate) ruleset: SharedRuleset,
     /// What was charged here and has passed.
     pub(crate) charged: Vec<Charged>,
     /// What was spent of slices.
-    pub(crate) leased: Vec<(Asked, LimitKey)>,
+    pub(crate) leased: Vec<(RuleHit, LimitKey)>,
     /// What is enforced in Redis and not decided yet.
-    pub(crate) redis: Vec<Asked>,
+    pub(crate) redis: Vec<RuleHit>,
     /// What is only looked at.
-    pub(crate) local_shadow: Vec<Asked>,
-    pub(crate) redis_shadow: Vec<Asked>,
+    pub(crate) local_shadow: Vec<RuleHit>,
+    pub(crate) redis_shadow: Vec<RuleHit>,
     /// What was charged in Redis and has passed.
     pub(crate) charged_in_redis: Vec<(Charged, LimitKey)>,
     /// Which rules in shadow would have refused it.
@@ -31,12 +31,12 @@ pub(crate) struct Case {
     /// Whether an operator asks.
     pub(crate) is_debug: bool,
     /// What the stream is told.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: SharedState,
 }
 
 /// What became of a stream's request.
 #[derive(Debug, Default)]
-pub(crate) enum Fate {
+pub(crate) enum RequestState {
     /// Not known yet.
     #[default]
     Waiting,
@@ -65,15 +65,15 @@ impl Passed {
 }
 
 /// Where a stream reads what became of its request.
-pub(crate) type Outcome = Rc<RefCell<Fate>>;
+pub(crate) type SharedState = Rc<RefCell<RequestState>>;
 
 /// What a stream holds of its request.
 #[derive(Debug)]
-pub(crate) enum Held {
+pub(crate) enum StateHandle {
     /// What became of it.
-    Fate(Fate),
+    Owned(RequestState),
     /// Where that can be read.
-    Shared(Outcome),
+    Shared(SharedState),
 }
 
 /// The names of the fields, and of what operators see.
@@ -81,7 +81,7 @@ pub(crate) const POLICY: &str = "ratelimit-policy";
 pub(crate) const LIMIT: &str = "ratelimit";
 pub(crate) const SHADOW: &str = "x-weir-ratelimit-shadow";
 
-impl Case {
+impl Evaluation {
     /// Counts a request that passes.
     pub(crate) fn count_allowed(&self) {
         let here = self.charged.iter().map(|charged| &charged.asked);
@@ -133,8 +133,8 @@ impl Case {
                 .filter(|(charged, _)| charged.asked.ends())
                 .map(|(charged, key)| Charge {
                     key,
-                    quota: charged.asked.ask.quota,
-                    cost: charged.asked.ask.cost,
+                    quota: charged.asked.hit.quota,
+                    cost: charged.asked.hit.cost,
                     mark: charged.check.mark,
                 })
                 .collect(),
@@ -153,7 +153,7 @@ impl Case {
             let Some((rule, _)) = self.ruleset.rule(charged.asked.rule) else {
                 continue;
             };
-            fields::append_policy(&mut policy, &rule.name, &charged.asked.ask.quota);
+            fields::append_policy(&mut policy, &rule.name, &charged.asked.hit.quota);
             fields::append_limit(&mut limit, &rule.name, &charged.check);
             if least.is_none_or(|least| charged.check.remaining < least.check.remaining) {
                 least = Some(charged);
@@ -163,7 +163,7 @@ impl Case {
         if let Some(least) = least {
             headers.extend([(POLICY, policy), (LIMIT, limit)]);
             if config.legacy {
-                let (quota, check) = (least.asked.ask.quota, least.check);
+                let (quota, check) = (least.asked.hit.quota, least.check);
                 let values = [
                     quota.burst().to_string(),
                     check.remaining.to_string(),
@@ -185,7 +185,7 @@ impl Case {
     }
 
     /// Redis does not decide: what its rules want to happen. `Err` is a rule that refuses.
-    pub(crate) fn fall_back(&mut self) -> Result<Vec<Asked>, usize> {
+    pub(crate) fn fall_back(&mut self) -> Result<Vec<RuleHit>, usize> {
         let mut local = Vec::new();
         for asked in std::mem::take(&mut self.redis) {
             let Some((rule, metrics)) = self.ruleset.rule(asked.rule) else {

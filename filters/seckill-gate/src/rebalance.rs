@@ -1,24 +1,24 @@
-//! Refills under way, and the requests that wait for them.
+//! Rebalances under way, and the requests that wait for them.
 
 use std::collections::BTreeMap;
 
 use weir_base::id::SaleId;
-use weir_sale::ledger::{DepositReply, LendReply, Survey};
-use weir_sale::refill::{Ask, End, Heard, Next, Refill};
+use weir_sale::ledger::{DepositReply, LendReply, ShardProbe};
+use weir_sale::rebalance::{End, Next, Rebalance, RebalanceCall, RebalanceEvent};
 
-use crate::job::{ClaimJob, Job, LookJob, MoveJob, Step};
+use crate::job::{ClaimJob, Job, MoveJob, ProbeJob, Step};
 
-/// All refills of one VM: one a shard.
+/// All rebalances of one VM: one a shard.
 #[derive(Debug, Default)]
-pub(crate) struct Refills {
+pub(crate) struct Rebalances {
     running: BTreeMap<(SaleId, u32), Running>,
 }
 
 #[derive(Debug)]
 struct Running {
-    refill: Refill,
+    rebalance: Rebalance,
     /// What is known of each shard, while looks are under way.
-    seen: Vec<Option<Survey>>,
+    seen: Vec<Option<ShardProbe>>,
     /// Looks that have not come back.
     looks: usize,
     /// The streams that wait, and what they want.
@@ -31,12 +31,12 @@ pub(crate) struct Progress {
     /// What is to be asked next.
     pub(crate) jobs: Vec<Job>,
     /// What is known of all shards of the sale now.
-    pub(crate) survey: Option<Vec<Survey>>,
+    pub(crate) probe: Option<Vec<ShardProbe>>,
     /// How it has ended, and who has waited for it.
     pub(crate) ended: Option<(End, Vec<(u32, ClaimJob)>)>,
 }
 
-impl Refills {
+impl Rebalances {
     /// How many requests wait.
     pub(crate) fn waiting(&self) -> usize {
         self.running.values().map(|one| one.waiting.len()).sum()
@@ -50,9 +50,9 @@ impl Refills {
             running.waiting.insert(owner, job);
             return vec![];
         }
-        let (refill, ask) = Refill::start(job.shard);
+        let (rebalance, ask) = Rebalance::start(job.shard);
         let mut running = Running {
-            refill,
+            rebalance,
             seen: vec![None; job.shards as usize],
             looks: 0,
             waiting: BTreeMap::from([(owner, job)]),
@@ -70,56 +70,58 @@ impl Refills {
     }
 
     /// A look has come back; `None` without an answer.
-    pub(crate) fn looked(&mut self, job: &LookJob, survey: Option<Survey>) -> Progress {
+    pub(crate) fn looked(&mut self, job: &ProbeJob, probe: Option<ShardProbe>) -> Progress {
         let key = (job.sale.clone(), job.to_shard);
         let Some(running) = self.running.get_mut(&key) else {
             return Progress::default();
         };
         if let Some(seen) = running.seen.get_mut(job.shard as usize) {
-            *seen = survey;
+            *seen = probe;
         }
         running.looks = running.looks.saturating_sub(1);
         if running.looks > 0 {
             return Progress::default();
         }
-        let all: Option<Vec<Survey>> = running.seen.iter().copied().collect();
-        let heard = all.clone().map_or(Heard::Nothing, Heard::Survey);
+        let all: Option<Vec<ShardProbe>> = running.seen.iter().copied().collect();
+        let event = all
+            .clone()
+            .map_or(RebalanceEvent::Nothing, RebalanceEvent::Probe);
         Progress {
-            survey: all,
-            ..self.hear(key, &heard)
+            probe: all,
+            ..self.on_event(key, &event)
         }
     }
 
     /// A lend has come back.
     pub(crate) fn lent(&mut self, job: &MoveJob, reply: Option<LendReply>) -> Progress {
-        let heard = match (job.step, reply) {
-            (Step::Lend { from_shard }, Some(reply)) => Heard::Lend(from_shard, reply),
-            _ => Heard::Nothing,
+        let event = match (job.step, reply) {
+            (Step::Lend { from_shard }, Some(reply)) => RebalanceEvent::Lend(from_shard, reply),
+            _ => RebalanceEvent::Nothing,
         };
-        self.hear((job.sale.clone(), job.to_shard), &heard)
+        self.on_event((job.sale.clone(), job.to_shard), &event)
     }
 
     /// A deposit has come back.
     pub(crate) fn deposited(&mut self, job: &MoveJob, reply: Option<DepositReply>) -> Progress {
-        let heard = match (job.step, reply) {
+        let event = match (job.step, reply) {
             (
                 Step::Deposit {
                     from_shard,
                     transfer,
                 },
                 Some(reply),
-            ) => Heard::Deposit(from_shard, transfer, reply),
-            _ => Heard::Nothing,
+            ) => RebalanceEvent::Deposit(from_shard, transfer, reply),
+            _ => RebalanceEvent::Nothing,
         };
-        self.hear((job.sale.clone(), job.to_shard), &heard)
+        self.on_event((job.sale.clone(), job.to_shard), &event)
     }
 
-    fn hear(&mut self, key: (SaleId, u32), heard: &Heard) -> Progress {
+    fn on_event(&mut self, key: (SaleId, u32), event: &RebalanceEvent) -> Progress {
         let Some(running) = self.running.get_mut(&key) else {
             return Progress::default();
         };
-        match running.refill.hear(heard) {
-            Next::Ask(ask) => Progress {
+        match running.rebalance.on_event(event) {
+            Next::Call(ask) => Progress {
                 jobs: running.ask(&key.0, ask),
                 ..Progress::default()
             },
@@ -129,7 +131,7 @@ impl Refills {
                 self.running.remove(&key);
                 Progress {
                     jobs,
-                    survey: None,
+                    probe: None,
                     ended: Some((end, waiting)),
                 }
             }
@@ -139,19 +141,19 @@ impl Refills {
 
 impl Running {
     /// The jobs that ask this.
-    fn ask(&mut self, sale: &SaleId, ask: Ask) -> Vec<Job> {
-        let to_shard = self.refill.to_shard();
+    fn ask(&mut self, sale: &SaleId, ask: RebalanceCall) -> Vec<Job> {
+        let to_shard = self.rebalance.to_shard();
         let step = match ask {
-            Ask::Survey => return self.look_around(sale),
-            Ask::Lend { from_shard } => Step::Lend { from_shard },
-            Ask::Deposit {
+            RebalanceCall::Probe => return self.look_around(sale),
+            RebalanceCall::Lend { from_shard } => Step::Lend { from_shard },
+            RebalanceCall::Deposit {
                 from_shard,
                 transfer,
             } => Step::Deposit {
                 from_shard,
                 transfer,
             },
-            Ask::SettleTransfer { from_shard, id } => Step::Settle { from_shard, id },
+            RebalanceCall::SettleTransfer { from_shard, id } => Step::Settle { from_shard, id },
         };
         let sale = sale.clone();
         vec![Job::Move(MoveJob {
@@ -165,10 +167,10 @@ impl Running {
         self.seen.fill(None);
         self.looks = self.seen.len();
         let look = |shard| {
-            Job::Look(LookJob {
+            Job::Probe(ProbeJob {
                 sale: sale.clone(),
                 shard,
-                to_shard: self.refill.to_shard(),
+                to_shard: self.rebalance.to_shard(),
             })
         };
         (0..).take(self.seen.len()).map(look).collect()
