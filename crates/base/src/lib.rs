@@ -11,6 +11,7 @@
 //! | [`headers`] | the names of Weir's own headers |
 //! | [`id`] | which sale ids and user ids are well formed |
 //! | [`key`] | named secrets, what they sign, and their rotation |
+//! | [`shared_data`] | memory that the workers of a gateway share |
 //! | [`FieldError`] | why a configuration was refused |
 
 #![no_std]
@@ -43,5 +44,6 @@ pub mod hash;
 pub mod headers;
 pub mod id;
 pub mod key;
+pub mod shared_data;
 
 pub use field_error::FieldError;

@@ -3,6 +3,7 @@
 //! - [`Quota`]: an [`Algorithm`] and its numbers. [`State`] is what is kept of one key, and knows what
 //!   a request may do and what it leaves behind.
 //! - [`Slot`]: the states of up to [`WAYS`] keys, as one value of a table with a fixed number of them.
+//! - [`table`]: states of many keys, in memory that all workers share.
 //! - [`rules`]: which requests a rule concerns, by which key, and what it allows.
 //!
 //! The algorithms, for `rate` requests per `per_ms`:
@@ -34,7 +35,7 @@
 //! | keys forgotten before their time | 0.001 % | 0.11 % | 1.2 % | 5.1 % | 26 % |
 //!
 //! The oldest goes first, so most have little of their time left. A table that has four times as many places as
-//! there are keys in use loses next to none. `weir-filter-kit` holds a table to this with a million keys.
+//! there are keys in use loses next to none. The tests of [`table`] hold a table to this with a million keys.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -66,6 +67,7 @@ mod quota;
 pub mod rules;
 mod slot;
 mod state;
+pub mod table;
 mod window;
 
 pub use quota::{

@@ -17,6 +17,11 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+// Without any domain there is nobody who calls what all of them share.
+#![cfg_attr(
+    not(any(feature = "limit", feature = "link", feature = "sale")),
+    allow(dead_code, unused_macros)
+)]
 #![deny(
     missing_docs,
     clippy::unwrap_used,

@@ -1,0 +1,69 @@
+//! Memory that several workers of one gateway share: what an engine may look at during an event, beside the event itself.
+
+use alloc::vec::Vec;
+
+/// A version that no value has: with it, a write to a key that is missing succeeds only as long as the key is missing. (A
+/// write with the version 0 would be unconditional.) Hosts count versions up from 1.
+pub const MISSING: u32 = u32::MAX;
+
+/// Values with versions that several workers share. It answers at once; nothing here waits.
+pub trait SharedData {
+    /// The value of `key` and its version, if there is one.
+    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)>;
+
+    /// Writes the value of `key` if its version is still `version`, or, with [`MISSING`], if there is no such key.
+    /// Returns whether it did. A `version` of 0 writes without a condition.
+    fn set(&self, key: &str, value: &[u8], version: u32) -> bool;
+}
+
+impl<D: SharedData + ?Sized> SharedData for alloc::rc::Rc<D> {
+    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
+        (**self).get(key)
+    }
+
+    fn set(&self, key: &str, value: &[u8], version: u32) -> bool {
+        (**self).set(key, value, version)
+    }
+}
+
+/// Shared data of one thread: for hosts with one worker, for tests and simulations.
+#[derive(Debug, Default)]
+pub struct LocalData {
+    values: core::cell::RefCell<alloc::collections::BTreeMap<alloc::string::String, (Vec<u8>, u32)>>,
+}
+
+impl SharedData for LocalData {
+    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
+        self.values.borrow().get(key).cloned()
+    }
+
+    fn set(&self, key: &str, value: &[u8], version: u32) -> bool {
+        let mut values = self.values.borrow_mut();
+        let known = values.get(key).map(|(_, version)| *version);
+        let is_current = version == 0 || known.is_none_or(|known| known == version);
+        if is_current {
+            let next = known.unwrap_or(0) + 1;
+            values.insert(key.into(), (value.to_vec(), next));
+        }
+        is_current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_succeeds_only_on_the_version_that_was_read() {
+        let data = LocalData::default();
+        assert_eq!(data.get("a"), None);
+        assert!(data.set("a", b"1", MISSING));
+        assert!(!data.set("a", b"2", MISSING), "it is there now");
+        let (value, version) = data.get("a").unwrap();
+        assert_eq!(value, b"1");
+        assert!(data.set("a", b"2", version));
+        assert!(!data.set("a", b"3", version), "another was quicker");
+        assert!(data.set("a", b"4", 0));
+        assert_eq!(data.get("a").unwrap().0, b"4");
+    }
+}

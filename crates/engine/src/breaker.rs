@@ -1,0 +1,97 @@
+//! A circuit breaker that counts its changes of state.
+
+use alloc::format;
+
+use weir_base::breaker::{Breaker, Outcome, Pass, Permit, Settings, State};
+
+use crate::metrics::{Counters, Metrics};
+
+/// A circuit breaker whose changes of state are counted.
+#[derive(Debug)]
+pub struct CountedBreaker {
+    breaker: Breaker,
+    seen: State,
+    entered: Counters<State>,
+}
+
+impl CountedBreaker {
+    /// A closed breaker. Its counters are `<name>_breaker_total.state.<state>`.
+    pub fn new(settings: Settings, metrics: &mut Metrics, name: &str) -> Self {
+        let breaker = Breaker::new(settings);
+        let entered = Counters::new(metrics, State::ALL, |state| {
+            format!("{name}_breaker_total.state.{}", state.word())
+        });
+        Self {
+            seen: breaker.state(),
+            breaker,
+            entered,
+        }
+    }
+
+    /// A pass for one request.
+    ///
+    /// # Errors
+    /// While the breaker is open: after how many milliseconds to try again.
+    pub fn permit(&mut self, now_ms: u64) -> Result<Pass, u64> {
+        let permit = self.breaker.permit(now_ms);
+        self.note();
+        match permit {
+            Permit::Pass(pass) => Ok(pass),
+            Permit::Refuse { retry_after_ms } => Err(retry_after_ms),
+        }
+    }
+
+    /// For how many requests the outcome of this one stands: 0 if nobody wants to know it.
+    pub fn wants(&mut self, pass: Pass) -> u32 {
+        self.breaker.wants(pass)
+    }
+
+    /// The outcome of a request, which stands for `count`.
+    pub fn record(&mut self, now_ms: u64, pass: Pass, is_success: bool, count: u32) {
+        let outcome = match is_success {
+            true => Outcome::Success,
+            false => Outcome::Failure,
+        };
+        self.breaker.record_sample(now_ms, pass, outcome, count);
+        self.note();
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.breaker.state()
+    }
+
+    fn note(&mut self) {
+        let state = self.breaker.state();
+        if core::mem::replace(&mut self.seen, state) != state {
+            self.entered.increment(state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn each_change_of_state_is_counted() {
+        let mut metrics = Metrics::new();
+        let settings = Settings::default();
+        let mut breaker = CountedBreaker::new(settings, &mut metrics, "weir_redis");
+        let mut fails = 0;
+        while let Ok(pass) = breaker.permit(1_000) {
+            assert!(fails < 1_000_000, "it never opens");
+            breaker.record(1_000, pass, false, 1);
+            fails += 1;
+        }
+        assert_eq!(breaker.state(), State::Open);
+        let names: vec::Vec<alloc::string::String> = metrics.counters().map(Into::into).collect();
+        let mut counted = vec![];
+        metrics.collect(|index, count| counted.push((names[index].clone(), count)));
+        assert_eq!(
+            counted,
+            [("weir_redis_breaker_total.state.open".into(), 1)]
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! Configuration as JSON, refused with the path of the field that is wrong.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use weir_base::FieldError;
+use weir_base::breaker;
+use weir_scripts::keys::{DEFAULT_PREFIX, is_prefix};
+
+use crate::pump;
+
+/// The host's environment, for secrets: the value of a variable, if there is one.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
+
+/// Where a secret is. Secrets do not stand in the configuration itself, which is copied, shown and logged.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretSource {
+    /// The environment variable that holds it. In Envoy it must be one that the VM is given, by
+    /// `vm_config.environment_variables.host_env_keys`.
+    pub env: String,
+}
+
+impl SecretSource {
+    /// Fetches the secret that the field at `path` names.
+    ///
+    /// # Errors
+    /// When there is no such variable, or an empty one.
+    pub fn read(&self, path: &str, environment: Environment<'_>) -> Result<Vec<u8>, FieldError> {
+        let name = &self.env;
+        environment(name).filter(|value| !value.is_empty()).ok_or_else(|| {
+            let problem = format!(
+                "the secret is missing: there is no environment variable {name}; set it, and in Envoy list it in \
+                 vm_config.environment_variables.host_env_keys"
+            );
+            FieldError::new(format!("{path}.env"), problem)
+        })
+    }
+}
+
+/// Reads a configuration. None at all counts as `{}`.
+///
+/// # Errors
+/// When it is not JSON, has an unknown field, lacks one, or has one of a wrong type; with the path.
+pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
+    let json = if json.is_empty() { b"{}" } else { json };
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| FieldError::new(format!("{}", error.path()), error.into_inner()))?;
+    reader.end().map_err(|error| FieldError::new("", error))?;
+    Ok(value)
+}
+
+/// Refuses a number that is out of its bounds.
+///
+/// # Errors
+/// When it is.
+pub fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), FieldError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    let problem = format!("must be {min} to {max}, is {value}");
+    Err(FieldError::new(path, problem))
+}
+
+/// The name of a header, in lower case.
+///
+/// # Errors
+/// When it is no token (RFC 9110, section 5.6.2).
+pub fn header_name(path: &str, name: &str) -> Result<String, FieldError> {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(FieldError::new(path, "must be the name of a header"));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+/// Refuses a content type that is no text for a header.
+///
+/// # Errors
+/// When it is not.
+pub fn content_type(path: &str, value: &str) -> Result<(), FieldError> {
+    let is_text = |b: u8| b == b' ' || b.is_ascii_graphic();
+    if value.is_empty() || !value.bytes().all(is_text) {
+        let problem = "must be a content type, such as text/html";
+        return Err(FieldError::new(path, problem));
+    }
+    Ok(())
+}
+
+/// Refuses a breaker whose numbers are out of their bounds.
+///
+/// # Errors
+/// When one is.
+pub fn check_breaker(path: &str, settings: &breaker::Settings) -> Result<(), FieldError> {
+    let field = |name: &str, value: u64, max| within(&format!("{path}.{name}"), value, 1, max);
+    field("window_ms", settings.window_ms, BREAKER_MS_MAX)?;
+    field(
+        "min_requests",
+        settings.min_requests.into(),
+        BREAKER_COUNT_MAX,
+    )?;
+    field("failure_percent", settings.failure_percent.into(), 100)?;
+    field("open_ms", settings.open_ms, BREAKER_MS_MAX)?;
+    field("probes", settings.probes.into(), BREAKER_COUNT_MAX)
+}
+
+/// The longest window and pause of a breaker: an hour.
+const BREAKER_MS_MAX: u64 = 60 * 60 * 1_000;
+
+/// The greatest counts of a breaker. Beyond them a typing error would switch it off.
+const BREAKER_COUNT_MAX: u64 = 1_000_000;
+
+/// How Redis is reached.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedisConfig {
+    /// In Envoy, the cluster of the bridge's internal listener: `weir_redis` unless set.
+    #[serde(default = "default_cluster")]
+    pub cluster: String,
+    /// What stands before all keys: `weir` unless set. The origin must have the same.
+    #[serde(default = "default_key_prefix")]
+    pub key_prefix: String,
+    /// How Redis is laid out: `single` unless set.
+    #[serde(default)]
+    pub topology: Topology,
+    /// How long a request waits for Redis, in milliseconds, 1 to 60,000: the engine's own default unless set. A tick sees
+    /// to it, so it may be a quarter more, or 10 ms.
+    #[serde(default)]
+    pub deadline_ms: Option<u64>,
+    /// The most batches under way at once in each worker: 8 unless set, 1 to 64.
+    #[serde(default = "default_batches_max")]
+    pub batches_max: usize,
+    /// The most requests that wait in each worker: 10,000 unless set. Beyond it they get an answer at once.
+    #[serde(default = "default_waiting_max")]
+    pub waiting_max: usize,
+}
+
+/// How Redis is laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topology {
+    /// One server, with or without replicas: one script call may touch every key.
+    #[default]
+    Single,
+    /// Redis Cluster: a script call touches one slot.
+    Cluster,
+}
+
+impl RedisConfig {
+    /// Checks the fields of the object at `path`.
+    ///
+    /// # Errors
+    /// When one is out of its bounds.
+    pub fn check(&self, path: &str) -> Result<(), FieldError> {
+        let field = |name: &str| format!("{path}.{name}");
+        if self.cluster.is_empty() {
+            let problem = "must name an Envoy cluster";
+            return Err(FieldError::new(field("cluster"), problem));
+        }
+        if !is_prefix(&self.key_prefix) {
+            let problem = "must be 1 to 64 of a-z A-Z 0-9 - _ . :";
+            return Err(FieldError::new(field("key_prefix"), problem));
+        }
+        if let Some(deadline_ms) = self.deadline_ms {
+            within(&field("deadline_ms"), deadline_ms, 1, 60_000)?;
+        }
+        within(&field("batches_max"), self.batches_max as u64, 1, 64)?;
+        within(&field("waiting_max"), self.waiting_max as u64, 1, 1_000_000)
+    }
+
+    /// The pump's limits, with `deadline_ms` unless one is set.
+    pub fn pump_settings(&self, deadline_ms: u64) -> pump::Settings {
+        pump::Settings {
+            deadline_ms: self.deadline_ms.unwrap_or(deadline_ms),
+            batches_max: self.batches_max,
+            waiting_max: self.waiting_max,
+        }
+    }
+}
+
+fn default_cluster() -> String {
+    "weir_redis".into()
+}
+
+fn default_key_prefix() -> String {
+    DEFAULT_PREFIX.into()
+}
+
+fn default_batches_max() -> usize {
+    8
+}
+
+fn default_waiting_max() -> usize {
+    10_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[allow(dead_code)] // only its reading is looked at
+        inner: Vec<Inner>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        #[allow(dead_code)] // only its reading is looked at
+        size: u32,
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_by_its_path() {
+        let refused = |json: &str| parse::<Outer>(json.as_bytes()).unwrap_err();
+        let wrong_type = refused(r#"{"inner":[{"size":1},{"size":"2"}]}"#);
+        assert_eq!(wrong_type.path, "inner[1].size");
+        assert!(wrong_type.problem.contains("expected u32"), "{wrong_type}");
+        let unknown = refused(r#"{"inner":[{"size":1,"color":2}]}"#);
+        assert_eq!(unknown.path, "inner[0].color");
+        assert!(
+            unknown.problem.contains("unknown field `color`"),
+            "{unknown}"
+        );
+        let missing = refused(r#"{"inner":[{}]}"#);
+        assert_eq!(missing.path, "inner[0]");
+        assert!(
+            missing.problem.contains("missing field `size`"),
+            "{missing}"
+        );
+        assert!(refused("{\"inner\":[]} x").to_string().contains("trailing"));
+        assert!(refused("nonsense").to_string().starts_with("expected"));
+    }
+
+    #[test]
+    fn a_missing_secret_says_where_it_should_have_been() {
+        let source = SecretSource {
+            env: "WEIR_NO_SUCH_VARIABLE".into(),
+        };
+        let error = source.read("claim.secret", &|_| None).unwrap_err();
+        assert_eq!(error.path, "claim.secret.env");
+        assert!(
+            error.to_string().contains("WEIR_NO_SUCH_VARIABLE"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,278 @@
+//! What an engine wants done.
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::answer::Answer;
+use crate::event::StreamId;
+use crate::metrics::Histogram;
+
+/// A call to Redis: one batch of commands. Engines get them from [`Effects::call`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(pub u32);
+
+/// An HTTP request of the engine's own. Engines get them from [`Effects::fetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FetchId(pub u32);
+
+/// How much a line in the log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// For those who look for something.
+    Debug,
+    /// Something has changed.
+    Info,
+    /// Something is wrong, and may mend itself.
+    Warn,
+    /// Something is wrong, and somebody should mend it.
+    Error,
+}
+
+/// One thing to be done. A host that cannot apply an effect for a stream, because that has gone, leaves out the rest for
+/// that stream and answers with [`Event::Undelivered`](crate::Event::Undelivered).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Answers the stream's request here; it does not go on.
+    Respond {
+        /// The stream.
+        stream: StreamId,
+        /// With this.
+        answer: Rc<Answer>,
+    },
+    /// Removes every copy of a request header.
+    RemoveRequestHeader {
+        /// The stream.
+        stream: StreamId,
+        /// The header, in lower case.
+        name: &'static str,
+    },
+    /// Adds a request header, beside any of its name that is there.
+    AddRequestHeader {
+        /// The stream.
+        stream: StreamId,
+        /// The header, in lower case.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// Lets the stream's request go on.
+    Continue {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// Sets a header of the response that is about to go to the client.
+    SetResponseHeader {
+        /// The stream.
+        stream: StreamId,
+        /// The header, in lower case.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// Sends commands to Redis. One event answers: [`RedisReply`](crate::Event::RedisReply),
+    /// [`NotSent`](crate::Event::NotSent) or [`Deferred`](crate::Event::Deferred).
+    Call {
+        /// The call.
+        batch: BatchId,
+        /// Where its commands stand: see [`Effects::bytes`].
+        body: Range<usize>,
+        /// How long it may take, from `now_ms` on.
+        timeout_ms: u64,
+        /// The time of the event.
+        now_ms: u64,
+        /// Whether it must go now or not at all: a host that would have to open a connection for it defers it.
+        at_once: bool,
+    },
+    /// Sends an HTTP request. [`FetchDone`](crate::Event::FetchDone) answers.
+    Fetch {
+        /// The request.
+        id: FetchId,
+        /// What is asked, and of whom.
+        fetch: Fetch,
+    },
+    /// Asks for an [`Event::Tick`](crate::Event::Tick) as soon as what is happening now is over.
+    Wake,
+    /// Records a value.
+    Record {
+        /// Of what.
+        histogram: Histogram,
+        /// The value.
+        value: u64,
+    },
+    /// Writes a line into the log.
+    Log(Level, String),
+}
+
+/// An HTTP request of the engine's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The cluster that it goes to.
+    pub cluster: Rc<str>,
+    /// Its headers, with `:method`, `:path` and `:authority`.
+    pub headers: Vec<(&'static str, String)>,
+    /// How long it may take.
+    pub timeout_ms: u64,
+}
+
+/// The effects of one event, in memory that is used again.
+#[derive(Debug, Default)]
+pub struct Effects {
+    list: Vec<Effect>,
+    bytes: Vec<u8>,
+    next_id: u32,
+}
+
+impl Effects {
+    /// No effects yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wants `effect` done, after all others so far.
+    pub fn push(&mut self, effect: Effect) {
+        self.list.push(effect);
+    }
+
+    /// Answers a stream's request.
+    pub fn respond(&mut self, stream: StreamId, answer: Rc<Answer>) {
+        self.push(Effect::Respond { stream, answer });
+    }
+
+    /// Lets a stream's request go on.
+    pub fn go_on(&mut self, stream: StreamId) {
+        self.push(Effect::Continue { stream });
+    }
+
+    /// Adds a request header.
+    pub fn add_header(&mut self, stream: StreamId, name: &'static str, value: String) {
+        self.push(Effect::AddRequestHeader {
+            stream,
+            name,
+            value,
+        });
+    }
+
+    /// Removes from a request what only a gateway may send on.
+    pub fn remove_gateway_headers(&mut self, stream: StreamId) {
+        for name in weir_base::headers::GATEWAY_ONLY {
+            self.push(Effect::RemoveRequestHeader { stream, name });
+        }
+    }
+
+    /// Sends what `write` appends, whole commands, in a turn: one event of [`Event::Tick`](crate::Event::Tick),
+    /// [`Event::RedisReply`](crate::Event::RedisReply) or [`Event::FetchDone`](crate::Event::FetchDone).
+    pub fn call(
+        &mut self,
+        timeout_ms: u64,
+        now_ms: u64,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> BatchId {
+        self.push_call(timeout_ms, now_ms, false, write)
+    }
+
+    /// As [`Effects::call`], with any event: but the call may be deferred.
+    pub fn call_at_once(
+        &mut self,
+        timeout_ms: u64,
+        now_ms: u64,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> BatchId {
+        self.push_call(timeout_ms, now_ms, true, write)
+    }
+
+    fn push_call(
+        &mut self,
+        timeout_ms: u64,
+        now_ms: u64,
+        at_once: bool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> BatchId {
+        let batch = BatchId(self.take_id());
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let body = start..self.bytes.len();
+        self.push(Effect::Call {
+            batch,
+            body,
+            timeout_ms,
+            now_ms,
+            at_once,
+        });
+        batch
+    }
+
+    /// Sends an HTTP request.
+    pub fn fetch(&mut self, fetch: Fetch) -> FetchId {
+        let id = FetchId(self.take_id());
+        self.push(Effect::Fetch { id, fetch });
+        id
+    }
+
+    /// Asks for a turn.
+    pub fn wake(&mut self) {
+        self.push(Effect::Wake);
+    }
+
+    /// Writes a line into the log.
+    pub fn log(&mut self, level: Level, text: impl Into<String>) {
+        self.push(Effect::Log(level, text.into()));
+    }
+
+    /// No number is given twice before four billion others; a call has ended long before.
+    fn take_id(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        id
+    }
+
+    // --- for hosts
+
+    /// Moves all effects to the end of `list`. The bytes of calls stay until [`Effects::clear_bytes`].
+    pub fn take_into(&mut self, list: &mut Vec<Effect>) {
+        list.append(&mut self.list);
+    }
+
+    /// What stands at the place that an [`Effect::Call`] names: whole commands.
+    pub fn bytes(&self, body: &Range<usize>) -> &[u8] {
+        self.bytes.get(body.clone()).unwrap_or_default()
+    }
+
+    /// Forgets the bytes of calls, when all have been sent.
+    pub fn clear_bytes(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// All effects so far.
+    pub fn as_slice(&self) -> &[Effect] {
+        &self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_keep_their_bytes_until_the_host_has_sent_them() {
+        let mut effects = Effects::new();
+        let first = effects.call(5, 0, |out| out.extend_from_slice(b"GET a"));
+        let second = effects.call_at_once(5, 0, |out| out.extend_from_slice(b"GET bc"));
+        assert_ne!(first, second);
+        let mut list = Vec::new();
+        effects.take_into(&mut list);
+        assert!(effects.as_slice().is_empty());
+        let sent: Vec<&[u8]> = list
+            .iter()
+            .map(|effect| match effect {
+                Effect::Call { body, .. } => effects.bytes(body),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(sent, [b"GET a".as_slice(), b"GET bc"]);
+        effects.clear_bytes();
+        let third = effects.call(5, 0, |_| {});
+        assert!(third > second, "an id is not given again");
+    }
+}

@@ -1,0 +1,144 @@
+//! Headers as bytes, whatever a client has sent.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+/// The bytes of a number.
+const WORD: usize = 4;
+
+/// Headers in one piece of memory, in the form in which Proxy-Wasm hosts pass them: how many, the lengths of each
+/// name and value, and then these, each with a NUL behind it. All numbers have 32 bits, little-endian.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    bytes: Vec<u8>,
+}
+
+impl Headers {
+    /// Takes the bytes as a host gives them. What is cut off or malformed reads as absent.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+
+    /// Writes headers down, in their order.
+    pub fn new<N: AsRef<[u8]>, V: AsRef<[u8]>>(headers: &[(N, V)]) -> Self {
+        let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
+        let texts = headers
+            .iter()
+            .map(|(name, value)| name.as_ref().len() + value.as_ref().len() + 2);
+        let lengths_len = WORD * (1 + 2 * headers.len());
+        let mut bytes = Vec::with_capacity(lengths_len + texts.sum::<usize>());
+        bytes.extend_from_slice(&word(headers.len()));
+        for (name, value) in headers {
+            bytes.extend_from_slice(&word(name.as_ref().len()));
+            bytes.extend_from_slice(&word(value.as_ref().len()));
+        }
+        for (name, value) in headers {
+            for text in [name.as_ref(), value.as_ref()] {
+                bytes.extend_from_slice(text);
+                bytes.push(0);
+            }
+        }
+        Self { bytes }
+    }
+
+    /// As a Proxy-Wasm host takes them.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The value of the header `name`, in lower case. Several of one name are one, with commas between.
+    pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut values = self.iter().filter(|(known, _)| *known == name.as_bytes());
+        let (_, first) = values.next()?;
+        // A host takes no request that has a pseudo-header twice: RFC 9113, section 8.1.1.
+        if name.starts_with(':') {
+            return Some(Cow::Borrowed(first));
+        }
+        let mut all = Cow::Borrowed(first);
+        for (_, value) in values {
+            let all = all.to_mut();
+            all.push(b',');
+            all.extend_from_slice(value);
+        }
+        Some(all)
+    }
+
+    /// Whether the client has sent, or may have sent, what only a gateway may send on: where the host has not told, it
+    /// may have.
+    pub fn pose_as_gateway(&self) -> bool {
+        let is_gateway_only = |(name, _): (&[u8], &[u8])| weir_base::headers::is_gateway_only(name);
+        self.bytes.is_empty() || self.iter().any(is_gateway_only)
+    }
+
+    /// Each name, in lower case, with its value, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let (count, rest) = self.bytes.split_first_chunk().unwrap_or((&[0; WORD], &[]));
+        let count = u32::from_le_bytes(*count) as usize;
+        let lengths_len = count.saturating_mul(2 * WORD).min(rest.len());
+        let (lengths, mut texts) = rest.split_at_checked(lengths_len).unwrap_or_default();
+        let lengths = lengths.as_chunks::<WORD>().0;
+        let mut text = move |length: &[u8; WORD]| {
+            let length = u32::from_le_bytes(*length) as usize;
+            let (text, behind) = texts.split_at_checked(length)?;
+            texts = behind.get(1..)?;
+            Some(text)
+        };
+        lengths
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map_while(move |[name, value]| {
+                let name = text(name)?;
+                Some((name, text(value)?))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_as_they_were_written() {
+        let headers: [(&str, &[u8]); 4] = [
+            (":path", b"/a"),
+            ("x-empty", b""),
+            ("x-bytes", b"\xff\0"),
+            ("x-bytes", b"again"),
+        ];
+        let read = Headers::new(&headers);
+        let all: Vec<_> = read.iter().collect();
+        assert_eq!(all, headers.map(|(name, value)| (name.as_bytes(), value)));
+        let of = |name| read.get(name).map(Cow::into_owned);
+        assert_eq!(of(":path").as_deref(), Some(&b"/a"[..]));
+        assert_eq!(of("x-bytes").as_deref(), Some(&b"\xff\0,again"[..]));
+        assert_eq!(of("x-empty").as_deref(), Some(&b""[..]));
+        assert_eq!(of("x-none"), None);
+    }
+
+    /// The form is a host's, so it is spelled out here byte by byte.
+    #[test]
+    fn the_form_is_that_of_proxy_wasm() {
+        let bytes = b"\x01\0\0\0\x02\0\0\0\x03\0\0\0ab\0xyz\0";
+        assert_eq!(Headers::new(&[("ab", "xyz")]).as_bytes(), bytes);
+    }
+
+    #[test]
+    fn a_client_poses_as_a_gateway_if_it_sends_a_gateways_header_or_nobody_knows() {
+        let gateway_only = weir_base::headers::GATEWAY_ONLY[0];
+        assert!(Headers::new(&[(":path", "/"), (gateway_only, "forged")]).pose_as_gateway());
+        assert!(!Headers::new(&[(":path", "/")]).pose_as_gateway());
+        assert!(Headers::default().pose_as_gateway());
+    }
+
+    #[test]
+    fn what_is_cut_off_is_absent() {
+        let whole = Headers::new(&[("a", b"1"), ("b", b"2")]);
+        for length in 0..whole.as_bytes().len() {
+            let cut = whole.as_bytes().get(..length).unwrap().to_vec();
+            assert!(Headers::from_bytes(cut).iter().count() < 2);
+        }
+        let endless = Headers::from_bytes(u32::MAX.to_le_bytes().to_vec());
+        assert_eq!(endless.iter().count(), 0);
+    }
+}

@@ -1,0 +1,78 @@
+//! What every engine of Weir is made of.
+//!
+//! An engine is a state machine: it takes an [`Event`] and writes [`Effect`]s into a buffer. It makes no host call, has
+//! no clock, no socket and no randomness, so the same engine runs in any host: in Envoy as WebAssembly, in a native
+//! module, at an edge, in a simulation. A host applies the effects, in one place, and decides nothing.
+//!
+//! ```text
+//!          Event                           Effect
+//! Request (stream, head)          Respond · AddRequestHeader · RemoveRequestHeader · Continue
+//! Response, Closed                SetResponseHeader
+//! RedisReply, NotSent, Deferred   Call
+//! FetchDone                       Fetch
+//! Undelivered                     Record · Log
+//! Tick                            Wake
+//! ```
+//!
+//! - [`event`], [`effect`]: what goes in and what comes out.
+//! - [`pump`]: batches requests for Redis. [`redis`]: what a failed call tells. [`breaker`]: when to leave something alone.
+//! - [`headers`], [`answer`]: headers as bytes, and the gateway's own answers.
+//! - [`poll`]: when to read documents from Redis, with back-off.
+//! - [`metrics`]: counters that the host collects.
+//! - [`config`]: configuration, refused with the path of the field that is wrong.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod answer;
+pub mod breaker;
+pub mod config;
+pub mod effect;
+pub mod event;
+pub mod headers;
+pub mod metrics;
+pub mod poll;
+pub mod pump;
+pub mod redis;
+
+pub use answer::Answer;
+pub use effect::{BatchId, Effect, Effects, Fetch, FetchId, Level};
+pub use event::{Event, Request, StreamEnd, StreamId};
+pub use headers::Headers;
+pub use metrics::Metrics;
+
+/// A policy that any host can run.
+pub trait Engine {
+    /// Its name, in logs.
+    const NAME: &'static str;
+
+    /// Handles one event. What is to be done goes into `effects`; the host does it, in order, before the next event.
+    fn handle(&mut self, event: Event<'_>, effects: &mut Effects);
+
+    /// How far apart ticks should be now, in milliseconds, if there is anything to do in them. It may change with
+    /// each event.
+    fn tick_ms(&self) -> Option<u64>;
+
+    /// What it counts.
+    fn metrics(&mut self) -> &mut Metrics;
+}

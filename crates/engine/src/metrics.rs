@@ -1,0 +1,152 @@
+//! What an engine counts.
+//!
+//! A counter counts in memory. The host collects all of them on ticks: to tell it each time would cost a request a
+//! microsecond. A tag's value is part of the name, `<name>.<tag>.<value>`; `stats_tags` in Envoy's configuration takes it out
+//! again (`envoy/weir.yaml` shows how).
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+/// A counter.
+#[derive(Clone, Debug, Default)]
+pub struct Counter {
+    count: Rc<Cell<u64>>,
+}
+
+impl Counter {
+    /// Adds one.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Adds `count`.
+    pub fn add(&self, count: usize) {
+        let sum = self.count.get().saturating_add(count as u64);
+        self.count.set(sum);
+    }
+}
+
+/// A histogram. Its values are recorded by [`Effect::Record`](crate::Effect::Record).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    index: usize,
+}
+
+impl Histogram {
+    /// Its place in [`Metrics::histograms`].
+    pub fn index(self) -> usize {
+        self.index
+    }
+}
+
+/// All that one engine counts, each under its name.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    counters: Vec<(String, Counter)>,
+    histograms: Vec<String>,
+}
+
+impl Metrics {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The counter `name`: the same one for all who ask for one name.
+    pub fn counter(&mut self, name: impl Into<String>) -> Counter {
+        let name = name.into();
+        let mut counters = self.counters.iter();
+        if let Some((_, known)) = counters.find(|(known, _)| *known == name) {
+            return known.clone();
+        }
+        let counter = Counter::default();
+        self.counters.push((name, counter.clone()));
+        counter
+    }
+
+    /// The histogram `name`.
+    pub fn histogram(&mut self, name: impl Into<String>) -> Histogram {
+        self.histograms.push(name.into());
+        Histogram {
+            index: self.histograms.len() - 1,
+        }
+    }
+
+    /// The names of all histograms.
+    pub fn histograms(&self) -> &[String] {
+        &self.histograms
+    }
+
+    /// The names of all counters, in the order in which they were first asked for.
+    pub fn counters(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.counters.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Takes what was counted since the last time: the place of each counter that has counted, and how much.
+    pub fn collect(&mut self, mut take: impl FnMut(usize, u64)) {
+        for (index, (_, counter)) in self.counters.iter().enumerate() {
+            match counter.count.take() {
+                0 => {}
+                count => take(index, count),
+            }
+        }
+    }
+}
+
+/// A counter for each of a few values, such as verdicts.
+#[derive(Clone, Debug)]
+pub struct Counters<K> {
+    by: Vec<(K, Counter)>,
+}
+
+impl<K: Copy + PartialEq> Counters<K> {
+    /// The counters of `keys`, each under the name that `name` gives it.
+    pub fn new(
+        metrics: &mut Metrics,
+        keys: impl IntoIterator<Item = K>,
+        name: impl Fn(K) -> String,
+    ) -> Self {
+        let of = |key| (key, metrics.counter(name(key)));
+        Self {
+            by: keys.into_iter().map(of).collect(),
+        }
+    }
+
+    /// Adds one to the counter of `key`.
+    pub fn increment(&self, key: K) {
+        self.add(key, 1);
+    }
+
+    /// Adds `count` to the counter of `key`.
+    pub fn add(&self, key: K, count: usize) {
+        if let Some((_, counter)) = self.by.iter().find(|(known, _)| *known == key) {
+            counter.add(count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::vec;
+
+    #[test]
+    fn what_was_counted_is_collected_once() {
+        let mut metrics = Metrics::new();
+        let one = metrics.counter("one_total");
+        let by = Counters::new(&mut metrics, [1, 2], |n| format!("by_total.n.{n}"));
+        let same = metrics.counter("one_total");
+        one.increment();
+        same.add(2);
+        by.increment(2);
+        let mut collected = vec![];
+        metrics.collect(|index, count| collected.push((index, count)));
+        assert_eq!(collected, [(0, 3), (2, 1)]);
+        metrics.collect(|index, count| panic!("{index} {count}"));
+        let names: Vec<&str> = metrics.counters().collect();
+        assert_eq!(names, ["one_total", "by_total.n.1", "by_total.n.2"]);
+    }
+}

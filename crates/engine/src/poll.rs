@@ -1,0 +1,178 @@
+//! When to read what stands in Redis.
+
+use crate::effect::BatchId;
+
+/// Until something was found, polls start this far apart, in milliseconds, and then twice as far each time: an engine is
+/// ready soon after Redis is, and does not spin while it is not.
+const FIRST_POLL_MS: u64 = 50;
+
+/// How far apart polls become while an engine has neither found anything nor seen a request. Envoy runs such an engine on
+/// its main thread, from which nothing can be reached.
+const IDLE_POLL_MS: u64 = 30_000;
+
+/// The longest between ticks of an engine that is in use: what a lost wake-up costs it.
+const TICK_MS_MAX: u64 = 500;
+
+/// By how much a tick may come before its poll is due.
+const EARLY_MS_MAX: u64 = 20;
+
+/// When polls are due, and which call is one.
+#[derive(Debug)]
+pub struct Schedule {
+    interval_ms: u64,
+    backoff_ms: u64,
+    backoff_max_ms: u64,
+    due_ms: u64,
+    has_reached: bool,
+    under_way: Option<BatchId>,
+    is_failing: bool,
+}
+
+impl Schedule {
+    /// Polls `interval_ms` apart once something was found. Until then they back off.
+    pub fn new(interval_ms: u64) -> Self {
+        Self {
+            interval_ms,
+            backoff_ms: FIRST_POLL_MS.min(interval_ms),
+            backoff_max_ms: interval_ms.max(IDLE_POLL_MS),
+            due_ms: 0,
+            has_reached: false,
+            under_way: None,
+            is_failing: false,
+        }
+    }
+
+    /// The first request has come: what is not known yet is looked for soon.
+    pub fn hurry(&mut self) {
+        self.backoff_max_ms = self.interval_ms;
+        if !self.has_reached {
+            self.backoff_ms = FIRST_POLL_MS.min(self.interval_ms);
+            self.due_ms = 0;
+        }
+    }
+
+    /// The next poll is due at once: the last one has told of more.
+    pub fn again(&mut self) {
+        self.due_ms = 0;
+    }
+
+    /// How far apart ticks should be, in milliseconds.
+    pub fn tick_ms(&self) -> u64 {
+        let is_idle = self.backoff_max_ms > self.interval_ms;
+        let max_ms = if is_idle { IDLE_POLL_MS } else { TICK_MS_MAX };
+        self.backoff_ms.min(max_ms)
+    }
+
+    /// Whether a poll is due and none is under way. If it is not sent, the next one is due an interval later.
+    pub fn is_due(&mut self, now_ms: u64) -> bool {
+        // A clock that was set back must not put polls off.
+        let is_due = now_ms >= self.due_ms || self.due_ms - now_ms > self.backoff_max_ms;
+        if self.under_way.is_some() || !is_due {
+            return false;
+        }
+        // Ticks are that far apart, too: one that comes a little early must not miss its poll.
+        self.due_ms = now_ms + self.backoff_ms - (self.backoff_ms / 8).min(EARLY_MS_MAX);
+        self.backoff_ms = (self.backoff_ms * 2).min(self.backoff_max_ms);
+        true
+    }
+
+    /// The poll was sent as the call `batch`.
+    pub fn sent(&mut self, batch: BatchId) {
+        self.under_way = Some(batch);
+    }
+
+    /// Whether the call `batch`, which has ended, was the poll.
+    pub fn completed(&mut self, batch: BatchId) -> bool {
+        self.under_way.take_if(|sent| *sent == batch).is_some()
+    }
+
+    /// Redis has answered the poll. Whether it failed before, which is worth a line in the log.
+    pub fn succeeded(&mut self) -> bool {
+        self.has_reached = true;
+        self.backoff_ms = self.interval_ms;
+        self.backoff_max_ms = self.interval_ms;
+        core::mem::take(&mut self.is_failing)
+    }
+
+    /// The poll was of no use. Whether it is the first in a row, which is worth a line in the log.
+    pub fn failed(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_failing, true)
+    }
+
+    /// Whether Redis has ever answered a poll.
+    pub fn has_reached(&self) -> bool {
+        self.has_reached
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn polls(schedule: &mut Schedule, times_ms: core::ops::Range<u64>) -> Vec<u64> {
+        let is_due = |now_ms: &u64| schedule.is_due(*now_ms);
+        times_ms.step_by(50).filter(is_due).collect()
+    }
+
+    #[test]
+    fn polls_come_quickly_at_first_and_then_at_the_interval() {
+        let mut schedule = Schedule::new(500);
+        schedule.hurry();
+        assert_eq!(
+            polls(&mut schedule, 1_000..3_500),
+            [1_000, 1_050, 1_150, 1_350, 1_750, 2_250, 2_750, 3_250]
+        );
+        schedule.succeeded();
+        assert_eq!(polls(&mut schedule, 3_750..5_000), [3_750, 4_250, 4_750]);
+    }
+
+    #[test]
+    fn an_engine_that_nobody_needs_calms_down_until_the_first_request() {
+        let mut schedule = Schedule::new(500);
+        let idle = polls(&mut schedule, 0..600_000);
+        assert_eq!(
+            idle.last_chunk::<2>().map(|[a, b]| b - a),
+            Some(IDLE_POLL_MS)
+        );
+        assert_eq!(schedule.tick_ms(), IDLE_POLL_MS);
+        schedule.hurry();
+        assert_eq!(schedule.tick_ms(), FIRST_POLL_MS);
+        assert_eq!(polls(&mut schedule, 600_000..600_100), [600_000, 600_050]);
+    }
+
+    #[test]
+    fn one_poll_at_a_time_and_a_clock_set_back_stops_none() {
+        let mut schedule = Schedule::new(500);
+        assert!(schedule.is_due(1_000_000));
+        schedule.sent(BatchId(7));
+        assert!(!schedule.is_due(2_000_000), "one is under way");
+        assert!(!schedule.completed(BatchId(8)));
+        assert!(schedule.completed(BatchId(7)));
+        assert!(!schedule.completed(BatchId(7)));
+        assert!(schedule.is_due(1_000));
+    }
+
+    #[test]
+    fn a_poll_that_told_of_more_is_followed_at_once() {
+        let mut schedule = Schedule::new(250);
+        assert!(schedule.is_due(1_000));
+        schedule.succeeded();
+        assert!(schedule.is_due(1_050));
+        assert!(!schedule.is_due(1_100));
+        schedule.again();
+        assert!(schedule.is_due(1_100));
+        assert!(!schedule.is_due(1_329));
+        assert!(schedule.is_due(1_330), "a tick may be early");
+    }
+
+    #[test]
+    fn only_the_first_failure_and_the_recovery_are_worth_a_line() {
+        let mut schedule = Schedule::new(250);
+        assert!(!schedule.succeeded(), "it never failed");
+        assert!(schedule.failed());
+        assert!(!schedule.failed());
+        assert!(schedule.succeeded());
+        assert!(!schedule.succeeded());
+    }
+}

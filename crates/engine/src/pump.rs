@@ -1,0 +1,492 @@
+//! Group commit: requests that need Redis wait in their engine and go together.
+//!
+//! ```text
+//! enqueue ─▶ waiting ─▶ batch (≤ 64 requests, one pipelined call) ─▶ outbox ─▶ completed
+//! ```
+//!
+//! - The first request to wait asks for a turn, which comes in the next round of the host's event loop: what arrived in
+//!   this round goes together, without a timer and without added latency.
+//! - While a batch is under way, what arrives waits for it to complete, so that it goes together too. But a few that wait
+//!   are enough for a second batch, and some more for a third, so that Redis works while the gateway does; a full one goes
+//!   at once, several at a time; and one that is late holds nobody back.
+//! - Where little is under way, a batch goes with the event of the request that completes it, without a turn.
+//! - Every request completes exactly once, with a reply or a [`Failure`], at most two deadlines and 10 ms after it was
+//!   enqueued: waiting ends with the first tick after the deadline, and a batch's call with the first tick after its
+//!   oldest request's.
+//! - A request whose stream has gone is forgotten; if it was sent, it still completes, without a stream.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_resp::Value;
+use weir_scripts::Call;
+
+use crate::effect::{BatchId, Effects};
+use crate::event::StreamId;
+use crate::metrics::{Counter, Metrics};
+use crate::redis::{Definite, Failure, Reply, Unknown, classify, is_noscript, read};
+
+/// The most requests in one batch, and the most that complete in one event. To answer N paused requests from one callback
+/// nests N deep inside Envoy; around 500 it overflows V8's stack and kills the VM.
+pub const BATCH_MAX: usize = 64;
+
+/// How many make a batch, by how many batches are under way: fewer would cost more calls and gain nothing. With more
+/// under way only a full one goes.
+const BATCH_MIN: [usize; 3] = [1, 4, 8];
+
+/// With no more requests than these under way, a batch does not wait for a turn.
+const FEW: usize = 4;
+
+/// After so many milliseconds a batch is late: others no longer wait for it. Redis answers one in less than a
+/// millisecond.
+const LATE_MS: u64 = 5;
+
+/// The shortest and the longest between ticks that watch over deadlines.
+const TICK_MS_MIN: u64 = 10;
+const TICK_MS_MAX: u64 = 500;
+
+/// Limits of a pump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a request may wait, and how long a call may take: at least 1.
+    pub deadline_ms: u64,
+    /// The most batches under way at once: at least 1.
+    pub batches_max: usize,
+    /// The most requests that wait: beyond it, requests are turned away at once.
+    pub waiting_max: usize,
+}
+
+/// One request to Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending<J> {
+    /// The stream that waits; `None` if none does (any more).
+    pub stream: Option<StreamId>,
+    /// When it is given up, in milliseconds since the Unix epoch.
+    pub deadline_ms: u64,
+    /// What is asked.
+    pub job: J,
+}
+
+/// One script call, and the requests that it decides, in the order of its replies.
+#[derive(Clone, Debug)]
+pub struct Planned<J> {
+    /// The call.
+    pub call: Call,
+    /// The requests: at least one.
+    pub requests: Vec<Pending<J>>,
+}
+
+/// Requests whose outcome is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completed<J> {
+    /// The requests of one call, in the order of its replies.
+    pub requests: Vec<Pending<J>>,
+    /// The call's reply, never an error reply, or why there is none.
+    pub outcome: Result<Value, Failure>,
+}
+
+/// How an engine turns requests into script calls.
+pub trait Plan {
+    /// What is asked.
+    type Job;
+
+    /// Groups requests into calls. Every request must be in exactly one call.
+    fn plan(&self, requests: Vec<Pending<Self::Job>>, now_ms: u64) -> Vec<Planned<Self::Job>>;
+}
+
+/// The pump was full: the request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many requests wait for Redis")]
+pub struct Full;
+
+/// What a pump counts, of calls that were sent.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    batches: Counter,
+    commands: Counter,
+    requests: Counter,
+}
+
+impl Counts {
+    /// The counters `<name>_redis_batches_total`, `…_commands_total` and `…_requests_total`.
+    pub fn new(metrics: &mut Metrics, name: &str) -> Self {
+        let mut counter = |what: &str| metrics.counter(format!("{name}_redis_{what}_total"));
+        Self {
+            batches: counter("batches"),
+            commands: counter("commands"),
+            requests: counter("requests"),
+        }
+    }
+}
+
+/// Whether a batch names its scripts by digest or spells them out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Spelling {
+    Digest,
+    Source,
+}
+
+#[derive(Debug)]
+struct Batch<J> {
+    calls: Vec<Planned<J>>,
+    spelling: Spelling,
+    sent_at_ms: u64,
+}
+
+impl<J> Batch<J> {
+    fn len(&self) -> usize {
+        self.calls.iter().map(|planned| planned.requests.len()).sum()
+    }
+}
+
+/// The pump of one engine.
+#[derive(Debug)]
+pub struct Pump<P: Plan> {
+    settings: Settings,
+    plan: P,
+    digests: BTreeMap<&'static str, String>,
+    waiting: VecDeque<Pending<P::Job>>,
+    batches: BTreeMap<BatchId, Batch<P::Job>>,
+    outbox: VecDeque<Completed<P::Job>>,
+    /// Whether a turn is to come anyway.
+    is_woken: bool,
+    /// Whether a turn has ever sent a batch.
+    has_sent: bool,
+    counts: Counts,
+}
+
+impl<P: Plan> Pump<P> {
+    /// A pump that groups by `plan`.
+    pub fn new(settings: Settings, plan: P, counts: Counts) -> Self {
+        Self {
+            settings,
+            plan,
+            digests: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            batches: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            is_woken: false,
+            has_sent: false,
+            counts,
+        }
+    }
+
+    /// Its limits.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// How it groups.
+    pub fn plan(&self) -> &P {
+        &self.plan
+    }
+
+    /// How far apart ticks must be for a call that is not answered to be given up in time, in milliseconds.
+    pub fn tick_ms(&self) -> u64 {
+        (self.settings.deadline_ms / 4).clamp(TICK_MS_MIN, TICK_MS_MAX)
+    }
+
+    /// How many requests wait and were not sent.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether no more requests can wait.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= self.settings.waiting_max
+    }
+
+    /// Lets `stream` wait for `job`.
+    ///
+    /// # Errors
+    /// [`Full`] if too many wait already: answer at once.
+    pub fn enqueue(
+        &mut self,
+        stream: StreamId,
+        job: P::Job,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Result<(), Full> {
+        if self.is_full() {
+            return Err(Full);
+        }
+        self.wait(Some(stream), job, now_ms);
+        if self.may_send(now_ms) {
+            match self.needs_turn() {
+                true => self.wake(effects),
+                false => self.send(Spelling::Digest, true, now_ms, effects),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets `stream` wait once more, whatever waits already: it had its turn, and learned that it must ask again.
+    pub fn enqueue_again(
+        &mut self,
+        stream: StreamId,
+        job: P::Job,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        self.push(Some(stream), job, now_ms, effects);
+    }
+
+    /// Lets `job` wait without a stream, whatever waits already: for what must be done, such as giving back. There are
+    /// never more of these than requests that were sent.
+    pub fn enqueue_unowned(&mut self, job: P::Job, now_ms: u64, effects: &mut Effects) {
+        self.push(None, job, now_ms, effects);
+    }
+
+    fn push(
+        &mut self,
+        stream: Option<StreamId>,
+        job: P::Job,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        self.wait(stream, job, now_ms);
+        if self.may_send(now_ms) {
+            self.wake(effects);
+        }
+    }
+
+    fn wait(&mut self, stream: Option<StreamId>, job: P::Job, now_ms: u64) {
+        let deadline_ms = now_ms.saturating_add(self.settings.deadline_ms);
+        self.waiting.push_back(Pending {
+            stream,
+            deadline_ms,
+            job,
+        });
+    }
+
+    fn wake(&mut self, effects: &mut Effects) {
+        if !core::mem::replace(&mut self.is_woken, true) {
+            effects.wake();
+        }
+    }
+
+    /// Whether a batch should go now. If not, the next to complete sends what waits.
+    fn may_send(&self, now_ms: u64) -> bool {
+        let is_on_time = |batch: &&Batch<P::Job>| now_ms.abs_diff(batch.sent_at_ms) < LATE_MS;
+        let under_way = self.batches.values().filter(is_on_time).count();
+        let enough = BATCH_MIN.get(under_way).unwrap_or(&BATCH_MAX);
+        self.waiting.len() >= *enough && self.batches.len() < self.settings.batches_max
+    }
+
+    /// Whether what waits goes in a turn. A turn costs time, and where few are under way it gathers nobody else. The first
+    /// batch of all takes its turn, with which ticks begin that watch over calls.
+    fn needs_turn(&self) -> bool {
+        let under_way = self.batches.values().map(Batch::len);
+        self.is_woken || !self.has_sent || under_way.sum::<usize>() > FEW
+    }
+
+    /// The calls of the next batch, off what waits.
+    fn take_calls(&mut self, now_ms: u64) -> Vec<Planned<P::Job>> {
+        let count = self.waiting.len().min(BATCH_MAX);
+        let requests = self.waiting.drain(..count).collect();
+        self.plan.plan(requests, now_ms)
+    }
+
+    /// `stream` has gone.
+    pub fn forget(&mut self, stream: StreamId) {
+        let is_its = |pending: &Pending<P::Job>| pending.stream == Some(stream);
+        if let Some(index) = self.waiting.iter().position(is_its) {
+            self.waiting.remove(index);
+            return;
+        }
+        let batches = self.batches.values_mut();
+        let sent = batches.flat_map(|batch| &mut batch.calls);
+        let sent = sent.flat_map(|call| &mut call.requests);
+        let completed = self.outbox.iter_mut();
+        let completed = completed.flat_map(|completed| &mut completed.requests);
+        if let Some(pending) = sent.chain(completed).find(|pending| is_its(pending)) {
+            pending.stream = None;
+        }
+    }
+
+    /// Sends what waits and returns what has completed, at most [`BATCH_MAX`] requests or one call's. On ticks.
+    pub fn turn(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<Completed<P::Job>> {
+        self.is_woken = false;
+        self.expire(now_ms);
+        while self.may_send(now_ms) {
+            self.send(Spelling::Digest, false, now_ms, effects);
+            self.has_sent = true;
+        }
+        self.deliver(now_ms, effects)
+    }
+
+    /// The call `batch` has ended. Returns `None` if it is not the pump's. Otherwise as [`Pump::turn`].
+    pub fn on_reply(
+        &mut self,
+        id: BatchId,
+        reply: Reply,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Option<Vec<Completed<P::Job>>> {
+        let batch = self.batches.remove(&id)?;
+        self.counts.batches.increment();
+        self.counts.commands.add(batch.calls.len());
+        self.counts.requests.add(batch.len());
+        match read(reply, batch.calls.len()) {
+            Ok(values) => self.complete(batch, values, now_ms, effects),
+            Err(failure) => self.fail(batch.calls, &failure),
+        }
+        Some(self.turn(now_ms, effects))
+    }
+
+    /// The host could not send the call `batch`. Whether it was the pump's.
+    pub fn not_sent(&mut self, id: BatchId, effects: &mut Effects) -> bool {
+        let Some(batch) = self.batches.remove(&id) else {
+            return false;
+        };
+        self.fail(batch.calls, &Definite::NotSent.into());
+        self.wake(effects);
+        true
+    }
+
+    /// The call `batch` has to wait for a turn. Whether it was the pump's.
+    pub fn deferred(&mut self, id: BatchId, effects: &mut Effects) -> bool {
+        let Some(batch) = self.batches.remove(&id) else {
+            return false;
+        };
+        let requests = batch.calls.into_iter().flat_map(|call| call.requests);
+        self.waiting.extend(requests);
+        let by_deadline = |pending: &Pending<P::Job>| pending.deadline_ms;
+        self.waiting.make_contiguous().sort_by_key(by_deadline);
+        self.wake(effects);
+        true
+    }
+
+    /// Gives each call its reply; what Redis did not know by digest goes again, spelled out.
+    fn complete(
+        &mut self,
+        batch: Batch<P::Job>,
+        values: Vec<Value>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let mut again = Vec::new();
+        let mut values = values.into_iter();
+        for planned in batch.calls {
+            let outcome = match values.next() {
+                Some(Value::Error(error))
+                    if is_noscript(&error) && batch.spelling == Spelling::Digest =>
+                {
+                    again.push(planned);
+                    continue;
+                }
+                Some(Value::Error(error)) => Err(classify(&error)),
+                Some(value) => Ok(value),
+                None => Err(Unknown::Garbled.into()),
+            };
+            self.outbox.push_back(Completed {
+                requests: planned.requests,
+                outcome,
+            });
+        }
+        if !again.is_empty() {
+            self.send_calls(again, Spelling::Source, false, now_ms, effects);
+        }
+    }
+
+    fn fail(&mut self, calls: Vec<Planned<P::Job>>, failure: &Failure) {
+        let completed = calls.into_iter().map(|planned| Completed {
+            requests: planned.requests,
+            outcome: Err(failure.clone()),
+        });
+        self.outbox.extend(completed);
+    }
+
+    /// Sends the next batch.
+    fn send(&mut self, spelling: Spelling, at_once: bool, now_ms: u64, effects: &mut Effects) {
+        let calls = self.take_calls(now_ms);
+        self.send_calls(calls, spelling, at_once, now_ms, effects);
+    }
+
+    fn send_calls(
+        &mut self,
+        calls: Vec<Planned<P::Job>>,
+        spelling: Spelling,
+        at_once: bool,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let timeout_ms = self.time_left_ms(&calls, now_ms);
+        let digests = &mut self.digests;
+        let write = |body: &mut Vec<u8>| {
+            for planned in &calls {
+                encode(digests, &planned.call, spelling, body);
+            }
+        };
+        let id = match at_once {
+            true => effects.call_at_once(timeout_ms, now_ms, write),
+            false => effects.call(timeout_ms, now_ms, write),
+        };
+        let batch = Batch {
+            calls,
+            spelling,
+            sent_at_ms: now_ms,
+        };
+        self.batches.insert(id, batch);
+    }
+
+    /// Until the first deadline in a batch. Never more than one deadline's length, even if the clock was set back since.
+    fn time_left_ms(&self, calls: &[Planned<P::Job>], now_ms: u64) -> u64 {
+        calls
+            .iter()
+            .flat_map(|planned| &planned.requests)
+            .map(|pending| pending.deadline_ms.saturating_sub(now_ms))
+            .min()
+            .unwrap_or(0)
+            .clamp(1, self.settings.deadline_ms)
+    }
+
+    /// Gives up what has waited past its deadline. Deadlines are in order unless the clock was set: what stands behind
+    /// such a request waits until that one's.
+    fn expire(&mut self, now_ms: u64) {
+        while let Some(first) = self.waiting.front()
+            && first.deadline_ms <= now_ms
+        {
+            let requests = self.waiting.drain(..1).collect();
+            let outcome = Err(Definite::Expired.into());
+            self.outbox.push_back(Completed { requests, outcome });
+        }
+    }
+
+    fn deliver(&mut self, now_ms: u64, effects: &mut Effects) -> Vec<Completed<P::Job>> {
+        let mut completed = Vec::new();
+        let mut requests = 0;
+        while let Some(next) = self.outbox.front() {
+            requests += next.requests.len();
+            if requests > BATCH_MAX && !completed.is_empty() {
+                break;
+            }
+            completed.extend(self.outbox.pop_front());
+        }
+        if !self.outbox.is_empty() || self.may_send(now_ms) {
+            self.wake(effects);
+        }
+        completed
+    }
+}
+
+fn encode(
+    digests: &mut BTreeMap<&'static str, String>,
+    call: &Call,
+    spelling: Spelling,
+    body: &mut Vec<u8>,
+) {
+    match spelling {
+        Spelling::Source => call.encode_eval(body),
+        Spelling::Digest => {
+            let digest = || call.script.sha1_hex();
+            let digest = digests.entry(call.script.name).or_insert_with(digest);
+            call.encode_evalsha(digest, body);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,499 @@
+use alloc::collections::BTreeSet;
+use alloc::string::ToString;
+use alloc::vec;
+
+use proptest::prelude::*;
+use weir_scripts::Script;
+
+use super::*;
+use crate::effect::Effect;
+
+static SCRIPT: Script = Script {
+    name: "echo",
+    source: "return ARGV",
+};
+
+const SETTINGS: Settings = Settings {
+    deadline_ms: 100,
+    batches_max: 2,
+    waiting_max: 1_000,
+};
+
+/// One call for even jobs, one for odd ones.
+#[derive(Debug)]
+struct ByParity;
+
+impl Plan for ByParity {
+    type Job = u32;
+
+    fn plan(&self, requests: Vec<Pending<u32>>, _now_ms: u64) -> Vec<Planned<u32>> {
+        let (even, odd): (Vec<_>, Vec<_>) = requests.into_iter().partition(|r| r.job % 2 == 0);
+        [even, odd]
+            .into_iter()
+            .filter(|requests| !requests.is_empty())
+            .map(|requests| Planned {
+                call: Call {
+                    script: &SCRIPT,
+                    keys: [b"k"].into(),
+                    args: requests
+                        .iter()
+                        .map(|r| r.job.to_string().into_bytes())
+                        .collect(),
+                },
+                requests,
+            })
+            .collect()
+    }
+}
+
+/// A pump and a host that applies its effects.
+struct Bench {
+    pump: Pump<ByParity>,
+    effects: Effects,
+    /// Each call that went, its body and its timeout in milliseconds.
+    sent: Vec<(BatchId, Vec<u8>, u64)>,
+    wakes: usize,
+    is_down: bool,
+    /// Whether a connection is open, so that no turn is needed to send.
+    is_ready: bool,
+    metrics: Metrics,
+}
+
+impl Bench {
+    fn new(settings: Settings) -> Self {
+        let mut metrics = Metrics::new();
+        let counts = Counts::new(&mut metrics, "t");
+        Self {
+            pump: Pump::new(settings, ByParity, counts),
+            effects: Effects::new(),
+            sent: vec![],
+            wakes: 0,
+            is_down: false,
+            is_ready: true,
+            metrics,
+        }
+    }
+
+    /// A pump whose first batch has completed.
+    fn warm() -> Self {
+        let mut bench = Self::new(Settings {
+            batches_max: 4,
+            ..SETTINGS
+        });
+        bench.enqueue(1_000, 0, 0).unwrap();
+        assert_eq!(bench.sent.len(), 0, "the first one takes a turn");
+        bench.turn(0);
+        bench.reply(0, 0);
+        bench.sent.clear();
+        bench.wakes = 0;
+        bench
+    }
+
+    fn apply(&mut self) {
+        loop {
+            let mut list = vec![];
+            self.effects.take_into(&mut list);
+            if list.is_empty() {
+                return self.effects.clear_bytes();
+            }
+            for effect in list {
+                match effect {
+                    Effect::Wake => self.wakes += 1,
+                    Effect::Call { batch, at_once: true, .. } if self.is_down || !self.is_ready => {
+                        assert!(self.pump.deferred(batch, &mut self.effects));
+                    }
+                    Effect::Call { batch, .. } if self.is_down => {
+                        assert!(self.pump.not_sent(batch, &mut self.effects));
+                    }
+                    Effect::Call { batch, body, timeout_ms, .. } => {
+                        let body = self.effects.bytes(&body).to_vec();
+                        self.sent.push((batch, body, timeout_ms));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    fn enqueue(&mut self, stream: u32, job: u32, now_ms: u64) -> Result<(), Full> {
+        let taken = self.pump.enqueue(stream, job, now_ms, &mut self.effects);
+        self.apply();
+        taken
+    }
+
+    fn enqueue_all(&mut self, streams: core::ops::Range<u32>, now_ms: u64) {
+        streams.for_each(|n| self.enqueue(n, 0, now_ms).unwrap());
+    }
+
+    fn enqueue_unowned(&mut self, job: u32, now_ms: u64) {
+        self.pump.enqueue_unowned(job, now_ms, &mut self.effects);
+        self.apply();
+    }
+
+    fn turn(&mut self, now_ms: u64) -> Vec<Completed<u32>> {
+        let completed = self.pump.turn(now_ms, &mut self.effects);
+        self.apply();
+        completed
+    }
+
+    fn reply_with(
+        &mut self,
+        batch: BatchId,
+        reply: impl FnOnce(usize) -> Reply,
+        now_ms: u64,
+    ) -> Option<Vec<Completed<u32>>> {
+        let commands = self.pump.batches.get(&batch).map_or(0, |b| b.calls.len());
+        let reply = reply(commands);
+        let completed = self.pump.on_reply(batch, reply, now_ms, &mut self.effects);
+        self.apply();
+        completed
+    }
+
+    /// Redis answers the call that was sent as number `index`.
+    fn reply(&mut self, index: usize, now_ms: u64) -> Vec<Completed<u32>> {
+        let batch = self.sent[index].0;
+        self.reply_with(batch, ok, now_ms).unwrap()
+    }
+
+    fn is_looked_after(&self) -> bool {
+        self.pump.waiting.is_empty() || self.wakes > 0 || !self.pump.batches.is_empty()
+    }
+}
+
+fn ok(count: usize) -> Reply {
+    Ok(b":7\r\n".repeat(count))
+}
+
+fn noscript(count: usize) -> Reply {
+    Ok(b"-NOSCRIPT No matching script.\r\n".repeat(count))
+}
+
+fn streams(completed: &[Completed<u32>]) -> Vec<Option<u32>> {
+    completed
+        .iter()
+        .flat_map(|c| &c.requests)
+        .map(|r| r.stream)
+        .collect()
+}
+
+#[test]
+fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
+    let mut bench = Bench::new(SETTINGS);
+    (0..10).for_each(|n| bench.enqueue(n, n, 0).unwrap());
+    assert_eq!(bench.wakes, 1);
+    assert!(bench.turn(0).is_empty());
+    assert_eq!(bench.sent.len(), 1);
+    let completed = bench.reply(0, 5);
+    assert_eq!(completed.len(), 2, "one call for each parity");
+    assert_eq!(streams(&completed).len(), 10);
+    let mut counted = vec![];
+    bench.metrics.collect(|index, count| counted.push((index, count)));
+    assert_eq!(counted, [(0, 1), (1, 2), (2, 10)]);
+}
+
+#[test]
+fn batches_are_bounded_in_size_and_number_and_the_rest_follows_when_one_completes() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.enqueue_all(0..200, 0);
+    bench.turn(0);
+    assert_eq!(bench.sent.len(), 2);
+    assert_eq!(bench.pump.waiting(), 200 - 2 * BATCH_MAX);
+    let completed = bench.reply(0, 1);
+    assert_eq!(streams(&completed).len(), BATCH_MAX);
+    assert_eq!(bench.sent.len(), 3);
+    assert_eq!(bench.pump.waiting(), 200 - 3 * BATCH_MAX);
+}
+
+#[test]
+fn what_arrives_while_a_batch_is_under_way_goes_when_it_completes_or_is_late() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.enqueue(0, 0, 0).unwrap();
+    bench.turn(0);
+    bench.wakes = 0;
+    bench.enqueue_all(1..4, 1);
+    assert_eq!(bench.wakes, 0, "the end of the batch will do");
+    assert!(bench.turn(1).is_empty());
+    assert_eq!(bench.sent.len(), 1);
+    bench.reply(0, 2);
+    assert_eq!(bench.sent.len(), 2, "the three go together");
+
+    bench.enqueue(4, 0, 3).unwrap();
+    assert_eq!(bench.wakes, 0);
+    bench.is_ready = false;
+    bench.enqueue(5, 0, 2 + LATE_MS).unwrap();
+    assert_eq!(bench.wakes, 1, "the batch is late");
+    bench.turn(2 + LATE_MS);
+    assert_eq!(bench.sent.len(), 3);
+}
+
+#[test]
+fn a_few_make_a_second_batch_some_more_a_third_and_only_a_full_one_a_fourth() {
+    let mut bench = Bench::new(Settings {
+        batches_max: 5,
+        ..SETTINGS
+    });
+    bench.is_ready = false;
+    let mut next = 0;
+    for (index, enough) in [1, 4, 8, 64].into_iter().enumerate() {
+        let mut wait = |count: u32| {
+            bench.enqueue_all(next..next + count, 1);
+            next += count;
+            bench.turn(1);
+            (bench.sent.len(), core::mem::take(&mut bench.wakes))
+        };
+        assert_eq!(wait(enough - 1), (index, 0), "{enough} are enough");
+        assert_eq!(wait(1), (index + 1, 1));
+    }
+}
+
+#[test]
+fn where_little_is_under_way_a_batch_takes_no_turn() {
+    let mut bench = Bench::warm();
+    bench.enqueue(0, 0, 1).unwrap();
+    assert_eq!((bench.sent.len(), bench.wakes), (1, 0), "alone");
+    bench.enqueue_all(1..4, 1);
+    assert_eq!(bench.sent.len(), 1);
+    bench.enqueue(4, 0, 1).unwrap();
+    assert_eq!((bench.sent.len(), bench.wakes), (2, 0), "four at once");
+    bench.enqueue_all(5..13, 1);
+    assert_eq!((bench.sent.len(), bench.wakes), (2, 1), "five are under way");
+    bench.turn(1);
+    assert_eq!(bench.sent.len(), 3);
+    let completed = bench.reply(1, 1);
+    assert_eq!(streams(&completed), (1..5).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_goes_without_a_stream_waits_for_a_turn() {
+    let mut bench = Bench::warm();
+    bench.enqueue_unowned(0, 1);
+    bench.enqueue(1, 0, 1).unwrap();
+    assert_eq!((bench.sent.len(), bench.wakes), (0, 1), "both, by one turn");
+}
+
+#[test]
+fn what_cannot_go_at_once_waits_for_a_turn_and_is_in_order() {
+    let mut bench = Bench::warm();
+    bench.enqueue(0, 0, 1).unwrap();
+    bench.is_ready = false;
+    for n in 1..5 {
+        bench.enqueue(n, n, n.into()).unwrap();
+    }
+    assert_eq!((bench.pump.waiting(), bench.wakes), (4, 1));
+    let waiting = bench.pump.waiting.iter().map(|pending| pending.stream);
+    assert_eq!(waiting.collect::<Vec<_>>(), [1, 2, 3, 4].map(Some));
+    assert!(bench.turn(4).is_empty());
+    assert_eq!(streams(&bench.reply(1, 4)).len(), 4);
+    assert_eq!(streams(&bench.reply(0, 4)).len(), 1);
+
+    bench.enqueue(9, 9, 6).unwrap();
+    assert_eq!((bench.pump.waiting(), bench.wakes), (1, 2));
+}
+
+#[test]
+fn a_full_pump_turns_away_but_never_what_must_be_given_back() {
+    let mut bench = Bench::new(Settings {
+        waiting_max: 1,
+        ..SETTINGS
+    });
+    assert_eq!(bench.enqueue(1, 1, 0), Ok(()));
+    assert_eq!(bench.enqueue(2, 2, 0), Err(Full));
+    bench.enqueue_unowned(3, 0);
+    assert_eq!(bench.pump.waiting(), 2);
+}
+
+#[test]
+fn waiting_ends_at_the_deadline_and_a_call_at_its_oldest_requests() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.enqueue(1, 0, 0).unwrap();
+    bench.enqueue(2, 0, 60).unwrap();
+    let completed = bench.turn(100);
+    assert_eq!(streams(&completed), [Some(1)]);
+    assert_eq!(completed[0].outcome, Err(Definite::Expired.into()));
+    assert_eq!(bench.sent[0].2, 60, "request 2 has until 160");
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_call_longer_than_a_deadline() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.enqueue(1, 0, 1_000_000).unwrap();
+    bench.turn(5);
+    assert_eq!(bench.sent[0].2, 100);
+}
+
+#[test]
+fn an_unknown_script_is_sent_again_spelled_out_once() {
+    let mut bench = Bench::new(SETTINGS);
+    (0..3).for_each(|n| bench.enqueue(n, n, 0).unwrap());
+    bench.turn(0);
+    let first = bench.sent[0].0;
+    let half = |_| Ok(b":1\r\n-NOSCRIPT No matching script.\r\n".to_vec());
+    let completed = bench.reply_with(first, half, 30).unwrap();
+    assert_eq!(
+        streams(&completed),
+        [Some(0), Some(2)],
+        "the call that Redis knew has completed"
+    );
+    let (second, body, timeout_ms) = bench.sent[1].clone();
+    assert!(body.starts_with(b"*5\r\n$4\r\nEVAL\r\n$11\r\nreturn ARGV\r\n"));
+    assert_eq!(timeout_ms, 70);
+    let completed = bench.reply_with(second, noscript, 31).unwrap();
+    assert!(matches!(completed[0].outcome, Err(Failure::Definite(_))));
+    assert_eq!(bench.sent.len(), 2, "no third try");
+}
+
+#[test]
+fn calls_that_cannot_be_sent_fail_their_requests_in_the_next_turn() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.enqueue_all(0..100, 0);
+    bench.is_down = true;
+    bench.wakes = 0;
+    assert!(bench.turn(0).is_empty());
+    assert_eq!(bench.wakes, 1);
+    bench.is_down = false;
+    let completed = bench.turn(1);
+    assert_eq!(streams(&completed).len(), BATCH_MAX);
+    assert_eq!(completed[0].outcome, Err(Definite::NotSent.into()));
+    assert_eq!(streams(&bench.turn(1)).len(), 100 - BATCH_MAX);
+    let mut counted = vec![];
+    bench.metrics.collect(|index, count| counted.push((index, count)));
+    assert_eq!(counted, [], "nothing was sent");
+}
+
+#[test]
+fn one_event_never_completes_more_than_one_batchs_worth() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.enqueue_all(0..300, 0);
+    let first = bench.turn(100);
+    assert_eq!(streams(&first).len(), BATCH_MAX);
+    let mut rest = 0;
+    while core::mem::take(&mut bench.wakes) > 0 {
+        let completed = streams(&bench.turn(100)).len();
+        assert!(completed <= BATCH_MAX);
+        rest += completed;
+    }
+    assert_eq!(rest, 300 - BATCH_MAX);
+}
+
+#[test]
+fn a_stream_that_goes_is_dropped_while_it_waits_and_forgotten_once_it_is_sent() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.enqueue(1, 0, 0).unwrap();
+    bench.enqueue(2, 0, 0).unwrap();
+    bench.pump.forget(1);
+    bench.turn(0);
+    bench.pump.forget(2);
+    assert_eq!(streams(&bench.reply(0, 1)), [None], "1 was never sent, 2 was");
+}
+
+#[test]
+fn a_call_that_is_not_the_pumps_is_left_to_its_owner() {
+    let mut bench = Bench::new(SETTINGS);
+    assert_eq!(bench.reply_with(BatchId(9), ok, 0), None);
+    assert!(!bench.pump.not_sent(BatchId(9), &mut bench.effects));
+    assert!(!bench.pump.deferred(BatchId(9), &mut bench.effects));
+    assert!(bench.effects.as_slice().is_empty());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enqueue,
+    Forget(u32),
+    Turn,
+    Respond {
+        which: usize,
+        fails: bool,
+        noscript: bool,
+    },
+    Down(bool),
+    Ready(bool),
+    Pass(u64),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => Just(Step::Enqueue),
+        2 => (0..60_u32).prop_map(Step::Forget),
+        3 => Just(Step::Turn),
+        4 => (0..4_usize, any::<bool>(), any::<bool>())
+            .prop_map(|(which, fails, noscript)| Step::Respond { which, fails, noscript }),
+        1 => any::<bool>().prop_map(Step::Down),
+        1 => any::<bool>().prop_map(Step::Ready),
+        2 => (0..80_u64).prop_map(Step::Pass),
+    ]
+}
+
+/// What a run of steps has come to.
+#[derive(Default)]
+struct Total {
+    completed: Vec<u32>,
+    dropped: BTreeSet<u32>,
+}
+
+impl Total {
+    fn take(&mut self, completed: Vec<Completed<u32>>) {
+        let jobs = completed.iter().flat_map(|c| &c.requests).map(|r| r.job);
+        self.completed.extend(jobs);
+    }
+}
+
+proptest! {
+    /// Whatever happens in whatever order, every request completes exactly once, or is dropped unsent because its stream
+    /// went; nothing waits for ever.
+    #[test]
+    fn every_request_completes_exactly_once(steps in prop::collection::vec(any_step(), 0..200)) {
+        let mut bench = Bench::new(SETTINGS);
+        let (mut now_ms, mut next, mut total) = (0, 0_u32, Total::default());
+        for step in steps {
+            match step {
+                Step::Enqueue => { bench.enqueue(next, next, now_ms).unwrap(); next += 1; }
+                Step::Forget(stream) => {
+                    let waited = bench.pump.waiting.iter().any(|r| r.stream == Some(stream));
+                    bench.pump.forget(stream);
+                    if waited { total.dropped.insert(stream); }
+                }
+                Step::Turn => total.take(bench.turn(now_ms)),
+                Step::Respond { which, fails, noscript: is_unknown } => {
+                    let Some(&batch) = bench.pump.batches.keys().nth(which) else { continue };
+                    let completed = bench.reply_with(batch, |count| match (fails, is_unknown) {
+                        (true, _) => Err(Unknown::Timeout.into()),
+                        (false, true) => noscript(count),
+                        (false, false) => ok(count),
+                    }, now_ms);
+                    total.take(completed.unwrap());
+                }
+                Step::Down(is_down) => bench.is_down = is_down,
+                Step::Ready(is_ready) => bench.is_ready = is_ready,
+                Step::Pass(ms) => now_ms += ms,
+            }
+            // NOSCRIPT sends again in place of a batch that has just completed.
+            prop_assert!(bench.pump.batches.len() <= SETTINGS.batches_max);
+            prop_assert!(bench.is_looked_after());
+        }
+        for _ in 0..400 {
+            while let Some(&batch) = bench.pump.batches.keys().next() {
+                total.take(bench.reply_with(batch, ok, now_ms).unwrap());
+            }
+            total.take(bench.turn(now_ms));
+        }
+        total.completed.extend(&total.dropped);
+        total.completed.sort_unstable();
+        prop_assert_eq!(total.completed, (0..next).collect::<Vec<_>>());
+    }
+
+    /// Whoever waits is always going to be looked at: by a wake-up, or when a batch completes.
+    #[test]
+    fn nobody_waits_without_a_wake_up_or_a_batch(
+        turns in prop::collection::vec((0..150_u32, any::<bool>(), any::<bool>()), 1..8),
+    ) {
+        let mut bench = Bench::new(SETTINGS);
+        for (count, is_ready, is_down) in turns {
+            (bench.is_ready, bench.is_down) = (is_ready, is_down);
+            (0..count).for_each(|n| bench.enqueue(n, n, 0).unwrap_or(()));
+            prop_assert!(bench.is_looked_after());
+            bench.wakes = 0;
+            bench.turn(0);
+            prop_assert!(bench.is_looked_after());
+        }
+    }
+}

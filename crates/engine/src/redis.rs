@@ -1,0 +1,157 @@
+//! One call to Redis through the bridge, and what its failure tells.
+//!
+//! The line that matters runs between [`Failure::Definite`], after which nothing has run, and
+//! [`Failure::Unknown`], after which it may have. Whatever is not known to be definite is unknown.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_resp::{Value, decode};
+
+/// Why there is no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// Nothing has run: as if it had never been asked.
+    #[error("not done: {0}")]
+    Definite(#[from] Definite),
+    /// It may have run, now or later.
+    #[error("outcome unknown: {0}")]
+    Unknown(#[from] Unknown),
+}
+
+/// Why nothing has run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Definite {
+    /// The host refused the call at once: no healthy host, or no such cluster.
+    #[error("the cluster cannot be called")]
+    NotSent,
+    /// The deadline passed while the request still waited for its turn.
+    #[error("the deadline passed before it was sent")]
+    Expired,
+    /// The bridge refused the call before it passed anything on.
+    #[error("the bridge: {0}")]
+    Refused(String),
+    /// Redis or redis_proxy said so, in words that leave no doubt.
+    #[error("{0}")]
+    Reply(String),
+}
+
+/// Why it is not known whether it has run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// No response in time.
+    #[error("no reply in time")]
+    Timeout,
+    /// The stream to the bridge was closed.
+    #[error("the connection to the bridge is lost")]
+    Lost,
+    /// The bridge could make nothing of what came from Redis.
+    #[error("the bridge: {0}")]
+    Bridge(String),
+    /// The body does not hold the replies that were asked for.
+    #[error("the replies are damaged")]
+    Garbled,
+    /// An error reply that does not tell whether something has run before it.
+    #[error("{0}")]
+    Reply(String),
+}
+
+/// Beginnings of error replies after which nothing has run: Redis checks these before it starts a
+/// command or script, and redis_proxy has found no host to send to.
+const DEFINITE_REPLIES: [&str; 11] = [
+    "NOSCRIPT",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "MOVED",
+    "ASK",
+    "CROSSSLOT",
+    "NOAUTH",
+    "NOPERM",
+    "WRONGPASS",
+    "no upstream host",
+];
+
+/// What an error reply tells.
+pub fn classify(error: &[u8]) -> Failure {
+    let text = String::from_utf8_lossy(error).into_owned();
+    // An error raised inside a script names the script: what the script wrote before it stays.
+    let inside_script = text.contains("script:") || text.contains("user_script");
+    let definite = DEFINITE_REPLIES.iter().any(|start| text.starts_with(start));
+    if definite && !inside_script {
+        return Definite::Reply(text).into();
+    }
+    Unknown::Reply(text).into()
+}
+
+/// Whether an error reply says that Redis does not know the script's digest.
+pub fn is_noscript(error: &[u8]) -> bool {
+    error.starts_with(b"NOSCRIPT")
+}
+
+/// What has come of a call: the replies as Redis wrote them, or why there are none.
+pub type Reply = Result<Vec<u8>, Failure>;
+
+/// The replies to a call of `commands` commands.
+///
+/// # Errors
+/// A [`Failure`] of the call as a whole. Error replies are values here: see [`classify`].
+pub fn read(reply: Reply, commands: usize) -> Result<Vec<Value>, Failure> {
+    replies(&reply?, commands)
+}
+
+/// Reads exactly `commands` replies.
+fn replies(mut body: &[u8], commands: usize) -> Result<Vec<Value>, Failure> {
+    let mut values = Vec::with_capacity(commands);
+    for _ in 0..commands {
+        let (value, used) = decode(body).map_err(|_| Unknown::Garbled)?;
+        body = body.get(used..).unwrap_or_default();
+        values.push(value);
+    }
+    if !body.is_empty() {
+        return Err(Unknown::Garbled.into());
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_definite(error: &str) -> bool {
+        matches!(classify(error.as_bytes()), Failure::Definite(_))
+    }
+
+    #[test]
+    fn only_errors_from_before_the_script_ran_are_definite() {
+        assert!(is_definite("NOSCRIPT No matching script. Please use EVAL."));
+        assert!(is_definite(
+            "LOADING Redis is loading the dataset in memory"
+        ));
+        assert!(is_definite("no upstream host"));
+        for unknown in [
+            "upstream failure", // redis_proxy: connection lost or timed out, perhaps after sending
+            "upstream protocol error",
+            "ERR Error running script (call to f_x): @user_script:9: boom",
+            "MOVED 1 a:1 script: f_x, on @user_script:3.", // a call inside a script that wrote before
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "ERR something new",
+            "",
+        ] {
+            assert!(!is_definite(unknown), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn replies_must_be_exactly_as_many_as_commands() {
+        assert_eq!(replies(b":1\r\n+OK\r\n", 2).unwrap().len(), 2);
+        for (body, commands) in [
+            (b":1\r\n".as_slice(), 2),
+            (b":1\r\n:2\r\n", 1),
+            (b":1\r", 1),
+            (b"", 1),
+        ] {
+            assert_eq!(replies(body, commands), Err(Unknown::Garbled.into()));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The host's clock, names for this VM, and panics that say where.
+
+use std::time::UNIX_EPOCH;
+
+use proxy_wasm::hostcalls;
+
+/// The host's wall clock, in milliseconds since the Unix epoch; 0 if the host has none.
+pub fn now_ms() -> u64 {
+    now_ns() / 1_000_000
+}
+
+/// As [`now_ms`], in nanoseconds: a number that is hard to guess.
+pub fn now_ns() -> u64 {
+    let now = hostcalls::get_current_time().ok();
+    let since = now.and_then(|now| now.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| {
+        // 64 bits last until the year 2554; `as_nanos` has 128, which wasm has to compute by hand.
+        since
+            .as_secs()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(since.subsec_nanos().into())
+    })
+}
+
+/// Makes a panic log its message and place: on `wasm32-unknown-unknown` it would end the VM without a word. `filter` is
+/// the filter's name.
+pub fn log_panics(filter: &'static str) {
+    std::panic::set_hook(Box::new(move |info| {
+        log::error!("{filter}: panicked, this VM ends: {info}");
+    }));
+}
+
+/// A name that no other VM of this process gets, and almost certainly no VM of any other process: a counter in shared
+/// data, and the clock, in case two VMs create the counter at the same moment.
+pub fn unique_name() -> String {
+    const KEY: &str = "weir.vm_counter";
+    const TRIES: usize = 1_000;
+    let mut counter = 0_u64;
+    for _ in 0..TRIES {
+        let (value, cas) = hostcalls::get_shared_data(KEY).unwrap_or_default();
+        counter = value
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u64::from_le_bytes)
+            .wrapping_add(1);
+        if hostcalls::set_shared_data(KEY, Some(&counter.to_le_bytes()), cas).is_ok() {
+            break;
+        }
+    }
+    format!("{counter}.{}", now_ns())
+}

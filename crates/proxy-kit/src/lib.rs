@@ -1,0 +1,55 @@
+//! Runs an engine of Weir as a Proxy-Wasm HTTP filter.
+//!
+//! A filter names its engine and says how to make it ([`Filter`]); [`filter!`] does the rest. `tests/example-filter` is a
+//! whole one.
+//!
+//! | module | |
+//! |---|---|
+//! | [`filter`](mod@filter) | what a filter is |
+//! | [`root`], [`stream`] | the Proxy-Wasm contexts |
+//! | [`worker`] | one VM: its engine, and the one place that applies effects |
+//! | [`link`], [`streams`] | calls to Redis, on gRPC streams to the bridge that stay open |
+//! | [`fetch`] | HTTP requests of the engine's own |
+//! | [`request`] | the request, read from the host as far as the engine asks |
+//! | [`bridge`] | in which words the bridge says that there are no replies |
+//! | [`env`](mod@env), [`host`], [`metrics`], [`shared`] | secrets, the clock, counters, memory that all workers share |
+//!
+//! Every host call here is checked: whatever a client sends, no getter insists on UTF-8 and nothing unwraps.
+
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+pub mod bridge;
+pub mod env;
+pub mod fetch;
+pub mod filter;
+pub mod host;
+pub mod link;
+pub mod metrics;
+pub mod reply;
+pub mod request;
+pub mod root;
+pub mod shared;
+pub mod stream;
+mod streams;
+pub mod worker;
+
+pub use filter::{Configured, Filter, start};
+
+// For [`filter!`].
+#[doc(hidden)]
+pub use proxy_wasm;

@@ -1,0 +1,54 @@
+//! The engine's counters and histograms in Envoy's own stats.
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::MetricType;
+use weir_engine::Metrics;
+use weir_engine::metrics::Histogram;
+
+/// The host's numbers of the metrics of one engine, by their places there. `None` where the host refuses one: a metric is
+/// no reason to refuse a request.
+#[derive(Debug, Default)]
+pub(crate) struct HostMetrics {
+    counters: Vec<Option<u32>>,
+    histograms: Vec<Option<u32>>,
+}
+
+impl HostMetrics {
+    /// Defines what is new.
+    pub(crate) fn define(&mut self, metrics: &Metrics) {
+        let known = self.counters.len();
+        let new = metrics.counters().skip(known);
+        self.counters
+            .extend(new.map(|name| define(MetricType::Counter, name)));
+        let known = self.histograms.len();
+        let new = metrics.histograms().iter().skip(known);
+        self.histograms
+            .extend(new.map(|name| define(MetricType::Histogram, name)));
+    }
+
+    /// Tells the host what was counted since the last time. What a VM has counted and not told is lost if it traps.
+    pub(crate) fn flush(&mut self, metrics: &mut Metrics) {
+        self.define(metrics);
+        metrics.collect(|index, count| {
+            if let Some(Some(id)) = self.counters.get(index) {
+                // It was defined, so this cannot fail; if it does, the request matters more.
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                let _ = hostcalls::increment_metric(*id, count);
+            }
+        });
+    }
+
+    /// Records a value.
+    pub(crate) fn record(&self, histogram: Histogram, value: u64) {
+        if let Some(Some(id)) = self.histograms.get(histogram.index()) {
+            // As in `flush`.
+            let _ = hostcalls::record_metric(*id, value);
+        }
+    }
+}
+
+fn define(kind: MetricType, name: &str) -> Option<u32> {
+    hostcalls::define_metric(kind, name)
+        .inspect_err(|status| log::warn!("metric {name} is not recorded: {status:?}"))
+        .ok()
+}

@@ -1,0 +1,74 @@
+//! An answer to the client, by the host. The SDK has this call only with headers that it serializes each time, and it panics
+//! where the host refuses.
+
+use weir_engine::Answer;
+
+/// Answers the request of the effective context's stream. Whether the host took it: it does not if the stream has gone or
+/// was answered already.
+pub(crate) fn send(answer: &Answer) -> bool {
+    local::send(
+        answer.status,
+        answer.headers.as_bytes(),
+        &answer.body,
+        answer.grpc_status,
+    )
+}
+
+#[cfg(target_arch = "wasm32")]
+#[allow(unsafe_code)] // An imported function: there is no safe way to call an import.
+mod local {
+    /// The ABI's "no error".
+    const OK: u32 = 0;
+    /// The ABI's "this is no gRPC".
+    const NO_GRPC_STATUS: i32 = -1;
+
+    #[link(wasm_import_module = "env")]
+    unsafe extern "C" {
+        /// Copies all that it is given before it returns.
+        fn proxy_send_local_response(
+            status: u32,
+            details: *const u8,
+            details_size: usize,
+            body: *const u8,
+            body_size: usize,
+            headers: *const u8,
+            headers_size: usize,
+            grpc_status: i32,
+        ) -> u32;
+    }
+
+    pub(super) fn send(
+        status: u16,
+        headers: &[u8],
+        body: &[u8],
+        grpc_status: Option<u8>,
+    ) -> bool {
+        // SAFETY: each pointer is to as many bytes as are said; no details are given.
+        let sent = unsafe {
+            proxy_send_local_response(
+                status.into(),
+                core::ptr::null(),
+                0,
+                body.as_ptr(),
+                body.len(),
+                headers.as_ptr(),
+                headers.len(),
+                grpc_status.map_or(NO_GRPC_STATUS, i32::from),
+            )
+        };
+        sent == OK
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod local {
+    /// Without a host there is nobody to answer.
+    pub(super) fn send(
+        _status: u16,
+        _headers: &[u8],
+        _body: &[u8],
+        _grpc_status: Option<u8>,
+    ) -> bool {
+        false
+    }
+}

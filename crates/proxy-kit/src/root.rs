@@ -1,0 +1,123 @@
+//! The root context of an HTTP filter.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::{BufferType, ContextType};
+use weir_base::FieldError;
+use weir_engine::Engine;
+
+use crate::filter::Filter;
+use crate::stream::Stream;
+use crate::worker::Worker;
+
+/// How far apart ticks are for an engine that needs none: what it has counted is told to the host.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
+/// The root context.
+pub struct Root<F: Filter> {
+    id: u32,
+    /// From a good configuration on.
+    worker: Option<Rc<RefCell<Worker<F::Engine>>>>,
+    /// How far apart ticks are now: none before a good configuration.
+    tick: Option<Duration>,
+}
+
+impl<F: Filter> Root<F> {
+    /// The root context `id`, not configured yet.
+    pub fn new(id: u32) -> Self {
+        Self {
+            id,
+            worker: None,
+            tick: None,
+        }
+    }
+
+    /// Runs `act` on the worker. Another context may be effective afterwards, until the callback's end.
+    fn with_worker(&mut self, act: impl FnOnce(&mut Worker<F::Engine>)) {
+        if let Some(worker) = &self.worker {
+            act(&mut worker.borrow_mut());
+            self.adjust_tick();
+        }
+    }
+
+    fn make_effective(&self) {
+        // It is this callback's own context, so it cannot be gone.
+        let _ = hostcalls::set_effective_context(self.id);
+    }
+
+    fn adjust_tick(&mut self) {
+        let Some(worker) = &self.worker else { return };
+        let period = worker.borrow().tick_ms();
+        let period = period.map_or(FLUSH_PERIOD, Duration::from_millis);
+        if self.tick.replace(period) == Some(period) {
+            return;
+        }
+        self.make_effective();
+        if let Err(status) = hostcalls::set_tick_period(period) {
+            let name = F::Engine::NAME;
+            log::error!("{name}: the host gives no ticks, so nothing can be read: {status:?}");
+        }
+    }
+
+    fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
+        let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX);
+        let json = json.map_err(|status| {
+            FieldError::new("", format!("the host does not give it: {status:?}"))
+        })?;
+        Worker::new(F::configure(&json.unwrap_or_default())?, self.id)
+    }
+}
+
+impl<F: Filter> Context for Root<F> {
+    fn on_http_call_response(&mut self, token: u32, headers: usize, body: usize, _trailers: usize) {
+        self.with_worker(|worker| worker.on_http_response(token, headers, body));
+    }
+
+    fn on_grpc_stream_message(&mut self, token: u32, size: usize) {
+        self.with_worker(|worker| worker.on_message(token, size));
+    }
+
+    fn on_grpc_stream_close(&mut self, token: u32, _status: u32) {
+        self.with_worker(|worker| worker.on_stream_closed(token));
+    }
+}
+
+impl<F: Filter> RootContext for Root<F> {
+    fn on_configure(&mut self, _plugin_configuration_size: usize) -> bool {
+        let worker = self.configure().inspect_err(|error| {
+            log::error!("{}: configuration refused: {error}", F::Engine::NAME);
+        });
+        let Ok(worker) = worker else { return false };
+        self.worker = Some(Rc::new(RefCell::new(worker)));
+        self.adjust_tick();
+        true
+    }
+
+    fn on_tick(&mut self) {
+        // A wake-up may have been lost, and deadlines pass while nothing wakes.
+        self.with_worker(Worker::turn);
+        self.make_effective();
+        self.with_worker(Worker::tidy);
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        self.with_worker(|worker| {
+            if worker.take_wakeup(queue) {
+                worker.turn();
+            }
+        });
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
+        let worker = Rc::clone(self.worker.as_ref()?);
+        Some(Box::new(Stream::new(id, worker)))
+    }
+}

@@ -1,0 +1,173 @@
+//! Which streams to the bridge are open, and which of them have a call.
+
+use std::collections::BTreeMap;
+
+use weir_engine::BatchId;
+
+/// A stream that rested for so long is closed, at the latest after twice as long. Each keeps a connection to Redis, and
+/// firewalls forget connections that are silent for some minutes.
+const REST_MS_MAX: u64 = 30_000;
+
+/// The streams of one VM. Each has one call at most: so a reply is always that call's, and a call that is given up
+/// takes nothing with it but its own stream.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    /// Open, and without a call. The first that had one stands first.
+    resting: Vec<u32>,
+    /// How many of these, from the first on, have rested since the last look at them.
+    unused: usize,
+    looked_at_ms: u64,
+    /// Not to be used again, and not closed yet.
+    worn_out: Vec<u32>,
+    busy: BTreeMap<u32, Call>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    batch: BatchId,
+    since_ms: u64,
+    timeout_ms: u64,
+}
+
+impl Streams {
+    /// An open stream without a call: the last that had one.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        let stream = self.resting.pop();
+        self.unused = self.unused.min(self.resting.len());
+        stream
+    }
+
+    /// Whether there is an open stream without a call.
+    pub(crate) fn is_any_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
+    /// The call `batch` has begun on the stream.
+    pub(crate) fn begin(&mut self, stream: u32, batch: BatchId, timeout_ms: u64, now_ms: u64) {
+        let call = Call {
+            batch,
+            since_ms: now_ms,
+            timeout_ms,
+        };
+        self.busy.insert(stream, call);
+    }
+
+    /// The stream's call has ended: which one, if it had one.
+    pub(crate) fn end(&mut self, stream: u32) -> Option<BatchId> {
+        self.busy.remove(&stream).map(|call| call.batch)
+    }
+
+    /// The stream can take another call.
+    pub(crate) fn rest(&mut self, stream: u32) {
+        self.resting.push(stream);
+    }
+
+    /// The stream is to take no other call, but be closed by the next [`Streams::idle`].
+    pub(crate) fn wear_out(&mut self, stream: u32) {
+        self.worn_out.push(stream);
+    }
+
+    /// The stream is gone. Its call, if it had one.
+    pub(crate) fn remove(&mut self, stream: u32) -> Option<BatchId> {
+        if let Some(index) = self.resting.iter().position(|&resting| resting == stream) {
+            self.resting.remove(index);
+            self.unused -= usize::from(index < self.unused);
+        }
+        self.worn_out.retain(|&worn_out| worn_out != stream);
+        self.end(stream)
+    }
+
+    /// Forgets the streams that are to be closed at `now_ms`, since they are worn out or have rested for long.
+    pub(crate) fn idle(&mut self, now_ms: u64) -> Vec<u32> {
+        let mut idle = std::mem::take(&mut self.worn_out);
+        if now_ms.abs_diff(self.looked_at_ms) >= REST_MS_MAX {
+            self.looked_at_ms = now_ms;
+            idle.extend(self.resting.drain(..self.unused));
+            self.unused = self.resting.len();
+        }
+        idle
+    }
+
+    /// Ends a call whose time is over, if there is one, and forgets its stream. A clock that was set forwards or back by
+    /// more than a call may take ends it, too: its outcome is unknown, which is safe.
+    pub(crate) fn expire(&mut self, now_ms: u64) -> Option<(u32, BatchId)> {
+        let is_over = |call: &Call| now_ms.abs_diff(call.since_ms) >= call.timeout_ms;
+        let mut busy = self.busy.iter();
+        let (stream, batch) =
+            busy.find_map(|(stream, call)| is_over(call).then_some((*stream, call.batch)))?;
+        self.busy.remove(&stream);
+        Some((stream, batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_used_again_when_its_call_has_ended() {
+        let mut streams = Streams::default();
+        assert_eq!(streams.take(), None);
+        streams.begin(3, BatchId(30), 100, 0);
+        assert_eq!(streams.take(), None, "it has a call");
+        assert_eq!((streams.end(3), streams.end(3)), (Some(BatchId(30)), None));
+        streams.rest(3);
+        assert_eq!((streams.take(), streams.take()), (Some(3), None));
+    }
+
+    #[test]
+    fn a_stream_that_is_gone_is_not_used_again() {
+        let mut streams = Streams::default();
+        streams.rest(3);
+        assert_eq!((streams.remove(3), streams.take()), (None, None));
+        streams.begin(7, BatchId(70), 100, 0);
+        assert_eq!((streams.remove(7), streams.remove(7)), (Some(BatchId(70)), None));
+    }
+
+    #[test]
+    fn a_stream_that_rests_for_long_is_closed_and_no_other() {
+        let mut streams = Streams::default();
+        for stream in 1..=4 {
+            streams.rest(stream);
+        }
+        let long = REST_MS_MAX;
+        assert_eq!(
+            streams.idle(10 * long),
+            [0; 0],
+            "they may have come to rest just now"
+        );
+        assert_eq!((streams.take(), streams.take()), (Some(4), Some(3)));
+        streams.rest(3);
+        assert_eq!(streams.remove(1), None);
+        assert_eq!(streams.idle(11 * long - 1), [0; 0]);
+        assert_eq!(streams.idle(11 * long), [2]);
+        assert_eq!(streams.take(), Some(3), "it was used");
+        streams.rest(3);
+        assert_eq!(streams.idle(12 * long), [0; 0]);
+        assert_eq!(streams.idle(9 * long), [3], "the clock was set back");
+        assert_eq!((streams.take(), streams.idle(0)), (None, vec![]));
+    }
+
+    #[test]
+    fn a_stream_that_is_worn_out_is_closed_at_once_and_once() {
+        let mut streams = Streams::default();
+        streams.rest(3);
+        streams.wear_out(7);
+        streams.wear_out(8);
+        assert_eq!(streams.remove(8), None, "it was closed by the other side");
+        assert_eq!(streams.idle(0), [7]);
+        assert_eq!((streams.idle(0), streams.take()), (vec![0; 0], Some(3)));
+    }
+
+    #[test]
+    fn a_call_ends_when_its_time_is_over_or_the_clock_was_set() {
+        let mut streams = Streams::default();
+        streams.begin(3, BatchId(30), 100, 1_000);
+        streams.begin(7, BatchId(70), 200, 1_000);
+        assert_eq!(streams.expire(1_099), None);
+        assert_eq!(streams.expire(1_100), Some((3, BatchId(30))));
+        assert_eq!(streams.expire(1_100), None);
+        assert_eq!(streams.expire(700), Some((7, BatchId(70))));
+        assert_eq!((streams.end(7), streams.take()), (None, None));
+    }
+}

@@ -1,0 +1,371 @@
+//! One VM: its engine, and the one place that applies effects.
+
+use std::collections::VecDeque;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::MapType;
+use weir_base::FieldError;
+use weir_engine::redis::Reply;
+use weir_engine::{BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Level, StreamId};
+
+use crate::fetch::{Fetches, read_response};
+use crate::filter::Configured;
+use crate::host::{now_ms, unique_name};
+use crate::link::{Call, Link};
+use crate::metrics::HostMetrics;
+use crate::reply;
+use crate::request::{HostEnd, HostRequest};
+
+/// All that one VM has. Shared by its root context and its streams.
+pub(crate) struct Worker<E> {
+    root_id: u32,
+    engine: E,
+    effects: Effects,
+    /// The effects that are being applied: memory that is used again.
+    applying: Vec<Effect>,
+    link: Option<Link>,
+    fetches: Fetches,
+    wake_queue: u32,
+    metrics: HostMetrics,
+}
+
+/// One callback, and what has come of it.
+struct Callback {
+    /// The context that the callback is of.
+    context: u32,
+    is_root: bool,
+    /// The context that host calls are for now.
+    effective: u32,
+    /// Whether the request of this callback's own stream goes on.
+    continues: bool,
+    /// A stream for which an effect failed: the rest of its effects are left out.
+    undelivered: Option<StreamId>,
+    /// What the engine is to be told when all effects were applied.
+    feedback: VecDeque<Feedback>,
+}
+
+/// What came of an effect.
+enum Feedback {
+    NotSent(BatchId),
+    Deferred(BatchId),
+    NotFetched(FetchId),
+    Undelivered(StreamId),
+}
+
+/// An effect for a stream could not be applied.
+struct StreamGone;
+
+impl Callback {
+    fn of(context: u32, is_root: bool) -> Self {
+        Self {
+            context,
+            is_root,
+            effective: context,
+            continues: false,
+            undelivered: None,
+            feedback: VecDeque::new(),
+        }
+    }
+
+    /// Makes `context` the one that host calls are for. `false` if it has gone: what is done then would be done to another
+    /// one.
+    fn enter(&mut self, context: u32) -> bool {
+        if self.effective == context {
+            return true;
+        }
+        let is_there = hostcalls::set_effective_context(context).is_ok();
+        if is_there {
+            self.effective = context;
+        }
+        is_there
+    }
+
+    fn enter_stream(&mut self, stream: StreamId) -> Result<(), StreamGone> {
+        self.enter(stream).then_some(()).ok_or(StreamGone)
+    }
+}
+
+impl<E: Engine> Worker<E> {
+    /// # Errors
+    /// When the host gives no queue.
+    pub(crate) fn new(configured: Configured<E>, root_id: u32) -> Result<Self, FieldError> {
+        // A shared queue wakes the last VM that registered its name: each VM needs a name of its own.
+        let name = format!("weir.wake.{}.{root_id}", unique_name());
+        let wake_queue = hostcalls::register_shared_queue(&name).map_err(|status| {
+            let problem = format!("the host gives no queue to wake this VM with: {status:?}");
+            FieldError::new("", problem)
+        })?;
+        let mut worker = Self {
+            root_id,
+            engine: configured.engine,
+            effects: Effects::new(),
+            applying: Vec::new(),
+            link: configured.redis_cluster.map(Link::new),
+            fetches: Fetches::default(),
+            wake_queue,
+            metrics: HostMetrics::default(),
+        };
+        worker.metrics.define(worker.engine.metrics());
+        Ok(worker)
+    }
+
+    /// As [`Engine::tick_ms`].
+    pub(crate) fn tick_ms(&self) -> Option<u64> {
+        self.engine.tick_ms()
+    }
+
+    // --- callbacks of streams
+
+    /// The request's headers have come. Whether the request goes on at once.
+    pub(crate) fn on_request(&mut self, stream: StreamId) -> bool {
+        let request = HostRequest::default();
+        let event = Event::Request {
+            stream,
+            request: &request,
+        };
+        self.run(event, Callback::of(stream, false))
+    }
+
+    /// The response's headers have come.
+    pub(crate) fn on_response(&mut self, stream: StreamId) {
+        self.run(Event::Response { stream }, Callback::of(stream, false));
+    }
+
+    /// The stream has ended.
+    pub(crate) fn on_closed(&mut self, stream: StreamId) {
+        let event = Event::Closed {
+            stream,
+            end: &HostEnd,
+        };
+        self.run(event, Callback::of(stream, false));
+    }
+
+    // --- callbacks of the root context
+
+    /// Whether a queue-ready callback for `queue` is a wake-up of this VM; takes it off the queue.
+    pub(crate) fn take_wakeup(&self, queue: u32) -> bool {
+        if queue != self.wake_queue {
+            return false;
+        }
+        // Each wake-up has put one empty value there, and has a callback of its own.
+        let _ = hostcalls::dequeue_shared_queue(queue);
+        true
+    }
+
+    /// Does what is due. Calls whose time is over come first, one in a callback: more may complete with it than may be
+    /// answered in one.
+    pub(crate) fn turn(&mut self) {
+        let now_ms = now_ms();
+        match self.link.as_mut().and_then(|link| link.expired(now_ms)) {
+            Some((batch, reply)) => {
+                self.wake();
+                self.on_reply(batch, reply, now_ms);
+            }
+            None => self.run_root(Event::Tick { now_ms }),
+        }
+    }
+
+    /// Closes streams to the bridge that are no longer of use, and tells the host what was counted. The root context is
+    /// effective.
+    pub(crate) fn tidy(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.close_idle(now_ms());
+        }
+        self.metrics.flush(self.engine.metrics());
+    }
+
+    /// A message of `size` bytes has come on a stream to the bridge.
+    pub(crate) fn on_message(&mut self, token: u32, size: usize) {
+        let arrived = |link: &mut Link| link.arrived(token, size);
+        if let Some((batch, reply)) = self.link.as_mut().and_then(arrived) {
+            self.on_reply(batch, reply, now_ms());
+        }
+    }
+
+    /// A stream to the bridge was closed.
+    pub(crate) fn on_stream_closed(&mut self, token: u32) {
+        let closed = |link: &mut Link| link.closed(token);
+        if let Some((batch, reply)) = self.link.as_mut().and_then(closed) {
+            self.on_reply(batch, reply, now_ms());
+        }
+    }
+
+    /// The response to an HTTP request has come, with so many headers and bytes.
+    pub(crate) fn on_http_response(&mut self, token: u32, headers: usize, body: usize) {
+        if let Some(fetch) = self.fetches.ended(token) {
+            self.run_root(Event::FetchDone {
+                fetch,
+                response: read_response(headers, body),
+                now_ms: now_ms(),
+            });
+        }
+    }
+
+    fn on_reply(&mut self, batch: BatchId, reply: Reply, now_ms: u64) {
+        self.run_root(Event::RedisReply {
+            batch,
+            reply,
+            now_ms,
+        });
+    }
+
+    fn run_root(&mut self, event: Event<'_>) {
+        let mut callback = Callback::of(self.root_id, true);
+        while let Some((id, fetch)) = self.fetches.take_waiting() {
+            self.fetch(id, fetch, &mut callback);
+        }
+        self.run(event, callback);
+    }
+
+    // --- events and effects
+
+    /// Gives the engine an event, and does what it wants. Whether the request of the callback's stream goes on.
+    fn run(&mut self, event: Event<'_>, mut callback: Callback) -> bool {
+        self.engine.handle(event, &mut self.effects);
+        self.apply_all(&mut callback);
+        while let Some(feedback) = callback.feedback.pop_front() {
+            self.engine.handle(feedback.event(), &mut self.effects);
+            self.apply_all(&mut callback);
+        }
+        callback.continues
+    }
+
+    fn apply_all(&mut self, callback: &mut Callback) {
+        let mut applying = std::mem::take(&mut self.applying);
+        self.effects.take_into(&mut applying);
+        for effect in applying.drain(..) {
+            self.apply(effect, callback);
+        }
+        self.applying = applying;
+        self.effects.clear_bytes();
+    }
+
+    fn apply(&mut self, effect: Effect, callback: &mut Callback) {
+        match effect {
+            Effect::Call {
+                batch,
+                body,
+                timeout_ms,
+                now_ms,
+                at_once,
+            } => {
+                let call = Call {
+                    batch,
+                    body: self.effects.bytes(&body),
+                    timeout_ms,
+                    now_ms,
+                };
+                if !send(self.link.as_mut(), self.root_id, &call, at_once, callback) {
+                    callback.feedback.push_back(match at_once {
+                        true => Feedback::Deferred(batch),
+                        false => Feedback::NotSent(batch),
+                    });
+                }
+            }
+            Effect::Fetch { id, fetch } => self.fetch(id, fetch, callback),
+            Effect::Wake => self.wake(),
+            Effect::Record { histogram, value } => self.metrics.record(histogram, value),
+            Effect::Log(level, text) => log::log!(level_of(level), "{}: {text}", E::NAME),
+            Effect::Respond { stream, .. }
+            | Effect::RemoveRequestHeader { stream, .. }
+            | Effect::AddRequestHeader { stream, .. }
+            | Effect::Continue { stream }
+            | Effect::SetResponseHeader { stream, .. } => apply_to(stream, effect, callback),
+        }
+    }
+
+    fn fetch(&mut self, id: FetchId, fetch: Fetch, callback: &mut Callback) {
+        if !callback.is_root {
+            self.fetches.wait(id, fetch);
+            self.wake();
+        } else if !(callback.enter(self.root_id) && self.fetches.send(id, &fetch)) {
+            callback.feedback.push_back(Feedback::NotFetched(id));
+        }
+    }
+
+    fn wake(&self) {
+        // If it fails, the next tick does what the wake-up would have done.
+        let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
+        if let Err(status) = woken {
+            let name = E::NAME;
+            log::warn!("{name}: the root context could not be woken, it waits for its tick: {status:?}");
+        }
+    }
+}
+
+impl Feedback {
+    fn event(self) -> Event<'static> {
+        match self {
+            Self::NotSent(batch) => Event::NotSent { batch },
+            Self::Deferred(batch) => Event::Deferred { batch },
+            Self::NotFetched(fetch) => Event::FetchDone {
+                fetch,
+                response: None,
+                now_ms: now_ms(),
+            },
+            Self::Undelivered(stream) => Event::Undelivered {
+                stream,
+                now_ms: now_ms(),
+            },
+        }
+    }
+}
+
+fn apply_to(stream: StreamId, effect: Effect, callback: &mut Callback) {
+    if callback.undelivered == Some(stream) {
+        return;
+    }
+    if apply_to_stream(stream, effect, callback).is_err() {
+        callback.undelivered = Some(stream);
+        callback.feedback.push_back(Feedback::Undelivered(stream));
+    }
+}
+
+fn apply_to_stream(
+    stream: StreamId,
+    effect: Effect,
+    callback: &mut Callback,
+) -> Result<(), StreamGone> {
+    callback.enter_stream(stream)?;
+    let request = MapType::HttpRequestHeaders;
+    let done = match effect {
+        Effect::Respond { answer, .. } => return reply::send(&answer).then_some(()).ok_or(StreamGone),
+        Effect::RemoveRequestHeader { name, .. } => hostcalls::remove_map_value(request, name),
+        // Envoy looks through all headers to set one, and not to add one.
+        Effect::AddRequestHeader { name, value, .. } => {
+            hostcalls::add_map_value(request, name, &value)
+        }
+        Effect::Continue { .. } if stream == callback.context => {
+            callback.continues = true;
+            Ok(())
+        }
+        Effect::Continue { .. } => hostcalls::resume_http_request(),
+        Effect::SetResponseHeader { name, value, .. } => {
+            hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(&value))
+        }
+        _ => Ok(()),
+    };
+    done.map_err(|_| StreamGone)
+}
+
+/// Sends a call. Whether it went. Streams to the bridge belong to the root context, and only its callbacks may open one.
+fn send(
+    link: Option<&mut Link>,
+    root_id: u32,
+    call: &Call<'_>,
+    at_once: bool,
+    callback: &mut Callback,
+) -> bool {
+    let Some(link) = link else { return false };
+    let may_open = callback.is_root && !at_once;
+    (may_open || link.is_ready()) && callback.enter(root_id) && link.send(call, may_open)
+}
+
+fn level_of(level: Level) -> log::Level {
+    match level {
+        Level::Debug => log::Level::Debug,
+        Level::Info => log::Level::Info,
+        Level::Warn => log::Level::Warn,
+        Level::Error => log::Level::Error,
+    }
+}
