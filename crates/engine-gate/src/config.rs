@@ -13,8 +13,8 @@
 
 use serde::Deserialize;
 use weir_base::key::KeyRing;
-use weir_filter_kit::config::{FieldError, header_name, within};
-pub use weir_filter_kit::redis_config::{RedisConfig, Topology};
+use weir_engine::config::{FieldError, header_name, within};
+pub use weir_engine::config::{RedisConfig, Topology};
 
 pub use self::keys::KeyConfig;
 pub use self::limits::{LimitsConfig, OverloadConfig, RateConfig};
@@ -279,7 +279,7 @@ fn default_claim_ttl_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_filter_kit::config::parse;
+    use weir_engine::config::parse;
 
     /// A variable that cargo sets for tests, 33 bytes long, stands in for the secret.
     const GOOD: &str = r#"{

@@ -11,7 +11,7 @@ use weir_filter_kit::http::{
     RequestHeaders, add_request_header, prepare_json, remove_gateway_headers,
 };
 use weir_filter_kit::link::{HostLink, Link};
-use weir_filter_kit::pump::{Completed, PendingRequest, Pump};
+use weir_engine::pump::{Completed, PendingRequest, Pump};
 use weir_filter_kit::redis::{Definite, Failure, Reply, Unknown, read};
 use weir_sale::admission::{Admission, Conclusion, Rejection, admit, conclude};
 use weir_sale::claim::{ClaimId, Ticket as ClaimTicket};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_base::breaker::Pass;
 use weir_base::id::{SaleId, UserId};
-use weir_filter_kit::pump::{PendingRequest, Plan, Planned};
+use weir_engine::pump::{Pending, Plan, Planned};
 use weir_sale::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{Call, claim, deposit, lend, probe, release, settle_transfer};

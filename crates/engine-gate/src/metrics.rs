@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_base::breaker::State;
 use weir_filter_kit::metrics::Counter;
-use weir_filter_kit::pump::Counts;
+use weir_engine::pump::Counts;
 use weir_sale::rebalance::End;
 use weir_sale::token::TokenError;
 use weir_sale::verdict::Verdict;

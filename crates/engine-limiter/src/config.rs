@@ -12,8 +12,8 @@
 
 use serde::Deserialize;
 use weir_base::breaker;
-use weir_filter_kit::config::{FieldError, SecretSource, check_breaker, header_name, within};
-use weir_filter_kit::redis_config::{RedisConfig, Topology};
+use weir_engine::config::{FieldError, SecretSource, check_breaker, header_name, within};
+use weir_engine::config::{RedisConfig, Topology};
 use weir_limit::rules::{RuleConfig, Rules, RulesConfig};
 
 /// How long a request waits for Redis, in milliseconds, unless `redis.deadline_ms` is set.
@@ -225,7 +225,7 @@ fn default_status() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_filter_kit::config::parse;
+    use weir_engine::config::parse;
 
     fn checked(json: &str) -> Result<Checked, FieldError> {
         parse::<Config>(json.as_bytes()).and_then(Config::checked)

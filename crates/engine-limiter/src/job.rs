@@ -1,8 +1,8 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
 use weir_base::breaker::Pass;
-use weir_filter_kit::pump::{PendingRequest, Plan, Planned};
-use weir_filter_kit::redis_config::Topology;
+use weir_engine::pump::{Pending, Plan, Planned};
+use weir_engine::config::Topology;
 use weir_scripts::limit_back::Charge;
 use weir_scripts::{limit, limit_back};
 

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use weir_base::breaker::{self, Pass, Permit};
 use weir_filter_kit::http::request_header;
 use weir_filter_kit::link::{HostLink, Link};
-use weir_filter_kit::pump::{Completed, PendingRequest};
+use weir_engine::pump::{Completed, PendingRequest};
 use weir_filter_kit::redis::{Failure, Reply, Unknown, read};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::{self, Answer};

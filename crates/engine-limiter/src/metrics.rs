@@ -2,7 +2,7 @@
 
 use weir_base::breaker::State;
 use weir_filter_kit::metrics::{Counter, Histogram};
-use weir_filter_kit::pump::Counts;
+use weir_engine::pump::Counts;
 
 /// What one rule counts.
 #[derive(Clone, Copy, Debug)]

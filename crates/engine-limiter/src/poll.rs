@@ -1,6 +1,6 @@
 //! Rules that stand in Redis, read on ticks.
 
-use weir_filter_kit::config::{FieldError, parse};
+use weir_engine::config::{FieldError, parse};
 use weir_filter_kit::schedule::Schedule;
 use weir_limit::rules::{Rules, RulesConfig};
 use weir_resp::{Value, encode_command};

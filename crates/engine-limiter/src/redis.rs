@@ -2,8 +2,8 @@
 
 use weir_base::breaker::{self, Breaker, Pass};
 use weir_filter_kit::link::HostLink;
-use weir_filter_kit::pump::Pump;
-use weir_filter_kit::redis_config::RedisConfig;
+use weir_engine::pump::Pump;
+use weir_engine::config::RedisConfig;
 use weir_limit::{Algorithm, Check};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::{self, Answer};

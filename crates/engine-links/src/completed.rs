@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use weir_filter_kit::link::Link as _;
-use weir_filter_kit::pump::{Completed, PendingRequest};
+use weir_engine::pump::{Completed, PendingRequest};
 use weir_filter_kit::redis::{Failure, Reply, Unknown, read};
 use weir_link::cache::LinkName;
 use weir_link::record::Link;

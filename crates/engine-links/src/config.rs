@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use weir_base::breaker;
-use weir_filter_kit::config::{FieldError, check_breaker, within};
-use weir_filter_kit::redis_config::RedisConfig;
+use weir_engine::config::{FieldError, check_breaker, within};
+use weir_engine::config::RedisConfig;
 use weir_link::cache::Limits;
 
 /// How long a request waits for Redis unless set, in milliseconds.
@@ -219,7 +219,7 @@ fn default_renew_permille() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_filter_kit::config::parse;
+    use weir_engine::config::parse;
 
     fn checked(json: &str) -> Result<Checked, FieldError> {
         parse::<Config>(json.as_bytes()).and_then(Config::checked)

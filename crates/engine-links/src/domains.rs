@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_filter_kit::config::{FieldError, parse};
+use weir_engine::config::{FieldError, parse};
 use weir_link::domain::{Domain, Domains, DomainsConfig};
 
 /// Domains, found by host.

@@ -1,7 +1,7 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
 use weir_base::breaker::Pass;
-use weir_filter_kit::pump::{PendingRequest, Plan, Planned};
+use weir_engine::pump::{Pending, Plan, Planned};
 use weir_link::cache::LinkName;
 use weir_link::click::BatchId;
 use weir_link::code::LinkId;

@@ -2,7 +2,7 @@
 
 use weir_base::breaker::State;
 use weir_filter_kit::metrics::Counter;
-use weir_filter_kit::pump::Counts;
+use weir_engine::pump::Counts;
 
 /// What a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

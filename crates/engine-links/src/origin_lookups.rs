@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_filter_kit::pump::BATCH_MAX;
+use weir_engine::pump::BATCH_MAX;
 use weir_limit::{Quota, State};
 use weir_link::answer::Method;
 use weir_link::cache::LinkName;

@@ -2,7 +2,7 @@
 
 use weir_base::breaker::{self, Breaker, Pass, Permit};
 use weir_filter_kit::link::HostLink;
-use weir_filter_kit::pump::Pump;
+use weir_engine::pump::Pump;
 
 use crate::config::{Checked, DEADLINE_MS};
 use crate::job::LinkPlan;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use weir_base::key::{KeyError, KeyRing, KeyRingError, SigningKey};
-use weir_filter_kit::config::{FieldError, SecretSource};
+use weir_engine::config::{FieldError, SecretSource};
 
 /// A named secret.
 #[derive(Clone, Debug, Deserialize)]

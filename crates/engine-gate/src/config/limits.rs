@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use weir_base::breaker;
-use weir_filter_kit::config::{FieldError, check_breaker, within};
+use weir_engine::config::{FieldError, check_breaker, within};
 use weir_filter_kit::table::SLOTS_MAX;
 use weir_limit::{BURST_MAX, Quota, RATE_MAX};
 

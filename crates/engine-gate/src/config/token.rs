@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use weir_base::key::KeyRing;
-use weir_filter_kit::config::FieldError;
+use weir_engine::config::FieldError;
 use weir_sale::token::Ages;
 
 use super::keys::{KeyConfig, ring};

@@ -196,7 +196,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     let memory = Memory::default();
     let table = Table::new(&memory, "users", SLOTS, 7);
     let quota = Quota::per_second(1, 1);
-    let in_use = (f64::from(SLOTS) * weir_limit::WAYS as f64 * load) as u64;
+    let in_use = (f64::from(SLOTS) * crate::WAYS as f64 * load) as u64;
     let comes_at_ms = |n: u64| NOW_MS + n * PER_MS / in_use;
     let bytes = || {
         let values = &memory.contents.lock().unwrap().values;
@@ -232,7 +232,7 @@ fn wrongly_admitted(load: f64) -> f64 {
 fn a_million_keys_take_the_memory_of_the_slots_and_forget_no_more_than_is_stated() {
     for (load, stated) in [(0.5, 0.0511), (0.25, 0.0011)] {
         let share = wrongly_admitted(load);
-        println!("at {load} of all places in use: {share}, stated {stated}");
+        std::println!("at {load} of all places in use: {share}, stated {stated}");
         assert!(share < stated * 1.1, "{share} at {load}");
         assert!(
             share > stated * 0.5,
