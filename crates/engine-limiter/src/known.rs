@@ -1,42 +1,41 @@
 //! What Redis has refused, remembered for as long as it would refuse it again.
 //!
-//! Whoever is refused is told after how long it may pass. Until then the answer is known: nothing but time
-//! gives back what was used, so that a client that floods costs Redis one call for each wait, and not one for
-//! each request. Requests in flight are the exception, they end when they like: of them nothing is
-//! remembered. A wait counts from when it was asked for, which is before Redis began it: so nobody is refused
-//! here whom Redis would let pass.
+//! Redis tells a refused client how long to wait. Until then the answer is known: only time gives back what was used. So a
+//! client that floods costs Redis one call for each wait, not one for each request. Limits on requests in flight are the
+//! exception: these end at any time, so nothing is remembered of them. A wait counts from when the call was sent,
+//! which is before Redis began it: so nobody is refused here whom Redis would let pass.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 use weir_limit::{Algorithm, Check, Quota};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::LimitRequest;
 
-/// The most keys that are remembered, in each VM. Keys beyond it ask Redis each time.
+/// The most keys that are remembered, in each worker. Keys beyond it ask Redis each time.
 const KEYS_MAX: usize = 4_096;
 
 /// How far apart searches for what need not be remembered any more are, in milliseconds.
 const SWEEP_MS: u64 = 100;
 
-/// All refusals that a VM remembers.
+/// All refusals that a worker remembers.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    by_key: BTreeMap<LimitKey, Refusal>,
+pub struct KnownRefusals {
+    by_key: BTreeMap<LimitKey, Known>,
     swept_at_ms: u64,
 }
 
 #[derive(Debug)]
-struct Refusal {
+struct Known {
     quota: Quota,
     cost: u32,
     check: Check,
     since_ms: u64,
 }
 
-impl Refusals {
-    /// Redis has said `check` to `ask`, which was asked at `since_ms`.
-    pub(crate) fn note(&mut self, ask: &LimitRequest, check: Check, since_ms: u64) {
-        if check.is_allowed() || ask.quota.algorithm() == Algorithm::Concurrency {
+impl KnownRefusals {
+    /// Redis has said `check` to `limit`, which was sent at `since_ms`.
+    pub fn note(&mut self, limit: &LimitRequest, check: Check, since_ms: u64) {
+        if check.is_allowed() || limit.quota.algorithm() == Algorithm::Concurrency {
             return;
         }
         if self.by_key.len() >= KEYS_MAX && since_ms.abs_diff(self.swept_at_ms) >= SWEEP_MS {
@@ -44,24 +43,24 @@ impl Refusals {
             self.by_key
                 .retain(|_, known| known.check_at(since_ms).is_some());
         }
-        if self.by_key.len() < KEYS_MAX || self.by_key.contains_key(&ask.key) {
-            let refusal = Refusal {
-                quota: ask.quota,
-                cost: ask.cost,
+        if self.by_key.len() < KEYS_MAX || self.by_key.contains_key(&limit.key) {
+            let known = Known {
+                quota: limit.quota,
+                cost: limit.cost,
                 check,
                 since_ms,
             };
-            self.by_key.insert(ask.key.clone(), refusal);
+            self.by_key.insert(limit.key.clone(), known);
         }
     }
 
     /// Whether none is remembered.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
     /// What Redis would say, if it is known: the same request was refused, and its wait is not over.
-    pub(crate) fn recall(
+    pub fn recall(
         &mut self,
         key: &LimitKey,
         quota: Quota,
@@ -78,7 +77,7 @@ impl Refusals {
     }
 }
 
-impl Refusal {
+impl Known {
     /// `None` when the wait is over, or when the clock was set back, so that nobody knows.
     fn check_at(&self, now_ms: u64) -> Option<Check> {
         let passed_ms = now_ms.checked_sub(self.since_ms)?;
@@ -117,14 +116,14 @@ mod tests {
         }
     }
 
-    fn wait_ms(refusals: &mut Refusals, ask: &LimitRequest, now_ms: u64) -> Option<u64> {
+    fn wait_ms(refusals: &mut KnownRefusals, ask: &LimitRequest, now_ms: u64) -> Option<u64> {
         let check = refusals.recall(&ask.key, ask.quota, ask.cost, now_ms);
         check.map(|check| check.wait_ms)
     }
 
     #[test]
     fn a_refusal_is_known_until_its_wait_is_over_and_not_a_moment_longer() {
-        let (mut refusals, ask) = (Refusals::default(), ask(1, Algorithm::Gcra));
+        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
         refusals.note(&ask, check(100), NOW_MS);
         assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS), Some(100));
         let later = refusals
@@ -137,7 +136,7 @@ mod tests {
 
     #[test]
     fn other_costs_other_limits_and_what_passed_are_asked_for() {
-        let (mut refusals, one) = (Refusals::default(), ask(1, Algorithm::Gcra));
+        let (mut refusals, one) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
         refusals.note(&one, check(100), NOW_MS);
         assert_eq!(refusals.recall(&one.key, one.quota, 2, NOW_MS), None);
         let raised = Quota::new(Algorithm::Gcra, 20, 1_000, 20).unwrap();
@@ -149,21 +148,21 @@ mod tests {
 
     #[test]
     fn what_is_in_flight_may_end_at_any_time() {
-        let (mut refusals, ask) = (Refusals::default(), ask(1, Algorithm::Concurrency));
+        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Concurrency));
         refusals.note(&ask, check(100), NOW_MS);
         assert!(refusals.is_empty());
     }
 
     #[test]
     fn a_clock_that_is_set_back_makes_it_unknown() {
-        let (mut refusals, ask) = (Refusals::default(), ask(1, Algorithm::Gcra));
+        let (mut refusals, ask) = (KnownRefusals::default(), ask(1, Algorithm::Gcra));
         refusals.note(&ask, check(100), NOW_MS);
         assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS - 1), None);
     }
 
     #[test]
     fn memory_is_bounded_and_what_is_over_makes_place() {
-        let mut refusals = Refusals::default();
+        let mut refusals = KnownRefusals::default();
         for n in 0..2 * KEYS_MAX as u64 {
             refusals.note(&ask(n, Algorithm::Gcra), check(100), NOW_MS);
         }
