@@ -37,12 +37,7 @@ mod local {
         ) -> u32;
     }
 
-    pub(super) fn send(
-        status: u16,
-        headers: &[u8],
-        body: &[u8],
-        grpc_status: Option<u8>,
-    ) -> bool {
+    pub(super) fn send(status: u16, headers: &[u8], body: &[u8], grpc_status: Option<u8>) -> bool {
         // SAFETY: each pointer is to as many bytes as are said; no details are given.
         let sent = unsafe {
             proxy_send_local_response(

@@ -1,11 +1,14 @@
 //! The gate's own answers.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
 
-use proxy_wasm::types::Status;
 use weir_base::headers;
-use weir_filter_kit::http::{Answer, Prepared, retry_after_seconds};
+use weir_engine::Answer;
+use weir_engine::answer::{Refusal, retry_after_seconds};
 use weir_sale::admission::Rejection;
 use weir_sale::claim::ClaimId;
 use weir_sale::verdict::Verdict;
@@ -20,7 +23,7 @@ pub(crate) struct Answers {
     /// The answer to all requests for a sale that an operator has put behind it.
     static_page: StaticPage,
     /// The last answer of each verdict, and the wait that it tells: most often the next is the same.
-    last: RefCell<BTreeMap<Verdict, (Option<u64>, Prepared)>>,
+    last: BTreeMap<Verdict, (Option<u64>, Rc<Answer>)>,
 }
 
 impl Answers {
@@ -28,28 +31,23 @@ impl Answers {
         Self {
             retry_after_s,
             static_page,
-            last: RefCell::default(),
+            last: BTreeMap::new(),
         }
     }
 
-    /// Answers the effective context's stream.
-    pub(crate) fn reject(
-        &self,
-        rejection: Rejection,
-        order: Option<&ClaimId>,
-    ) -> Result<(), Status> {
+    /// The answer to a refused request. `order` is the order that the user has already.
+    pub(crate) fn reject(&mut self, rejection: Rejection, order: Option<&ClaimId>) -> Rc<Answer> {
         let retry_after_s = self.retry_after_s(rejection);
         if order.is_some() {
-            return self.prepare(rejection.verdict, retry_after_s, order).send();
+            return Rc::new(self.prepare(rejection.verdict, retry_after_s, order));
         }
-        let mut last = self.last.borrow_mut();
-        match last.get(&rejection.verdict) {
-            Some((told_s, prepared)) if *told_s == retry_after_s => prepared.send(),
+        match self.last.get(&rejection.verdict) {
+            Some((told_s, answer)) if *told_s == retry_after_s => Rc::clone(answer),
             _ => {
-                let prepared = self.prepare(rejection.verdict, retry_after_s, None);
-                let sent = prepared.send();
-                last.insert(rejection.verdict, (retry_after_s, prepared));
-                sent
+                let answer = Rc::new(self.prepare(rejection.verdict, retry_after_s, None));
+                let last = (retry_after_s, Rc::clone(&answer));
+                self.last.insert(rejection.verdict, last);
+                answer
             }
         }
     }
@@ -59,26 +57,21 @@ impl Answers {
         verdict: Verdict,
         retry_after_s: Option<u64>,
         order: Option<&ClaimId>,
-    ) -> Prepared {
+    ) -> Answer {
         let retry_after = retry_after_s.map(|seconds| seconds.to_string());
         let mut headers = vec![(headers::VERDICT, verdict.word())];
-        headers.extend(
-            retry_after
-                .as_deref()
-                .map(|seconds| ("retry-after", seconds)),
-        );
+        let retry_after = retry_after.as_deref();
+        headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
         if verdict == Verdict::StaticPage {
             return self.page(headers);
         }
-        Answer {
-            // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
-            status: verdict.status().unwrap_or(500),
-            headers,
+        let refusal = Refusal {
             error: verdict.word(),
             message: verdict.message(),
             order: order.map(ClaimId::as_str),
-        }
-        .prepare()
+        };
+        // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
+        Answer::json(verdict.status().unwrap_or(500), headers, &refusal)
     }
 
     fn retry_after_s(&self, rejection: Rejection) -> Option<u64> {
@@ -89,12 +82,12 @@ impl Answers {
         }
     }
 
-    fn page<'a>(&'a self, mut headers: Vec<(&'a str, &'a str)>) -> Prepared {
+    fn page<'a>(&'a self, mut headers: Vec<(&'a str, &'a str)>) -> Answer {
         let page = &self.static_page;
         headers.extend([
             ("content-type", page.content_type.as_str()),
             ("cache-control", "no-store"),
         ]);
-        Prepared::new(page.status, &headers, page.body.as_bytes())
+        Answer::new(page.status, &headers, page.body.as_bytes())
     }
 }
