@@ -1,9 +1,9 @@
 //! A sale's books: every term of `Σ stock + transfers + claims + orders = total`.
 
 use serde::Serialize;
-use weir_core::id::SaleId;
-use weir_core::ledger::Audit;
-use weir_core::repair::Terms;
+use weir_base::id::SaleId;
+use weir_sale::ledger::Audit;
+use weir_sale::repair::Terms;
 
 use crate::ledger::{Ledger, LedgerError};
 use crate::status::StatusError;

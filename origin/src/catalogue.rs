@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use weir_core::sale::{Catalogue, CatalogueError, SALES_MAX};
+use weir_sale::sale::{Catalogue, CatalogueError, SALES_MAX};
 
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError};

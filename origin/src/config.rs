@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use clap::Parser;
 use subtle::ConstantTimeEq;
-use weir_core::claim::{KeyError, KeyRing, KeyRingError, SigningKey};
-use weir_core::link::scramble::Scramble;
+use weir_base::key::{KeyError, KeyRing, KeyRingError, SigningKey};
+use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
 use crate::links::log::Sync;

@@ -10,23 +10,23 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
 use tokio::task::{JoinError, JoinSet};
-use weir_core::claim::Ticket;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{
-    Audit, Deduction, DepositReply, LendReply, OrderEntry, Overdue, ReleaseKind, ReleaseReply,
-    SettleReply, Survey, Transfer,
-};
-use weir_core::sale::Sale;
-use weir_core::shard::{bucket, home_shard};
+use weir_base::id::{SaleId, UserId};
 use weir_resp::Value;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{
+    Audit, Deduction, DepositReply, LendReply, OrderEntry, Overdue, ReleaseKind, ReleaseReply,
+    SettleReply, ShardProbe, Transfer,
+};
+use weir_sale::sale::Sale;
+use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{
-    Call, ReplyError, audit, cancel, charge, deposit, lend, overdue, release, restock, restore,
-    settle, settle_transfer, survey, warm, wipe,
+    Call, ReplyError, audit, cancel, charge, deposit, lend, overdue, probe, release, restock,
+    restore, settle, settle_transfer, warm, wipe,
 };
 
 use crate::clock::now_ms;
-use crate::redis_link::RedisLink;
+use crate::redis_connection::RedisConnection;
 use crate::store::StoredOrder;
 
 /// How long one call may take, from first to last try. An order's answer waits for it, so it stays
@@ -80,7 +80,7 @@ pub enum UserList {
 /// A handle to Redis. Cloning it is cheap: all share one connection.
 #[derive(Clone)]
 pub struct Ledger {
-    link: RedisLink,
+    link: RedisConnection,
     prefix: Arc<str>,
 }
 
@@ -129,7 +129,7 @@ impl Ledger {
     /// When `url` is not one of Redis'.
     pub fn new(url: &str, prefix: &str) -> Result<Self, RedisError> {
         Ok(Self {
-            link: RedisLink::open(url)?,
+            link: RedisConnection::open(url)?,
             prefix: prefix.into(),
         })
     }
@@ -265,12 +265,12 @@ impl Ledger {
     }
 
     /// All shards of a sale at a glance, in their order.
-    pub async fn survey(&self, sale: &SaleId, shards: u32) -> Result<Vec<Survey>, LedgerError> {
+    pub async fn probe(&self, sale: &SaleId, shards: u32) -> Result<Vec<ShardProbe>, LedgerError> {
         let mut seen = Vec::new();
         for shard in 0..shards {
             // One call each: on a cluster they are of different slots.
-            let call = survey::call(&[self.shard(sale, shard)]);
-            seen.extend(survey::parse(&self.run(&call).await?, 1)?);
+            let call = probe::call(&[self.shard(sale, shard)]);
+            seen.extend(probe::parse(&self.run(&call).await?, 1)?);
         }
         Ok(seen)
     }

@@ -44,7 +44,7 @@ pub mod orders;
 pub mod problem;
 pub mod rebuild;
 pub mod reconcile;
-mod redis_link;
+mod redis_connection;
 pub mod risk;
 pub mod run;
 pub mod server;
@@ -64,7 +64,7 @@ use rebuild::Rebuilder;
 use reconcile::Reconciler;
 use store::Store;
 use warm::Warmer;
-use weir_core::claim::KeyRing;
+use weir_base::key::KeyRing;
 
 /// All that the routes need. Cloning it is cheap.
 #[derive(Clone, Debug)]

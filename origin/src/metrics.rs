@@ -13,7 +13,7 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::links::metrics::LinkMetrics;
 
 /// What becomes of claims at `POST /orders`.
-const ORDER_FATES: [&str; 6] = [
+const ORDER_OUTCOMES: [&str; 6] = [
     "ordered",
     "ordered_before",
     "released",
@@ -23,7 +23,7 @@ const ORDER_FATES: [&str; 6] = [
 ];
 
 /// What the reconciler makes of claims past their deadline.
-const CLAIM_FATES: [&str; 2] = ["released", "ordered_before"];
+const CLAIM_OUTCOMES: [&str; 2] = ["released", "ordered_before"];
 
 /// A group of open claims.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +68,8 @@ struct RequestLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FateLabel {
-    fate: &'static str,
+struct OutcomeLabel {
+    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -83,18 +83,13 @@ struct AgeLabel {
     past_deadline: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
-}
-
 /// All of the origin's metrics. Cloning it is cheap: all share the numbers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
     requests: Family<RequestLabels, Counter>,
-    orders: Family<FateLabel, Counter>,
-    reconciled: Family<FateLabel, Counter>,
+    orders: Family<OutcomeLabel, Counter>,
+    reconciled: Family<OutcomeLabel, Counter>,
     open_claims: Family<SaleLabel, Gauge>,
     open_claims_by_age: Family<AgeLabel, Gauge>,
     drift: Family<SaleLabel, Gauge>,
@@ -150,7 +145,10 @@ impl Default for Metrics {
             links,
             requests: names.add("requests", "Requests by route and status"),
             orders: names.add("orders", "Claims that came, by what became of them"),
-            reconciled: names.add("claims_reconciled", "Claims past their deadline, by fate"),
+            reconciled: names.add(
+                "claims_reconciled",
+                "Claims past their deadline, by outcome",
+            ),
             open_claims: names.add("open_claims", "Claims that are neither order nor released"),
             open_claims_by_age: names.add(
                 "open_claims_by_age",
@@ -192,11 +190,11 @@ impl Metrics {
     /// Makes the counters whose labels are known: one that first shows with its first event has no
     /// increase that an alert could see.
     fn start_at_zero(&self) {
-        for fate in ORDER_FATES {
-            let _ = self.orders.get_or_create(&FateLabel { fate });
+        for outcome in ORDER_OUTCOMES {
+            let _ = self.orders.get_or_create(&OutcomeLabel { outcome });
         }
-        for fate in CLAIM_FATES {
-            let _ = self.reconciled.get_or_create(&FateLabel { fate });
+        for outcome in CLAIM_OUTCOMES {
+            let _ = self.reconciled.get_or_create(&OutcomeLabel { outcome });
         }
         for outcome in CLICK_BATCHES {
             let _ = self.click_batches.get_or_create(&OutcomeLabel { outcome });
@@ -214,14 +212,16 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a claim's fate at `POST /orders`.
-    pub fn order(&self, fate: &'static str) {
-        self.orders.get_or_create(&FateLabel { fate }).inc();
+    /// Counts a claim's outcome at `POST /orders`.
+    pub fn order(&self, outcome: &'static str) {
+        self.orders.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts a claim that the reconciler ended.
-    pub fn claim_reconciled(&self, fate: &'static str) {
-        self.reconciled.get_or_create(&FateLabel { fate }).inc();
+    pub fn claim_reconciled(&self, outcome: &'static str) {
+        self.reconciled
+            .get_or_create(&OutcomeLabel { outcome })
+            .inc();
     }
 
     /// Counts a risk check.

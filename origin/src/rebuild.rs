@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tracing::{error, info};
-use weir_core::id::UserId;
-use weir_core::ledger::OrderEntry;
-use weir_core::sale::Sale;
+use weir_base::id::UserId;
+use weir_sale::ledger::OrderEntry;
+use weir_sale::sale::Sale;
 
 use crate::clock::now_ms;
 use crate::ledger::{Ledger, LedgerError, UserList};

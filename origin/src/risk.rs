@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use weir_core::id::{SaleId, UserId};
+use weir_base::id::{SaleId, UserId};
 
 use crate::Origin;
 use crate::clock::now_ms;

@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 use tracing_subscriber::EnvFilter;
-use weir_core::link::domain::DomainsConfig;
-use weir_core::link::scramble::Numbering;
+use weir_link::domain::DomainsConfig;
+use weir_link::scramble::Numbering;
 
 use crate::Origin;
 use crate::config::{Config, Secrets};

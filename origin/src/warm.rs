@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use tracing::{error, info};
-use weir_core::id::SaleId;
-use weir_core::ledger::Audit;
-use weir_core::sale::SALES_MAX;
-use weir_core::shard::spread_stock;
+use weir_base::id::SaleId;
+use weir_sale::ledger::Audit;
+use weir_sale::sale::SALES_MAX;
+use weir_sale::shard::spread_stock;
 
 use crate::catalogue::{PublishError, Publisher};
 use crate::clock::now_ms;

@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use weir_core::link::click::BatchId;
+use weir_link::click::BatchId;
 use weir_resp::Value;
 
 use crate::call::decimal;

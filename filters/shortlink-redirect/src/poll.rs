@@ -1,17 +1,17 @@
 //! Edits and domains, read from Redis on ticks.
 //!
 //! A poll asks for what was added to the stream of changes since the last one, and begins with the last entry
-//! that it knows: if that is not there any more, others have gone as well, and everything is suspect. Of the
+//! that it knows: if that is not there any more, others have gone as well, and everything must be revalidated. Of the
 //! document with the domains it asks for the beginning, where its version stands, and for its length; and for all
 //! of it if these are others than before.
 
-use weir_core::link::cache::LinkName;
-use weir_core::link::code::LinkId;
 use weir_filter_kit::schedule::Schedule;
+use weir_link::cache::LinkName;
+use weir_link::code::LinkId;
 use weir_resp::{Value, encode_command};
 use weir_scripts::keys;
 
-/// The most changes in one poll. If there are more, everything is suspect.
+/// The most changes in one poll. If there are more, everything must be revalidated.
 const CHANGES_MAX: usize = 2_000;
 
 /// So much of a document is looked at to see whether it is another: its version is the first in it.
@@ -41,7 +41,7 @@ pub(crate) struct Poller {
 
 /// What a poll has found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct PollResult {
     /// Links that were edited.
     pub(crate) changed: Vec<LinkName>,
     /// Whether others may have been.
@@ -96,7 +96,7 @@ impl Poller {
     }
 
     /// Reads the replies.
-    pub(crate) fn read(&mut self, replies: &[Value]) -> Result<Heard, Unexpected> {
+    pub(crate) fn read(&mut self, replies: &[Value]) -> Result<PollResult, Unexpected> {
         let (beginning, length, changes, document) = match replies {
             [beginning, length, changes] => (beginning, length, changes, None),
             [beginning, length, changes, document] => (beginning, length, changes, Some(document)),
@@ -105,19 +105,19 @@ impl Poller {
         let (Value::Bulk(beginning), Value::Integer(length)) = (beginning, length) else {
             return Err(unexpected(beginning));
         };
-        let mut heard = self.read_changes(changes)?;
+        let mut result = self.read_changes(changes)?;
         match document {
             Some(Value::Bulk(document)) => {
                 self.wants_document = false;
                 let beginning = document.iter().take(BEGINNING_LEN).copied().collect();
                 self.seen = Some((beginning, document.len() as i64));
-                heard.domains = Some(document.clone());
+                result.domains = Some(document.clone());
             }
             Some(Value::Null) | None => self.look(beginning, *length),
             Some(other) => return Err(unexpected(other)),
         }
         self.schedule.reached();
-        Ok(heard)
+        Ok(result)
     }
 
     /// Whether the document is another: then the next poll, which is due at once, asks for it. One that is gone
@@ -133,7 +133,7 @@ impl Poller {
         }
     }
 
-    fn read_changes(&mut self, reply: &Value) -> Result<Heard, Unexpected> {
+    fn read_changes(&mut self, reply: &Value) -> Result<PollResult, Unexpected> {
         let Value::Array(entries) = reply else {
             return Err(unexpected(reply));
         };
@@ -160,7 +160,7 @@ impl Poller {
             Some(id) => Cursor::At(id),
             None => Cursor::Empty,
         };
-        Ok(Heard {
+        Ok(PollResult {
             changed,
             has_missed: !is_whole,
             domains: None,
@@ -222,9 +222,9 @@ mod tests {
     /// A poll that finds these changes and an empty document.
     fn read(poller: &mut Poller, entries: &[(&str, &str)]) -> (Vec<String>, bool) {
         let replies = [bulk(""), Value::Integer(0), changes(entries)];
-        let heard = poller.read(&replies).unwrap();
+        let result = poller.read(&replies).unwrap();
         let text = |name: &LinkName| String::from_utf8(name.as_bytes().to_vec()).unwrap();
-        (heard.changed.iter().map(text).collect(), heard.has_missed)
+        (result.changed.iter().map(text).collect(), result.has_missed)
     }
 
     fn asks(poller: &Poller, command: &str) -> bool {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn more_changes_than_a_poll_takes_make_all_suspect_until_the_end_is_found() {
+    fn more_changes_than_a_poll_takes_make_all_stale_until_the_end_is_found() {
         let mut poller = Poller::new(250);
         read(&mut poller, &[("0-1", "s/old")]);
         let ids: Vec<String> = (1..=CHANGES_MAX).map(|n| format!("0-{n}")).collect();

@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
-use weir_core::id::SaleId;
+use weir_base::id::SaleId;
 
 use crate::problem::Problem;
 

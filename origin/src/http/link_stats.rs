@@ -6,7 +6,7 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::links::{NamedLink, found};
 use super::user_orders::sql_failed;
@@ -19,7 +19,7 @@ use crate::problem::Problem;
 /// Which clicks; `domain` belongs to the link's name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct StatsQuery {
     #[serde(rename = "domain")]
     _domain: Option<String>,
     by: Option<By>,
@@ -38,7 +38,7 @@ enum By {
 pub(super) async fn stats(
     State(origin): State<Origin>,
     NamedLink(id): NamedLink,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<StatsQuery>, QueryRejection>,
 ) -> Result<Json<Report>, Problem> {
     report(&origin, &id, asked).await.map(Json)
 }
@@ -47,7 +47,7 @@ pub(super) async fn stats(
 pub(super) async fn csv(
     State(origin): State<Origin>,
     NamedLink(id): NamedLink,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<StatsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let report = report(&origin, &id, asked).await?;
     let LinkId { domain, code } = id;
@@ -67,7 +67,7 @@ pub(super) async fn csv(
 async fn report(
     origin: &Origin,
     id: &LinkId,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<StatsQuery>, QueryRejection>,
 ) -> Result<Report, Problem> {
     let Query(asked) = asked.map_err(|error| invalid_query(error.body_text()))?;
     let span = match asked.by {

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::error;
-use weir_core::link::code::{Code, DomainId, LinkId};
+use weir_link::code::{Code, DomainId, LinkId};
 
 use super::idempotency;
 use super::input::{JsonBody, describe, invalid_body};

@@ -7,12 +7,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tracing::{error, warn};
-use weir_core::claim::{KeyRing, Ticket, TicketError};
-use weir_core::headers;
+use weir_base::headers;
+use weir_base::key::KeyRing;
+use weir_sale::claim::{Ticket, TicketError};
 
 use super::user_orders::sql_failed;
 use crate::Origin;
-use crate::orders::Fate;
+use crate::orders::ClaimOutcome;
 use crate::problem::Problem;
 use crate::store::{Shortage, StoredOrder};
 
@@ -36,19 +37,21 @@ pub(super) async fn post(
     headers: HeaderMap,
 ) -> Result<(StatusCode, Json<OrderView>), Problem> {
     let ticket = read_ticket(&headers, &origin.keys)?;
-    let fate = origin.orders.start(ticket).await.map_err(|error| {
+    let outcome = origin.orders.start(ticket).await.map_err(|error| {
         // A panic in the task: a fault of ours, with the outcome unknown.
         error!(%error, "an order's task ended early");
         Problem::sql()
     })?;
-    let fate = fate.map_err(|error| sql_failed(&error))?;
-    match fate {
-        Fate::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
-        Fate::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
-        Fate::Released => Err(claim_released()),
-        Fate::Short(Shortage::SoldOut) => Err(sold_out()),
-        Fate::Short(Shortage::UserCap) => Err(user_cap()),
-        Fate::Short(Shortage::UnknownSale) => Err(Problem::unknown_sale(StatusCode::CONFLICT)),
+    let outcome = outcome.map_err(|error| sql_failed(&error))?;
+    match outcome {
+        ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
+        ClaimOutcome::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
+        ClaimOutcome::Released => Err(claim_released()),
+        ClaimOutcome::Short(Shortage::SoldOut) => Err(sold_out()),
+        ClaimOutcome::Short(Shortage::UserCap) => Err(user_cap()),
+        ClaimOutcome::Short(Shortage::UnknownSale) => {
+            Err(Problem::unknown_sale(StatusCode::CONFLICT))
+        }
     }
 }
 

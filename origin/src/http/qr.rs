@@ -15,7 +15,7 @@ use crate::problem::Problem;
 /// How the code is to be drawn; `domain` belongs to the link's name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct QrQuery {
     #[serde(rename = "domain")]
     _domain: Option<String>,
     size: Option<u32>,
@@ -25,7 +25,7 @@ pub(super) struct Asked {
     light: Option<String>,
 }
 
-impl Asked {
+impl QrQuery {
     fn style(self) -> Result<Style, QrError> {
         let usual = Style::default();
         let colour = |name, text: Option<String>, usual| match text {
@@ -49,7 +49,7 @@ impl Asked {
 pub(super) async fn svg(
     State(origin): State<Origin>,
     named: NamedLink,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<QrQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let (url, style) = drawn(&origin, named, asked).await?;
     let image = qr::svg(&url, style).map_err(|error| refused(&error))?;
@@ -62,7 +62,7 @@ pub(super) async fn svg(
 pub(super) async fn png(
     State(origin): State<Origin>,
     named: NamedLink,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<QrQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let (url, style) = drawn(&origin, named, asked).await?;
     let image = qr::png(&url, style).map_err(|error| refused(&error))?;
@@ -76,7 +76,7 @@ const fn kind(kind: &'static str) -> (header::HeaderName, &'static str) {
 async fn drawn(
     origin: &Origin,
     NamedLink(id): NamedLink,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<QrQuery>, QueryRejection>,
 ) -> Result<(String, Style), Problem> {
     let Query(asked) = asked.map_err(|error| invalid_query(error.body_text()))?;
     let style = asked.style().map_err(|error| refused(&error))?;

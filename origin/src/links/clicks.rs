@@ -18,8 +18,8 @@ use redis::{Cmd, Value, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
-use weir_core::link::click::{self, BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
-use weir_core::link::code::LinkId;
+use weir_link::click::{self, BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
+use weir_link::code::LinkId;
 use weir_scripts::keys;
 
 use super::Links;

@@ -6,7 +6,7 @@
 
 use tokio::join;
 use tracing::{error, warn};
-use weir_core::link::code::{Code, Length, LinkId};
+use weir_link::code::{Code, Length, LinkId};
 
 use super::Links;
 use super::log::AppendError;

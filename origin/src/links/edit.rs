@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tracing::warn;
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::Links;
 use super::redis::Life;

@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
-use weir_core::link::segment::Skip;
+use weir_link::segment::Skip;
 
 /// What becomes of segments that an origin asks for, beside the reasons of [`Skip`].
 const RESERVED: &str = "reserved";
@@ -18,8 +18,8 @@ const CLEANED: [&str; 2] = ["removed", "alive"];
 const COLD: [&str; 2] = ["found", "unknown"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FateLabel {
-    fate: &'static str,
+struct OutcomeLabel {
+    outcome: &'static str,
 }
 
 /// The numbers of links. Cloning it is cheap: all share them.
@@ -37,9 +37,9 @@ pub struct LinkMetrics {
     pub drained_taken: Counter,
     /// Changes that Redis had not followed at once, and that were written again.
     pub republished: Counter,
-    segments: Family<FateLabel, Counter>,
-    cleaned: Family<FateLabel, Counter>,
-    cold: Family<FateLabel, Counter>,
+    segments: Family<OutcomeLabel, Counter>,
+    cleaned: Family<OutcomeLabel, Counter>,
+    cold: Family<OutcomeLabel, Counter>,
     log_waiting: Gauge,
 }
 
@@ -66,7 +66,7 @@ impl LinkMetrics {
                 "links_republished",
                 "Changes that were written to Redis again, since it had not followed",
             ),
-            segments: names.add("link_segments", "Segments of numbers asked for, by fate"),
+            segments: names.add("link_segments", "Segments of numbers asked for, by outcome"),
             cleaned: names.add(
                 "links_cleaned",
                 "Links that had ended, by what clean-up did",
@@ -83,14 +83,14 @@ impl LinkMetrics {
 
     fn start_at_zero(&self) {
         let skips = Skip::ALL.into_iter().map(Skip::word);
-        for fate in skips.chain([RESERVED, TAKEN]) {
-            let _ = self.segments.get_or_create(&FateLabel { fate });
+        for outcome in skips.chain([RESERVED, TAKEN]) {
+            let _ = self.segments.get_or_create(&OutcomeLabel { outcome });
         }
-        for fate in CLEANED {
-            let _ = self.cleaned.get_or_create(&FateLabel { fate });
+        for outcome in CLEANED {
+            let _ = self.cleaned.get_or_create(&OutcomeLabel { outcome });
         }
-        for fate in COLD {
-            let _ = self.cold.get_or_create(&FateLabel { fate });
+        for outcome in COLD {
+            let _ = self.cold.get_or_create(&OutcomeLabel { outcome });
         }
     }
 
@@ -108,20 +108,20 @@ impl LinkMetrics {
 
     /// Counts a segment that was reserved, or was another origin's.
     pub fn segment(&self, is_reserved: bool) {
-        let fate = if is_reserved { RESERVED } else { TAKEN };
-        self.segments.get_or_create(&FateLabel { fate }).inc();
+        let outcome = if is_reserved { RESERVED } else { TAKEN };
+        self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts a segment that is not handed out again.
     pub fn segment_skipped(&self, skip: Skip) {
-        let fate = skip.word();
-        self.segments.get_or_create(&FateLabel { fate }).inc();
+        let outcome = skip.word();
+        self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts links that clean-up looked at.
     pub fn cleaned(&self, removed: u64, alive: u64) {
-        for (fate, count) in CLEANED.into_iter().zip([removed, alive]) {
-            let label = FateLabel { fate };
+        for (outcome, count) in CLEANED.into_iter().zip([removed, alive]) {
+            let label = OutcomeLabel { outcome };
             self.cleaned.get_or_create(&label).inc_by(count);
         }
     }
@@ -129,8 +129,8 @@ impl LinkMetrics {
     /// Counts a look into the cold store.
     pub fn cold_lookup(&self, is_found: bool) {
         let [found, unknown] = COLD;
-        let fate = if is_found { found } else { unknown };
-        self.cold.get_or_create(&FateLabel { fate }).inc();
+        let outcome = if is_found { found } else { unknown };
+        self.cold.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 }
 

@@ -47,18 +47,18 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_core::link::code::{Code, DomainId, Length};
-use weir_core::link::domain::{Domain, Domains};
-use weir_core::link::scramble::Numbering;
-use weir_core::link::segment::{Plan, Times};
+use weir_link::code::{Code, DomainId, Length};
+use weir_link::domain::{Domain, Domains};
+use weir_link::scramble::Numbering;
+use weir_link::segment::{Plan, Times};
 
 use crate::clock::now_ms;
 use crate::ledger::Ledger;
 use crate::store::StoreError;
 use log::{Log, LogError, LogLimits, Sync, drain};
 use metrics::LinkMetrics;
-use numbers::{Allocator, Clock, Ground};
-use redis::LinkRedis;
+use numbers::{Allocator, AllocatorDeps, Clock};
+use redis::LinkRecords;
 use store::LinkStore;
 
 /// How links are made and kept.
@@ -126,7 +126,7 @@ pub struct Links(Arc<Parts>);
 struct Parts {
     domains: Domains,
     store: Arc<dyn LinkStore>,
-    redis: LinkRedis,
+    redis: LinkRecords,
     log: Log,
     allocator: Allocator,
     metrics: LinkMetrics,
@@ -158,8 +158,8 @@ impl Links {
             return Err(OpenError::Numbering { known, ours });
         }
         let ids: Vec<DomainId> = settings.domains.iter().map(|d| d.id.clone()).collect();
-        let redis = LinkRedis::new(ledger);
-        let ground = Ground {
+        let redis = LinkRecords::new(ledger);
+        let deps = AllocatorDeps {
             store: store.clone(),
             redis: redis.clone(),
             numbering: settings.numbering,
@@ -172,7 +172,7 @@ impl Links {
         Ok(Self(Arc::new(Parts {
             domains: settings.domains,
             log: Log::open(&settings.log, settings.sync, settings.log_limits)?,
-            allocator: Allocator::new(ground),
+            allocator: Allocator::new(deps),
             store,
             redis,
             metrics,
@@ -213,7 +213,7 @@ impl Links {
     }
 
     /// Redis.
-    pub fn redis(&self) -> &LinkRedis {
+    pub fn redis(&self) -> &LinkRecords {
         &self.0.redis
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::Links;
 use super::redis::Record;

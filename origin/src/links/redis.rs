@@ -1,7 +1,7 @@
 //! Links in Redis: one record each, the counter of numbers, and what gateways poll.
 
 use redis::{Cmd, Value, cmd};
-use weir_core::link::code::{Length, LinkId};
+use weir_link::code::{Length, LinkId};
 use weir_scripts::keys::{self, CHANGED_LINK, CHANGES_LEN, LinkKeys};
 use weir_scripts::link_segment;
 
@@ -29,7 +29,7 @@ pub enum Life {
 pub struct Record<'a> {
     /// Whose.
     pub id: &'a LinkId,
-    /// See [`weir_core::link::record::Link::encode`].
+    /// See [`weir_link::record::Link::encode`].
     pub record: &'a str,
     /// How long it lives, in milliseconds; `None`: for ever.
     pub life_ms: Option<u64>,
@@ -37,11 +37,11 @@ pub struct Record<'a> {
 
 /// Redis, as far as links go. Cloning it is cheap.
 #[derive(Clone, Debug)]
-pub struct LinkRedis {
+pub struct LinkRecords {
     ledger: Ledger,
 }
 
-impl LinkRedis {
+impl LinkRecords {
     /// Over the origin's Redis.
     pub fn new(ledger: Ledger) -> Self {
         Self { ledger }
@@ -76,7 +76,7 @@ impl LinkRedis {
         Ok(reply != Value::Nil)
     }
 
-    /// Writes new links, in one pipeline; says of each what [`LinkRedis::create`] says.
+    /// Writes new links, in one pipeline; says of each what [`LinkRecords::create`] says.
     pub async fn create_all(&self, records: &[Record<'_>]) -> Result<Vec<bool>, LedgerError> {
         let mut written = Vec::with_capacity(records.len());
         for chunk in records.chunks(PIPELINE) {

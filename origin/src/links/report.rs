@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::stats::{ClickStore, DAY_MS, Part, Point, Span, Uniques};
 use crate::store::StoreError;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use crate::store::StoreFuture;
 

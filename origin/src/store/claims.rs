@@ -1,7 +1,7 @@
-//! The fates of claims.
+//! The outcomes of claims.
 
 use sqlx::Error;
-use weir_core::claim::Ticket;
+use weir_sale::claim::Ticket;
 
 use super::database::{Database, Tx, retried, sql};
 use super::payments::take_stock;
@@ -84,7 +84,7 @@ pub(super) async fn void(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<
     retried(once).await
 }
 
-/// `None` if it is released now, else its known fate.
+/// `None` if it is released now, else its known outcome.
 pub(super) async fn release(
     db: &Database,
     ticket: &Ticket,
@@ -103,7 +103,7 @@ pub(super) async fn release(
     retried(once).await
 }
 
-/// Decides the claim's fate; false if it was decided before.
+/// Decides the claim's outcome; false if it was decided before.
 async fn insert_outcome(
     tx: &mut Tx,
     ticket: &Ticket,
@@ -125,7 +125,7 @@ async fn insert_outcome(
     tx.insert(insert).await
 }
 
-/// The fate that was decided before.
+/// The outcome that was decided before.
 async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<Placed, Error> {
     let id = ticket.claim_id();
     let row = tx.one(sql(SELECT_OUTCOME).text(id.as_str())).await?;

@@ -21,10 +21,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use weir_core::claim::Ticket;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::OrderEntry;
-use weir_core::sale::{Degrade, Sale, SaleState};
+use weir_base::id::{SaleId, UserId};
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::OrderEntry;
+use weir_sale::sale::{Degrade, Sale, SaleState};
 
 use crate::links::stats::ClickStore;
 use crate::links::store::{LinkStore, SqlLinks};
@@ -104,7 +104,7 @@ pub struct SaleTotals {
     pub units_deducted: u64,
     /// The units of unpaid orders that take theirs at payment.
     pub units_deferred: u64,
-    /// Whether the fate of any claim on it is decided: then Redis has handed out units.
+    /// Whether the outcome of any claim on it is decided: then Redis has handed out units.
     pub has_outcomes: bool,
     /// The latest entry of the sale's change log; 0 if there is none. Two answers with one version
     /// tell the same stock.
@@ -201,7 +201,7 @@ pub enum Placed {
         /// SQL had no unit behind it.
         void: bool,
     },
-    /// Another user's claim of the same name had its fate decided before. Redis lost data, and a
+    /// Another user's claim of the same name had its outcome decided before. Redis lost data, and a
     /// clock went back: this claim never becomes an order.
     NameTaken,
     /// SQL has no units for it. Nothing was changed.
@@ -364,16 +364,16 @@ pub trait Store: ClickStore + fmt::Debug {
     /// Notes that a sale's stock is on Redis, unless that is noted already.
     fn mark_warmed<'a>(&'a self, id: &'a SaleId, now_ms: u64) -> StoreFuture<'a, ()>;
 
-    /// Makes a claim an order, in one transaction: its fate, the order, the change log, and the
+    /// Makes a claim an order, in one transaction: its outcome, the order, the change log, and the
     /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
     /// is paid `at_payment` takes no stock yet.
     fn place<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, Placed>;
 
-    /// Decides that a claim without units behind it never becomes an order. False if its fate was
+    /// Decides that a claim without units behind it never becomes an order. False if its outcome was
     /// decided before.
     fn void<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, bool>;
 
-    /// Decides that a claim never becomes an order, unless its fate was decided before: then that is
+    /// Decides that a claim never becomes an order, unless its outcome was decided before: then that is
     /// told.
     fn release<'a>(&'a self, ticket: &'a Ticket, now_ms: u64) -> StoreFuture<'a, Option<Placed>>;
 

@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use weir_core::claim::Ticket;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::OrderEntry;
-use weir_core::link::code::LinkId;
-use weir_core::sale::{Degrade, Sale, SaleState};
+use weir_base::id::{SaleId, UserId};
+use weir_link::code::LinkId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::OrderEntry;
+use weir_sale::sale::{Degrade, Sale, SaleState};
 
 use super::database::{Database, OpenError, sql};
 use super::{

@@ -244,7 +244,7 @@ impl Run<'_> {
         let mut calls = 0;
         if let Some(store) = &mut server.store {
             if self.scenario.kind.claims() {
-                store.refill().await?;
+                store.rebalance().await?;
             }
             calls = store.script_calls().await?;
         }

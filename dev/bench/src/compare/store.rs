@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
 use std::path::Path;
 use std::time::Duration;
-use weir_core::id::SaleId;
-use weir_core::link::code::LinkId;
-use weir_core::link::record::Link;
-use weir_core::sale::{Band, Catalogue, Degrade, Sale, SaleState};
+use weir_base::id::SaleId;
+use weir_link::code::LinkId;
+use weir_link::record::Link;
+use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 use weir_scripts::keys::{self, DEFAULT_PREFIX, LinkKeys, ShardKeys};
 use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
@@ -75,7 +75,7 @@ impl Store {
             kind,
             pid,
         };
-        store.refill().await?;
+        store.rebalance().await?;
         store.fill_links().await?;
         Ok(store)
     }
@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// Forgets all claims; the stock is full again. In one step, so that no poll sees a Redis without sales.
-    pub(super) async fn refill(&mut self) -> Result<()> {
+    pub(super) async fn rebalance(&mut self) -> Result<()> {
         if self.kind.links() > 0 || self.kind == Kind::MakeLink {
             return Ok(());
         }

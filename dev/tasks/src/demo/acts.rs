@@ -6,7 +6,7 @@ use super::crowd::Act;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use weir_core::verdict::Verdict;
+use weir_sale::verdict::Verdict;
 use weir_stack::http::Response;
 use weir_stack::sale::verdict;
 
@@ -129,13 +129,13 @@ impl Act for Buy {
         let Some(answer) = line.ask(&ask).await else {
             return (who, Fate::Lost);
         };
-        let fate = match ordered(&answer) {
+        let outcome = match ordered(&answer) {
             // Once only: whoever comes again does not forget again.
             Some(_) if std::mem::take(&mut who.forgets) => Fate::Unpaid,
             Some(order) => pay(line, &who.name, &order).await,
             None => unsold(&answer),
         };
-        (who, fate)
+        (who, outcome)
     }
 }
 

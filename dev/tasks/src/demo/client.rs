@@ -82,7 +82,7 @@ impl Line {
         let mut headers = vec![("x-user-id", ask.user)];
         headers.extend(
             ask.token
-                .map(|token| (weir_core::headers::ORDER_TOKEN, token)),
+                .map(|token| (weir_base::headers::ORDER_TOKEN, token)),
         );
         let answer = connection
             .send(Method::POST, ask.path, &headers, "")

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
-use weir_core::verdict::Verdict;
+use weir_sale::verdict::Verdict;
 use weir_stack::Stack;
 
 /// How long something that must happen may take on a machine that is busy with other things.
@@ -298,7 +298,7 @@ impl<'a> Play<'a> {
             botnet.play(pester, bots),
         )?;
         let took = started.elapsed();
-        let of = |fate| people.0.iter().filter(|(_, its)| *its == fate).count();
+        let of = |outcome| people.0.iter().filter(|(_, its)| *its == outcome).count();
         let rush = Rush {
             seen: Tallies {
                 people: people.1,
@@ -313,7 +313,7 @@ impl<'a> Play<'a> {
         self.seen.add(&rush.seen)?;
         self.tell_rush(&rush).await?;
         let again = people.0.into_iter();
-        let again = again.filter(|(_, fate)| !matches!(fate, Fate::Paid | Fate::Refused));
+        let again = again.filter(|(_, outcome)| !matches!(outcome, Fate::Paid | Fate::Refused));
         let again = again
             .map(|(who, _)| who)
             .filter(|who| who.role == Role::Buyer);

@@ -11,9 +11,9 @@ mod sql;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use weir_core::link::code::{Code, DomainId, Length, LinkId};
-use weir_core::link::record::Link;
-use weir_core::link::segment::Segment;
+use weir_link::code::{Code, DomainId, Length, LinkId};
+use weir_link::record::Link;
+use weir_link::segment::Segment;
 
 use crate::store::StoreFuture;
 

@@ -1,8 +1,8 @@
 //! Who may hand out which numbers.
 
 use sqlx::Error;
-use weir_core::link::code::{DomainId, Length};
-use weir_core::link::segment::Segment;
+use weir_link::code::{DomainId, Length};
+use weir_link::segment::Segment;
 
 use crate::store::database::{Database, Statement, damaged, retried, sql};
 

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use weir_core::link::code::{Code, DomainId, Length, LinkId};
-use weir_core::link::segment::Segment;
+use weir_link::code::{Code, DomainId, Length, LinkId};
+use weir_link::segment::Segment;
 
 use super::{
     Change, Ended, Entry, LinkStore, LogPosition, NewLink, Past, Place, StoredLink, drain, edits,

@@ -2,12 +2,12 @@
 
 use std::future::Future;
 
-use weir_core::sale::{Degrade, SaleState};
 use weir_origin::new_sale::{NewSale, Payment, Window};
 use weir_origin::store::{
     Cancelled, EditRefusal, OpenError, OrderStatus, Paid, Placed, Reserved, SaleTotals, Score,
     Shortage, SqlStore, Store, StoredOrder, Updated,
 };
+use weir_sale::sale::{Degrade, SaleState};
 
 use crate::support::{id, ticket, user};
 

@@ -1,0 +1,38 @@
+//! The names of Weir's own headers, each defined here once.
+
+/// Response header: the gateway's one-word answer to a request, a `Verdict` of `weir-sale`. On a request
+/// that goes on it is a request header, which Envoy's route puts into the response.
+pub const VERDICT: &str = "x-weir-verdict";
+
+/// Request header from the gateway to the origin: the claim ticket, a `Ticket` of `weir-sale`.
+pub const CLAIM: &str = "x-weir-claim";
+
+/// Request header from the gateway to the origin: the ticket's signature, `<key id>;<hex>`.
+pub const CLAIM_SIGNATURE: &str = "x-weir-claim-signature";
+
+/// Request header from a client to the gateway: the order token that the checkout route gave.
+pub const ORDER_TOKEN: &str = "x-weir-order-token";
+
+/// Request header from the gateway to the origin: who the user is, on requests that carry no
+/// claim: `v1;<issued_at_ms>;<user>`.
+pub const USER: &str = "x-weir-user";
+
+/// Request header from the gateway to the origin: the signature of [`USER`], `<key id>;<hex>`.
+pub const USER_SIGNATURE: &str = "x-weir-user-signature";
+
+/// Response header from the origin to the gateway: what it knows of a short link that it was asked for;
+/// see [`LINK_UNKNOWN`].
+pub const LINK: &str = "x-weir-link";
+
+/// The value of [`LINK`] that says that there is no such link: gateways remember it for a while.
+pub const LINK_UNKNOWN: &str = "unknown";
+
+/// Headers that only a gateway may send on: copies that a client sent are removed from every
+/// request that passes a gateway.
+pub const GATEWAY_ONLY: [&str; 5] = [CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE, VERDICT];
+
+/// Whether `name`, in lower case, is one of [`GATEWAY_ONLY`].
+pub fn is_gateway_only(name: &[u8]) -> bool {
+    // Of nearly every name this is all that is looked at.
+    name.starts_with(b"x-weir-") && GATEWAY_ONLY.iter().any(|only| name == only.as_bytes())
+}

@@ -1,0 +1,158 @@
+//! Names that come from outside, checked once and then trusted.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A sale's name: 1 to [`SaleId::LEN_MAX`] of `a-z`, `0-9` and `-`.
+///
+/// So narrow because it stands in paths, in Redis hash tags (where a `}` would move the key to
+/// another slot) and in claim ids.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SaleId(Arc<str>);
+
+/// A user's name as the identity header gives it: 1 to [`UserId::LEN_MAX`] visible ASCII bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserId(Arc<str>);
+
+/// Why a name was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// No byte at all.
+    #[error("is empty")]
+    Empty,
+    /// More bytes than the kind of name may have.
+    #[error("is longer than {max} bytes")]
+    TooLong {
+        /// The most bytes that this kind of name may have.
+        max: usize,
+    },
+    /// A byte that this kind of name may not contain.
+    #[error("has a byte that is not allowed at position {at}")]
+    Byte {
+        /// Where, counted from 0.
+        at: usize,
+    },
+}
+
+/// Checks a name of at most `max` bytes, all of them ASCII that `allowed` takes.
+///
+/// # Errors
+/// Says what is wrong with the name.
+pub fn check(bytes: &[u8], max: usize, allowed: fn(u8) -> bool) -> Result<&str, IdError> {
+    if bytes.is_empty() {
+        return Err(IdError::Empty);
+    }
+    if bytes.len() > max {
+        return Err(IdError::TooLong { max });
+    }
+    if let Some(at) = bytes.iter().position(|&byte| !allowed(byte)) {
+        return Err(IdError::Byte { at });
+    }
+    // Only ASCII got here, so this cannot fail; if it could, the name would be refused.
+    core::str::from_utf8(bytes).map_err(|error| IdError::Byte {
+        at: error.valid_up_to(),
+    })
+}
+
+impl SaleId {
+    /// The most bytes in a sale's name.
+    pub const LEN_MAX: usize = 64;
+
+    /// Checks `bytes` and takes them as a sale's name.
+    ///
+    /// # Errors
+    /// Says what is wrong with the name.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
+        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        check(bytes.as_ref(), Self::LEN_MAX, allowed).map(|name| Self(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl UserId {
+    /// The most bytes in a user's name.
+    pub const LEN_MAX: usize = 128;
+
+    /// Checks `bytes` and takes them as a user's name.
+    ///
+    /// # Errors
+    /// Says what is wrong with the name.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
+        let visible = |byte: u8| byte.is_ascii_graphic();
+        check(bytes.as_ref(), Self::LEN_MAX, visible).map(|name| Self(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl core::borrow::Borrow<str> for SaleId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for SaleId {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::new(text)
+    }
+}
+
+impl From<SaleId> for String {
+    fn from(id: SaleId) -> Self {
+        id.as_str().into()
+    }
+}
+
+impl fmt::Display for SaleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sale_id_keeps_out_what_would_break_a_key_or_a_path() {
+        assert_eq!(SaleId::new("summer-24").unwrap().as_str(), "summer-24");
+        assert_eq!(SaleId::new(""), Err(IdError::Empty));
+        for bad in ["a}b", "a/b", "A", "a b", "ü", "a:b", "a;b"] {
+            assert_eq!(
+                SaleId::new(bad),
+                Err(IdError::Byte {
+                    at: usize::from(bad.starts_with('a'))
+                })
+            );
+        }
+        assert_eq!(SaleId::new([b'a'; 65]), Err(IdError::TooLong { max: 64 }));
+    }
+
+    #[test]
+    fn a_user_id_is_visible_ascii_within_its_length() {
+        assert_eq!(UserId::new(b"u;1").unwrap().as_str(), "u;1");
+        assert_eq!(UserId::new(b"u\xff"), Err(IdError::Byte { at: 1 }));
+        assert_eq!(UserId::new(b"a b"), Err(IdError::Byte { at: 1 }));
+        assert!(UserId::new([b'u'; 128]).is_ok());
+        assert_eq!(UserId::new([b'u'; 129]), Err(IdError::TooLong { max: 128 }));
+    }
+}

@@ -1,0 +1,86 @@
+//! Short links: their names, what they say, and how they are answered.
+//!
+//! | module | |
+//! |---|---|
+//! | [`code`], [`domain`] | their names, and the domains they are under |
+//! | [`record`] | a link as Redis and the cold store hold it |
+//! | `segment`, `scramble` | which numbers become codes, and in which order (feature `origin`) |
+//! | `target` | where links may lead (feature `origin`) |
+//! | [`agent`] | who clicks: device, system, browser, language |
+//! | [`answer`] | what whoever clicks a link is answered |
+//! | [`cache`] | what a gateway remembers of links |
+//! | [`click_buffer`] | clicks as a gateway counts them |
+//! | [`click`] | clicks on their way from gateways to the statistics |
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+/// An enumeration whose variants are words in JSON, in metrics and in SQL.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+        )]
+        pub enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// Its word.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// The one whose word is `word`.
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.word() == word)
+            }
+        }
+    };
+}
+
+pub mod agent;
+pub mod answer;
+pub mod cache;
+pub mod click;
+pub mod click_buffer;
+pub mod code;
+pub mod domain;
+pub mod record;
+#[cfg(feature = "origin")]
+pub mod scramble;
+#[cfg(feature = "origin")]
+pub mod segment;
+#[cfg(feature = "origin")]
+pub mod target;
