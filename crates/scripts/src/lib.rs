@@ -145,6 +145,8 @@ pub const SCRIPTS: &[&Script] = &[
     #[cfg(feature = "sale")]
     &overdue::SCRIPT,
     #[cfg(feature = "sale")]
+    &probe::SCRIPT,
+    #[cfg(feature = "sale")]
     &release::SCRIPT,
     #[cfg(feature = "sale")]
     &restock::SCRIPT,
@@ -154,8 +156,6 @@ pub const SCRIPTS: &[&Script] = &[
     &settle::SCRIPT,
     #[cfg(feature = "sale")]
     &settle_transfer::SCRIPT,
-    #[cfg(feature = "sale")]
-    &probe::SCRIPT,
     #[cfg(feature = "sale")]
     &warm::SCRIPT,
     #[cfg(feature = "sale")]

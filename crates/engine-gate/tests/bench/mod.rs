@@ -407,7 +407,7 @@ fn is_claim(words: &[Vec<u8>]) -> bool {
 fn users_of(words: &[Vec<u8>]) -> Vec<String> {
     let keys: usize = text(&words[2]).parse().unwrap();
     let mut args = words[3 + keys..].iter().map(|word| text(word));
-    let mut number =
+    let number =
         |args: &mut dyn Iterator<Item = String>| -> usize { args.next().unwrap().parse().unwrap() };
     let (_now_ms, groups) = (args.next(), number(&mut args));
     let mut users = vec![];
