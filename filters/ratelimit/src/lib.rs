@@ -1,4 +1,6 @@
-//! `ratelimit`: the engine of rate limits ([`weir_engine_limiter`]) as an HTTP filter for Envoy.
+//! `ratelimit`: rate limits at the gateway, as a Proxy-Wasm filter.
+//!
+//! What it does is in [`weir_engine_limiter`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 #![deny(
     missing_docs,
@@ -13,16 +15,16 @@ use weir_engine::config::parse;
 use weir_engine_limiter::config::Config;
 use weir_engine_limiter::{Limiter, NAME};
 use weir_proxy_kit::shared::{HostData, shared_seed};
-use weir_proxy_kit::{Configured, env};
+use weir_proxy_kit::{Configured, Filter, env};
 
 /// Whether this module is called back for responses: a variant of its own, see `Cargo.toml`.
 const SEES_RESPONSES: bool = cfg!(feature = "response-headers");
 
 /// The filter.
-#[derive(Clone, Copy, Debug)]
-pub struct Filter;
+#[derive(Debug)]
+pub struct RateLimit;
 
-impl weir_proxy_kit::Filter for Filter {
+impl Filter for RateLimit {
     type Engine = Limiter<HostData>;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
@@ -35,4 +37,4 @@ impl weir_proxy_kit::Filter for Filter {
     }
 }
 
-weir_proxy_kit::filter!(Filter);
+weir_proxy_kit::filter!(RateLimit);
