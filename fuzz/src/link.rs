@@ -7,8 +7,8 @@ use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::code::DomainId;
 use weir_link::domain::DomainsConfig;
 use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
-use weir_shortlink_redirect::config::Config;
-use weir_shortlink_redirect::request::{Fields, Resource};
+use weir_engine_links::config::Config;
+use weir_engine_links::request::{Fields, Resource};
 
 use crate::config::{check_nothing_follows, check_refusal};
 

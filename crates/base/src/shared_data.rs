@@ -29,7 +29,8 @@ impl<D: SharedData + ?Sized> SharedData for alloc::rc::Rc<D> {
 /// Shared data of one thread: for hosts with one worker, for tests and simulations.
 #[derive(Debug, Default)]
 pub struct LocalData {
-    values: core::cell::RefCell<alloc::collections::BTreeMap<alloc::string::String, (Vec<u8>, u32)>>,
+    values:
+        core::cell::RefCell<alloc::collections::BTreeMap<alloc::string::String, (Vec<u8>, u32)>>,
 }
 
 impl SharedData for LocalData {

@@ -1,16 +1,21 @@
-//! Order tokens: given at the checkout, asked for when somebody buys.
+//! Order tokens: minted at the checkout, checked when somebody buys.
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec;
 
 use serde::Serialize;
 use weir_base::headers;
 use weir_base::id::UserId;
-use weir_filter_kit::http::{RequestHeaders, prepare_json};
+use weir_base::shared_data::SharedData;
+use weir_engine::{Answer, Effects, Request, StreamId};
 use weir_sale::admission::{Rejection, admit_to_checkout};
 use weir_sale::sale::{Sale, SaleState};
 use weir_sale::token;
 use weir_sale::verdict::Verdict;
 
 use crate::config::TokenSettings;
-use crate::gate::{Gate, log_unsent};
+use crate::gate::Gate;
 
 /// The checkout's good answer.
 #[derive(Debug, Serialize)]
@@ -35,45 +40,51 @@ impl Minted {
     }
 }
 
-impl Gate {
-    /// Gives the effective context's stream a token for `sale`, or says why not.
-    pub(crate) fn check_out(&mut self, sale: &[u8], request: &RequestHeaders, now_ms: u64) {
-        self.note_request();
+impl<D: SharedData + Clone> Gate<D> {
+    /// Gives the stream a token for `sale`, or says why not.
+    pub(crate) fn check_out(
+        &mut self,
+        stream: StreamId,
+        sale: &[u8],
+        request: &dyn Request,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
         let minted = self
             .find(sale)
-            .and_then(|(switch, sale)| self.mint(switch, sale, &self.user(request), now_ms));
-        let sent = match minted {
+            .and_then(|(switch, sale)| self.mint(switch, sale, request, now_ms));
+        let answer = match minted {
             Ok(minted) => {
                 let word = Verdict::TokenMinted.word();
-                prepare_json(200, vec![(headers::VERDICT, word)], &minted).send()
+                Rc::new(Answer::json(200, vec![(headers::VERDICT, word)], &minted))
             }
             Err(rejection) => {
-                self.metrics.request(rejection.verdict);
+                self.metrics.requests.increment(rejection.verdict);
                 self.answers.reject(rejection, None)
             }
         };
-        log_unsent(sent);
+        effects.respond(stream, answer);
     }
 
-    /// A token. Of a sale in shadow everybody gets one, and what was decided is only counted: nobody
-    /// but the gate could answer.
+    /// A token. Of a sale in shadow everybody gets one, and what was decided is only counted: nobody but the gate could
+    /// answer.
     fn mint(
         &self,
         switch: SaleState,
         sale: &Sale,
-        user: &[u8],
+        request: &dyn Request,
         now_ms: u64,
     ) -> Result<Minted, Rejection> {
-        let user = UserId::new(user).map_err(|_| Verdict::InvalidUser)?;
+        let user = self.user(request)?;
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
         let decided = admit_to_checkout(switch, sale, &user, &self.memory, now_ms)
-            .and_then(|()| self.limits.check(&user, now_ms));
+            .and_then(|()| self.limits.check(&user, request, now_ms));
         let verdict = decided.map_or_else(|no| no.verdict, |()| Verdict::TokenMinted);
         if switch == SaleState::Shadow {
-            self.metrics.shadow(verdict);
+            self.metrics.shadow.increment(verdict);
         } else {
             decided?;
-            self.metrics.request(verdict);
+            self.metrics.requests.increment(verdict);
         }
         Ok(Minted::new(settings, sale, &user, now_ms))
     }
@@ -83,7 +94,7 @@ impl Gate {
         &self,
         sale: &Sale,
         user: &UserId,
-        request: &RequestHeaders,
+        request: &dyn Request,
         now_ms: u64,
     ) -> Result<(), Rejection> {
         if !sale.token {
@@ -91,17 +102,17 @@ impl Gate {
         }
         // Without keys nothing can be known of a token: the log says so with every new catalogue.
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        let token = request.get(headers::ORDER_TOKEN).unwrap_or_default();
+        let token = request.headers().get(headers::ORDER_TOKEN);
         token::check(
             &settings.keys,
-            &token,
+            &token.unwrap_or_default(),
             &sale.id,
             user,
             now_ms,
             settings.ages,
         )
         .map_err(|reason| {
-            self.metrics.token_refused(reason);
+            self.metrics.tokens_refused.increment(reason);
             Verdict::InvalidToken.into()
         })
     }

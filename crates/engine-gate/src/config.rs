@@ -11,9 +11,14 @@
 //!
 //! The fields above are the ones to know; the others have defaults.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use serde::Deserialize;
+use weir_base::FieldError;
 use weir_base::key::KeyRing;
-use weir_engine::config::{FieldError, header_name, within};
+use weir_engine::config::{Environment, content_type, header_name, within};
 pub use weir_engine::config::{RedisConfig, Topology};
 
 pub use self::keys::KeyConfig;
@@ -171,11 +176,11 @@ impl Checked {
 }
 
 impl Config {
-    /// The configuration, if it makes sense and its secret is there.
+    /// The configuration, if it makes sense and its secrets are in `environment`.
     ///
     /// # Errors
     /// Names the field that is wrong.
-    pub fn checked(self) -> Result<Checked, FieldError> {
+    pub fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
         if self.routes.is_empty() {
             return Err(FieldError::new("routes", "needs at least one route"));
         }
@@ -191,8 +196,9 @@ impl Config {
         self.static_page.check()?;
         self.limits.check()?;
         self.overload.check()?;
-        let claim_keys = keys::ring("claim.keys", &self.claim.keys)?;
-        let token = self.token.as_ref().map(TokenConfig::checked).transpose()?;
+        let claim_keys = keys::ring("claim.keys", &self.claim.keys, environment)?;
+        let token = self.token.as_ref();
+        let token = token.map(|token| token.checked(environment)).transpose()?;
         if token.is_none() && !checkout_routes.is_empty() {
             return Err(FieldError::new("token", "checkout_routes need its keys"));
         }
@@ -218,11 +224,7 @@ impl Config {
 impl StaticPage {
     fn check(&self) -> Result<(), FieldError> {
         within("static_page.status", u64::from(self.status), 200, 599)?;
-        let is_text = |b: u8| b == b' ' || b.is_ascii_graphic();
-        if self.content_type.is_empty() || !self.content_type.bytes().all(is_text) {
-            let problem = "must be a content type, such as text/html";
-            return Err(FieldError::new("static_page.content_type", problem));
-        }
+        content_type("static_page.content_type", &self.content_type)?;
         let length = self.body.len() as u64;
         within("static_page.body's length", length, 0, PAGE_LEN_MAX as u64)
     }
@@ -281,25 +283,34 @@ mod tests {
     use super::*;
     use weir_engine::config::parse;
 
-    /// A variable that cargo sets for tests, 33 bytes long, stands in for the secret.
+    fn environment(name: &str) -> Option<Vec<u8>> {
+        match name {
+            "SECRET" => Some(b"0123456789abcdef0123456789abcdef".to_vec()),
+            "SHORT" => Some(b"0.1.0".to_vec()),
+            _ => None,
+        }
+    }
+
+    fn checked(json: &str) -> Result<Checked, FieldError> {
+        parse::<Config>(json.as_bytes())?.checked(&environment)
+    }
+
     const GOOD: &str = r#"{
         "routes": [{ "path": "/sales/{sale}/orders" }],
         "user_header": "X-User-Id",
-        "claim": { "keys": [{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }] },
+        "claim": { "keys": [{ "secret": { "env": "SECRET" } }] },
         "redis": {}
     }"#;
 
     fn refused(from: &str, to: &str) -> FieldError {
         assert!(GOOD.contains(from), "{from}");
         let json = GOOD.replacen(from, to, 1);
-        parse::<Config>(json.as_bytes())
-            .and_then(Config::checked)
-            .unwrap_err()
+        checked(&json).unwrap_err()
     }
 
     #[test]
     fn a_short_configuration_gets_the_defaults() {
-        let config = parse::<Config>(GOOD.as_bytes()).unwrap().checked().unwrap();
+        let config = checked(GOOD).unwrap();
         assert_eq!(config.user_header, "x-user-id");
         assert_eq!(config.redis.cluster, "weir_redis");
         assert_eq!(config.redis.topology, Topology::Single);
@@ -411,7 +422,7 @@ mod tests {
             "overload.origin_breaker.open",
         );
         let token = |fields: &str, path: &str| {
-            let keys = r#""keys": [{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }]"#;
+            let keys = r#""keys": [{ "secret": { "env": "SECRET" } }]"#;
             let to = format!(r#""redis": {{}}, "token": {{ {keys}, {fields} }}"#);
             check(r#""redis": {}"#, &to, path);
         };
@@ -438,33 +449,25 @@ mod tests {
         );
         check(r#"{ "path": "/sales/{sale}/orders" }"#, "", "routes");
         check(
-            "CARGO_PKG_DESCRIPTION",
+            "SECRET",
             "WEIR_NO_SUCH_VARIABLE",
             "claim.keys[0].secret.env",
         );
-        check(
-            "CARGO_PKG_DESCRIPTION",
-            "CARGO_PKG_VERSION",
-            "claim.keys[0].secret",
-        );
+        check("SECRET", "SHORT", "claim.keys[0].secret");
         check(
             r#"{ "secret""#,
             r#"{ "id": "K", "secret""#,
             "claim.keys[0].id",
         );
         check(
-            r#"{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }"#,
-            r#"{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }, { "secret": { "env": "CARGO_PKG_DESCRIPTION" } }"#,
+            r#"{ "secret": { "env": "SECRET" } }"#,
+            r#"{ "secret": { "env": "SECRET" } }, { "secret": { "env": "SECRET" } }"#,
             "claim.keys[1].id",
         );
-        check(
-            r#"{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }"#,
-            "",
-            "claim.keys",
-        );
+        check(r#"{ "secret": { "env": "SECRET" } }"#, "", "claim.keys");
         check(r#"{ "keys""#, r#"{ "ttl_ms": 0, "keys""#, "claim.ttl_ms");
         check(
-            r#"{ "keys": [{ "secret": { "env": "CARGO_PKG_DESCRIPTION" } }] }"#,
+            r#"{ "keys": [{ "secret": { "env": "SECRET" } }] }"#,
             "{}",
             "claim",
         );
@@ -477,7 +480,7 @@ mod tests {
 
     #[test]
     fn a_secret_in_the_configuration_itself_is_refused() {
-        let error = refused(r#"{ "env": "CARGO_PKG_DESCRIPTION" }"#, r#""hush""#);
+        let error = refused(r#"{ "env": "SECRET" }"#, r#""hush""#);
         assert_eq!(error.path, "claim.keys[0].secret");
     }
 }

@@ -1,35 +1,32 @@
 //! Who a request comes from that buys nothing, for the origin.
 
-use proxy_wasm::types::Status;
 use weir_base::headers;
 use weir_base::id::UserId;
-use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{RequestHeaders, add_request_header, remove_gateway_headers};
+use weir_engine::{Effects, Request, StreamId};
 use weir_sale::identity;
 
 use crate::config::Checked;
 
-/// Sets the signed user in the effective context's request for `path`, if that is a path under which
-/// the origin wants to know, and there is one. Whatever a client sent in its place is gone before.
+/// Lets a request for `path` go on, with the signed user if the origin wants to know it there. Whatever a client sent in
+/// its place is removed.
 pub(crate) fn identify(
     config: &Checked,
+    stream: StreamId,
     path: &[u8],
-    request: &RequestHeaders,
-) -> Result<(), Status> {
-    if request.pose_as_gateways() {
-        remove_gateway_headers()?;
+    request: &dyn Request,
+    effects: &mut Effects,
+) {
+    if request.headers().pose_as_gateway() {
+        effects.remove_gateway_headers(stream);
     }
-    let prefixes = &config.identify_prefixes;
-    let is_wanted = prefixes
-        .iter()
-        .any(|prefix| path.starts_with(prefix.as_bytes()));
-    if is_wanted
-        && let Some(user) = request.get(&config.user_header)
+    let mut prefixes = config.identify_prefixes.iter();
+    if prefixes.any(|prefix| path.starts_with(prefix.as_bytes()))
+        && let Some(user) = request.headers().get(&config.user_header)
         && let Ok(user) = UserId::new(&user)
     {
-        let signed = identity::sign(&config.claim_keys, &user, now_ms());
-        add_request_header(headers::USER, &signed.value)?;
-        add_request_header(headers::USER_SIGNATURE, &signed.signature)?;
+        let signed = identity::sign(&config.claim_keys, &user, request.now_ms());
+        effects.add_header(stream, headers::USER, signed.value);
+        effects.add_header(stream, headers::USER_SIGNATURE, signed.signature);
     }
-    Ok(())
+    effects.go_on(stream);
 }

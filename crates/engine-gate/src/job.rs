@@ -1,6 +1,9 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use weir_base::breaker::Pass;
 use weir_base::id::{SaleId, UserId};
@@ -10,7 +13,6 @@ use weir_scripts::keys::ShardKeys;
 use weir_scripts::{Call, claim, deposit, lend, probe, release, settle_transfer};
 
 use crate::config::Topology;
-use crate::request_outcome::Asker;
 
 /// Units that one request asks for.
 const QUANTITY: u32 = 1;
@@ -22,7 +24,7 @@ pub enum Job {
     Claim(ClaimJob),
     /// A delivery of a claim goes back: its client has gone before it left the gateway.
     HandBack(HandBackJob),
-    /// A look at one shard, for the rebalance of another.
+    /// A probe of one shard, for the rebalance of another.
     Probe(ProbeJob),
     /// A step by which units move to a shard.
     Move(MoveJob),
@@ -47,18 +49,25 @@ pub struct ClaimJob {
     pub checks: Checks,
     /// For the outcome at Redis, until there is one.
     pub pass: Option<Pass>,
-    /// Whether the client has sent what only a gateway may send on.
-    pub poses_as_gateway: bool,
     /// Who waits.
-    pub asker: Asker,
+    pub buyer: Buyer,
 }
 
-/// Which shard is looked at, for which rebalance.
+/// What matters of whoever waits for a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buyer {
+    /// Whether the request goes on whatever is decided: its sale is in shadow.
+    pub is_shadow: bool,
+    /// Whether the client has sent what only a gateway may send on.
+    pub poses_as_gateway: bool,
+}
+
+/// Which shard is probed, for which rebalance.
 #[derive(Clone, Debug)]
 pub struct ProbeJob {
     /// The sale.
     pub sale: SaleId,
-    /// The shard to look at.
+    /// The shard to probe.
     pub shard: u32,
     /// The shard that is rebalanced.
     pub to_shard: u32,
@@ -126,20 +135,20 @@ pub struct ClaimPlan {
 }
 
 /// The requests of one shard.
-type Shards = BTreeMap<(SaleId, u32), Vec<PendingRequest<Job>>>;
+type Shards = BTreeMap<(SaleId, u32), Vec<Pending<Job>>>;
 
 impl Plan for ClaimPlan {
     type Job = Job;
 
-    fn plan(&self, requests: Vec<PendingRequest<Job>>, now_ms: u64) -> Vec<Planned<Job>> {
+    fn plan(&self, requests: Vec<Pending<Job>>, now_ms: u64) -> Vec<Planned<Job>> {
         let (mut claims, mut hand_backs) = (Shards::new(), Shards::new());
-        let (mut looks, mut moves) = (Vec::new(), Vec::new());
+        let (mut probes, mut moves) = (Vec::new(), Vec::new());
         for request in requests {
             let (shards, sale, shard) = match &request.job {
                 Job::Claim(job) => (&mut claims, &job.sale, job.shard),
                 Job::HandBack(job) => (&mut hand_backs, &job.sale, job.shard),
                 Job::Probe(_) => {
-                    looks.push(request);
+                    probes.push(request);
                     continue;
                 }
                 Job::Move(job) => {
@@ -161,7 +170,7 @@ impl Plan for ClaimPlan {
             .collect();
         calls.extend(moves);
         calls.extend(self.claim_calls(claims, now_ms));
-        calls.extend(self.look_calls(looks));
+        calls.extend(self.probe_calls(probes));
         calls
     }
 }
@@ -200,19 +209,19 @@ impl ClaimPlan {
         }
     }
 
-    fn look_calls(&self, requests: Vec<PendingRequest<Job>>) -> Vec<Planned<Job>> {
+    fn probe_calls(&self, requests: Vec<Pending<Job>>) -> Vec<Planned<Job>> {
         match self.topology {
             _ if requests.is_empty() => vec![],
-            Topology::Single => vec![self.look(requests)],
+            Topology::Single => vec![self.probe(requests)],
             Topology::Cluster => requests
                 .into_iter()
-                .map(|request| self.look(vec![request]))
+                .map(|pending| self.probe(vec![pending]))
                 .collect(),
         }
     }
 
-    /// One call for all that is looked at.
-    fn look(&self, requests: Vec<PendingRequest<Job>>) -> Planned<Job> {
+    /// One call for all probes.
+    fn probe(&self, requests: Vec<Pending<Job>>) -> Planned<Job> {
         let keys: Vec<ShardKeys> = requests
             .iter()
             .filter_map(|request| match &request.job {
@@ -241,7 +250,7 @@ impl ClaimPlan {
 
     /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
     /// latest catalogue.
-    fn terms(&self, requests: &[PendingRequest<Job>], now_ms: u64) -> ClaimTerms {
+    fn terms(&self, requests: &[Pending<Job>], now_ms: u64) -> ClaimTerms {
         let latest = claim_jobs(requests).last();
         ClaimTerms {
             now_ms,
@@ -254,7 +263,7 @@ impl ClaimPlan {
 
     fn hand_back(
         &self,
-        ((sale, shard), requests): ((SaleId, u32), Vec<PendingRequest<Job>>),
+        ((sale, shard), requests): ((SaleId, u32), Vec<Pending<Job>>),
     ) -> Planned<Job> {
         let claims: Vec<(&UserId, u64, ReleaseKind)> = requests
             .iter()
@@ -271,7 +280,7 @@ impl ClaimPlan {
     }
 }
 
-fn claim_jobs(requests: &[PendingRequest<Job>]) -> impl Iterator<Item = &ClaimJob> {
+fn claim_jobs(requests: &[Pending<Job>]) -> impl Iterator<Item = &ClaimJob> {
     requests.iter().filter_map(|request| match &request.job {
         Job::Claim(job) => Some(job),
         _ => None,
@@ -282,7 +291,7 @@ fn claim_jobs(requests: &[PendingRequest<Job>]) -> impl Iterator<Item = &ClaimJo
 mod tests {
     use super::*;
 
-    fn claim_of(sale: &str, shard: u32, user: &str) -> PendingRequest<Job> {
+    fn claim_of(sale: &str, shard: u32, user: &str) -> Pending<Job> {
         let job = Job::Claim(ClaimJob {
             sale: SaleId::new(sale).unwrap(),
             shard,
@@ -292,17 +301,16 @@ mod tests {
             rebalances: 0,
             checks: Checks::default(),
             pass: None,
-            poses_as_gateway: false,
-            asker: Asker::default(),
+            buyer: Buyer::default(),
         });
-        PendingRequest {
-            owner: Some(1),
+        Pending {
+            stream: Some(1),
             deadline_ms: 9,
             job,
         }
     }
 
-    fn hand_back_of(sale: &str, shard: u32, user: &str) -> PendingRequest<Job> {
+    fn hand_back_of(sale: &str, shard: u32, user: &str) -> Pending<Job> {
         let job = Job::HandBack(HandBackJob {
             sale: SaleId::new(sale).unwrap(),
             shard,
@@ -310,8 +318,8 @@ mod tests {
             generation: 7,
             delivery: 2,
         });
-        PendingRequest {
-            owner: None,
+        Pending {
+            stream: None,
             deadline_ms: 9,
             job,
         }
@@ -319,7 +327,7 @@ mod tests {
 
     fn plan(
         topology: Topology,
-        requests: Vec<PendingRequest<Job>>,
+        requests: Vec<Pending<Job>>,
     ) -> Vec<(&'static str, String, String)> {
         let plan = ClaimPlan {
             key_prefix: "t".into(),
@@ -341,7 +349,7 @@ mod tests {
             .collect()
     }
 
-    fn requests() -> Vec<PendingRequest<Job>> {
+    fn requests() -> Vec<Pending<Job>> {
         vec![
             claim_of("b", 0, "u1"),
             claim_of("a", 3, "u2"),

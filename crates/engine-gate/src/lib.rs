@@ -1,1 +1,66 @@
+//! Flash-sale admission as an engine.
+//!
+//! A request that buys is matched by its path, decided by [`weir_sale::admission`], and, if there is anything to be had,
+//! waits for its claim in the pump. A granted one goes on to the origin with a signed claim ticket; every other is answered
+//! here.
+//!
+//! | module | |
+//! |---|---|
+//! | [`config`] | JSON → checked configuration |
+//! | [`route`] | which requests buy, and from which sale |
+//! | [`gate`] | the state of one worker, and its events |
+//! | `buy` | a request to buy, up to its claim |
+//! | `claims` | what becomes of requests when Redis has answered |
+//! | `checkout` | order tokens: minted, and checked |
+//! | `identify` | who a request comes from that buys nothing, for the origin |
+//! | [`job`] | what waits in the pump, and how it is grouped into script calls |
+//! | `rebalance` | requests that wait while units move to their shard |
+//! | `limits` | how often one user and one address may ask |
+//! | `overload` | when Redis or the origin is to be spared |
+//! | `poll` | the catalogue and the epochs of empty shards, from Redis |
+//! | `answers` | the gate's own answers |
+//! | `metrics` | what it counts |
+
 #![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod answers;
+mod buy;
+mod checkout;
+mod claims;
+pub mod config;
+pub mod gate;
+mod identify;
+pub mod job;
+mod limits;
+mod metrics;
+mod overload;
+mod poll;
+mod rebalance;
+pub mod route;
+
+pub use config::Config;
+pub use gate::Gate;
+
+/// The engine's name, in logs.
+pub const NAME: &str = "seckill-gate";

@@ -1,11 +1,15 @@
 //! Beyond what Redis and the origin can do, the fast answer, so that what was accepted is finished.
 
-use weir_base::breaker::{Breaker, Outcome, Pass, Permit, State};
+use alloc::format;
+
+use weir_base::breaker::{Pass, State};
+use weir_engine::Metrics;
+use weir_engine::breaker::CountedBreaker;
 use weir_sale::admission::Rejection;
 use weir_sale::verdict::Verdict;
 
 use crate::config::OverloadConfig;
-use crate::metrics::{BreakerCounters, Metrics};
+use crate::metrics::PREFIX;
 
 /// What one worker knows of the load on what stands behind it.
 #[derive(Debug)]
@@ -13,38 +17,27 @@ pub(crate) struct Overload {
     in_flight_max: usize,
     /// Granted requests that the origin has not answered yet.
     in_flight: usize,
-    redis: Watched,
-    origin: Watched,
-    /// Until when the origin's breaker has said to stay away; 0 if it has not. Whether a request
-    /// will get as far as the origin is not known before its claim, and only those that do may
-    /// try it out.
+    redis: CountedBreaker,
+    origin: CountedBreaker,
+    /// Until when the origin's breaker has said to stay away; 0 if it has not. Whether a request will get as far as the
+    /// origin is not known before its claim, and only those that do may try it out.
     origin_shut_until_ms: u64,
 }
 
-/// A breaker whose changes are counted.
-#[derive(Debug)]
-struct Watched {
-    breaker: Breaker,
-    seen: State,
-    counters: BreakerCounters,
-}
-
 impl Overload {
-    pub(crate) fn new(config: &OverloadConfig, metrics: &Metrics) -> Self {
+    pub(crate) fn new(config: &OverloadConfig, metrics: &mut Metrics) -> Self {
+        let mut breaker =
+            |of: &str, settings| CountedBreaker::new(settings, metrics, &format!("{PREFIX}_{of}"));
         Self {
             in_flight_max: config.in_flight_max,
             in_flight: 0,
-            redis: Watched::new(Breaker::new(config.redis_breaker), metrics.redis_breaker()),
-            origin: Watched::new(
-                Breaker::new(config.origin_breaker),
-                metrics.origin_breaker(),
-            ),
+            redis: breaker("redis", config.redis_breaker),
+            origin: breaker("origin", config.origin_breaker),
             origin_shut_until_ms: 0,
         }
     }
 
-    /// Whether a request may ask Redis for a claim. What becomes of it is for
-    /// [`Overload::redis_answered`].
+    /// Whether a request may ask Redis for a claim. What becomes of it is for [`Overload::redis_answered`].
     pub(crate) fn enter(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
         self.check_in_flight()?;
         let shut_ms = self.origin_shut_until_ms.saturating_sub(now_ms);
@@ -61,8 +54,7 @@ impl Overload {
         }
     }
 
-    /// Whether a granted request may go on to the origin: then it is in flight until
-    /// [`Overload::origin_is_done`].
+    /// Whether a granted request may go on to the origin: then it is in flight until [`Overload::origin_is_done`].
     pub(crate) fn pass_on(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
         self.check_in_flight()?;
         match self.origin.permit(now_ms) {
@@ -81,14 +73,14 @@ impl Overload {
     /// calls, and is for [`Overload::origin_answered`].
     pub(crate) fn origin_is_done(&mut self, pass: Pass) -> u32 {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.origin.breaker.wants(pass)
+        self.origin.wants(pass)
     }
 
-    /// The origin has answered with this status, or Envoy in its place; it stands for `count`.
-    pub(crate) fn origin_answered(&mut self, pass: Pass, status: u64, count: u32, now_ms: u64) {
+    /// The origin has answered with this status, or the gateway in its place; it stands for `count`.
+    pub(crate) fn origin_answered(&mut self, pass: Pass, status: u16, count: u32, now_ms: u64) {
         let is_well = !(500..=599).contains(&status);
         self.origin.record(now_ms, pass, is_well, count);
-        if self.origin.breaker.state() == State::Closed {
+        if self.origin.state() == State::Closed {
             self.origin_shut_until_ms = 0;
         }
     }
@@ -98,43 +90,6 @@ impl Overload {
             return Ok(());
         }
         Err(Verdict::Overloaded.into())
-    }
-}
-
-impl Watched {
-    fn new(breaker: Breaker, counters: BreakerCounters) -> Self {
-        Self {
-            seen: breaker.state(),
-            breaker,
-            counters,
-        }
-    }
-
-    /// A pass, or after how many milliseconds to try again.
-    fn permit(&mut self, now_ms: u64) -> Result<Pass, u64> {
-        let permit = self.breaker.permit(now_ms);
-        self.note();
-        match permit {
-            Permit::Pass(pass) => Ok(pass),
-            Permit::Refuse { retry_after_ms } => Err(retry_after_ms),
-        }
-    }
-
-    fn record(&mut self, now_ms: u64, pass: Pass, is_well: bool, count: u32) {
-        let outcome = if is_well {
-            Outcome::Success
-        } else {
-            Outcome::Failure
-        };
-        self.breaker.record_sample(now_ms, pass, outcome, count);
-        self.note();
-    }
-
-    fn note(&mut self) {
-        let state = self.breaker.state();
-        if std::mem::replace(&mut self.seen, state) != state {
-            self.counters.entered(state);
-        }
     }
 }
 

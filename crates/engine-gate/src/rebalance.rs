@@ -1,14 +1,17 @@
 //! Rebalances under way, and the requests that wait for them.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use weir_base::id::SaleId;
+use weir_engine::StreamId;
 use weir_sale::ledger::{DepositReply, LendReply, ShardProbe};
 use weir_sale::rebalance::{End, Next, Rebalance, RebalanceCall, RebalanceEvent};
 
 use crate::job::{ClaimJob, Job, MoveJob, ProbeJob, Step};
 
-/// All rebalances of one VM: one a shard.
+/// All rebalances of one worker: one a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Rebalances {
     running: BTreeMap<(SaleId, u32), Running>,
@@ -17,12 +20,12 @@ pub(crate) struct Rebalances {
 #[derive(Debug)]
 struct Running {
     rebalance: Rebalance,
-    /// What is known of each shard, while looks are under way.
+    /// What is known of each shard, while probes are under way.
     seen: Vec<Option<ShardProbe>>,
-    /// Looks that have not come back.
-    looks: usize,
+    /// Probes that have not come back.
+    probes: usize,
     /// The streams that wait, and what they want.
-    waiting: BTreeMap<u32, ClaimJob>,
+    waiting: BTreeMap<StreamId, ClaimJob>,
 }
 
 /// What a step has brought about.
@@ -33,7 +36,7 @@ pub(crate) struct Progress {
     /// What is known of all shards of the sale now.
     pub(crate) probe: Option<Vec<ShardProbe>>,
     /// How it has ended, and who has waited for it.
-    pub(crate) ended: Option<(End, Vec<(u32, ClaimJob)>)>,
+    pub(crate) ended: Option<(End, Vec<(StreamId, ClaimJob)>)>,
 }
 
 impl Rebalances {
@@ -42,35 +45,35 @@ impl Rebalances {
         self.running.values().map(|one| one.waiting.len()).sum()
     }
 
-    /// Lets the stream `owner` wait for units on its shard. Returns what is to be asked, if nobody
+    /// Lets the stream `stream` wait for units on its shard. Returns what is to be asked, if nobody
     /// has waited yet.
-    pub(crate) fn wait(&mut self, owner: u32, job: ClaimJob) -> Vec<Job> {
+    pub(crate) fn wait(&mut self, stream: StreamId, job: ClaimJob) -> Vec<Job> {
         let key = (job.sale.clone(), job.shard);
         if let Some(running) = self.running.get_mut(&key) {
-            running.waiting.insert(owner, job);
+            running.waiting.insert(stream, job);
             return vec![];
         }
         let (rebalance, ask) = Rebalance::start(job.shard);
         let mut running = Running {
             rebalance,
             seen: vec![None; job.shards as usize],
-            looks: 0,
-            waiting: BTreeMap::from([(owner, job)]),
+            probes: 0,
+            waiting: BTreeMap::from([(stream, job)]),
         };
         let jobs = running.ask(&key.0, ask);
         self.running.insert(key, running);
         jobs
     }
 
-    /// The stream `owner` has gone.
-    pub(crate) fn forget(&mut self, owner: u32) {
+    /// The stream `stream` has gone.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
         for running in self.running.values_mut() {
-            running.waiting.remove(&owner);
+            running.waiting.remove(&stream);
         }
     }
 
-    /// A look has come back; `None` without an answer.
-    pub(crate) fn looked(&mut self, job: &ProbeJob, probe: Option<ShardProbe>) -> Progress {
+    /// A probe has come back; `None` without an answer.
+    pub(crate) fn probed(&mut self, job: &ProbeJob, probe: Option<ShardProbe>) -> Progress {
         let key = (job.sale.clone(), job.to_shard);
         let Some(running) = self.running.get_mut(&key) else {
             return Progress::default();
@@ -78,8 +81,8 @@ impl Rebalances {
         if let Some(seen) = running.seen.get_mut(job.shard as usize) {
             *seen = probe;
         }
-        running.looks = running.looks.saturating_sub(1);
-        if running.looks > 0 {
+        running.probes = running.probes.saturating_sub(1);
+        if running.probes > 0 {
             return Progress::default();
         }
         let all: Option<Vec<ShardProbe>> = running.seen.iter().copied().collect();
@@ -127,7 +130,7 @@ impl Rebalances {
             },
             Next::Done(end, last) => {
                 let jobs = last.map_or(vec![], |ask| running.ask(&key.0, ask));
-                let waiting = std::mem::take(&mut running.waiting).into_iter().collect();
+                let waiting = core::mem::take(&mut running.waiting).into_iter().collect();
                 self.running.remove(&key);
                 Progress {
                     jobs,
@@ -144,7 +147,7 @@ impl Running {
     fn ask(&mut self, sale: &SaleId, ask: RebalanceCall) -> Vec<Job> {
         let to_shard = self.rebalance.to_shard();
         let step = match ask {
-            RebalanceCall::Probe => return self.look_around(sale),
+            RebalanceCall::Probe => return self.probe_all(sale),
             RebalanceCall::Lend { from_shard } => Step::Lend { from_shard },
             RebalanceCall::Deposit {
                 from_shard,
@@ -163,16 +166,16 @@ impl Running {
         })]
     }
 
-    fn look_around(&mut self, sale: &SaleId) -> Vec<Job> {
+    fn probe_all(&mut self, sale: &SaleId) -> Vec<Job> {
         self.seen.fill(None);
-        self.looks = self.seen.len();
-        let look = |shard| {
+        self.probes = self.seen.len();
+        let probe = |shard| {
             Job::Probe(ProbeJob {
                 sale: sale.clone(),
                 shard,
                 to_shard: self.rebalance.to_shard(),
             })
         };
-        (0..).take(self.seen.len()).map(look).collect()
+        (0..).take(self.seen.len()).map(probe).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! Which requests buy, and from which sale.
 
+use alloc::string::String;
+
 /// The place of the sale's name in a path.
 const SALE_SEGMENT: &str = "{sale}";
 

@@ -90,7 +90,10 @@ mod tests {
             order: None,
         };
         let answer = Answer::json(409, alloc::vec![("x-weir-verdict", "sold_out")], &refusal);
-        assert_eq!(answer.body, br#"{"error":"sold_out","message":"none left"}"#);
+        assert_eq!(
+            answer.body,
+            br#"{"error":"sold_out","message":"none left"}"#
+        );
         let of = |name| answer.headers.get(name).map(|value| value.into_owned());
         assert_eq!(of("cache-control").as_deref(), Some(&b"no-store"[..]));
         assert_eq!(of("x-weir-verdict").as_deref(), Some(&b"sold_out"[..]));

@@ -89,9 +89,6 @@ mod tests {
         let names: vec::Vec<alloc::string::String> = metrics.counters().map(Into::into).collect();
         let mut counted = vec![];
         metrics.collect(|index, count| counted.push((names[index].clone(), count)));
-        assert_eq!(
-            counted,
-            [("weir_redis_breaker_total.state.open".into(), 1)]
-        );
+        assert_eq!(counted, [("weir_redis_breaker_total.state.open".into(), 1)]);
     }
 }

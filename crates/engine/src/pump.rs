@@ -137,7 +137,10 @@ struct Batch<J> {
 
 impl<J> Batch<J> {
     fn len(&self) -> usize {
-        self.calls.iter().map(|planned| planned.requests.len()).sum()
+        self.calls
+            .iter()
+            .map(|planned| planned.requests.len())
+            .sum()
     }
 }
 
@@ -239,13 +242,7 @@ impl<P: Plan> Pump<P> {
         self.push(None, job, now_ms, effects);
     }
 
-    fn push(
-        &mut self,
-        stream: Option<StreamId>,
-        job: P::Job,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
+    fn push(&mut self, stream: Option<StreamId>, job: P::Job, now_ms: u64, effects: &mut Effects) {
         self.wait(stream, job, now_ms);
         if self.may_send(now_ms) {
             self.wake(effects);

@@ -32,13 +32,8 @@ impl Fetches {
         let headers = fetch.headers.iter();
         let headers = headers.map(|(name, value)| (*name, value.as_str()));
         let timeout = Duration::from_millis(fetch.timeout_ms);
-        let sent = hostcalls::dispatch_http_call(
-            &fetch.cluster,
-            headers.collect(),
-            None,
-            vec![],
-            timeout,
-        );
+        let sent =
+            hostcalls::dispatch_http_call(&fetch.cluster, headers.collect(), None, vec![], timeout);
         if let Ok(token) = sent {
             self.under_way.insert(token, id);
         }

@@ -5,7 +5,7 @@ use weir_engine::Answer;
 
 /// Answers the request of the effective context's stream. Whether the host took it: it does not if the stream has gone or
 /// was answered already.
-pub(crate) fn send(answer: &Answer) -> bool {
+pub fn send(answer: &Answer) -> bool {
     local::send(
         answer.status,
         answer.headers.as_bytes(),
@@ -37,12 +37,7 @@ mod local {
         ) -> u32;
     }
 
-    pub(super) fn send(
-        status: u16,
-        headers: &[u8],
-        body: &[u8],
-        grpc_status: Option<u8>,
-    ) -> bool {
+    pub(super) fn send(status: u16, headers: &[u8], body: &[u8], grpc_status: Option<u8>) -> bool {
         // SAFETY: each pointer is to as many bytes as are said; no details are given.
         let sent = unsafe {
             proxy_send_local_response(

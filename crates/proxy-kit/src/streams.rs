@@ -121,7 +121,10 @@ mod tests {
         streams.rest(3);
         assert_eq!((streams.remove(3), streams.take()), (None, None));
         streams.begin(7, BatchId(70), 100, 0);
-        assert_eq!((streams.remove(7), streams.remove(7)), (Some(BatchId(70)), None));
+        assert_eq!(
+            (streams.remove(7), streams.remove(7)),
+            (Some(BatchId(70)), None)
+        );
     }
 
     #[test]

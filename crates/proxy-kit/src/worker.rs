@@ -288,7 +288,9 @@ impl<E: Engine> Worker<E> {
         let woken = hostcalls::enqueue_shared_queue(self.wake_queue, None);
         if let Err(status) = woken {
             let name = E::NAME;
-            log::warn!("{name}: the root context could not be woken, it waits for its tick: {status:?}");
+            log::warn!(
+                "{name}: the root context could not be woken, it waits for its tick: {status:?}"
+            );
         }
     }
 }
@@ -329,7 +331,9 @@ fn apply_to_stream(
     callback.enter_stream(stream)?;
     let request = MapType::HttpRequestHeaders;
     let done = match effect {
-        Effect::Respond { answer, .. } => return reply::send(&answer).then_some(()).ok_or(StreamGone),
+        Effect::Respond { answer, .. } => {
+            return reply::send(&answer).then_some(()).ok_or(StreamGone);
+        }
         Effect::RemoveRequestHeader { name, .. } => hostcalls::remove_map_value(request, name),
         // Envoy looks through all headers to set one, and not to add one.
         Effect::AddRequestHeader { name, value, .. } => {

@@ -17,9 +17,9 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
-// Without any domain there is nobody who calls what all of them share.
+// Without all domains, some of what they share has no caller.
 #![cfg_attr(
-    not(any(feature = "limit", feature = "link", feature = "sale")),
+    not(all(feature = "limit", feature = "link", feature = "sale")),
     allow(dead_code, unused_macros)
 )]
 #![deny(
@@ -145,6 +145,8 @@ pub const SCRIPTS: &[&Script] = &[
     #[cfg(feature = "sale")]
     &overdue::SCRIPT,
     #[cfg(feature = "sale")]
+    &probe::SCRIPT,
+    #[cfg(feature = "sale")]
     &release::SCRIPT,
     #[cfg(feature = "sale")]
     &restock::SCRIPT,
@@ -154,8 +156,6 @@ pub const SCRIPTS: &[&Script] = &[
     &settle::SCRIPT,
     #[cfg(feature = "sale")]
     &settle_transfer::SCRIPT,
-    #[cfg(feature = "sale")]
-    &probe::SCRIPT,
     #[cfg(feature = "sale")]
     &warm::SCRIPT,
     #[cfg(feature = "sale")]

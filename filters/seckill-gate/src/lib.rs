@@ -1,24 +1,6 @@
-//! `seckill-gate`: flash-sale admission at the gateway.
+//! `seckill-gate`: flash-sale admission at the gateway, as a Proxy-Wasm filter.
 //!
-//! A request that buys is matched by its path, decided by [`weir_sale::admission`], and, if there is
-//! anything to be had, waits for its claim in the pump. A granted one goes on to the origin with a
-//! signed claim ticket; every other is answered here.
-//!
-//! | module | |
-//! |---|---|
-//! | [`config`] | JSON → checked configuration |
-//! | [`route`] | which requests buy, and from which sale |
-//! | [`job`] | what waits in the pump, and how it is grouped into script calls |
-//! | [`request_outcome`] | what becomes of a stream's request |
-//! | `checkout` | order tokens: given, and asked for |
-//! | `identify` | who a request comes from that buys nothing, for the origin |
-//! | `limits` | how often one user and one address may ask |
-//! | `overload` | when Redis or the origin is to be left in peace |
-//! | `answer` | the gate's own answers |
-//! | `poll` | the catalogue and the epochs of empty shards, from Redis |
-//! | `rebalance` | requests that wait while units move to their shard |
-//! | `gate` | the state of one VM, and what its callbacks do with it |
-//! | `plugin`, `stream` | the Proxy-Wasm contexts |
+//! What it does is in [`weir_engine_gate`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 #![deny(
     missing_docs,
@@ -27,48 +9,27 @@
     clippy::panic,
     clippy::indexing_slicing
 )]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
 
-mod answer;
-mod checkout;
-pub mod config;
-mod gate;
-mod identify;
-pub mod job;
-mod limits;
-mod metrics;
-mod overload;
-mod plugin;
-mod poll;
-mod rebalance;
-pub mod request_outcome;
-pub mod route;
-mod stream;
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine_gate::{Config, Gate};
+use weir_proxy_kit::shared::HostData;
+use weir_proxy_kit::{Configured, Filter, env};
 
-use weir_filter_kit::root::Root;
+/// The filter.
+#[derive(Debug)]
+pub struct SeckillGate;
 
-/// The filter's name, in logs and metrics.
-pub const NAME: &str = "seckill-gate";
+impl Filter for SeckillGate {
+    type Engine = Gate<HostData>;
 
-/// What the module does when a host has loaded it.
-pub fn start() {
-    proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
-    weir_filter_kit::host::log_panics(NAME);
-    proxy_wasm::set_root_context(|id| Box::new(Root::<gate::Gate>::new(id)));
+    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+        let config = parse::<Config>(json)?.checked(&env::var)?;
+        Ok(Configured {
+            redis_cluster: Some(config.redis.cluster.clone()),
+            engine: Gate::new(config, &HostData),
+        })
+    }
 }
 
-// `main!` defines the module's `_initialize`, an unmangled symbol, which the lint counts as unsafe. Only
-// a host calls it, and natively two filters could not be linked into one program.
-#[cfg(target_arch = "wasm32")]
-#[allow(unsafe_code, missing_docs)]
-mod entry {
-    proxy_wasm::main! {{ crate::start() }}
-}
+weir_proxy_kit::filter!(SeckillGate);

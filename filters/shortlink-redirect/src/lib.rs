@@ -1,5 +1,6 @@
-//! `shortlink-redirect`: short links, answered at the gateway. The decisions are in [`weir_engine_links`]; here is how
-//! Envoy makes that engine.
+//! `shortlink-redirect`: short links, answered at the gateway, as a Proxy-Wasm filter.
+//!
+//! What it does is in [`weir_engine_links`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
 
 #![deny(
     missing_docs,
@@ -16,8 +17,6 @@ use weir_engine_links::{Links, NAME};
 use weir_proxy_kit::host::unique_name;
 use weir_proxy_kit::shared::shared_seed;
 use weir_proxy_kit::{Configured, Filter};
-
-pub use weir_engine_links::{config, request};
 
 /// The filter.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,14 @@
 //! Signing keys as they are written.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use serde::Deserialize;
+use weir_base::FieldError;
 use weir_base::key::{KeyError, KeyRing, KeyRingError, SigningKey};
-use weir_engine::config::{FieldError, SecretSource};
+use weir_engine::config::{Environment, SecretSource};
 
 /// A named secret.
 #[derive(Clone, Debug, Deserialize)]
@@ -19,8 +25,12 @@ pub struct KeyConfig {
 ///
 /// # Errors
 /// Names the key that is wrong.
-pub(super) fn ring(path: &str, keys: &[KeyConfig]) -> Result<KeyRing, FieldError> {
-    let key = |(at, key): (usize, &KeyConfig)| key.read(&format!("{path}[{at}]"));
+pub(super) fn ring(
+    path: &str,
+    keys: &[KeyConfig],
+    environment: Environment<'_>,
+) -> Result<KeyRing, FieldError> {
+    let key = |(at, key): (usize, &KeyConfig)| key.read(&format!("{path}[{at}]"), environment);
     let keys = keys
         .iter()
         .enumerate()
@@ -36,8 +46,8 @@ pub(super) fn ring(path: &str, keys: &[KeyConfig]) -> Result<KeyRing, FieldError
 }
 
 impl KeyConfig {
-    fn read(&self, path: &str) -> Result<SigningKey, FieldError> {
-        let secret = self.secret.read(&format!("{path}.secret"))?;
+    fn read(&self, path: &str, environment: Environment<'_>) -> Result<SigningKey, FieldError> {
+        let secret = self.secret.read(&format!("{path}.secret"), environment)?;
         SigningKey::new(&self.id, &secret).map_err(|error| {
             let field = match error {
                 KeyError::TooShort(_) => "secret",

@@ -1,9 +1,12 @@
 //! Limits and what protects from overload, as they are written.
 
+use alloc::format;
+
 use serde::Deserialize;
+use weir_base::FieldError;
 use weir_base::breaker;
-use weir_engine::config::{FieldError, check_breaker, within};
-use weir_filter_kit::table::SLOTS_MAX;
+use weir_engine::config::{check_breaker, within};
+use weir_limit::table::SLOTS_MAX;
 use weir_limit::{BURST_MAX, Quota, RATE_MAX};
 
 /// The greatest counts here. Beyond them a slip of the pen would switch something off.

@@ -1,8 +1,11 @@
 //! Order tokens' settings as they are written.
 
+use alloc::vec::Vec;
+
 use serde::Deserialize;
+use weir_base::FieldError;
 use weir_base::key::KeyRing;
-use weir_engine::config::FieldError;
+use weir_engine::config::Environment;
 use weir_sale::token::Ages;
 
 use super::keys::{KeyConfig, ring};
@@ -38,11 +41,14 @@ pub struct TokenSettings {
 }
 
 impl TokenConfig {
-    pub(super) fn checked(&self) -> Result<TokenSettings, FieldError> {
+    pub(super) fn checked(
+        &self,
+        environment: Environment<'_>,
+    ) -> Result<TokenSettings, FieldError> {
         within("token.min_age_ms", self.min_age_ms, 0, MIN_AGE_MS_MAX)?;
         let least = self.min_age_ms + 1;
         within("token.max_age_ms", self.max_age_ms, least, MAX_AGE_MS_MAX)?;
-        let keys = ring("token.keys", &self.keys)?;
+        let keys = ring("token.keys", &self.keys, environment)?;
         let ages = Ages {
             min_ms: self.min_age_ms,
             max_ms: self.max_age_ms,

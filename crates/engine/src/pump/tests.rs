@@ -99,13 +99,22 @@ impl Bench {
             for effect in list {
                 match effect {
                     Effect::Wake => self.wakes += 1,
-                    Effect::Call { batch, at_once: true, .. } if self.is_down || !self.is_ready => {
+                    Effect::Call {
+                        batch,
+                        at_once: true,
+                        ..
+                    } if self.is_down || !self.is_ready => {
                         assert!(self.pump.deferred(batch, &mut self.effects));
                     }
                     Effect::Call { batch, .. } if self.is_down => {
                         assert!(self.pump.not_sent(batch, &mut self.effects));
                     }
-                    Effect::Call { batch, body, timeout_ms, .. } => {
+                    Effect::Call {
+                        batch,
+                        body,
+                        timeout_ms,
+                        ..
+                    } => {
                         let body = self.effects.bytes(&body).to_vec();
                         self.sent.push((batch, body, timeout_ms));
                     }
@@ -187,7 +196,9 @@ fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
     assert_eq!(completed.len(), 2, "one call for each parity");
     assert_eq!(streams(&completed).len(), 10);
     let mut counted = vec![];
-    bench.metrics.collect(|index, count| counted.push((index, count)));
+    bench
+        .metrics
+        .collect(|index, count| counted.push((index, count)));
     assert_eq!(counted, [(0, 1), (1, 2), (2, 10)]);
 }
 
@@ -256,7 +267,11 @@ fn where_little_is_under_way_a_batch_takes_no_turn() {
     bench.enqueue(4, 0, 1).unwrap();
     assert_eq!((bench.sent.len(), bench.wakes), (2, 0), "four at once");
     bench.enqueue_all(5..13, 1);
-    assert_eq!((bench.sent.len(), bench.wakes), (2, 1), "five are under way");
+    assert_eq!(
+        (bench.sent.len(), bench.wakes),
+        (2, 1),
+        "five are under way"
+    );
     bench.turn(1);
     assert_eq!(bench.sent.len(), 3);
     let completed = bench.reply(1, 1);
@@ -356,7 +371,9 @@ fn calls_that_cannot_be_sent_fail_their_requests_in_the_next_turn() {
     assert_eq!(completed[0].outcome, Err(Definite::NotSent.into()));
     assert_eq!(streams(&bench.turn(1)).len(), 100 - BATCH_MAX);
     let mut counted = vec![];
-    bench.metrics.collect(|index, count| counted.push((index, count)));
+    bench
+        .metrics
+        .collect(|index, count| counted.push((index, count)));
     assert_eq!(counted, [], "nothing was sent");
 }
 
@@ -383,7 +400,11 @@ fn a_stream_that_goes_is_dropped_while_it_waits_and_forgotten_once_it_is_sent() 
     bench.pump.forget(1);
     bench.turn(0);
     bench.pump.forget(2);
-    assert_eq!(streams(&bench.reply(0, 1)), [None], "1 was never sent, 2 was");
+    assert_eq!(
+        streams(&bench.reply(0, 1)),
+        [None],
+        "1 was never sent, 2 was"
+    );
 }
 
 #[test]

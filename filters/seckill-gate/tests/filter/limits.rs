@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::support::{CONFIG, Gate};
-use weir_filter_kit::table::is_slot_key;
 use weir_host_test::Stream;
+use weir_limit::table::is_slot_key;
 
 fn gate(limits: &str) -> Gate {
     let fields = format!(r#"{{ "limits": {limits},"#);

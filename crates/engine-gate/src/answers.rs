@@ -1,0 +1,93 @@
+//! The gate's own answers.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weir_base::headers;
+use weir_engine::Answer;
+use weir_engine::answer::{Refusal, retry_after_seconds};
+use weir_sale::admission::Rejection;
+use weir_sale::claim::ClaimId;
+use weir_sale::verdict::Verdict;
+
+use crate::config::StaticPage;
+
+/// The answers to refused requests.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    /// What `Retry-After` says when nothing tells how long to wait, in seconds.
+    retry_after_s: u32,
+    /// The answer to all requests for a sale that an operator has put behind it.
+    static_page: StaticPage,
+    /// The last answer of each verdict, and the wait that it tells: most often the next is the same.
+    last: BTreeMap<Verdict, (Option<u64>, Rc<Answer>)>,
+}
+
+impl Answers {
+    pub(crate) fn new(retry_after_s: u32, static_page: StaticPage) -> Self {
+        Self {
+            retry_after_s,
+            static_page,
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// The answer to a refused request. `order` is the order that the user has already.
+    pub(crate) fn reject(&mut self, rejection: Rejection, order: Option<&ClaimId>) -> Rc<Answer> {
+        let retry_after_s = self.retry_after_s(rejection);
+        if order.is_some() {
+            return Rc::new(self.prepare(rejection.verdict, retry_after_s, order));
+        }
+        match self.last.get(&rejection.verdict) {
+            Some((told_s, answer)) if *told_s == retry_after_s => Rc::clone(answer),
+            _ => {
+                let answer = Rc::new(self.prepare(rejection.verdict, retry_after_s, None));
+                let last = (retry_after_s, Rc::clone(&answer));
+                self.last.insert(rejection.verdict, last);
+                answer
+            }
+        }
+    }
+
+    fn prepare(
+        &self,
+        verdict: Verdict,
+        retry_after_s: Option<u64>,
+        order: Option<&ClaimId>,
+    ) -> Answer {
+        let retry_after = retry_after_s.map(|seconds| seconds.to_string());
+        let mut headers = vec![(headers::VERDICT, verdict.word())];
+        let retry_after = retry_after.as_deref();
+        headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
+        if verdict == Verdict::StaticPage {
+            return self.page(headers);
+        }
+        let refusal = Refusal {
+            error: verdict.word(),
+            message: verdict.message(),
+            order: order.map(ClaimId::as_str),
+        };
+        // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
+        Answer::json(verdict.status().unwrap_or(500), headers, &refusal)
+    }
+
+    fn retry_after_s(&self, rejection: Rejection) -> Option<u64> {
+        match rejection.retry_after_ms {
+            Some(wait_ms) => Some(retry_after_seconds(wait_ms)),
+            None if rejection.verdict.may_be_retried() => Some(self.retry_after_s.into()),
+            None => None,
+        }
+    }
+
+    fn page<'a>(&'a self, mut headers: Vec<(&'a str, &'a str)>) -> Answer {
+        let page = &self.static_page;
+        headers.extend([
+            ("content-type", page.content_type.as_str()),
+            ("cache-control", "no-store"),
+        ]);
+        Answer::new(page.status, &headers, page.body.as_bytes())
+    }
+}

@@ -1,0 +1,111 @@
+//! A request to buy, up to its claim.
+
+use weir_base::shared_data::SharedData;
+use weir_engine::{Effects, Request, StreamId};
+use weir_sale::admission::{Admission, Rejection, admit};
+use weir_sale::claim::ClaimId;
+use weir_sale::sale::{Sale, SaleState};
+use weir_sale::verdict::Verdict;
+
+use crate::gate::{Gate, StreamState};
+use crate::job::{Buyer, ClaimJob, Job};
+
+impl<D: SharedData + Clone> Gate<D> {
+    /// Decides on a request to buy from `sale`: it is answered, waits, or goes on because the sale is in shadow.
+    pub(crate) fn buy(
+        &mut self,
+        stream: StreamId,
+        sale: &[u8],
+        request: &dyn Request,
+        effects: &mut Effects,
+    ) {
+        let now_ms = request.now_ms();
+        let found = self.find(sale);
+        let buyer = Buyer {
+            is_shadow: self.is_shadow(&found),
+            poses_as_gateway: request.headers().pose_as_gateway(),
+        };
+        let job = found.and_then(|(switch, sale)| self.admit(switch, sale, request, buyer, now_ms));
+        let job = job.and_then(|job| {
+            let pass = Some(self.overload.enter(now_ms)?);
+            Ok(Job::Claim(ClaimJob { pass, ..job }))
+        });
+        let waits = job.and_then(|job| {
+            let enqueued = self.pump.enqueue(stream, job, now_ms, effects);
+            enqueued.map_err(|_full| Verdict::Overloaded.into())
+        });
+        match waits {
+            Ok(()) => {
+                self.streams.insert(stream, StreamState::Waiting);
+            }
+            Err(rejection) => self.reject(stream, buyer, rejection, None, effects),
+        }
+    }
+
+    /// Whether a request for what was found goes on whatever is decided. With all sales in shadow, one for a sale that
+    /// nobody knows does, too.
+    fn is_shadow(&self, found: &Result<(SaleState, &Sale), Rejection>) -> bool {
+        let switch = match found {
+            Ok((switch, _)) => Some(*switch),
+            Err(_) => self.switch(),
+        };
+        switch == Some(SaleState::Shadow)
+    }
+
+    /// The chain up to the claim.
+    fn admit(
+        &self,
+        switch: SaleState,
+        sale: &Sale,
+        request: &dyn Request,
+        buyer: Buyer,
+        now_ms: u64,
+    ) -> Result<ClaimJob, Rejection> {
+        let user = self.user(request)?;
+        match admit(switch, sale, &user, &self.memory, now_ms) {
+            Admission::Reject(rejection) => Err(rejection),
+            Admission::Claim { shard, checks } => {
+                self.check_token(sale, &user, request, now_ms)?;
+                self.limits.check(&user, request, now_ms)?;
+                Ok(ClaimJob {
+                    sale: sale.id.clone(),
+                    shard,
+                    user,
+                    user_cap: sale.user_cap,
+                    shards: sale.shards,
+                    rebalances: 0,
+                    checks,
+                    pass: None,
+                    buyer,
+                })
+            }
+        }
+    }
+
+    /// Answers a request. One for a sale in shadow is only counted, and goes on without a claim.
+    pub(crate) fn reject(
+        &mut self,
+        stream: StreamId,
+        buyer: Buyer,
+        rejection: impl Into<Rejection>,
+        order: Option<&ClaimId>,
+        effects: &mut Effects,
+    ) {
+        let rejection = rejection.into();
+        self.count(buyer, rejection.verdict);
+        if !buyer.is_shadow {
+            return effects.respond(stream, self.answers.reject(rejection, order));
+        }
+        if buyer.poses_as_gateway {
+            effects.remove_gateway_headers(stream);
+        }
+        effects.go_on(stream);
+    }
+
+    pub(crate) fn count(&self, buyer: Buyer, verdict: Verdict) {
+        match buyer.is_shadow {
+            true => self.metrics.shadow.increment(verdict),
+            false => self.metrics.requests.increment(verdict),
+        }
+    }
+}
