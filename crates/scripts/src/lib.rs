@@ -5,6 +5,7 @@
 //! argument or reads a reply by itself.
 //!
 //! - [`keys`]: every key Weir has in Redis.
+//! - [`documents`], [`streams`], [`routes`]: what else two processes must agree on, writer beside reader.
 //! - [`Call`]: one script call, ready to be sent with EVALSHA or EVAL.
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
@@ -65,6 +66,7 @@ pub mod cancel;
 pub mod charge;
 pub mod claim;
 pub mod deposit;
+pub mod documents;
 pub mod keys;
 pub mod lend;
 pub mod limit;
@@ -78,8 +80,10 @@ pub mod release;
 mod reply;
 pub mod restock;
 pub mod restore;
+pub mod routes;
 pub mod settle;
 pub mod settle_transfer;
+pub mod streams;
 pub mod survey;
 pub mod warm;
 pub mod wipe;

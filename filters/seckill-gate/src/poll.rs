@@ -4,7 +4,7 @@ use weir_core::id::SaleId;
 use weir_core::sale::Catalogue;
 use weir_core::sold_out::SoldOutMemory;
 use weir_resp::{Value, encode_command};
-use weir_scripts::keys;
+use weir_scripts::{documents, keys};
 
 use crate::job::ClaimPlan;
 
@@ -145,9 +145,7 @@ impl Poller {
         if *bytes == self.seen {
             return Ok(None);
         }
-        let catalogue = serde_json::from_slice::<Catalogue>(bytes)
-            .map_err(|error| PollError::Catalogue(error.to_string()))?
-            .checked()
+        let catalogue = documents::catalogue::read(bytes)
             .map_err(|error| PollError::Catalogue(error.to_string()))?;
         self.seen.clone_from(bytes);
         self.backoff_ms = self.interval_ms;

@@ -13,6 +13,7 @@ use weir_core::link::record::Link;
 use weir_core::link::tally::{Click, Tally};
 use weir_filter_kit::http::RequestHeaders;
 use weir_filter_kit::link::{HostLink, Link as _};
+use weir_scripts::routes::link_lookup;
 
 use crate::NAME;
 use crate::answer::{said, send, send_file, send_unavailable};
@@ -347,7 +348,7 @@ fn lookup_headers(
 ) -> Vec<(&'static str, String)> {
     let fields = &asking.fields;
     let (path, query) = fields.split_path();
-    let mut target = format!("/l{}", visible(path));
+    let mut target = link_lookup(&visible(path));
     if !query.is_empty() && query.len() <= answer::QUERY_LEN_MAX {
         target.push('?');
         target.push_str(&visible(query));

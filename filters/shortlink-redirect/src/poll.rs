@@ -6,16 +6,14 @@
 //! of it if these are others than before.
 
 use weir_core::link::cache::LinkName;
-use weir_core::link::code::LinkId;
 use weir_filter_kit::schedule::Schedule;
 use weir_resp::{Value, encode_command};
+use weir_scripts::documents::domains::{BEGINNING_LEN, Outline};
 use weir_scripts::keys;
+use weir_scripts::streams::link_changes::{self, Change};
 
 /// The most changes in one poll. If there are more, everything is suspect.
 const CHANGES_MAX: usize = 2_000;
-
-/// So much of a document is looked at to see whether it is another: its version is the first in it.
-const BEGINNING_LEN: usize = 64;
 
 /// What is known of the stream of changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +31,8 @@ enum Cursor {
 pub(crate) struct Poller {
     pub(crate) schedule: Schedule,
     cursor: Cursor,
-    /// Beginning and length of the document as last read, good or bad.
-    seen: Option<(Vec<u8>, i64)>,
+    /// The document as last read, good or bad.
+    seen: Option<Outline>,
     /// Whether the next poll asks for the whole document.
     wants_document: bool,
 }
@@ -109,8 +107,7 @@ impl Poller {
         match document {
             Some(Value::Bulk(document)) => {
                 self.wants_document = false;
-                let beginning = document.iter().take(BEGINNING_LEN).copied().collect();
-                self.seen = Some((beginning, document.len() as i64));
+                self.seen = Some(Outline::of(document));
                 heard.domains = Some(document.clone());
             }
             Some(Value::Null) | None => self.look(beginning, *length),
@@ -123,10 +120,8 @@ impl Poller {
     /// Whether the document is another: then the next poll, which is due at once, asks for it. One that is gone
     /// counts on.
     fn look(&mut self, beginning: &[u8], length: i64) {
-        let is_seen = self
-            .seen
-            .as_ref()
-            .is_some_and(|seen| seen.0 == beginning && seen.1 == length);
+        let length = u64::try_from(length).unwrap_or(0);
+        let is_seen = self.seen == Some(Outline::new(beginning, length));
         self.wants_document = length > 0 && !is_seen;
         if self.wants_document {
             self.schedule.again();
@@ -137,9 +132,9 @@ impl Poller {
         let Value::Array(entries) = reply else {
             return Err(unexpected(reply));
         };
-        let entries: Vec<Entry<'_>> = entries
+        let entries: Vec<Change<'_>> = entries
             .iter()
-            .map(|entry| Entry::read(entry).ok_or_else(|| unexpected(entry)))
+            .map(|entry| link_changes::read(entry).ok_or_else(|| unexpected(entry)))
             .collect::<Result<_, _>>()?;
         let last = entries.last().map(|entry| entry.id.to_vec());
         let (new, is_whole) = match &self.cursor {
@@ -152,7 +147,10 @@ impl Poller {
         };
         let is_whole = is_whole && entries.len() < CHANGES_MAX;
         let changed = match is_whole {
-            true => new.iter().filter_map(|entry| entry.link).collect(),
+            true => {
+                let links = new.iter().filter_map(|entry| entry.link.as_ref());
+                links.map(LinkName::from).collect()
+            }
             false => vec![],
         };
         self.cursor = match last {
@@ -164,35 +162,6 @@ impl Poller {
             changed,
             has_missed: !is_whole,
             domains: None,
-        })
-    }
-}
-
-struct Entry<'a> {
-    id: &'a [u8],
-    /// None if the entry is of another kind.
-    link: Option<LinkName>,
-}
-
-impl<'a> Entry<'a> {
-    fn read(value: &'a Value) -> Option<Self> {
-        let Value::Array(parts) = value else {
-            return None;
-        };
-        let [Value::Bulk(id), Value::Array(fields)] = parts.as_slice() else {
-            return None;
-        };
-        let is_link =
-            |name: &Value| matches!(name, Value::Bulk(name) if name == keys::CHANGED_LINK);
-        let fields = fields.as_chunks::<2>().0;
-        let link = fields.iter().find(|[name, _]| is_link(name));
-        let link = link.and_then(|[_, value]| match value {
-            Value::Bulk(text) => std::str::from_utf8(text).ok()?.parse::<LinkId>().ok(),
-            _ => None,
-        });
-        Some(Self {
-            id,
-            link: link.as_ref().map(LinkName::from),
         })
     }
 }
