@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use weir_core::address::AddressGroup;
+use weir_base::address::AddressGroup;
 
 /// [`AddressGroup::read`], of one address: an IPv4 address in its plain form is found by a reader of
 /// its own; every group's own addresses, written out, belong to it; and two groups have two keys.

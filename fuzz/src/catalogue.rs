@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::sale::{Catalogue, Phase, SALES_MAX, SHARDS_MAX, Sale, USER_CAP_MAX};
+use weir_sale::sale::{Catalogue, Phase, SALES_MAX, SHARDS_MAX, Sale, USER_CAP_MAX};
 
 /// [`Catalogue`]: what is accepted is within the limits, finds each of its sales and no other, has
 /// a window with a beginning and an end, and travels back and forth as JSON.

@@ -1,7 +1,8 @@
 //! The claim ticket and its signature.
 
-use weir_core::claim::{SigningKey, Ticket, TicketError};
-use weir_core::id::UserId;
+use weir_base::id::UserId;
+use weir_base::key::SigningKey;
+use weir_sale::claim::{Ticket, TicketError};
 
 /// [`Ticket::decode`] and [`SigningKey::verify`], of a claim and a signature with a line feed
 /// between them: a ticket that is read is written as it stood, but for how its numbers were spelt;

@@ -1,7 +1,7 @@
 //! The filters' configurations.
 
 use serde_json::Value as Json;
-use weir_filter_kit::config::{ConfigError, parse};
+use weir_filter_kit::config::{FieldError, parse};
 use weir_scripts::keys;
 use weir_seckill_gate::config::{LimitsConfig, OverloadConfig};
 
@@ -41,7 +41,7 @@ pub fn bridge_config(data: &[u8]) {
 /// The gate's configuration: what is taken is within its limits and can be worked with; what is
 /// refused says where and why; and neither shows the secret.
 pub fn gate_config(data: &[u8]) {
-    use weir_core::key::{KEYS_MAX, Purpose};
+    use weir_base::key::{KEYS_MAX, Purpose};
     use weir_seckill_gate::config::{Config, KeyConfig};
 
     let written = match parse::<Config>(data) {
@@ -96,7 +96,7 @@ pub fn gate_config(data: &[u8]) {
         .redis
         .pump_settings(weir_seckill_gate::config::DEADLINE_MS);
     assert!((1..=60_000).contains(&pump.deadline_ms));
-    assert!((1..=64).contains(&pump.flights_max));
+    assert!((1..=64).contains(&pump.batches_max));
     assert!((1..=1_000_000).contains(&pump.waiting_max));
     assert!(!taken.redis.cluster.is_empty());
     assert!(keys::is_prefix(&taken.redis.key_prefix));
@@ -147,7 +147,7 @@ fn check_overload(overload: &OverloadConfig) {
     }
 }
 
-pub(crate) fn check_refusal(refusal: &ConfigError) {
+pub(crate) fn check_refusal(refusal: &FieldError) {
     check_refusal_text(&refusal.problem, &refusal.to_string());
 }
 

@@ -1,8 +1,8 @@
 //! The signed user.
 
-use weir_core::claim::{KeyRing, SigningKey};
-use weir_core::id::UserId;
-use weir_core::identity::{IdentityError, sign, verify};
+use weir_base::id::UserId;
+use weir_base::key::{KeyRing, SigningKey};
+use weir_sale::identity::{IdentityError, sign, verify};
 
 /// When users are read.
 const NOW_MS: u64 = 1_700_000_000_000;

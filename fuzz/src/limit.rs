@@ -1,6 +1,6 @@
 //! A slot of the table of limits.
 
-use weir_core::limit::{Algorithm, Fingerprint, Quota, SET_BACK_MS_MAX, Slot};
+use weir_limit::{Algorithm, Fingerprint, Quota, SET_BACK_MS_MAX, Slot};
 
 /// When the first request comes.
 const START_MS: u64 = 1_700_000_000_000;

@@ -1,14 +1,14 @@
 //! Short links: what stands in Redis of them, and what whoever clicks one sends.
 
-use weir_core::link::answer::{Method, Reply, Visit, answer};
-use weir_core::link::cache::{Found, Limits, LinkName, Memory};
-use weir_core::link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
-use weir_core::link::code::DomainId;
-use weir_core::link::domain::DomainsConfig;
-use weir_core::link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
-use weir_core::link::tally::{Click, Tally};
+use weir_link::answer::{Method, Reply, Visit, answer};
+use weir_link::cache::{Found, Limits, LinkName, Memory};
+use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
+use weir_link::click_buffer::{Click, ClickBuffer};
+use weir_link::code::DomainId;
+use weir_link::domain::DomainsConfig;
+use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
 use weir_shortlink_redirect::config::Config;
-use weir_shortlink_redirect::request::{Asked, Fields};
+use weir_shortlink_redirect::request::{Fields, Resource};
 
 use crate::config::{check_nothing_follows, check_refusal};
 
@@ -96,7 +96,7 @@ pub fn link_click(data: &[u8]) {
     };
     let domain = DomainId::new("s").expect("a name");
     check_host(fields.host);
-    let Asked::Link(name) = fields.asked(&domain) else {
+    let Resource::Link(name) = fields.resource(&domain) else {
         return;
     };
     let code = fields
@@ -171,7 +171,7 @@ fn check_memory(name: &LinkName, now_ms: u64) {
 }
 
 fn check_row(name: &LinkName, fields: &Fields<'_>, now_ms: u64) {
-    let mut tally = Tally::new("fuzz", 1);
+    let mut click_buffer = ClickBuffer::new("fuzz", 1);
     let click = Click {
         link: name,
         now_ms,
@@ -180,10 +180,10 @@ fn check_row(name: &LinkName, fields: &Fields<'_>, now_ms: u64) {
         referer: fields.referer,
         accept_language: fields.accept_language,
     };
-    tally.count(&click);
-    tally.count(&click);
-    tally.close();
-    let batch = tally.send_next().expect("a batch");
+    click_buffer.count(&click);
+    click_buffer.count(&click);
+    click_buffer.close();
+    let batch = click_buffer.send_next().expect("a batch");
     let rows = decode(&batch.payload).expect("a batch is read back");
     assert_eq!((rows.len(), rows[0].clicks, batch.clicks), (1, 2, 2));
     assert_eq!(rows[0].link, name.to_link().expect("a code"));

@@ -1,7 +1,7 @@
 //! The rate limiter's configuration, and requests that its rules look at.
 
-use weir_core::rules::{Applied, Request};
 use weir_filter_kit::config::parse;
+use weir_limit::rules::{Applied, Request};
 use weir_ratelimit::config::Config;
 
 /// [`Config`], up to the first NUL, and then a request: method, path, address, and one value for every
@@ -21,7 +21,7 @@ pub fn limit_rules(data: &[u8]) {
         }
     };
     let mut next = || parts.next().unwrap_or_default();
-    let request = Asked {
+    let request = FakeRequest {
         method: next(),
         path: next(),
         address: next(),
@@ -30,14 +30,14 @@ pub fn limit_rules(data: &[u8]) {
     for rule in config.rules.iter() {
         let applied = rule.apply(&request);
         assert_eq!(applied, rule.apply(&request));
-        if let Applied::Ask(ask) = applied {
+        if let Applied::Hit(ask) = applied {
             assert!((1..=ask.quota.burst()).contains(&ask.cost));
             assert!(ask.key.len() <= 8 * (data.len() + 16));
         }
     }
 }
 
-struct Asked<'a> {
+struct FakeRequest<'a> {
     method: &'a [u8],
     path: &'a [u8],
     address: &'a [u8],
@@ -45,7 +45,7 @@ struct Asked<'a> {
     header: &'a [u8],
 }
 
-impl Request for Asked<'_> {
+impl Request for FakeRequest<'_> {
     fn method(&self) -> &[u8] {
         self.method
     }

@@ -1,11 +1,11 @@
 //! The replies of the scripts.
 
-use weir_core::ledger::{Audit, ClaimReply, Held, ReleaseReply, SettleReply};
 use weir_resp::{Value, decode};
+use weir_sale::ledger::{Audit, ClaimReply, OpenClaim, ReleaseReply, SettleReply};
 use weir_scripts::limit::Answer;
 use weir_scripts::{
-    audit, claim, deposit, lend, limit, limit_back, link_clicks, link_read, overdue, release,
-    settle, survey, warm,
+    audit, claim, deposit, lend, limit, limit_back, link_clicks, link_read, overdue, probe,
+    release, settle, warm,
 };
 
 /// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
@@ -47,7 +47,7 @@ pub fn script_replies(data: &[u8]) {
         link_read::parse(&value),
         link_clicks::parse(&value),
     );
-    if let Ok(shards) = survey::parse(&value, count) {
+    if let Ok(shards) = probe::parse(&value, count) {
         assert_eq!(shards.len(), count);
     }
     check_limits(&value, count);
@@ -108,14 +108,14 @@ fn check_claims(value: &Value) {
 }
 
 fn say_claim(reply: ClaimReply) -> String {
-    let held = |kind: u8, held: Held| {
-        let Held {
+    let held = |kind: u8, held: OpenClaim| {
+        let OpenClaim {
             generation,
             quantity,
             deadline_ms,
-            handout,
+            delivery,
         } = held;
-        format!("{kind} {generation} {quantity} {deadline_ms} {handout}")
+        format!("{kind} {generation} {quantity} {deadline_ms} {delivery}")
     };
     match reply {
         ClaimReply::Granted(granted) => held(1, granted),

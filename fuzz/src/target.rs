@@ -1,9 +1,9 @@
 //! Where links may lead: what clients of the API ask for, and the domains that say what is allowed.
 
 use url::{Host, Url};
-use weir_core::link::domain::{Domain, Domains, DomainsConfig, HOSTS_MAX, LIFE_DAYS_MAX};
-use weir_core::link::record::is_target;
-use weir_core::link::target::{Flag, Target, TargetError, check, check_page};
+use weir_link::domain::{Domain, Domains, DomainsConfig, HOSTS_MAX, LIFE_DAYS_MAX};
+use weir_link::record::is_target;
+use weir_link::target::{Flag, Target, TargetError, check, check_page};
 
 use crate::config::check_refusal_text;
 

@@ -1,8 +1,8 @@
 //! The order token.
 
-use weir_core::claim::{KeyRing, SigningKey};
-use weir_core::id::{SaleId, UserId};
-use weir_core::token::{Ages, LEN_MAX, TokenError, check, mint};
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
+use weir_sale::token::{Ages, LEN_MAX, TokenError, check, mint};
 
 /// When tokens are checked.
 const NOW_MS: u64 = 1_700_000_001_000;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use clap::Parser;
-use weir_core::claim::KeyRing;
-use weir_core::link::scramble::Scramble;
+use weir_base::key::KeyRing;
+use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
 use crate::http::AdminToken;

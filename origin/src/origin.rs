@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_core::claim::KeyRing;
+use weir_base::key::KeyRing;
 
 use crate::http::{self, ADMIN_LIMIT, AdminToken, Health, PUBLIC_LIMIT};
 use crate::links::geo::Geo;

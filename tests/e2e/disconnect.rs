@@ -48,8 +48,8 @@ async fn a_thousand_clients_gone_while_redis_thinks_leave_nothing_held() -> Resu
         .query_async(&mut redis)
         .await?;
     let clients = ask_all(&stack, "gone").await?;
-    // Flights are full when 8 of 64 are out in each worker.
-    until("every flight is out", async || {
+    // Batches are full when 8 of 64 are out in each worker.
+    until("every batch is out", async || {
         stack
             .envoy
             .stat("wasmcustom.weir_seckill_gate_redis_requests_total")

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use sqlx::{Connection, SqliteConnection};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use weir_core::id::SaleId;
+use weir_base::id::SaleId;
 use weir_scripts::keys::ShardKeys;
 use weir_stack::fault::Fault;
 use weir_stack::http::{self, Method, Response};

@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use weir_core::claim::KeyRing;
-use weir_core::id::UserId;
-use weir_core::key::SigningKey;
-use weir_core::{headers, identity};
+use weir_base::headers;
+use weir_base::id::UserId;
+use weir_base::key::KeyRing;
+use weir_base::key::SigningKey;
+use weir_sale::identity;
 use weir_stack::http::{self, Method, Response};
 use weir_stack::{Secrets, Stack};
 use weir_tests::{buy, until, verdict};

@@ -13,15 +13,15 @@ pub use path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
-use weir_core::id::{SaleId, UserId};
-use weir_core::key::{KeyRing, SigningKey};
-use weir_core::token;
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
 use weir_host_test::{Host, Stream};
+use weir_sale::token;
 
-/// Requests of a scenario: one flight's worth.
+/// Requests of a scenario: one batch's worth.
 pub const REQUESTS: u64 = 64;
 
-/// Requests that make flights of one, four and eight, after which only a full one goes.
+/// Requests that make batches of one, four and eight, after which only a full one goes.
 const BUSY: u64 = 1 + 4 + 8;
 
 /// Where the virtual clock starts.
@@ -62,23 +62,21 @@ pub fn all() -> Result<Vec<Cost>> {
         path.cost("rejected locally: no token", 403, |n| order("tokened", n))?,
         path.cost("rejected locally: not started", 403, |n| order("later", n))?,
         path.cost("rejected locally: sold out", 409, |n| order("gone", n))?,
-        path.cost("order token minted", 200, |n| Ask {
+        path.cost("order token minted", 200, |n| RequestSpec {
             path: "/sales/open/checkout".to_owned(),
             ..order("open", n)
         })?,
-        path.cost_of_flight("admission in Redis, 64 in a flight", 0, |n| {
-            order("open", n)
-        })?,
-        path.cost_of_flight(
-            "order token checked, and admission, 64 in a flight",
+        path.cost_of_batch("admission in Redis, 64 in a batch", 0, |n| order("open", n))?,
+        path.cost_of_batch(
+            "order token checked, and admission, 64 in a batch",
             0,
             with_token,
         )?,
     ];
-    costs.push(path.cost_one_by_one("admission in Redis, 1 in a flight", 1_000)?);
+    costs.push(path.cost_one_by_one("admission in Redis, 1 in a batch", 1_000)?);
     let mut limited = Path::start(true)?;
-    costs.push(limited.cost_of_flight(
-        "admission with limits on user and address, 64 in a flight",
+    costs.push(limited.cost_of_batch(
+        "admission with limits on user and address, 64 in a batch",
         0,
         |n| order("open", n),
     )?);
@@ -87,13 +85,13 @@ pub fn all() -> Result<Vec<Cost>> {
     costs.push(known.cost("redirect from memory", 302, click)?);
     costs.push(known.cost("redirect from memory, first click", 302, first_click)?);
     let mut unknown = Path::for_links(0)?;
-    costs.push(unknown.cost_of_flight("redirect from Redis, 64 in a flight", 302, click)?);
+    costs.push(unknown.cost_of_batch("redirect from Redis, 64 in a batch", 302, click)?);
     Ok(costs)
 }
 
 /// One request.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct RequestSpec {
     method: &'static str,
     host: &'static str,
     path: String,
@@ -103,8 +101,8 @@ pub struct Ask {
     token: Option<String>,
 }
 
-fn order(sale: &str, user: u64) -> Ask {
-    Ask {
+fn order(sale: &str, user: u64) -> RequestSpec {
+    RequestSpec {
         method: "POST",
         host: "localhost",
         path: format!("/sales/{sale}/orders"),
@@ -116,8 +114,8 @@ fn order(sale: &str, user: u64) -> Ask {
 }
 
 /// A click on the link of number `n`.
-fn click(n: u64) -> Ask {
-    Ask {
+fn click(n: u64) -> RequestSpec {
+    RequestSpec {
         method: "GET",
         host: "bench.test",
         user_agent: Some(USER_AGENT),
@@ -127,8 +125,8 @@ fn click(n: u64) -> Ask {
 }
 
 /// The same, by somebody who has not clicked yet: a row of its own for the statistics.
-fn first_click(n: u64) -> Ask {
-    Ask {
+fn first_click(n: u64) -> RequestSpec {
+    RequestSpec {
         address: format!("198.51.100.{n}"),
         ..click(n)
     }
@@ -139,7 +137,7 @@ fn link_code(n: u64) -> String {
     format!("{:07}", 1_000_003 * (n + 1))
 }
 
-fn with_token(user: u64) -> Ask {
+fn with_token(user: u64) -> RequestSpec {
     let mint = || {
         let key = SigningKey::new("t1", SECRET.as_bytes()).ok()?;
         let (sale, user) = (
@@ -153,13 +151,13 @@ fn with_token(user: u64) -> Ask {
             NOW_MS - 5_000,
         ))
     };
-    Ask {
+    RequestSpec {
         token: mint(),
         ..order("tokened", user)
     }
 }
 
-impl Ask {
+impl RequestSpec {
     fn send(&self, host: &Host) -> Stream {
         let mut request = host
             .request(0)

@@ -1,13 +1,13 @@
 //! A request's way: gate, bridge, Redis, and back.
 
 use crate::redis::Redis;
-use crate::{Ask, BUSY, Cost, NOW_MS, REQUESTS, SECRET, click, link_code, order};
+use crate::{BUSY, Cost, NOW_MS, REQUESTS, RequestSpec, SECRET, click, link_code, order};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::link::code::LinkId;
-use weir_core::link::record::Link;
 use weir_host_test::{Call, CallId, Connection, Host, Reply, Stream, Upstream};
+use weir_link::code::LinkId;
+use weir_link::record::Link;
 use weir_scripts::keys::{self, LinkKeys};
 
 /// As `envoy/weir.yaml` has it; limits are an addition.
@@ -49,7 +49,7 @@ pub struct Path {
     /// The bridge's end of the gate's streams.
     streams: BTreeMap<u32, Connection>,
     /// Replies that the gate has not got yet.
-    pub(crate) landing: Vec<(CallId, Vec<u8>)>,
+    pub(crate) completion: Vec<(CallId, Vec<u8>)>,
     /// Calls that get no reply for now.
     held: Vec<CallId>,
 }
@@ -141,7 +141,7 @@ impl Path {
             redis,
             commands: 0,
             streams: BTreeMap::new(),
-            landing: Vec::new(),
+            completion: Vec::new(),
             held: Vec::new(),
         })
     }
@@ -181,8 +181,8 @@ impl Path {
         calls
     }
 
-    /// Puts so many requests under way, and holds what they ask of Redis, that others wait until they fill a flight.
-    pub(crate) fn keep_busy(&mut self, ask: impl Fn(u64) -> Ask) {
+    /// Puts so many requests under way, and holds what they ask of Redis, that others wait until they fill a batch.
+    pub(crate) fn keep_busy(&mut self, ask: impl Fn(u64) -> RequestSpec) {
         for n in REQUESTS..REQUESTS + BUSY {
             ask(n).send(&self.gate);
         }
@@ -218,10 +218,10 @@ impl Path {
         &mut self,
         scenario: &'static str,
         status: u16,
-        ask: impl Fn(u64) -> Ask,
+        ask: impl Fn(u64) -> RequestSpec,
     ) -> Result<Cost> {
         // Tokens and tables are made before.
-        let asks: Vec<Ask> = (0..REQUESTS).map(ask).collect();
+        let asks: Vec<RequestSpec> = (0..REQUESTS).map(ask).collect();
         let (before, commands) = (self.gate.cost(), self.commands);
         let streams: Vec<Stream> = asks.iter().map(|ask| ask.send(&self.gate)).collect();
         self.turn()?;
@@ -231,12 +231,12 @@ impl Path {
         Ok(Cost::between(scenario, &before, &after, REQUESTS, commands))
     }
 
-    /// The same of requests that wait for a flight to fill, and all go in that one.
-    pub(crate) fn cost_of_flight(
+    /// The same of requests that wait for a batch to fill, and all go in that one.
+    pub(crate) fn cost_of_batch(
         &mut self,
         scenario: &'static str,
         status: u16,
-        ask: impl Fn(u64) -> Ask,
+        ask: impl Fn(u64) -> RequestSpec,
     ) -> Result<Cost> {
         self.keep_busy(&ask);
         let cost = self.cost(scenario, status, ask)?;

@@ -3,7 +3,7 @@
 //! are as exact as their number allows.
 
 use crate::redis::Redis;
-use crate::{Ask, Path, order};
+use crate::{Path, RequestSpec, order};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ struct Subject {
     run: fn(&mut Path) -> Result<()>,
 }
 
-const FLIGHT: u64 = crate::REQUESTS;
+const BATCH: u64 = crate::REQUESTS;
 
 const SUBJECTS: [Subject; 4] = [
     Subject {
@@ -57,8 +57,8 @@ const SUBJECTS: [Subject; 4] = [
         run: |path| send(path, &crate::with_token(7)),
     },
     Subject {
-        title: "A flight of 64 claims is written and sent (`proxy_on_queue_ready`)",
-        prepare: fill_flight,
+        title: "A batch of 64 claims is written and sent (`proxy_on_queue_ready`)",
+        prepare: fill_batch,
         run: |path| {
             path.gate.turn();
             Ok(())
@@ -67,20 +67,20 @@ const SUBJECTS: [Subject; 4] = [
     Subject {
         title: "The replies to 64 claims are read, and 64 requests go on (`proxy_on_grpc_receive`)",
         prepare: |path| {
-            fill_flight(path)?;
+            fill_batch(path)?;
             path.gate.run_until_idle();
             path.fetch()
         },
-        run: |path| path.land(),
+        run: |path| path.complete(),
     },
 ];
 
-fn fill_flight(path: &mut Path) -> Result<()> {
+fn fill_batch(path: &mut Path) -> Result<()> {
     path.keep_busy(|user| order("open", user));
-    (0..FLIGHT).try_for_each(|user| send(path, &order("open", user)))
+    (0..BATCH).try_for_each(|user| send(path, &order("open", user)))
 }
 
-fn send(path: &Path, ask: &Ask) -> Result<()> {
+fn send(path: &Path, ask: &RequestSpec) -> Result<()> {
     ask.send(&path.gate);
     Ok(())
 }
@@ -197,14 +197,14 @@ impl Path {
     fn fetch(&mut self) -> Result<()> {
         for call in self.calls() {
             let reply = self.carry(&call)?;
-            self.landing.push((call.id, reply));
+            self.completion.push((call.id, reply));
         }
         Ok(())
     }
 
     /// Gives the replies to the gate.
-    fn land(&mut self) -> Result<()> {
-        for (id, reply) in std::mem::take(&mut self.landing) {
+    fn complete(&mut self) -> Result<()> {
+        for (id, reply) in std::mem::take(&mut self.completion) {
             self.gate.answer(id, Reply::ok(reply));
         }
         self.gate.turn();
@@ -221,6 +221,6 @@ mod tests {
         let trap = "trap in proxy_on_request_headers: all fuel consumed\nwasm backtrace:\n    \
                     0:   0x1a2b - gate.wasm!_ZN9weir_core9admission5admit17h0123456789abcdefE\n    \
                     1:   0x3c - gate.wasm!memcmp\n";
-        assert_eq!(frames(trap), ["weir_core::admission::admit", "memcmp"]);
+        assert_eq!(frames(trap), ["weir_sale::admission::admit", "memcmp"]);
     }
 }

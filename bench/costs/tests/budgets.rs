@@ -13,22 +13,22 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
     ("order token minted", 34_000.0, 3.0, 520.0, 0.0),
     // The same, and for each that goes on: effective context, three headers, resume.
     (
-        "admission in Redis, 64 in a flight",
+        "admission in Redis, 64 in a batch",
         30_500.0,
         7.3,
         610.0,
         1.0 / 64.0,
     ),
     (
-        "order token checked, and admission, 64 in a flight",
+        "order token checked, and admission, 64 in a batch",
         53_000.0,
         7.3,
         750.0,
         1.0 / 64.0,
     ),
-    // A flight of its own, through the bridge, without a turn.
+    // A batch of its own, through the bridge, without a turn.
     (
-        "admission in Redis, 1 in a flight",
+        "admission in Redis, 1 in a batch",
         64_000.0,
         16.0,
         1_600.0,
@@ -36,7 +36,7 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
     ),
     // The address, and a bucket read and written for each of the two.
     (
-        "admission with limits on user and address, 64 in a flight",
+        "admission with limits on user and address, 64 in a batch",
         40_000.0,
         12.3,
         1_500.0,
@@ -52,10 +52,10 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
         470.0,
         0.0,
     ),
-    // One script a link, in one flight: links are in slots of their own. The bridge takes the commands out of their
+    // One script a link, in one batch: links are in slots of their own. The bridge takes the commands out of their
     // chunk, and writes them back.
     (
-        "redirect from Redis, 64 in a flight",
+        "redirect from Redis, 64 in a batch",
         40_000.0,
         5.3,
         1_450.0,

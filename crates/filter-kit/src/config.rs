@@ -6,18 +6,18 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::BufferType;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use weir_core::breaker;
+use weir_base::breaker;
 
 /// Why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
+pub struct FieldError {
     /// The field, from the outermost object inwards, such as `claim.secret`; empty for the whole.
     pub path: String,
     /// What is wrong with it, and what to do.
     pub problem: String,
 }
 
-impl ConfigError {
+impl FieldError {
     /// The field at `path` is wrong because of `problem`.
     pub fn new(path: impl Into<String>, problem: impl fmt::Display) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl ConfigError {
     }
 }
 
-impl fmt::Display for ConfigError {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, problem } = self;
         match path.as_str() {
@@ -37,7 +37,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl std::error::Error for FieldError {}
 
 /// A secret's place. Secrets do not stand in the configuration itself, which is copied, shown and
 /// logged.
@@ -54,14 +54,14 @@ impl SecretSource {
     ///
     /// # Errors
     /// When the VM has no such variable, or an empty one.
-    pub fn read(&self, path: &str) -> Result<Vec<u8>, ConfigError> {
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, FieldError> {
         let name = &self.env;
         crate::env::var(name).filter(|value| !value.is_empty()).ok_or_else(|| {
             let problem = format!(
                 "the secret is missing: the VM has no environment variable {name}; set {name} for \
                  Envoy and list it in vm_config.environment_variables.host_env_keys"
             );
-            ConfigError::new(format!("{path}.env"), problem)
+            FieldError::new(format!("{path}.env"), problem)
         })
     }
 }
@@ -70,9 +70,9 @@ impl SecretSource {
 ///
 /// # Errors
 /// When it is not JSON, has an unknown field, lacks one or has one of a wrong type; with the path.
-pub fn read_plugin<T: DeserializeOwned>() -> Result<T, ConfigError> {
+pub fn read_plugin<T: DeserializeOwned>() -> Result<T, FieldError> {
     let bytes = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX)
-        .map_err(|status| ConfigError::new("", format!("the host does not give it: {status:?}")))?
+        .map_err(|status| FieldError::new("", format!("the host does not give it: {status:?}")))?
         .unwrap_or_default();
     parse(if bytes.is_empty() { b"{}" } else { &bytes })
 }
@@ -81,11 +81,11 @@ pub fn read_plugin<T: DeserializeOwned>() -> Result<T, ConfigError> {
 ///
 /// # Errors
 /// As [`read_plugin`].
-pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ConfigError> {
+pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut reader)
-        .map_err(|error| ConfigError::new(error.path().to_string(), error.into_inner()))?;
-    reader.end().map_err(|error| ConfigError::new("", error))?;
+        .map_err(|error| FieldError::new(error.path().to_string(), error.into_inner()))?;
+    reader.end().map_err(|error| FieldError::new("", error))?;
     Ok(value)
 }
 
@@ -93,22 +93,22 @@ pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ConfigError> {
 ///
 /// # Errors
 /// When it is.
-pub fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+pub fn within(path: &str, value: u64, min: u64, max: u64) -> Result<(), FieldError> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
     let problem = format!("must be {min} to {max}, is {value}");
-    Err(ConfigError::new(path, problem))
+    Err(FieldError::new(path, problem))
 }
 
 /// The name of a header, in lower case.
 ///
 /// # Errors
 /// When it is no token (RFC 9110, 5.6.2).
-pub fn header_name(path: &str, name: &str) -> Result<String, ConfigError> {
+pub fn header_name(path: &str, name: &str) -> Result<String, FieldError> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(ConfigError::new(path, "must be the name of a header"));
+        return Err(FieldError::new(path, "must be the name of a header"));
     }
     Ok(name.to_ascii_lowercase())
 }
@@ -117,7 +117,7 @@ pub fn header_name(path: &str, name: &str) -> Result<String, ConfigError> {
 ///
 /// # Errors
 /// When one is.
-pub fn check_breaker(path: &str, settings: &breaker::Settings) -> Result<(), ConfigError> {
+pub fn check_breaker(path: &str, settings: &breaker::Settings) -> Result<(), FieldError> {
     let field = |name: &str, value: u64, max| within(&format!("{path}.{name}"), value, 1, max);
     field("window_ms", settings.window_ms, BREAKER_MS_MAX)?;
     field(

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 use serde::Serialize;
-use weir_core::headers;
+use weir_base::headers;
 
 /// The request header `name`: its bytes, whatever they are. `None` if it is not there, or if the
 /// host does not give it.

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::BufferType;
 
-use crate::config::ConfigError;
+use crate::config::FieldError;
 use crate::redis::{Definite, Reply, Unknown, is_noscript, read_message};
 use crate::streams::Streams;
 
@@ -50,12 +50,12 @@ impl HostLink {
     ///
     /// # Errors
     /// When the host gives no queue.
-    pub fn new(cluster: &str, root_context_id: u32) -> Result<Self, ConfigError> {
+    pub fn new(cluster: &str, root_context_id: u32) -> Result<Self, FieldError> {
         // A shared queue wakes the last VM that registered its name: each VM needs a name of its own.
         let name = format!("weir.wake.{}.{root_context_id}", unique_name());
         let wake_queue = hostcalls::register_shared_queue(&name).map_err(|status| {
             let problem = format!("the host gives no queue to wake this VM with: {status:?}");
-            ConfigError::new("", problem)
+            FieldError::new("", problem)
         })?;
         Ok(Self {
             cluster: cluster.into(),

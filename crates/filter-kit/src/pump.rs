@@ -2,19 +2,19 @@
 //! together.
 //!
 //! ```text
-//! enqueue ─▶ waiting ─▶ flight (≤ 64 requests, one pipelined call) ─▶ outbox ─▶ landed
+//! enqueue ─▶ waiting ─▶ batch (≤ 64 requests, one pipelined call) ─▶ outbox ─▶ completed
 //! ```
 //!
 //! - The first request to wait wakes the root context, which runs in the next turn of the event
 //!   loop: what arrived in this turn goes together, without a timer and without added latency.
-//! - While a flight is under way, what arrives waits for it to land, so that it goes together too. But a few
-//!   that wait are enough for a second flight, and some more for a third, so that Redis works while the gateway does;
+//! - While a batch is under way, what arrives waits for it to complete, so that it goes together too. But a few
+//!   that wait are enough for a second batch, and some more for a third, so that Redis works while the gateway does;
 //!   a full one goes at once, several at a time; and one that is late holds nobody back.
-//! - Where little is under way, a flight goes from the callback of the request that completes it, without a turn.
-//! - Every request lands exactly once, with a reply or a [`Failure`], at most two deadlines and
-//!   10 ms after it was enqueued: waiting ends with the first tick behind the deadline, and a flight's call with that
+//! - Where little is under way, a batch goes from the callback of the request that completes it, without a turn.
+//! - Every request completes exactly once, with a reply or a [`Failure`], at most two deadlines and
+//!   10 ms after it was enqueued: waiting ends with the first tick behind the deadline, and a batch's call with that
 //!   behind its oldest request's.
-//! - An owner that has gone is forgotten; its request still lands, without an owner, if it was sent.
+//! - An owner that has gone is forgotten; its request still completes, without an owner, if it was sent.
 //!
 //! The pump calls nothing but its [`Link`]: time comes in as `now_ms`.
 
@@ -26,19 +26,19 @@ use weir_scripts::Call;
 use crate::link::Link;
 use crate::redis::{Definite, Failure, Unknown, classify, is_noscript};
 
-/// The most requests in one flight, and the most that land in one callback. To answer N paused
+/// The most requests in one batch, and the most that complete in one callback. To answer N paused
 /// requests from one callback nests N deep inside Envoy; around 500 it overflows V8's stack and
 /// kills the VM.
-pub const FLIGHT_MAX: usize = 64;
+pub const BATCH_MAX: usize = 64;
 
-/// How many make a flight, by how many are under way: fewer would cost more calls and gain nothing. With more under way
+/// How many make a batch, by how many are under way: fewer would cost more calls and gain nothing. With more under way
 /// only a full one goes.
-const FLIGHT_MIN: [usize; 3] = [1, 4, 8];
+const BATCH_MIN: [usize; 3] = [1, 4, 8];
 
-/// With no more requests than these under way, a flight does not wait for a turn.
+/// With no more requests than these under way, a batch does not wait for a turn.
 const FEW: usize = 4;
 
-/// After so many milliseconds a flight is late: others no longer wait for it. Redis answers a flight
+/// After so many milliseconds a batch is late: others no longer wait for it. Redis answers a batch
 /// in less than one.
 const LATE_MS: u64 = 5;
 
@@ -51,15 +51,15 @@ const TICK_MS_MAX: u64 = 500;
 pub struct Settings {
     /// How long a request may wait, and how long a call may take: at least 1.
     pub deadline_ms: u64,
-    /// The most flights under way at once: at least 1.
-    pub flights_max: usize,
+    /// The most batches under way at once: at least 1.
+    pub batches_max: usize,
     /// The most requests that wait: beyond it, requests are turned away at once.
     pub waiting_max: usize,
 }
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ticket<J> {
+pub struct PendingRequest<J> {
     /// The HTTP context that waits; `None` if nobody does (any more).
     pub owner: Option<u32>,
     /// When it is given up, in milliseconds since the Unix epoch.
@@ -74,14 +74,14 @@ pub struct Planned<J> {
     /// The call.
     pub call: Call,
     /// The requests: at least one.
-    pub tickets: Vec<Ticket<J>>,
+    pub requests: Vec<PendingRequest<J>>,
 }
 
 /// Requests whose outcome is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Landed<J> {
+pub struct Completed<J> {
     /// The requests of one call, in the order of its replies.
-    pub tickets: Vec<Ticket<J>>,
+    pub requests: Vec<PendingRequest<J>>,
     /// The call's reply, never an error reply, or why there is none.
     pub outcome: Result<Value, Failure>,
 }
@@ -91,8 +91,12 @@ pub trait Plan {
     /// What is asked.
     type Job;
 
-    /// Groups requests into calls. Every ticket must be in exactly one call.
-    fn plan(&self, tickets: Vec<Ticket<Self::Job>>, now_ms: u64) -> Vec<Planned<Self::Job>>;
+    /// Groups requests into calls. Every request must be in exactly one call.
+    fn plan(
+        &self,
+        requests: Vec<PendingRequest<Self::Job>>,
+        now_ms: u64,
+    ) -> Vec<Planned<Self::Job>>;
 }
 
 /// The pump was full: the request was not taken.
@@ -104,21 +108,21 @@ pub struct Full;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls sent.
-    pub flights: usize,
+    pub batches: usize,
     /// Commands in them.
     pub commands: usize,
     /// Requests in them.
     pub requests: usize,
 }
 
-/// Whether a flight names its scripts by digest or spells them out.
+/// Whether a batch names its scripts by digest or spells them out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spelling {
     Digest,
     Source,
 }
 
-struct Flight<J> {
+struct Batch<J> {
     calls: Vec<Planned<J>>,
     spelling: Spelling,
     sent_at_ms: u64,
@@ -126,7 +130,7 @@ struct Flight<J> {
 
 /// How many requests are in these calls.
 fn count<J>(calls: &[Planned<J>]) -> usize {
-    calls.iter().map(|planned| planned.tickets.len()).sum()
+    calls.iter().map(|planned| planned.requests.len()).sum()
 }
 
 /// The pump of one VM.
@@ -135,14 +139,14 @@ pub struct Pump<P: Plan, L> {
     plan: P,
     link: L,
     digests: BTreeMap<&'static str, String>,
-    waiting: VecDeque<Ticket<P::Job>>,
-    flights: BTreeMap<u32, Flight<P::Job>>,
-    outbox: VecDeque<Landed<P::Job>>,
+    waiting: VecDeque<PendingRequest<P::Job>>,
+    batches: BTreeMap<u32, Batch<P::Job>>,
+    outbox: VecDeque<Completed<P::Job>>,
     /// What is sent is written here: memory that is used again.
     body: Vec<u8>,
     /// Whether a turn is to come anyway.
     is_woken: bool,
-    /// Whether a turn has ever sent a flight.
+    /// Whether a turn has ever sent a batch.
     has_sent: bool,
     counts: Counts,
 }
@@ -156,7 +160,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
             link,
             digests: BTreeMap::new(),
             waiting: VecDeque::new(),
-            flights: BTreeMap::new(),
+            batches: BTreeMap::new(),
             outbox: VecDeque::new(),
             body: Vec::new(),
             is_woken: false,
@@ -227,7 +231,7 @@ impl<P: Plan, L: Link> Pump<P, L> {
 
     fn wait(&mut self, owner: Option<u32>, job: P::Job, now_ms: u64) {
         let deadline_ms = now_ms.saturating_add(self.settings.deadline_ms);
-        self.waiting.push_back(Ticket {
+        self.waiting.push_back(PendingRequest {
             owner,
             deadline_ms,
             job,
@@ -240,19 +244,19 @@ impl<P: Plan, L: Link> Pump<P, L> {
         }
     }
 
-    /// Whether a flight should go now. If not, the next to land sends what waits.
+    /// Whether a batch should go now. If not, the next to complete sends what waits.
     fn may_send(&self, now_ms: u64) -> bool {
-        let is_on_time = |flight: &&Flight<P::Job>| now_ms.abs_diff(flight.sent_at_ms) < LATE_MS;
-        let under_way = self.flights.values().filter(is_on_time).count();
-        let enough = FLIGHT_MIN.get(under_way).unwrap_or(&FLIGHT_MAX);
-        self.waiting.len() >= *enough && self.flights.len() < self.settings.flights_max
+        let is_on_time = |batch: &&Batch<P::Job>| now_ms.abs_diff(batch.sent_at_ms) < LATE_MS;
+        let under_way = self.batches.values().filter(is_on_time).count();
+        let enough = BATCH_MIN.get(under_way).unwrap_or(&BATCH_MAX);
+        self.waiting.len() >= *enough && self.batches.len() < self.settings.batches_max
     }
 
     /// Sends what waits without a turn of the root context: a turn costs time, and where few are under way it gathers
-    /// nobody else. The first flight of all takes its turn, with which ticks begin that watch over calls. Whether it was
+    /// nobody else. The first batch of all takes its turn, with which ticks begin that watch over calls. Whether it was
     /// sent; if not, it waits.
     fn send_at_once(&mut self, now_ms: u64) -> bool {
-        let under_way = self.flights.values().map(|flight| count(&flight.calls));
+        let under_way = self.batches.values().map(|batch| count(&batch.calls));
         let are_few = under_way.sum::<usize>() <= FEW;
         if self.is_woken || !self.has_sent || !are_few || !self.link.is_ready() {
             return false;
@@ -262,46 +266,43 @@ impl<P: Plan, L: Link> Pump<P, L> {
         match sent {
             Some(token) => self.note_sent(token, calls, Spelling::Digest, now_ms),
             None => {
-                let tickets = calls.into_iter().flat_map(|planned| planned.tickets);
-                self.waiting.extend(tickets);
-                let by_deadline = |ticket: &Ticket<P::Job>| ticket.deadline_ms;
+                let requests = calls.into_iter().flat_map(|planned| planned.requests);
+                self.waiting.extend(requests);
+                let by_deadline = |request: &PendingRequest<P::Job>| request.deadline_ms;
                 self.waiting.make_contiguous().sort_by_key(by_deadline);
             }
         }
         sent.is_some()
     }
 
-    /// The calls of the next flight, off what waits.
+    /// The calls of the next batch, off what waits.
     fn take_calls(&mut self, now_ms: u64) -> Vec<Planned<P::Job>> {
-        let count = self.waiting.len().min(FLIGHT_MAX);
-        let tickets = self.waiting.drain(..count).collect();
-        self.plan.plan(tickets, now_ms)
+        let count = self.waiting.len().min(BATCH_MAX);
+        let requests = self.waiting.drain(..count).collect();
+        self.plan.plan(requests, now_ms)
     }
 
     /// `owner` has gone. From any callback.
     pub fn forget(&mut self, owner: u32) {
-        let is_its = |ticket: &Ticket<P::Job>| ticket.owner == Some(owner);
+        let is_its = |request: &PendingRequest<P::Job>| request.owner == Some(owner);
         if let Some(index) = self.waiting.iter().position(is_its) {
             self.waiting.remove(index);
             return;
         }
-        let in_flight = self
-            .flights
-            .values_mut()
-            .flat_map(|flight| &mut flight.calls);
-        let sent = in_flight.flat_map(|call| &mut call.tickets);
-        let landed = self
+        let in_flight = self.batches.values_mut().flat_map(|batch| &mut batch.calls);
+        let sent = in_flight.flat_map(|call| &mut call.requests);
+        let completed = self
             .outbox
             .iter_mut()
-            .flat_map(|landed| &mut landed.tickets);
-        if let Some(ticket) = sent.chain(landed).find(|ticket| is_its(ticket)) {
-            ticket.owner = None;
+            .flat_map(|completed| &mut completed.requests);
+        if let Some(request) = sent.chain(completed).find(|request| is_its(request)) {
+            request.owner = None;
         }
     }
 
-    /// Sends what waits and returns what has landed, at most [`FLIGHT_MAX`] requests or one call's.
+    /// Sends what waits and returns what has completed, at most [`BATCH_MAX`] requests or one call's.
     /// From a callback of the root context: a wake-up, a tick.
-    pub fn turn(&mut self, now_ms: u64) -> Vec<Landed<P::Job>> {
+    pub fn turn(&mut self, now_ms: u64) -> Vec<Completed<P::Job>> {
         self.is_woken = false;
         self.expire(now_ms);
         while self.may_send(now_ms) {
@@ -320,42 +321,42 @@ impl<P: Plan, L: Link> Pump<P, L> {
         token: u32,
         read: impl FnOnce(usize) -> Result<Vec<Value>, Failure>,
         now_ms: u64,
-    ) -> Option<Vec<Landed<P::Job>>> {
-        let flight = self.flights.remove(&token)?;
-        match read(flight.calls.len()) {
-            Ok(values) => self.land(flight, values, now_ms),
-            Err(failure) => self.fail(flight.calls, &failure),
+    ) -> Option<Vec<Completed<P::Job>>> {
+        let batch = self.batches.remove(&token)?;
+        match read(batch.calls.len()) {
+            Ok(values) => self.complete(batch, values, now_ms),
+            Err(failure) => self.fail(batch.calls, &failure),
         }
         Some(self.turn(now_ms))
     }
 
     /// Gives each call its reply; what Redis did not know by digest goes again, spelt out.
-    fn land(&mut self, flight: Flight<P::Job>, values: Vec<Value>, now_ms: u64) {
+    fn complete(&mut self, batch: Batch<P::Job>, values: Vec<Value>, now_ms: u64) {
         let mut again = Vec::new();
         let mut values = values.into_iter();
-        for planned in flight.calls {
-            let tickets = |planned: Planned<P::Job>| planned.tickets;
-            let landed = match values.next() {
+        for planned in batch.calls {
+            let requests = |planned: Planned<P::Job>| planned.requests;
+            let completed = match values.next() {
                 Some(Value::Error(error))
-                    if is_noscript(&error) && flight.spelling == Spelling::Digest =>
+                    if is_noscript(&error) && batch.spelling == Spelling::Digest =>
                 {
                     again.push(planned);
                     continue;
                 }
-                Some(Value::Error(error)) => Landed {
-                    tickets: tickets(planned),
+                Some(Value::Error(error)) => Completed {
+                    requests: requests(planned),
                     outcome: Err(classify(&error)),
                 },
-                Some(value) => Landed {
-                    tickets: tickets(planned),
+                Some(value) => Completed {
+                    requests: requests(planned),
                     outcome: Ok(value),
                 },
-                None => Landed {
-                    tickets: tickets(planned),
+                None => Completed {
+                    requests: requests(planned),
                     outcome: Err(Unknown::Garbled.into()),
                 },
             };
-            self.outbox.push_back(landed);
+            self.outbox.push_back(completed);
         }
         if !again.is_empty() {
             self.send(again, Spelling::Source, now_ms);
@@ -363,13 +364,14 @@ impl<P: Plan, L: Link> Pump<P, L> {
     }
 
     fn fail(&mut self, calls: Vec<Planned<P::Job>>, failure: &Failure) {
-        self.outbox.extend(calls.into_iter().map(|planned| Landed {
-            tickets: planned.tickets,
-            outcome: Err(failure.clone()),
-        }));
+        self.outbox
+            .extend(calls.into_iter().map(|planned| Completed {
+                requests: planned.requests,
+                outcome: Err(failure.clone()),
+            }));
     }
 
-    /// Sends one flight. If the host refuses it, its requests land at once; returns whether it went.
+    /// Sends one batch. If the host refuses it, its requests complete at once; returns whether it went.
     fn send(&mut self, calls: Vec<Planned<P::Job>>, spelling: Spelling, now_ms: u64) -> bool {
         match self.write(&calls, spelling, now_ms, L::send) {
             Ok(token) => {
@@ -391,15 +393,15 @@ impl<P: Plan, L: Link> Pump<P, L> {
         spelling: Spelling,
         now_ms: u64,
     ) {
-        self.counts.flights += 1;
+        self.counts.batches += 1;
         self.counts.commands += calls.len();
         self.counts.requests += count(&calls);
-        let flight = Flight {
+        let batch = Batch {
             calls,
             spelling,
             sent_at_ms: now_ms,
         };
-        self.flights.insert(token, flight);
+        self.batches.insert(token, batch);
     }
 
     /// Writes the calls into the memory that is kept for it, and sends that by `send`.
@@ -432,13 +434,13 @@ impl<P: Plan, L: Link> Pump<P, L> {
         }
     }
 
-    /// Until the first deadline in a flight. Never more than one deadline's length, even if the
+    /// Until the first deadline in a batch. Never more than one deadline's length, even if the
     /// clock was set back since.
     fn time_left_ms(&self, calls: &[Planned<P::Job>], now_ms: u64) -> u64 {
         calls
             .iter()
-            .flat_map(|planned| &planned.tickets)
-            .map(|ticket| ticket.deadline_ms.saturating_sub(now_ms))
+            .flat_map(|planned| &planned.requests)
+            .map(|request| request.deadline_ms.saturating_sub(now_ms))
             .min()
             .unwrap_or(0)
             .clamp(1, self.settings.deadline_ms)
@@ -450,26 +452,26 @@ impl<P: Plan, L: Link> Pump<P, L> {
         while let Some(first) = self.waiting.front()
             && first.deadline_ms <= now_ms
         {
-            let tickets = self.waiting.drain(..1).collect();
+            let requests = self.waiting.drain(..1).collect();
             let outcome = Err(Definite::Expired.into());
-            self.outbox.push_back(Landed { tickets, outcome });
+            self.outbox.push_back(Completed { requests, outcome });
         }
     }
 
-    fn deliver(&mut self, now_ms: u64) -> Vec<Landed<P::Job>> {
-        let mut landed = Vec::new();
+    fn deliver(&mut self, now_ms: u64) -> Vec<Completed<P::Job>> {
+        let mut completed = Vec::new();
         let mut requests = 0;
         while let Some(next) = self.outbox.front() {
-            requests += next.tickets.len();
-            if requests > FLIGHT_MAX && !landed.is_empty() {
+            requests += next.requests.len();
+            if requests > BATCH_MAX && !completed.is_empty() {
                 break;
             }
-            landed.extend(self.outbox.pop_front());
+            completed.extend(self.outbox.pop_front());
         }
         if !self.outbox.is_empty() || self.may_send(now_ms) {
             self.wake();
         }
-        landed
+        completed
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use weir_scripts::keys::{DEFAULT_PREFIX, is_prefix};
 
-use crate::config::{ConfigError, within};
+use crate::config::{FieldError, within};
 use crate::pump;
 
 /// How Redis is reached.
@@ -24,8 +24,8 @@ pub struct RedisConfig {
     #[serde(default)]
     pub deadline_ms: Option<u64>,
     /// The most calls under way at once in each worker: 8 unless set, 1 to 64.
-    #[serde(default = "default_flights_max")]
-    pub flights_max: usize,
+    #[serde(default = "default_batches_max")]
+    pub batches_max: usize,
     /// The most requests that wait in each worker: 10,000 unless set; beyond it they get an answer at
     /// once.
     #[serde(default = "default_waiting_max")]
@@ -48,20 +48,20 @@ impl RedisConfig {
     ///
     /// # Errors
     /// When one is out of its bounds.
-    pub fn check(&self, path: &str) -> Result<(), ConfigError> {
+    pub fn check(&self, path: &str) -> Result<(), FieldError> {
         let field = |name: &str| format!("{path}.{name}");
         if self.cluster.is_empty() {
             let problem = "must name an Envoy cluster";
-            return Err(ConfigError::new(field("cluster"), problem));
+            return Err(FieldError::new(field("cluster"), problem));
         }
         if !is_prefix(&self.key_prefix) {
             let problem = "must be 1 to 64 of a-z A-Z 0-9 - _ . :";
-            return Err(ConfigError::new(field("key_prefix"), problem));
+            return Err(FieldError::new(field("key_prefix"), problem));
         }
         if let Some(deadline_ms) = self.deadline_ms {
             within(&field("deadline_ms"), deadline_ms, 1, 60_000)?;
         }
-        within(&field("flights_max"), self.flights_max as u64, 1, 64)?;
+        within(&field("batches_max"), self.batches_max as u64, 1, 64)?;
         within(&field("waiting_max"), self.waiting_max as u64, 1, 1_000_000)
     }
 
@@ -69,7 +69,7 @@ impl RedisConfig {
     pub fn pump_settings(&self, deadline_ms: u64) -> pump::Settings {
         pump::Settings {
             deadline_ms: self.deadline_ms.unwrap_or(deadline_ms),
-            flights_max: self.flights_max,
+            batches_max: self.batches_max,
             waiting_max: self.waiting_max,
         }
     }
@@ -83,7 +83,7 @@ fn default_key_prefix() -> String {
     DEFAULT_PREFIX.into()
 }
 
-fn default_flights_max() -> usize {
+fn default_batches_max() -> usize {
     8
 }
 

@@ -8,7 +8,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 
-use crate::config::ConfigError;
+use crate::config::FieldError;
 use crate::host::now_ms;
 use crate::link::HostLink;
 use crate::metrics;
@@ -23,7 +23,7 @@ pub trait Plugin: Sized + 'static {
     ///
     /// # Errors
     /// When the configuration is refused: the host then serves nothing with it.
-    fn configure(root_context_id: u32) -> Result<Self, ConfigError>;
+    fn configure(root_context_id: u32) -> Result<Self, FieldError>;
 
     /// A new stream.
     fn stream(plugin: &Rc<RefCell<Self>>, id: u32) -> Box<dyn HttpContext>;

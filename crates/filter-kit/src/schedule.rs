@@ -70,7 +70,7 @@ impl Schedule {
     }
 
     /// Whether the call `token`, which has come back, was the poll.
-    pub fn landed(&mut self, token: u32) -> bool {
+    pub fn completed(&mut self, token: u32) -> bool {
         self.token.take_if(|sent| *sent == token).is_some()
     }
 }
@@ -90,8 +90,8 @@ mod tests {
         assert!(schedule.is_due(1_000_001));
         schedule.sent(7);
         assert!(!schedule.is_due(1_001_000), "one is under way");
-        assert!(!schedule.landed(8));
-        assert!(schedule.landed(7));
+        assert!(!schedule.completed(8));
+        assert!(schedule.completed(7));
         assert!(schedule.is_due(1_001_000));
         assert!(!schedule.is_due(1_001_229));
         assert!(schedule.is_due(1_001_230), "a tick may be early");

@@ -5,7 +5,7 @@
 //! table's name and the slot's number, in 15 bytes: so short a string lives inside the host's map, where
 //! a longer one would cost each decision another look at memory that no cache holds. Values are never deleted (the host cannot), so the number of slots is what
 //! bounds the memory: some 400 bytes each with the host's own for GCRA, so 1.6 MB for 4,096 slots,
-//! which hold 32,768 keys. What a crowded slot does is told in [`weir_core::limit`].
+//! which hold 32,768 keys. What a crowded slot does is told in [`weir_limit`].
 //!
 //! A decision reads one slot and writes it; a refusal only reads. Two workers may decide on one slot at
 //! the same moment: the later write fails (compare and swap), and its worker reads and decides again,
@@ -15,7 +15,7 @@
 use crate::host::now_ns;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
-use weir_core::limit::{Check, Fingerprint, Quota, Slot, State};
+use weir_limit::{Check, Fingerprint, Quota, Slot, State};
 
 /// How often one decision is tried. A worker loses a try only to another one that decided in the
 /// microsecond between; to lose this many in turn takes far more workers than a machine has cores.
@@ -99,7 +99,7 @@ pub struct Table<D> {
 
 /// One request of one table.
 #[derive(Debug)]
-pub struct Ask<'a, D> {
+pub struct TableRequest<'a, D> {
     /// The table.
     pub table: &'a Table<D>,
     /// How often its key may ask. All quotas of one table must be of one algorithm.
@@ -111,13 +111,13 @@ pub struct Ask<'a, D> {
 }
 
 // Derived, it would ask for data that can be copied.
-impl<D> Clone for Ask<'_, D> {
+impl<D> Clone for TableRequest<'_, D> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<D> Copy for Ask<'_, D> {}
+impl<D> Copy for TableRequest<'_, D> {}
 
 /// What tables say to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl SlotKey {
 
 /// A key in its slot, as it was read.
 struct Found<'a, D> {
-    ask: Ask<'a, D>,
+    ask: TableRequest<'a, D>,
     key: SlotKey,
     version: u32,
     slot: Slot,
@@ -163,12 +163,12 @@ struct Found<'a, D> {
 
 /// Decides on one request of one table. Says also how many states of other keys were lost that still were
 /// of use.
-pub fn decide_one<D: SharedData>(ask: Ask<'_, D>, now_ms: u64) -> (Check, usize) {
+pub fn decide_one<D: SharedData>(ask: TableRequest<'_, D>, now_ms: u64) -> (Check, usize) {
     Found::read(ask, now_ms).charge()
 }
 
 /// Decides on one request of several tables: it is charged to all of them, or to none.
-pub fn decide_all<D: SharedData>(asks: &[Ask<'_, D>], now_ms: u64) -> Decision {
+pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> Decision {
     let found: Vec<Found<'_, D>> = asks.iter().map(|ask| Found::read(*ask, now_ms)).collect();
     let mut decision = Decision {
         checks: found.iter().map(Found::check).collect(),
@@ -195,7 +195,7 @@ pub fn decide_all<D: SharedData>(asks: &[Ask<'_, D>], now_ms: u64) -> Decision {
     decision
 }
 
-impl<D: SharedData> Ask<'_, D> {
+impl<D: SharedData> TableRequest<'_, D> {
     /// Takes back a charge that was made when a check gave `mark`.
     pub fn take_back(&self, mark: u64, now_ms: u64) {
         for _ in 0..TRIES_MAX {
@@ -209,7 +209,7 @@ impl<D: SharedData> Ask<'_, D> {
 }
 
 impl<'a, D: SharedData> Found<'a, D> {
-    fn read(ask: Ask<'a, D>, now_ms: u64) -> Self {
+    fn read(ask: TableRequest<'a, D>, now_ms: u64) -> Self {
         let table = ask.table;
         let fingerprint = Fingerprint::new(table.seed, ask.key);
         let key = table.slot_key(fingerprint.slot(table.slots));
@@ -261,7 +261,7 @@ impl<'a, D: SharedData> Found<'a, D> {
 
 impl<D: SharedData> Table<D> {
     /// The table `name` of `slots` slots (1 to [`SLOTS_MAX`]; others count as the nearest of these). `seed`
-    /// is that of the keys' hashes: the same in all VMs, such as [`weir_core::claim::KeyRing::seed`].
+    /// is that of the keys' hashes: the same in all VMs, such as [`weir_base::key::KeyRing::seed`].
     pub fn new(data: D, name: &str, slots: u32, seed: u64) -> Self {
         let hash = format!("{:016x}", Fingerprint::new(0, name.as_bytes()));
         let tag = hash.as_bytes().first_chunk().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A flight of 64 claims, written, framed and read: `cargo bench -p weir-resp`.
+//! A batch of 64 claims, written, framed and read: `cargo bench -p weir-resp`.
 #![allow(missing_docs)] // criterion's macros make functions without
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

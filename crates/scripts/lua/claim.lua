@@ -21,8 +21,8 @@
 --
 -- Returns one text with an answer a user, in the order given, commas between. An answer is numbers in
 -- decimal, a space between:
---   1 generation quantity deadline_ms handout   granted
---   2 generation quantity deadline_ms handout   the open claim once more; takes nothing
+--   1 generation quantity deadline_ms delivery   granted
+--   2 generation quantity deadline_ms delivery   the open claim once more; takes nothing
 --   3 generation                     cap reached; generation of the last order, or 0
 --   4 epoch open_claims              not enough units left; open claims of the shard
 --   5                                cold shard
@@ -103,9 +103,9 @@ local function decide_first(user)
 end
 
 local function handed_out(code, user, r)
-  local handout = hand_out(r)
+  local delivery = deliver(r)
   write(user, format(r))
-  return string.format('%s %d %d %d %d', code, r.generation, r.held, r.deadline, handout)
+  return string.format('%s %d %d %d %d', code, r.generation, r.held, r.deadline, delivery)
 end
 
 local function decide_known(user, r)

@@ -1,4 +1,4 @@
--- limit_state: what is counted for a rate limit, exactly as crates/core/src/limit counts it; the rules, and why
+-- limit_state: what is counted for a rate limit, exactly as crates/limit/src counts it; the rules, and why
 -- they are so, are told there. Stands before every script that needs it.
 --
 -- KEYS: each once

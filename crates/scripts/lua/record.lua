@@ -1,8 +1,8 @@
 -- record: what a shard knows of a user, read and written. Stands before every script that needs it.
 --
--- "<generation> <held> <deadline_ms> <handouts> <out> <orders>"
+-- "<generation> <held> <deadline_ms> <deliveries> <out> <orders>"
 --   generation  the last claim's; held > 0: it is open, with its deadline
---   handouts    how often it was handed out; out: a bit for each handout that has not come back
+--   deliveries    how often it was delivered; out: a bit for each delivery that has not come back
 --   orders      `-`, or a comma between each: `<generation>:<units>` for an order whose units have left
 --               the stock, `<generation>~<units>` for one whose units leave it at payment
 -- A user without an open claim and without orders has no record. Numbers are below 2^53, so Lua's
@@ -13,30 +13,30 @@ local function number(n) return string.format('%d', n) end
 
 local function parse(text)
   if not text then
-    return { generation = 0, held = 0, deadline = 0, handouts = 0, out = 0, orders = '-' }
+    return { generation = 0, held = 0, deadline = 0, deliveries = 0, out = 0, orders = '-' }
   end
-  local generation, held, deadline, handouts, out, orders =
+  local generation, held, deadline, deliveries, out, orders =
     string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
   return {
     generation = tonumber(generation), held = tonumber(held), deadline = tonumber(deadline),
-    handouts = tonumber(handouts), out = tonumber(out), orders = orders,
+    deliveries = tonumber(deliveries), out = tonumber(out), orders = orders,
   }
 end
 
 local function format(r)
   return string.format(
-    '%d %d %d %d %d %s', r.generation, r.held, r.deadline, r.handouts, r.out, r.orders)
+    '%d %d %d %d %d %s', r.generation, r.held, r.deadline, r.deliveries, r.out, r.orders)
 end
 
--- Handouts are told apart up to this number; what has it, or comes later, never comes back.
-local HANDOUTS_MAX = 30
+-- Deliveries are told apart up to this number; what has it, or comes later, never comes back.
+local DELIVERIES_MAX = 30
 
--- Hands the open claim out; returns the handout's number.
-local function hand_out(r)
-  local handout = math.min(r.handouts, HANDOUTS_MAX)
-  r.handouts = handout + 1
-  r.out = bit.bor(r.out, bit.lshift(1, handout))
-  return handout
+-- Hands the open claim out; returns the delivery's number.
+local function deliver(r)
+  local delivery = math.min(r.deliveries, DELIVERIES_MAX)
+  r.deliveries = delivery + 1
+  r.out = bit.bor(r.out, bit.lshift(1, delivery))
+  return delivery
 end
 
 -- Units in the orders with this mark, `:` or `~`.
@@ -75,7 +75,7 @@ end
 -- Ends the open claim; returns what it held.
 local function close(pending, user, r)
   local units = r.held
-  r.held, r.deadline, r.handouts, r.out = 0, 0, 0, 0
+  r.held, r.deadline, r.deliveries, r.out = 0, 0, 0, 0
   redis.call('ZREM', pending, user)
   return units
 end

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use weir_core::ledger::{Audit, OpenTransfer, Transfer};
 use weir_resp::{Arguments, Value};
+use weir_sale::ledger::{Audit, OpenTransfer, Transfer};
 
 use crate::keys::ShardKeys;
 use crate::reply::{array, digits, integer, text, unsigned};

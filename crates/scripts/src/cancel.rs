@@ -1,6 +1,6 @@
 //! `cancel.lua`: an order ends, and what it took from the stock comes back.
 
-use weir_core::id::UserId;
+use weir_base::id::UserId;
 use weir_resp::Value;
 
 use crate::call::decimal;

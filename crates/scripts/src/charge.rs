@@ -1,6 +1,6 @@
 //! `charge.lua`: an order that was to be deducted at payment is paid.
 
-use weir_core::id::UserId;
+use weir_base::id::UserId;
 use weir_resp::Value;
 
 use crate::call::decimal;

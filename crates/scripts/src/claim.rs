@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Checks, ClaimReply, ClaimTerms, Held};
-use weir_core::shard::bucket;
+use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
+use weir_sale::ledger::{Checks, ClaimReply, ClaimTerms, OpenClaim};
+use weir_sale::shard::bucket;
 
 use crate::keys::ShardKeys;
 use crate::reply::{Numbers, text};
@@ -132,11 +132,11 @@ fn answer(text: &mut Numbers<'_>) -> Option<ClaimReply> {
     })
 }
 
-fn next_held(mut next: impl FnMut() -> Option<u64>) -> Option<Held> {
-    Some(Held {
+fn next_held(mut next: impl FnMut() -> Option<u64>) -> Option<OpenClaim> {
+    Some(OpenClaim {
         generation: next()?,
         quantity: next()?.try_into().ok()?,
         deadline_ms: next()?,
-        handout: next()?.try_into().ok()?,
+        delivery: next()?.try_into().ok()?,
     })
 }

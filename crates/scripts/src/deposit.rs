@@ -1,7 +1,7 @@
 //! `deposit.lua`: units that have left another shard arrive.
 
-use weir_core::ledger::{DepositReply, Transfer};
 use weir_resp::Value;
+use weir_sale::ledger::{DepositReply, Transfer};
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;

@@ -23,10 +23,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_core::id::SaleId;
-use weir_core::ledger::Checks;
-use weir_core::link::code::{Length, LinkId};
+use weir_base::id::SaleId;
+use weir_link::code::{Length, LinkId};
 use weir_resp::Arguments;
+use weir_sale::ledger::Checks;
 
 /// The key prefix unless one is configured.
 pub const DEFAULT_PREFIX: &str = "weir";
@@ -134,7 +134,7 @@ impl ShardKeys {
         keys.push_joined(&[self.tag.as_bytes(), b":", name.as_bytes()]);
     }
 
-    /// Set: users of this home shard and this [bucket](weir_core::shard::bucket) with a reservation.
+    /// Set: users of this home shard and this [bucket](weir_sale::shard::bucket) with a reservation.
     pub fn reserved(&self, bucket: u32) -> Vec<u8> {
         self.key(&format!("{RESERVED}:{bucket}"))
     }
@@ -178,7 +178,7 @@ impl LinkKeys {
         Self(format!("{prefix}:link:{{{link}}}"))
     }
 
-    /// String: the [record](weir_core::link::record). It expires when the link's life ends.
+    /// String: the [record](weir_link::record). It expires when the link's life ends.
     pub fn record(&self) -> Vec<u8> {
         self.0.as_bytes().to_vec()
     }
@@ -189,7 +189,7 @@ impl LinkKeys {
     }
 }
 
-/// The key of the document with the domains of short links: see [`weir_core::link::domain`].
+/// The key of the document with the domains of short links: see [`weir_link::domain`].
 pub fn link_domains(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:domains").into_bytes()
 }
@@ -199,7 +199,7 @@ pub fn link_changes(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:changes").into_bytes()
 }
 
-/// The stream of [batches of clicks](weir_core::link::click): fields [`BATCH_ID`] and [`BATCH_ROWS`].
+/// The stream of [batches of clicks](weir_link::click): fields [`BATCH_ID`] and [`BATCH_ROWS`].
 pub fn link_clicks(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:clicks").into_bytes()
 }
@@ -252,7 +252,7 @@ impl UniquesKeys {
     }
 }
 
-/// The counter of numbers of short links of one length: see [`weir_core::link::segment`].
+/// The counter of numbers of short links of one length: see [`weir_link::segment`].
 pub fn link_segments(prefix: &str, length: Length) -> Vec<u8> {
     format!("{prefix}:link:segment:{length}").into_bytes()
 }

@@ -1,7 +1,7 @@
 //! `lend.lua`: units of one shard leave for another.
 
-use weir_core::ledger::{LendReply, Transfer};
 use weir_resp::Value;
+use weir_sale::ledger::{LendReply, Transfer};
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;

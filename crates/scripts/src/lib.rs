@@ -9,7 +9,7 @@
 //! - [`Call`]: one script call, ready to be sent with EVALSHA or EVAL.
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
-//!   [`settle_transfer`], [`survey`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
+//!   [`settle_transfer`], [`probe`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_clicks`],
 //!   [`link_uniques`].
 
@@ -76,6 +76,7 @@ pub mod link_read;
 pub mod link_segment;
 pub mod link_uniques;
 pub mod overdue;
+pub mod probe;
 pub mod release;
 mod reply;
 pub mod restock;
@@ -84,7 +85,6 @@ pub mod routes;
 pub mod settle;
 pub mod settle_transfer;
 pub mod streams;
-pub mod survey;
 pub mod warm;
 pub mod wipe;
 
@@ -111,7 +111,7 @@ pub const SCRIPTS: [&Script; 21] = [
     &restore::SCRIPT,
     &settle::SCRIPT,
     &settle_transfer::SCRIPT,
-    &survey::SCRIPT,
+    &probe::SCRIPT,
     &warm::SCRIPT,
     &wipe::SCRIPT,
 ];

@@ -1,11 +1,11 @@
-//! `limit.lua`: what rate limits say to many requests at once, counted as [`weir_core::limit`] does.
+//! `limit.lua`: what rate limits say to many requests at once, counted as [`weir_limit`] does.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-use weir_core::limit::{Algorithm, Check, Quota};
+use weir_limit::{Algorithm, Check, Quota};
 use weir_resp::{Arguments, Value};
 
 use crate::call::decimal;
@@ -21,7 +21,7 @@ pub static SCRIPT: Script = Script {
 
 /// What one request asks of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct LimitRequest {
     /// Whose limit.
     pub key: LimitKey,
     /// What is allowed.
@@ -50,13 +50,13 @@ pub struct Answer {
 ///
 /// There must be at least one ask. On Redis Cluster all keys of a call must be of one slot: a request
 /// whose keys are not cannot be decided as a whole.
-pub fn call<R: AsRef<[Ask]>>(requests: &[R]) -> Call {
+pub fn call<R: AsRef<[LimitRequest]>>(requests: &[R]) -> Call {
     call_at(requests, 0)
 }
 
 /// [`call`] at `now_ms` in place of Redis' clock, which no test can set; 0 is Redis' clock. Only for tests:
 /// gateways whose clocks differ would undo each other's counts.
-pub fn call_at<R: AsRef<[Ask]>>(requests: &[R], now_ms: u64) -> Call {
+pub fn call_at<R: AsRef<[LimitRequest]>>(requests: &[R], now_ms: u64) -> Call {
     let mut terms = Terms::default();
     for request in requests {
         let asks = request.as_ref();
@@ -197,7 +197,7 @@ mod tests {
     fn each_key_and_each_quota_is_spelt_once() {
         let small = Quota::new(Algorithm::FixedWindow, 5, 1_000, 5).unwrap();
         let large = Quota::new(Algorithm::Gcra, 100, 60_000, 50).unwrap();
-        let ask = |rule, quota, cost, extra| Ask {
+        let ask = |rule, quota, cost, extra| LimitRequest {
             key: key(rule),
             quota,
             cost,

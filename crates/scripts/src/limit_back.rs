@@ -1,6 +1,6 @@
 //! `limit_back.lua`: requests in flight have ended, and no longer count.
 
-use weir_core::limit::Quota;
+use weir_limit::Quota;
 use weir_resp::Value;
 
 use crate::keys::LimitKey;
@@ -23,7 +23,7 @@ pub struct Charge {
     pub quota: Quota,
     /// How many units: [`Answer::taken`](crate::limit::Answer::taken), or fewer.
     pub cost: u32,
-    /// The mark of the [check](weir_core::limit::Check::mark) that let it pass.
+    /// The mark of the [check](weir_limit::Check::mark) that let it pass.
     pub mark: u64,
 }
 

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::str;
 
-use weir_core::link::click::{BatchId, ClickError, Row, decode};
+use weir_link::click::{BatchId, ClickError, Row, decode};
 use weir_resp::Value;
 
 use crate::call::decimal;

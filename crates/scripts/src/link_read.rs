@@ -18,7 +18,7 @@ pub static SCRIPT: Script = Script {
 /// What stands in Redis of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Its [record](weir_core::link::record::Link::decode).
+    /// Its [record](weir_link::record::Link::decode).
     pub record: Vec<u8>,
     /// How long it still lives if nobody asks for it again, in milliseconds; `None` is for ever.
     pub left_ms: Option<u64>,

@@ -1,6 +1,6 @@
 //! `link_segment.lua`: raises the counter of numbers of short links.
 
-use weir_core::link::code::Length;
+use weir_link::code::Length;
 use weir_resp::Value;
 
 use crate::call::decimal;

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Held, Overdue};
+use weir_base::id::UserId;
 use weir_resp::Value;
+use weir_sale::ledger::{OpenClaim, Overdue};
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;
@@ -48,14 +48,14 @@ fn parse_one(value: &Value) -> Option<Overdue> {
     })
 }
 
-fn parse_held(fields: &[Value]) -> Option<Held> {
-    let [generation, quantity, deadline_ms, handout] = fields else {
+fn parse_held(fields: &[Value]) -> Option<OpenClaim> {
+    let [generation, quantity, deadline_ms, delivery] = fields else {
         return None;
     };
-    Some(Held {
+    Some(OpenClaim {
         generation: unsigned(generation)?,
         quantity: unsigned(quantity)?,
         deadline_ms: unsigned(deadline_ms)?,
-        handout: unsigned(handout)?,
+        delivery: unsigned(delivery)?,
     })
 }

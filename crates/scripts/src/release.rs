@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use weir_core::id::UserId;
-use weir_core::ledger::{ReleaseKind, ReleaseReply};
+use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
+use weir_sale::ledger::{ReleaseKind, ReleaseReply};
 
 use crate::keys::ShardKeys;
 use crate::reply::array;
@@ -23,7 +23,7 @@ pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
         args.push(user.as_str().as_bytes());
         args.push_decimal(generation);
         match kind {
-            ReleaseKind::Handout(handout) => args.push_decimal(handout.into()),
+            ReleaseKind::Delivery(delivery) => args.push_decimal(delivery.into()),
             ReleaseKind::Decided => args.push(b"decided"),
             ReleaseKind::Void => args.push(b"void"),
         }

@@ -2,8 +2,8 @@
 
 use alloc::string::ToString;
 
-use weir_core::ledger::Audit;
 use weir_resp::Value;
+use weir_sale::ledger::Audit;
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;

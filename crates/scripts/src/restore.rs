@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use alloc::format;
 use alloc::string::String;
 
-use weir_core::id::UserId;
-use weir_core::ledger::OrderEntry;
+use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
+use weir_sale::ledger::OrderEntry;
 
 use crate::keys::ShardKeys;
 use crate::reply::flag;

@@ -1,8 +1,8 @@
 //! `settle.lua`: a claim became an order.
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Deduction, SettleReply};
+use weir_base::id::UserId;
 use weir_resp::Value;
+use weir_sale::ledger::{Deduction, SettleReply};
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;

@@ -1,4 +1,4 @@
-//! Rate limits in Redis against the model, which is [`weir_core::limit`]: the same histories on both,
+//! Rate limits in Redis against the model, which is [`weir_limit`]: the same histories on both,
 //! every answer compared, and when each key expires.
 
 mod support;
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use history::{histories_go_as_in_the_model, mixed, steady};
 use pair::{ALGORITHMS, NOW_MS, Pair, ask, new_key, quota};
 use support::Server;
-use weir_core::limit::{Algorithm, Quota, RATE_MAX, SET_BACK_MS_MAX};
+use weir_limit::{Algorithm, Quota, RATE_MAX, SET_BACK_MS_MAX};
 use weir_resp::Value;
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit;
-use weir_scripts::limit::{Answer, Ask};
+use weir_scripts::limit::{Answer, LimitRequest};
 use weir_scripts::limit_back::Charge;
 
 #[test]
@@ -144,11 +144,11 @@ fn a_lease_is_what_is_left_when_all_costs_are_paid() {
     let mut pair = Pair::new(&server);
     for algorithm in ALGORITHMS {
         let (key, ten) = (new_key(), quota(algorithm, 10, 60_000, 10));
-        let lease = |cost, extra| Ask {
+        let lease = |cost, extra| LimitRequest {
             extra,
             ..ask(&key, ten, cost)
         };
-        let mut take = |asks: &[Ask]| {
+        let mut take = |asks: &[LimitRequest]| {
             let answers = pair.ask(&[asks.to_vec()]);
             answers[0]
                 .iter()

@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::{Redis, Server};
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{
+use weir_base::id::{SaleId, UserId};
+use weir_resp::Value;
+use weir_sale::ledger::{
     Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, SettleReply,
     ShardLedger, Transfer,
 };
-use weir_core::shard::bucket;
-use weir_resp::Value;
+use weir_sale::shard::bucket;
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{
-    SCRIPTS, audit, cancel, charge, claim, deposit, lend, overdue, release, restock, restore,
-    settle, settle_transfer, survey, warm, wipe,
+    SCRIPTS, audit, cancel, charge, claim, deposit, lend, overdue, probe, release, restock,
+    restore, settle, settle_transfer, warm, wipe,
 };
 
 const TTL_MS: u64 = 500;
@@ -185,9 +185,9 @@ impl Pair {
         assert_eq!(books, self.model.audit());
         let reply = self
             .redis
-            .run(&survey::call(std::slice::from_ref(&self.keys)));
-        let seen = survey::parse(&reply, 1).unwrap()[0];
-        let expected = self.model.survey();
+            .run(&probe::call(std::slice::from_ref(&self.keys)));
+        let seen = probe::parse(&reply, 1).unwrap()[0];
+        let expected = self.model.probe();
         assert_eq!(seen.stock, expected.stock);
         if seen.stock.is_some() {
             assert_eq!(seen, expected);
@@ -258,7 +258,7 @@ enum Op {
 fn any_op() -> impl Strategy<Value = Op> {
     let users = || prop::collection::vec(0..6_u8, 1..8);
     let kind = prop_oneof![
-        (0..4_u32).prop_map(ReleaseKind::Handout),
+        (0..4_u32).prop_map(ReleaseKind::Delivery),
         Just(ReleaseKind::Decided),
         Just(ReleaseKind::Void),
     ];
@@ -541,7 +541,7 @@ fn generations_are_exact_at_the_size_of_real_clocks() {
 }
 
 #[test]
-fn a_batch_as_large_as_a_flight_of_one_user_takes_one_unit() {
+fn a_batch_as_large_as_a_batch_of_one_user_takes_one_unit() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 10);
     let replies = pair.claim(&vec![user(1); 64], terms(10, 1, 1));

@@ -23,7 +23,7 @@ mod world;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::Server;
-use weir_core::ledger::Deduction;
+use weir_sale::ledger::Deduction;
 use world::{Fault, Setting, World};
 
 fn any_fault() -> impl Strategy<Value = Fault> {
@@ -35,7 +35,7 @@ fn any_fault() -> impl Strategy<Value = Fault> {
         2 => any::<usize>().prop_map(Fault::Twice),
         2 => any::<usize>().prop_map(Fault::Delay),
         3 => any::<usize>().prop_map(Fault::DeliverLate),
-        3 => any::<u32>().prop_map(Fault::Refill),
+        3 => any::<u32>().prop_map(Fault::Rebalance),
         2 => Just(Fault::Reconcile),
         2 => any::<usize>().prop_map(Fault::Pay),
         2 => any::<usize>().prop_map(Fault::Cancel),

@@ -8,13 +8,13 @@
 //! ```
 //!
 //! The fields above are the ones to know; the others have defaults. Rules are told in
-//! [`weir_core::rules::RuleConfig`].
+//! [`weir_limit::rules::RuleConfig`].
 
 use serde::Deserialize;
-use weir_core::breaker;
-use weir_core::rules::{RuleConfig, RuleError, Rules, RulesConfig};
-use weir_filter_kit::config::{ConfigError, SecretSource, check_breaker, header_name, within};
+use weir_base::breaker;
+use weir_filter_kit::config::{FieldError, SecretSource, check_breaker, header_name, within};
 use weir_filter_kit::redis_config::{RedisConfig, Topology};
+use weir_limit::rules::{FieldError, RuleConfig, Rules, RulesConfig};
 
 /// How long a request waits for Redis, in milliseconds, unless `redis.deadline_ms` is set.
 pub const DEADLINE_MS: u64 = 20;
@@ -123,7 +123,7 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self) -> Result<Checked, ConfigError> {
+    pub fn checked(self) -> Result<Checked, FieldError> {
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
         check_breaker("breaker", &self.breaker)?;
         if let Some(redis) = &self.redis {
@@ -141,7 +141,7 @@ impl Config {
         check_needs(&rules, self.redis.is_some(), self.user_header.is_some())?;
         if self.reload && self.redis.is_none() {
             let problem = "rules are read from Redis, but there is no `redis`";
-            return Err(ConfigError::new("reload", problem));
+            return Err(FieldError::new("reload", problem));
         }
         let user_header = self.user_header.as_deref();
         Ok(Checked {
@@ -161,45 +161,45 @@ impl Config {
 }
 
 /// Refuses what this module cannot do.
-fn check_module(field: &str, is_wanted: bool) -> Result<(), ConfigError> {
+fn check_module(field: &str, is_wanted: bool) -> Result<(), FieldError> {
     if SEES_RESPONSES || !is_wanted {
         return Ok(());
     }
     let problem =
         "adds to responses that pass: load ratelimit-headers.wasm in place of ratelimit.wasm";
-    Err(ConfigError::new(field, problem))
+    Err(FieldError::new(field, problem))
 }
 
 /// Refuses rules that need what is not configured.
 ///
 /// # Errors
 /// With the rule's path.
-pub fn check_needs(rules: &Rules, has_redis: bool, has_user: bool) -> Result<(), ConfigError> {
+pub fn check_needs(rules: &Rules, has_redis: bool, has_user: bool) -> Result<(), FieldError> {
     for (index, rule) in rules.iter().enumerate() {
         if rule.needs_redis() && !has_redis {
             let problem = "counts in Redis, but the filter has no `redis`";
-            return Err(ConfigError::new(format!("rules[{index}].store"), problem));
+            return Err(FieldError::new(format!("rules[{index}].store"), problem));
         }
         if rule.needs_user() && !has_user {
             let problem = "tells users apart, but the filter has no `user_header`";
-            return Err(ConfigError::new(format!("rules[{index}].key"), problem));
+            return Err(FieldError::new(format!("rules[{index}].key"), problem));
         }
     }
     Ok(())
 }
 
 /// A refusal of the rules, as one of the configuration.
-pub fn refused(error: RuleError) -> ConfigError {
-    ConfigError::new(error.path, error.problem)
+pub fn refused(error: FieldError) -> FieldError {
+    FieldError::new(error.path, error.problem)
 }
 
 impl AnswerConfig {
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), FieldError> {
         within("answer.status", u64::from(self.status), 400, 599)?;
         let is_text = |b: u8| b == b' ' || b.is_ascii_graphic();
         if self.content_type.is_empty() || !self.content_type.bytes().all(is_text) {
             let problem = "must be a content type, such as text/html";
-            return Err(ConfigError::new("answer.content_type", problem));
+            return Err(FieldError::new("answer.content_type", problem));
         }
         let length = self.body.len() as u64;
         within("answer.body's length", length, 0, BODY_LEN_MAX as u64)
@@ -207,13 +207,13 @@ impl AnswerConfig {
 }
 
 impl DebugConfig {
-    fn read(&self) -> Result<Vec<u8>, ConfigError> {
+    fn read(&self) -> Result<Vec<u8>, FieldError> {
         let secret = self.secret.read("debug.secret")?;
         match secret.len() {
             DEBUG_SECRET_LEN_MIN.. => Ok(secret),
             length => {
                 let problem = format!("has {length} bytes, needs at least {DEBUG_SECRET_LEN_MIN}");
-                Err(ConfigError::new("debug.secret", problem))
+                Err(FieldError::new("debug.secret", problem))
             }
         }
     }
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use weir_filter_kit::config::parse;
 
-    fn checked(json: &str) -> Result<Checked, ConfigError> {
+    fn checked(json: &str) -> Result<Checked, FieldError> {
         parse::<Config>(json.as_bytes()).and_then(Config::checked)
     }
 

@@ -1,12 +1,12 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
-use weir_core::breaker::Pass;
-use weir_filter_kit::pump::{Plan, Planned, Ticket};
+use weir_base::breaker::Pass;
+use weir_filter_kit::pump::{PendingRequest, Plan, Planned};
 use weir_filter_kit::redis_config::Topology;
 use weir_scripts::limit_back::Charge;
 use weir_scripts::{limit, limit_back};
 
-use crate::case::Case;
+use crate::evaluation::Evaluation;
 
 /// What is asked of Redis.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) struct CheckJob {
     /// First what is enforced, together, if there is anything; then what is only looked at, each by itself.
-    pub(crate) asks: Vec<Vec<limit::Ask>>,
+    pub(crate) asks: Vec<Vec<limit::LimitRequest>>,
     /// For the outcome at Redis.
     pub(crate) pass: Pass,
     /// When it began to wait.
     pub(crate) since_ms: u64,
     /// The request.
-    pub(crate) case: Case,
+    pub(crate) evaluation: Evaluation,
 }
 
 /// Groups jobs into calls as the topology allows.
@@ -39,9 +39,9 @@ pub(crate) struct LimitPlan {
 impl Plan for LimitPlan {
     type Job = Job;
 
-    fn plan(&self, tickets: Vec<Ticket<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
-        let is_check = |ticket: &Ticket<Job>| matches!(ticket.job, Job::Check(_));
-        let (checks, backs): (Vec<_>, Vec<_>) = tickets.into_iter().partition(is_check);
+    fn plan(&self, requests: Vec<PendingRequest<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+        let is_check = |request: &PendingRequest<Job>| matches!(request.job, Job::Check(_));
+        let (checks, backs): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_check);
         // What has ended first makes room for what begins.
         let mut calls = self.group(backs, back_call);
         calls.extend(self.group(checks, check_call));
@@ -52,42 +52,42 @@ impl Plan for LimitPlan {
 impl LimitPlan {
     fn group(
         &self,
-        tickets: Vec<Ticket<Job>>,
-        plan: fn(Vec<Ticket<Job>>) -> Planned<Job>,
+        requests: Vec<PendingRequest<Job>>,
+        plan: fn(Vec<PendingRequest<Job>>) -> Planned<Job>,
     ) -> Vec<Planned<Job>> {
         match self.topology {
-            _ if tickets.is_empty() => vec![],
-            Topology::Single => vec![plan(tickets)],
+            _ if requests.is_empty() => vec![],
+            Topology::Single => vec![plan(requests)],
             // A request has one key in Redis at most, or the rules would have been refused.
-            Topology::Cluster => tickets
+            Topology::Cluster => requests
                 .into_iter()
-                .map(|ticket| plan(vec![ticket]))
+                .map(|request| plan(vec![request]))
                 .collect(),
         }
     }
 }
 
-fn check_call(tickets: Vec<Ticket<Job>>) -> Planned<Job> {
-    let requests: Vec<&Vec<limit::Ask>> = tickets
+fn check_call(requests: Vec<PendingRequest<Job>>) -> Planned<Job> {
+    let requests: Vec<&Vec<limit::LimitRequest>> = requests
         .iter()
-        .filter_map(|ticket| match &ticket.job {
+        .filter_map(|request| match &request.job {
             Job::Check(job) => Some(&job.asks),
             Job::Back(_) => None,
         })
         .flatten()
         .collect();
     let call = limit::call(&requests);
-    Planned { call, tickets }
+    Planned { call, requests }
 }
 
-fn back_call(tickets: Vec<Ticket<Job>>) -> Planned<Job> {
-    let charges: Vec<Charge> = tickets
+fn back_call(requests: Vec<PendingRequest<Job>>) -> Planned<Job> {
+    let charges: Vec<Charge> = requests
         .iter()
-        .filter_map(|ticket| match &ticket.job {
+        .filter_map(|request| match &request.job {
             Job::Back(charge) => Some(charge.clone()),
             Job::Check(_) => None,
         })
         .collect();
     let call = limit_back::call(&charges);
-    Planned { call, tickets }
+    Planned { call, requests }
 }

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::rules;
+use weir_limit::rules;
 use weir_scripts::keys::LimitKey;
 
 /// The most keys with slices, in each VM. Keys beyond it ask Redis for each request.

@@ -1,6 +1,6 @@
 //! `ratelimit`: rate limits at the gateway.
 //!
-//! Each request is held against the rules that concern it ([`weir_core::rules`]). Rules that count here are
+//! Each request is held against the rules that concern it ([`weir_limit::rules`]). Rules that count here are
 //! decided at once, in Envoy's shared data; those that count in Redis wait in the pump, many requests a
 //! call. A request is charged to all its rules or to none.
 //!
@@ -9,7 +9,7 @@
 //! | [`config`] | JSON → checked configuration |
 //! | `request` | the request, read as far as rules ask for it |
 //! | `ruleset` | the rules that count now, with their tables and counters |
-//! | `case` | one request on its way through the rules |
+//! | `evaluation` | one request on its way through the rules |
 //! | `lease` | slices of limits in Redis that are spent here |
 //! | `refusal` | what Redis has refused, for as long as it would refuse it again |
 //! | `job` | what waits in the pump, and how it is grouped into script calls |
@@ -37,8 +37,8 @@
 )]
 
 mod answer;
-mod case;
 pub mod config;
+mod evaluation;
 mod job;
 mod lease;
 mod limiter;

@@ -6,23 +6,23 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 use subtle::ConstantTimeEq;
-use weir_core::breaker::{self, Pass, Permit};
+use weir_base::breaker::{self, Pass, Permit};
 use weir_filter_kit::http::request_header;
 use weir_filter_kit::link::{HostLink, Link};
-use weir_filter_kit::pump::{Landed, Ticket};
+use weir_filter_kit::pump::{Completed, PendingRequest};
 use weir_filter_kit::redis::{Failure, Reply, Unknown, read};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::{self, Answer};
 
 use crate::NAME;
 use crate::answer::{Refusal, refuse};
-use crate::case::{Case, Fate, Held, Outcome, Passed};
 use crate::config::Checked;
+use crate::evaluation::{Evaluation, Passed, RequestState, SharedState, StateHandle};
 use crate::job::{CheckJob, Job};
 use crate::metrics::Metrics;
 use crate::redis::{NOTHING, Redis};
 use crate::request::HostRequest;
-use crate::ruleset::{Asked, AskedOf, Charged, Ruleset, SharedRuleset};
+use crate::ruleset::{Charged, RuleHit, RuleHits, Ruleset, SharedRuleset};
 
 /// What operators show, to be told of rules in shadow.
 const DEBUG: &str = "x-weir-debug";
@@ -69,28 +69,28 @@ impl Limiter {
     }
 
     /// Decides on the request of the effective context's stream `owner`: it passes, is answered, or waits.
-    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> Held {
+    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> StateHandle {
         self.note_request();
         let request = HostRequest::new(self.config.user_header.as_deref());
         let looked = self.ruleset.look(&request);
-        if let Ok(asked_of) = &looked
-            && let Some(asked) = asked_of.only_one()
+        if let Ok(hits) = &looked
+            && let Some(asked) = hits.only_one()
             && !self.tells_passing()
         {
             return self.decide_one(asked, now_ms);
         }
-        let case = self.case();
-        let outcome = Rc::clone(&case.outcome);
+        let evaluation = self.evaluation();
+        let outcome = Rc::clone(&evaluation.outcome);
         match looked {
-            Ok(asked_of) => self.enter(owner, case, asked_of, now_ms),
+            Ok(hits) => self.enter(owner, evaluation, hits, now_ms),
             Err(rule) => {
                 if let Some((_, metrics)) = self.ruleset.rule(rule) {
                     metrics.denied.increment();
                 }
-                self.answer(&case, Refusal::Denied, &[]);
+                self.answer(&evaluation, Refusal::Denied, &[]);
             }
         }
-        Held::Shared(outcome)
+        StateHandle::Shared(outcome)
     }
 
     /// Whether there may be something to say in the response to a request that passes.
@@ -99,17 +99,17 @@ impl Limiter {
     }
 
     /// One rule that counts here decides: what nearly every request is, so it costs no lists.
-    fn decide_one(&mut self, asked: &Asked, now_ms: u64) -> Held {
+    fn decide_one(&mut self, asked: &RuleHit, now_ms: u64) -> StateHandle {
         let Some(check) = self.ruleset.decide_one(asked, now_ms) else {
-            return Held::Fate(Fate::default());
+            return StateHandle::Owned(RequestState::default());
         };
         let charged = || Charged {
             asked: asked.clone(),
             check,
         };
         if !check.is_allowed() {
-            self.limit(&self.case(), &[charged()], now_ms);
-            return Held::Fate(Fate::Answered);
+            self.limit(&self.evaluation(), &[charged()], now_ms);
+            return StateHandle::Owned(RequestState::Answered);
         }
         if let Some((_, metrics)) = self.ruleset.rule(asked.rule) {
             metrics.allowed.increment();
@@ -119,12 +119,12 @@ impl Limiter {
             let ruleset = Rc::clone(&self.ruleset);
             passed.here.push((ruleset, charged()));
         }
-        Held::Fate(Fate::Passed(passed))
+        StateHandle::Owned(RequestState::Passed(passed))
     }
 
     /// A request of which nothing is decided yet.
-    fn case(&self) -> Case {
-        Case {
+    fn evaluation(&self) -> Evaluation {
+        Evaluation {
             ruleset: Rc::clone(&self.ruleset),
             charged: vec![],
             leased: vec![],
@@ -134,41 +134,41 @@ impl Limiter {
             charged_in_redis: vec![],
             would_refuse: vec![],
             is_debug: self.is_operator(),
-            outcome: Outcome::default(),
+            outcome: SharedState::default(),
         }
     }
 
-    fn enter(&mut self, owner: u32, mut case: Case, asked_of: AskedOf, now_ms: u64) {
-        case.local_shadow = asked_of.local_shadow;
-        case.redis_shadow = asked_of.redis_shadow;
-        case.redis = asked_of.redis;
-        let mut local = asked_of.local;
-        let pass = self.permit(&case, now_ms);
-        if pass.is_none() && !(case.redis.is_empty() && case.redis_shadow.is_empty()) {
-            match case.fall_back() {
+    fn enter(&mut self, owner: u32, mut evaluation: Evaluation, hits: RuleHits, now_ms: u64) {
+        evaluation.local_shadow = hits.local_shadow;
+        evaluation.redis_shadow = hits.redis_shadow;
+        evaluation.redis = hits.redis;
+        let mut local = hits.local;
+        let pass = self.permit(&evaluation, now_ms);
+        if pass.is_none() && !(evaluation.redis.is_empty() && evaluation.redis_shadow.is_empty()) {
+            match evaluation.fall_back() {
                 Ok(asked) => local.extend(asked),
-                Err(_) => return self.refuse(&case, Refusal::Unavailable, &[], now_ms),
+                Err(_) => return self.refuse(&evaluation, Refusal::Unavailable, &[], now_ms),
             }
         }
-        if !self.decide_here(&mut case, local, now_ms) {
+        if !self.decide_here(&mut evaluation, local, now_ms) {
             return;
         }
-        self.spend_slices(&mut case, now_ms);
-        let known = self.known_refusals(&case, now_ms);
+        self.spend_slices(&mut evaluation, now_ms);
+        let known = self.known_refusals(&evaluation, now_ms);
         if !known.is_empty() {
-            return self.limit(&case, &known, now_ms);
+            return self.limit(&evaluation, &known, now_ms);
         }
         match pass {
-            Some(pass) if !(case.redis.is_empty() && case.redis_shadow.is_empty()) => {
-                self.ask_redis(owner, case, pass, now_ms);
+            Some(pass) if !(evaluation.redis.is_empty() && evaluation.redis_shadow.is_empty()) => {
+                self.ask_redis(owner, evaluation, pass, now_ms);
             }
-            _ => self.pass(case, now_ms),
+            _ => self.pass(evaluation, now_ms),
         }
     }
 
     /// Leave to ask Redis, if the request has anything to ask.
-    fn permit(&mut self, case: &Case, now_ms: u64) -> Option<Pass> {
-        if case.redis.is_empty() && case.redis_shadow.is_empty() {
+    fn permit(&mut self, evaluation: &Evaluation, now_ms: u64) -> Option<Pass> {
+        if evaluation.redis.is_empty() && evaluation.redis_shadow.is_empty() {
             return None;
         }
         let redis = self.redis.as_mut()?;
@@ -181,125 +181,130 @@ impl Limiter {
     }
 
     /// Charges what is counted here. If that refuses, the request is answered, and this is false.
-    fn decide_here(&mut self, case: &mut Case, asked: Vec<Asked>, now_ms: u64) -> bool {
+    fn decide_here(
+        &mut self,
+        evaluation: &mut Evaluation,
+        asked: Vec<RuleHit>,
+        now_ms: u64,
+    ) -> bool {
         if asked.is_empty() {
             return true;
         }
-        let decision = case.ruleset.decide(&asked, now_ms);
+        let decision = evaluation.ruleset.decide(&asked, now_ms);
         let said = Charged::all(asked, decision.checks);
         if said.iter().all(|charged| charged.check.is_allowed()) {
-            case.charged.extend(said);
+            evaluation.charged.extend(said);
             return true;
         }
-        self.limit(case, &said, now_ms);
+        self.limit(evaluation, &said, now_ms);
         false
     }
 
     /// Spends slices where there are any; what they cover need not be asked for.
-    fn spend_slices(&mut self, case: &mut Case, now_ms: u64) {
+    fn spend_slices(&mut self, evaluation: &mut Evaluation, now_ms: u64) {
         let Some(redis) = &mut self.redis else { return };
         let mut rest = Vec::new();
-        for asked in std::mem::take(&mut case.redis) {
-            let has_slices = case
+        for asked in std::mem::take(&mut evaluation.redis) {
+            let has_slices = evaluation
                 .ruleset
                 .rule(asked.rule)
                 .is_some_and(|(rule, _)| rule.lease.is_some());
             let key = has_slices
-                .then(|| redis.key(&case.ruleset, &asked))
+                .then(|| redis.key(&evaluation.ruleset, &asked))
                 .flatten();
             match key {
-                Some(key) if redis.leases.spend(&key, asked.ask.cost, now_ms) => {
-                    case.leased.push((asked, key));
+                Some(key) if redis.leases.spend(&key, asked.hit.cost, now_ms) => {
+                    evaluation.leased.push((asked, key));
                 }
                 _ => rest.push(asked),
             }
         }
-        case.redis = rest;
+        evaluation.redis = rest;
     }
 
     /// What Redis has refused and would refuse again, unless a rule in shadow wants to be asked.
-    fn known_refusals(&mut self, case: &Case, now_ms: u64) -> Vec<Charged> {
+    fn known_refusals(&mut self, evaluation: &Evaluation, now_ms: u64) -> Vec<Charged> {
         match &mut self.redis {
-            Some(redis) if case.redis_shadow.is_empty() => {
-                redis.known_refusals(&case.ruleset, &case.redis, now_ms)
+            Some(redis) if evaluation.redis_shadow.is_empty() => {
+                redis.known_refusals(&evaluation.ruleset, &evaluation.redis, now_ms)
             }
             _ => vec![],
         }
     }
 
-    fn ask_redis(&mut self, owner: u32, case: Case, pass: Pass, now_ms: u64) {
+    fn ask_redis(&mut self, owner: u32, evaluation: Evaluation, pass: Pass, now_ms: u64) {
         let Some(redis) = &mut self.redis else { return };
         if redis.pump.waiting() >= redis.config.waiting_max {
-            return self.without_redis(case, now_ms);
+            return self.without_redis(evaluation, now_ms);
         }
-        let mut asks: Vec<Vec<limit::Ask>> = Vec::new();
-        let enforced: Vec<_> = case
+        let mut asks: Vec<Vec<limit::LimitRequest>> = Vec::new();
+        let enforced: Vec<_> = evaluation
             .redis
             .iter()
-            .filter_map(|asked| redis.ask(&case.ruleset, asked, now_ms))
+            .filter_map(|asked| redis.ask(&evaluation.ruleset, asked, now_ms))
             .collect();
         if !enforced.is_empty() {
             asks.push(enforced);
         }
-        let looked_at = case
+        let looked_at = evaluation
             .redis_shadow
             .iter()
-            .filter_map(|asked| redis.ask(&case.ruleset, asked, now_ms));
+            .filter_map(|asked| redis.ask(&evaluation.ruleset, asked, now_ms));
         asks.extend(looked_at.map(|ask| vec![ask]));
         let job = CheckJob {
             asks,
             pass,
             since_ms: now_ms,
-            case,
+            evaluation,
         };
         // It is not full, as was just looked.
         let _ = redis.pump.enqueue(owner, Job::Check(Box::new(job)), now_ms);
     }
 
     /// Redis does not decide. The stream is the effective context.
-    fn without_redis(&mut self, mut case: Case, now_ms: u64) {
-        match case.fall_back() {
-            Err(_) => self.refuse(&case, Refusal::Unavailable, &[], now_ms),
+    fn without_redis(&mut self, mut evaluation: Evaluation, now_ms: u64) {
+        match evaluation.fall_back() {
+            Err(_) => self.refuse(&evaluation, Refusal::Unavailable, &[], now_ms),
             Ok(local) => {
-                if self.decide_here(&mut case, local, now_ms) {
-                    self.pass(case, now_ms);
+                if self.decide_here(&mut evaluation, local, now_ms) {
+                    self.pass(evaluation, now_ms);
                 }
             }
         }
     }
 
     /// A limit is reached: nothing is charged, and the client is told.
-    fn limit(&mut self, case: &Case, said: &[Charged], now_ms: u64) {
+    fn limit(&mut self, evaluation: &Evaluation, said: &[Charged], now_ms: u64) {
         for charged in said.iter().filter(|charged| !charged.check.is_allowed()) {
-            if let Some((_, metrics)) = case.ruleset.rule(charged.asked.rule) {
+            if let Some((_, metrics)) = evaluation.ruleset.rule(charged.asked.rule) {
                 metrics.limited.increment();
             }
         }
         let waits = said.iter().map(|charged| charged.check.wait_ms);
         let wait_ms = waits.max().unwrap_or(0);
-        self.refuse(case, Refusal::Limited { wait_ms }, said, now_ms);
+        self.refuse(evaluation, Refusal::Limited { wait_ms }, said, now_ms);
     }
 
     /// Takes back what was charged, and answers.
-    fn refuse(&mut self, case: &Case, refusal: Refusal, said: &[Charged], now_ms: u64) {
-        self.take_back(case, now_ms);
-        self.answer(case, refusal, said);
+    fn refuse(&mut self, evaluation: &Evaluation, refusal: Refusal, said: &[Charged], now_ms: u64) {
+        self.take_back(evaluation, now_ms);
+        self.answer(evaluation, refusal, said);
     }
 
-    fn take_back(&mut self, case: &Case, now_ms: u64) {
-        for charged in &case.charged {
-            case.ruleset.take_back(charged, now_ms);
+    fn take_back(&mut self, evaluation: &Evaluation, now_ms: u64) {
+        for charged in &evaluation.charged {
+            evaluation.ruleset.take_back(charged, now_ms);
         }
         if let Some(redis) = &mut self.redis {
-            for (asked, key) in &case.leased {
-                redis.leases.give_back(key, asked.ask.cost);
+            for (asked, key) in &evaluation.leased {
+                redis.leases.give_back(key, asked.hit.cost);
             }
         }
     }
 
-    fn answer(&self, case: &Case, refusal: Refusal, said: &[Charged]) {
-        let fields = case.tell(said.iter(), self.config.headers);
-        case.outcome.replace(Fate::Answered);
+    fn answer(&self, evaluation: &Evaluation, refusal: Refusal, said: &[Charged]) {
+        let fields = evaluation.tell(said.iter(), self.config.headers);
+        evaluation.outcome.replace(RequestState::Answered);
         let is_grpc = is_grpc();
         log_unsent(refuse(
             refusal,
@@ -310,16 +315,18 @@ impl Limiter {
     }
 
     /// The request passes; whoever has called goes on with it, or resumes it.
-    fn pass(&self, mut case: Case, now_ms: u64) {
-        for asked in std::mem::take(&mut case.local_shadow) {
-            let decision = case.ruleset.decide(std::slice::from_ref(&asked), now_ms);
+    fn pass(&self, mut evaluation: Evaluation, now_ms: u64) {
+        for asked in std::mem::take(&mut evaluation.local_shadow) {
+            let decision = evaluation
+                .ruleset
+                .decide(std::slice::from_ref(&asked), now_ms);
             if let Some(check) = decision.checks.first() {
-                case.shadow(asked.rule, check);
+                evaluation.shadow(asked.rule, check);
             }
         }
-        case.count_allowed();
-        let passed = case.passed(self.config.headers);
-        case.outcome.replace(Fate::Passed(passed));
+        evaluation.count_allowed();
+        let passed = evaluation.passed(self.config.headers);
+        evaluation.outcome.replace(RequestState::Passed(passed));
     }
 
     /// The first request makes this VM one that needs to know its rules.
@@ -367,13 +374,13 @@ impl Limiter {
         self.redis.as_ref().map(|redis| redis.pump.link())
     }
 
-    /// Polls if that is due, sends what waits, and gives what has landed to its streams. The root
+    /// Polls if that is due, sends what waits, and gives what has completed to its streams. The root
     /// context is effective, and may not be afterwards.
     pub(crate) fn turn(&mut self, now_ms: u64) {
         self.poll(now_ms);
         if let Some(redis) = &mut self.redis {
-            let landed = redis.pump.turn(now_ms);
-            self.apply(landed, now_ms);
+            let completed = redis.pump.turn(now_ms);
+            self.apply(completed, now_ms);
         }
     }
 
@@ -383,29 +390,32 @@ impl Limiter {
         if redis
             .poller
             .as_mut()
-            .is_some_and(|poller| poller.schedule.landed(token))
+            .is_some_and(|poller| poller.schedule.completed(token))
         {
             return self.read_poll(reply);
         }
         let read = |commands| read(reply, commands);
-        if let Some(landed) = redis.pump.on_reply(token, read, now_ms) {
-            self.apply(landed, now_ms);
+        if let Some(completed) = redis.pump.on_reply(token, read, now_ms) {
+            self.apply(completed, now_ms);
         }
     }
 
-    fn apply(&mut self, landed: Vec<Landed<Job>>, now_ms: u64) {
+    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64) {
         if let Some(redis) = &mut self.redis {
             self.metrics.sent(redis.pump.take_counts());
         }
-        for landed in landed {
-            self.apply_one(landed, now_ms);
+        for completed in completed {
+            self.apply_one(completed, now_ms);
         }
     }
 
-    fn apply_one(&mut self, landed: Landed<Job>, now_ms: u64) {
-        let outcome = landed.outcome;
-        let jobs: Vec<(Option<u32>, CheckJob)> =
-            landed.tickets.into_iter().filter_map(check_job).collect();
+    fn apply_one(&mut self, completed: Completed<Job>, now_ms: u64) {
+        let outcome = completed.outcome;
+        let jobs: Vec<(Option<u32>, CheckJob)> = completed
+            .requests
+            .into_iter()
+            .filter_map(check_job)
+            .collect();
         // A charge that did not go back stops counting with its period.
         let Some((_, first)) = jobs.first() else {
             return;
@@ -448,15 +458,15 @@ impl Limiter {
     ) {
         let Some(redis) = &mut self.redis else { return };
         redis.record(job.pass, breaker::Outcome::Success, &self.metrics, now_ms);
-        let mut case = job.case;
+        let mut evaluation = job.evaluation;
         let mut answers = answers.into_iter().zip(job.asks);
         let mut said = Vec::new();
-        if !case.redis.is_empty()
+        if !evaluation.redis.is_empty()
             && let Some((answers, asks)) = answers.next()
         {
-            let asked = std::mem::take(&mut case.redis).into_iter();
+            let asked = std::mem::take(&mut evaluation.redis).into_iter();
             for ((asked, answer), ask) in asked.zip(answers).zip(asks) {
-                redis.granted(&case.ruleset, &asked, &ask, answer, now_ms);
+                redis.granted(&evaluation.ruleset, &asked, &ask, answer, now_ms);
                 redis.refusals.note(&ask, answer.check, job.since_ms);
                 said.push((
                     Charged {
@@ -467,12 +477,12 @@ impl Limiter {
                 ));
             }
         }
-        let looked_at = std::mem::take(&mut case.redis_shadow)
+        let looked_at = std::mem::take(&mut evaluation.redis_shadow)
             .into_iter()
             .zip(answers);
         for (asked, (answers, _)) in looked_at {
             if let Some(answer) = answers.first() {
-                case.shadow(asked.rule, &answer.check);
+                evaluation.shadow(asked.rule, &answer.check);
             }
         }
         let is_allowed = said.iter().all(|(charged, _)| charged.check.is_allowed());
@@ -480,54 +490,54 @@ impl Limiter {
             (true, true) => {}
             (true, false) => {
                 let said: Vec<_> = said.into_iter().map(|(charged, _)| charged).collect();
-                return self.limit(&case, &said, now_ms);
+                return self.limit(&evaluation, &said, now_ms);
             }
-            (false, true) => return self.gone(case, said, now_ms),
-            (false, false) => return self.take_back(&case, now_ms),
+            (false, true) => return self.gone(evaluation, said, now_ms),
+            (false, false) => return self.take_back(&evaluation, now_ms),
         }
-        case.charged_in_redis = said;
-        self.pass_waiting(case, now_ms);
+        evaluation.charged_in_redis = said;
+        self.pass_waiting(evaluation, now_ms);
     }
 
     /// Redis has not answered.
     fn failed(&mut self, owner: Option<u32>, job: CheckJob, now_ms: u64) {
         let Some(redis) = &mut self.redis else { return };
         redis.record(job.pass, breaker::Outcome::Failure, &self.metrics, now_ms);
-        let case = job.case;
-        for (asked, ask) in case.redis.iter().zip(job.asks.iter().flatten()) {
-            redis.granted(&case.ruleset, asked, ask, NOTHING, now_ms);
+        let evaluation = job.evaluation;
+        for (asked, ask) in evaluation.redis.iter().zip(job.asks.iter().flatten()) {
+            redis.granted(&evaluation.ruleset, asked, ask, NOTHING, now_ms);
         }
-        for asked in case.redis.iter().chain(&case.redis_shadow) {
-            if let Some((_, metrics)) = case.ruleset.rule(asked.rule) {
+        for asked in evaluation.redis.iter().chain(&evaluation.redis_shadow) {
+            if let Some((_, metrics)) = evaluation.ruleset.rule(asked.rule) {
                 metrics.store_error.increment();
             }
         }
         if !owner.is_some_and(select_stream) {
-            return self.gone(case, vec![], now_ms);
+            return self.gone(evaluation, vec![], now_ms);
         }
-        let outcome = Rc::clone(&case.outcome);
-        self.without_redis(case, now_ms);
-        if matches!(*outcome.borrow(), Fate::Passed(_)) {
+        let outcome = Rc::clone(&evaluation.outcome);
+        self.without_redis(evaluation, now_ms);
+        if matches!(*outcome.borrow(), RequestState::Passed(_)) {
             log_unsent(hostcalls::resume_http_request());
         }
     }
 
-    fn pass_waiting(&self, case: Case, now_ms: u64) {
-        self.pass(case, now_ms);
+    fn pass_waiting(&self, evaluation: Evaluation, now_ms: u64) {
+        self.pass(evaluation, now_ms);
         log_unsent(hostcalls::resume_http_request());
     }
 
     /// Whoever asked has gone: what is under way because of it is not.
-    fn gone(&mut self, mut case: Case, said: Vec<(Charged, LimitKey)>, now_ms: u64) {
-        case.charged_in_redis = said;
-        let passed = case.passed(self.config.headers);
+    fn gone(&mut self, mut evaluation: Evaluation, said: Vec<(Charged, LimitKey)>, now_ms: u64) {
+        evaluation.charged_in_redis = said;
+        let passed = evaluation.passed(self.config.headers);
         self.ended(passed, now_ms);
     }
 }
 
-fn check_job(ticket: Ticket<Job>) -> Option<(Option<u32>, CheckJob)> {
-    match ticket.job {
-        Job::Check(job) => Some((ticket.owner, *job)),
+fn check_job(request: PendingRequest<Job>) -> Option<(Option<u32>, CheckJob)> {
+    match request.job {
+        Job::Check(job) => Some((request.owner, *job)),
         Job::Back(_) => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The filter's counters, each named here once.
 
-use weir_core::breaker::State;
+use weir_base::breaker::State;
 use weir_filter_kit::metrics::{Counter, Histogram};
 use weir_filter_kit::pump::Counts;
 
@@ -42,9 +42,9 @@ impl RuleMetrics {
 /// What one VM counts, whatever the rule.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    flights: Counter,
+    batches: Counter,
     commands: Counter,
-    flight_requests: Counter,
+    batch_requests: Counter,
     /// From when a request began to wait until Redis had answered, in milliseconds.
     pub(crate) store_ms: Histogram,
     /// Rules were read from Redis and count.
@@ -60,9 +60,9 @@ impl Metrics {
     pub(crate) fn define() -> Self {
         let counter = |what: &str| Counter::define(&format!("weir_ratelimit_{what}_total"));
         Self {
-            flights: counter("redis_flights"),
+            batches: counter("redis_batches"),
             commands: counter("redis_commands"),
-            flight_requests: counter("redis_requests"),
+            batch_requests: counter("redis_requests"),
             store_ms: Histogram::define("weir_ratelimit_store_ms"),
             rules_loaded: counter("rules_loaded"),
             rules_refused: counter("rules_refused"),
@@ -76,9 +76,9 @@ impl Metrics {
 
     /// What the pump has sent.
     pub(crate) fn sent(&self, counts: Counts) {
-        self.flights.add(counts.flights);
+        self.batches.add(counts.batches);
         self.commands.add(counts.commands);
-        self.flight_requests.add(counts.requests);
+        self.batch_requests.add(counts.requests);
     }
 
     /// The breaker has entered a state.

@@ -1,8 +1,8 @@
 //! Rules that stand in Redis, read on ticks.
 
-use weir_core::rules::{Rules, RulesConfig};
-use weir_filter_kit::config::{ConfigError, parse};
+use weir_filter_kit::config::{FieldError, parse};
 use weir_filter_kit::schedule::Schedule;
+use weir_limit::rules::{Rules, RulesConfig};
 use weir_resp::{Value, encode_command};
 use weir_scripts::keys;
 
@@ -26,7 +26,7 @@ pub(crate) enum Found {
     /// Other rules.
     Rules(Rules),
     /// A document that is none.
-    Bad(ConfigError),
+    Bad(FieldError),
 }
 
 /// What rules are checked against.
@@ -87,7 +87,7 @@ pub(crate) fn command(key_prefix: &str) -> Vec<u8> {
     body
 }
 
-fn read_rules(json: &[u8], needs: Needs) -> Result<Rules, ConfigError> {
+fn read_rules(json: &[u8], needs: Needs) -> Result<Rules, FieldError> {
     let config = parse::<RulesConfig>(json)?;
     let rules = config.checked(needs.one_slot_a_call).map_err(refused)?;
     check_needs(&rules, true, needs.has_user)?;

@@ -1,10 +1,10 @@
 //! The way to Redis, and what is known of it.
 
-use weir_core::breaker::{self, Breaker, Pass};
-use weir_core::limit::{Algorithm, Check};
+use weir_base::breaker::{self, Breaker, Pass};
 use weir_filter_kit::link::HostLink;
 use weir_filter_kit::pump::Pump;
 use weir_filter_kit::redis_config::RedisConfig;
+use weir_limit::{Algorithm, Check};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit::{self, Answer};
 
@@ -14,7 +14,7 @@ use crate::lease::Leases;
 use crate::metrics::Metrics;
 use crate::poll::Poller;
 use crate::refusal::Refusals;
-use crate::ruleset::{Asked, Charged, Ruleset};
+use crate::ruleset::{Charged, RuleHit, Ruleset};
 
 /// The way to Redis, and what is known of it.
 pub(crate) struct Redis {
@@ -57,12 +57,12 @@ impl Redis {
         })
     }
 
-    pub(crate) fn key(&self, ruleset: &Ruleset, asked: &Asked) -> Option<LimitKey> {
+    pub(crate) fn key(&self, ruleset: &Ruleset, asked: &RuleHit) -> Option<LimitKey> {
         let (rule, _) = ruleset.rule(asked.rule)?;
         Some(LimitKey::new(
             &self.config.key_prefix,
             &rule.name,
-            asked.ask.digest(),
+            asked.hit.digest(),
         ))
     }
 
@@ -70,7 +70,7 @@ impl Redis {
     pub(crate) fn known_refusals(
         &mut self,
         ruleset: &Ruleset,
-        asked: &[Asked],
+        asked: &[RuleHit],
         now_ms: u64,
     ) -> Vec<Charged> {
         if self.refusals.is_empty() {
@@ -78,7 +78,7 @@ impl Redis {
         }
         let known = asked.iter().filter_map(|asked| {
             let key = self.key(ruleset, asked)?;
-            let ask = &asked.ask;
+            let ask = &asked.hit;
             let check = self.refusals.recall(&key, ask.quota, ask.cost, now_ms)?;
             let asked = asked.clone();
             Some(Charged { asked, check })
@@ -89,18 +89,18 @@ impl Redis {
     pub(crate) fn ask(
         &mut self,
         ruleset: &Ruleset,
-        asked: &Asked,
+        asked: &RuleHit,
         now_ms: u64,
-    ) -> Option<limit::Ask> {
+    ) -> Option<limit::LimitRequest> {
         let (rule, _) = ruleset.rule(asked.rule)?;
         let key = self.key(ruleset, asked)?;
         let extra = rule
             .lease
-            .map(|lease| self.leases.extra(&key, lease, asked.ask.cost, now_ms));
-        Some(limit::Ask {
+            .map(|lease| self.leases.extra(&key, lease, asked.hit.cost, now_ms));
+        Some(limit::LimitRequest {
             key,
-            quota: asked.ask.quota,
-            cost: asked.ask.cost,
+            quota: asked.hit.quota,
+            cost: asked.hit.cost,
             extra: extra.unwrap_or(0),
         })
     }
@@ -109,8 +109,8 @@ impl Redis {
     pub(crate) fn granted(
         &mut self,
         ruleset: &Ruleset,
-        asked: &Asked,
-        ask: &limit::Ask,
+        asked: &RuleHit,
+        ask: &limit::LimitRequest,
         answer: Answer,
         now_ms: u64,
     ) {

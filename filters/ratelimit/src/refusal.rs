@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::limit::{Algorithm, Check, Quota};
+use weir_limit::{Algorithm, Check, Quota};
 use weir_scripts::keys::LimitKey;
-use weir_scripts::limit::Ask;
+use weir_scripts::limit::LimitRequest;
 
 /// The most keys that are remembered, in each VM. Keys beyond it ask Redis each time.
 const KEYS_MAX: usize = 4_096;
@@ -35,7 +35,7 @@ struct Refusal {
 
 impl Refusals {
     /// Redis has said `check` to `ask`, which was asked at `since_ms`.
-    pub(crate) fn note(&mut self, ask: &Ask, check: Check, since_ms: u64) {
+    pub(crate) fn note(&mut self, ask: &LimitRequest, check: Check, since_ms: u64) {
         if check.is_allowed() || ask.quota.algorithm() == Algorithm::Concurrency {
             return;
         }
@@ -97,10 +97,10 @@ mod tests {
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
-    fn ask(n: u64, algorithm: Algorithm) -> Ask {
+    fn ask(n: u64, algorithm: Algorithm) -> LimitRequest {
         let mut hash = [0; 16];
         hash[..8].copy_from_slice(&n.to_le_bytes());
-        Ask {
+        LimitRequest {
             key: LimitKey::new("t", "r", hash),
             quota: Quota::new(algorithm, 10, 1_000, 10).unwrap(),
             cost: 1,
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    fn wait_ms(refusals: &mut Refusals, ask: &Ask, now_ms: u64) -> Option<u64> {
+    fn wait_ms(refusals: &mut Refusals, ask: &LimitRequest, now_ms: u64) -> Option<u64> {
         let check = refusals.recall(&ask.key, ask.quota, ask.cost, now_ms);
         check.map(|check| check.wait_ms)
     }

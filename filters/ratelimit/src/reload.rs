@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use weir_core::rules::Rules;
 use weir_filter_kit::link::Link;
 use weir_filter_kit::redis::{Reply, read};
+use weir_limit::rules::Rules;
 
 use crate::NAME;
 use crate::limiter::Limiter;

@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 
 use proxy_wasm::hostcalls;
-use weir_core::rules::Request;
 use weir_filter_kit::http::request_header;
+use weir_limit::rules::Request;
 
 /// Method, path and address are fetched once, however many rules look at them.
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use weir_core::limit::{Algorithm, Check};
-use weir_core::rules::{Applied, Ask, Mode, Rule, Rules, Store};
 use weir_filter_kit::table::{self, Decision, HostData, Table, decide_all, decide_one};
+use weir_limit::rules::{Applied, Hit, Mode, Rule, Rules, Store};
+use weir_limit::{Algorithm, Check};
 
 use crate::metrics::RuleMetrics;
 use crate::request::HostRequest;
@@ -24,28 +24,28 @@ struct Place {
 
 /// What a request asks of one rule.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RuleHit {
     /// Which rule.
     pub(crate) rule: usize,
-    pub(crate) ask: Ask,
+    pub(crate) hit: Hit,
 }
 
 /// What a request asks of all rules, by what becomes of it.
 #[derive(Debug, Default)]
-pub(crate) struct AskedOf {
+pub(crate) struct RuleHits {
     /// Enforced, counted here.
-    pub(crate) local: Vec<Asked>,
+    pub(crate) local: Vec<RuleHit>,
     /// Enforced, counted in Redis.
-    pub(crate) redis: Vec<Asked>,
+    pub(crate) redis: Vec<RuleHit>,
     /// Only looked at, counted here.
-    pub(crate) local_shadow: Vec<Asked>,
+    pub(crate) local_shadow: Vec<RuleHit>,
     /// Only looked at, counted in Redis.
-    pub(crate) redis_shadow: Vec<Asked>,
+    pub(crate) redis_shadow: Vec<RuleHit>,
 }
 
-impl AskedOf {
+impl RuleHits {
     /// The one rule that decides, if there is no more to it.
-    pub(crate) fn only_one(&self) -> Option<&Asked> {
+    pub(crate) fn only_one(&self) -> Option<&RuleHit> {
         let others = [&self.redis, &self.local_shadow, &self.redis_shadow];
         match self.local.as_slice() {
             [one] if others.iter().all(|list| list.is_empty()) => Some(one),
@@ -74,12 +74,12 @@ impl Ruleset {
     }
 
     /// What the request asks of which rules; or which rule refuses its key always.
-    pub(crate) fn look(&self, request: &HostRequest<'_>) -> Result<AskedOf, usize> {
-        let mut asked_of = AskedOf::default();
+    pub(crate) fn look(&self, request: &HostRequest<'_>) -> Result<RuleHits, usize> {
+        let mut hits = RuleHits::default();
         for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
             let ask = match (rule.apply(request), rule.mode) {
                 (Applied::Not, _) => continue,
-                (Applied::Ask(ask), _) => ask,
+                (Applied::Hit(ask), _) => ask,
                 (Applied::Denied, Mode::Enforce) => return Err(index),
                 (Applied::Denied, Mode::Shadow) => {
                     place.metrics.shadow_limited.increment();
@@ -87,18 +87,18 @@ impl Ruleset {
                 }
             };
             let list = match (rule.mode, rule.store) {
-                (Mode::Enforce, Store::Local) => &mut asked_of.local,
-                (Mode::Enforce, Store::Redis) => &mut asked_of.redis,
-                (Mode::Shadow, Store::Local) => &mut asked_of.local_shadow,
-                (Mode::Shadow, Store::Redis) => &mut asked_of.redis_shadow,
+                (Mode::Enforce, Store::Local) => &mut hits.local,
+                (Mode::Enforce, Store::Redis) => &mut hits.redis,
+                (Mode::Shadow, Store::Local) => &mut hits.local_shadow,
+                (Mode::Shadow, Store::Redis) => &mut hits.redis_shadow,
             };
-            list.push(Asked { rule: index, ask });
+            list.push(RuleHit { rule: index, ask });
         }
-        Ok(asked_of)
+        Ok(hits)
     }
 
     /// As [`Ruleset::decide`] for one rule, without a list.
-    pub(crate) fn decide_one(&self, asked: &Asked, now_ms: u64) -> Option<Check> {
+    pub(crate) fn decide_one(&self, asked: &RuleHit, now_ms: u64) -> Option<Check> {
         let place = self.places.get(asked.rule)?;
         let (check, evictions) = decide_one(self.table_ask(asked)?, now_ms);
         place.metrics.evictions.add(evictions);
@@ -106,7 +106,7 @@ impl Ruleset {
     }
 
     /// Decides on what is counted here: all is charged, or nothing.
-    pub(crate) fn decide(&self, asked: &[Asked], now_ms: u64) -> Decision {
+    pub(crate) fn decide(&self, asked: &[RuleHit], now_ms: u64) -> Decision {
         let asks: Vec<_> = asked
             .iter()
             .filter_map(|asked| self.table_ask(asked))
@@ -128,12 +128,12 @@ impl Ruleset {
         }
     }
 
-    fn table_ask<'a>(&'a self, asked: &'a Asked) -> Option<table::Ask<'a, HostData>> {
-        Some(table::Ask {
+    fn table_ask<'a>(&'a self, asked: &'a RuleHit) -> Option<table::TableRequest<'a, HostData>> {
+        Some(table::TableRequest {
             table: &self.places.get(asked.rule)?.table,
-            quota: asked.ask.quota,
-            key: &asked.ask.key,
-            cost: asked.ask.cost,
+            quota: asked.hit.quota,
+            key: &asked.hit.key,
+            cost: asked.hit.cost,
         })
     }
 }
@@ -141,11 +141,11 @@ impl Ruleset {
 /// What was charged, or refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
-    pub(crate) asked: Asked,
+    pub(crate) asked: RuleHit,
     pub(crate) check: Check,
 }
 
-impl Asked {
+impl RuleHit {
     /// Whether it must be taken back when the request has ended.
     pub(crate) fn ends(&self) -> bool {
         self.ask.quota.algorithm() == Algorithm::Concurrency
@@ -154,7 +154,7 @@ impl Asked {
 
 impl Charged {
     /// Pairs asks with what was said to them.
-    pub(crate) fn all(asked: Vec<Asked>, checks: Vec<Check>) -> Vec<Self> {
+    pub(crate) fn all(asked: Vec<RuleHit>, checks: Vec<Check>) -> Vec<Self> {
         let pairs = asked.into_iter().zip(checks);
         pairs.map(|(asked, check)| Self { asked, check }).collect()
     }

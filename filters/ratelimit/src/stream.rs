@@ -9,14 +9,14 @@ use weir_filter_kit::host::now_ms;
 use weir_filter_kit::http::set_response_header;
 
 use crate::NAME;
-use crate::case::{Fate, Held, Passed};
+use crate::evaluation::{Passed, RequestState, StateHandle};
 use crate::limiter::Limiter;
 
 pub(crate) struct Stream {
     id: u32,
     limiter: Rc<RefCell<Limiter>>,
     /// From the request's headers on.
-    held: Option<Held>,
+    held: Option<StateHandle>,
 }
 
 impl Stream {
@@ -35,8 +35,8 @@ impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
         let held = self.limiter.borrow_mut().decide(self.id, now_ms());
         let is_passed = match &held {
-            Held::Fate(fate) => matches!(fate, Fate::Passed(_)),
-            Held::Shared(outcome) => matches!(*outcome.borrow(), Fate::Passed(_)),
+            StateHandle::Owned(outcome) => matches!(outcome, RequestState::Passed(_)),
+            StateHandle::Shared(outcome) => matches!(*outcome.borrow(), RequestState::Passed(_)),
         };
         self.held = Some(held);
         match is_passed {
@@ -47,8 +47,8 @@ impl HttpContext for Stream {
 
     fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
         // Where there is something to say, the outcome is shared.
-        if let Some(Held::Shared(outcome)) = &self.held
-            && let Fate::Passed(passed) = &*outcome.borrow()
+        if let Some(StateHandle::Shared(outcome)) = &self.held
+            && let RequestState::Passed(passed) = &*outcome.borrow()
         {
             add_headers(passed);
         }
@@ -66,16 +66,16 @@ fn add_headers(passed: &Passed) {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let fate = match self.held.take() {
+        let outcome = match self.held.take() {
             None => return,
-            Some(Held::Fate(fate)) => fate,
-            Some(Held::Shared(outcome)) => outcome.take(),
+            Some(StateHandle::Owned(outcome)) => outcome,
+            Some(StateHandle::Shared(outcome)) => outcome.take(),
         };
-        match fate {
-            Fate::Waiting => self.limiter.borrow_mut().forget(self.id),
-            Fate::Passed(passed) if passed.is_over() => {}
-            Fate::Passed(passed) => self.limiter.borrow_mut().ended(passed, now_ms()),
-            Fate::Answered => {}
+        match outcome {
+            RequestState::Waiting => self.limiter.borrow_mut().forget(self.id),
+            RequestState::Passed(passed) if passed.is_over() => {}
+            RequestState::Passed(passed) => self.limiter.borrow_mut().ended(passed, now_ms()),
+            RequestState::Answered => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The filter's configuration.
 
 use serde::Deserialize;
-use weir_filter_kit::config::{ConfigError, SecretSource};
+use weir_filter_kit::config::{FieldError, SecretSource};
 
 use crate::login;
 
@@ -9,7 +9,7 @@ use crate::login;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The most bytes of a call's body: 1 MiB unless set. A flight of 64 claims takes 10 KiB.
+    /// The most bytes of a call's body: 1 MiB unless set. A batch of 64 claims takes 10 KiB.
     pub request_bytes_max: usize,
     /// The most bytes of all replies of a call together: 16 MiB unless set.
     pub replies_bytes_max: usize,
@@ -46,14 +46,14 @@ impl Config {
     ///
     /// # Errors
     /// Names the field that does not.
-    pub fn checked(self) -> Result<Self, ConfigError> {
+    pub fn checked(self) -> Result<Self, FieldError> {
         let fields = [
             ("request_bytes_max", self.request_bytes_max),
             ("replies_bytes_max", self.replies_bytes_max),
             ("commands_max", self.commands_max),
         ];
         match fields.into_iter().find(|&(_, value)| value == 0) {
-            Some((name, _)) => Err(ConfigError::new(name, "must be at least 1")),
+            Some((name, _)) => Err(FieldError::new(name, "must be at least 1")),
             None => Ok(self),
         }
     }
@@ -62,7 +62,7 @@ impl Config {
     ///
     /// # Errors
     /// When the VM is not given the password.
-    pub fn login(&self) -> Result<Option<Vec<u8>>, ConfigError> {
+    pub fn login(&self) -> Result<Option<Vec<u8>>, FieldError> {
         let Some(auth) = &self.auth else {
             return Ok(None);
         };

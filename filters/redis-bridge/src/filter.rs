@@ -5,7 +5,7 @@ use std::rc::Rc;
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, RootContext, StreamContext};
 use proxy_wasm::types::{Action, BufferType, ContextType};
-use weir_filter_kit::config::{ConfigError, read_plugin};
+use weir_filter_kit::config::{FieldError, read_plugin};
 
 use crate::bridge::{Bridge, Inbound, Outbound};
 use crate::config::Config;
@@ -21,7 +21,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    fn configured() -> Result<Self, ConfigError> {
+    fn configured() -> Result<Self, FieldError> {
         let config = read_plugin::<Config>()?.checked()?;
         let login = config.login()?.map(Rc::from);
         Ok(Self {

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use proxy_wasm::types::Status;
-use weir_core::admission::Rejection;
-use weir_core::claim::ClaimId;
-use weir_core::headers;
-use weir_core::verdict::Verdict;
+use weir_base::headers;
 use weir_filter_kit::http::{Answer, Prepared, retry_after_seconds};
+use weir_sale::admission::Rejection;
+use weir_sale::claim::ClaimId;
+use weir_sale::verdict::Verdict;
 
 use crate::config::StaticPage;
 

@@ -1,13 +1,13 @@
 //! Order tokens: given at the checkout, asked for when somebody buys.
 
 use serde::Serialize;
-use weir_core::admission::{Rejection, admit_to_checkout};
-use weir_core::headers;
-use weir_core::id::UserId;
-use weir_core::sale::{Sale, SaleState};
-use weir_core::token;
-use weir_core::verdict::Verdict;
+use weir_base::headers;
+use weir_base::id::UserId;
 use weir_filter_kit::http::{RequestHeaders, prepare_json};
+use weir_sale::admission::{Rejection, admit_to_checkout};
+use weir_sale::sale::{Sale, SaleState};
+use weir_sale::token;
+use weir_sale::verdict::Verdict;
 
 use crate::config::TokenSettings;
 use crate::gate::{Gate, log_unsent};

@@ -12,14 +12,14 @@
 //! The fields above are the ones to know; the others have defaults.
 
 use serde::Deserialize;
-use weir_core::key::KeyRing;
-use weir_filter_kit::config::{ConfigError, header_name, within};
+use weir_base::key::KeyRing;
+use weir_filter_kit::config::{FieldError, header_name, within};
 pub use weir_filter_kit::redis_config::{RedisConfig, Topology};
 
 pub use self::keys::KeyConfig;
 pub use self::limits::{LimitsConfig, OverloadConfig, RateConfig};
 pub use self::token::{TokenConfig, TokenSettings};
-use crate::route::{Errand, Route};
+use crate::route::{Route, RouteKind};
 
 mod keys;
 mod limits;
@@ -121,7 +121,7 @@ pub struct ClaimConfig {
     /// It must be longer than the route's timeout to the origin.
     #[serde(default = "default_claim_ttl_ms")]
     pub ttl_ms: u64,
-    /// The keys that gateways and origin share: the first signs. See [`weir_core::key`] for how to
+    /// The keys that gateways and origin share: the first signs. See [`weir_base::key`] for how to
     /// change a secret.
     pub keys: Vec<KeyConfig>,
 }
@@ -161,12 +161,12 @@ pub struct Checked {
 
 impl Checked {
     /// What a request is for, if it concerns the gate at all.
-    pub fn errand<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<Errand<'p>> {
+    pub fn route_kind<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<RouteKind<'p>> {
         let sale = |routes: &[Route]| routes.iter().find_map(|route| route.sale(method, path));
         sale(&self.routes)
-            .map(Errand::Buy)
-            .or_else(|| sale(&self.checkout_routes).map(Errand::Checkout))
-            .or_else(|| sale(&self.status_routes).map(Errand::Status))
+            .map(RouteKind::Buy)
+            .or_else(|| sale(&self.checkout_routes).map(RouteKind::Checkout))
+            .or_else(|| sale(&self.status_routes).map(RouteKind::Status))
     }
 }
 
@@ -175,9 +175,9 @@ impl Config {
     ///
     /// # Errors
     /// Names the field that is wrong.
-    pub fn checked(self) -> Result<Checked, ConfigError> {
+    pub fn checked(self) -> Result<Checked, FieldError> {
         if self.routes.is_empty() {
-            return Err(ConfigError::new("routes", "needs at least one route"));
+            return Err(FieldError::new("routes", "needs at least one route"));
         }
         let routes = checked_routes("routes", &self.routes, "POST")?;
         let checkout_routes = checked_routes("checkout_routes", &self.checkout_routes, "POST")?;
@@ -194,7 +194,7 @@ impl Config {
         let claim_keys = keys::ring("claim.keys", &self.claim.keys)?;
         let token = self.token.as_ref().map(TokenConfig::checked).transpose()?;
         if token.is_none() && !checkout_routes.is_empty() {
-            return Err(ConfigError::new("token", "checkout_routes need its keys"));
+            return Err(FieldError::new("token", "checkout_routes need its keys"));
         }
         Ok(Checked {
             routes,
@@ -216,12 +216,12 @@ impl Config {
 }
 
 impl StaticPage {
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), FieldError> {
         within("static_page.status", u64::from(self.status), 200, 599)?;
         let is_text = |b: u8| b == b' ' || b.is_ascii_graphic();
         if self.content_type.is_empty() || !self.content_type.bytes().all(is_text) {
             let problem = "must be a content type, such as text/html";
-            return Err(ConfigError::new("static_page.content_type", problem));
+            return Err(FieldError::new("static_page.content_type", problem));
         }
         let length = self.body.len() as u64;
         within("static_page.body's length", length, 0, PAGE_LEN_MAX as u64)
@@ -232,18 +232,18 @@ fn checked_routes(
     field: &str,
     routes: &[RouteConfig],
     default_method: &str,
-) -> Result<Vec<Route>, ConfigError> {
+) -> Result<Vec<Route>, FieldError> {
     let checked = |(index, route): (usize, &RouteConfig)| {
         let method = route.method.as_deref().unwrap_or(default_method);
         Route::new(method, &route.path)
-            .map_err(|error| ConfigError::new(format!("{field}[{index}].{}", error.field()), error))
+            .map_err(|error| FieldError::new(format!("{field}[{index}].{}", error.field()), error))
     };
     routes.iter().enumerate().map(checked).collect()
 }
 
-fn check_prefixes(prefixes: &[String]) -> Result<(), ConfigError> {
+fn check_prefixes(prefixes: &[String]) -> Result<(), FieldError> {
     match prefixes.iter().position(|prefix| !prefix.starts_with('/')) {
-        Some(at) => Err(ConfigError::new(
+        Some(at) => Err(FieldError::new(
             format!("identify_prefixes[{at}]"),
             "must be the beginning of a path, such as /orders/",
         )),
@@ -289,7 +289,7 @@ mod tests {
         "redis": {}
     }"#;
 
-    fn refused(from: &str, to: &str) -> ConfigError {
+    fn refused(from: &str, to: &str) -> FieldError {
         assert!(GOOD.contains(from), "{from}");
         let json = GOOD.replacen(from, to, 1);
         parse::<Config>(json.as_bytes())
@@ -333,8 +333,8 @@ mod tests {
         );
         check(
             r#""redis": {}"#,
-            r#""redis": { "flights_max": 65 }"#,
-            "redis.flights_max",
+            r#""redis": { "batches_max": 65 }"#,
+            "redis.batches_max",
         );
         check(
             r#""redis": {}"#,

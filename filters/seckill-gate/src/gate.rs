@@ -5,35 +5,35 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
-use weir_core::admission::{Admission, Conclusion, Rejection, admit, conclude};
-use weir_core::claim::{ClaimId, Ticket as ClaimTicket};
-use weir_core::headers;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{ClaimReply, Held};
-use weir_core::sale::{Catalogue, Sale, SaleState};
-use weir_core::sold_out::SoldOutMemory;
-use weir_core::status::SaleStatus;
-use weir_core::verdict::Verdict;
+use weir_base::headers;
+use weir_base::id::{SaleId, UserId};
 use weir_filter_kit::http::{
     RequestHeaders, add_request_header, prepare_json, remove_gateway_headers,
 };
 use weir_filter_kit::link::{HostLink, Link};
-use weir_filter_kit::pump::{Landed, Pump, Ticket};
+use weir_filter_kit::pump::{Completed, PendingRequest, Pump};
 use weir_filter_kit::redis::{Definite, Failure, Reply, Unknown, read};
-use weir_scripts::{claim, deposit, lend, survey};
+use weir_sale::admission::{Admission, Conclusion, Rejection, admit, conclude};
+use weir_sale::claim::{ClaimId, Ticket as ClaimTicket};
+use weir_sale::ledger::{ClaimReply, OpenClaim};
+use weir_sale::sale::{Catalogue, Sale, SaleState};
+use weir_sale::sold_out::SoldOutMemory;
+use weir_sale::status::SaleStatus;
+use weir_sale::verdict::Verdict;
+use weir_scripts::{claim, deposit, lend, probe};
 
 use crate::NAME;
 use crate::answer::Answers;
 use crate::config::{Checked, DEADLINE_MS};
-use crate::fate::{Asker, Fate, Outcome};
 use crate::identify::identify;
 use crate::job::{ClaimJob, ClaimPlan, HandBackJob, Job, Step};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::overload::Overload;
 use crate::poll::{Poll, Poller};
-use crate::refill::{Progress, Refills};
-use crate::route::Errand;
+use crate::rebalance::{Progress, Rebalances};
+use crate::request_outcome::{Asker, OutcomeCell, RequestOutcome};
+use crate::route::RouteKind;
 
 /// All that one VM knows. Shared by its root context and its streams.
 pub(crate) struct Gate {
@@ -44,7 +44,7 @@ pub(crate) struct Gate {
     /// `None` until the first poll has found one: nothing is known of any sale.
     catalogue: Option<Catalogue>,
     pub(crate) memory: SoldOutMemory,
-    refills: Refills,
+    rebalances: Rebalances,
     pub(crate) limits: Limits,
     pub(crate) overload: Overload,
     pub(crate) metrics: Metrics,
@@ -69,7 +69,7 @@ impl Gate {
             poller: Poller::new(config.poll_interval_ms),
             catalogue: None,
             memory: SoldOutMemory::default(),
-            refills: Refills::default(),
+            rebalances: Rebalances::default(),
             metrics,
             answers: Answers::new(config.retry_after_s, config.static_page.clone()),
             is_poll_failing: false,
@@ -85,8 +85,8 @@ impl Gate {
     }
 
     /// What a request is for, if it concerns the gate at all.
-    pub(crate) fn errand<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<Errand<'p>> {
-        self.config.errand(method, path)
+    pub(crate) fn route_kind<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<RouteKind<'p>> {
+        self.config.route_kind(method, path)
     }
 
     /// Tells the effective context's stream how a sale stands.
@@ -119,11 +119,11 @@ impl Gate {
         sale: &[u8],
         request: &RequestHeaders,
         now_ms: u64,
-    ) -> Outcome {
+    ) -> OutcomeCell {
         self.note_request();
         let found = self.find(sale);
         let asker = Asker {
-            outcome: Outcome::default(),
+            outcome: OutcomeCell::default(),
             is_shadow: self.is_shadow(&found),
         };
         let job =
@@ -189,7 +189,7 @@ impl Gate {
                     user,
                     user_cap: sale.user_cap,
                     shards: sale.shards,
-                    refills: 0,
+                    rebalances: 0,
                     checks,
                     pass: None,
                     poses_as_gateway: request.pose_as_gateways(),
@@ -202,7 +202,7 @@ impl Gate {
     /// The stream `owner` has gone.
     pub(crate) fn forget(&mut self, owner: u32) {
         self.pump.forget(owner);
-        self.refills.forget(owner);
+        self.rebalances.forget(owner);
     }
 
     /// The way to Redis.
@@ -210,41 +210,41 @@ impl Gate {
         self.pump.link()
     }
 
-    /// Polls if that is due, sends what waits, and gives what has landed to its streams. The root
+    /// Polls if that is due, sends what waits, and gives what has completed to its streams. The root
     /// context is effective, and may not be afterwards.
     pub(crate) fn turn(&mut self, now_ms: u64) {
         self.poll(now_ms);
-        let landed = self.pump.turn(now_ms);
-        self.apply(landed, now_ms);
+        let completed = self.pump.turn(now_ms);
+        self.apply(completed, now_ms);
     }
 
     /// The call `token` has ended. As [`Gate::turn`].
     pub(crate) fn on_reply(&mut self, token: u32, reply: Reply, now_ms: u64) {
-        if let Some(poll) = self.poller.landed(token) {
+        if let Some(poll) = self.poller.completed(token) {
             return self.read_poll(&poll, reply);
         }
         let read = |commands| read(reply, commands);
-        if let Some(landed) = self.pump.on_reply(token, read, now_ms) {
-            self.apply(landed, now_ms);
+        if let Some(completed) = self.pump.on_reply(token, read, now_ms) {
+            self.apply(completed, now_ms);
         }
     }
 
-    fn apply(&mut self, landed: Vec<Landed<Job>>, now_ms: u64) {
+    fn apply(&mut self, completed: Vec<Completed<Job>>, now_ms: u64) {
         self.metrics.sent(self.pump.take_counts());
-        for landed in landed {
-            self.apply_one(landed, now_ms);
+        for completed in completed {
+            self.apply_one(completed, now_ms);
         }
     }
 
-    fn apply_one(&mut self, landed: Landed<Job>, now_ms: u64) {
-        // A call's tickets are all of one kind.
-        match landed.tickets.first().map(|ticket| &ticket.job) {
-            Some(Job::Claim(_)) => self.claims_landed(landed, now_ms),
-            Some(Job::Look(_)) => self.looks_landed(landed, now_ms),
-            Some(Job::Move(_)) => self.move_landed(landed, now_ms),
+    fn apply_one(&mut self, completed: Completed<Job>, now_ms: u64) {
+        // A call's requests are all of one kind.
+        match completed.requests.first().map(|request| &request.job) {
+            Some(Job::Claim(_)) => self.claims_completed(completed, now_ms),
+            Some(Job::Probe(_)) => self.probes_completed(completed, now_ms),
+            Some(Job::Move(_)) => self.move_completed(completed, now_ms),
             // What a hand-back answers is of no further use; one that failed ends with its claim.
             Some(Job::HandBack(_)) | None => {
-                self.noted(landed.outcome, landed.tickets.len());
+                self.noted(completed.outcome, completed.requests.len());
             }
         }
     }
@@ -260,64 +260,66 @@ impl Gate {
             .ok()
     }
 
-    fn claims_landed(&mut self, landed: Landed<Job>, now_ms: u64) {
-        let count = landed.tickets.len();
-        let replies = landed
+    fn claims_completed(&mut self, completed: Completed<Job>, now_ms: u64) {
+        let count = completed.requests.len();
+        let replies = completed
             .outcome
             .and_then(|value| claim::parse(&value, count).map_err(|_| Unknown::Garbled.into()));
         match replies {
             Ok(replies) => {
-                for (ticket, reply) in landed.tickets.into_iter().zip(replies) {
-                    self.claimed(ticket, reply, now_ms);
+                for (request, reply) in completed.requests.into_iter().zip(replies) {
+                    self.claimed(request, reply, now_ms);
                 }
             }
             Err(failure) => {
                 self.noted(Err::<(), _>(failure.clone()), count);
-                for ticket in landed.tickets {
-                    self.failed(ticket, &failure, now_ms);
+                for request in completed.requests {
+                    self.failed(request, &failure, now_ms);
                 }
             }
         }
     }
 
-    fn looks_landed(&mut self, landed: Landed<Job>, now_ms: u64) {
-        let count = landed.tickets.len();
+    fn probes_completed(&mut self, completed: Completed<Job>, now_ms: u64) {
+        let count = completed.requests.len();
         let seen = self
-            .noted(landed.outcome, count)
-            .and_then(|value| survey::parse(&value, count).ok());
-        for (index, ticket) in landed.tickets.iter().enumerate() {
-            if let Job::Look(job) = &ticket.job {
-                let survey = seen.as_ref().and_then(|seen| seen.get(index).copied());
-                let progress = self.refills.looked(job, survey);
-                self.refill_on(&job.sale, progress, now_ms);
+            .noted(completed.outcome, count)
+            .and_then(|value| probe::parse(&value, count).ok());
+        for (index, request) in completed.requests.iter().enumerate() {
+            if let Job::Probe(job) = &request.job {
+                let probe = seen.as_ref().and_then(|seen| seen.get(index).copied());
+                let progress = self.rebalances.looked(job, probe);
+                self.rebalance_on(&job.sale, progress, now_ms);
             }
         }
     }
 
-    fn move_landed(&mut self, landed: Landed<Job>, now_ms: u64) {
-        let value = self.noted(landed.outcome, landed.tickets.len());
-        for ticket in landed.tickets {
-            let Job::Move(job) = ticket.job else { continue };
+    fn move_completed(&mut self, completed: Completed<Job>, now_ms: u64) {
+        let value = self.noted(completed.outcome, completed.requests.len());
+        for request in completed.requests {
+            let Job::Move(job) = request.job else {
+                continue;
+            };
             let value = value.as_ref();
             let progress = match job.step {
                 Step::Lend { .. } => {
                     let reply = value.and_then(|value| lend::parse(value).ok());
-                    self.refills.lent(&job, reply)
+                    self.rebalances.lent(&job, reply)
                 }
                 Step::Deposit { .. } => {
                     let reply = value.and_then(|value| deposit::parse(value).ok());
-                    self.refills.deposited(&job, reply)
+                    self.rebalances.deposited(&job, reply)
                 }
                 Step::Settle { .. } => continue,
             };
-            self.refill_on(&job.sale, progress, now_ms);
+            self.rebalance_on(&job.sale, progress, now_ms);
         }
     }
 
-    /// A refill goes on, or has ended: then those who have waited ask again.
-    fn refill_on(&mut self, sale: &SaleId, progress: Progress, now_ms: u64) {
-        if let Some(shards) = progress.survey {
-            self.memory.learn_survey(sale, &shards);
+    /// A rebalance goes on, or has ended: then those who have waited ask again.
+    fn rebalance_on(&mut self, sale: &SaleId, progress: Progress, now_ms: u64) {
+        if let Some(shards) = progress.probe {
+            self.memory.learn_probe(sale, &shards);
         }
         for job in progress.jobs {
             self.pump.enqueue_unowned(job, now_ms);
@@ -325,35 +327,35 @@ impl Gate {
         let Some((end, waiting)) = progress.ended else {
             return;
         };
-        self.metrics.refilled(end);
+        self.metrics.rebalanced(end);
         for (owner, mut job) in waiting {
-            job.refills += 1;
+            job.rebalances += 1;
             self.pump.enqueue_again(owner, Job::Claim(job), now_ms);
         }
     }
 
-    /// The shard of the stream `owner` is empty: it waits for a refill, if it may.
-    fn refill(&mut self, owner: u32, job: ClaimJob, now_ms: u64) {
-        if self.refills.waiting() >= self.config.redis.waiting_max {
+    /// The shard of the stream `owner` is empty: it waits for a rebalance, if it may.
+    fn rebalance(&mut self, owner: u32, job: ClaimJob, now_ms: u64) {
+        if self.rebalances.waiting() >= self.config.redis.waiting_max {
             return self.reject_waiting(&job.asker, Verdict::Overloaded, None);
         }
-        for job in self.refills.wait(owner, job) {
+        for job in self.rebalances.wait(owner, job) {
             self.pump.enqueue_unowned(job, now_ms);
         }
     }
 
     /// A shard has replied to a claim.
-    fn claimed(&mut self, ticket: Ticket<Job>, reply: ClaimReply, now_ms: u64) {
-        let Job::Claim(mut job) = ticket.job else {
+    fn claimed(&mut self, request: PendingRequest<Job>, reply: ClaimReply, now_ms: u64) {
+        let Job::Claim(mut job) = request.job else {
             return;
         };
         self.overload.redis_answered(job.pass.take(), true, now_ms);
         self.memory.learn(&job.sale, job.shard, &reply);
-        let stream = ticket.owner.filter(|&owner| select_stream(owner));
+        let stream = request.owner.filter(|&owner| select_stream(owner));
         let is_sale_empty = self.memory.is_empty(&job.sale);
-        match (conclude(reply, is_sale_empty, job.refills), stream) {
-            (Conclusion::Refill, Some(owner)) => self.refill(owner, job, now_ms),
-            (Conclusion::Refill, None) => {}
+        match (conclude(reply, is_sale_empty, job.rebalances), stream) {
+            (Conclusion::Rebalance, Some(owner)) => self.rebalance(owner, job, now_ms),
+            (Conclusion::Rebalance, None) => {}
             (Conclusion::Pass { verdict, held }, Some(_)) => self.pass(&job, held, verdict, now_ms),
             (Conclusion::Pass { held, .. }, None) => self.hand_back(&job, held, now_ms),
             (Conclusion::Reject { verdict, ordered }, Some(_)) => {
@@ -366,26 +368,26 @@ impl Gate {
     }
 
     /// There is no reply.
-    fn failed(&mut self, ticket: Ticket<Job>, failure: &Failure, now_ms: u64) {
-        let Job::Claim(job) = ticket.job else { return };
+    fn failed(&mut self, request: PendingRequest<Job>, failure: &Failure, now_ms: u64) {
+        let Job::Claim(job) = request.job else { return };
         self.overload.redis_answered(job.pass, false, now_ms);
         let verdict = match failure {
             Failure::Definite(Definite::Expired) => Verdict::Overloaded,
             _ => Verdict::Unavailable,
         };
-        if ticket.owner.is_some_and(select_stream) {
+        if request.owner.is_some_and(select_stream) {
             self.reject_waiting(&job.asker, verdict, None);
         }
     }
 
     /// The effective context's request goes on to the origin with its claim, if the origin is to be
     /// asked at all.
-    fn pass(&mut self, job: &ClaimJob, held: Held, verdict: Verdict, now_ms: u64) {
-        let fate = if job.asker.is_shadow {
-            Fate::Shadowed
+    fn pass(&mut self, job: &ClaimJob, held: OpenClaim, verdict: Verdict, now_ms: u64) {
+        let outcome = if job.asker.is_shadow {
+            RequestOutcome::Shadowed
         } else {
             match self.overload.pass_on(now_ms) {
-                Ok(pass) => Fate::Passed(pass),
+                Ok(pass) => RequestOutcome::Passed(pass),
                 Err(rejection) => {
                     self.reject_waiting(&job.asker, rejection, None);
                     return self.hand_back(job, held, now_ms);
@@ -393,7 +395,7 @@ impl Gate {
             }
         };
         // From here on the stream's end ends what was begun.
-        job.asker.tell(fate);
+        job.asker.tell(outcome);
         match self.send_on(job, held, verdict) {
             Ok(()) => self.count(&job.asker, verdict),
             Err(status) => {
@@ -403,7 +405,7 @@ impl Gate {
         }
     }
 
-    fn send_on(&self, job: &ClaimJob, held: Held, verdict: Verdict) -> Result<(), Status> {
+    fn send_on(&self, job: &ClaimJob, held: OpenClaim, verdict: Verdict) -> Result<(), Status> {
         let claim = ClaimTicket {
             sale: job.sale.clone(),
             shard: job.shard,
@@ -425,15 +427,15 @@ impl Gate {
         hostcalls::resume_http_request()
     }
 
-    /// A claim's handout never left the gateway: it goes back with the next flight.
-    fn hand_back(&mut self, job: &ClaimJob, held: Held, now_ms: u64) {
+    /// A claim's delivery never left the gateway: it goes back with the next batch.
+    fn hand_back(&mut self, job: &ClaimJob, held: OpenClaim, now_ms: u64) {
         self.metrics.handed_back();
         let job = HandBackJob {
             sale: job.sale.clone(),
             shard: job.shard,
             user: job.user.clone(),
             generation: held.generation,
-            handout: held.handout,
+            delivery: held.delivery,
         };
         self.pump.enqueue_unowned(Job::HandBack(job), now_ms);
     }
@@ -443,10 +445,10 @@ impl Gate {
     fn reject(&self, asker: &Asker, rejection: Rejection, order: Option<&ClaimId>) {
         self.count(asker, rejection.verdict);
         let done = if asker.is_shadow {
-            asker.tell(Fate::Shadowed);
+            asker.tell(RequestOutcome::Shadowed);
             remove_gateway_headers()
         } else {
-            asker.tell(Fate::Answered);
+            asker.tell(RequestOutcome::Answered);
             self.answers.reject(rejection, order)
         };
         log_unsent(done);

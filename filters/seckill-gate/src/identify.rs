@@ -1,10 +1,11 @@
 //! Who a request comes from that buys nothing, for the origin.
 
 use proxy_wasm::types::Status;
-use weir_core::id::UserId;
-use weir_core::{headers, identity};
+use weir_base::headers;
+use weir_base::id::UserId;
 use weir_filter_kit::host::now_ms;
 use weir_filter_kit::http::{RequestHeaders, add_request_header, remove_gateway_headers};
+use weir_sale::identity;
 
 use crate::config::Checked;
 

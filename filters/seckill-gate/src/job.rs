@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::breaker::Pass;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
-use weir_filter_kit::pump::{Plan, Planned, Ticket};
+use weir_base::breaker::Pass;
+use weir_base::id::{SaleId, UserId};
+use weir_filter_kit::pump::{PendingRequest, Plan, Planned};
+use weir_sale::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
 use weir_scripts::keys::ShardKeys;
-use weir_scripts::{Call, claim, deposit, lend, release, settle_transfer, survey};
+use weir_scripts::{Call, claim, deposit, lend, probe, release, settle_transfer};
 
 use crate::config::Topology;
-use crate::fate::Asker;
+use crate::request_outcome::Asker;
 
 /// Units that one request asks for.
 const QUANTITY: u32 = 1;
@@ -20,10 +20,10 @@ const QUANTITY: u32 = 1;
 pub enum Job {
     /// A claim for a request that waits.
     Claim(ClaimJob),
-    /// A handout of a claim goes back: its client has gone before it left the gateway.
+    /// A delivery of a claim goes back: its client has gone before it left the gateway.
     HandBack(HandBackJob),
-    /// A look at one shard, for the refill of another.
-    Look(LookJob),
+    /// A look at one shard, for the rebalance of another.
+    Probe(ProbeJob),
     /// A step by which units move to a shard.
     Move(MoveJob),
 }
@@ -41,8 +41,8 @@ pub struct ClaimJob {
     pub user_cap: u32,
     /// Over how many shards the sale is spread.
     pub shards: u32,
-    /// For how many refills of its shard the request has waited.
-    pub refills: u8,
+    /// For how many rebalances of its shard the request has waited.
+    pub rebalances: u8,
     /// What the shard must look at besides.
     pub checks: Checks,
     /// For the outcome at Redis, until there is one.
@@ -53,23 +53,23 @@ pub struct ClaimJob {
     pub asker: Asker,
 }
 
-/// Which shard is looked at, for which refill.
+/// Which shard is looked at, for which rebalance.
 #[derive(Clone, Debug)]
-pub struct LookJob {
+pub struct ProbeJob {
     /// The sale.
     pub sale: SaleId,
     /// The shard to look at.
     pub shard: u32,
-    /// The shard that is refilled.
+    /// The shard that is rebalanced.
     pub to_shard: u32,
 }
 
-/// Which step of which refill.
+/// Which step of which rebalance.
 #[derive(Clone, Debug)]
 pub struct MoveJob {
     /// The sale.
     pub sale: SaleId,
-    /// The shard that is refilled.
+    /// The shard that is rebalanced.
     pub to_shard: u32,
     /// The step.
     pub step: Step,
@@ -110,8 +110,8 @@ pub struct HandBackJob {
     pub user: UserId,
     /// The claim's generation.
     pub generation: u64,
-    /// Which of its handouts goes back.
-    pub handout: u32,
+    /// Which of its deliveries goes back.
+    pub delivery: u32,
 }
 
 /// Groups claims by shard, and shards into calls as the topology allows.
@@ -126,35 +126,35 @@ pub struct ClaimPlan {
 }
 
 /// The requests of one shard.
-type Shards = BTreeMap<(SaleId, u32), Vec<Ticket<Job>>>;
+type Shards = BTreeMap<(SaleId, u32), Vec<PendingRequest<Job>>>;
 
 impl Plan for ClaimPlan {
     type Job = Job;
 
-    fn plan(&self, tickets: Vec<Ticket<Job>>, now_ms: u64) -> Vec<Planned<Job>> {
+    fn plan(&self, requests: Vec<PendingRequest<Job>>, now_ms: u64) -> Vec<Planned<Job>> {
         let (mut claims, mut hand_backs) = (Shards::new(), Shards::new());
         let (mut looks, mut moves) = (Vec::new(), Vec::new());
-        for ticket in tickets {
-            let (shards, sale, shard) = match &ticket.job {
+        for request in requests {
+            let (shards, sale, shard) = match &request.job {
                 Job::Claim(job) => (&mut claims, &job.sale, job.shard),
                 Job::HandBack(job) => (&mut hand_backs, &job.sale, job.shard),
-                Job::Look(_) => {
-                    looks.push(ticket);
+                Job::Probe(_) => {
+                    looks.push(request);
                     continue;
                 }
                 Job::Move(job) => {
                     let call = self.move_call(job, now_ms);
-                    let tickets = vec![ticket];
-                    moves.push(Planned { call, tickets });
+                    let requests = vec![request];
+                    moves.push(Planned { call, requests });
                     continue;
                 }
             };
             shards
                 .entry((sale.clone(), shard))
                 .or_default()
-                .push(ticket);
+                .push(request);
         }
-        // Units that come back first may be claimed in the same flight.
+        // Units that come back first may be claimed in the same batch.
         let mut calls: Vec<_> = hand_backs
             .into_iter()
             .map(|shard| self.hand_back(shard))
@@ -200,49 +200,49 @@ impl ClaimPlan {
         }
     }
 
-    fn look_calls(&self, tickets: Vec<Ticket<Job>>) -> Vec<Planned<Job>> {
+    fn look_calls(&self, requests: Vec<PendingRequest<Job>>) -> Vec<Planned<Job>> {
         match self.topology {
-            _ if tickets.is_empty() => vec![],
-            Topology::Single => vec![self.look(tickets)],
-            Topology::Cluster => tickets
+            _ if requests.is_empty() => vec![],
+            Topology::Single => vec![self.look(requests)],
+            Topology::Cluster => requests
                 .into_iter()
-                .map(|ticket| self.look(vec![ticket]))
+                .map(|request| self.look(vec![request]))
                 .collect(),
         }
     }
 
     /// One call for all that is looked at.
-    fn look(&self, tickets: Vec<Ticket<Job>>) -> Planned<Job> {
-        let keys: Vec<ShardKeys> = tickets
+    fn look(&self, requests: Vec<PendingRequest<Job>>) -> Planned<Job> {
+        let keys: Vec<ShardKeys> = requests
             .iter()
-            .filter_map(|ticket| match &ticket.job {
-                Job::Look(job) => Some(self.keys(&job.sale, job.shard)),
+            .filter_map(|request| match &request.job {
+                Job::Probe(job) => Some(self.keys(&job.sale, job.shard)),
                 _ => None,
             })
             .collect();
-        let call = survey::call(&keys);
-        Planned { call, tickets }
+        let call = probe::call(&keys);
+        Planned { call, requests }
     }
 
     /// One call for all of `shards`.
     fn claim(&self, shards: Shards, now_ms: u64) -> Planned<Job> {
         let groups: Vec<_> = shards
             .iter()
-            .map(|((sale, shard), tickets)| claim::Group {
+            .map(|((sale, shard), requests)| claim::Group {
                 keys: self.keys(sale, *shard),
-                terms: self.terms(tickets, now_ms),
-                users: claim_jobs(tickets).map(|job| &job.user).collect(),
+                terms: self.terms(requests, now_ms),
+                users: claim_jobs(requests).map(|job| &job.user).collect(),
             })
             .collect();
         let call = claim::call(&groups);
-        let tickets = shards.into_values().flatten().collect();
-        Planned { call, tickets }
+        let requests = shards.into_values().flatten().collect();
+        Planned { call, requests }
     }
 
     /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
     /// latest catalogue.
-    fn terms(&self, tickets: &[Ticket<Job>], now_ms: u64) -> ClaimTerms {
-        let latest = claim_jobs(tickets).last();
+    fn terms(&self, requests: &[PendingRequest<Job>], now_ms: u64) -> ClaimTerms {
+        let latest = claim_jobs(requests).last();
         ClaimTerms {
             now_ms,
             ttl_ms: self.claim_ttl_ms,
@@ -254,25 +254,25 @@ impl ClaimPlan {
 
     fn hand_back(
         &self,
-        ((sale, shard), tickets): ((SaleId, u32), Vec<Ticket<Job>>),
+        ((sale, shard), requests): ((SaleId, u32), Vec<PendingRequest<Job>>),
     ) -> Planned<Job> {
-        let claims: Vec<(&UserId, u64, ReleaseKind)> = tickets
+        let claims: Vec<(&UserId, u64, ReleaseKind)> = requests
             .iter()
-            .filter_map(|ticket| match &ticket.job {
+            .filter_map(|request| match &request.job {
                 Job::HandBack(job) => {
-                    let kind = ReleaseKind::Handout(job.handout);
+                    let kind = ReleaseKind::Delivery(job.delivery);
                     Some((&job.user, job.generation, kind))
                 }
                 _ => None,
             })
             .collect();
         let call = release::call(&self.keys(&sale, shard), &claims);
-        Planned { call, tickets }
+        Planned { call, requests }
     }
 }
 
-fn claim_jobs(tickets: &[Ticket<Job>]) -> impl Iterator<Item = &ClaimJob> {
-    tickets.iter().filter_map(|ticket| match &ticket.job {
+fn claim_jobs(requests: &[PendingRequest<Job>]) -> impl Iterator<Item = &ClaimJob> {
+    requests.iter().filter_map(|request| match &request.job {
         Job::Claim(job) => Some(job),
         _ => None,
     })
@@ -282,49 +282,52 @@ fn claim_jobs(tickets: &[Ticket<Job>]) -> impl Iterator<Item = &ClaimJob> {
 mod tests {
     use super::*;
 
-    fn claim_of(sale: &str, shard: u32, user: &str) -> Ticket<Job> {
+    fn claim_of(sale: &str, shard: u32, user: &str) -> PendingRequest<Job> {
         let job = Job::Claim(ClaimJob {
             sale: SaleId::new(sale).unwrap(),
             shard,
             user: UserId::new(user).unwrap(),
             user_cap: 2,
             shards: 4,
-            refills: 0,
+            rebalances: 0,
             checks: Checks::default(),
             pass: None,
             poses_as_gateway: false,
             asker: Asker::default(),
         });
-        Ticket {
+        PendingRequest {
             owner: Some(1),
             deadline_ms: 9,
             job,
         }
     }
 
-    fn hand_back_of(sale: &str, shard: u32, user: &str) -> Ticket<Job> {
+    fn hand_back_of(sale: &str, shard: u32, user: &str) -> PendingRequest<Job> {
         let job = Job::HandBack(HandBackJob {
             sale: SaleId::new(sale).unwrap(),
             shard,
             user: UserId::new(user).unwrap(),
             generation: 7,
-            handout: 2,
+            delivery: 2,
         });
-        Ticket {
+        PendingRequest {
             owner: None,
             deadline_ms: 9,
             job,
         }
     }
 
-    fn plan(topology: Topology, tickets: Vec<Ticket<Job>>) -> Vec<(&'static str, String, String)> {
+    fn plan(
+        topology: Topology,
+        requests: Vec<PendingRequest<Job>>,
+    ) -> Vec<(&'static str, String, String)> {
         let plan = ClaimPlan {
             key_prefix: "t".into(),
             topology,
             claim_ttl_ms: 50,
         };
         let text = |parts: Vec<&[u8]>| String::from_utf8(parts.join(&b' ')).unwrap();
-        plan.plan(tickets, 1_000)
+        plan.plan(requests, 1_000)
             .iter()
             .map(|planned| {
                 let Call { script, keys, args } = &planned.call;
@@ -338,7 +341,7 @@ mod tests {
             .collect()
     }
 
-    fn tickets() -> Vec<Ticket<Job>> {
+    fn requests() -> Vec<PendingRequest<Job>> {
         vec![
             claim_of("b", 0, "u1"),
             claim_of("a", 3, "u2"),
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn on_a_single_server_one_call_decides_every_shard() {
-        let calls = plan(Topology::Single, tickets());
+        let calls = plan(Topology::Single, requests());
         assert_eq!(
             calls,
             [
@@ -365,7 +368,7 @@ mod tests {
 
     #[test]
     fn on_a_cluster_no_call_leaves_its_slot() {
-        let calls = plan(Topology::Cluster, tickets());
+        let calls = plan(Topology::Cluster, requests());
         let keys: Vec<_> = calls
             .iter()
             .map(|(script, keys, _)| (*script, keys.as_str()))
@@ -387,15 +390,15 @@ mod tests {
             topology: Topology::Single,
             claim_ttl_ms: 50,
         };
-        let planned = plan.plan(tickets(), 0).pop().unwrap();
-        let users: Vec<_> = claim_jobs(&planned.tickets)
+        let planned = plan.plan(requests(), 0).pop().unwrap();
+        let users: Vec<_> = claim_jobs(&planned.requests)
             .map(|job| job.user.as_str())
             .collect();
         assert_eq!(users, ["u2", "u1", "u4"]);
     }
 
     #[test]
-    fn a_flight_of_hand_backs_alone_makes_no_empty_claim() {
+    fn a_batch_of_hand_backs_alone_makes_no_empty_claim() {
         let calls = plan(Topology::Single, vec![hand_back_of("a", 0, "u")]);
         assert_eq!(calls.len(), 1);
     }

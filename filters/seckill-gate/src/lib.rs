@@ -1,6 +1,6 @@
 //! `seckill-gate`: flash-sale admission at the gateway.
 //!
-//! A request that buys is matched by its path, decided by [`weir_core::admission`], and, if there is
+//! A request that buys is matched by its path, decided by [`weir_sale::admission`], and, if there is
 //! anything to be had, waits for its claim in the pump. A granted one goes on to the origin with a
 //! signed claim ticket; every other is answered here.
 //!
@@ -9,14 +9,14 @@
 //! | [`config`] | JSON → checked configuration |
 //! | [`route`] | which requests buy, and from which sale |
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
-//! | [`fate`] | what becomes of a stream's request |
+//! | [`request_outcome`] | what becomes of a stream's request |
 //! | `checkout` | order tokens: given, and asked for |
 //! | `identify` | who a request comes from that buys nothing, for the origin |
 //! | `limits` | how often one user and one address may ask |
 //! | `overload` | when Redis or the origin is to be left in peace |
 //! | `answer` | the gate's own answers |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
-//! | `refill` | requests that wait while units move to their shard |
+//! | `rebalance` | requests that wait while units move to their shard |
 //! | `gate` | the state of one VM, and what its callbacks do with it |
 //! | `plugin`, `stream` | the Proxy-Wasm contexts |
 
@@ -40,7 +40,6 @@
 mod answer;
 mod checkout;
 pub mod config;
-pub mod fate;
 mod gate;
 mod identify;
 pub mod job;
@@ -49,7 +48,8 @@ mod metrics;
 mod overload;
 mod plugin;
 mod poll;
-mod refill;
+mod rebalance;
+pub mod request_outcome;
 pub mod route;
 mod stream;
 

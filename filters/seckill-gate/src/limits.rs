@@ -1,13 +1,13 @@
 //! How often one user and one address may ask.
 
 use proxy_wasm::hostcalls;
-use weir_core::address::AddressGroup;
-use weir_core::admission::Rejection;
-use weir_core::id::UserId;
-use weir_core::key::KeyRing;
-use weir_core::limit::Quota;
-use weir_core::verdict::Verdict;
-use weir_filter_kit::table::{Ask, HostData, Table, decide_one};
+use weir_base::address::AddressGroup;
+use weir_base::id::UserId;
+use weir_base::key::KeyRing;
+use weir_filter_kit::table::{HostData, Table, TableRequest, decide_one};
+use weir_limit::Quota;
+use weir_sale::admission::Rejection;
+use weir_sale::verdict::Verdict;
 
 use crate::config::{LimitsConfig, RateConfig};
 
@@ -56,7 +56,7 @@ impl Limits {
 
 fn check_one(limit: &Limit, key: &[u8], now_ms: u64) -> Result<(), Rejection> {
     let Limit { table, quota } = limit;
-    let ask = Ask {
+    let ask = TableRequest {
         table,
         quota: *quota,
         key,

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::breaker::State;
-use weir_core::refill::End;
-use weir_core::token::TokenError;
-use weir_core::verdict::Verdict;
+use weir_base::breaker::State;
 use weir_filter_kit::metrics::Counter;
 use weir_filter_kit::pump::Counts;
+use weir_sale::rebalance::End;
+use weir_sale::token::TokenError;
+use weir_sale::verdict::Verdict;
 
-fn counter_of_refills(outcome: &str) -> Counter {
-    let name = format!("weir_seckill_gate_refills_total.outcome.{outcome}");
+fn counter_of_rebalances(outcome: &str) -> Counter {
+    let name = format!("weir_seckill_gate_rebalances_total.outcome.{outcome}");
     Counter::define(&name)
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Metrics {
     redis_breaker: BreakerCounters,
     origin_breaker: BreakerCounters,
     tokens_refused: BTreeMap<TokenError, Counter>,
-    flights: Counter,
+    batches: Counter,
     commands: Counter,
-    flight_requests: Counter,
+    batch_requests: Counter,
     failed_definite: Counter,
     failed_unknown: Counter,
     handed_back: Counter,
-    refills: [(End, Counter); 4],
+    rebalances: [(End, Counter); 4],
     polls_failed: Counter,
 }
 
@@ -77,21 +77,21 @@ impl Metrics {
             redis_breaker: BreakerCounters::define("redis"),
             origin_breaker: BreakerCounters::define("origin"),
             tokens_refused: TokenError::ALL.into_iter().map(of_reason).collect(),
-            flights: counter("redis_flights"),
+            batches: counter("redis_batches"),
             commands: counter("redis_commands"),
-            flight_requests: counter("redis_requests"),
+            batch_requests: counter("redis_requests"),
             failed_definite: Counter::define(
                 "weir_seckill_gate_redis_failed_total.outcome.definite",
             ),
             failed_unknown: Counter::define("weir_seckill_gate_redis_failed_total.outcome.unknown"),
             handed_back: counter("claims_handed_back"),
-            refills: [
+            rebalances: [
                 (End::Filled, "filled"),
                 (End::SoldOut, "sold_out"),
                 (End::Moving, "moving"),
                 (End::Unknown, "unknown"),
             ]
-            .map(|(end, word)| (end, counter_of_refills(word))),
+            .map(|(end, word)| (end, counter_of_rebalances(word))),
             polls_failed: counter("polls_failed"),
         }
     }
@@ -132,9 +132,9 @@ impl Metrics {
 
     /// What the pump has sent.
     pub(crate) fn sent(&self, counts: Counts) {
-        self.flights.add(counts.flights);
+        self.batches.add(counts.batches);
         self.commands.add(counts.commands);
-        self.flight_requests.add(counts.requests);
+        self.batch_requests.add(counts.requests);
     }
 
     /// Requests got no reply from Redis.
@@ -147,14 +147,14 @@ impl Metrics {
         counter.add(requests);
     }
 
-    /// A claim's handout goes back: its client has gone, or the origin is to be left in peace.
+    /// A claim's delivery goes back: its client has gone, or the origin is to be left in peace.
     pub(crate) fn handed_back(&self) {
         self.handed_back.increment();
     }
 
-    /// A refill has ended.
-    pub(crate) fn refilled(&self, end: End) {
-        if let Some((_, counter)) = self.refills.iter().find(|(ended, _)| *ended == end) {
+    /// A rebalance has ended.
+    pub(crate) fn rebalanced(&self, end: End) {
+        if let Some((_, counter)) = self.rebalances.iter().find(|(ended, _)| *ended == end) {
             counter.increment();
         }
     }

@@ -1,8 +1,8 @@
 //! Beyond what Redis and the origin can do, the fast answer, so that what was accepted is finished.
 
-use weir_core::admission::Rejection;
-use weir_core::breaker::{Breaker, Outcome, Pass, Permit, State};
-use weir_core::verdict::Verdict;
+use weir_base::breaker::{Breaker, Outcome, Pass, Permit, State};
+use weir_sale::admission::Rejection;
+use weir_sale::verdict::Verdict;
 
 use crate::config::OverloadConfig;
 use crate::metrics::{BreakerCounters, Metrics};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use proxy_wasm::traits::HttpContext;
-use weir_filter_kit::config::{ConfigError, read_plugin};
+use weir_filter_kit::config::{FieldError, read_plugin};
 use weir_filter_kit::link::HostLink;
 use weir_filter_kit::redis::Reply;
 use weir_filter_kit::root::Plugin;
@@ -18,7 +18,7 @@ use crate::stream::Stream;
 impl Plugin for Gate {
     const NAME: &'static str = NAME;
 
-    fn configure(root_context_id: u32) -> Result<Self, ConfigError> {
+    fn configure(root_context_id: u32) -> Result<Self, FieldError> {
         let config = read_plugin::<Config>()?.checked()?;
         let link = HostLink::new(&config.redis.cluster, root_context_id)?;
         Ok(Self::new(config, link))

@@ -1,9 +1,9 @@
 //! The catalogue and the epochs of empty shards, read from Redis on ticks.
 
-use weir_core::id::SaleId;
-use weir_core::sale::Catalogue;
-use weir_core::sold_out::SoldOutMemory;
+use weir_base::id::SaleId;
 use weir_resp::{Value, encode_command};
+use weir_sale::sale::Catalogue;
+use weir_sale::sold_out::SoldOutMemory;
 use weir_scripts::{documents, keys};
 
 use crate::job::ClaimPlan;
@@ -114,7 +114,7 @@ impl Poller {
     }
 
     /// The poll that the call `token` was, if it was one.
-    pub(crate) fn landed(&mut self, token: u32) -> Option<Poll> {
+    pub(crate) fn completed(&mut self, token: u32) -> Option<Poll> {
         self.under_way
             .take_if(|(sent, _)| *sent == token)
             .map(|(_, poll)| poll)
@@ -196,9 +196,9 @@ impl Poll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::ledger::Survey;
+    use weir_sale::ledger::ShardProbe;
 
-    const EMPTY: Survey = Survey {
+    const EMPTY: ShardProbe = ShardProbe {
         stock: Some(0),
         epoch: 5,
         open_claims: 0,
@@ -209,7 +209,7 @@ mod tests {
 
     fn memory_of(shards: usize) -> (SoldOutMemory, SaleId) {
         let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
-        memory.learn_survey(&sale, &vec![EMPTY; shards]);
+        memory.learn_probe(&sale, &vec![EMPTY; shards]);
         (memory, sale)
     }
 
@@ -261,8 +261,8 @@ mod tests {
         let poll = poller.next(&memory, 1_000_000).unwrap();
         poller.sent(7, poll);
         assert_eq!(poller.next(&memory, 2_000_000), None);
-        assert_eq!(poller.landed(8), None);
-        assert!(poller.landed(7).is_some());
+        assert_eq!(poller.completed(8), None);
+        assert!(poller.completed(7).is_some());
         assert!(poller.next(&memory, 1_000).is_some());
     }
 
@@ -314,7 +314,7 @@ mod tests {
         let mut memory = SoldOutMemory::default();
         for sale in 0..30 {
             let sale = SaleId::new(format!("s{sale:02}")).unwrap();
-            memory.learn_survey(&sale, &[EMPTY; 50]);
+            memory.learn_probe(&sale, &[EMPTY; 50]);
         }
         let mut poller = Poller::new(500);
         let mut sizes = Vec::new();

@@ -13,7 +13,7 @@ pub struct Route {
 
 /// What a request is for, and the sale that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errand<'p> {
+pub enum RouteKind<'p> {
     /// To buy.
     Buy(&'p [u8]),
     /// To get an order token.

@@ -9,15 +9,15 @@ use proxy_wasm::types::Action;
 use weir_filter_kit::host::now_ms;
 use weir_filter_kit::http::RequestHeaders;
 
-use crate::fate::{Fate, Outcome};
 use crate::gate::Gate;
-use crate::route::Errand;
+use crate::request_outcome::{OutcomeCell, RequestOutcome};
+use crate::route::RouteKind;
 
 pub(crate) struct Stream {
     id: u32,
     gate: Rc<RefCell<Gate>>,
     /// Of a request that buys.
-    outcome: Option<Outcome>,
+    outcome: Option<OutcomeCell>,
 }
 
 impl Stream {
@@ -38,10 +38,10 @@ impl HttpContext for Stream {
         let method = headers.get(":method").unwrap_or_default();
         let path = headers.get(":path").unwrap_or_default();
         let mut gate = self.gate.borrow_mut();
-        match gate.errand(&method, &path) {
-            Some(Errand::Buy(sale)) => {
+        match gate.route_kind(&method, &path) {
+            Some(RouteKind::Buy(sale)) => {
                 let outcome = gate.decide(self.id, sale, &headers, now_ms());
-                let goes_on = outcome.get() == Some(Fate::Shadowed);
+                let goes_on = outcome.get() == Some(RequestOutcome::Shadowed);
                 self.outcome = Some(outcome);
                 if goes_on {
                     Action::Continue
@@ -49,11 +49,11 @@ impl HttpContext for Stream {
                     Action::Pause
                 }
             }
-            Some(Errand::Checkout(sale)) => {
+            Some(RouteKind::Checkout(sale)) => {
                 gate.check_out(sale, &headers, now_ms());
                 Action::Pause
             }
-            Some(Errand::Status(sale)) => {
+            Some(RouteKind::Status(sale)) => {
                 gate.tell_status(sale, now_ms());
                 Action::Pause
             }
@@ -70,7 +70,7 @@ impl Drop for Stream {
         let Some(outcome) = &self.outcome else { return };
         match outcome.get() {
             None => self.gate.borrow_mut().forget(self.id),
-            Some(Fate::Passed(pass)) => {
+            Some(RequestOutcome::Passed(pass)) => {
                 let overload = &mut self.gate.borrow_mut().overload;
                 let count = overload.origin_is_done(pass);
                 if count > 0
@@ -79,7 +79,7 @@ impl Drop for Stream {
                     overload.origin_answered(pass, status, count, now_ms());
                 }
             }
-            Some(Fate::Answered | Fate::Shadowed) => {}
+            Some(RequestOutcome::Answered | RequestOutcome::Shadowed) => {}
         }
     }
 }

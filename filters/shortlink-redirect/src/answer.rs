@@ -2,11 +2,11 @@
 
 use proxy_wasm::types::Status;
 use serde_json::Value;
-use weir_core::link::answer::{Answer, Reply};
 use weir_filter_kit::http::{Prepared, retry_after_seconds};
+use weir_link::answer::{Answer, Reply};
 
 use crate::NAME;
-use crate::metrics::Said;
+use crate::metrics::AnswerKind;
 
 /// For how long a domain's files for apps may be remembered, in seconds.
 const FILE_MAX_AGE: &str = "public, max-age=300";
@@ -25,12 +25,12 @@ pub(crate) fn send_raw(status: u16, headers: &[(&str, &str)], body: &[u8]) {
 }
 
 /// What an answer counts as.
-pub(crate) fn said(answer: &Answer<'_>) -> Said {
+pub(crate) fn said(answer: &Answer<'_>) -> AnswerKind {
     match answer {
-        Answer::Redirect { .. } => Said::Redirect,
-        Answer::App { .. } => Said::App,
-        Answer::Gone(_) => Said::Gone,
-        Answer::NotAllowed => Said::NotAllowed,
+        Answer::Redirect { .. } => AnswerKind::Redirect,
+        Answer::App { .. } => AnswerKind::App,
+        Answer::Gone(_) => AnswerKind::Gone,
+        Answer::NotAllowed => AnswerKind::NotAllowed,
     }
 }
 

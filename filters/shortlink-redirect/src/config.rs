@@ -1,10 +1,10 @@
 //! JSON → checked configuration.
 
 use serde::Deserialize;
-use weir_core::breaker;
-use weir_core::link::cache::Limits;
-use weir_filter_kit::config::{ConfigError, check_breaker, within};
+use weir_base::breaker;
+use weir_filter_kit::config::{FieldError, check_breaker, within};
 use weir_filter_kit::redis_config::RedisConfig;
+use weir_link::cache::Limits;
 
 /// How long a request waits for Redis unless set, in milliseconds.
 pub const DEADLINE_MS: u64 = 100;
@@ -114,7 +114,7 @@ impl Config {
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self) -> Result<Checked, ConfigError> {
+    pub fn checked(self) -> Result<Checked, FieldError> {
         self.redis.check("redis")?;
         check_breaker("breaker", &self.breaker)?;
         self.origin.check()?;
@@ -133,10 +133,10 @@ impl Config {
 }
 
 impl OriginConfig {
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), FieldError> {
         if self.cluster.is_empty() {
             let problem = "must name an Envoy cluster";
-            return Err(ConfigError::new("origin.cluster", problem));
+            return Err(FieldError::new("origin.cluster", problem));
         }
         within("origin.timeout_ms", self.timeout_ms, 1, 60_000)?;
         within("origin.per_second", self.per_second.into(), 1, 100_000)?;
@@ -146,7 +146,7 @@ impl OriginConfig {
 }
 
 impl CacheConfig {
-    fn checked(&self, renew_permille: u32) -> Result<Limits, ConfigError> {
+    fn checked(&self, renew_permille: u32) -> Result<Limits, FieldError> {
         let entries_max = self.entries_max as u64;
         within("cache.entries_max", entries_max, 0, 10_000_000)?;
         within("cache.bytes_max", self.bytes_max as u64, 0, 1 << 30)?;
@@ -165,7 +165,7 @@ impl CacheConfig {
 }
 
 impl ClicksConfig {
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), FieldError> {
         within("clicks.flush_ms", self.flush_ms, 100, 60_000)?;
         let hops = self.trusted_hops.unwrap_or(0) as u64;
         within("clicks.trusted_hops", hops, 0, HOPS_MAX)?;
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use weir_filter_kit::config::parse;
 
-    fn checked(json: &str) -> Result<Checked, ConfigError> {
+    fn checked(json: &str) -> Result<Checked, FieldError> {
         parse::<Config>(json.as_bytes()).and_then(Config::checked)
     }
 

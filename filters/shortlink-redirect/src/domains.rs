@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use weir_core::link::domain::{Domain, Domains, DomainsConfig};
-use weir_filter_kit::config::{ConfigError, parse};
+use weir_filter_kit::config::{FieldError, parse};
+use weir_link::domain::{Domain, Domains, DomainsConfig};
 
 /// Domains, found by host.
 #[derive(Debug, Default)]
@@ -34,11 +34,11 @@ impl Sites {
     ///
     /// # Errors
     /// When it is none, with the path of what is wrong: that of before counts.
-    pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), ConfigError> {
+    pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), FieldError> {
         let config = parse::<DomainsConfig>(json)?;
         let domains = config
             .checked()
-            .map_err(|error| ConfigError::new(error.path, error.problem))?;
+            .map_err(|error| FieldError::new(error.path, error.problem))?;
         self.all = domains.iter().cloned().map(Rc::new).collect();
         self.last = None;
         self.domains = Some(domains);

@@ -1,10 +1,10 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
-use weir_core::breaker::Pass;
-use weir_core::link::cache::LinkName;
-use weir_core::link::click::BatchId;
-use weir_core::link::code::LinkId;
-use weir_filter_kit::pump::{Plan, Planned, Ticket};
+use weir_base::breaker::Pass;
+use weir_filter_kit::pump::{PendingRequest, Plan, Planned};
+use weir_link::cache::LinkName;
+use weir_link::click::BatchId;
+use weir_link::code::LinkId;
 use weir_scripts::keys::LinkKeys;
 use weir_scripts::{Call, link_clicks, link_read};
 
@@ -44,12 +44,12 @@ impl Plan for LinkPlan {
 
     /// Each link is a call of its own: so the keys of a call are of one slot, and each click counts. All calls
     /// go together.
-    fn plan(&self, tickets: Vec<Ticket<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
-        let plan = |ticket: Ticket<Job>| Planned {
-            call: self.call(&ticket.job),
-            tickets: vec![ticket],
+    fn plan(&self, requests: Vec<PendingRequest<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+        let plan = |request: PendingRequest<Job>| Planned {
+            call: self.call(&request.job),
+            requests: vec![request],
         };
-        tickets.into_iter().map(plan).collect()
+        requests.into_iter().map(plan).collect()
     }
 }
 

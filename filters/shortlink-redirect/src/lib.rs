@@ -9,11 +9,11 @@
 //! | `request` | the request, read at once |
 //! | `domains` | the domains that this gateway answers for |
 //! | `links` | the state of one VM, and what it answers to a request |
-//! | `landed` | what comes of Redis' replies |
+//! | `completed` | what comes of Redis' replies |
 //! | `job` | what waits in the pump, and how it is grouped into script calls |
 //! | `redis` | the way to Redis, and what is known of it |
 //! | `poll` | edits and domains, read from Redis on ticks |
-//! | `cold` | look-ups at the origin: one a link, and not too many |
+//! | `origin_lookups` | look-ups at the origin: one a link, and not too many |
 //! | `relay` | the origin's answer, passed on |
 //! | `answer` | the filter's own answers |
 //! | `metrics` | what it counts |
@@ -37,13 +37,13 @@
 )]
 
 mod answer;
-mod cold;
+mod completed;
 pub mod config;
 mod domains;
 mod job;
-mod landed;
 mod links;
 mod metrics;
+mod origin_lookups;
 mod plugin;
 mod poll;
 mod redis;

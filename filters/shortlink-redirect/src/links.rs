@@ -5,26 +5,26 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proxy_wasm::hostcalls;
-use weir_core::link::answer::{self, Answer, Gone};
-use weir_core::link::cache::{Found, Known, LinkName, Memory};
-use weir_core::link::click::client_address;
-use weir_core::link::domain::Domain;
-use weir_core::link::record::Link;
-use weir_core::link::tally::{Click, Tally};
 use weir_filter_kit::http::RequestHeaders;
 use weir_filter_kit::link::{HostLink, Link as _};
+use weir_link::answer::{self, Answer, Gone};
+use weir_link::cache::{Found, Known, LinkName, Memory};
+use weir_link::click::client_address;
+use weir_link::click_buffer::{Click, ClickBuffer};
+use weir_link::domain::Domain;
+use weir_link::record::Link;
 use weir_scripts::routes::link_lookup;
 
 use crate::NAME;
 use crate::answer::{said, send, send_file, send_unavailable};
-use crate::cold::{Ask, Cold};
 use crate::config::{Checked, ClicksConfig};
 use crate::domains::Sites;
 use crate::job::{Job, ReadJob};
-use crate::metrics::{Clicks, From, Metrics, Said};
+use crate::metrics::{AnswerKind, Clicks, From, Metrics};
+use crate::origin_lookups::{LookupRequest, OriginLookups};
 use crate::poll::Poller;
 use crate::redis::Redis;
-use crate::request::{Asked, Fields};
+use crate::request::{Fields, Resource};
 
 /// So many bytes of each header that describes the client are told to the origin.
 const HEADER_LEN_MAX: usize = 1_024;
@@ -35,13 +35,13 @@ pub(crate) struct Links {
     pub(crate) sites: Sites,
     pub(crate) memory: Memory,
     /// If clicks are counted.
-    pub(crate) tally: Option<Tally>,
+    pub(crate) click_buffer: Option<ClickBuffer>,
     pub(crate) flush_due_ms: u64,
     pub(crate) redis: Redis,
-    pub(crate) cold: Cold,
+    pub(crate) lookups: OriginLookups,
     pub(crate) poller: Poller,
     pub(crate) metrics: Metrics,
-    /// How many polls have told of changes. What was read before such a poll landed may be from before the
+    /// How many polls have told of changes. What was read before such a poll completed may be from before the
     /// change, and is not remembered.
     pub(crate) changes: u32,
     /// The streams that wait.
@@ -52,7 +52,7 @@ pub(crate) struct Links {
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Decision {
     /// It goes on.
     Passed,
     /// It was answered.
@@ -63,7 +63,7 @@ pub(crate) enum Fate {
 
 /// A request for a link, of the effective context's stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct LinkRequest<'a> {
     pub(crate) owner: u32,
     pub(crate) name: LinkName,
     pub(crate) domain: &'a Domain,
@@ -78,10 +78,10 @@ impl Links {
         Self {
             sites: Sites::default(),
             memory: Memory::new(config.limits, seed),
-            tally: clicks.map(|clicks| Tally::new(unique_name, clicks.batches_max)),
+            click_buffer: clicks.map(|clicks| ClickBuffer::new(unique_name, clicks.batches_max)),
             flush_due_ms: 0,
             redis: Redis::new(&config, link),
-            cold: Cold::new(config.origin.clone()),
+            lookups: OriginLookups::new(config.origin.clone()),
             poller: Poller::new(config.poll_interval_ms),
             metrics: Metrics::define(),
             changes: 0,
@@ -105,29 +105,29 @@ impl Links {
     }
 
     /// Decides on the request of the effective context's stream `owner`.
-    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> Fate {
+    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> Decision {
         self.note_request();
         let headers = RequestHeaders::read();
         let fields = Fields::of(&headers);
         let Some(domain) = self.sites.find(fields.host) else {
-            self.metrics.said(Said::Passed);
-            return Fate::Passed;
+            self.metrics.answered(AnswerKind::Passed);
+            return Decision::Passed;
         };
-        match fields.asked(&domain.id) {
-            Asked::Link(name) => self.look(Asking {
+        match fields.resource(&domain.id) {
+            Resource::Link(name) => self.look(LinkRequest {
                 owner,
                 name,
                 domain: &domain,
                 fields,
                 now_ms,
             }),
-            Asked::AppleFile => self.file(&domain, domain.apple_app_site_association.as_ref()),
-            Asked::AndroidFile => self.file(&domain, domain.assetlinks.as_ref()),
-            Asked::Nothing => self.unknown(&domain),
+            Resource::AppleFile => self.file(&domain, domain.apple_app_site_association.as_ref()),
+            Resource::AndroidFile => self.file(&domain, domain.assetlinks.as_ref()),
+            Resource::Nothing => self.unknown(&domain),
         }
     }
 
-    fn look(&mut self, asking: Asking<'_>) -> Fate {
+    fn look(&mut self, asking: LinkRequest<'_>) -> Decision {
         match self.memory.find(&asking.name, asking.now_ms) {
             Found::Link { known, is_due } => {
                 self.metrics.found(From::Memory);
@@ -137,18 +137,18 @@ impl Links {
                 if is_due {
                     self.renew(asking.name, asking.now_ms);
                 }
-                Fate::Answered
+                Decision::Answered
             }
             Found::Unknown => {
                 self.metrics.found(From::MemoryUnknown);
                 self.unknown(asking.domain)
             }
-            Found::Suspect | Found::Nothing => self.ask_redis(asking, false),
+            Found::MustRevalidate | Found::Nothing => self.ask_redis(asking, false),
         }
     }
 
     /// Lets the request wait for Redis; or for the origin, if Redis is not to be asked.
-    pub(crate) fn ask_redis(&mut self, asking: Asking<'_>, is_second: bool) -> Fate {
+    pub(crate) fn ask_redis(&mut self, asking: LinkRequest<'_>, is_second: bool) -> Decision {
         let Some(link) = asking.name.to_link() else {
             return self.unknown(asking.domain);
         };
@@ -168,9 +168,9 @@ impl Links {
         self.wait(asking.owner)
     }
 
-    fn wait(&mut self, owner: u32) -> Fate {
+    fn wait(&mut self, owner: u32) -> Decision {
         self.waiting.insert(owner);
-        Fate::Waiting
+        Decision::Waiting
     }
 
     /// What is known of the link is read again, for nobody in particular.
@@ -191,7 +191,7 @@ impl Links {
     }
 
     /// Redis does not say: what was known counts, or else what the origin says.
-    pub(crate) fn without_redis(&mut self, asking: Asking<'_>, is_second: bool) -> Fate {
+    pub(crate) fn without_redis(&mut self, asking: LinkRequest<'_>, is_second: bool) -> Decision {
         let Some(known) = self.memory.stale(&asking.name, asking.now_ms) else {
             return self.ask_origin(asking, is_second);
         };
@@ -199,16 +199,16 @@ impl Links {
         let answer = answer_of(known, &asking);
         let is_click = give(answer, &asking, &self.metrics);
         self.count(is_click, &asking);
-        Fate::Answered
+        Decision::Answered
     }
 
     /// Lets the request wait for the origin, if there are not too many.
-    pub(crate) fn ask_origin(&mut self, asking: Asking<'_>, is_second: bool) -> Fate {
+    pub(crate) fn ask_origin(&mut self, asking: LinkRequest<'_>, is_second: bool) -> Decision {
         if self.memory.find(&asking.name, asking.now_ms) == Found::Unknown {
             // Another one has asked meanwhile.
             return self.unknown(asking.domain);
         }
-        let ask = Ask {
+        let ask = LookupRequest {
             owner: asking.owner,
             name: asking.name,
             method: asking.fields.method(),
@@ -217,7 +217,7 @@ impl Links {
         };
         let clicks = self.config.clicks.as_ref();
         let headers = || lookup_headers(&asking, clicks);
-        match self.cold.ask(ask, headers, asking.now_ms) {
+        match self.lookups.ask(ask, headers, asking.now_ms) {
             Ok(is_new) => {
                 if is_new {
                     self.redis.pump.link().wake();
@@ -225,26 +225,26 @@ impl Links {
                 self.wait(asking.owner)
             }
             Err(too_many) => {
-                self.metrics.said(Said::Overloaded);
+                self.metrics.answered(AnswerKind::Overloaded);
                 send_unavailable(too_many.wait_ms);
-                Fate::Answered
+                Decision::Answered
             }
         }
     }
 
     /// There is no such link.
-    pub(crate) fn unknown(&self, domain: &Domain) -> Fate {
-        self.metrics.said(Said::Unknown);
+    pub(crate) fn unknown(&self, domain: &Domain) -> Decision {
+        self.metrics.answered(AnswerKind::Unknown);
         send(answer::unknown(domain.not_found_page.as_deref()));
-        Fate::Answered
+        Decision::Answered
     }
 
-    fn file(&self, domain: &Domain, file: Option<&serde_json::Value>) -> Fate {
+    fn file(&self, domain: &Domain, file: Option<&serde_json::Value>) -> Decision {
         if !send_file(file) {
             return self.unknown(domain);
         }
-        self.metrics.said(Said::File);
-        Fate::Answered
+        self.metrics.answered(AnswerKind::File);
+        Decision::Answered
     }
 
     /// Answers with a link that was just read, and counts the click if it is one.
@@ -253,7 +253,7 @@ impl Links {
         link: &Link,
         is_used_up: bool,
         left_ms: Option<u64>,
-        asking: &Asking<'_>,
+        asking: &LinkRequest<'_>,
     ) {
         let answer = answer_to(link, is_used_up, left_ms, asking);
         let is_click = give(answer, asking, &self.metrics);
@@ -261,13 +261,13 @@ impl Links {
     }
 
     /// Counts a click, if it is one.
-    fn count(&mut self, is_click: bool, asking: &Asking<'_>) {
-        let Some(tally) = self.tally.as_mut().filter(|_| is_click) else {
+    fn count(&mut self, is_click: bool, asking: &LinkRequest<'_>) {
+        let Some(click_buffer) = self.click_buffer.as_mut().filter(|_| is_click) else {
             return;
         };
         self.metrics.clicks(Clicks::Counted, 1);
         let address = client(&asking.fields, self.config.clicks.as_ref());
-        tally.count(&Click {
+        click_buffer.count(&Click {
             link: &asking.name,
             now_ms: asking.now_ms,
             address: &address,
@@ -289,7 +289,7 @@ impl Links {
     pub(crate) fn forget(&mut self, owner: u32) {
         if self.waiting.remove(&owner) {
             self.redis.pump.forget(owner);
-            self.cold.forget(owner);
+            self.lookups.forget(owner);
         }
     }
 
@@ -305,7 +305,7 @@ impl Links {
     }
 }
 
-fn answer_of<'a>(known: &'a Known, asking: &Asking<'_>) -> Answer<'a> {
+fn answer_of<'a>(known: &'a Known, asking: &LinkRequest<'_>) -> Answer<'a> {
     let left_ms = known.dies_at_ms.checked_sub(asking.now_ms);
     let left_ms = left_ms.filter(|_| known.dies_at_ms != u64::MAX);
     answer_to(&known.link, known.is_used_up, left_ms, asking)
@@ -315,7 +315,7 @@ fn answer_to<'a>(
     link: &'a Link,
     is_used_up: bool,
     left_ms: Option<u64>,
-    asking: &Asking<'_>,
+    asking: &LinkRequest<'_>,
 ) -> Answer<'a> {
     match is_used_up {
         true => Answer::Gone(Gone::UsedUp),
@@ -324,9 +324,9 @@ fn answer_to<'a>(
 }
 
 /// Sends an answer, and returns whether the request was a click.
-fn give(answer: Answer<'_>, asking: &Asking<'_>, metrics: &Metrics) -> bool {
+fn give(answer: Answer<'_>, asking: &LinkRequest<'_>, metrics: &Metrics) -> bool {
     let is_click = answer.leads_on() && asking.fields.is_click();
-    metrics.said(said(&answer));
+    metrics.answered(said(&answer));
     send(answer.reply());
     is_click
 }
@@ -343,7 +343,7 @@ fn client<'a>(fields: &Fields<'a>, config: Option<&ClicksConfig>) -> Cow<'a, [u8
 
 /// The call that asks the origin for a link, as this client would.
 fn lookup_headers(
-    asking: &Asking<'_>,
+    asking: &LinkRequest<'_>,
     clicks: Option<&ClicksConfig>,
 ) -> Vec<(&'static str, String)> {
     let fields = &asking.fields;

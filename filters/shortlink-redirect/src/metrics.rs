@@ -1,12 +1,12 @@
 //! The filter's counters, each named here once.
 
-use weir_core::breaker::State;
+use weir_base::breaker::State;
 use weir_filter_kit::metrics::Counter;
 use weir_filter_kit::pump::Counts;
 
 /// What a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum AnswerKind {
     /// A redirect.
     Redirect,
     /// A page that opens an app.
@@ -58,13 +58,13 @@ pub(crate) enum Clicks {
 /// What one VM counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    answers: [(Said, Counter); 10],
+    answers: [(AnswerKind, Counter); 10],
     found: [(From, Counter); 5],
     clicks: [(Clicks, Counter); 3],
     breaker: [(State, Counter); State::ALL.len()],
-    flights: Counter,
+    batches: Counter,
     commands: Counter,
-    flight_requests: Counter,
+    batch_requests: Counter,
     /// Requests that got no reply of Redis.
     pub(crate) redis_failed: Counter,
     /// Look-ups at the origin.
@@ -90,7 +90,7 @@ impl Metrics {
         let counter = |what: &str| Counter::define(&format!("weir_shortlink_{what}"));
         let total = |what: &str| counter(&format!("{what}_total"));
         Self {
-            answers: Said::ALL.map(|said| {
+            answers: AnswerKind::ALL.map(|said| {
                 (
                     said,
                     counter(&format!("answers_total.answer.{}", said.word())),
@@ -98,17 +98,21 @@ impl Metrics {
             }),
             found: From::ALL
                 .map(|from| (from, counter(&format!("found_total.place.{}", from.word())))),
-            clicks: Clicks::ALL
-                .map(|fate| (fate, counter(&format!("clicks_total.fate.{}", fate.word())))),
+            clicks: Clicks::ALL.map(|outcome| {
+                (
+                    outcome,
+                    counter(&format!("clicks_total.outcome.{}", outcome.word())),
+                )
+            }),
             breaker: State::ALL.map(|state| {
                 (
                     state,
                     counter(&format!("redis_breaker_total.state.{}", state.word())),
                 )
             }),
-            flights: total("redis_flights"),
+            batches: total("redis_batches"),
             commands: total("redis_commands"),
-            flight_requests: total("redis_requests"),
+            batch_requests: total("redis_requests"),
             redis_failed: total("redis_failed"),
             lookups: total("lookups"),
             lookups_failed: total("lookups_failed"),
@@ -122,7 +126,7 @@ impl Metrics {
     }
 
     /// A request was answered.
-    pub(crate) fn said(&self, said: Said) {
+    pub(crate) fn answered(&self, kind: AnswerKind) {
         count(&self.answers, said, 1);
     }
 
@@ -132,10 +136,10 @@ impl Metrics {
     }
 
     /// So many clicks have fared so.
-    pub(crate) fn clicks(&self, fate: Clicks, clicks: u64) {
+    pub(crate) fn clicks(&self, outcome: Clicks, clicks: u64) {
         count(
             &self.clicks,
-            fate,
+            outcome,
             usize::try_from(clicks).unwrap_or(usize::MAX),
         );
     }
@@ -147,9 +151,9 @@ impl Metrics {
 
     /// What the pump has sent.
     pub(crate) fn sent(&self, counts: Counts) {
-        self.flights.add(counts.flights);
+        self.batches.add(counts.batches);
         self.commands.add(counts.commands);
-        self.flight_requests.add(counts.requests);
+        self.batch_requests.add(counts.requests);
     }
 }
 
@@ -160,7 +164,7 @@ fn count<T: Copy + PartialEq>(counters: &[(T, Counter)], of: T, by: usize) {
     }
 }
 
-impl Said {
+impl AnswerKind {
     const ALL: [Self; 10] = [
         Self::Redirect,
         Self::App,

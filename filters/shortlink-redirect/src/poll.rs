@@ -5,8 +5,8 @@
 //! document with the domains it asks for the beginning, where its version stands, and for its length; and for all
 //! of it if these are others than before.
 
-use weir_core::link::cache::LinkName;
 use weir_filter_kit::schedule::Schedule;
+use weir_link::cache::LinkName;
 use weir_resp::{Value, encode_command};
 use weir_scripts::documents::domains::{BEGINNING_LEN, Outline};
 use weir_scripts::keys;
@@ -39,7 +39,7 @@ pub(crate) struct Poller {
 
 /// What a poll has found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct PollResult {
     /// Links that were edited.
     pub(crate) changed: Vec<LinkName>,
     /// Whether others may have been.
@@ -94,7 +94,7 @@ impl Poller {
     }
 
     /// Reads the replies.
-    pub(crate) fn read(&mut self, replies: &[Value]) -> Result<Heard, Unexpected> {
+    pub(crate) fn read(&mut self, replies: &[Value]) -> Result<PollResult, Unexpected> {
         let (beginning, length, changes, document) = match replies {
             [beginning, length, changes] => (beginning, length, changes, None),
             [beginning, length, changes, document] => (beginning, length, changes, Some(document)),
@@ -128,7 +128,7 @@ impl Poller {
         }
     }
 
-    fn read_changes(&mut self, reply: &Value) -> Result<Heard, Unexpected> {
+    fn read_changes(&mut self, reply: &Value) -> Result<PollResult, Unexpected> {
         let Value::Array(entries) = reply else {
             return Err(unexpected(reply));
         };
@@ -158,7 +158,7 @@ impl Poller {
             Some(id) => Cursor::At(id),
             None => Cursor::Empty,
         };
-        Ok(Heard {
+        Ok(PollResult {
             changed,
             has_missed: !is_whole,
             domains: None,

@@ -1,6 +1,6 @@
 //! The way to Redis, and what is known of it.
 
-use weir_core::breaker::{self, Breaker, Pass, Permit};
+use weir_base::breaker::{self, Breaker, Pass, Permit};
 use weir_filter_kit::link::HostLink;
 use weir_filter_kit::pump::Pump;
 

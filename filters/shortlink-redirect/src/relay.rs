@@ -2,8 +2,8 @@
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, MapType};
-use weir_core::headers::{LINK, LINK_UNKNOWN};
-use weir_core::link::answer::{Answer, Method};
+use weir_base::headers::{LINK, LINK_UNKNOWN};
+use weir_link::answer::{Answer, Method};
 
 use crate::answer::{send, send_raw};
 

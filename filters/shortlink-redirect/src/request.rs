@@ -1,9 +1,9 @@
 //! The request, read at once.
 
-use weir_core::link::answer::{Method, Visit};
-use weir_core::link::cache::LinkName;
-use weir_core::link::code::DomainId;
 use weir_filter_kit::http::RequestHeaders;
+use weir_link::answer::{Method, Visit};
+use weir_link::cache::LinkName;
+use weir_link::code::DomainId;
 
 /// The headers that links ask for; those that are missing are empty.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Fields<'a> {
 
 /// What a path of a link's domain asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Resource {
     /// A link.
     Link(LinkName),
     /// The domain's `apple-app-site-association`.
@@ -60,14 +60,16 @@ impl<'a> Fields<'a> {
     }
 
     /// What it asks `domain` for.
-    pub fn asked(&self, domain: &DomainId) -> Asked {
+    pub fn resource(&self, domain: &DomainId) -> Resource {
         match self.split_path().0 {
             b"/.well-known/apple-app-site-association" | b"/apple-app-site-association" => {
-                Asked::AppleFile
+                Resource::AppleFile
             }
-            b"/.well-known/assetlinks.json" => Asked::AndroidFile,
-            [b'/', code @ ..] => LinkName::new(domain, code).map_or(Asked::Nothing, Asked::Link),
-            _ => Asked::Nothing,
+            b"/.well-known/assetlinks.json" => Resource::AndroidFile,
+            [b'/', code @ ..] => {
+                LinkName::new(domain, code).map_or(Resource::Nothing, Resource::Link)
+            }
+            _ => Resource::Nothing,
         }
     }
 
@@ -117,20 +119,23 @@ mod tests {
     #[test]
     fn a_path_is_a_link_a_file_or_nothing() {
         let domain = DomainId::new("s").unwrap();
-        let check = |path: &[u8], expected: Asked| {
+        let check = |path: &[u8], expected: Resource| {
             let fields = Fields {
                 path,
                 ..Fields::default()
             };
-            assert_eq!(fields.asked(&domain), expected, "{path:?}");
+            assert_eq!(fields.resource(&domain), expected, "{path:?}");
         };
-        let link = Asked::Link(LinkName::new(&domain, b"aZ3k9Qx").unwrap());
+        let link = Resource::Link(LinkName::new(&domain, b"aZ3k9Qx").unwrap());
         check(b"/aZ3k9Qx", link);
         check(b"/aZ3k9Qx?", link);
         check(b"/aZ3k9Qx?a=/b?c", link);
-        check(b"/.well-known/apple-app-site-association", Asked::AppleFile);
-        check(b"/apple-app-site-association?x", Asked::AppleFile);
-        check(b"/.well-known/assetlinks.json", Asked::AndroidFile);
+        check(
+            b"/.well-known/apple-app-site-association",
+            Resource::AppleFile,
+        );
+        check(b"/apple-app-site-association?x", Resource::AppleFile);
+        check(b"/.well-known/assetlinks.json", Resource::AndroidFile);
         let long = [b"/".as_slice(), &[b'a'; 65_536]].concat();
         for nothing in [
             &b""[..],
@@ -144,7 +149,7 @@ mod tests {
             b"/?aZ3k9Qx",
             &long,
         ] {
-            check(nothing, Asked::Nothing);
+            check(nothing, Resource::Nothing);
         }
     }
 

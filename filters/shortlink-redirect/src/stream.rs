@@ -7,7 +7,7 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use weir_filter_kit::host::now_ms;
 
-use crate::links::{Fate, Links};
+use crate::links::{Decision, Links};
 
 pub(crate) struct Stream {
     id: u32,
@@ -30,11 +30,11 @@ impl Context for Stream {}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        let fate = self.links.borrow_mut().decide(self.id, now_ms());
-        self.has_waited = fate == Fate::Waiting;
-        match fate {
-            Fate::Passed => Action::Continue,
-            Fate::Answered | Fate::Waiting => Action::Pause,
+        let outcome = self.links.borrow_mut().decide(self.id, now_ms());
+        self.has_waited = outcome == Decision::Waiting;
+        match outcome {
+            Decision::Passed => Action::Continue,
+            Decision::Answered | Decision::Waiting => Action::Pause,
         }
     }
 }

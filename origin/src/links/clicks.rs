@@ -17,8 +17,8 @@ use redis::{Cmd, Value, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
-use weir_core::link::click::{BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
-use weir_core::link::code::LinkId;
+use weir_link::click::{BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
+use weir_link::code::LinkId;
 use weir_scripts::{keys, link_clicks};
 
 use super::geo::Geo;

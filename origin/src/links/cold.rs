@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::{debug, warn};
-use weir_core::link::agent::{Agent, Language, agent_hash};
-use weir_core::link::click::{BatchId, MINUTE_MS, Row, encode, referrer_host};
-use weir_core::link::code::LinkId;
-use weir_core::link::record::Link;
+use weir_link::agent::{Agent, Language, agent_hash};
+use weir_link::click::{BatchId, MINUTE_MS, Row, encode, referrer_host};
+use weir_link::code::LinkId;
+use weir_link::record::Link;
 use weir_scripts::keys::LinkKeys;
 use weir_scripts::link_read::{self, Read};
 use weir_scripts::{ReplyError, link_clicks};
@@ -38,7 +38,7 @@ pub struct Found {
     pub is_used_up: bool,
 }
 
-/// Why a link's fate is not known.
+/// Why a link's outcome is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum ColdError {
     /// The cold store does not answer.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use weir_core::link::code::Length;
-use weir_core::link::domain::{Domains, DomainsConfig};
-use weir_core::link::scramble::{Numbering, Scramble};
-use weir_core::link::segment::{Plan, Times};
+use weir_link::code::Length;
+use weir_link::domain::{Domains, DomainsConfig};
+use weir_link::scramble::{Numbering, Scramble};
+use weir_link::segment::{Plan, Times};
 
 use super::geo::{Geo, GeoError};
 use super::log::{LogLimits, Sync};

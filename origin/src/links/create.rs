@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tokio::join;
 use tracing::{error, warn};
-use weir_core::link::code::{Code, Length, LinkId};
-use weir_core::link::domain::Domains;
+use weir_link::code::{Code, Length, LinkId};
+use weir_link::domain::Domains;
 
 use super::log::{AppendError, Log};
 use super::metrics::LinkMetrics;

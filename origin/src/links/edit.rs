@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use tracing::warn;
-use weir_core::link::code::LinkId;
-use weir_core::link::domain::Domains;
+use weir_link::code::LinkId;
+use weir_link::domain::Domains;
 
 use super::find::{FindError, Finder};
 use super::numbers::Clock;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::log::Log;
 use super::records::{Life, LinkRecords};

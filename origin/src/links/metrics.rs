@@ -4,7 +4,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use weir_core::link::segment::Skip;
+use weir_link::segment::Skip;
 
 use crate::metrics::{Group, Metrics};
 
@@ -19,8 +19,8 @@ const CLEANED: [&str; 2] = ["removed", "alive"];
 const COLD: [&str; 2] = ["found", "unknown"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FateLabel {
-    fate: &'static str,
+struct OutcomeLabel {
+    outcome: &'static str,
 }
 
 /// What becomes of batches of clicks.
@@ -50,9 +50,9 @@ pub struct LinkMetrics {
     pub click_batches_waiting: Gauge,
     click_batches: Family<OutcomeLabel, Counter>,
     clicks: Counter,
-    segments: Family<FateLabel, Counter>,
-    cleaned: Family<FateLabel, Counter>,
-    cold: Family<FateLabel, Counter>,
+    segments: Family<OutcomeLabel, Counter>,
+    cleaned: Family<OutcomeLabel, Counter>,
+    cold: Family<OutcomeLabel, Counter>,
     log_waiting: Gauge,
 }
 
@@ -84,7 +84,7 @@ impl LinkMetrics {
                 "links_republished",
                 "Changes that were written to Redis again, since it had not followed",
             ),
-            segments: group.add("link_segments", "Segments of numbers asked for, by fate"),
+            segments: group.add("link_segments", "Segments of numbers asked for, by outcome"),
             cleaned: group.add(
                 "links_cleaned",
                 "Links that had ended, by what clean-up did",
@@ -105,14 +105,14 @@ impl LinkMetrics {
 
     fn start_at_zero(&self) {
         let skips = Skip::ALL.into_iter().map(Skip::word);
-        for fate in skips.chain([RESERVED, TAKEN]) {
-            let _ = self.segments.get_or_create(&FateLabel { fate });
+        for outcome in skips.chain([RESERVED, TAKEN]) {
+            let _ = self.segments.get_or_create(&OutcomeLabel { outcome });
         }
-        for fate in CLEANED {
-            let _ = self.cleaned.get_or_create(&FateLabel { fate });
+        for outcome in CLEANED {
+            let _ = self.cleaned.get_or_create(&OutcomeLabel { outcome });
         }
-        for fate in COLD {
-            let _ = self.cold.get_or_create(&FateLabel { fate });
+        for outcome in COLD {
+            let _ = self.cold.get_or_create(&OutcomeLabel { outcome });
         }
         for outcome in CLICK_BATCHES {
             let _ = self.click_batches.get_or_create(&OutcomeLabel { outcome });
@@ -133,20 +133,20 @@ impl LinkMetrics {
 
     /// Counts a segment that was reserved, or was another origin's.
     pub fn segment(&self, is_reserved: bool) {
-        let fate = if is_reserved { RESERVED } else { TAKEN };
-        self.segments.get_or_create(&FateLabel { fate }).inc();
+        let outcome = if is_reserved { RESERVED } else { TAKEN };
+        self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts a segment that is not handed out again.
     pub fn segment_skipped(&self, skip: Skip) {
-        let fate = skip.word();
-        self.segments.get_or_create(&FateLabel { fate }).inc();
+        let outcome = skip.word();
+        self.segments.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts links that clean-up looked at.
     pub fn cleaned(&self, removed: u64, alive: u64) {
-        for (fate, count) in CLEANED.into_iter().zip([removed, alive]) {
-            let label = FateLabel { fate };
+        for (outcome, count) in CLEANED.into_iter().zip([removed, alive]) {
+            let label = OutcomeLabel { outcome };
             self.cleaned.get_or_create(&label).inc_by(count);
         }
     }
@@ -154,8 +154,8 @@ impl LinkMetrics {
     /// Counts a look into the cold store.
     pub fn cold_lookup(&self, is_found: bool) {
         let [found, unknown] = COLD;
-        let fate = if is_found { found } else { unknown };
-        self.cold.get_or_create(&FateLabel { fate }).inc();
+        let outcome = if is_found { found } else { unknown };
+        self.cold.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts a batch of clicks and, unless it came before, its clicks.

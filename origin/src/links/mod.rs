@@ -49,8 +49,8 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_core::link::code::{DomainId, Length};
-use weir_core::link::domain::Domains;
+use weir_link::code::{DomainId, Length};
+use weir_link::domain::Domains;
 
 use crate::redis::Redis;
 use crate::sql::{Database, SqlError};
@@ -63,7 +63,7 @@ use find::Finder;
 use geo::Geo;
 use log::{Log, LogError, drain};
 use metrics::LinkMetrics;
-use numbers::{Allocator, Clock, Ground};
+use numbers::{Allocator, AllocatorDeps, Clock};
 use publish::Publisher;
 use records::LinkRecords;
 use store::LinkStore;
@@ -252,7 +252,7 @@ impl Parts {
         let (times, clock) = (settings.times, settings.clock);
         let records = LinkRecords::new(redis.clone());
         let domains = Arc::new(settings.domains);
-        let allocator = Allocator::new(Ground {
+        let allocator = Allocator::new(AllocatorDeps {
             store: store.clone(),
             records: records.clone(),
             numbering: settings.numbering,

@@ -6,7 +6,7 @@
 //!
 //! Two origins never hand out the same number: a number belongs to the origin that inserted its segment into the cold
 //! store, in a round through all numbers; the counter in Redis only keeps origins from trying the same segment. A
-//! number of an earlier round is handed out again only as [`Held`] allows. What a process has in
+//! number of an earlier round is handed out again only as [`SegmentUse`] allows. What a process has in
 //! its queue when it dies is left for the next round.
 
 use std::fmt;
@@ -18,9 +18,9 @@ use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
-use weir_core::link::code::{Code, DomainId, Length, LinkId};
-use weir_core::link::scramble::Numbering;
-use weir_core::link::segment::{Held, Plan, Segment, Times};
+use weir_link::code::{Code, DomainId, Length, LinkId};
+use weir_link::scramble::Numbering;
+use weir_link::segment::{Plan, Segment, SegmentUse, Times};
 
 use super::metrics::LinkMetrics;
 use super::records::LinkRecords;
@@ -56,7 +56,7 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// What an allocator needs.
 #[derive(Clone)]
-pub struct Ground {
+pub struct AllocatorDeps {
     /// Who owns which segment.
     pub store: LinkStore,
     /// The counters.
@@ -75,9 +75,9 @@ pub struct Ground {
     pub clock: Clock,
 }
 
-impl fmt::Debug for Ground {
+impl fmt::Debug for AllocatorDeps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ground").finish_non_exhaustive()
+        f.debug_struct("AllocatorDeps").finish_non_exhaustive()
     }
 }
 
@@ -108,7 +108,7 @@ struct Queue {
 /// Hands out codes. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    ground: Arc<Ground>,
+    deps: Arc<AllocatorDeps>,
     queues: Arc<[Queue; Length::ALL.len()]>,
 }
 
@@ -144,10 +144,10 @@ impl Queue {
 
 impl Allocator {
     /// An allocator without numbers: [`Allocator::run`] fetches them.
-    pub fn new(ground: Ground) -> Self {
-        let queues = Arc::new(ground.plans.map(Queue::new));
-        let ground = Arc::new(ground);
-        Self { ground, queues }
+    pub fn new(deps: AllocatorDeps) -> Self {
+        let queues = Arc::new(deps.plans.map(Queue::new));
+        let deps = Arc::new(deps);
+        Self { deps, queues }
     }
 
     fn queue(&self, length: Length) -> &Queue {
@@ -168,7 +168,7 @@ impl Allocator {
             && let Some(ready) = queue.ready.pop()
         {
             // Later another origin may have it.
-            let is_fresh = (self.ground.clock)() < ready.use_by_ms;
+            let is_fresh = (self.deps.clock)() < ready.use_by_ms;
             code = is_fresh.then_some(ready.code);
         }
         if queue.ready.len() <= queue.low {
@@ -185,7 +185,7 @@ impl Allocator {
         if let Some(code) = self.take(length) {
             return Ok(code);
         }
-        self.ground.metrics.waited.inc();
+        self.deps.metrics.waited.inc();
         let wait = async {
             loop {
                 // Before the look: what comes in between wakes this one, too.
@@ -205,8 +205,8 @@ impl Allocator {
     /// # Errors
     /// When SQL does not answer.
     pub async fn is_reserved(&self, length: Length, index: u64) -> Result<bool, SqlError> {
-        let since_ms = (self.ground.clock)().saturating_sub(self.ground.times.hold_ms);
-        let reserved = self.ground.store.is_reserved(length, index, since_ms);
+        let since_ms = (self.deps.clock)().saturating_sub(self.deps.times.hold_ms);
+        let reserved = self.deps.store.is_reserved(length, index, since_ms);
         reserved.await
     }
 
@@ -214,7 +214,7 @@ impl Allocator {
     pub fn index(&self, code: &Code) -> Option<(Length, u64)> {
         let (length, _) = code.number()?;
         let range = self.plan(length).range();
-        let index = self.ground.numbering.index(length, range, code)?;
+        let index = self.deps.numbering.index(length, range, code)?;
         Some((length, index))
     }
 
@@ -243,7 +243,7 @@ impl Allocator {
 
     /// Returns when numbers were taken. Those that get old meanwhile are dropped.
     async fn until_wanted(&self, queue: &Queue) {
-        let old = Duration::from_millis(self.ground.times.hold_ms / 4);
+        let old = Duration::from_millis(self.deps.times.hold_ms / 4);
         tokio::select! {
             () = queue.wanted.notified() => {}
             () = tokio::time::sleep(old) => self.renew(queue),
@@ -252,7 +252,7 @@ impl Allocator {
 
     /// Drops numbers that soon expire: otherwise a creation after a quiet day would have to wait.
     fn renew(&self, queue: &Queue) {
-        let soon_ms = (self.ground.clock)().saturating_add(self.ground.times.hold_ms / 2);
+        let soon_ms = (self.deps.clock)().saturating_add(self.deps.times.hold_ms / 2);
         for _ in 0..queue.ready.len() {
             let Some(ready) = queue.ready.pop() else {
                 return;
@@ -269,7 +269,7 @@ impl Allocator {
         if room == 0 {
             return Ok(Filled::Already);
         }
-        let Ground { store, records, .. } = &*self.ground;
+        let AllocatorDeps { store, records, .. } = &*self.deps;
         let length = queue.plan.length();
         if queue.floor.load(Ordering::Relaxed) == 0 {
             queue.raise_floor(store.last_segment(length).await?);
@@ -291,8 +291,8 @@ impl Allocator {
 
     /// How many numbers there are more.
     async fn reserve(&self, queue: &Queue, segments: &[Segment]) -> Result<u64, Unavailable> {
-        let Ground { store, metrics, .. } = &*self.ground;
-        let now_ms = (self.ground.clock)();
+        let AllocatorDeps { store, metrics, .. } = &*self.deps;
+        let now_ms = (self.deps.clock)();
         let reserved = store.reserve(segments, now_ms).await?;
         let mut added = 0;
         for (segment, is_ours) in segments.iter().zip(&reserved) {
@@ -319,11 +319,11 @@ impl Allocator {
         if segment.round > 0 {
             self.open_round(segment).await?;
             if !self.may_reuse(segment, &codes, now_ms).await? {
-                self.ground.store.release(segment).await?;
+                self.deps.store.release(segment).await?;
                 return Ok(0);
             }
         }
-        let use_by_ms = now_ms.saturating_add(self.ground.times.hold_ms);
+        let use_by_ms = now_ms.saturating_add(self.deps.times.hold_ms);
         let mut added = 0;
         for code in codes {
             // There is room: only this task adds.
@@ -335,9 +335,9 @@ impl Allocator {
     /// All codes of a segment except those that people have chosen. To be called after the segment was reserved:
     /// whoever chooses one from now on finds it reserved.
     async fn codes(&self, plan: &Plan, segment: &Segment) -> Result<Vec<Code>, Unavailable> {
-        let customs = self.ground.store.customs(segment).await?;
+        let customs = self.deps.store.customs(segment).await?;
         let is_free = |index: &u64| customs.binary_search(index).is_err();
-        let numbering = &self.ground.numbering;
+        let numbering = &self.deps.numbering;
         let code = |index| numbering.code(segment.length, plan.range(), index);
         Ok(segment.indexes().filter(is_free).filter_map(code).collect())
     }
@@ -348,16 +348,16 @@ impl Allocator {
         codes: &[Code],
         now_ms: u64,
     ) -> Result<bool, Unavailable> {
-        let Ground { store, records, .. } = &*self.ground;
+        let AllocatorDeps { store, records, .. } = &*self.deps;
         let reserved_at_ms = store.reserved_before(segment).await?.unwrap_or(0);
-        let mut held = Held {
+        let mut held = SegmentUse {
             reserved_at_ms,
             is_in_store: false,
             is_in_redis: false,
         };
-        let times = &self.ground.times;
+        let times = &self.deps.times;
         if held.may_be_reused(times, now_ms).is_ok() {
-            for domain in &self.ground.domains {
+            for domain in &self.deps.domains {
                 held.is_in_store |= store.has_any(domain, codes).await?;
                 let id = |code: &Code| LinkId {
                     domain: domain.clone(),
@@ -369,20 +369,18 @@ impl Allocator {
         }
         let decided = held.may_be_reused(times, now_ms);
         if let Err(skip) = decided {
-            self.ground.metrics.segment_skipped(skip);
+            self.deps.metrics.segment_skipped(skip);
         }
         Ok(decided.is_ok())
     }
 
     /// Returns once the segment's round is open. The origin with the lock in Redis opens it.
     async fn open_round(&self, segment: &Segment) -> Result<(), Unavailable> {
-        let Ground { store, records, .. } = &*self.ground;
+        let AllocatorDeps { store, records, .. } = &*self.deps;
         let (length, round) = (segment.length, segment.round);
         while !store.is_round_open(length, round).await? {
             if records.lock_wrap(length).await? {
-                store
-                    .open_round(length, round, (self.ground.clock)())
-                    .await?;
+                store.open_round(length, round, (self.deps.clock)()).await?;
                 records.unlock_wrap(length).await?;
                 info!(%length, round, "all numbers were gone through; they begin again");
             } else {

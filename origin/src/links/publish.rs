@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use weir_core::link::code::LinkId;
-use weir_core::link::domain::Domains;
+use weir_link::code::LinkId;
+use weir_link::domain::Domains;
 use weir_scripts::documents;
 
 use super::metrics::LinkMetrics;

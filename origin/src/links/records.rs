@@ -1,7 +1,7 @@
 //! Links in Redis: one record each, the counter of numbers, and what gateways poll.
 
 use redis::{Cmd, Value, cmd};
-use weir_core::link::code::{Length, LinkId};
+use weir_link::code::{Length, LinkId};
 use weir_scripts::keys::{self, LinkKeys};
 use weir_scripts::link_segment;
 use weir_scripts::streams::link_changes;
@@ -30,7 +30,7 @@ pub enum Life {
 pub struct Record<'a> {
     /// Whose.
     pub id: &'a LinkId,
-    /// See [`weir_core::link::record::Link::encode`].
+    /// See [`weir_link::record::Link::encode`].
     pub record: &'a str,
     /// How long it lives, in milliseconds; `None`: for ever.
     pub life_ms: Option<u64>,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::stats::{DAY_MS, Part, Point, Span, Uniques};
 use super::store::LinkStore;

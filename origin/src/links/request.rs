@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use weir_core::link::agent::Language;
-use weir_core::link::code::{Code, Length};
-use weir_core::link::domain::{Domain, Domains, LIFE_DAYS_MAX};
-use weir_core::link::record::{App, Link, Platform, RECORD_LEN_MAX, RedirectStatus, Rule};
-use weir_core::link::target::{Flag, Target, TargetError, check, check_page};
+use weir_link::agent::Language;
+use weir_link::code::{Code, Length};
+use weir_link::domain::{Domain, Domains, LIFE_DAYS_MAX};
+use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, RedirectStatus, Rule};
+use weir_link::target::{Flag, Target, TargetError, check, check_page};
 
 /// The most tags of a link.
 pub const TAGS_MAX: usize = 16;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 /// An hour, in milliseconds.
 pub const HOUR_MS: u64 = 3_600_000;

@@ -13,8 +13,8 @@ use redis::Value;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::task::JoinSet;
-use weir_core::link::click::Row;
-use weir_core::link::code::LinkId;
+use weir_link::click::Row;
+use weir_link::code::LinkId;
 use weir_scripts::keys::{self, UniquesKeys};
 use weir_scripts::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, UniqueHash};
 

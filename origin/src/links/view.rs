@@ -1,10 +1,10 @@
 //! Links as the API shows them.
 
 use serde::Serialize;
-use weir_core::link::code::{Code, DomainId};
-use weir_core::link::domain::{Domain, Domains};
-use weir_core::link::record::{Link, RedirectStatus};
-use weir_core::link::target::Flag;
+use weir_link::code::{Code, DomainId};
+use weir_link::domain::{Domain, Domains};
+use weir_link::record::{Link, RedirectStatus};
+use weir_link::target::Flag;
 
 use super::request::{AppRequest, RuleRequest};
 use super::store::{Action, Past, StoredLink};
@@ -71,12 +71,12 @@ pub struct PastView {
 
 impl From<Link> for Says {
     fn from(link: Link) -> Self {
-        let app = |app: weir_core::link::record::App| AppRequest {
+        let app = |app: weir_link::record::App| AppRequest {
             platform: app.platform,
             url: app.url,
             fallback: app.fallback,
         };
-        let rule = |rule: weir_core::link::record::Rule| RuleRequest {
+        let rule = |rule: weir_link::record::Rule| RuleRequest {
             platforms: rule.platforms,
             languages: rule.languages,
             target: rule.target,

@@ -1,9 +1,9 @@
 //! A sale's books: every term of `Σ stock + transfers + claims + orders = total`.
 
 use serde::Serialize;
-use weir_core::id::SaleId;
-use weir_core::ledger::Audit;
-use weir_core::repair::Terms;
+use weir_base::id::SaleId;
+use weir_sale::ledger::Audit;
+use weir_sale::repair::Terms;
 
 use super::ledger::Ledger;
 use super::store::SaleStore;
@@ -21,7 +21,7 @@ pub struct Books {
     /// The terms, summed; `None` as long as a shard is cold.
     pub terms: Option<Terms>,
     /// Whether all of it is from one instant. Under traffic it may not be; then the sum may be off by what was in
-    /// flight.
+    /// batch.
     pub is_exact: bool,
 }
 

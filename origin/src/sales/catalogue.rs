@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use weir_core::sale::{Catalogue, CatalogueError, SALES_MAX};
+use weir_sale::sale::{Catalogue, CatalogueError, SALES_MAX};
 use weir_scripts::documents;
 
 use super::ledger::Ledger;

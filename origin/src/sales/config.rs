@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use weir_core::claim::{KeyError, KeyRing, SigningKey};
+use weir_base::key::{KeyError, KeyRing, SigningKey};
 
 use super::orders::SqlLimits;
 use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use tokio::task::{JoinError, JoinSet};
-use weir_core::claim::Ticket;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{
+use weir_base::id::{SaleId, UserId};
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{
     Audit, Deduction, DepositReply, LendReply, OrderEntry, Overdue, ReleaseKind, ReleaseReply,
-    SettleReply, Survey, Transfer,
+    SettleReply, ShardProbe, Transfer,
 };
-use weir_core::sale::Sale;
-use weir_core::shard::{bucket, home_shard};
+use weir_sale::sale::Sale;
+use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{
-    audit, cancel, charge, deposit, lend, overdue, release, restock, restore, settle,
-    settle_transfer, survey, warm, wipe,
+    audit, cancel, charge, deposit, lend, overdue, probe, release, restock, restore, settle,
+    settle_transfer, warm, wipe,
 };
 
 use super::store::StoredOrder;
@@ -202,12 +202,12 @@ impl Ledger {
     }
 
     /// All shards of a sale at a glance, in their order.
-    pub async fn survey(&self, sale: &SaleId, shards: u32) -> Result<Vec<Survey>, CallError> {
+    pub async fn probe(&self, sale: &SaleId, shards: u32) -> Result<Vec<ShardProbe>, CallError> {
         let mut seen = Vec::new();
         for shard in 0..shards {
             // One call each: on a cluster they are of different slots.
-            let call = survey::call(&[self.shard(sale, shard)]);
-            seen.extend(survey::parse(&self.redis.run(&call).await?, 1)?);
+            let call = probe::call(&[self.shard(sale, shard)]);
+            seen.extend(probe::parse(&self.redis.run(&call).await?, 1)?);
         }
         Ok(seen)
     }

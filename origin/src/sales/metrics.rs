@@ -9,7 +9,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use crate::metrics::{Group, Metrics};
 
 /// What becomes of claims at `POST /orders`.
-const ORDER_FATES: [&str; 6] = [
+const ORDER_OUTCOMES: [&str; 6] = [
     "ordered",
     "ordered_before",
     "released",
@@ -19,7 +19,7 @@ const ORDER_FATES: [&str; 6] = [
 ];
 
 /// What the reconciler makes of claims past their deadline.
-const CLAIM_FATES: [&str; 2] = ["released", "ordered_before"];
+const CLAIM_OUTCOMES: [&str; 2] = ["released", "ordered_before"];
 
 /// A group of open claims.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +54,8 @@ pub const CLAIM_AGES: [ClaimAge; 4] = [
 const RISK_OUTCOMES: [&str; 3] = ["passed", "blocked", "failed"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FateLabel {
-    fate: &'static str,
+struct OutcomeLabel {
+    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -77,8 +77,8 @@ struct OutcomeLabel {
 /// The numbers of sales. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct SaleMetrics {
-    orders: Family<FateLabel, Counter>,
-    reconciled: Family<FateLabel, Counter>,
+    orders: Family<OutcomeLabel, Counter>,
+    reconciled: Family<OutcomeLabel, Counter>,
     open_claims: Family<SaleLabel, Gauge>,
     open_claims_by_age: Family<AgeLabel, Gauge>,
     drift: Family<SaleLabel, Gauge>,
@@ -114,7 +114,10 @@ impl SaleMetrics {
         let overdue_seconds = Histogram::new(exponential_buckets(0.25, 2.0, 12));
         Self {
             orders: group.add("orders", "Claims that came, by what became of them"),
-            reconciled: group.add("claims_reconciled", "Claims past their deadline, by fate"),
+            reconciled: group.add(
+                "claims_reconciled",
+                "Claims past their deadline, by outcome",
+            ),
             open_claims: group.add("open_claims", "Claims that are neither order nor released"),
             open_claims_by_age: group.add(
                 "open_claims_by_age",
@@ -153,25 +156,27 @@ impl SaleMetrics {
     /// Makes the counters whose labels are known: one that first shows with its first event has no
     /// increase that an alert could see.
     fn start_at_zero(&self) {
-        for fate in ORDER_FATES {
-            let _ = self.orders.get_or_create(&FateLabel { fate });
+        for outcome in ORDER_OUTCOMES {
+            let _ = self.orders.get_or_create(&OutcomeLabel { outcome });
         }
-        for fate in CLAIM_FATES {
-            let _ = self.reconciled.get_or_create(&FateLabel { fate });
+        for outcome in CLAIM_OUTCOMES {
+            let _ = self.reconciled.get_or_create(&OutcomeLabel { outcome });
         }
         for outcome in RISK_OUTCOMES {
             let _ = self.risk.get_or_create(&OutcomeLabel { outcome });
         }
     }
 
-    /// Counts a claim's fate at `POST /orders`.
-    pub fn order(&self, fate: &'static str) {
-        self.orders.get_or_create(&FateLabel { fate }).inc();
+    /// Counts a claim's outcome at `POST /orders`.
+    pub fn order(&self, outcome: &'static str) {
+        self.orders.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// Counts a claim that the reconciler ended.
-    pub fn claim_reconciled(&self, fate: &'static str) {
-        self.reconciled.get_or_create(&FateLabel { fate }).inc();
+    pub fn claim_reconciled(&self, outcome: &'static str) {
+        self.reconciled
+            .get_or_create(&OutcomeLabel { outcome })
+            .inc();
     }
 
     /// Counts a risk check.

@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_core::claim::KeyRing;
+use weir_base::key::KeyRing;
 
 use crate::redis::Redis;
 use crate::sql::Database;

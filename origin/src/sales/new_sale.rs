@@ -1,8 +1,8 @@
 //! Which sales may be made.
 
 use serde::{Deserialize, Serialize};
-use weir_core::id::SaleId;
-use weir_core::sale::{Band, Catalogue, CatalogueError, Degrade, Sale, SaleState};
+use weir_base::id::SaleId;
+use weir_sale::sale::{Band, Catalogue, CatalogueError, Degrade, Sale, SaleState};
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
 pub const TOTAL_MAX: u64 = 1_000_000_000;
@@ -29,7 +29,7 @@ pub struct NewSale {
     pub total: u64,
     /// Over how many shards the stock is spread.
     pub shards: u32,
-    /// The most units one user may have: 1 to [`weir_core::sale::USER_CAP_MAX`].
+    /// The most units one user may have: 1 to [`weir_sale::sale::USER_CAP_MAX`].
     pub user_cap: u32,
     /// First instant at which claims are taken, in milliseconds since the Unix epoch.
     pub starts_at_ms: u64,

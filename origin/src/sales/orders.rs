@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span, info, warn};
-use weir_core::claim::Ticket;
-use weir_core::id::UserId;
-use weir_core::ledger::{Deduction, ReleaseKind};
+use weir_base::id::UserId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Deduction, ReleaseKind};
 
 use super::ledger::Ledger;
 use super::metrics::SaleMetrics;
@@ -40,7 +40,7 @@ impl Default for SqlLimits {
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ClaimOutcome {
     /// It is an order now.
     Ordered(StoredOrder),
     /// It was an order already.
@@ -51,7 +51,7 @@ pub enum Fate {
     Short(Shortage),
 }
 
-impl Fate {
+impl ClaimOutcome {
     /// Its word in metrics.
     pub fn word(&self) -> &'static str {
         match self {
@@ -91,11 +91,11 @@ impl Orders {
         }
     }
 
-    /// Decides the claim's fate in a task of its own, which ends even if the client hangs up: no unit is left between
+    /// Decides the claim's outcome in a task of its own, which ends even if the client hangs up: no unit is left between
     /// SQL and Redis.
     ///
     /// The task fails with [`SqlError`] when SQL does not answer; then nothing was released.
-    pub fn start(&self, ticket: Ticket) -> JoinHandle<Result<Fate, SqlError>> {
+    pub fn start(&self, ticket: Ticket) -> JoinHandle<Result<ClaimOutcome, SqlError>> {
         let orders = self.clone();
         self.spawn(async move { orders.decide(&ticket).await })
     }
@@ -164,13 +164,13 @@ impl Orders {
         self.tasks.wait().await;
     }
 
-    async fn decide(&self, ticket: &Ticket) -> Result<Fate, SqlError> {
-        let fate = self.fate(ticket).await?;
-        self.metrics.order(fate.word());
-        Ok(fate)
+    async fn decide(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
+        let outcome = self.outcome(ticket).await?;
+        self.metrics.order(outcome.word());
+        Ok(outcome)
     }
 
-    async fn fate(&self, ticket: &Ticket) -> Result<Fate, SqlError> {
+    async fn outcome(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
         let placed = self.sql(self.store.place(ticket, now_ms())).await?;
         let Placed::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
@@ -180,55 +180,55 @@ impl Orders {
             let known = self.store.release(ticket, now_ms()).await?;
             let placed = known.unwrap_or(Placed::Released { void: false });
             return Ok(match self.follow_claim(ticket, placed).await {
-                Fate::Released => Fate::Short(shortage),
-                fate => fate,
+                ClaimOutcome::Released => ClaimOutcome::Short(shortage),
+                outcome => outcome,
             });
         }
         if self.store.void(ticket, now_ms()).await? {
             warn!(claim = %ticket.claim_id(), ?shortage, "no unit in SQL behind the claim");
             self.release(ticket, ReleaseKind::Void).await;
-            return Ok(Fate::Short(shortage));
+            return Ok(ClaimOutcome::Short(shortage));
         }
-        // The same claim, sent twice, got its fate in the other request meanwhile.
+        // The same claim, sent twice, got its outcome in the other request meanwhile.
         let placed = self.store.place(ticket, now_ms()).await?;
         Ok(self.follow_claim(ticket, placed).await)
     }
 
-    /// Ends a claim whose deadline has passed: unless its fate is decided already, it is released for
+    /// Ends a claim whose deadline has passed: unless its outcome is decided already, it is released for
     /// good. Redis follows.
     ///
     /// # Errors
     /// When SQL does not answer; then nothing was released.
-    pub async fn end_overdue(&self, ticket: &Ticket) -> Result<Fate, SqlError> {
+    pub async fn end_overdue(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
         let known = self.store.release(ticket, now_ms()).await?;
         let placed = known.unwrap_or(Placed::Released { void: false });
-        let fate = self.follow_claim(ticket, placed).await;
-        self.metrics.claim_reconciled(fate.word());
-        Ok(fate)
+        let outcome = self.follow_claim(ticket, placed).await;
+        self.metrics.claim_reconciled(outcome.word());
+        Ok(outcome)
     }
 
     /// Has Redis follow what SQL has decided of a claim.
-    async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> Fate {
+    async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> ClaimOutcome {
         match placed {
             Placed::New(order) => {
                 info!(claim = %order.id, units = order.units, "ordered");
                 self.follow(&order).await;
-                Fate::Ordered(order)
+                ClaimOutcome::Ordered(order)
             }
             Placed::Again(order) => {
                 self.follow(&order).await;
-                Fate::OrderedBefore(order)
+                ClaimOutcome::OrderedBefore(order)
             }
             Placed::Released { void: true } => {
                 self.release(ticket, ReleaseKind::Void).await;
-                Fate::Released
+                ClaimOutcome::Released
             }
             // A taken name: SQL can never hold an order of this claim, which is a release, too.
             Placed::Released { void: false } | Placed::NameTaken => {
                 self.release(ticket, ReleaseKind::Decided).await;
-                Fate::Released
+                ClaimOutcome::Released
             }
-            Placed::Short(shortage) => Fate::Short(shortage),
+            Placed::Short(shortage) => ClaimOutcome::Short(shortage),
         }
     }
 

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use tracing::{error, info};
-use weir_core::id::UserId;
-use weir_core::ledger::OrderEntry;
-use weir_core::sale::Sale;
+use weir_base::id::UserId;
+use weir_sale::ledger::OrderEntry;
+use weir_sale::sale::Sale;
 
 use super::ledger::{Ledger, UserList};
 use super::store::SaleStore;

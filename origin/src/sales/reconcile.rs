@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
-use weir_core::claim::Ticket;
-use weir_core::id::SaleId;
-use weir_core::ledger::{DepositReply, LendReply, OpenTransfer, Survey, Transfer};
-use weir_core::repair::repairs;
-use weir_core::sale::Sale;
+use weir_base::id::SaleId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{DepositReply, LendReply, OpenTransfer, ShardProbe, Transfer};
+use weir_sale::repair::repairs;
+use weir_sale::sale::Sale;
 
 use super::books::Books;
 use super::catalogue::{PublishError, Publisher};
@@ -69,7 +69,7 @@ pub struct Reconciler {
 /// What was found of a sale.
 #[derive(Debug)]
 struct Last {
-    shards: Vec<Survey>,
+    shards: Vec<ShardProbe>,
     drift: Option<i64>,
     rounds_unread: u32,
 }
@@ -139,7 +139,7 @@ impl Reconciler {
     }
 
     async fn reconcile(&mut self, sale: &Sale) -> Result<(), ReconcileError> {
-        let shards = self.ledger.survey(&sale.id, sale.shards).await?;
+        let shards = self.ledger.probe(&sale.id, sale.shards).await?;
         let cold = shards.iter().filter(|seen| seen.stock.is_none()).count();
         let open_claims = shards.iter().map(|seen| seen.open_claims).sum();
         self.metrics
@@ -166,7 +166,7 @@ impl Reconciler {
     async fn open_claims_by_age(
         &self,
         sale: &Sale,
-        shards: &[Survey],
+        shards: &[ShardProbe],
     ) -> Result<[u64; CLAIM_AGES.len()], ReconcileError> {
         let now_ms = now_ms();
         let mut by_age = [0; CLAIM_AGES.len()];
@@ -204,8 +204,8 @@ impl Reconciler {
             self.metrics
                 .overdue_seconds
                 .observe(late_ms as f64 / 1_000.0);
-            let fate = self.orders.end_overdue(&ticket).await?;
-            info!(claim = %ticket.claim_id(), ?fate, "a claim past its deadline is ended");
+            let outcome = self.orders.end_overdue(&ticket).await?;
+            info!(claim = %ticket.claim_id(), ?outcome, "a claim past its deadline is ended");
         }
         Ok(())
     }
@@ -259,8 +259,8 @@ impl Reconciler {
 
     /// A shard whose stock is below 0, since what was sold from it at payment was elsewhere, gets
     /// units from the richest.
-    async fn pay_debts(&self, sale: &Sale, shards: &[Survey]) -> Result<(), CallError> {
-        let stock = |seen: &Survey| seen.stock.unwrap_or(0);
+    async fn pay_debts(&self, sale: &Sale, shards: &[ShardProbe]) -> Result<(), CallError> {
+        let stock = |seen: &ShardProbe| seen.stock.unwrap_or(0);
         for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| stock(seen) < 0) {
             let richest = (0..).zip(shards).max_by_key(|(_, seen)| stock(seen));
             let Some((from_shard, _)) = richest.filter(|(_, seen)| stock(seen) > 0) else {
@@ -284,7 +284,7 @@ impl Reconciler {
     async fn watch_drift(
         &mut self,
         sale: &Sale,
-        shards: Vec<Survey>,
+        shards: Vec<ShardProbe>,
     ) -> Result<(), ReconcileError> {
         let is_at_rest = shards
             .iter()
@@ -318,7 +318,13 @@ impl Reconciler {
         Ok(())
     }
 
-    fn note(&mut self, id: &SaleId, shards: Vec<Survey>, drift: Option<i64>, rounds_unread: u32) {
+    fn note(
+        &mut self,
+        id: &SaleId,
+        shards: Vec<ShardProbe>,
+        drift: Option<i64>,
+        rounds_unread: u32,
+    ) {
         let last = Last {
             shards,
             drift,

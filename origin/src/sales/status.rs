@@ -1,9 +1,9 @@
 //! What SQL and Redis hold of a sale, and whether it adds up.
 
 use serde::Serialize;
-use weir_core::id::SaleId;
-use weir_core::ledger::Audit;
-use weir_core::sale::{Degrade, SaleState};
+use weir_base::id::SaleId;
+use weir_sale::ledger::Audit;
+use weir_sale::sale::{Degrade, SaleState};
 
 use super::ledger::Ledger;
 use super::new_sale::{Payment, Window};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use tracing::{error, info};
-use weir_core::id::SaleId;
-use weir_core::ledger::Audit;
-use weir_core::sale::SALES_MAX;
-use weir_core::shard::spread_stock;
+use weir_base::id::SaleId;
+use weir_sale::ledger::Audit;
+use weir_sale::sale::SALES_MAX;
+use weir_sale::shard::spread_stock;
 
 use super::catalogue::{PublishError, Publisher};
 use super::ledger::Ledger;

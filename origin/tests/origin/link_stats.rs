@@ -1,7 +1,7 @@
 //! What is answered about a link: its clicks, as JSON and as a table, and its QR code.
 
 use serde_json::{Value, json};
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 use weir_origin::clock::now_ms;
 use weir_origin::links::stats::{
     Batch, Clicks, DAY_MS, HOUR_MS, Slot, Span, Uniques, UniquesBySlot,

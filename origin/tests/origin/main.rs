@@ -1,7 +1,7 @@
 //! The origin's tests: real SQLite files, a real Redis, real processes. One binary, so that all
 //! share one Redis. `origin_on_mysql_and_cluster` runs most of them on other ground.
 
-use support::Ground;
+use support::Backing;
 
 // First: the others use its macro.
 #[macro_use]
@@ -25,4 +25,4 @@ mod switches;
 mod warm;
 
 /// What the tests of this binary stand on.
-const GROUND: Ground = Ground::SqliteAndSingle;
+const BACKING: Backing = Backing::SqliteAndSingle;

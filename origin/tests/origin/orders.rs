@@ -10,9 +10,10 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::json;
 use tokio::task::JoinSet;
-use weir_core::claim::{SigningKey, Ticket};
-use weir_core::headers::{CLAIM, CLAIM_SIGNATURE};
-use weir_core::ledger::{Audit, ReleaseKind};
+use weir_base::headers::{CLAIM, CLAIM_SIGNATURE};
+use weir_base::key::SigningKey;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Audit, ReleaseKind};
 
 use crate::support::{Answer, SECRET, World, claim_headers, ticket};
 
@@ -367,7 +368,7 @@ async fn without_sql_nothing_is_known_and_nothing_is_released() {
     assert_eq!(world.order(&ticket).await.status, 201);
 }
 
-/// A handout that comes back late, after the order: nothing changes.
+/// A delivery that comes back late, after the order: nothing changes.
 #[tokio::test]
 async fn a_release_after_the_order_changes_nothing() {
     let world = World::with_sale("s", 8).await;
@@ -376,7 +377,7 @@ async fn a_release_after_the_order_changes_nothing() {
     let before = world.audit(&ticket).await;
     let ledger = world.origin.sales().ledger();
     ledger
-        .release(&ticket, ReleaseKind::Handout(0))
+        .release(&ticket, ReleaseKind::Delivery(0))
         .await
         .unwrap();
     assert_eq!(world.audit(&ticket).await, before);

@@ -1,10 +1,10 @@
 //! What was left behind is ended, and what was lost comes back.
 
 use serde_json::{Value, json};
-use weir_core::claim::Ticket;
-use weir_core::ledger::{Audit, LendReply};
 use weir_origin::clock::now_ms;
 use weir_origin::sales::store::Placed;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Audit, LendReply};
 use weir_scripts::keys::ShardKeys;
 
 use crate::support::{CLAIM_TTL_MS, SHARDS, World, id};

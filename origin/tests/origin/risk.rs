@@ -11,13 +11,13 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use weir_core::breaker::Settings;
-use weir_core::id::{SaleId, UserId};
-use weir_core::shard::{bucket, home_shard};
+use weir_base::breaker::Settings;
+use weir_base::id::{SaleId, UserId};
 use weir_origin::clock::now_ms;
 use weir_origin::sales::risk::{
     HttpScorer, HttpSettings, RiskScorer, RiskWorker, Round, Rules, ScoreError, ScoreFuture,
 };
+use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::ShardKeys;
 
 use crate::support::{SHARDS, World, id, user};

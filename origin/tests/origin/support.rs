@@ -14,12 +14,10 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
-use weir_core::claim::{KeyRing, SigningKey, Ticket};
-use weir_core::headers::{CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE};
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
-use weir_core::link::domain::DomainsConfig;
-use weir_core::shard::home_shard;
+use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE};
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
+use weir_link::domain::DomainsConfig;
 use weir_origin::Origin;
 use weir_origin::clock::now_ms;
 use weir_origin::http::AdminToken;
@@ -27,13 +25,16 @@ use weir_origin::links::Settings;
 use weir_origin::origin::open_database;
 use weir_origin::redis::Redis;
 use weir_origin::sales::orders::SqlLimits;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
+use weir_sale::shard::home_shard;
 use weir_scripts::{Call, claim, keys};
 use weir_stack::mariadb::MariaDbServer;
 use weir_stack::redis::{RedisServer, start_cluster};
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
 
-use crate::GROUND;
+use crate::BACKING;
 
 /// How long the claims of the tests are held, in milliseconds.
 pub const CLAIM_TTL_MS: u64 = 30_000;
@@ -47,7 +48,7 @@ pub const SHARDS: u32 = 4;
 /// Which SQL and which Redis the tests of a binary have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each binary has one of them")]
-pub enum Ground {
+pub enum Backing {
     /// A SQLite file a test, and one Redis.
     SqliteAndSingle,
     /// A database a test in one MariaDB, and a Redis Cluster of three.
@@ -159,9 +160,9 @@ pub async fn mysql_url() -> String {
 
 /// The Redis that the tests of one binary share.
 async fn shared_redis() -> String {
-    match GROUND {
-        Ground::SqliteAndSingle => shared_server().await,
-        Ground::MySqlAndCluster => shared_cluster().await,
+    match BACKING {
+        Backing::SqliteAndSingle => shared_server().await,
+        Backing::MySqlAndCluster => shared_cluster().await,
     }
 }
 
@@ -250,9 +251,9 @@ impl World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = tempfile::tempdir().unwrap();
-        let database_url = match GROUND {
-            Ground::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
-            Ground::MySqlAndCluster => mysql_url().await,
+        let database_url = match BACKING {
+            Backing::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
+            Backing::MySqlAndCluster => mysql_url().await,
         };
         let database = open_database(&database_url).await.unwrap();
         let redis = Redis::new(redis_url, &prefix).unwrap();
@@ -298,12 +299,12 @@ impl World {
 
     /// A connection of the test's own to the database.
     pub async fn sql(&self) -> Sql {
-        match GROUND {
-            Ground::SqliteAndSingle => {
+        match BACKING {
+            Backing::SqliteAndSingle => {
                 let sql = SqliteConnection::connect(&self.database_url).await;
                 Sql::Sqlite(sql.unwrap())
             }
-            Ground::MySqlAndCluster => {
+            Backing::MySqlAndCluster => {
                 let sql = MySqlConnection::connect(&self.database_url).await;
                 Sql::MySql(sql.unwrap())
             }
@@ -314,7 +315,7 @@ impl World {
     /// `ROLLBACK`: all of SQLite, the stock of MySQL.
     pub async fn lock_database(&self) -> Sql {
         let mut other = self.sql().await;
-        if GROUND == Ground::SqliteAndSingle {
+        if BACKING == Backing::SqliteAndSingle {
             other.execute("BEGIN IMMEDIATE", &[]).await;
         } else {
             other.execute("START TRANSACTION", &[]).await;
@@ -456,7 +457,7 @@ impl World {
     /// A request of this user to the public port, as a gateway passes it on.
     pub async fn as_user(&self, name: &str, method: &str, path: &str) -> Answer {
         let ring = KeyRing::new(vec![key()]).unwrap();
-        let signed = weir_core::identity::sign(&ring, &user(name), now_ms());
+        let signed = weir_sale::identity::sign(&ring, &user(name), now_ms());
         let request = Request::builder().method(method).uri(path);
         let request = request.header(USER, signed.value);
         let request = request.header(USER_SIGNATURE, signed.signature);

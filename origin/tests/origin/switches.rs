@@ -1,8 +1,8 @@
 //! Switches, edits, blocked users, metrics: the admin's hand on a sale.
 
 use serde_json::{Value, json};
-use weir_core::sale::{Catalogue, SaleState};
 use weir_origin::clock::now_ms;
+use weir_sale::sale::{Catalogue, SaleState};
 
 use crate::support::{World, sale_json};
 
@@ -101,7 +101,7 @@ async fn what_happened_is_counted() {
     let metrics = world.admin_as("GET", "/metrics", "", None).await;
     let text = metrics.body.as_str().unwrap();
     for line in [
-        "weir_origin_orders_total{fate=\"ordered\"} 1",
+        "weir_origin_orders_total{outcome=\"ordered\"} 1",
         "weir_origin_requests_total{route=\"/orders\",status=\"201\"} 1",
         "weir_origin_open_claims{sale=\"s\"} 0",
         "weir_origin_drift_units{sale=\"s\"} 0",

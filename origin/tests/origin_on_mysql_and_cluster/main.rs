@@ -1,7 +1,7 @@
 //! The origin's tests once more, over the MySQL protocol and a Redis Cluster of three. What is left
 //! out has both databases already, or runs processes, whose stack has SQLite.
 
-use support::Ground;
+use support::Backing;
 
 #[path = "../origin/auth.rs"]
 mod auth;
@@ -30,4 +30,4 @@ mod switches;
 mod warm;
 
 /// What the tests of this binary stand on.
-const GROUND: Ground = Ground::MySqlAndCluster;
+const BACKING: Backing = Backing::MySqlAndCluster;

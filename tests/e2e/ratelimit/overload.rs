@@ -38,7 +38,7 @@ async fn limiters(limit: &str, lease: &str) -> Result<Limiters> {
 }
 
 /// What came of a crowd that asks evenly, whatever it hears.
-struct Heard {
+struct Observed {
     passed: u64,
     limited: u64,
     /// From before the first request until after the last answer: no more can have come free.
@@ -48,7 +48,7 @@ struct Heard {
 }
 
 /// Lets [`OFFERED_PER_S`] requests come to all gateways for [`LASTS`].
-async fn overload(limiters: &Limiters) -> Result<Heard> {
+async fn overload(limiters: &Limiters) -> Result<Observed> {
     let lines = GATEWAYS * CONNECTIONS;
     let every = Duration::from_secs(lines as u64) / OFFERED_PER_S as u32;
     let mut connections = Vec::new();
@@ -93,7 +93,7 @@ async fn overload(limiters: &Limiters) -> Result<Heard> {
         let asked = envoy.stat("http.gateway.downstream_rq_total").await?;
         ensure!(asked > passed / 4, "both gateways work: {asked}");
     }
-    Ok(Heard {
+    Ok(Observed {
         passed,
         limited,
         lasted,
@@ -108,7 +108,7 @@ fn limit(lasted: Duration) -> u64 {
 
 /// The crowd may stop before the gateways do, on a machine that stalls: what came free after that nobody
 /// asked for.
-fn assert_nearly_all_passed(heard: &Heard) {
+fn assert_nearly_all_passed(heard: &Observed) {
     let (passed, limit) = (heard.passed, limit(heard.used_up_after));
     assert!(passed * 100 >= limit * 98, "{passed} of {limit}");
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
 use serde::Serialize;
-use weir_core::shard::BUCKETS;
+use weir_sale::shard::BUCKETS;
 use weir_scripts::keys::ShardKeys;
 
 /// Keys that one step of the scan looks at, and commands in one pipeline.

@@ -6,8 +6,8 @@ use crate::up::Stop;
 use anyhow::{Context, Result, ensure};
 use std::process::ExitCode;
 use std::time::Duration;
-use weir_core::link::code::LinkId;
-use weir_core::link::record::Link;
+use weir_link::code::LinkId;
+use weir_link::record::Link;
 use weir_scripts::keys::{DEFAULT_PREFIX, LinkKeys, link_domains};
 use weir_stack::envoy::{Envoy, EnvoyConfig};
 use weir_stack::http::{Connection, Method};
@@ -114,7 +114,7 @@ async fn check_memory(envoy: &Envoy) -> Result<()> {
         stat("found_total.place.memory").await?,
         stat("found_total.place.redis").await?,
     );
-    let clicks = stat("clicks_total.fate.counted").await?;
+    let clicks = stat("clicks_total.outcome.counted").await?;
     println!("{memory} from memory, {redis} from Redis; {clicks} clicks counted");
     ensure!(
         redis * 1_000 < memory,

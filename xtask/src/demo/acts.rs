@@ -1,12 +1,12 @@
 //! What people do: reserve, try too early, check out, buy and pay.
 
 use super::cast::Person;
-use super::client::{Ask, Line};
+use super::client::{Line, RequestSpec};
 use super::crowd::Act;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use weir_core::verdict::Verdict;
+use weir_sale::verdict::Verdict;
 use weir_stack::http::Response;
 use weir_stack::sale::verdict;
 
@@ -36,7 +36,7 @@ impl Act for Reserve {
     type Outcome = bool;
 
     async fn play(&self, line: &mut Line, name: String) -> bool {
-        let ask = Ask {
+        let ask = RequestSpec {
             path: &self.0.reservations,
             user: &name,
             token: None,
@@ -84,8 +84,8 @@ pub(super) fn minted(answer: &Response) -> Option<(String, Instant)> {
     Some((body["token"].as_str()?.to_owned(), usable))
 }
 
-pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> Ask<'a> {
-    Ask {
+pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> RequestSpec<'a> {
+    RequestSpec {
         path: &paths.checkout,
         user,
         token: None,
@@ -93,8 +93,12 @@ pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> Ask<'a> {
     }
 }
 
-pub(super) fn order<'a>(paths: &'a Paths, user: &'a str, token: Option<&'a str>) -> Ask<'a> {
-    Ask {
+pub(super) fn order<'a>(
+    paths: &'a Paths,
+    user: &'a str,
+    token: Option<&'a str>,
+) -> RequestSpec<'a> {
+    RequestSpec {
         path: &paths.orders,
         user,
         token,
@@ -104,7 +108,7 @@ pub(super) fn order<'a>(paths: &'a Paths, user: &'a str, token: Option<&'a str>)
 
 /// How a try to buy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum BuyerOutcome {
     /// There is a paid order.
     Paid,
     /// There is an order that will not be paid.
@@ -122,20 +126,20 @@ pub(super) struct Buy(pub(super) Arc<Paths>);
 
 impl Act for Buy {
     type Who = Person;
-    type Outcome = (Person, Fate);
+    type Outcome = (Person, BuyerOutcome);
 
-    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, Fate) {
+    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, BuyerOutcome) {
         let ask = order(&self.0, &who.name, who.token.as_deref());
         let Some(answer) = line.ask(&ask).await else {
-            return (who, Fate::Lost);
+            return (who, BuyerOutcome::Lost);
         };
-        let fate = match ordered(&answer) {
+        let outcome = match ordered(&answer) {
             // Once only: whoever comes again does not forget again.
-            Some(_) if std::mem::take(&mut who.forgets) => Fate::Unpaid,
+            Some(_) if std::mem::take(&mut who.forgets) => BuyerOutcome::Unpaid,
             Some(order) => pay(line, &who.name, &order).await,
             None => unsold(&answer),
         };
-        (who, fate)
+        (who, outcome)
     }
 }
 
@@ -146,27 +150,27 @@ fn ordered(answer: &Response) -> Option<String> {
     body["order"].as_str().map(str::to_owned)
 }
 
-fn unsold(answer: &Response) -> Fate {
+fn unsold(answer: &Response) -> BuyerOutcome {
     let verdict = Verdict::ALL
         .iter()
         .find(|known| known.word() == verdict(answer));
     match verdict {
-        Some(Verdict::SoldOut) => Fate::SoldOut,
-        Some(Verdict::Blocked | Verdict::NotReserved) => Fate::Refused,
-        _ => Fate::Lost,
+        Some(Verdict::SoldOut) => BuyerOutcome::SoldOut,
+        Some(Verdict::Blocked | Verdict::NotReserved) => BuyerOutcome::Refused,
+        _ => BuyerOutcome::Lost,
     }
 }
 
-async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
-    let ask = Ask {
+async fn pay(line: &mut Line, user: &str, order: &str) -> BuyerOutcome {
+    let ask = RequestSpec {
         path: &format!("/orders/{order}/pay"),
         user,
         token: None,
         good: "paid",
     };
     match line.ask(&ask).await {
-        Some(answer) if answer.status == 200 => Fate::Paid,
+        Some(answer) if answer.status == 200 => BuyerOutcome::Paid,
         // Too late, or not known: then it expires, unless it is paid after all.
-        _ => Fate::Unpaid,
+        _ => BuyerOutcome::Unpaid,
     }
 }

@@ -2,9 +2,9 @@
 
 use super::sql::Sql;
 use anyhow::{Context, Result, ensure};
-use weir_core::id::SaleId;
-use weir_core::ledger::Audit;
+use weir_base::id::SaleId;
 use weir_resp::Value;
+use weir_sale::ledger::Audit;
 use weir_scripts::audit;
 use weir_scripts::keys::ShardKeys;
 use weir_stack::Stack;

@@ -7,9 +7,9 @@ use super::crowd::Act;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_core::id::{SaleId, UserId};
-use weir_core::key::{KeyRing, SigningKey};
-use weir_core::token;
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
+use weir_sale::token;
 
 /// So often a bot tries its trick.
 const TRIES: u32 = 10;

@@ -98,7 +98,7 @@ impl<A: Act> Stage<A> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::Ask;
+    use super::super::client::RequestSpec;
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -111,7 +111,7 @@ mod tests {
 
         async fn play(&self, line: &mut Line, who: u32) -> Option<u16> {
             let user = format!("user-{who}");
-            let ask = Ask {
+            let ask = RequestSpec {
                 path: "/",
                 user: &user,
                 token: None,

@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     stock: u32,
 
     /// Parts of the stock in Redis
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_core::sale::SHARDS_MAX)))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_sale::sale::SHARDS_MAX)))]
     shards: u32,
 
     /// HTTP connections that people share; bots have some of their own

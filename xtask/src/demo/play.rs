@@ -1,7 +1,7 @@
 //! The sale from its creation to the last paid unit, step by step.
 
 use super::Arguments;
-use super::acts::{Buy, CheckOut, Fate, Paths, Reserve, TryEarly};
+use super::acts::{Buy, BuyerOutcome, CheckOut, Paths, Reserve, TryEarly};
 use super::bots::{Forge, Pester};
 use super::cast::{self, Bot, Person, Role, Shares, Trick};
 use super::counters::Counters;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
-use weir_core::verdict::Verdict;
+use weir_sale::verdict::Verdict;
 use weir_stack::Stack;
 
 /// How long something that must happen may take on a machine that is busy with other things.
@@ -298,7 +298,7 @@ impl<'a> Play<'a> {
             botnet.play(pester, bots),
         )?;
         let took = started.elapsed();
-        let of = |fate| people.0.iter().filter(|(_, its)| *its == fate).count();
+        let of = |outcome| people.0.iter().filter(|(_, its)| *its == outcome).count();
         let rush = Rush {
             seen: Tallies {
                 people: people.1,
@@ -307,13 +307,14 @@ impl<'a> Play<'a> {
             counters: self.counters().await?.since(&before),
             took,
             came,
-            paid: of(Fate::Paid),
-            unpaid: of(Fate::Unpaid),
+            paid: of(BuyerOutcome::Paid),
+            unpaid: of(BuyerOutcome::Unpaid),
         };
         self.seen.add(&rush.seen)?;
         self.tell_rush(&rush).await?;
         let again = people.0.into_iter();
-        let again = again.filter(|(_, fate)| !matches!(fate, Fate::Paid | Fate::Refused));
+        let again = again
+            .filter(|(_, outcome)| !matches!(outcome, BuyerOutcome::Paid | BuyerOutcome::Refused));
         let again = again
             .map(|(who, _)| who)
             .filter(|who| who.role == Role::Buyer);

@@ -306,7 +306,7 @@ fn rush_json(rush: &Rush) -> Value {
 mod tests {
     use super::super::sql::Sql;
     use super::*;
-    use weir_core::ledger::Audit as Shard;
+    use weir_sale::ledger::Audit as Shard;
 
     type Fault = fn(&mut Report);
 

@@ -4,7 +4,7 @@ use super::client::EXCHANGE_LIMIT;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::verdict::Verdict;
+use weir_sale::verdict::Verdict;
 use weir_stack::http::Response;
 
 /// Latencies are kept in microseconds, to three digits, up to the longest exchange.
@@ -82,7 +82,7 @@ impl Tally {
 
 /// The gate's verdict; else, of an answer of the origin, `good` or the problem's code.
 fn word(answer: &Response, good: &str) -> String {
-    if let Some(verdict) = answer.header(weir_core::headers::VERDICT) {
+    if let Some(verdict) = answer.header(weir_base::headers::VERDICT) {
         return verdict.to_owned();
     }
     if answer.status < 300 {

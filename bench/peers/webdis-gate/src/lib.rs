@@ -3,7 +3,7 @@
 //!
 //! It reads a request as `seckill-gate` does, runs the same script for one user, signs the same claim and sends
 //! it on with the same headers. What the gate does besides is left out, which is in this filter's favour: the
-//! catalogue, breakers, refills, what is remembered of empty shards, and giving back what a client that left had claimed.
+//! catalogue, breakers, rebalances, what is remembered of empty shards, and giving back what a client that left had claimed.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,18 +11,19 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, BufferType, ContextType, Status};
-use weir_core::admission::{Conclusion, conclude};
-use weir_core::claim::{KeyRing, SigningKey, Ticket};
-use weir_core::headers;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{Checks, ClaimTerms, Held};
-use weir_core::shard::home_shard;
-use weir_core::verdict::Verdict;
+use weir_base::headers;
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
 use weir_filter_kit::env;
 use weir_filter_kit::host::now_ms;
 use weir_filter_kit::http::{Answer, RequestHeaders, add_request_header, remove_gateway_headers};
 use weir_filter_kit::metrics::{self, Counter};
 use weir_filter_kit::redis::{Unknown, read};
+use weir_sale::admission::{Conclusion, conclude};
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Checks, ClaimTerms, OpenClaim};
+use weir_sale::shard::home_shard;
+use weir_sale::verdict::Verdict;
 use weir_scripts::Call;
 use weir_scripts::claim::{self, Group};
 use weir_scripts::keys::{DEFAULT_PREFIX, ShardKeys};
@@ -66,7 +67,7 @@ impl Gate {
     }
 
     /// Asks Redis whether `user` gets a unit.
-    fn ask(&self, user: &UserId) -> Result<Asked, Verdict> {
+    fn ask(&self, user: &UserId) -> Result<PendingClaim, Verdict> {
         let shard = home_shard(user, SHARDS);
         let terms = ClaimTerms {
             now_ms: now_ms(),
@@ -87,7 +88,7 @@ impl Gate {
         self.send(&claim::call(&[group]))
             .map_err(|_| Verdict::Unavailable)?;
         let user = user.clone();
-        Ok(Asked { shard, user })
+        Ok(PendingClaim { shard, user })
     }
 
     /// As Webdis takes a command: its words are the path's segments. `.raw` asks for the reply in RESP.
@@ -107,7 +108,12 @@ impl Gate {
     }
 
     /// The request goes on with its claim.
-    fn send_on(&self, asked: Asked, held: Held, verdict: Verdict) -> Result<(), Status> {
+    fn send_on(
+        &self,
+        asked: PendingClaim,
+        held: OpenClaim,
+        verdict: Verdict,
+    ) -> Result<(), Status> {
         let claim = Ticket {
             sale: self.sale.clone(),
             shard: asked.shard,
@@ -153,14 +159,14 @@ fn push_encoded(path: &mut String, word: &[u8]) {
 }
 
 /// Who waits for Redis.
-struct Asked {
+struct PendingClaim {
     shard: u32,
     user: UserId,
 }
 
 struct Request {
     gate: Rc<Gate>,
-    asked: Option<Asked>,
+    asked: Option<PendingClaim>,
 }
 
 impl Context for Request {
@@ -187,7 +193,7 @@ impl Context for Request {
                 }
             }
             Some(Conclusion::Reject { verdict, .. }) => gate.reject(verdict),
-            Some(Conclusion::Refill) => gate.reject(Verdict::Restocking),
+            Some(Conclusion::Rebalance) => gate.reject(Verdict::Restocking),
             None => gate.reject(Verdict::Unavailable),
         }
     }

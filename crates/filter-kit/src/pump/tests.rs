@@ -14,7 +14,7 @@ static SCRIPT: Script = Script {
 
 const SETTINGS: Settings = Settings {
     deadline_ms: 100,
-    flights_max: 2,
+    batches_max: 2,
     waiting_max: 1_000,
 };
 
@@ -24,21 +24,21 @@ struct ByParity;
 impl Plan for ByParity {
     type Job = u32;
 
-    fn plan(&self, tickets: Vec<Ticket<u32>>, _now_ms: u64) -> Vec<Planned<u32>> {
-        let (even, odd): (Vec<_>, Vec<_>) = tickets.into_iter().partition(|t| t.job % 2 == 0);
+    fn plan(&self, requests: Vec<PendingRequest<u32>>, _now_ms: u64) -> Vec<Planned<u32>> {
+        let (even, odd): (Vec<_>, Vec<_>) = requests.into_iter().partition(|t| t.job % 2 == 0);
         [even, odd]
             .into_iter()
-            .filter(|tickets| !tickets.is_empty())
-            .map(|tickets| Planned {
+            .filter(|requests| !requests.is_empty())
+            .map(|requests| Planned {
                 call: Call {
                     script: &SCRIPT,
                     keys: [b"k"].into(),
-                    args: tickets
+                    args: requests
                         .iter()
                         .map(|t| t.job.to_string().into_bytes())
                         .collect(),
                 },
-                tickets,
+                requests,
             })
             .collect()
     }
@@ -87,10 +87,10 @@ fn ok(count: usize) -> Result<Vec<Value>, Failure> {
     Ok(vec![Value::Integer(7); count])
 }
 
-fn owners(landed: &[Landed<u32>]) -> Vec<Option<u32>> {
-    landed
+fn owners(completed: &[Completed<u32>]) -> Vec<Option<u32>> {
+    completed
         .iter()
-        .flat_map(|l| &l.tickets)
+        .flat_map(|l| &l.requests)
         .map(|t| t.owner)
         .collect()
 }
@@ -102,13 +102,13 @@ fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
     assert_eq!(wire.wakes.get(), 1);
     assert!(pump.turn(0).is_empty());
     assert_eq!(wire.sent.borrow().len(), 1);
-    let landed = pump.on_reply(0, ok, 5).unwrap();
-    assert_eq!(landed.len(), 2, "one call for each parity");
-    assert_eq!(owners(&landed).len(), 10);
+    let completed = pump.on_reply(0, ok, 5).unwrap();
+    assert_eq!(completed.len(), 2, "one call for each parity");
+    assert_eq!(owners(&completed).len(), 10);
     assert_eq!(
         pump.take_counts(),
         Counts {
-            flights: 1,
+            batches: 1,
             commands: 2,
             requests: 10
         }
@@ -116,26 +116,26 @@ fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
 }
 
 #[test]
-fn flights_are_bounded_in_size_and_number_and_the_rest_follows_when_one_lands() {
+fn batches_are_bounded_in_size_and_number_and_the_rest_follows_when_one_completes() {
     let (mut pump, wire) = pump(SETTINGS);
     (0..200).for_each(|n| pump.enqueue(n, 0, 0).unwrap());
     pump.turn(0);
     assert_eq!(wire.sent.borrow().len(), 2);
-    assert_eq!(pump.waiting.len(), 200 - 2 * FLIGHT_MAX);
-    let landed = pump.on_reply(0, ok, 1).unwrap();
-    assert_eq!(owners(&landed).len(), FLIGHT_MAX);
+    assert_eq!(pump.waiting.len(), 200 - 2 * BATCH_MAX);
+    let completed = pump.on_reply(0, ok, 1).unwrap();
+    assert_eq!(owners(&completed).len(), BATCH_MAX);
     assert_eq!(wire.sent.borrow().len(), 3);
-    assert_eq!(pump.waiting.len(), 200 - 3 * FLIGHT_MAX);
+    assert_eq!(pump.waiting.len(), 200 - 3 * BATCH_MAX);
 }
 
 #[test]
-fn what_arrives_while_a_flight_is_under_way_goes_when_it_lands_or_is_late() {
+fn what_arrives_while_a_batch_is_under_way_goes_when_it_completes_or_is_late() {
     let (mut pump, wire) = pump(SETTINGS);
     pump.enqueue(0, 0, 0).unwrap();
     pump.turn(0);
     wire.wakes.set(0);
     (1..4).for_each(|n| pump.enqueue(n, 0, 1).unwrap());
-    assert_eq!(wire.wakes.get(), 0, "the flight's landing will do");
+    assert_eq!(wire.wakes.get(), 0, "the batch's completion will do");
     assert!(pump.turn(1).is_empty());
     assert_eq!(wire.sent.borrow().len(), 1);
     pump.on_reply(0, ok, 2);
@@ -144,15 +144,15 @@ fn what_arrives_while_a_flight_is_under_way_goes_when_it_lands_or_is_late() {
     pump.enqueue(4, 0, 3).unwrap();
     assert_eq!(wire.wakes.get(), 0);
     pump.enqueue(5, 0, 2 + LATE_MS).unwrap();
-    assert_eq!(wire.wakes.get(), 1, "the flight is late");
+    assert_eq!(wire.wakes.get(), 1, "the batch is late");
     pump.turn(2 + LATE_MS);
     assert_eq!(wire.sent.borrow().len(), 3);
 }
 
 #[test]
-fn a_few_make_a_second_flight_some_more_a_third_and_only_a_full_one_a_fourth() {
+fn a_few_make_a_second_batch_some_more_a_third_and_only_a_full_one_a_fourth() {
     let settings = Settings {
-        flights_max: 5,
+        batches_max: 5,
         ..SETTINGS
     };
     let (mut pump, wire) = pump(settings);
@@ -170,10 +170,10 @@ fn a_few_make_a_second_flight_some_more_a_third_and_only_a_full_one_a_fourth() {
     }
 }
 
-/// A pump whose first flight has landed, so that a stream rests.
+/// A pump whose first batch has completed, so that a stream rests.
 fn warm() -> (Pump<ByParity, Wire>, Wire) {
     let settings = Settings {
-        flights_max: 4,
+        batches_max: 4,
         ..SETTINGS
     };
     let (mut pump, wire) = pump(settings);
@@ -188,7 +188,7 @@ fn warm() -> (Pump<ByParity, Wire>, Wire) {
 }
 
 #[test]
-fn where_little_is_under_way_a_flight_takes_no_turn() {
+fn where_little_is_under_way_a_batch_takes_no_turn() {
     let (mut pump, wire) = warm();
     let sent = || wire.sent.borrow().len();
     pump.enqueue(0, 0, 1).unwrap();
@@ -201,8 +201,8 @@ fn where_little_is_under_way_a_flight_takes_no_turn() {
     assert_eq!((sent(), wire.wakes.get()), (2, 1), "five are under way");
     pump.turn(1);
     assert_eq!(sent(), 3);
-    let landed = pump.on_reply(1, ok, 1).unwrap();
-    assert_eq!(owners(&landed), (1..5).map(Some).collect::<Vec<_>>());
+    let completed = pump.on_reply(1, ok, 1).unwrap();
+    assert_eq!(owners(&completed), (1..5).map(Some).collect::<Vec<_>>());
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn what_cannot_go_at_once_waits_for_a_turn_and_is_in_order() {
         pump.enqueue(n, n, n.into()).unwrap();
     }
     assert_eq!((pump.waiting(), wire.wakes.get()), (4, 1));
-    let waiting = pump.waiting.iter().map(|ticket| ticket.owner);
+    let waiting = pump.waiting.iter().map(|request| request.owner);
     assert_eq!(waiting.collect::<Vec<_>>(), [1, 2, 3, 4].map(Some));
     wire.is_down.set(false);
     assert!(pump.turn(4).is_empty());
@@ -252,9 +252,9 @@ fn waiting_ends_at_the_deadline_and_a_call_at_its_oldest_requests() {
     let (mut pump, wire) = pump(SETTINGS);
     pump.enqueue(1, 0, 0).unwrap();
     pump.enqueue(2, 0, 60).unwrap();
-    let landed = pump.turn(100);
-    assert_eq!(owners(&landed), [Some(1)]);
-    assert_eq!(landed[0].outcome, Err(Definite::Expired.into()));
+    let completed = pump.turn(100);
+    assert_eq!(owners(&completed), [Some(1)]);
+    assert_eq!(completed[0].outcome, Err(Definite::Expired.into()));
     assert_eq!(wire.sent.borrow()[0].1, 60, "request 2 has until 160");
 }
 
@@ -272,19 +272,19 @@ fn an_unknown_script_is_sent_again_spelt_out_once() {
     (0..3).for_each(|n| pump.enqueue(n, n, 0).unwrap());
     pump.turn(0);
     let noscript = || Value::Error(b"NOSCRIPT No matching script.".to_vec());
-    let landed = pump
+    let completed = pump
         .on_reply(0, |_| Ok(vec![Value::Integer(1), noscript()]), 30)
         .unwrap();
     assert_eq!(
-        owners(&landed),
+        owners(&completed),
         [Some(0), Some(2)],
-        "the call that Redis knew has landed"
+        "the call that Redis knew has completed"
     );
     let (body, timeout_ms) = wire.sent.borrow()[1].clone();
     assert!(body.starts_with(b"*5\r\n$4\r\nEVAL\r\n$11\r\nreturn ARGV\r\n"));
     assert_eq!(timeout_ms, 70);
-    let landed = pump.on_reply(1, |_| Ok(vec![noscript()]), 31).unwrap();
-    assert!(matches!(landed[0].outcome, Err(Failure::Definite(_))));
+    let completed = pump.on_reply(1, |_| Ok(vec![noscript()]), 31).unwrap();
+    assert!(matches!(completed[0].outcome, Err(Failure::Definite(_))));
     assert_eq!(wire.sent.borrow().len(), 2, "no third try");
 }
 
@@ -293,9 +293,9 @@ fn a_refused_call_fails_its_requests_at_once_and_the_next_turn_tries_the_rest() 
     let (mut pump, wire) = pump(SETTINGS);
     (0..100).for_each(|n| pump.enqueue(n, 0, 0).unwrap());
     wire.is_down.set(true);
-    let landed = pump.turn(0);
-    assert_eq!(owners(&landed).len(), FLIGHT_MAX);
-    assert_eq!(landed[0].outcome, Err(Definite::NotSent.into()));
+    let completed = pump.turn(0);
+    assert_eq!(owners(&completed).len(), BATCH_MAX);
+    assert_eq!(completed[0].outcome, Err(Definite::NotSent.into()));
     assert_eq!(wire.wakes.get(), 2, "36 still wait");
     wire.is_down.set(false);
     assert!(pump.turn(1).is_empty());
@@ -303,18 +303,18 @@ fn a_refused_call_fails_its_requests_at_once_and_the_next_turn_tries_the_rest() 
 }
 
 #[test]
-fn one_callback_never_lands_more_than_one_flights_worth() {
+fn one_callback_never_completes_more_than_one_batches_worth() {
     let (mut pump, wire) = pump(SETTINGS);
     (0..300).for_each(|n| pump.enqueue(n, 0, 0).unwrap());
     let first = pump.turn(100);
-    assert_eq!(owners(&first).len(), FLIGHT_MAX);
+    assert_eq!(owners(&first).len(), BATCH_MAX);
     let mut rest = 0;
     while wire.wakes.replace(0) > 0 {
-        let landed = owners(&pump.turn(100)).len();
-        assert!(landed <= FLIGHT_MAX);
-        rest += landed;
+        let completed = owners(&pump.turn(100)).len();
+        assert!(completed <= BATCH_MAX);
+        rest += completed;
     }
-    assert_eq!(rest, 300 - FLIGHT_MAX);
+    assert_eq!(rest, 300 - BATCH_MAX);
 }
 
 #[test]
@@ -325,8 +325,8 @@ fn an_owner_that_goes_is_dropped_while_it_waits_and_forgotten_once_it_is_sent() 
     pump.forget(1);
     pump.turn(0);
     pump.forget(2);
-    let landed = pump.on_reply(0, ok, 1).unwrap();
-    assert_eq!(owners(&landed), [None], "1 was never sent, 2 was");
+    let completed = pump.on_reply(0, ok, 1).unwrap();
+    assert_eq!(owners(&completed), [None], "1 was never sent, 2 was");
 }
 
 #[test]
@@ -366,22 +366,22 @@ fn any_event() -> impl Strategy<Value = Event> {
 /// What a run of events has come to.
 #[derive(Default)]
 struct Tally {
-    landed: Vec<u32>,
+    completed: Vec<u32>,
     dropped: BTreeSet<u32>,
 }
 
 impl Tally {
-    fn take(&mut self, landed: Vec<Landed<u32>>) {
-        let jobs = landed.iter().flat_map(|l| &l.tickets).map(|t| t.job);
-        self.landed.extend(jobs);
+    fn take(&mut self, completed: Vec<Completed<u32>>) {
+        let jobs = completed.iter().flat_map(|l| &l.requests).map(|t| t.job);
+        self.completed.extend(jobs);
     }
 }
 
 proptest! {
-    /// Whatever happens in whatever order, every request lands exactly once, or is dropped unsent
+    /// Whatever happens in whatever order, every request completes exactly once, or is dropped unsent
     /// because its owner went; nothing waits for ever.
     #[test]
-    fn every_request_lands_exactly_once(events in prop::collection::vec(any_event(), 0..200)) {
+    fn every_request_completes_exactly_once(events in prop::collection::vec(any_event(), 0..200)) {
         let (mut pump, wire) = pump(SETTINGS);
         let (mut now_ms, mut next, mut tally) = (0, 0_u32, Tally::default());
         for event in events {
@@ -394,35 +394,35 @@ proptest! {
                 }
                 Event::Turn => tally.take(pump.turn(now_ms)),
                 Event::Respond { which, fails, noscript } => {
-                    let Some(&token) = pump.flights.keys().nth(which) else { continue };
-                    let landed = pump.on_reply(token, |count| match (fails, noscript) {
+                    let Some(&token) = pump.batches.keys().nth(which) else { continue };
+                    let completed = pump.on_reply(token, |count| match (fails, noscript) {
                         (true, _) => Err(Unknown::Timeout.into()),
                         (false, true) => Ok(vec![Value::Error(b"NOSCRIPT".to_vec()); count]),
                         (false, false) => ok(count),
                     }, now_ms);
-                    tally.take(landed.unwrap());
+                    tally.take(completed.unwrap());
                 }
                 Event::Down(is_down) => wire.is_down.set(is_down),
                 Event::Ready(is_ready) => wire.is_ready.set(is_ready),
                 Event::Pass(ms) => now_ms += ms,
             }
-            // NOSCRIPT sends again in place of a flight that has just landed.
-            prop_assert!(pump.flights.len() <= SETTINGS.flights_max);
+            // NOSCRIPT sends again in place of a batch that has just completed.
+            prop_assert!(pump.batches.len() <= SETTINGS.batches_max);
         }
         for _ in 0..400 {
-            while let Some(&token) = pump.flights.keys().next() {
+            while let Some(&token) = pump.batches.keys().next() {
                 tally.take(pump.on_reply(token, ok, now_ms).unwrap());
             }
             tally.take(pump.turn(now_ms));
         }
-        tally.landed.extend(&tally.dropped);
-        tally.landed.sort_unstable();
-        prop_assert_eq!(tally.landed, (0..next).collect::<Vec<_>>());
+        tally.completed.extend(&tally.dropped);
+        tally.completed.sort_unstable();
+        prop_assert_eq!(tally.completed, (0..next).collect::<Vec<_>>());
     }
 
-    /// Whoever waits is always going to be looked at: by a wake-up, or by a flight that lands.
+    /// Whoever waits is always going to be looked at: by a wake-up, or by a batch that completes.
     #[test]
-    fn nobody_waits_without_a_wake_up_or_a_flight(
+    fn nobody_waits_without_a_wake_up_or_a_batch(
         turns in prop::collection::vec((0..150_u32, any::<bool>(), any::<bool>()), 1..8),
     ) {
         let (mut pump, wire) = pump(SETTINGS);
@@ -430,10 +430,10 @@ proptest! {
             wire.is_ready.set(is_ready);
             wire.is_down.set(is_down);
             (0..count).for_each(|n| pump.enqueue(n, n, 0).unwrap_or(()));
-            prop_assert!(pump.waiting.is_empty() || wire.wakes.get() > 0 || !pump.flights.is_empty());
+            prop_assert!(pump.waiting.is_empty() || wire.wakes.get() > 0 || !pump.batches.is_empty());
             wire.wakes.set(0);
             pump.turn(0);
-            prop_assert!(pump.waiting.is_empty() || wire.wakes.get() > 0 || !pump.flights.is_empty());
+            prop_assert!(pump.waiting.is_empty() || wire.wakes.get() > 0 || !pump.batches.is_empty());
         }
     }
 }

@@ -77,7 +77,7 @@ fn decide<D: SharedData>(
     let quota = Quota::per_second(rate, burst);
     let (key, cost) = (key.as_bytes(), 1);
     decide_all(
-        &[Ask {
+        &[TableRequest {
             table,
             quota,
             key,
@@ -195,7 +195,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     let memory = Memory::default();
     let table = Table::new(&memory, "users", SLOTS, 7);
     let quota = Quota::per_second(1, 1);
-    let in_use = (f64::from(SLOTS) * weir_core::limit::WAYS as f64 * load) as u64;
+    let in_use = (f64::from(SLOTS) * weir_limit::WAYS as f64 * load) as u64;
     let comes_at_ms = |n: u64| NOW_MS + n * PER_MS / in_use;
     let bytes = || {
         let values = &memory.contents.lock().unwrap().values;
@@ -204,7 +204,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     let (mut admitted, mut asked_again) = (0_u64, 0_u64);
     for n in 0..KEYS {
         let (first, second) = (n.to_le_bytes(), n.checked_sub(in_use - in_use / PER_MS - 1));
-        let ask = |key| Ask {
+        let ask = |key| TableRequest {
             table: &table,
             quota,
             key,
@@ -226,7 +226,7 @@ fn wrongly_admitted(load: f64) -> f64 {
     admitted as f64 / asked_again as f64
 }
 
-/// The shares are those that [`weir_core::limit`] states; each is a sum over a Poisson distribution.
+/// The shares are those that [`weir_limit`] states; each is a sum over a Poisson distribution.
 #[test]
 fn a_million_keys_take_the_memory_of_the_slots_and_forget_no_more_than_is_stated() {
     for (load, stated) in [(0.5, 0.0511), (0.25, 0.0011)] {
@@ -252,9 +252,9 @@ fn what_is_no_slot_is_written_anew() {
 }
 
 /// Two tables of one slot each; of the key `u` two requests pass in the first, `burst` in the second.
-fn asks<'a, D>(tables: &'a [Table<D>; 2], burst: u32) -> [Ask<'a, D>; 2] {
+fn asks<'a, D>(tables: &'a [Table<D>; 2], burst: u32) -> [TableRequest<'a, D>; 2] {
     let [first, second] = tables;
-    let ask = |table, burst| Ask {
+    let ask = |table, burst| TableRequest {
         table,
         quota: Quota::per_second(1, burst),
         key: b"u",

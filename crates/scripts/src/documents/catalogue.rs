@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weir_core::sale::{Catalogue, CatalogueError};
+use weir_sale::sale::{Catalogue, CatalogueError};
 
 /// A catalogue that gateways refuse.
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +35,8 @@ pub fn read(json: &[u8]) -> Result<Catalogue, ReadError> {
 mod tests {
     use super::*;
     use alloc::string::ToString;
-    use weir_core::id::SaleId;
-    use weir_core::sale::{Band, Degrade, Sale, SaleState};
+    use weir_base::id::SaleId;
+    use weir_sale::sale::{Band, Degrade, Sale, SaleState};
 
     fn catalogue(shards: u32) -> Catalogue {
         let sale = Sale {

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use sha1::{Digest, Sha1};
-use weir_core::link::domain::Domains;
+use weir_link::domain::Domains;
 
 /// The bytes at the document's beginning that gateways look at. The version ends well within them.
 pub const BEGINNING_LEN: usize = 64;
@@ -59,7 +59,7 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
     use std::string::ToString;
-    use weir_core::link::domain::DomainsConfig;
+    use weir_link::domain::DomainsConfig;
 
     fn domains(hosts: &[String]) -> Domains {
         let hosts = hosts

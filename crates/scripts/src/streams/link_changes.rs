@@ -6,7 +6,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::str;
 
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 use weir_resp::Value;
 
 use crate::call::decimal;

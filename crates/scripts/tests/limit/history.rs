@@ -5,11 +5,9 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
-use weir_core::limit::{
-    Algorithm, PER_MS_MAX, Quota, RATE_MAX, SET_BACK_MS_MAX, SLIDING_PER_MS_MAX,
-};
+use weir_limit::{Algorithm, PER_MS_MAX, Quota, RATE_MAX, SET_BACK_MS_MAX, SLIDING_PER_MS_MAX};
 use weir_scripts::keys::LimitKey;
-use weir_scripts::limit::Ask;
+use weir_scripts::limit::LimitRequest;
 use weir_scripts::limit_back::Charge;
 
 use crate::pair::{ALGORITHMS, NOW_MS, Pair, new_key, quota};
@@ -173,10 +171,10 @@ impl History<'_> {
         }
     }
 
-    pub fn ask(&self, want: &Want) -> Ask {
+    pub fn ask(&self, want: &Want) -> LimitRequest {
         let (key, own) = want.key.get(&self.keys);
         let quota = want.quota.map_or(*own, |index| *index.get(self.quotas));
-        Ask {
+        LimitRequest {
             key: key.clone(),
             quota,
             cost: want.cost.of(&quota),
@@ -186,7 +184,7 @@ impl History<'_> {
 
     pub fn requests(&mut self, requests: &[Vec<Want>]) {
         let asks = |wants: &Vec<Want>| wants.iter().map(|want| self.ask(want)).collect();
-        let requests: Vec<Vec<Ask>> = requests.iter().map(asks).collect();
+        let requests: Vec<Vec<LimitRequest>> = requests.iter().map(asks).collect();
         if requests.iter().all(Vec::is_empty) {
             return;
         }

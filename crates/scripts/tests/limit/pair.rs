@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use weir_core::limit::{Algorithm, Quota, SET_BACK_MS_MAX, State};
+use weir_limit::{Algorithm, Quota, SET_BACK_MS_MAX, State};
 use weir_resp::Value;
 use weir_scripts::keys::LimitKey;
-use weir_scripts::limit::{Answer, Ask};
+use weir_scripts::limit::{Answer, LimitRequest};
 use weir_scripts::limit_back::Charge;
 use weir_scripts::{Call, limit, limit_back};
 
@@ -90,7 +90,7 @@ impl Pair {
         self.written.insert(key.clone());
     }
 
-    pub fn charge(&mut self, ask: &Ask, units: u32) {
+    pub fn charge(&mut self, ask: &LimitRequest, units: u32) {
         if units > 0 {
             let mut state = self.state(&ask.key, &ask.quota);
             state.charge(&ask.quota, units);
@@ -99,7 +99,7 @@ impl Pair {
     }
 
     /// What the model answers to one request.
-    pub fn decide(&mut self, asks: &[Ask]) -> Vec<Answer> {
+    pub fn decide(&mut self, asks: &[LimitRequest]) -> Vec<Answer> {
         let mut asked = BTreeMap::<&LimitKey, u32>::new();
         let mut dues = Vec::new();
         let mut answers = Vec::new();
@@ -133,7 +133,7 @@ impl Pair {
     }
 
     /// One call of many requests, on both.
-    pub fn ask(&mut self, requests: &[Vec<Ask>]) -> Vec<Vec<Answer>> {
+    pub fn ask(&mut self, requests: &[Vec<LimitRequest>]) -> Vec<Vec<Answer>> {
         let keys = requests.iter().flatten().map(|ask| ask.key.clone());
         let keys: Vec<LimitKey> = keys.collect();
         let call = limit::call_at(requests, self.now_ms);
@@ -236,8 +236,8 @@ impl Pair {
     }
 }
 
-pub fn ask(key: &LimitKey, quota: Quota, cost: u32) -> Ask {
-    Ask {
+pub fn ask(key: &LimitKey, quota: Quota, cost: u32) -> LimitRequest {
+    LimitRequest {
         key: key.clone(),
         quota,
         cost,

@@ -1,8 +1,8 @@
 //! The parties, each a process of single steps.
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Held, ReleaseKind, Transfer};
-use weir_core::refill::{Ask, Heard, Next, Refill};
+use weir_base::id::UserId;
+use weir_sale::ledger::{OpenClaim, ReleaseKind, Transfer};
+use weir_sale::rebalance::{Next, Rebalance, RebalanceCall, RebalanceEvent};
 
 use crate::shards::{Reply, Write};
 use crate::sql::{ClaimName, Decision, OrderState, Sql};
@@ -16,13 +16,13 @@ pub enum Party {
     Order {
         user: UserId,
         shard: u32,
-        held: Held,
+        held: OpenClaim,
     },
     /// The reconciler has found a claim past its deadline.
     Overdue {
         user: UserId,
         shard: u32,
-        held: Held,
+        held: OpenClaim,
     },
     /// Redis is to follow what SQL has decided about a claim.
     Follow {
@@ -37,10 +37,13 @@ pub enum Party {
         user: UserId,
         shard: u32,
         generation: u64,
-        handout: u32,
+        delivery: u32,
     },
     /// Somebody moves units.
-    Refill { refill: Refill, ask: Ask },
+    Rebalance {
+        rebalance: Rebalance,
+        ask: RebalanceCall,
+    },
     /// The reconciler finishes a transfer.
     Deposit {
         from_shard: u32,
@@ -92,16 +95,16 @@ impl Party {
                 user,
                 shard,
                 generation,
-                handout,
+                delivery,
             } => {
-                let kind = ReleaseKind::Handout(*handout);
+                let kind = ReleaseKind::Delivery(*delivery);
                 (*shard, Write::Release(user.clone(), *generation, kind))
             }
-            Self::Refill { refill, ask } => {
-                let to_shard = refill.to_shard();
+            Self::Rebalance { rebalance, ask } => {
+                let to_shard = rebalance.to_shard();
                 match *ask {
-                    Ask::Survey => return None,
-                    Ask::Lend { from_shard } => (
+                    RebalanceCall::Probe => return None,
+                    RebalanceCall::Lend { from_shard } => (
                         from_shard,
                         Write::Lend {
                             to_shard,
@@ -109,11 +112,11 @@ impl Party {
                             now_ms,
                         },
                     ),
-                    Ask::Deposit {
+                    RebalanceCall::Deposit {
                         from_shard,
                         transfer,
                     } => (to_shard, Write::Deposit(from_shard, transfer)),
-                    Ask::SettleTransfer { from_shard, id } => {
+                    RebalanceCall::SettleTransfer { from_shard, id } => {
                         (from_shard, Write::SettleTransfer(to_shard, id))
                     }
                 }
@@ -136,25 +139,27 @@ impl Party {
     pub fn after(self, reply: &Reply, sql: &mut Sql) -> Option<Self> {
         match (self, reply) {
             (Self::Claim { user, shard }, Reply::Claim(reply)) => {
-                use weir_core::ledger::ClaimReply::{Granted, GrantedAgain};
+                use weir_sale::ledger::ClaimReply::{Granted, GrantedAgain};
                 match *reply {
                     Granted(held) | GrantedAgain(held) => Some(Self::Order { user, shard, held }),
                     _ => None,
                 }
             }
-            (Self::Refill { mut refill, ask }, reply) => {
-                let heard = match (ask, reply) {
-                    (Ask::Lend { from_shard }, Reply::Lend(lent)) => Heard::Lend(from_shard, *lent),
+            (Self::Rebalance { mut rebalance, ask }, reply) => {
+                let event = match (ask, reply) {
+                    (RebalanceCall::Lend { from_shard }, Reply::Lend(lent)) => {
+                        RebalanceEvent::Lend(from_shard, *lent)
+                    }
                     (
-                        Ask::Deposit {
+                        RebalanceCall::Deposit {
                             from_shard,
                             transfer,
                         },
                         Reply::Deposit(reply),
-                    ) => Heard::Deposit(from_shard, transfer, *reply),
+                    ) => RebalanceEvent::Deposit(from_shard, transfer, *reply),
                     _ => return None,
                 };
-                next(&mut refill, &heard)
+                next(&mut rebalance, &event)
             }
             (
                 Self::Deposit {
@@ -179,14 +184,14 @@ impl Party {
     }
 }
 
-/// How a refill goes on.
-pub fn next(refill: &mut Refill, heard: &Heard) -> Option<Party> {
-    let ask = match refill.hear(heard) {
-        Next::Ask(ask) => ask,
+/// How a rebalance goes on.
+pub fn next(rebalance: &mut Rebalance, event: &RebalanceEvent) -> Option<Party> {
+    let ask = match rebalance.on_event(event) {
+        Next::Call(ask) => ask,
         Next::Done(_, last) => last?,
     };
-    Some(Party::Refill {
-        refill: refill.clone(),
+    Some(Party::Rebalance {
+        rebalance: rebalance.clone(),
         ask,
     })
 }

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{
+use weir_base::id::{SaleId, UserId};
+use weir_sale::ledger::{
     Audit, ClaimReply, ClaimTerms, Deduction, DepositReply, LendReply, ReleaseKind, ReleaseReply,
-    SettleReply, ShardLedger, Survey, Transfer,
+    SettleReply, ShardLedger, ShardProbe, Transfer,
 };
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{
-    Call, audit, cancel, charge, claim, deposit, lend, release, restock, settle, settle_transfer,
-    survey, warm,
+    Call, audit, cancel, charge, claim, deposit, lend, probe, release, restock, settle,
+    settle_transfer, warm,
 };
 
 use crate::support::{Redis, Server};
@@ -120,10 +120,10 @@ impl Shards {
         }
     }
 
-    pub fn survey(&mut self) -> Vec<Survey> {
-        let expected: Vec<Survey> = self.models.iter().map(ShardLedger::survey).collect();
+    pub fn probe(&mut self) -> Vec<ShardProbe> {
+        let expected: Vec<ShardProbe> = self.models.iter().map(ShardLedger::probe).collect();
         if let Some((redis, keys)) = &mut self.redis {
-            let heard = survey::parse(&redis.run(&survey::call(keys)), keys.len()).unwrap();
+            let heard = probe::parse(&redis.run(&probe::call(keys)), keys.len()).unwrap();
             assert_eq!(heard, expected);
         }
         expected

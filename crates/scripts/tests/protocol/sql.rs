@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Deduction, ReleaseKind};
+use weir_base::id::UserId;
+use weir_sale::ledger::{Deduction, ReleaseKind};
 
 use crate::world::Setting;
 

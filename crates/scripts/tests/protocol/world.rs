@@ -1,9 +1,9 @@
 //! One sale, its parties, and what befalls them.
 
-use weir_core::id::UserId;
-use weir_core::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction};
-use weir_core::refill::{Ask, Heard, Refill};
-use weir_core::shard::{home_shard, spread_stock};
+use weir_base::id::UserId;
+use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction};
+use weir_sale::rebalance::{Rebalance, RebalanceCall, RebalanceEvent};
+use weir_sale::shard::{home_shard, spread_stock};
 
 use crate::parties::{Party, next};
 use crate::shards::{Reply, Shards, Write};
@@ -39,7 +39,7 @@ pub enum Fault {
     /// Such a call arrives.
     DeliverLate(usize),
     /// A gateway looks for units for a shard.
-    Refill(u32),
+    Rebalance(u32),
     /// The reconciler looks for what is overdue.
     Reconcile,
     /// An order is paid.
@@ -124,9 +124,9 @@ impl World {
                     self.shards.write(shard, write);
                 }
             }
-            Fault::Refill(n) => {
-                let (refill, ask) = Refill::start(n % self.setting.shards);
-                self.parties.push(Party::Refill { refill, ask });
+            Fault::Rebalance(n) => {
+                let (rebalance, ask) = Rebalance::start(n % self.setting.shards);
+                self.parties.push(Party::Rebalance { rebalance, ask });
             }
             Fault::Reconcile => self.find_overdue(),
             Fault::Pay(n) => self.decide_order(n, Sql::pay),
@@ -155,7 +155,7 @@ impl World {
                 user,
                 shard,
                 generation: held.generation,
-                handout: held.handout,
+                delivery: held.delivery,
             });
         }
     }
@@ -213,9 +213,9 @@ impl World {
                     decision,
                 })
             }
-            Party::Refill { mut refill, .. } => {
-                let seen = self.shards.survey();
-                next(&mut refill, &Heard::Survey(seen))
+            Party::Rebalance { mut rebalance, .. } => {
+                let seen = self.shards.probe();
+                next(&mut rebalance, &RebalanceEvent::Probe(seen))
             }
             _ => None,
         }
@@ -369,17 +369,17 @@ impl World {
                     }
                     return ordered;
                 }
-                Reply::Claim(ClaimReply::Empty { .. }) => self.refill_to_the_end(shard),
+                Reply::Claim(ClaimReply::Empty { .. }) => self.rebalance_to_the_end(shard),
                 other => panic!("{other:?}"),
             }
         }
         false
     }
 
-    fn refill_to_the_end(&mut self, shard: u32) {
-        let (refill, ask) = Refill::start(shard);
-        assert_eq!(ask, Ask::Survey);
-        self.parties.push(Party::Refill { refill, ask });
+    fn rebalance_to_the_end(&mut self, shard: u32) {
+        let (rebalance, ask) = Rebalance::start(shard);
+        assert_eq!(ask, RebalanceCall::Probe);
+        self.parties.push(Party::Rebalance { rebalance, ask });
         self.run_all();
     }
 }

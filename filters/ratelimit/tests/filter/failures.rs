@@ -168,7 +168,7 @@ fn who_leaves_while_waiting_is_forgotten() {
 fn a_full_pump_falls_back_at_once() {
     let limiter = Limiter::with(
         &[&rule("open")],
-        r#""redis": { "waiting_max": 2, "flights_max": 1 }"#,
+        r#""redis": { "waiting_max": 2, "batches_max": 1 }"#,
     );
     let streams: Vec<Stream> = (0..10).map(|n| limiter.ask(&format!("user-{n}"))).collect();
     assert_eq!(

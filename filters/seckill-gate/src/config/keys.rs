@@ -1,8 +1,8 @@
 //! Signing keys as they are written.
 
 use serde::Deserialize;
-use weir_core::key::{KeyError, KeyRing, KeyRingError, SigningKey};
-use weir_filter_kit::config::{ConfigError, SecretSource};
+use weir_base::key::{KeyError, KeyRing, KeyRingError, SigningKey};
+use weir_filter_kit::config::{FieldError, SecretSource};
 
 /// A named secret.
 #[derive(Clone, Debug, Deserialize)]
@@ -19,7 +19,7 @@ pub struct KeyConfig {
 ///
 /// # Errors
 /// Names the key that is wrong.
-pub(super) fn ring(path: &str, keys: &[KeyConfig]) -> Result<KeyRing, ConfigError> {
+pub(super) fn ring(path: &str, keys: &[KeyConfig]) -> Result<KeyRing, FieldError> {
     let key = |(at, key): (usize, &KeyConfig)| key.read(&format!("{path}[{at}]"));
     let keys = keys
         .iter()
@@ -31,19 +31,19 @@ pub(super) fn ring(path: &str, keys: &[KeyConfig]) -> Result<KeyRing, ConfigErro
             KeyRingError::SameId { at } => format!("{path}[{at}].id"),
             KeyRingError::Empty | KeyRingError::TooMany(_) => path.to_owned(),
         };
-        ConfigError::new(place, error)
+        FieldError::new(place, error)
     })
 }
 
 impl KeyConfig {
-    fn read(&self, path: &str) -> Result<SigningKey, ConfigError> {
+    fn read(&self, path: &str) -> Result<SigningKey, FieldError> {
         let secret = self.secret.read(&format!("{path}.secret"))?;
         SigningKey::new(&self.id, &secret).map_err(|error| {
             let field = match error {
                 KeyError::TooShort(_) => "secret",
                 KeyError::Id => "id",
             };
-            ConfigError::new(format!("{path}.{field}"), error)
+            FieldError::new(format!("{path}.{field}"), error)
         })
     }
 }

@@ -1,10 +1,10 @@
 //! Limits and what protects from overload, as they are written.
 
 use serde::Deserialize;
-use weir_core::breaker;
-use weir_core::limit::{BURST_MAX, Quota, RATE_MAX};
-use weir_filter_kit::config::{ConfigError, check_breaker, within};
+use weir_base::breaker;
+use weir_filter_kit::config::{FieldError, check_breaker, within};
 use weir_filter_kit::table::SLOTS_MAX;
+use weir_limit::{BURST_MAX, Quota, RATE_MAX};
 
 /// The greatest counts here. Beyond them a slip of the pen would switch something off.
 const COUNT_MAX: u64 = 1_000_000;
@@ -69,7 +69,7 @@ impl Default for OverloadConfig {
 }
 
 impl LimitsConfig {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), FieldError> {
         within("limits.slots", self.slots.into(), 1, SLOTS_MAX.into())?;
         for (name, rate) in [("user", &self.user), ("address", &self.address)] {
             if let Some(rate) = rate {
@@ -86,7 +86,7 @@ impl RateConfig {
         Quota::per_second(self.rate_per_s, self.burst)
     }
 
-    fn check(self, path: &str) -> Result<(), ConfigError> {
+    fn check(self, path: &str) -> Result<(), FieldError> {
         let (rate, burst) = (self.rate_per_s.into(), self.burst.into());
         within(&format!("{path}.rate_per_s"), rate, 1, RATE_MAX.into())?;
         within(&format!("{path}.burst"), burst, 1, BURST_MAX.into())
@@ -94,7 +94,7 @@ impl RateConfig {
 }
 
 impl OverloadConfig {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), FieldError> {
         let in_flight_max = self.in_flight_max as u64;
         within("overload.in_flight_max", in_flight_max, 1, COUNT_MAX)?;
         check_breaker("overload.redis_breaker", &self.redis_breaker)?;

@@ -1,9 +1,9 @@
 //! Order tokens' settings as they are written.
 
 use serde::Deserialize;
-use weir_core::key::KeyRing;
-use weir_core::token::Ages;
-use weir_filter_kit::config::ConfigError;
+use weir_base::key::KeyRing;
+use weir_filter_kit::config::FieldError;
+use weir_sale::token::Ages;
 
 use super::keys::{KeyConfig, ring};
 use super::within;
@@ -38,7 +38,7 @@ pub struct TokenSettings {
 }
 
 impl TokenConfig {
-    pub(super) fn checked(&self) -> Result<TokenSettings, ConfigError> {
+    pub(super) fn checked(&self) -> Result<TokenSettings, FieldError> {
         within("token.min_age_ms", self.min_age_ms, 0, MIN_AGE_MS_MAX)?;
         let least = self.min_age_ms + 1;
         within("token.max_age_ms", self.max_age_ms, least, MAX_AGE_MS_MAX)?;

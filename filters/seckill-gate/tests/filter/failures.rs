@@ -92,7 +92,7 @@ fn a_call_without_an_answer_ends_at_its_deadline() {
 }
 
 #[test]
-fn what_waits_behind_full_flights_is_answered_too() {
+fn what_waits_behind_full_batches_is_answered_too() {
     let gate = Gate::ready();
     let buyers: Vec<_> = (0..700).map(|n| gate.buy(&format!("user-{n}"))).collect();
     gate.host.run_until_idle();
@@ -144,7 +144,7 @@ fn a_client_that_goes_while_it_waits_is_never_sent() {
 }
 
 #[test]
-fn a_claim_whose_client_has_gone_goes_back_with_the_next_flight() {
+fn a_claim_whose_client_has_gone_goes_back_with_the_next_batch() {
     let gate = Gate::ready();
     let gone = gate.buy("alice");
     gate.host.run_until_idle();

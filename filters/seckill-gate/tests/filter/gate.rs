@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::support::{CATALOGUE, CONFIG, Gate, NOTHING_LEFT, SECRET, commands, granted, reply_to};
-use weir_core::claim::{SigningKey, Ticket};
+use weir_base::key::SigningKey;
+use weir_sale::claim::Ticket;
 use weir_scripts::claim;
 
 #[test]
@@ -69,7 +70,7 @@ fn a_full_cap_names_the_order_that_the_user_has() {
     let buyer = gate.buy("alice");
     gate.answer_claims(|_user| "3 1700".into());
     let body = buyer.reply().unwrap().body_text().to_owned();
-    let shard = weir_core::shard::home_shard(&weir_core::id::UserId::new("alice").unwrap(), 2);
+    let shard = weir_sale::shard::home_shard(&weir_base::id::UserId::new("alice").unwrap(), 2);
     assert!(
         body.contains(&format!(r#""order":"open.{shard}.1700""#)),
         "{body}"
@@ -227,7 +228,7 @@ fn what_arrives_together_goes_together_and_each_gets_its_own_reply() {
         .iter()
         .map(|call| crate::support::users(&call.body).len())
         .collect();
-    assert_eq!(users, [64, 36], "what does not fit makes a second flight");
+    assert_eq!(users, [64, 36], "what does not fit makes a second batch");
     let is_one = |call: &weir_host_test::Call| commands(&call.body) == 1;
     assert!(calls.iter().all(is_one), "one command for both shards");
     gate.answer_claims(|user| {
@@ -389,14 +390,14 @@ fn each_kind_of_request_stays_within_its_budget() {
 
 /// All that is spent in the VM on 64 requests that go to Redis together, answers included.
 #[test]
-fn a_flight_stays_within_its_budget() {
+fn a_batch_stays_within_its_budget() {
     let gate = Gate::ready();
     let before = gate.host.cost();
     (0..64).for_each(|n| drop(gate.buy(&format!("user-{n}"))));
     gate.answer_claims(|_user| "3 0".into());
     let after = gate.host.cost();
     let calls = after.host_calls_total() - before.host_calls_total();
-    // Each request: headers, clock, effective context, answer; and one flight.
+    // Each request: headers, clock, effective context, answer; and one batch.
     assert!(calls <= 4 * 64 + 20, "{calls}");
     let fuel = (after.fuel - before.fuel) / 64;
     assert!(fuel < 60_000, "{fuel} a request");

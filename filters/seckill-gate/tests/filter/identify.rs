@@ -1,9 +1,9 @@
 //! The signed user of requests that buy nothing, and rings of keys.
 
 use crate::support::{CONFIG, Gate, NOW_MS, SECRET, granted};
-use weir_core::identity;
-use weir_core::key::{KeyRing, SigningKey};
+use weir_base::key::{KeyRing, SigningKey};
 use weir_host_test::Message;
+use weir_sale::identity;
 
 const OTHER: &str = "fedcba9876543210fedcba9876543210";
 

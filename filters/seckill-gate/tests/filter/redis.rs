@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{CATALOGUE, CONFIG, Gate};
 use tokio::runtime::Runtime;
-use weir_core::id::SaleId;
+use weir_base::id::SaleId;
 use weir_host_test::{Reply, Stream, Upstream};
 use weir_scripts::keys::{ShardKeys, catalogue};
 use weir_scripts::{Call, warm};
@@ -109,7 +109,7 @@ fn two_workers_never_hand_out_more_than_there_is() {
 fn those_who_leave_give_back_and_those_who_stay_keep() {
     let shop = Shop::open();
     let buyers: Vec<Stream> = (0..60).map(|n| shop.buy_on(0, n)).collect();
-    // The wake-up sends the flight; its replies are on their way.
+    // The wake-up sends the batch; its replies are on their way.
     shop.gate.host.turn();
     buyers.iter().take(20).for_each(Stream::disconnect);
     shop.gate.host.run_until_idle();

@@ -155,17 +155,17 @@ impl Gate {
     }
 }
 
-/// A shard at epoch 5 without units, open claims and open transfers, as a survey answers.
+/// A shard at epoch 5 without units, open claims and open transfers, as a probe answers.
 pub const NOTHING_LEFT: &str = "*4\r\n:0\r\n:5\r\n:0\r\n:0\r\n";
 
-/// How many shards a survey looks at; 0 if it is another call.
+/// How many shards a probe looks at; 0 if it is another call.
 pub fn shards_looked_at(body: &[u8]) -> usize {
-    let is_survey = |c: &&Vec<Vec<u8>>| {
+    let is_probe = |c: &&Vec<Vec<u8>>| {
         c[0].starts_with(b"EVAL") && c.last().is_some_and(|key| key.ends_with(b":transfers"))
     };
     commands_of(body)
         .iter()
-        .find(is_survey)
+        .find(is_probe)
         .map_or(0, |command| (command.len() - 3) / 4)
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::support::{CATALOGUE, CONFIG, Gate, NOW_MS, granted};
-use weir_core::id::{SaleId, UserId};
-use weir_core::key::{KeyRing, SigningKey};
-use weir_core::token::{TokenError, mint};
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
 use weir_host_test::{LocalReply, Stream};
+use weir_sale::token::{TokenError, mint};
 
 const SECRET: &str = "a-secret-of-tokens-for-tests-only";
 

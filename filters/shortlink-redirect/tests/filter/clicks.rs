@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redis::cmd;
-use weir_core::link::agent::{Browser, Device, Os};
-use weir_core::link::record::Link;
 use weir_host_test::{Call, Reply, Upstream};
+use weir_link::agent::{Browser, Device, Os};
+use weir_link::record::Link;
 use weir_scripts::keys::link_clicks;
 
 use crate::support::{Gate, link, status};
@@ -51,7 +51,7 @@ fn a_click_tells_who_has_clicked() {
         ("page.example", "zh")
     );
     assert_eq!(row.link, "s/abc".parse().unwrap());
-    assert_eq!(gate.metric("clicks_total.fate.sent"), 3);
+    assert_eq!(gate.metric("clicks_total.outcome.sent"), 3);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_batch_that_may_have_arrived_goes_again_by_the_same_name() {
     assert_eq!(batches.len(), 3, "it stands there twice");
     assert_eq!(batches[1], batches[2]);
     assert_eq!(gate.clicks(), 3);
-    assert_eq!(gate.metric("clicks_total.fate.sent"), 3);
+    assert_eq!(gate.metric("clicks_total.outcome.sent"), 3);
 }
 
 #[test]
@@ -156,14 +156,14 @@ fn while_redis_takes_nothing_clicks_wait_and_not_without_bound() {
     }
     gate.set_redis(true);
     gate.host.advance(Duration::from_secs(3));
-    let dropped = gate.metric("clicks_total.fate.dropped");
+    let dropped = gate.metric("clicks_total.outcome.dropped");
     assert!((5..=7).contains(&dropped), "{dropped}");
     assert_eq!(
         gate.clicks() + dropped,
         11,
         "what was not dropped has arrived"
     );
-    assert_eq!(gate.metric("clicks_total.fate.counted"), 11);
+    assert_eq!(gate.metric("clicks_total.outcome.counted"), 11);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weir_core::link::record::Link;
 use weir_host_test::{Reply, Stream, Upstream};
+use weir_link::record::Link;
 
 use crate::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};
 
@@ -84,7 +84,7 @@ fn a_link_with_so_many_clicks_is_never_guessed() {
 #[test]
 fn more_than_may_wait_are_told_at_once() {
     let gate = Gate::with(
-        r#"{ "redis": { "deadline_ms": 1000, "waiting_max": 10, "flights_max": 1 },
+        r#"{ "redis": { "deadline_ms": 1000, "waiting_max": 10, "batches_max": 1 },
         "origin": { "per_second": 1, "burst": 3, "waiting_max": 2 } }"#,
     );
     gate.put("s/hot", &link());

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redis::cmd;
-use weir_core::link::record::{App, Link, Platform, RedirectStatus, Rule};
 use weir_host_test::{Reply, StreamState};
+use weir_link::record::{App, Link, Platform, RedirectStatus, Rule};
 use weir_scripts::keys::LinkKeys;
 
 use crate::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, status};

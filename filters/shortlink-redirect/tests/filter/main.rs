@@ -1,9 +1,9 @@
 //! The built filter in a Proxy-Wasm host, against a real Redis, with a virtual clock and two workers.
 
 mod clicks;
-mod cold;
 mod cost;
 mod failures;
 mod hostile;
 mod links;
+mod origin_lookups;
 mod support;

@@ -5,10 +5,10 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use tracing::error;
-use weir_core::headers::{LINK, LINK_UNKNOWN};
-use weir_core::link::answer::{Answer, Gone, Method, Reply, Visit, answer, unknown};
-use weir_core::link::click::client_address;
-use weir_core::link::code::{Code, LinkId};
+use weir_base::headers::{LINK, LINK_UNKNOWN};
+use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer, unknown};
+use weir_link::click::client_address;
+use weir_link::code::{Code, LinkId};
 
 use crate::http::Problem;
 use crate::links::Links;

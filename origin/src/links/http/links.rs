@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::error;
-use weir_core::link::code::{Code, DomainId, LinkId};
+use weir_link::code::{Code, DomainId, LinkId};
 
 use super::{Enabled, idempotency};
 use crate::http::{JsonBody, Problem, describe, read_json};

@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::links::{NamedLink, found};
 use crate::clock::now_ms;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use sqlx::Error;
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::LinkStore;
 use crate::links::stats::{

@@ -1,8 +1,8 @@
 //! Links, changed.
 
 use sqlx::Error;
-use weir_core::link::code::LinkId;
-use weir_core::link::record::Link;
+use weir_link::code::LinkId;
+use weir_link::record::Link;
 
 use super::drain::{INSERT_TAG, tags_json};
 use super::{Action, Change, LinkStore, StoredLink, ends_at, reads};

@@ -1,7 +1,7 @@
 //! The ends of links: put off by clicks, and what is left cleaned away.
 
 use sqlx::Error;
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 
 use super::edits::named;
 use super::{Ended, LinkStore, reads};

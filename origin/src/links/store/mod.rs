@@ -18,8 +18,8 @@ mod reads;
 mod segments;
 
 use serde::{Deserialize, Serialize};
-use weir_core::link::code::LinkId;
-use weir_core::link::record::Link;
+use weir_link::code::LinkId;
+use weir_link::record::Link;
 
 use crate::sql::Database;
 

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use sqlx::Error;
-use weir_core::link::code::{Code, DomainId, LinkId};
-use weir_core::link::record::Link;
+use weir_link::code::{Code, DomainId, LinkId};
+use weir_link::record::Link;
 
 use super::{Action, LinkStore, Past, Place, StoredLink};
 use crate::sql::{Row, SqlError, damaged, sql};

@@ -1,7 +1,7 @@
 //! Who may hand out which numbers.
 
-use weir_core::link::code::{DomainId, Length};
-use weir_core::link::segment::Segment;
+use weir_link::code::{DomainId, Length};
+use weir_link::segment::Segment;
 
 use super::LinkStore;
 use crate::sql::{Row, SqlError, Statement, damaged, retried, sql};

@@ -10,7 +10,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::routing::{get, post, put};
-use weir_core::id::SaleId;
+use weir_base::id::SaleId;
 
 use super::Sales;
 use super::new_sale::NewSaleError;

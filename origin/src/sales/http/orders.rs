@@ -7,14 +7,15 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tracing::warn;
-use weir_core::claim::{KeyRing, Ticket, TicketError};
-use weir_core::headers;
+use weir_base::headers;
+use weir_base::key::KeyRing;
+use weir_sale::claim::{Ticket, TicketError};
 
 use super::unknown_sale_with;
 use super::user_orders::ended;
 use crate::http::Problem;
 use crate::sales::Sales;
-use crate::sales::orders::Fate;
+use crate::sales::orders::ClaimOutcome;
 use crate::sales::store::{Shortage, StoredOrder};
 
 /// An order, as its buyer sees it.
@@ -38,12 +39,12 @@ pub(super) async fn post(
 ) -> Result<(StatusCode, Json<OrderView>), Problem> {
     let ticket = read_ticket(&headers, &sales.keys)?;
     match ended(sales.orders.start(ticket).await)? {
-        Fate::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
-        Fate::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
-        Fate::Released => Err(claim_released()),
-        Fate::Short(Shortage::SoldOut) => Err(sold_out()),
-        Fate::Short(Shortage::UserCap) => Err(user_cap()),
-        Fate::Short(Shortage::UnknownSale) => Err(unknown_sale_with(StatusCode::CONFLICT)),
+        ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
+        ClaimOutcome::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
+        ClaimOutcome::Released => Err(claim_released()),
+        ClaimOutcome::Short(Shortage::SoldOut) => Err(sold_out()),
+        ClaimOutcome::Short(Shortage::UserCap) => Err(user_cap()),
+        ClaimOutcome::Short(Shortage::UnknownSale) => Err(unknown_sale_with(StatusCode::CONFLICT)),
     }
 }
 

@@ -6,7 +6,7 @@ use axum::http::{HeaderName, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tracing::{error, info};
-use weir_core::id::SaleId;
+use weir_base::id::SaleId;
 
 use super::switches::stored;
 use super::{SalePath, invalid_sale, unknown_sale};

@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::{error, info};
-use weir_core::id::{SaleId, UserId};
-use weir_core::sale::{Degrade, SaleState};
+use weir_base::id::{SaleId, UserId};
+use weir_sale::sale::{Degrade, SaleState};
 
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::clock::now_ms;

@@ -7,8 +7,9 @@ use axum::http::request::Parts;
 use serde_json::{Value, json};
 use tokio::task::JoinError;
 use tracing::{error, warn};
-use weir_core::id::UserId;
-use weir_core::{headers, identity};
+use weir_base::headers;
+use weir_base::id::UserId;
+use weir_sale::identity;
 
 use super::orders::{OrderView, only};
 use super::{SalePath, unknown_sale};

@@ -12,8 +12,8 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpStream;
-use weir_core::breaker::{Breaker, Outcome, Permit, Settings};
-use weir_core::id::{SaleId, UserId};
+use weir_base::breaker::{Breaker, Outcome, Permit, Settings};
+use weir_base::id::{SaleId, UserId};
 
 use super::{RiskScorer, ScoreError, ScoreFuture};
 use crate::clock::now_ms;

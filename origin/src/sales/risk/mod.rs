@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-use weir_core::id::{SaleId, UserId};
+use weir_base::id::{SaleId, UserId};
 
 use crate::background::Rounds;
 use crate::clock::now_ms;

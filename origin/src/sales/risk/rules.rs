@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use weir_core::id::{SaleId, UserId};
+use weir_base::id::{SaleId, UserId};
 
 use super::{RiskScorer, ScoreFuture};
 

@@ -1,7 +1,7 @@
-//! The fates of claims.
+//! The outcomes of claims.
 
 use sqlx::Error;
-use weir_core::claim::Ticket;
+use weir_sale::claim::Ticket;
 
 use super::payments::take_stock;
 use super::{OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
@@ -39,14 +39,14 @@ enum Outcome {
 }
 
 impl SaleStore {
-    /// Makes a claim an order, in one transaction: its fate, the order, the change log, and the
+    /// Makes a claim an order, in one transaction: its outcome, the order, the change log, and the
     /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
     /// is paid `at_payment` takes no stock yet.
     pub async fn place(&self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
         Ok(retried(|| place_once(&self.database, ticket, now_ms)).await?)
     }
 
-    /// Decides that a claim without units behind it never becomes an order. False if its fate was
+    /// Decides that a claim without units behind it never becomes an order. False if its outcome was
     /// decided before.
     pub async fn void(&self, ticket: &Ticket, now_ms: u64) -> Result<bool, SqlError> {
         let once = || async {
@@ -58,7 +58,7 @@ impl SaleStore {
         Ok(retried(once).await?)
     }
 
-    /// Decides that a claim never becomes an order, unless its fate was decided before: then that is
+    /// Decides that a claim never becomes an order, unless its outcome was decided before: then that is
     /// told.
     pub async fn release(&self, ticket: &Ticket, now_ms: u64) -> Result<Option<Placed>, SqlError> {
         let once = || async {
@@ -107,7 +107,7 @@ async fn place_in(tx: &mut Tx, ticket: &Ticket, now_ms: u64) -> Result<Placed, E
     Ok(Placed::New(order))
 }
 
-/// Decides the claim's fate; false if it was decided before.
+/// Decides the claim's outcome; false if it was decided before.
 async fn insert_outcome(
     tx: &mut Tx,
     ticket: &Ticket,
@@ -129,7 +129,7 @@ async fn insert_outcome(
     tx.insert(insert).await
 }
 
-/// The fate that was decided before.
+/// The outcome that was decided before.
 async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<Placed, Error> {
     let id = ticket.claim_id();
     let row = tx.one(sql(SELECT_OUTCOME).text(id.as_str())).await?;

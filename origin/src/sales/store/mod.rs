@@ -14,8 +14,8 @@ mod payments;
 mod reservations;
 mod sales;
 
-use weir_core::id::{SaleId, UserId};
-use weir_core::sale::Sale;
+use weir_base::id::{SaleId, UserId};
+use weir_sale::sale::Sale;
 
 use super::new_sale::{Payment, Window};
 use crate::sql::Database;
@@ -73,7 +73,7 @@ pub struct SaleTotals {
     pub units_deducted: u64,
     /// The units of unpaid orders that take theirs at payment.
     pub units_deferred: u64,
-    /// Whether the fate of any claim on it is decided: then Redis has handed out units.
+    /// Whether the outcome of any claim on it is decided: then Redis has handed out units.
     pub has_outcomes: bool,
     /// The latest entry of the sale's change log; 0 if there is none. Two answers with one version
     /// tell the same stock.
@@ -170,7 +170,7 @@ pub enum Placed {
         /// SQL had no unit behind it.
         void: bool,
     },
-    /// Another user's claim of the same name had its fate decided before. Redis lost data, and a
+    /// Another user's claim of the same name had its outcome decided before. Redis lost data, and a
     /// clock went back: this claim never becomes an order.
     NameTaken,
     /// SQL has no units for it. Nothing was changed.

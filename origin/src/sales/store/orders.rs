@@ -1,8 +1,8 @@
 //! Orders as they are read, and what Redis has still to follow.
 
 use sqlx::Error;
-use weir_core::id::{SaleId, UserId};
-use weir_core::ledger::{Deduction, OrderEntry};
+use weir_base::id::{SaleId, UserId};
+use weir_sale::ledger::{Deduction, OrderEntry};
 
 use super::sales::sale_id;
 use super::{OrderStatus, SaleStore, StoredOrder};

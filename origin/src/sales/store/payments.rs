@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use sqlx::Error;
-use weir_core::id::{SaleId, UserId};
+use weir_base::id::{SaleId, UserId};
 
 use super::claims::insert_change;
 use super::{Cancelled, OrderStatus, Paid, SaleStore, StoredOrder, orders};

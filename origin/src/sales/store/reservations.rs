@@ -1,7 +1,7 @@
 //! Who has reserved, and who is blocked.
 
 use sqlx::Error;
-use weir_core::id::{SaleId, UserId};
+use weir_base::id::{SaleId, UserId};
 
 use super::orders::user_id;
 use super::sales::sale_id;

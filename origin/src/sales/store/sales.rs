@@ -1,8 +1,8 @@
 //! Sales, their switches and their sums.
 
 use sqlx::Error;
-use weir_core::id::SaleId;
-use weir_core::sale::{Band, Degrade, Sale, SaleState};
+use weir_base::id::SaleId;
+use weir_sale::sale::{Band, Degrade, Sale, SaleState};
 
 use super::{EditRefusal, OrderCounts, OrderStatus, SaleStore, SaleTotals, StoredSale, Updated};
 use crate::sales::new_sale::{NewSale, Payment, Window};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use weir_core::link::record::Link;
-use weir_core::link::scramble::{Numbering, Scramble};
+use weir_link::record::Link;
+use weir_link::scramble::{Numbering, Scramble};
 use weir_origin::clock::now_ms;
 use weir_scripts::keys::{LinkKeys, link_changes, link_domains};
 
@@ -416,7 +416,7 @@ async fn a_chosen_code_that_could_be_generated_never_meets_a_generated_one() {
         let ours = numbering.clone();
         let world = World::with_links(domains(), |settings| settings.numbering = ours).await;
         let code = |index| {
-            let length = weir_core::link::code::Length::MIN;
+            let length = weir_link::code::Length::MIN;
             let code = numbering.code(length, length.capacity(), index);
             code.unwrap().to_string()
         };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
-use weir_core::link::code::Length;
-use weir_core::link::segment::{Plan, Times};
+use weir_link::code::Length;
+use weir_link::segment::{Plan, Times};
 use weir_origin::clock::now_ms;
 use weir_origin::links::clean::Cleaned;
 

@@ -1,6 +1,6 @@
 //! Clicks on short links.
 
-use weir_core::link::code::LinkId;
+use weir_link::code::LinkId;
 use weir_origin::links::stats::{
     Batch, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS, HOURS_KEPT_MS, Part, Slot, Span, Uniques,
     UniquesBySlot,

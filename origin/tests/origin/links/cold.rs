@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use weir_core::link::click::decode;
+use weir_link::click::decode;
 use weir_scripts::keys::{LinkKeys, link_clicks};
 
 use super::id;

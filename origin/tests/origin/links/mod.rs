@@ -10,8 +10,8 @@ mod numbers;
 mod process;
 mod store;
 
-use weir_core::link::code::LinkId;
-use weir_core::link::record::Link;
+use weir_link::code::LinkId;
+use weir_link::record::Link;
 use weir_origin::links::store::NewLink;
 
 fn id(text: &str) -> LinkId {

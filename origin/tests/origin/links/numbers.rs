@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use weir_core::link::code::{Code, DomainId, Length, LinkId};
-use weir_core::link::record::Link;
-use weir_core::link::scramble::{Numbering, Scramble};
-use weir_core::link::segment::{Plan, Times};
+use weir_link::code::{Code, DomainId, Length, LinkId};
+use weir_link::record::Link;
+use weir_link::scramble::{Numbering, Scramble};
+use weir_link::segment::{Plan, Times};
 use weir_origin::links::metrics::LinkMetrics;
-use weir_origin::links::numbers::{Allocator, Ground};
+use weir_origin::links::numbers::{Allocator, AllocatorDeps};
 use weir_origin::links::records::{LinkRecords, Record};
 use weir_origin::links::store::{LinkStore, NewLink};
 use weir_origin::metrics::Metrics;
@@ -83,7 +83,7 @@ impl Place {
         let clock = self.clock.clone();
         let mut plans = Length::ALL.map(Plan::standard);
         plans[self.plan.length().position()] = self.plan;
-        let allocator = Allocator::new(Ground {
+        let allocator = Allocator::new(AllocatorDeps {
             store: self.store.clone(),
             records: self.redis(),
             numbering: self.numbering.clone(),

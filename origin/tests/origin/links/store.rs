@@ -1,8 +1,8 @@
 //! The cold store: the same suite over SQLite and MariaDB.
 
-use weir_core::link::code::{Code, DomainId, Length};
-use weir_core::link::record::Link;
-use weir_core::link::segment::Segment;
+use weir_link::code::{Code, DomainId, Length};
+use weir_link::record::Link;
+use weir_link::segment::Segment;
 use weir_origin::links::store::{
     Action, Change, Ended, Entry, LinkStore, LogPosition, NewLink, Place, StoredLink,
 };

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 
-use weir_core::sale::{Degrade, SaleState};
 use weir_origin::origin::open_database;
 use weir_origin::sales::new_sale::{NewSale, Payment, Window};
 use weir_origin::sales::store::{
@@ -10,6 +9,7 @@ use weir_origin::sales::store::{
     Shortage, StoredOrder, Updated,
 };
 use weir_origin::sql::OpenError;
+use weir_sale::sale::{Degrade, SaleState};
 
 use crate::support::{id, ticket, user};
 

@@ -6,7 +6,7 @@ on_every_database! {
     SaleStore:
     an_order_is_placed_once,
     a_failed_order_leaves_no_trace,
-    a_fate_is_decided_once,
+    a_outcome_is_decided_once,
     all_units_can_be_ordered_and_no_more,
     a_claim_of_many_units_takes_them_all,
     a_user_cannot_have_more_than_the_cap,
@@ -48,7 +48,7 @@ async fn a_failed_order_leaves_no_trace(store: &SaleStore) {
     assert_eq!((totals.orders.active(), totals.has_outcomes), (0, false));
 }
 
-async fn a_fate_is_decided_once(store: &SaleStore) {
+async fn a_outcome_is_decided_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let (void, ordered) = (ticket("s", "alice", 1), ticket("s", "alice", 2));
     assert!(store.void(&void, 2).await.unwrap());
@@ -57,7 +57,7 @@ async fn a_fate_is_decided_once(store: &SaleStore) {
     assert_eq!(placed, Placed::Released { void: true });
     assert!(is_new(store.place(&ordered, 5).await.unwrap()));
     assert!(!store.void(&ordered, 6).await.unwrap());
-    // A claim on a sale that is not there has a fate, too.
+    // A claim on a sale that is not there has a outcome, too.
     assert!(store.void(&ticket("ghost", "alice", 1), 7).await.unwrap());
 }
 

@@ -4,7 +4,7 @@ use super::cores::{Cores, on_core_ns};
 use super::report::{Absent, Point, Round};
 use super::request::Writer;
 use super::scenario::{Connections, ONE, Scenario};
-use super::server::{Server, Yard};
+use super::server::{BenchEnv, Server};
 use super::statistics::Spread;
 use super::system::System;
 use anyhow::{Context, Result, bail, ensure};
@@ -44,13 +44,13 @@ const OWN_HEADERS: [&str; 3] = ["server", "date", "connection"];
 pub(super) async fn measure(
     scenario: &Scenario,
     effort: &Effort,
-    yard: &Yard<'_>,
+    env: &BenchEnv<'_>,
 ) -> Result<(Vec<Point>, Vec<Absent>)> {
-    let (mut servers, absent) = start_all(scenario, yard).await?;
+    let (mut servers, absent) = start_all(scenario, env).await?;
     let mut run = Run {
         scenario,
         effort,
-        cores: yard.cores,
+        cores: env.cores,
         points: Vec::new(),
     };
     for server in &mut servers {
@@ -67,10 +67,10 @@ pub(super) async fn measure(
 }
 
 /// A peer that is not there is told, and no reason to stop; without Weir there is nothing to compare.
-async fn start_all(scenario: &Scenario, yard: &Yard<'_>) -> Result<(Vec<Server>, Vec<Absent>)> {
+async fn start_all(scenario: &Scenario, env: &BenchEnv<'_>) -> Result<(Vec<Server>, Vec<Absent>)> {
     let (mut servers, mut absent) = (Vec::new(), Vec::new());
     for system in scenario.systems {
-        match yard.start(*system, scenario.kind).await {
+        match env.start(*system, scenario.kind).await {
             Ok(server) => servers.push(server),
             Err(error) if *system == System::Weir => return Err(error),
             Err(error) => absent.push(Absent {

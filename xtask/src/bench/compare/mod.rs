@@ -24,7 +24,7 @@ use measure::Effort;
 use plot::{Lines, Series};
 use report::{Cost, Measured, Point, Report, Round};
 use scenario::Scenario;
-use server::Yard;
+use server::BenchEnv;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -146,7 +146,7 @@ async fn measure(
     let effort = arguments.effort();
     let cores = Cores::of_this_machine()?;
     let temporary = tempfile::tempdir().context("cannot make a folder")?;
-    let yard = Yard {
+    let env = BenchEnv {
         tools,
         cores,
         dir: temporary.path(),
@@ -157,7 +157,7 @@ async fn measure(
         }
         let run = machine::describe(&effort, arguments.quick, cores, tools)?;
         Console.line(scenario.name, scenario.title);
-        let measured = measure::measure(scenario, &effort, &yard).await;
+        let measured = measure::measure(scenario, &effort, &env).await;
         let (points, absent) = measured.with_context(|| scenario.name.to_owned())?;
         let measured = Measured {
             run,
@@ -170,7 +170,7 @@ async fn measure(
     if arguments.asks_for(MEMORY) {
         let run = machine::describe(&effort, arguments.quick, cores, tools)?;
         Console.line(MEMORY, &format!("{} users…", memory::USERS));
-        let memory = memory::measure(&yard, arguments.rest(), &effort).await?;
+        let memory = memory::measure(&env, arguments.rest(), &effort).await?;
         report.memory = Some((run, memory));
     }
     Ok(())
@@ -301,7 +301,7 @@ mod tests {
             rates: &[],
         };
         let temporary = tempfile::tempdir().unwrap();
-        let yard = Yard {
+        let env = BenchEnv {
             tools: &tools,
             // Nothing is measured: the cores are the other tests'.
             cores: Cores {
@@ -316,7 +316,7 @@ mod tests {
                 connections: scenario::Connections::All,
                 ..scenario
             };
-            let (points, absent) = measure::measure(&scenario, &effort, &yard).await.unwrap();
+            let (points, absent) = measure::measure(&scenario, &effort, &env).await.unwrap();
             let systems = scenario.systems.len() - absent.len();
             assert!(points.len() >= systems, "{}: {absent:?}", scenario.name);
             for point in &points {

@@ -3,10 +3,10 @@
 use super::system::System;
 use anyhow::{Context, Result};
 use std::io::Write;
-use weir_core::id::{SaleId, UserId};
-use weir_core::key::{KeyRing, SigningKey};
-use weir_core::link::code::{Code, Length};
-use weir_core::token;
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
+use weir_link::code::{Code, Length};
+use weir_sale::token;
 
 /// What requests are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

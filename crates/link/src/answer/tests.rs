@@ -1,0 +1,271 @@
+use super::*;
+use crate::record::Platform;
+use alloc::vec;
+use base64::Engine;
+use proptest::prelude::*;
+use sha2::{Digest, Sha256};
+
+const IPHONE: &[u8] = b"Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
+
+fn link() -> Link {
+    Link::to("https://t.example/")
+}
+
+fn location(link: &Link, visit: &Visit<'_>) -> String {
+    match answer(link, visit) {
+        Answer::Redirect { location, .. } => location.into_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn cache(link: &Link, visit: &Visit<'_>) -> String {
+    let reply = answer(link, visit).reply();
+    let mut headers = reply.headers.into_iter();
+    let found = headers.find(|(name, _)| *name == "cache-control");
+    found.unwrap().1.into_owned()
+}
+
+#[test]
+fn a_plain_link_is_a_redirect_and_nothing_is_copied() {
+    let link = link();
+    let answer = answer(&link, &Visit::default());
+    assert!(matches!(
+        &answer,
+        Answer::Redirect {
+            location: Cow::Borrowed(_),
+            ..
+        }
+    ));
+    let reply = answer.reply();
+    assert_eq!((reply.status, reply.body.len()), (302, 0));
+    assert_eq!(reply.headers[0], ("location", "https://t.example/".into()));
+}
+
+#[test]
+fn what_may_be_remembered_ends_with_the_link() {
+    let visit = Visit {
+        now_ms: 1_000,
+        ..Visit::default()
+    };
+    let with = |status, max_clicks, expires_at_ms| Link {
+        status,
+        max_clicks,
+        expires_at_ms,
+        ..link()
+    };
+    use RedirectStatus::{Found, MovedPermanently, PermanentRedirect, TemporaryRedirect};
+    assert_eq!(cache(&with(Found, 0, 0), &visit), "private, no-cache");
+    assert_eq!(
+        cache(&with(TemporaryRedirect, 0, 0), &visit),
+        "private, no-cache"
+    );
+    assert_eq!(
+        cache(&with(MovedPermanently, 0, 0), &visit),
+        "public, max-age=3600"
+    );
+    assert_eq!(
+        cache(&with(PermanentRedirect, 0, 61_999), &visit),
+        "public, max-age=60"
+    );
+    assert_eq!(cache(&with(PermanentRedirect, 1, 0), &visit), "no-store");
+    let dying = Visit {
+        left_ms: Some(5_500),
+        ..visit
+    };
+    assert_eq!(
+        cache(&with(MovedPermanently, 0, 0), &dying),
+        "public, max-age=5"
+    );
+    let ruled = Link {
+        rules: vec![Rule {
+            platforms: vec![],
+            languages: vec![],
+            target: "a:b".into(),
+        }],
+        ..with(MovedPermanently, 0, 0)
+    };
+    assert_eq!(cache(&ruled, &visit), "private, max-age=3600");
+}
+
+#[test]
+fn an_ended_link_is_gone() {
+    let at = |now_ms| Visit {
+        now_ms,
+        ..Visit::default()
+    };
+    let ending = Link {
+        expires_at_ms: 10,
+        ..link()
+    };
+    assert!(answer(&ending, &at(9)).leads_on());
+    assert_eq!(answer(&ending, &at(10)), Answer::Gone(Gone::Expired));
+    let disabled = Link {
+        is_disabled: true,
+        ..link()
+    };
+    assert_eq!(answer(&disabled, &at(9)), Answer::Gone(Gone::Disabled));
+    assert_eq!(answer(&disabled, &at(9)).reply().status, 410);
+}
+
+#[test]
+fn only_statuses_that_keep_the_method_redirect_a_post() {
+    let post = Visit {
+        method: Method::read(b"POST"),
+        ..Visit::default()
+    };
+    for status in RedirectStatus::ALL {
+        let link = Link { status, ..link() };
+        let is_kept = status.code() >= 307;
+        assert_eq!(answer(&link, &post).leads_on(), is_kept, "{status:?}");
+    }
+    assert_eq!(Answer::NotAllowed.reply().status, 405);
+}
+
+#[test]
+fn a_query_string_goes_in_front_of_the_fragment() {
+    let check = |target: &str, query: &[u8], expected: &str| {
+        let link = Link {
+            pass_query: true,
+            ..Link::to(target)
+        };
+        let visit = Visit {
+            query,
+            ..Visit::default()
+        };
+        assert_eq!(location(&link, &visit), expected);
+    };
+    check("https://t.example/a", b"x=1", "https://t.example/a?x=1");
+    check("https://t.example/a?y", b"x=1", "https://t.example/a?y&x=1");
+    check("https://t.example/a?", b"x=1", "https://t.example/a?x=1");
+    check("https://t.example/a?y&", b"x", "https://t.example/a?y&x");
+    check(
+        "https://t.example/a#f?g",
+        b"x=1",
+        "https://t.example/a?x=1#f?g",
+    );
+    check("https://t.example/a", b"", "https://t.example/a");
+    check(
+        "https://t.example/a",
+        b"\xff \r\n#\"",
+        "https://t.example/a?%FF%20%0D%0A%23\"",
+    );
+    check(
+        "https://t.example/a",
+        &[b'x'; QUERY_LEN_MAX + 1],
+        "https://t.example/a",
+    );
+    let visit = Visit {
+        query: b"x=1",
+        ..Visit::default()
+    };
+    assert_eq!(location(&link(), &visit), "https://t.example/");
+}
+
+#[test]
+fn the_first_rule_that_fits_chooses_the_target() {
+    let rule = |platforms: &[Platform], languages: &[&str], target: &str| Rule {
+        platforms: platforms.to_vec(),
+        languages: languages
+            .iter()
+            .map(|language| String::from(*language))
+            .collect(),
+        target: target.into(),
+    };
+    let rules = vec![
+        rule(&[Platform::Ios], &["zh"], "a:ios-zh"),
+        rule(&[Platform::Android, Platform::Ios], &[], "a:phone"),
+        rule(&[], &["ZH", "ja"], "a:east"),
+    ];
+    let link = Link { rules, ..link() };
+    let check = |user_agent, accept_language, expected: &str| {
+        let visit = Visit {
+            user_agent,
+            accept_language,
+            ..Visit::default()
+        };
+        assert_eq!(location(&link, &visit), expected);
+    };
+    check(IPHONE, b"zh-CN,en;q=0.5", "a:ios-zh");
+    check(IPHONE, b"en,zh;q=0.5", "a:phone");
+    check(b"", b"zh-TW", "a:east");
+    check(b"", b"", "https://t.example/");
+}
+
+#[test]
+fn an_app_is_woken_where_it_can_be() {
+    let app = |platform, url: &str, fallback: Option<&str>| App {
+        platform,
+        url: url.into(),
+        fallback: fallback.map(String::from),
+    };
+    let with = |app: App| Link {
+        apps: vec![app],
+        ..link()
+    };
+    let visit = Visit {
+        user_agent: IPHONE,
+        ..Visit::default()
+    };
+    let custom = with(app(Platform::Ios, "openapp://x", None));
+    let expected = Answer::App {
+        url: "openapp://x",
+        fallback: "https://t.example/".into(),
+    };
+    assert_eq!(answer(&custom, &visit), expected);
+    let bot = Visit {
+        user_agent: b"iPhone Googlebot/2.1",
+        ..Visit::default()
+    };
+    for other in [bot, Visit::default()] {
+        assert_eq!(location(&custom, &other), "https://t.example/");
+    }
+    let universal = with(app(Platform::Ios, "https://app.example/x", None));
+    assert_eq!(location(&universal, &visit), "https://app.example/x");
+    let both = with(app(
+        Platform::Any,
+        "https://app.example/x",
+        Some("https://web.example/"),
+    ));
+    let expected = Answer::App {
+        url: "https://app.example/x",
+        fallback: "https://web.example/".into(),
+    };
+    assert_eq!(answer(&both, &visit), expected);
+}
+
+#[test]
+fn no_address_leaves_its_attribute() {
+    let reply = app_page(
+        "openapp://\"><script>alert(1)</script>",
+        "https://t.example/?a=1&b='",
+    );
+    assert_eq!(reply.body.matches("<script>").count(), 1);
+    assert!(
+        reply
+            .body
+            .contains("href=\"openapp://&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"")
+    );
+    assert!(reply.body.contains("?a=1&amp;b=&#39;\""));
+}
+
+#[test]
+fn the_policy_names_the_hash_of_the_script() {
+    let hash = base64::prelude::BASE64_STANDARD.encode(Sha256::digest(APP_SCRIPT));
+    assert!(APP_POLICY.contains(&format!("'sha256-{hash}'")), "{hash}");
+}
+
+#[test]
+fn a_domains_page_takes_the_place_of_the_plain_one() {
+    assert_eq!(unknown(Some("<p>x")).body, "<p>x");
+    assert_eq!(unknown(None).body, UNKNOWN_PAGE);
+    assert_eq!(unknown(None).status, 404);
+}
+
+proptest! {
+    #[test]
+    fn no_query_string_breaks_the_header(query: Vec<u8>) {
+        let link = Link { pass_query: true, ..link() };
+        let visit = Visit { query: &query, ..Visit::default() };
+        prop_assert!(location(&link, &visit).bytes().all(|byte| byte.is_ascii_graphic()));
+    }
+}

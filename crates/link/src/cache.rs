@@ -1,0 +1,564 @@
+//! What a gateway remembers of links: bounded in number and in bytes, whatever is asked for.
+//!
+//! A link that is remembered is answered without asking anybody. In the background it is read again when
+//! its life is to be renewed, and from time to time in any case. Edits are heard of by the stream of
+//! changes, and drop it. When changes were missed, everything is *suspect*: it is read again before it is
+//! answered, and answered all the same if nobody can be asked.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::code::{Code, DomainId, LinkId};
+use super::record::Link;
+use weir_base::hash::seeded_hash;
+
+/// A link's name as a gateway looks it up, without memory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkName {
+    bytes: [u8; LinkId::LEN_MAX],
+    length: u8,
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most links.
+    pub entries_max: usize,
+    /// The most bytes that they take together, roughly.
+    pub bytes_max: usize,
+    /// The most codes that are known to name nothing.
+    pub unknown_max: usize,
+    /// After so many milliseconds a link is read again.
+    pub fresh_ms: u64,
+    /// For so many milliseconds a code is known to name nothing.
+    pub unknown_ms: u64,
+    /// How much of its life must be gone before a link is renewed, in thousandths.
+    pub renew_permille: u32,
+}
+
+/// What is known of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The link.
+    pub link: Link,
+    /// Whether all its clicks are used.
+    pub is_used_up: bool,
+    /// When its life ends if nobody renews it, in milliseconds since the Unix epoch; `u64::MAX` is never.
+    pub dies_at_ms: u64,
+    /// When it is to be read again.
+    read_at_ms: u64,
+    /// Which time of remembering it is from.
+    generation: u32,
+}
+
+/// What a gateway finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// The link. If `is_due`, it should be read again in the background: this is said once in a while only.
+    Link {
+        /// What is known.
+        known: &'a Known,
+        /// Whether to read it again.
+        is_due: bool,
+    },
+    /// The link, but it must be read again first. If that fails, [`Memory::stale`] has it.
+    MustRevalidate,
+    /// There is no such link.
+    Unknown,
+    /// Nothing is known of it.
+    Nothing,
+}
+
+/// How a link is asked for once more if no answer came to the first reading, in milliseconds.
+const ASK_AGAIN_MS: u64 = 1_000;
+
+/// What an entry takes beside its link: the slot, its place in the index, its name.
+const ENTRY_BYTES: usize = 256;
+
+/// What a gateway remembers.
+#[derive(Debug)]
+pub struct Memory {
+    limits: Limits,
+    links: Cache<Known>,
+    unknown: Cache<u64>,
+    generation: u32,
+}
+
+impl LinkName {
+    /// The name of `code` under `domain`; `None` if no code is spelt like that.
+    pub fn new(domain: &DomainId, code: &[u8]) -> Option<Self> {
+        let is_code = (Code::LEN_MIN..=Code::LEN_MAX).contains(&code.len())
+            && code
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        if !is_code {
+            return None;
+        }
+        let domain = domain.as_str().as_bytes();
+        let mut bytes = [0; LinkId::LEN_MAX];
+        bytes.get_mut(..domain.len())?.copy_from_slice(domain);
+        let rest = bytes.get_mut(domain.len()..)?;
+        let (slash, rest) = rest.split_first_mut()?;
+        *slash = b'/';
+        rest.get_mut(..code.len())?.copy_from_slice(code);
+        let length = domain.len() + 1 + code.len();
+        Some(Self {
+            bytes,
+            length: u8::try_from(length).ok()?,
+        })
+    }
+
+    /// `<domain>/<code>`.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes
+            .get(..usize::from(self.length))
+            .unwrap_or_default()
+    }
+
+    /// The link that it names.
+    pub fn to_link(&self) -> Option<LinkId> {
+        core::str::from_utf8(self.as_bytes()).ok()?.parse().ok()
+    }
+}
+
+impl From<&LinkId> for LinkName {
+    fn from(link: &LinkId) -> Self {
+        let name = Self::new(&link.domain, link.code.as_str().as_bytes());
+        // A code is spelt like a code.
+        name.unwrap_or(Self {
+            bytes: [0; LinkId::LEN_MAX],
+            length: 0,
+        })
+    }
+}
+
+impl Memory {
+    /// Remembers nothing yet. `seed` should be hard to guess, so that nobody can choose names of one hash.
+    pub fn new(limits: Limits, seed: u64) -> Self {
+        Self {
+            links: Cache::new(limits.entries_max, limits.bytes_max, seed),
+            unknown: Cache::new(limits.unknown_max, usize::MAX, seed),
+            limits,
+            generation: 0,
+        }
+    }
+
+    /// Looks `name` up.
+    pub fn find(&mut self, name: &LinkName, now_ms: u64) -> Found<'_> {
+        let generation = self.generation;
+        if let Some(known) = self.links.get(name.as_bytes()) {
+            if known.dies_at_ms <= now_ms {
+                return Found::Nothing;
+            }
+            if known.generation != generation {
+                return Found::MustRevalidate;
+            }
+            let is_due = now_ms >= known.read_at_ms;
+            if is_due {
+                known.read_at_ms = now_ms.saturating_add(ASK_AGAIN_MS);
+            }
+            return Found::Link { known, is_due };
+        }
+        match self.unknown.get(name.as_bytes()) {
+            Some(until_ms) if is_ahead(*until_ms, now_ms, self.limits.unknown_ms) => Found::Unknown,
+            _ => Found::Nothing,
+        }
+    }
+
+    /// What was known of `name`, however old it is; but nothing of a link whose life has ended.
+    pub fn stale(&mut self, name: &LinkName, now_ms: u64) -> Option<&Known> {
+        let known = self.links.get(name.as_bytes())?;
+        (known.dies_at_ms > now_ms).then_some(&*known)
+    }
+
+    /// `name` was read: `left_ms` of its life are left, or it has no end.
+    pub fn learn(
+        &mut self,
+        name: &LinkName,
+        link: Link,
+        is_used_up: bool,
+        left_ms: Option<u64>,
+        now_ms: u64,
+    ) {
+        self.unknown.remove(name.as_bytes());
+        let bytes = ENTRY_BYTES + size_of_link(&link);
+        let known = Known {
+            read_at_ms: self.read_at_ms(&link, left_ms, now_ms),
+            dies_at_ms: left_ms.map_or(u64::MAX, |left_ms| now_ms.saturating_add(left_ms)),
+            link,
+            is_used_up,
+            generation: self.generation,
+        };
+        self.links.insert(name.as_bytes(), known, bytes);
+    }
+
+    fn read_at_ms(&self, link: &Link, left_ms: Option<u64>, now_ms: u64) -> u64 {
+        let fresh_until_ms = now_ms.saturating_add(self.limits.fresh_ms);
+        let Some(left_ms) = left_ms.filter(|_| link.life_ms > 0 && !link.is_disabled) else {
+            return fresh_until_ms;
+        };
+        // Renewed when life - left > life * permille / 1,000, as `link_read.lua` has it.
+        let spent = u128::from(link.life_ms) * u128::from(self.limits.renew_permille) / 1_000;
+        let spent_ms = u64::try_from(spent).unwrap_or(u64::MAX);
+        let until_due_ms = left_ms.saturating_sub(link.life_ms.saturating_sub(spent_ms));
+        fresh_until_ms.min(now_ms.saturating_add(until_due_ms).saturating_add(1))
+    }
+
+    /// There is no link `name`.
+    pub fn learn_unknown(&mut self, name: &LinkName, now_ms: u64) {
+        self.links.remove(name.as_bytes());
+        let until_ms = now_ms.saturating_add(self.limits.unknown_ms);
+        self.unknown.insert(name.as_bytes(), until_ms, 0);
+    }
+
+    /// There is no link `name` where it was; whether it is unknown elsewhere, too, is not known.
+    pub fn drop_link(&mut self, name: &LinkName) {
+        self.links.remove(name.as_bytes());
+    }
+
+    /// `name` was edited: whatever is known of it no longer counts.
+    pub fn forget(&mut self, name: &LinkName) {
+        self.links.remove(name.as_bytes());
+        self.unknown.remove(name.as_bytes());
+    }
+
+    /// Changes may have been missed: all that is known is suspect.
+    pub fn revalidate_all(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.unknown.clear();
+    }
+
+    /// How many links it knows, and how many bytes they take, roughly.
+    pub fn size(&self) -> (usize, usize) {
+        (self.links.len(), self.links.bytes)
+    }
+
+    /// How many links had to make room since this was last asked.
+    pub fn take_evictions(&mut self) -> usize {
+        core::mem::take(&mut self.links.evictions)
+    }
+}
+
+/// Whether `until_ms` is ahead, and not by more than anything that was set.
+fn is_ahead(until_ms: u64, now_ms: u64, set_ms: u64) -> bool {
+    until_ms > now_ms && until_ms - now_ms <= set_ms
+}
+
+fn size_of_link(link: &Link) -> usize {
+    let addresses = link.addresses().map(|address| address.len() + 64);
+    let languages = link.rules.iter().map(|rule| rule.languages.len() * 32);
+    addresses.sum::<usize>() + languages.sum::<usize>()
+}
+
+/// A bounded map. What makes room is chosen by CLOCK (F. J. Corbató, 1968): a hand goes round the slots, and
+/// what was asked for since it last came by is passed over once.
+#[derive(Debug)]
+struct Cache<V> {
+    entries_max: usize,
+    bytes_max: usize,
+    seed: u64,
+    /// Slots by the hash of their names. Two names of one hash, of 64 bits, take turns.
+    index: BTreeMap<u64, usize>,
+    slots: Vec<Option<Slot<V>>>,
+    free: Vec<usize>,
+    hand: usize,
+    bytes: usize,
+    evictions: usize,
+}
+
+#[derive(Debug)]
+struct Slot<V> {
+    hash: u64,
+    name: Box<[u8]>,
+    value: V,
+    bytes: usize,
+    is_asked_for: bool,
+}
+
+impl<V> Cache<V> {
+    fn new(entries_max: usize, bytes_max: usize, seed: u64) -> Self {
+        Self {
+            entries_max,
+            bytes_max,
+            seed,
+            index: BTreeMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
+            bytes: 0,
+            evictions: 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    fn get(&mut self, name: &[u8]) -> Option<&mut V> {
+        let place = *self.index.get(&seeded_hash(self.seed, name))?;
+        let slot = self.slots.get_mut(place)?.as_mut()?;
+        if *slot.name != *name {
+            return None;
+        }
+        slot.is_asked_for = true;
+        Some(&mut slot.value)
+    }
+
+    /// What is larger than all that fits is not remembered.
+    fn insert(&mut self, name: &[u8], value: V, bytes: usize) {
+        let hash = seeded_hash(self.seed, name);
+        self.remove_hash(hash);
+        if bytes > self.bytes_max || self.entries_max == 0 {
+            return;
+        }
+        while self.len() >= self.entries_max || self.bytes > self.bytes_max - bytes {
+            self.evict();
+        }
+        let slot = Slot {
+            hash,
+            name: name.into(),
+            value,
+            bytes,
+            is_asked_for: false,
+        };
+        let place = self.free.pop().unwrap_or(self.slots.len());
+        match self.slots.get_mut(place) {
+            Some(empty) => *empty = Some(slot),
+            None => self.slots.push(Some(slot)),
+        }
+        self.bytes += bytes;
+        self.index.insert(hash, place);
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        if self.get(name).is_some() {
+            self.remove_hash(seeded_hash(self.seed, name));
+        }
+    }
+
+    fn remove_hash(&mut self, hash: u64) {
+        let Some(place) = self.index.remove(&hash) else {
+            return;
+        };
+        if let Some(slot) = self.slots.get_mut(place).and_then(Option::take) {
+            self.bytes -= slot.bytes;
+            self.free.push(place);
+        }
+    }
+
+    /// Makes room. There is something to make it of, or nothing would be in the way.
+    fn evict(&mut self) {
+        loop {
+            self.hand = if self.hand < self.slots.len() {
+                self.hand
+            } else {
+                0
+            };
+            let slot = self.slots.get_mut(self.hand);
+            self.hand += 1;
+            match slot {
+                Some(Some(slot)) if slot.is_asked_for => slot.is_asked_for = false,
+                Some(Some(slot)) => {
+                    let hash = slot.hash;
+                    self.evictions += 1;
+                    return self.remove_hash(hash);
+                }
+                Some(None) => {}
+                None => return,
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.index.clear();
+        self.slots.clear();
+        self.free.clear();
+        self.hand = 0;
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits {
+        entries_max: 100,
+        bytes_max: 100_000,
+        unknown_max: 10,
+        fresh_ms: 60_000,
+        unknown_ms: 5_000,
+        renew_permille: 100,
+    };
+
+    fn memory() -> Memory {
+        Memory::new(LIMITS, 7)
+    }
+
+    fn name(code: &str) -> LinkName {
+        LinkName::new(&DomainId::new("s").unwrap(), code.as_bytes()).unwrap()
+    }
+
+    fn link() -> Link {
+        Link::to("https://t.example/")
+    }
+
+    fn is_due(memory: &mut Memory, now_ms: u64) -> bool {
+        match memory.find(&name("abc"), now_ms) {
+            Found::Link { is_due, .. } => is_due,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_link_is_read_again_from_time_to_time_by_one_request() {
+        let mut memory = memory();
+        assert_eq!(memory.find(&name("abc"), 0), Found::Nothing);
+        memory.learn(&name("abc"), link(), false, None, 1_000);
+        assert!(!is_due(&mut memory, 60_999));
+        assert!(is_due(&mut memory, 61_000));
+        assert!(!is_due(&mut memory, 61_999));
+        assert!(is_due(&mut memory, 62_000)); // no answer came to the first reading
+    }
+
+    #[test]
+    fn a_link_is_read_again_when_its_life_is_to_be_renewed() {
+        let mut memory = memory();
+        let living = || Link {
+            life_ms: 10_000,
+            ..link()
+        };
+        memory.learn(&name("abc"), living(), false, Some(10_000), 0);
+        assert!(!is_due(&mut memory, 1_000));
+        assert!(is_due(&mut memory, 1_001));
+        // Another gateway has renewed it, a while ago.
+        memory.learn(&name("abc"), living(), false, Some(9_500), 2_000);
+        assert!(!is_due(&mut memory, 2_500));
+        assert!(is_due(&mut memory, 2_501));
+        // What was found overdue was renewed by that same reading, or is disabled: no hurry.
+        let disabled = Link {
+            is_disabled: true,
+            ..living()
+        };
+        memory.learn(&name("abc"), disabled, false, Some(100), 3_000);
+        assert!(!is_due(&mut memory, 3_099));
+        assert_eq!(memory.find(&name("abc"), 3_100), Found::Nothing);
+        assert_eq!(memory.stale(&name("abc"), 3_100), None);
+    }
+
+    #[test]
+    fn what_is_suspect_is_there_if_nobody_can_be_asked() {
+        let mut memory = memory();
+        memory.learn(&name("abc"), link(), false, None, 0);
+        memory.learn_unknown(&name("abd"), 0);
+        memory.revalidate_all();
+        assert_eq!(memory.find(&name("abc"), 1), Found::MustRevalidate);
+        assert_eq!(memory.find(&name("abd"), 1), Found::Nothing);
+        assert_eq!(memory.stale(&name("abc"), 1).unwrap().link, link());
+        memory.learn(&name("abc"), link(), false, None, 2);
+        assert!(!is_due(&mut memory, 3));
+    }
+
+    #[test]
+    fn an_edit_drops_what_is_known() {
+        let mut memory = memory();
+        memory.learn(&name("abc"), link(), false, None, 0);
+        memory.forget(&name("abc"));
+        assert_eq!(memory.find(&name("abc"), 1), Found::Nothing);
+        assert_eq!(memory.stale(&name("abc"), 1), None);
+        memory.learn_unknown(&name("abc"), 1);
+        assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
+        memory.drop_link(&name("abc"));
+        assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
+        memory.forget(&name("abc"));
+        assert_eq!(memory.find(&name("abc"), 2), Found::Nothing);
+    }
+
+    #[test]
+    fn unknown_codes_are_known_for_a_while_and_not_without_bound() {
+        let mut memory = memory();
+        memory.learn_unknown(&name("abc"), 1_000);
+        assert_eq!(memory.find(&name("abc"), 5_999), Found::Unknown);
+        assert_eq!(memory.find(&name("abc"), 6_000), Found::Nothing);
+        // Nor does a clock that was set back keep it.
+        assert_eq!(memory.find(&name("abc"), 0), Found::Nothing);
+        memory.learn(&name("hot"), link(), false, None, 0);
+        for number in 0..1_000 {
+            memory.learn_unknown(&name(&format!("x{number:03}")), 1_000);
+        }
+        assert_eq!(memory.unknown.len(), 10);
+        assert_eq!(memory.unknown.slots.len(), 10);
+        assert_eq!(memory.size().0, 1);
+    }
+
+    #[test]
+    fn what_is_asked_for_stays() {
+        let mut memory = memory();
+        memory.learn(&name("hot"), link(), false, None, 0);
+        for number in 0..1_000 {
+            memory.find(&name("hot"), 1);
+            memory.learn(&name(&format!("x{number:03}")), link(), false, None, 1);
+        }
+        assert!(matches!(memory.find(&name("hot"), 1), Found::Link { .. }));
+        assert_eq!(memory.size().0, 100);
+        assert_eq!(memory.take_evictions(), 901);
+    }
+
+    #[test]
+    fn a_name_is_that_of_its_link() {
+        let id: LinkId = "s/aZ3k9Qx".parse().unwrap();
+        assert_eq!(LinkName::from(&id).as_bytes(), b"s/aZ3k9Qx");
+        assert_eq!(LinkName::from(&id).to_link(), Some(id));
+        let domain = DomainId::new("d".repeat(16)).unwrap();
+        let longest = LinkName::new(&domain, &[b'c'; 32]).unwrap();
+        assert_eq!(longest.as_bytes().len(), LinkId::LEN_MAX);
+        for bad in [
+            &b""[..],
+            b"ab",
+            b"a}b",
+            b"a/b",
+            b"\xff\xff\xff",
+            &[b'c'; 33],
+        ] {
+            assert_eq!(LinkName::new(&domain, bad), None);
+        }
+    }
+
+    proptest! {
+        /// Whatever is learnt, forgotten and asked: the bounds hold, and what is found is what was learnt last.
+        #[test]
+        fn the_bounds_hold(
+            steps in prop::collection::vec((0_u8..20, 0_u8..4, 1_usize..400), 0..300),
+            entries_max in 0_usize..12, bytes_max in 0_usize..1_000
+        ) {
+            let mut cache = Cache::<u32>::new(entries_max, bytes_max, 3);
+            let mut last = BTreeMap::new();
+            for (step, (number, what, bytes)) in steps.into_iter().enumerate() {
+                let name = [number];
+                match what {
+                    0 | 1 => {
+                        let value = u32::try_from(step).unwrap();
+                        cache.insert(&name, value, bytes);
+                        last.insert(number, value);
+                    }
+                    2 => {
+                        cache.remove(&name);
+                        last.remove(&number);
+                    }
+                    _ => {
+                        let found = cache.get(&name).copied();
+                        prop_assert!(found.is_none() || found == last.get(&number).copied());
+                    }
+                }
+                let kept: Vec<_> = cache.slots.iter().flatten().collect();
+                prop_assert_eq!(kept.len(), cache.len());
+                prop_assert_eq!(kept.iter().map(|slot| slot.bytes).sum::<usize>(), cache.bytes);
+                prop_assert!(cache.len() <= entries_max && cache.bytes <= bytes_max);
+                prop_assert!(cache.slots.len() <= entries_max);
+            }
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Clicks as a gateway counts them, until they have gone to the statistics.
+//!
+//! Clicks that are alike are one row. From time to time the rows become a batch, whose id stays the same
+//! however often it is sent. What a gateway that ends so loses is what it has not sent: the clicks since its
+//! last batch, and batches that nobody has taken.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::agent::{Agent, Language, agent_hash};
+use super::cache::LinkName;
+use super::click::{
+    BATCH_ROWS_MAX, BatchId, MINUTE_MS, Row, client_address, encode, referrer_host,
+};
+use weir_base::hash::{seeded_hash, seeded_hash_of};
+
+/// A click, as far as it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Click<'a> {
+    /// What was clicked.
+    pub link: &'a LinkName,
+    /// When, in milliseconds since the Unix epoch.
+    pub now_ms: u64,
+    /// Whence: an address with or without a port, or anything else.
+    pub address: &'a [u8],
+    /// Its `User-Agent`.
+    pub user_agent: &'a [u8],
+    /// Its `Referer`.
+    pub referer: &'a [u8],
+    /// Its `Accept-Language`.
+    pub accept_language: &'a [u8],
+}
+
+/// A batch to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its name.
+    pub id: BatchId,
+    /// What is in it.
+    pub payload: Vec<u8>,
+    /// How many clicks these are.
+    pub clicks: u64,
+}
+
+/// How many user agents are remembered; beyond it all are forgotten.
+const AGENTS_MAX: usize = 1_024;
+
+/// Clicks of one virtual machine.
+#[derive(Debug)]
+pub struct ClickBuffer {
+    counter: u64,
+    sequence: u64,
+    batches_max: usize,
+    /// By a hash of all that tells rows apart.
+    rows: BTreeMap<u64, Row>,
+    /// User agents that were read, by a hash: there are few, and to read one is to look for dozens of words in it.
+    agents: BTreeMap<u64, Agent>,
+    waiting: VecDeque<Batch>,
+    /// The batch that was sent last and is not known to have arrived.
+    sent: Option<Batch>,
+    dropped: u64,
+}
+
+impl ClickBuffer {
+    /// Counts under a name that no other has; it keeps `batches_max` batches at most.
+    pub fn new(unique_name: &str, batches_max: usize) -> Self {
+        Self {
+            counter: seeded_hash(0, unique_name.as_bytes()),
+            sequence: 0,
+            batches_max,
+            rows: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            sent: None,
+            dropped: 0,
+        }
+    }
+
+    /// Counts a click. When so many rows have come together that they are a batch, they become one.
+    pub fn count(&mut self, click: &Click<'_>) {
+        let key = key(self.counter, click);
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.clicks = row.clicks.saturating_add(1);
+            return;
+        }
+        let agent = self.agent(click.user_agent);
+        let Some(row) = row(click, agent) else {
+            return;
+        };
+        self.rows.insert(key, row);
+        if self.rows.len() >= BATCH_ROWS_MAX {
+            self.close();
+        }
+    }
+
+    fn agent(&mut self, user_agent: &[u8]) -> Agent {
+        let key = seeded_hash(self.counter, user_agent);
+        if let Some(known) = self.agents.get(&key) {
+            return *known;
+        }
+        if self.agents.len() >= AGENTS_MAX {
+            self.agents.clear();
+        }
+        let agent = Agent::read(user_agent);
+        self.agents.insert(key, agent);
+        agent
+    }
+
+    /// What was counted becomes a batch. If too many wait, the oldest is dropped: new clicks tell more.
+    pub fn close(&mut self) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let rows: Vec<Row> = core::mem::take(&mut self.rows).into_values().collect();
+        let id = BatchId {
+            counter: self.counter,
+            sequence: self.sequence,
+        };
+        self.sequence += 1;
+        self.waiting.push_back(Batch {
+            id,
+            payload: encode(&rows),
+            clicks: rows.iter().map(|row| u64::from(row.clicks)).sum(),
+        });
+        while self.waiting.len() > self.batches_max {
+            let oldest = self.waiting.pop_front();
+            self.dropped += oldest.map_or(0, |batch| batch.clicks);
+        }
+    }
+
+    /// The batch to send now, if there is one and none is under way. It stays here until
+    /// [`ClickBuffer::arrived`] or [`ClickBuffer::failed`] says what became of it.
+    pub fn send_next(&mut self) -> Option<&Batch> {
+        if self.sent.is_some() {
+            return None;
+        }
+        self.sent = self.waiting.pop_front();
+        self.sent.as_ref()
+    }
+
+    /// The batch that is under way was taken: how many clicks were in it.
+    pub fn arrived(&mut self) -> u64 {
+        self.sent.take().map_or(0, |batch| batch.clicks)
+    }
+
+    /// It is not known whether the batch that is under way was taken. It goes again, by the same name.
+    pub fn failed(&mut self) {
+        if let Some(batch) = self.sent.take() {
+            self.waiting.push_front(batch);
+        }
+    }
+
+    /// How many clicks were dropped since this was last asked.
+    pub fn take_dropped(&mut self) -> u64 {
+        core::mem::take(&mut self.dropped)
+    }
+
+    /// Whether anything is counted and not taken.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.waiting.is_empty() && self.sent.is_none()
+    }
+}
+
+/// What tells rows apart, as one number: alike are clicks of which all parts are alike, but for chance.
+fn key(seed: u64, click: &Click<'_>) -> u64 {
+    let parts = [
+        click.link.as_bytes(),
+        without_port(click.address),
+        click.user_agent,
+        click.referer,
+        click.accept_language,
+    ];
+    seeded_hash_of(seed ^ (click.now_ms / MINUTE_MS), parts)
+}
+
+/// The address without its port, if it has one: `1.2.3.4:5`, `[2001:db8::1]:5`.
+fn without_port(address: &[u8]) -> &[u8] {
+    let mut colons = address
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b':');
+    let end = match (address.first(), colons.next(), colons.next_back()) {
+        (Some(b'['), _, Some((last, _))) => last,
+        (_, Some((only, _)), None) => only,
+        _ => address.len(),
+    };
+    address.get(..end).unwrap_or(address)
+}
+
+fn row(click: &Click<'_>, agent: Agent) -> Option<Row> {
+    Some(Row {
+        link: click.link.to_link()?,
+        minute_ms: click.now_ms - click.now_ms % MINUTE_MS,
+        clicks: 1,
+        address: client_address(click.address),
+        agent_hash: agent_hash(click.user_agent),
+        agent,
+        referrer: referrer_host(click.referer),
+        language: Language::preferred(click.accept_language).unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::click::decode;
+    use crate::code::LinkId;
+    use alloc::format;
+
+    fn name() -> LinkName {
+        LinkName::from(&"s/aZ3k9Qx".parse::<LinkId>().unwrap())
+    }
+
+    fn click<'a>(link: &'a LinkName, address: &'a [u8]) -> Click<'a> {
+        Click {
+            link,
+            now_ms: 1_700_000_041_234,
+            address,
+            user_agent: b"Mozilla/5.0 (Windows NT 10.0) Firefox/132.0",
+            referer: b"https://A.example/page",
+            accept_language: b"zh-CN",
+        }
+    }
+
+    fn batches(click_buffer: &mut ClickBuffer) -> Vec<(BatchId, Vec<Row>)> {
+        let mut all = Vec::new();
+        while let Some(batch) = click_buffer.send_next() {
+            all.push((batch.id, decode(&batch.payload).unwrap()));
+            click_buffer.arrived();
+        }
+        all
+    }
+
+    #[test]
+    fn clicks_that_are_alike_are_one_row() {
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
+        for address in [&b"1.2.3.4:1"[..], b"1.2.3.4:2", b"1.2.3.5:1", b"/socket"] {
+            click_buffer.count(&click(&name, address));
+        }
+        click_buffer.count(&Click {
+            now_ms: 1_700_000_100_000,
+            ..click(&name, b"1.2.3.4:3")
+        });
+        click_buffer.close();
+        let all = batches(&mut click_buffer);
+        let [(id, rows)] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert_eq!(id.sequence, 0);
+        assert_ne!(id.counter, ClickBuffer::new("vm-2", 10).counter);
+        let mut seen: Vec<_> = rows
+            .iter()
+            .map(|row| (row.minute_ms, format!("{:?}", row.address), row.clicks))
+            .collect();
+        seen.sort();
+        let some = |text: &str| format!("Some({text})");
+        assert_eq!(
+            seen,
+            [
+                (1_700_000_040_000, "None".into(), 1),
+                (1_700_000_040_000, some("1.2.3.4"), 2),
+                (1_700_000_040_000, some("1.2.3.5"), 1),
+                (1_700_000_100_000, some("1.2.3.4"), 1),
+            ]
+        );
+        assert_eq!(rows[0].referrer, "a.example");
+        assert_eq!(rows[0].language.as_str(), "zh");
+        assert_eq!(rows[0].link, "s/aZ3k9Qx".parse().unwrap());
+    }
+
+    #[test]
+    fn agents_are_told_apart_and_a_flood_of_them_takes_no_more_memory() {
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
+        let phone = b"Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
+        let agents = [&b"curl/8.0"[..], phone, b"curl/8.0", phone];
+        for (address, user_agent) in [&b"1.2.3.1"[..], b"1.2.3.2", b"1.2.3.3", b"1.2.3.4"]
+            .into_iter()
+            .zip(agents)
+        {
+            click_buffer.count(&Click {
+                user_agent,
+                ..click(&name, address)
+            });
+        }
+        click_buffer.close();
+        let all = batches(&mut click_buffer);
+        let [(_, rows)] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert_eq!(rows.len(), 4);
+        for row in rows {
+            let expected = agents.map(|agent| (agent_hash(agent), Agent::read(agent)));
+            assert!(expected.contains(&(row.agent_hash, row.agent)), "{row:?}");
+        }
+        for number in 0..2 * AGENTS_MAX {
+            let user_agent = format!("agent {number}");
+            click_buffer.count(&Click {
+                user_agent: user_agent.as_bytes(),
+                ..click(&name, b"")
+            });
+        }
+        assert!(click_buffer.agents.len() <= AGENTS_MAX);
+    }
+
+    #[test]
+    fn only_ports_are_cut_off() {
+        let check = |address: &str, expected: &str| {
+            assert_eq!(without_port(address.as_bytes()), expected.as_bytes());
+        };
+        check("1.2.3.4:5", "1.2.3.4");
+        check("1.2.3.4", "1.2.3.4");
+        check("[2001:db8::1]:5", "[2001:db8::1]");
+        check("2001:db8::1", "2001:db8::1");
+        check("::1", "::1");
+        check("", "");
+    }
+
+    #[test]
+    fn a_batch_that_may_have_arrived_goes_again_by_its_name() {
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
+        click_buffer.count(&click(&name, b""));
+        assert_eq!(click_buffer.send_next(), None);
+        click_buffer.close();
+        let first = click_buffer.send_next().cloned().unwrap();
+        assert_eq!(click_buffer.send_next(), None); // one at a time
+        click_buffer.count(&click(&name, b""));
+        click_buffer.close();
+        click_buffer.failed();
+        assert_eq!(click_buffer.send_next(), Some(&first));
+        assert_eq!(click_buffer.arrived(), 1);
+        assert_eq!(click_buffer.send_next().unwrap().id.sequence, 1);
+        assert!(!click_buffer.is_empty());
+        click_buffer.arrived();
+        assert!(click_buffer.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_rows_neither_grows_memory_nor_a_batch() {
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 3), name());
+        for number in 0..10 * BATCH_ROWS_MAX {
+            let address = format!("1.2.{}.{}:1", number / 256, number % 256);
+            click_buffer.count(&click(&name, address.as_bytes()));
+        }
+        assert_eq!(
+            (click_buffer.waiting.len(), click_buffer.rows.len()),
+            (3, 0)
+        );
+        assert_eq!(click_buffer.take_dropped(), 7 * BATCH_ROWS_MAX as u64);
+        assert_eq!(click_buffer.take_dropped(), 0);
+        let kept: Vec<_> = batches(&mut click_buffer)
+            .into_iter()
+            .map(|(id, _)| id.sequence)
+            .collect();
+        assert_eq!(kept, [7, 8, 9]);
+    }
+}

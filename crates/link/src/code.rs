@@ -1,0 +1,372 @@
+//! The names of links: `<domain>/<code>`.
+//!
+//! A *generated* code is a number in base62 (`0-9A-Za-z`, in this order of value, which is that of
+//! ASCII, too), padded on the left with `0` to its [`Length`]. So codes of one length sort as their
+//! numbers do. A *custom* code is chosen by people. A custom code of 5 to 8 base62 digits has a number
+//! just as a generated one has: [`Code::number`] tells it, so that nobody generates it again.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use weir_base::id::{IdError, check};
+
+/// A domain's short name in keys, in the API and in statistics: 1 to [`DomainId::LEN_MAX`] of `a-z`,
+/// `0-9` and `-`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DomainId(Box<str>);
+
+/// A link's name under its domain: [`Code::LEN_MIN`] to [`Code::LEN_MAX`] of `0-9A-Za-z-_`.
+///
+/// So narrow because it stands in paths as it is, and in Redis hash tags, where a `}` would move the key
+/// to another slot. Upper and lower case are different codes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Code(Box<str>);
+
+/// A link's full name, shown as `<domain>/<code>`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LinkId {
+    /// The domain.
+    pub domain: DomainId,
+    /// The code under it.
+    pub code: Code,
+}
+
+/// How many digits a generated code has: 5 to 8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct Length(u8);
+
+/// Why a name of a link was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodeError {
+    /// Too long, empty, or with a byte that may not be there.
+    #[error("the code {0}")]
+    Code(IdError),
+    /// Fewer bytes than [`Code::LEN_MIN`].
+    #[error("the code is shorter than {} bytes", Code::LEN_MIN)]
+    TooShort,
+    /// The domain's name is not well formed.
+    #[error("the domain {0}")]
+    Domain(IdError),
+    /// There is no `/` between domain and code.
+    #[error("is not <domain>/<code>")]
+    NoSlash,
+    /// Generated codes have no such length.
+    #[error("generated codes have {} to {} digits", Length::MIN.0, Length::MAX.0)]
+    Length,
+}
+
+impl DomainId {
+    /// The most bytes in a domain's name.
+    pub const LEN_MAX: usize = 16;
+
+    /// Checks `bytes` and takes them as a domain's name.
+    ///
+    /// # Errors
+    /// Says what is wrong with the name.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, IdError> {
+        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        check(bytes.as_ref(), Self::LEN_MAX, allowed).map(|name| Self(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Length {
+    /// The least.
+    pub const MIN: Self = Self(5);
+
+    /// The greatest.
+    pub const MAX: Self = Self(8);
+
+    /// Every length, the least first.
+    pub const ALL: [Self; 4] = [Self(5), Self(6), Self(7), Self(8)];
+
+    /// Checks `digits`.
+    ///
+    /// # Errors
+    /// When generated codes have no such length.
+    pub fn new(digits: u8) -> Result<Self, CodeError> {
+        let is_known = (Self::MIN.0..=Self::MAX.0).contains(&digits);
+        is_known.then_some(Self(digits)).ok_or(CodeError::Length)
+    }
+
+    /// How many digits.
+    pub const fn digits(self) -> u8 {
+        self.0
+    }
+
+    /// Where it stands in [`Length::ALL`].
+    pub const fn position(self) -> usize {
+        (self.0 - Self::MIN.0) as usize
+    }
+
+    /// How many codes there are of it: 62 to the power of its digits, 218,340,105,584,896 at most.
+    pub const fn capacity(self) -> u64 {
+        62_u64.pow(self.0 as u32)
+    }
+}
+
+impl Code {
+    /// The least bytes.
+    pub const LEN_MIN: usize = 3;
+
+    /// The most bytes.
+    pub const LEN_MAX: usize = 32;
+
+    /// Checks `bytes` and takes them as a code, custom or generated.
+    ///
+    /// # Errors
+    /// Says what is wrong with the code.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, CodeError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let text = check(bytes.as_ref(), Self::LEN_MAX, allowed).map_err(CodeError::Code)?;
+        let is_long_enough = text.len() >= Self::LEN_MIN;
+        is_long_enough
+            .then(|| Self(text.into()))
+            .ok_or(CodeError::TooShort)
+    }
+
+    /// The code of `length` that is `number` in base62; `None` if it does not fit.
+    pub fn generated(length: Length, number: u64) -> Option<Self> {
+        if number >= length.capacity() {
+            return None;
+        }
+        let mut digits = [0; Length::MAX.0 as usize];
+        let used = base62::encode_bytes(number, &mut digits).ok()?;
+        let digits = core::str::from_utf8(digits.get(..used)?).ok()?;
+        let padding = usize::from(length.0).checked_sub(used)?;
+        let mut text = String::with_capacity(usize::from(length.0));
+        text.extend(core::iter::repeat_n('0', padding));
+        text.push_str(digits);
+        Some(Self(text.into()))
+    }
+
+    /// The length and the number of a code that could be generated; `None` of all others.
+    pub fn number(&self) -> Option<(Length, u64)> {
+        let length = Length::new(u8::try_from(self.0.len()).ok()?).ok()?;
+        let number = base62::decode(self.0.as_bytes()).ok()?;
+        Some((length, u64::try_from(number).ok()?))
+    }
+
+    /// The code as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl LinkId {
+    /// The most bytes of its text.
+    pub const LEN_MAX: usize = DomainId::LEN_MAX + 1 + Code::LEN_MAX;
+}
+
+impl FromStr for LinkId {
+    type Err = CodeError;
+
+    fn from_str(text: &str) -> Result<Self, CodeError> {
+        let (domain, code) = text.split_once('/').ok_or(CodeError::NoSlash)?;
+        let domain = DomainId::new(domain).map_err(CodeError::Domain)?;
+        let code = Code::new(code)?;
+        Ok(Self { domain, code })
+    }
+}
+
+impl fmt::Display for DomainId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.domain, self.code)
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl TryFrom<String> for DomainId {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for Code {
+    type Error = CodeError;
+
+    fn try_from(text: String) -> Result<Self, CodeError> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for LinkId {
+    type Error = CodeError;
+
+    fn try_from(text: String) -> Result<Self, CodeError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<u8> for Length {
+    type Error = CodeError;
+
+    fn try_from(digits: u8) -> Result<Self, CodeError> {
+        Self::new(digits)
+    }
+}
+
+impl From<DomainId> for String {
+    fn from(id: DomainId) -> Self {
+        id.0.into()
+    }
+}
+
+impl From<Code> for String {
+    fn from(code: Code) -> Self {
+        code.0.into()
+    }
+}
+
+impl From<LinkId> for String {
+    fn from(id: LinkId) -> Self {
+        alloc::format!("{id}")
+    }
+}
+
+impl From<Length> for u8 {
+    fn from(length: Length) -> Self {
+        length.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::string::ToString;
+
+    fn length() -> impl Strategy<Value = Length> {
+        (5..=8_u8).prop_map(|digits| Length::new(digits).unwrap())
+    }
+
+    #[test]
+    fn base62_is_digits_then_capitals_then_small_letters_padded_with_zeros() {
+        let code = |digits, number| {
+            Code::generated(Length::new(digits).unwrap(), number).map(|c| c.to_string())
+        };
+        assert_eq!(code(5, 0).unwrap(), "00000");
+        assert_eq!(code(5, 9).unwrap(), "00009");
+        assert_eq!(code(5, 10).unwrap(), "0000A");
+        assert_eq!(code(5, 36).unwrap(), "0000a");
+        assert_eq!(code(5, 61).unwrap(), "0000z");
+        assert_eq!(code(5, 62).unwrap(), "00010");
+        assert_eq!(code(5, 916_132_831).unwrap(), "zzzzz");
+        assert_eq!(code(5, 916_132_832), None);
+        assert_eq!(code(8, 218_340_105_584_895).unwrap(), "zzzzzzzz");
+        assert_eq!(code(8, 218_340_105_584_896), None);
+    }
+
+    #[test]
+    fn capacities_are_those_of_the_design() {
+        let capacities = Length::ALL.map(Length::capacity);
+        assert_eq!(capacities[0], 916_132_832);
+        assert_eq!(capacities[1], 56_800_235_584);
+        assert_eq!(capacities[2], 3_521_614_606_208);
+        assert_eq!(Length::new(4), Err(CodeError::Length));
+        assert_eq!(Length::new(9), Err(CodeError::Length));
+        assert_eq!(Length::ALL.map(Length::position), [0, 1, 2, 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_comes_back_from_its_code_with_its_length(
+            length in length(), number in any::<u64>()
+        ) {
+            let number = number % length.capacity();
+            let code = Code::generated(length, number).unwrap();
+            prop_assert_eq!(code.as_str().len(), usize::from(length.digits()));
+            prop_assert_eq!(code.number(), Some((length, number)));
+            prop_assert_eq!(Code::new(code.as_str()), Ok(code));
+        }
+
+        #[test]
+        fn codes_of_one_length_sort_as_their_numbers(
+            length in length(), a in any::<u64>(), b in any::<u64>()
+        ) {
+            let (a, b) = (a % length.capacity(), b % length.capacity());
+            let code = |number| Code::generated(length, number).unwrap();
+            prop_assert_eq!(code(a).cmp(&code(b)), a.cmp(&b));
+        }
+
+        #[test]
+        fn what_looks_generated_is_the_code_of_its_number(text in "[0-9A-Za-z_-]{3,32}") {
+            let code = Code::new(&text).unwrap();
+            match code.number() {
+                Some((length, number)) => {
+                    prop_assert_eq!(Code::generated(length, number), Some(code));
+                }
+                None => {
+                    let plain = text.bytes().all(|b| b.is_ascii_alphanumeric());
+                    prop_assert!(!plain || !(5..=8).contains(&text.len()));
+                }
+            }
+        }
+
+        #[test]
+        fn a_link_is_read_back_from_its_text(domain in "[a-z0-9-]{1,16}", code in "[0-9A-Za-z_-]{3,32}") {
+            let text = alloc::format!("{domain}/{code}");
+            let id: LinkId = text.parse().unwrap();
+            prop_assert_eq!(id.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_would_break_a_key_or_a_path_is_no_code() {
+        for bad in ["", "ab", "a}b", "a/b", "a b", "ü12", "a.b", "..x", "a%b"] {
+            assert!(Code::new(bad).is_err(), "{bad}");
+        }
+        assert!(Code::new("x".repeat(32)).is_ok());
+        assert!(Code::new("x".repeat(33)).is_err());
+        for bad in [
+            "s",
+            "s/",
+            "/abc",
+            "S/abc",
+            "s/a/bc",
+            "seventeen-letters/abc",
+        ] {
+            assert!(bad.parse::<LinkId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn serde_holds_names_to_the_same_rules() {
+        let id: LinkId = serde_json::from_str(r#""s/aZ3k9Qx""#).unwrap();
+        assert_eq!(serde_json::to_string(&id).unwrap(), r#""s/aZ3k9Qx""#);
+        assert!(serde_json::from_str::<Code>(r#""a}c""#).is_err());
+        assert!(serde_json::from_str::<Length>("9").is_err());
+        assert_eq!(serde_json::from_str::<Length>("5").unwrap(), Length::MIN);
+    }
+}

@@ -1,0 +1,544 @@
+//! The domains under which links are, each with its defaults: a JSON document that the origin reads
+//! from a file, checks, and publishes in Redis for gateways.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::Ipv6Addr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::code::{DomainId, Length};
+use super::record::RedirectStatus;
+
+/// The most domains.
+pub const DOMAINS_MAX: usize = 100;
+
+/// The most hosts of one domain.
+pub const HOSTS_MAX: usize = 16;
+
+/// The most app schemes, and the most denied hosts, of one domain.
+pub const LISTED_MAX: usize = 10_000;
+
+/// The largest 404 page, in bytes: each gateway's VMs hold it.
+pub const NOT_FOUND_PAGE_LEN_MAX: usize = 64 * 1024;
+
+/// The largest file for apps, in bytes as JSON.
+pub const APP_FILE_LEN_MAX: usize = 128 * 1024;
+
+/// The longest life of a link that nobody visits, in days: ten years.
+pub const LIFE_DAYS_MAX: u32 = 3_650;
+
+/// Schemes that run what they carry, or reach into the device: never a target, whatever is configured.
+pub const SCHEMES_NEVER: [&str; 9] = [
+    "javascript",
+    "data",
+    "vbscript",
+    "file",
+    "blob",
+    "about",
+    "filesystem",
+    "view-source",
+    "jar",
+];
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// All domains as they are written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DomainsConfig {
+    /// Tells one document from another. The origin sets it to a hash of the rest when it publishes.
+    #[serde(default)]
+    pub version: u64,
+    /// 1 to [`DOMAINS_MAX`]; the first is the API's default.
+    pub domains: Vec<Domain>,
+}
+
+/// One domain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Domain {
+    /// Its short name, in Redis keys: it stays for as long as the domain has links.
+    pub id: DomainId,
+    /// The hosts that answer for it, in lower case, without a port; the first is that of new links' URLs.
+    pub hosts: Vec<String>,
+    /// Of new links' URLs: `https` unless set.
+    #[serde(default)]
+    pub scheme: Scheme,
+    /// The port of new links' URLs, if it is not the scheme's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// How many digits generated codes have: 7 unless set.
+    #[serde(default = "default_length")]
+    pub length: Length,
+    /// After how many days without a visit a link ends: 30 unless set; 0: never.
+    #[serde(default = "default_life_days")]
+    pub life_days: u32,
+    /// The status of redirects: 302 unless set.
+    #[serde(default)]
+    pub status: RedirectStatus,
+    /// Whether a visitor's query string is passed on to the target.
+    #[serde(default)]
+    pub pass_query: bool,
+    /// What unknown codes are answered with, as HTML; a plain page unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_found_page: Option<String>,
+    /// Schemes beside http and https that targets and app links may have.
+    #[serde(default)]
+    pub app_schemes: Vec<String>,
+    /// Hosts that no target may have, nor any host under them; IPv6 addresses without brackets.
+    #[serde(default)]
+    pub denied_hosts: Vec<String>,
+    /// What becomes of targets whose host looks like another one's.
+    #[serde(default)]
+    pub homographs: Homographs,
+    /// Served at `/.well-known/apple-app-site-association`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apple_app_site_association: Option<Value>,
+    /// Served at `/.well-known/assetlinks.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assetlinks: Option<Value>,
+}
+
+/// The scheme of links' own URLs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheme {
+    /// Without TLS: for trials.
+    Http,
+    /// With TLS.
+    #[default]
+    Https,
+}
+
+/// What becomes of targets whose host looks like another one's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Homographs {
+    /// They are taken, and the answer says so.
+    #[default]
+    Flag,
+    /// They are refused.
+    Refuse,
+}
+
+/// Why domains were refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The field, from the outermost object inwards, such as `domains[2].hosts[0]`.
+    pub path: String,
+    /// What is wrong with it, and what to do.
+    pub problem: String,
+}
+
+/// Domains that are checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Domains {
+    version: u64,
+    first: Domain,
+    others: Vec<Domain>,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.problem)
+    }
+}
+
+impl core::error::Error for FieldError {}
+
+impl Scheme {
+    /// As it stands in a URL.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+impl Domain {
+    /// How long a link lives without a visit, in milliseconds; 0: for ever.
+    pub fn life_ms(&self) -> u64 {
+        u64::from(self.life_days).saturating_mul(DAY_MS)
+    }
+
+    /// The URL of a link of this domain.
+    pub fn url(&self, code: &super::code::Code) -> String {
+        let host = self.hosts.first().map_or("", String::as_str);
+        let scheme = self.scheme.as_str();
+        match self.port {
+            Some(port) => format!("{scheme}://{host}:{port}/{code}"),
+            None => format!("{scheme}://{host}/{code}"),
+        }
+    }
+
+    /// Whether a target or an app link may have this scheme (in lower case) beside http and https.
+    pub fn is_app_scheme(&self, scheme: &str) -> bool {
+        self.app_schemes.iter().any(|known| known == scheme)
+    }
+}
+
+impl DomainsConfig {
+    /// Checks the domains.
+    ///
+    /// # Errors
+    /// When a field is out of its bounds or contradicts another one.
+    pub fn checked(self) -> Result<Domains, FieldError> {
+        let refused = |problem| Err(at("domains", problem));
+        if self.domains.len() > DOMAINS_MAX {
+            return refused(format!("at most {DOMAINS_MAX} domains"));
+        }
+        let (mut ids, mut hosts) = (BTreeSet::new(), BTreeSet::new());
+        for (n, domain) in self.domains.iter().enumerate() {
+            let path = format!("domains[{n}]");
+            check_domain(domain, &path)?;
+            if !ids.insert(&domain.id) {
+                return Err(at(&format!("{path}.id"), "is an earlier domain's".into()));
+            }
+            for (m, host) in domain.hosts.iter().enumerate() {
+                if !hosts.insert(host) {
+                    let path = format!("{path}.hosts[{m}]");
+                    return Err(at(&path, "is listed before: a host has one domain".into()));
+                }
+            }
+        }
+        let version = self.version;
+        let mut domains = self.domains.into_iter();
+        let Some(first) = domains.next() else {
+            return refused("needs at least one domain".into());
+        };
+        let others = domains.collect();
+        Ok(Domains {
+            version,
+            first,
+            others,
+        })
+    }
+}
+
+impl Domains {
+    /// Tells one document from another.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The domain of links that name none.
+    pub fn default_domain(&self) -> &Domain {
+        &self.first
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Domain> {
+        core::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// The domain of this name.
+    pub fn by_id(&self, id: &str) -> Option<&Domain> {
+        self.iter().find(|domain| domain.id.as_str() == id)
+    }
+
+    /// The domain that answers for `host`, the value of a `Host` header: in any case, with or without a
+    /// port, with or without the dot of a full name.
+    pub fn by_host(&self, host: &str) -> Option<&Domain> {
+        let name = name_of(host);
+        let is_name = |known: &String| known.eq_ignore_ascii_case(name);
+        self.iter().find(|domain| domain.hosts.iter().any(is_name))
+    }
+
+    /// The document as it is published.
+    pub fn to_config(&self) -> DomainsConfig {
+        DomainsConfig {
+            version: self.version,
+            domains: self.iter().cloned().collect(),
+        }
+    }
+}
+
+/// A host without its port and the dot of a full name. An IPv6 address keeps its brackets.
+fn name_of(host: &str) -> &str {
+    let end_of_name = match host.rfind(']') {
+        Some(end) => end.saturating_add(1),
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    let name = host.get(..end_of_name).unwrap_or(host);
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+fn at(path: &str, problem: String) -> FieldError {
+    let path = path.into();
+    FieldError { path, problem }
+}
+
+fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
+    let refused = |field: &str, problem: String| Err(at(&format!("{path}.{field}"), problem));
+    if !(1..=HOSTS_MAX).contains(&domain.hosts.len()) {
+        return refused("hosts", format!("needs 1 to {HOSTS_MAX} hosts"));
+    }
+    check_hosts(&domain.hosts, &format!("{path}.hosts"))?;
+    check_denied(&domain.denied_hosts, &format!("{path}.denied_hosts"))?;
+    check_schemes(&domain.app_schemes, &format!("{path}.app_schemes"))?;
+    if domain.life_days > LIFE_DAYS_MAX {
+        return refused("life_days", format!("is 0 (no end) to {LIFE_DAYS_MAX}"));
+    }
+    if domain.port == Some(0) {
+        return refused("port", "is 1 to 65535".into());
+    }
+    let page_len = domain.not_found_page.as_ref().map_or(0, String::len);
+    if page_len > NOT_FOUND_PAGE_LEN_MAX {
+        let problem = format!("has {page_len} bytes, may have {NOT_FOUND_PAGE_LEN_MAX}");
+        return refused("not_found_page", problem);
+    }
+    check_app_files(domain, path)
+}
+
+fn check_app_files(domain: &Domain, path: &str) -> Result<(), FieldError> {
+    let files = [
+        (
+            "apple_app_site_association",
+            &domain.apple_app_site_association,
+        ),
+        ("assetlinks", &domain.assetlinks),
+    ];
+    for (field, file) in files {
+        let Some(file) = file else { continue };
+        let is_right = match field {
+            "assetlinks" => file.is_array(),
+            _ => file.is_object(),
+        };
+        if !is_right {
+            let kind = if field == "assetlinks" {
+                "array"
+            } else {
+                "object"
+            };
+            return Err(at(&format!("{path}.{field}"), format!("is a JSON {kind}")));
+        }
+        let len = serde_json::to_vec(file).map_or(usize::MAX, |json| json.len());
+        if len > APP_FILE_LEN_MAX {
+            let problem = format!("may have {APP_FILE_LEN_MAX} bytes");
+            return Err(at(&format!("{path}.{field}"), problem));
+        }
+    }
+    Ok(())
+}
+
+fn check_hosts(hosts: &[String], path: &str) -> Result<(), FieldError> {
+    let problem = "is a host in lower case, without a port; IDN names as xn--…";
+    check_each(hosts, path, is_host, problem)
+}
+
+fn check_denied(hosts: &[String], path: &str) -> Result<(), FieldError> {
+    let problem = "is a host in lower case, without a port; IDN names as xn--…, \
+                   IPv6 addresses in their shortest form, without brackets";
+    check_each(hosts, path, |host| is_host(host) || is_ipv6(host), problem)
+}
+
+fn check_each(
+    hosts: &[String],
+    path: &str,
+    is_right: fn(&str) -> bool,
+    problem: &str,
+) -> Result<(), FieldError> {
+    if hosts.len() > LISTED_MAX {
+        return Err(at(path, format!("at most {LISTED_MAX}")));
+    }
+    match hosts.iter().position(|host| !is_right(host)) {
+        Some(n) => Err(at(&format!("{path}[{n}]"), problem.into())),
+        None => Ok(()),
+    }
+}
+
+/// An address as targets' are compared with it. One that stands for an IPv4 address is to be listed as that.
+fn is_ipv6(host: &str) -> bool {
+    let address = host.parse::<Ipv6Addr>();
+    address.is_ok_and(|address| address.to_ipv4_mapped().is_none() && address.to_string() == host)
+}
+
+fn is_host(host: &str) -> bool {
+    let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    host.len() <= 253 && host.bytes().all(allowed) && host.split('.').all(is_label)
+}
+
+fn check_schemes(schemes: &[String], path: &str) -> Result<(), FieldError> {
+    if schemes.len() > LISTED_MAX {
+        return Err(at(path, format!("at most {LISTED_MAX}")));
+    }
+    for (n, scheme) in schemes.iter().enumerate() {
+        let refused = |problem: &str| Err(at(&format!("{path}[{n}]"), problem.into()));
+        if !is_scheme(scheme) {
+            return refused("is a scheme in lower case, without a colon");
+        }
+        if SCHEMES_NEVER.contains(&scheme.as_str()) {
+            return refused("is never allowed: it runs what it carries, or reads the device");
+        }
+        if matches!(scheme.as_str(), "http" | "https") {
+            return refused("is always allowed, and must not be listed");
+        }
+    }
+    Ok(())
+}
+
+/// RFC 3986, section 3.1, in lower case, at most 64 bytes.
+fn is_scheme(scheme: &str) -> bool {
+    let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.');
+    scheme.len() <= 64
+        && scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme.bytes().all(allowed)
+}
+
+fn default_length() -> Length {
+    Length::ALL.get(2).copied().unwrap_or(Length::MAX)
+}
+
+fn default_life_days() -> u32 {
+    30
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Code;
+    use serde_json::json;
+
+    fn read(json: Value) -> Result<Domains, String> {
+        let config: DomainsConfig = serde_json::from_value(json).map_err(|e| e.to_string())?;
+        config.checked().map_err(|error| error.to_string())
+    }
+
+    fn with(field: &str, value: Value) -> Result<Domains, String> {
+        let mut domain = json!({"id": "s", "hosts": ["s.example.com"]});
+        domain[field] = value;
+        read(json!({"domains": [{"id": "a", "hosts": ["a.example"]}, domain]}))
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_safe_default() {
+        let domains = read(json!({"domains": [{"id": "s", "hosts": ["s.example.com"]}]})).unwrap();
+        let domain = domains.default_domain();
+        assert_eq!(domain.length.digits(), 7);
+        assert_eq!(domain.life_ms(), 30 * 24 * 60 * 60 * 1000);
+        assert_eq!(
+            (domain.status, domain.pass_query),
+            (RedirectStatus::Found, false)
+        );
+        let code = Code::new("aZ3k9Qx").unwrap();
+        assert_eq!(domain.url(&code), "https://s.example.com/aZ3k9Qx");
+    }
+
+    #[test]
+    fn a_port_and_a_scheme_are_in_the_url() {
+        let mut json = json!({"domains": [{"id": "s", "hosts": ["localhost"]}]});
+        json["domains"][0]["scheme"] = json!("http");
+        json["domains"][0]["port"] = json!(10000);
+        let domains = read(json).unwrap();
+        let code = Code::new("abc").unwrap();
+        let url = domains.default_domain().url(&code);
+        assert_eq!(url, "http://localhost:10000/abc");
+    }
+
+    #[test]
+    fn a_domain_is_found_by_its_host_in_any_spelling() {
+        let domains = with("hosts", json!(["s.example.com", "x.example.com"])).unwrap();
+        for host in [
+            "s.example.com",
+            "S.EXAMPLE.com",
+            "s.example.com:8443",
+            "x.example.com.",
+            "X.example.com.:80",
+        ] {
+            assert_eq!(domains.by_host(host).unwrap().id.as_str(), "s", "{host}");
+        }
+        for host in [
+            "",
+            "example.com",
+            "ss.example.com",
+            "s.example.com.evil.example",
+            "[::1]:80",
+        ] {
+            assert_eq!(domains.by_host(host), None, "{host}");
+        }
+        assert_eq!(domains.by_id("a").unwrap().hosts, ["a.example"]);
+        assert_eq!(domains.by_id("b"), None);
+    }
+
+    #[test]
+    fn a_refusal_names_the_field() {
+        let check = |field: &str, value: Value, expected: &str| {
+            let error = with(field, value).unwrap_err();
+            assert!(error.starts_with(expected), "{field}: {error}");
+        };
+        check("hosts", json!([]), "domains[1].hosts: ");
+        check("hosts", json!(["S.example"]), "domains[1].hosts[0]: ");
+        check("hosts", json!(["s.example:80"]), "domains[1].hosts[0]: ");
+        check(
+            "hosts",
+            json!(["b.example", "a.example"]),
+            "domains[1].hosts[1]: ",
+        );
+        check("id", json!("a"), "domains[1].id: ");
+        check("life_days", json!(3651), "domains[1].life_days: ");
+        check("status", json!(303), "must be 301, 302, 307 or 308");
+        check("port", json!(0), "domains[1].port: ");
+        check(
+            "denied_hosts",
+            json!(["evil.example", "-x"]),
+            "domains[1].denied_hosts[1]: ",
+        );
+        for address in ["[fd00::1]", "fd00:0::1", "FD00::1", "::ffff:10.1.2.3"] {
+            let expected = "domains[1].denied_hosts[0]: is a host in lower case";
+            check("denied_hosts", json!([address]), expected);
+        }
+        assert!(with("denied_hosts", json!(["fd00::1"])).is_ok());
+        check(
+            "app_schemes",
+            json!(["weixin", "JavaScript"]),
+            "domains[1].app_schemes[1]: ",
+        );
+        check(
+            "app_schemes",
+            json!(["javascript"]),
+            "domains[1].app_schemes[0]: is never",
+        );
+        check(
+            "app_schemes",
+            json!(["https"]),
+            "domains[1].app_schemes[0]: is always",
+        );
+        check(
+            "not_found_page",
+            json!("x".repeat(65_537)),
+            "domains[1].not_found_page: ",
+        );
+        check(
+            "apple_app_site_association",
+            json!([]),
+            "domains[1].apple_app_site_association: ",
+        );
+        check("assetlinks", json!({}), "domains[1].assetlinks: ");
+        assert!(
+            with("colour", json!("red"))
+                .unwrap_err()
+                .contains("unknown field")
+        );
+        assert!(
+            read(json!({"domains": []}))
+                .unwrap_err()
+                .starts_with("domains: ")
+        );
+    }
+
+    #[test]
+    fn what_is_published_is_what_is_read() {
+        let domains = with("assetlinks", json!([{"relation": ["x"]}])).unwrap();
+        let published = serde_json::to_value(domains.to_config()).unwrap();
+        assert_eq!(read(published).unwrap(), domains);
+    }
+}

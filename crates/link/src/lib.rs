@@ -1,0 +1,60 @@
+//! Short links: their names, what they say, and how they are answered.
+//!
+//! | module | |
+//! |---|---|
+//! | [`code`], [`domain`] | their names, and the domains they are under |
+//! | [`record`] | a link as Redis and the cold store hold it |
+//! | [`segment`], [`scramble`] | which numbers become codes, and in which order |
+//! | [`target`] | where links may lead |
+//! | [`agent`] | who clicks: device, system, browser, language |
+//! | [`answer`] | what whoever clicks a link is answered |
+//! | [`cache`] | what a gateway remembers of links |
+//! | [`click_buffer`] | clicks as a gateway counts them |
+//! | [`click`] | clicks on their way from gateways to the statistics |
+
+/// An enumeration whose variants are words in JSON, in metrics and in SQL.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+        )]
+        pub enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// Its word.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// The one whose word is `word`.
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.word() == word)
+            }
+        }
+    };
+}
+
+pub mod agent;
+pub mod answer;
+pub mod cache;
+pub mod click;
+pub mod click_buffer;
+pub mod code;
+pub mod domain;
+pub mod record;
+pub mod scramble;
+pub mod segment;
+pub mod target;

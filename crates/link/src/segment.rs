@@ -1,0 +1,282 @@
+//! How the numbers of generated codes are parted.
+//!
+//! All origins share one counter a length. Whoever needs numbers raises it by a [`Segment`]'s; where the
+//! counter stands says which numbers these are ([`Plan::segment_at`]). Past the last number the counter
+//! goes on, and the numbers begin again: a new *round*. In it, a segment is handed out again only if
+//! nothing of it is left, see [`SegmentUse`].
+
+use core::ops::Range;
+
+use super::code::Length;
+
+/// How the numbers of one length are parted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    length: Length,
+    range: u64,
+    segment_len: u64,
+}
+
+/// Numbers that were reserved at once, for one origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Segment {
+    /// The length of their codes.
+    pub length: Length,
+    /// How often all numbers were gone through before.
+    pub round: u64,
+    /// The first.
+    pub start: u64,
+    /// How many: at least one.
+    pub len: u64,
+}
+
+/// For how long numbers may be kept from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// How long an origin may hand out the numbers of a segment, from when it reserved it, in milliseconds.
+    /// What it has not used by then is nobody's.
+    pub hold_ms: u64,
+    /// How long nobody may have a code after a link of that name has ended, in milliseconds. Longer than any
+    /// gateway remembers a link, and than clocks of origins differ.
+    pub quarantine_ms: u64,
+}
+
+/// What is known of a segment that was reserved in an earlier round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentUse {
+    /// When it was last reserved, in milliseconds since the Unix epoch.
+    pub reserved_at_ms: u64,
+    /// Whether the cold store has a link of it, be it one that has ended: clean-up takes those away when the
+    /// quarantine is over.
+    pub is_in_store: bool,
+    /// Whether Redis has a link of it.
+    pub is_in_redis: bool,
+}
+
+/// Why a segment is not handed out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// Whoever reserved it in an earlier round may be handing it out still.
+    InUse,
+    /// There are links of it.
+    HasLinks,
+}
+
+impl Skip {
+    /// Every reason.
+    pub const ALL: [Self; 2] = [Self::InUse, Self::HasLinks];
+
+    /// The word in metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::InUse => "in_use",
+            Self::HasLinks => "has_links",
+        }
+    }
+}
+
+impl Default for Times {
+    /// A day, and an hour.
+    fn default() -> Self {
+        Self {
+            hold_ms: 24 * 60 * 60 * 1000,
+            quarantine_ms: 60 * 60 * 1000,
+        }
+    }
+}
+
+impl Plan {
+    /// All codes of `length`: segments of 1,000 numbers of the shortest, of 10,000 of all others.
+    pub const fn standard(length: Length) -> Self {
+        let is_shortest = length.digits() == Length::MIN.digits();
+        Self {
+            length,
+            range: length.capacity(),
+            segment_len: if is_shortest { 1_000 } else { 10_000 },
+        }
+    }
+
+    /// The first `range` codes of `length`, in segments of `segment_len`. `None` if there are not as many
+    /// codes, or one of the numbers is 0.
+    pub fn new(length: Length, range: u64, segment_len: u64) -> Option<Self> {
+        let is_sound = (1..=length.capacity()).contains(&range) && segment_len > 0;
+        let plan = Self {
+            length,
+            range,
+            segment_len,
+        };
+        is_sound.then_some(plan)
+    }
+
+    /// The length of the codes.
+    pub const fn length(&self) -> Length {
+        self.length
+    }
+
+    /// How many codes are handed out in a round.
+    pub const fn range(&self) -> u64 {
+        self.range
+    }
+
+    /// By how much the counter is raised for a segment. The last one of a round may have fewer numbers.
+    pub const fn segment_len(&self) -> u64 {
+        self.segment_len
+    }
+
+    /// How far the counter goes in a round.
+    fn span(&self) -> u64 {
+        let segments = self.range.div_ceil(self.segment_len);
+        segments.saturating_mul(self.segment_len).max(1)
+    }
+
+    /// The segment that begins where the counter stood before it was raised by [`Plan::segment_len`]. Of a
+    /// counter that stands within a segment, since it was set by hand, the next one: whoever raises such a
+    /// counter by a segment's length gets a whole segment of their own.
+    pub fn segment_at(&self, position: u64) -> Segment {
+        let span = self.span();
+        let aligned = position
+            .div_ceil(self.segment_len)
+            .saturating_mul(self.segment_len);
+        let (round, start) = (aligned / span, aligned % span);
+        // Saturated: so far no counter goes. It may be anywhere, but stays within the range.
+        let start = start.min(self.range - 1);
+        Segment {
+            length: self.length,
+            round,
+            start,
+            len: self.segment_len.min(self.range - start),
+        }
+    }
+
+    /// Where the counter stands when this segment is the last that was reserved.
+    pub fn position_after(&self, segment: &Segment) -> u64 {
+        let start = segment.start - segment.start % self.segment_len;
+        let before = segment.round.saturating_mul(self.span());
+        before
+            .saturating_add(start)
+            .saturating_add(self.segment_len)
+    }
+}
+
+impl Segment {
+    /// Its numbers.
+    pub fn indexes(&self) -> Range<u64> {
+        self.start..self.start.saturating_add(self.len)
+    }
+}
+
+impl SegmentUse {
+    /// Whether the segment may be handed out again.
+    ///
+    /// # Errors
+    /// Says what is in the way.
+    pub fn may_be_reused(&self, times: &Times, now_ms: u64) -> Result<(), Skip> {
+        let free_from_ms = self
+            .reserved_at_ms
+            .saturating_add(times.hold_ms)
+            .saturating_add(times.quarantine_ms);
+        if now_ms < free_from_ms {
+            return Err(Skip::InUse);
+        }
+        let has_links = self.is_in_store || self.is_in_redis;
+        if has_links {
+            Err(Skip::HasLinks)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn plan(range: u64, segment_len: u64) -> Plan {
+        Plan::new(Length::MIN, range, segment_len).unwrap()
+    }
+
+    #[test]
+    fn segments_have_the_lengths_of_the_design() {
+        let lens = Length::ALL.map(|length| Plan::standard(length).segment_len());
+        assert_eq!(lens, [1_000, 10_000, 10_000, 10_000]);
+        assert_eq!(Plan::new(Length::MIN, 0, 1), None);
+        assert_eq!(Plan::new(Length::MIN, 1, 0), None);
+        assert_eq!(Plan::new(Length::MIN, Length::MIN.capacity() + 1, 1), None);
+    }
+
+    #[test]
+    fn the_last_segment_of_a_round_is_cut_and_the_next_begins_a_round() {
+        let plan = Plan::standard(Length::MIN);
+        let last = plan.segment_at(916_132_000);
+        assert_eq!((last.round, last.start, last.len), (0, 916_132_000, 832));
+        let next = plan.segment_at(plan.position_after(&last));
+        assert_eq!((next.round, next.start, next.len), (1, 0, 1_000));
+    }
+
+    proptest! {
+        /// Rounds follow each other without a gap, a double number, or a number out of range.
+        #[test]
+        fn a_round_has_every_number_once(range in 1..500_u64, segment_len in 1..60_u64, first in 0..4_u64) {
+            let plan = plan(range, segment_len);
+            let (mut position, mut numbers) = (0, BTreeSet::new());
+            loop {
+                let segment = plan.segment_at(position);
+                prop_assert!(segment.len >= 1);
+                if segment.round > first {
+                    break;
+                }
+                if segment.round == first {
+                    for index in segment.indexes() {
+                        prop_assert!(numbers.insert(index), "{} twice", index);
+                    }
+                }
+                prop_assert_eq!(plan.position_after(&segment), position + segment_len);
+                position = plan.position_after(&segment);
+            }
+            prop_assert!(numbers.into_iter().eq(0..range));
+        }
+
+        /// A counter that some other tool has set to anything still gives numbers of the range.
+        #[test]
+        fn any_position_gives_a_segment_of_the_range(
+            range in 1..500_u64, segment_len in 1..60_u64, position in any::<u64>()
+        ) {
+            let segment = plan(range, segment_len).segment_at(position);
+            prop_assert!(segment.len >= 1 && segment.indexes().end <= range, "{:?}", segment);
+        }
+
+        /// A counter that was set by hand to within a segment gives whole ones: no number twice.
+        #[test]
+        fn segments_begin_where_segments_begin(range in 1..500_u64, len in 1..60_u64, by_hand in 0..9_999_u64) {
+            let plan = plan(range, len);
+            let (one, next) = (plan.segment_at(by_hand), plan.segment_at(by_hand + len));
+            prop_assert_eq!(one.start % len, 0);
+            prop_assert_eq!(plan.segment_at(plan.position_after(&one)), next);
+        }
+    }
+
+    #[test]
+    fn a_segment_is_reused_only_when_nobody_can_have_a_number_of_it() {
+        let times = Times {
+            hold_ms: 100,
+            quarantine_ms: 10,
+        };
+        let held = SegmentUse {
+            reserved_at_ms: 1_000,
+            is_in_store: false,
+            is_in_redis: false,
+        };
+        assert_eq!(held.may_be_reused(&times, 1_109), Err(Skip::InUse));
+        assert_eq!(held.may_be_reused(&times, 1_110), Ok(()));
+        for (is_in_store, is_in_redis) in [(true, false), (false, true), (true, true)] {
+            let held = SegmentUse {
+                is_in_store,
+                is_in_redis,
+                ..held
+            };
+            assert_eq!(held.may_be_reused(&times, 9_999), Err(Skip::HasLinks));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What the decisions of one request take: `cargo bench -p weir-core`.
+#![allow(missing_docs)] // criterion's macros make functions without
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::{KeyRing, SigningKey};
+use weir_limit::{Fingerprint, Quota, Slot};
+use weir_sale::admission::admit;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::ShardProbe;
+use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
+use weir_sale::shard::home_shard;
+use weir_sale::sold_out::SoldOutMemory;
+use weir_sale::token::{self, Ages};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+const SHARDS: u32 = 4;
+
+fn user() -> UserId {
+    UserId::new("u00000000042").unwrap()
+}
+
+fn sale(name: &str) -> Sale {
+    Sale {
+        id: SaleId::new(name).unwrap(),
+        starts_at_ms: 1,
+        ends_at_ms: u64::MAX,
+        shards: SHARDS,
+        user_cap: 1,
+        state: SaleState::Open,
+        reservation: false,
+        token: true,
+        degrade: Degrade::default(),
+        band: Band::High,
+    }
+}
+
+fn ring() -> KeyRing {
+    KeyRing::new(vec![SigningKey::new("t1", SECRET).unwrap()]).unwrap()
+}
+
+fn admission(criterion: &mut Criterion) {
+    let names = (0..100).map(|n| sale(&format!("sale-{n}")));
+    let catalogue = Catalogue {
+        switch: SaleState::Open,
+        sales: names.collect(),
+    };
+    let catalogue = catalogue.checked().unwrap();
+    let mut memory = SoldOutMemory::default();
+    let gone = SaleId::new("sale-50").unwrap();
+    let nothing = ShardProbe {
+        stock: Some(0),
+        epoch: 0,
+        open_claims: 0,
+        moving: 0,
+    };
+    memory.learn_probe(&gone, &[nothing; SHARDS as usize]);
+    let user = user();
+    for (what, name) in [("admit, open", "sale-7"), ("admit, sold out", "sale-50")] {
+        criterion.bench_function(what, |bencher| {
+            bencher.iter(|| {
+                let sale = catalogue.find(black_box(name.as_bytes())).unwrap();
+                admit(SaleState::Open, sale, black_box(&user), &memory, NOW_MS)
+            });
+        });
+    }
+    criterion.bench_function("home shard", |bencher| {
+        bencher.iter(|| home_shard(black_box(&user), SHARDS));
+    });
+}
+
+fn signatures(criterion: &mut Criterion) {
+    let (ring, user, sale) = (ring(), user(), sale("summer").id);
+    criterion.bench_function("token minted", |bencher| {
+        bencher.iter(|| token::mint(&ring, &sale, black_box(&user), NOW_MS));
+    });
+    let minted = token::mint(&ring, &sale, &user, NOW_MS - 5_000);
+    criterion.bench_function("token checked", |bencher| {
+        bencher.iter(|| {
+            let token = black_box(minted.as_bytes());
+            token::check(&ring, token, &sale, &user, NOW_MS, Ages::default()).unwrap();
+        });
+    });
+    let ticket = Ticket {
+        sale,
+        shard: 3,
+        generation: NOW_MS,
+        quantity: 1,
+        deadline_ms: NOW_MS + 30_000,
+        user,
+    };
+    criterion.bench_function("claim ticket written and signed", |bencher| {
+        bencher.iter(|| ring.sign(&black_box(&ticket).encode()));
+    });
+}
+
+fn limits(criterion: &mut Criterion) {
+    let quota = Quota::per_second(20, 40);
+    criterion.bench_function("token bucket in a slot", |bencher| {
+        let mut bytes = Vec::new();
+        let mut now_ms = NOW_MS;
+        bencher.iter(|| {
+            now_ms += 100;
+            let fingerprint = Fingerprint::new(7, black_box(b"u00000000042"));
+            let mut slot = Slot::read(std::mem::take(&mut bytes), &quota);
+            let mut state = slot.state(&quota, fingerprint, now_ms);
+            let check = state.check(&quota, 1);
+            state.charge(&quota, 1);
+            slot.put(&quota, fingerprint, &state, now_ms);
+            bytes = slot.as_bytes().to_vec();
+            check
+        });
+    });
+}
+
+criterion_group!(decisions, admission, signatures, limits);
+criterion_main!(decisions);

@@ -1,0 +1,297 @@
+//! The admission chain, from cheap to dear.
+
+use crate::ledger::{Checks, ClaimReply, OpenClaim};
+use crate::sale::{Phase, Sale, SaleState};
+use crate::shard::home_shard;
+use crate::sold_out::SoldOutMemory;
+use crate::verdict::Verdict;
+use weir_base::id::UserId;
+
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Answer at once, without Redis.
+    Reject(Rejection),
+    /// Ask the user's home shard for a claim.
+    Claim {
+        /// The home shard.
+        shard: u32,
+        /// What the shard must look at besides.
+        checks: Checks,
+    },
+}
+
+/// The gateway's own answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The answer's verdict: one that has a status.
+    pub verdict: Verdict,
+    /// After how many milliseconds it makes sense to try again, if it does.
+    pub retry_after_ms: Option<u64>,
+}
+
+impl From<Verdict> for Rejection {
+    fn from(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            retry_after_ms: None,
+        }
+    }
+}
+
+/// Decides on one request to buy from `sale`, for which the switch `switch` counts (see
+/// [`crate::sale::Catalogue::switch_of`]): switches, window, sold-out memory, then the claim.
+///
+/// [`SaleState::Shadow`] is decided like [`SaleState::Open`]: what follows from it is the caller's.
+pub fn admit(
+    switch: SaleState,
+    sale: &Sale,
+    user: &UserId,
+    memory: &SoldOutMemory,
+    now_ms: u64,
+) -> Admission {
+    if let Err(rejection) = check_open(switch, sale, now_ms) {
+        return Admission::Reject(rejection);
+    }
+    let shard = home_shard(user, sale.shards);
+    if memory.is_sold_out(&sale.id, shard) {
+        return Admission::Reject(Verdict::SoldOut.into());
+    }
+    let checks = checks(switch, sale);
+    Admission::Claim { shard, checks }
+}
+
+/// Decides on one request for an order token of `sale`: as [`admit`], but a sale that drains gives
+/// none, and nothing is claimed.
+///
+/// # Errors
+/// The answer instead of a token.
+pub fn admit_to_checkout(
+    switch: SaleState,
+    sale: &Sale,
+    user: &UserId,
+    memory: &SoldOutMemory,
+    now_ms: u64,
+) -> Result<(), Rejection> {
+    match admit(switch, sale, user, memory, now_ms) {
+        Admission::Reject(rejection) => Err(rejection),
+        Admission::Claim { .. } if switch == SaleState::Drain => Err(Verdict::Draining.into()),
+        Admission::Claim { .. } => Ok(()),
+    }
+}
+
+/// Switches and window.
+fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejection> {
+    if switch == SaleState::Closed {
+        return Err(Verdict::Closed.into());
+    }
+    if sale.degrade.static_page {
+        return Err(Verdict::StaticPage.into());
+    }
+    match sale.phase(now_ms) {
+        Phase::NotStarted { wait_ms } => Err(Rejection {
+            verdict: Verdict::NotStarted,
+            retry_after_ms: Some(wait_ms),
+        }),
+        Phase::Ended => Err(Verdict::Ended.into()),
+        Phase::Running => Ok(()),
+    }
+}
+
+fn checks(switch: SaleState, sale: &Sale) -> Checks {
+    Checks {
+        blocked: !sale.degrade.skip_risk,
+        reserved: sale.reservation && !sale.degrade.skip_reservation,
+        drain: switch == SaleState::Drain,
+    }
+}
+
+/// What a shard's reply means for the request that asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// Pass the request on to the origin with a ticket for this claim.
+    Pass {
+        /// Whether the claim is new.
+        verdict: Verdict,
+        /// The claim.
+        held: OpenClaim,
+    },
+    /// Wait until it is known whether other shards have units to move here, then ask again.
+    Rebalance,
+    /// Answer at once.
+    Reject {
+        /// The answer's verdict: one that has a status.
+        verdict: Verdict,
+        /// The generation of the claim that became the user's last order, if the answer can tell.
+        ordered: Option<u64>,
+    },
+}
+
+/// How often one request waits for a rebalance. After the second it is told to come back.
+pub const REBALANCES_MAX: u8 = 2;
+
+/// Concludes from a shard's reply what becomes of a request that has waited for `rebalances`, given
+/// whether a probe has found the sale without a unit anywhere. What the reply says of the shard is
+/// for [`SoldOutMemory::learn`] first.
+pub fn conclude(reply: ClaimReply, is_sale_empty: bool, rebalances: u8) -> Conclusion {
+    let reject = |verdict| Conclusion::Reject {
+        verdict,
+        ordered: None,
+    };
+    match reply {
+        ClaimReply::Granted(held) => Conclusion::Pass {
+            verdict: Verdict::Granted,
+            held,
+        },
+        ClaimReply::GrantedAgain(held) => Conclusion::Pass {
+            verdict: Verdict::GrantedAgain,
+            held,
+        },
+        ClaimReply::CapReached { generation } => Conclusion::Reject {
+            verdict: Verdict::CapReached,
+            ordered: (generation > 0).then_some(generation),
+        },
+        ClaimReply::Empty { .. } if is_sale_empty => reject(Verdict::SoldOut),
+        ClaimReply::Empty { .. } if rebalances < REBALANCES_MAX => Conclusion::Rebalance,
+        ClaimReply::Empty { .. } => reject(Verdict::Restocking),
+        // Not warmed yet, or lost: it is not known that nothing is left.
+        ClaimReply::Cold => reject(Verdict::Unavailable),
+        ClaimReply::Blocked => reject(Verdict::Blocked),
+        ClaimReply::NotReserved => reject(Verdict::NotReserved),
+        ClaimReply::Draining => reject(Verdict::Draining),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sale::tests::sale;
+    use crate::sold_out::tests::EMPTY;
+
+    fn rejected(admission: Admission) -> Verdict {
+        match admission {
+            Admission::Reject(rejection) => rejection.verdict,
+            Admission::Claim { .. } => Verdict::Granted,
+        }
+    }
+
+    #[test]
+    fn each_step_of_the_chain_rejects_with_its_own_word() {
+        let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
+        let mut memory = SoldOutMemory::default();
+        let at = |sale: &Sale, memory: &SoldOutMemory, now_ms| {
+            admit(sale.state, sale, &user, memory, now_ms)
+        };
+
+        assert_eq!(
+            at(&sale, &memory, 400),
+            Admission::Reject(Rejection {
+                verdict: Verdict::NotStarted,
+                retry_after_ms: Some(600)
+            })
+        );
+        assert_eq!(rejected(at(&sale, &memory, 2_000)), Verdict::Ended);
+        let Admission::Claim { shard, .. } = at(&sale, &memory, 1_500) else {
+            panic!("an open sale with stock must lead to a claim");
+        };
+        assert_eq!(shard, home_shard(&user, 4));
+        memory.learn_probe(&sale.id, &[EMPTY; 4]);
+        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::SoldOut);
+        sale.degrade.static_page = true;
+        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::StaticPage);
+        sale.state = SaleState::Closed;
+        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::Closed);
+    }
+
+    #[test]
+    fn only_a_probe_that_found_nothing_makes_an_empty_shard_sold_out() {
+        let verdict =
+            |reply, is_sale_empty, rebalances| match conclude(reply, is_sale_empty, rebalances) {
+                Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => {
+                    Some(verdict)
+                }
+                Conclusion::Rebalance => None,
+            };
+        let empty = ClaimReply::Empty {
+            epoch: 1,
+            open_claims: 0,
+        };
+        assert_eq!(verdict(empty, true, 0), Some(Verdict::SoldOut));
+        assert_eq!(verdict(empty, false, 0), None);
+        assert_eq!(
+            verdict(empty, false, REBALANCES_MAX),
+            Some(Verdict::Restocking)
+        );
+        let cold = verdict(ClaimReply::Cold, true, 0);
+        assert_eq!(cold, Some(Verdict::Unavailable), "nothing is known of it");
+    }
+
+    #[test]
+    fn a_full_cap_tells_the_order_only_if_there_is_one() {
+        let ordered = |generation| match conclude(ClaimReply::CapReached { generation }, false, 0) {
+            Conclusion::Reject { ordered, .. } => ordered,
+            Conclusion::Pass { .. } | Conclusion::Rebalance => panic!("a full cap passes"),
+        };
+        assert_eq!((ordered(0), ordered(7)), (None, Some(7)));
+    }
+
+    #[test]
+    fn who_may_hold_a_claim_is_not_told_that_all_is_gone() {
+        let (sale, user) = (sale("s"), UserId::new("u").unwrap());
+        let home = home_shard(&user, 4);
+        let mut shards = [EMPTY; 4];
+        shards[home as usize].open_claims = 1;
+        let mut memory = SoldOutMemory::default();
+        memory.learn_probe(&sale.id, &shards);
+        let admission = admit(SaleState::Open, &sale, &user, &memory, 1_500);
+        assert!(matches!(admission, Admission::Claim { shard, .. } if shard == home));
+    }
+
+    #[test]
+    fn what_a_shard_must_look_at_follows_from_switch_and_degrades() {
+        let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
+        let asked = |switch, sale: &Sale| match admit(
+            switch,
+            sale,
+            &user,
+            &SoldOutMemory::default(),
+            1_500,
+        ) {
+            Admission::Claim { checks, .. } => (checks.blocked, checks.reserved, checks.drain),
+            Admission::Reject(rejection) => panic!("{rejection:?}"),
+        };
+        assert_eq!(asked(SaleState::Open, &sale), (true, false, false));
+        assert_eq!(asked(SaleState::Shadow, &sale), (true, false, false));
+        sale.reservation = true;
+        assert_eq!(asked(SaleState::Drain, &sale), (true, true, true));
+        sale.degrade.skip_reservation = true;
+        assert_eq!(asked(SaleState::Open, &sale), (true, false, false));
+        sale.degrade.skip_risk = true;
+        assert_eq!(asked(SaleState::Open, &sale), (false, false, false));
+    }
+
+    #[test]
+    fn a_checkout_claims_nothing_and_gives_nothing_to_newcomers_of_a_draining_sale() {
+        let (sale, user) = (sale("s"), UserId::new("u").unwrap());
+        let mut memory = SoldOutMemory::default();
+        let at = |switch, memory: &SoldOutMemory, now_ms| {
+            admit_to_checkout(switch, &sale, &user, memory, now_ms).map_err(|no| no.verdict)
+        };
+        assert_eq!(at(SaleState::Open, &memory, 1_500), Ok(()));
+        assert_eq!(at(SaleState::Drain, &memory, 1_500), Err(Verdict::Draining));
+        assert_eq!(at(SaleState::Open, &memory, 400), Err(Verdict::NotStarted));
+        memory.learn_probe(&sale.id, &[EMPTY; 4]);
+        assert_eq!(at(SaleState::Open, &memory, 1_500), Err(Verdict::SoldOut));
+    }
+
+    #[test]
+    fn every_refusal_of_a_shard_has_its_own_word() {
+        let verdict = |reply| match conclude(reply, false, 0) {
+            Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => verdict,
+            Conclusion::Rebalance => panic!("no unit was missing"),
+        };
+        assert_eq!(verdict(ClaimReply::Blocked), Verdict::Blocked);
+        assert_eq!(verdict(ClaimReply::NotReserved), Verdict::NotReserved);
+        assert_eq!(verdict(ClaimReply::Draining), Verdict::Draining);
+    }
+}

@@ -1,0 +1,240 @@
+//! The claim ticket: what a granted request carries to the origin, signed by the gateway.
+//!
+//! ```text
+//! x-weir-claim:           v1;<sale>;<shard>;<generation>;<quantity>;<deadline_ms>;<user>
+//! x-weir-claim-signature: <key id>;<HMAC-SHA256 of the claim header's bytes, in hex>
+//! ```
+//!
+//! The user stands last because a user's name may hold a `;`.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::SignatureError;
+
+pub use weir_base::key::{KEY_LEN_MIN, KeyError, KeyRing, KeyRingError, SigningKey};
+
+/// One user's hold on units of stock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The sale.
+    pub sale: SaleId,
+    /// The user's home shard, where the claim is recorded.
+    pub shard: u32,
+    /// Tells this claim from every other claim of the shard, earlier or later.
+    pub generation: u64,
+    /// How many units are held: at least 1.
+    pub quantity: u32,
+    /// When the hold may be taken back, in milliseconds since the Unix epoch.
+    pub deadline_ms: u64,
+    /// Who holds them.
+    pub user: UserId,
+}
+
+/// A claim's name in SQL, and the order's number if it becomes one:
+/// `<sale>.<shard>.<generation>`, unique since a generation is unique within its shard.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(String);
+
+/// Why a ticket was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TicketError {
+    /// The claim header is not of the form above.
+    #[error("the claim is not well formed")]
+    Malformed,
+    /// The signature header is not of the form above.
+    #[error("the claim's signature is not well formed")]
+    SignatureMalformed,
+    /// The signature was made with a key of another id.
+    #[error("the claim is signed with an unknown key")]
+    UnknownKey,
+    /// The signature is not this claim's.
+    #[error("the claim's signature is wrong")]
+    WrongSignature,
+}
+
+impl From<SignatureError> for TicketError {
+    fn from(error: SignatureError) -> Self {
+        match error {
+            SignatureError::Malformed => Self::SignatureMalformed,
+            SignatureError::UnknownKey => Self::UnknownKey,
+            SignatureError::Wrong => Self::WrongSignature,
+        }
+    }
+}
+
+impl Ticket {
+    const VERSION: &str = "v1";
+
+    /// The claim's name.
+    pub fn claim_id(&self) -> ClaimId {
+        ClaimId::new(&self.sale, self.shard, self.generation)
+    }
+
+    /// The claim header's value.
+    pub fn encode(&self) -> String {
+        let Self {
+            sale,
+            shard,
+            generation,
+            quantity,
+            deadline_ms,
+            user,
+        } = self;
+        [
+            Self::VERSION,
+            ";",
+            sale.as_str(),
+            ";",
+            itoa::Buffer::new().format(*shard),
+            ";",
+            itoa::Buffer::new().format(*generation),
+            ";",
+            itoa::Buffer::new().format(*quantity),
+            ";",
+            itoa::Buffer::new().format(*deadline_ms),
+            ";",
+            user.as_str(),
+        ]
+        .concat()
+    }
+
+    /// Reads a claim header whose signature has been checked.
+    ///
+    /// # Errors
+    /// [`TicketError::Malformed`] for whatever [`Ticket::encode`] does not write.
+    pub fn decode(claim: &str) -> Result<Self, TicketError> {
+        Self::parse(claim).ok_or(TicketError::Malformed)
+    }
+
+    fn parse(claim: &str) -> Option<Self> {
+        let mut fields = claim.splitn(7, ';');
+        if fields.next()? != Self::VERSION {
+            return None;
+        }
+        let ticket = Self {
+            sale: SaleId::new(fields.next()?).ok()?,
+            shard: fields.next()?.parse().ok()?,
+            generation: fields.next()?.parse().ok()?,
+            quantity: fields.next()?.parse().ok()?,
+            deadline_ms: fields.next()?.parse().ok()?,
+            user: UserId::new(fields.next()?).ok()?,
+        };
+        // One spelling for each ticket: no `+3`, no `007`.
+        (ticket.quantity > 0 && ticket.encode() == claim).then_some(ticket)
+    }
+}
+
+impl ClaimId {
+    /// The name of the claim of this generation.
+    pub fn new(sale: &SaleId, shard: u32, generation: u64) -> Self {
+        Self(format!("{sale}.{shard}.{generation}"))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::tests::key;
+    use proptest::prelude::*;
+
+    fn ticket() -> Ticket {
+        Ticket {
+            sale: SaleId::new("sale-1").unwrap(),
+            shard: 3,
+            generation: 1_700_000_000_123,
+            quantity: 1,
+            deadline_ms: 1_700_000_030_123,
+            user: UserId::new("alice;bob").unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_ticket_reads_as_it_was_written() {
+        let text = ticket().encode();
+        assert_eq!(text, "v1;sale-1;3;1700000000123;1;1700000030123;alice;bob");
+        assert_eq!(Ticket::decode(&text).unwrap(), ticket());
+        assert_eq!(ticket().claim_id().as_str(), "sale-1.3.1700000000123");
+    }
+
+    #[test]
+    fn whatever_is_not_a_ticket_is_refused() {
+        let good = ticket().encode();
+        for bad in [
+            "",
+            "v1",
+            &good.replace("v1", "v2"),
+            &good.replace("sale-1", "SALE"),
+            &good.replace(";3;", ";-3;"),
+            &good.replace(";1;", ";0;"),
+            &good.replace("alice;bob", ""),
+            &good.replace(";3;", ";+3;"),
+            &good.replace(";3;", ";03;"),
+            &good.replace("1700000000123", "99999999999999999999"),
+        ] {
+            assert_eq!(Ticket::decode(bad), Err(TicketError::Malformed), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_right_key_signs_and_only_this_claim() {
+        let claim = ticket().encode();
+        let signature = key("k1", 7).sign(&claim);
+        assert_eq!(key("k1", 7).verify(&claim, &signature), Ok(()));
+        assert_eq!(
+            key("k1", 8).verify(&claim, &signature),
+            Err(TicketError::WrongSignature)
+        );
+        assert_eq!(
+            key("k2", 7).verify(&claim, &signature),
+            Err(TicketError::UnknownKey)
+        );
+        let other = claim.replace("alice", "carol");
+        assert_eq!(
+            key("k1", 7).verify(&other, &signature),
+            Err(TicketError::WrongSignature)
+        );
+        let short = &signature[..signature.len() - 2];
+        assert_eq!(
+            key("k1", 7).verify(&claim, short),
+            Err(TicketError::WrongSignature)
+        );
+        for bad in ["", "k1", "k1;zz", "k1;abc"] {
+            let refused = key("k1", 7).verify(&claim, bad);
+            assert_eq!(refused, Err(TicketError::SignatureMalformed), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_ticket_survives_the_trip(
+            sale in "[a-z0-9-]{1,64}", user in "[!-~]{1,128}",
+            shard: u32, generation: u64, quantity in 1..u32::MAX, deadline_ms: u64,
+        ) {
+            let ticket = Ticket {
+                sale: SaleId::new(sale).unwrap(), user: UserId::new(user).unwrap(),
+                shard, generation, quantity, deadline_ms,
+            };
+            prop_assert_eq!(Ticket::decode(&ticket.encode()).unwrap(), ticket);
+        }
+
+        #[test]
+        fn no_text_panics_the_reader(text in ".{0,200}") {
+            let _ = Ticket::decode(&text);
+            let _ = SigningKey::new("k", &[1; 32]).unwrap().verify(&text, &text);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The signed user: who a request without a claim comes from, as the gateway tells the origin.
+//!
+//! ```text
+//! x-weir-user:           v1;<issued_at_ms>;<user>
+//! x-weir-user-signature: <key id>;<HMAC-SHA256 of "weir-user\n" and the user header's bytes, in hex>
+//! ```
+//!
+//! It says who the user is, not what the request may do: within [`AGE_MS_MAX`] it counts for any
+//! request of that user, so it may travel only where nobody listens, from gateway to origin.
+
+use alloc::format;
+use alloc::string::String;
+
+use weir_base::id::UserId;
+use weir_base::key::{KeyRing, Purpose, SignatureError};
+
+/// How long a signed user counts: as long as a request may take to the origin, and no more.
+pub const AGE_MS_MAX: u64 = 60_000;
+
+/// How far the gateway's clock may be ahead of the origin's.
+pub const SKEW_MS_MAX: u64 = 5_000;
+
+const VERSION: &str = "v1";
+
+/// The two headers that name a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedUser {
+    /// The value of [`weir_base::headers::USER`].
+    pub value: String,
+    /// The value of [`weir_base::headers::USER_SIGNATURE`].
+    pub signature: String,
+}
+
+/// Why a user header was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The user header is not of the form above.
+    #[error("the user is not well formed")]
+    Malformed,
+    /// The signature header is not of the form above.
+    #[error("the user's signature is not well formed")]
+    SignatureMalformed,
+    /// The signature was made with a key of another id.
+    #[error("the user is signed with an unknown key")]
+    UnknownKey,
+    /// The signature is not this user's.
+    #[error("the user's signature is wrong")]
+    WrongSignature,
+    /// It was signed more than [`AGE_MS_MAX`] ago.
+    #[error("the user was signed too long ago")]
+    Expired,
+    /// It was signed more than [`SKEW_MS_MAX`] from now.
+    #[error("the user was signed in the future")]
+    FutureDated,
+}
+
+impl From<SignatureError> for IdentityError {
+    fn from(error: SignatureError) -> Self {
+        match error {
+            SignatureError::Malformed => Self::SignatureMalformed,
+            SignatureError::UnknownKey => Self::UnknownKey,
+            SignatureError::Wrong => Self::WrongSignature,
+        }
+    }
+}
+
+/// The headers that tell the origin that a request of `now_ms` comes from `user`.
+pub fn sign(ring: &KeyRing, user: &UserId, now_ms: u64) -> SignedUser {
+    let value = format!("{VERSION};{now_ms};{user}");
+    let signature = ring.sign_for(Purpose::User, &value);
+    SignedUser { value, signature }
+}
+
+/// Reads the two headers' bytes. Nothing of the user is looked at before the signature counts.
+///
+/// # Errors
+/// Says what is wrong: the form, the key, the signature or the age.
+pub fn verify(
+    ring: &KeyRing,
+    value: &[u8],
+    signature: &[u8],
+    now_ms: u64,
+) -> Result<UserId, IdentityError> {
+    let value = core::str::from_utf8(value).map_err(|_| IdentityError::Malformed)?;
+    let signature =
+        core::str::from_utf8(signature).map_err(|_| IdentityError::SignatureMalformed)?;
+    ring.verify_for(Purpose::User, value, signature)?;
+    let (issued_at_ms, user) = parse(value).ok_or(IdentityError::Malformed)?;
+    if issued_at_ms > now_ms.saturating_add(SKEW_MS_MAX) {
+        return Err(IdentityError::FutureDated);
+    }
+    if now_ms.saturating_sub(issued_at_ms) > AGE_MS_MAX {
+        return Err(IdentityError::Expired);
+    }
+    Ok(user)
+}
+
+fn parse(value: &str) -> Option<(u64, UserId)> {
+    let mut fields = value.splitn(3, ';');
+    if fields.next()? != VERSION {
+        return None;
+    }
+    let issued_at_ms = fields.next()?.parse().ok()?;
+    let user = UserId::new(fields.next()?).ok()?;
+    // One spelling for each: no `+3`, no `007`.
+    (format!("{VERSION};{issued_at_ms};{user}") == value).then_some((issued_at_ms, user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::tests::ring;
+    use proptest::prelude::*;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn user(name: &str) -> UserId {
+        UserId::new(name).unwrap()
+    }
+
+    fn check(signed: &SignedUser, now_ms: u64) -> Result<UserId, IdentityError> {
+        let (value, signature) = (signed.value.as_bytes(), signed.signature.as_bytes());
+        verify(&ring(&[("k1", 7)]), value, signature, now_ms)
+    }
+
+    fn signed(name: &str) -> SignedUser {
+        sign(&ring(&[("k1", 7)]), &user(name), NOW_MS)
+    }
+
+    #[test]
+    fn a_user_is_who_the_gateway_said_while_the_signature_is_young() {
+        let alice = signed("alice;x");
+        assert_eq!(alice.value, "v1;1700000000000;alice;x");
+        for now_ms in [NOW_MS - SKEW_MS_MAX, NOW_MS, NOW_MS + AGE_MS_MAX] {
+            assert_eq!(check(&alice, now_ms), Ok(user("alice;x")));
+        }
+        let late = check(&alice, NOW_MS + AGE_MS_MAX + 1);
+        assert_eq!(late, Err(IdentityError::Expired));
+        let early = check(&alice, NOW_MS - SKEW_MS_MAX - 1);
+        assert_eq!(early, Err(IdentityError::FutureDated));
+        assert_eq!(check(&alice, u64::MAX), Err(IdentityError::Expired));
+        assert_eq!(check(&alice, 0), Err(IdentityError::FutureDated));
+    }
+
+    #[test]
+    fn nobody_else_can_say_who_the_user_is() {
+        let alice = signed("alice");
+        let check = |value: &str, signature: &str| {
+            let ring = ring(&[("k1", 7)]);
+            verify(&ring, value.as_bytes(), signature.as_bytes(), NOW_MS)
+        };
+        let foreign = check(&signed("bob").value, &alice.signature);
+        assert_eq!(foreign, Err(IdentityError::WrongSignature));
+        let later = check(&alice.value.replace("17", "18"), &alice.signature);
+        assert_eq!(later, Err(IdentityError::WrongSignature));
+        let other_key = sign(&ring(&[("k2", 7)]), &user("alice"), NOW_MS);
+        let unknown = check(&other_key.value, &other_key.signature);
+        assert_eq!(unknown, Err(IdentityError::UnknownKey));
+        let no_signature = check(&alice.value, "");
+        assert_eq!(no_signature, Err(IdentityError::SignatureMalformed));
+        // A claim's signature, over the very same bytes, does not count.
+        let as_claim = ring(&[("k1", 7)]).sign(&alice.value);
+        let as_claim = check(&alice.value, &as_claim);
+        assert_eq!(as_claim, Err(IdentityError::WrongSignature));
+    }
+
+    #[test]
+    fn what_the_gateway_would_not_write_is_refused_though_it_is_signed() {
+        let ring = ring(&[("k1", 7)]);
+        for value in [
+            "", "v1", "v1;1", "v2;1;u", "v1;+1;u", "v1;01;u", "v1;;u", "v1;1;", "v1;1;a b",
+        ] {
+            let signature = ring.sign_for(Purpose::User, value);
+            let refused = verify(&ring, value.as_bytes(), signature.as_bytes(), 1);
+            assert_eq!(refused, Err(IdentityError::Malformed), "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_user_survives_the_trip(name in "[!-~]{1,128}", at_ms: u64) {
+            let ring = ring(&[("k1", 7)]);
+            let signed = sign(&ring, &user(&name), at_ms);
+            let read = verify(&ring, signed.value.as_bytes(), signed.signature.as_bytes(), at_ms);
+            prop_assert_eq!(read, Ok(user(&name)));
+        }
+
+        #[test]
+        fn no_bytes_panic_the_reader(value: alloc::vec::Vec<u8>, signature: alloc::vec::Vec<u8>, now_ms: u64) {
+            prop_assert!(verify(&ring(&[("k1", 7)]), &value, &signature, now_ms).is_err());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The claim protocol of one shard: its words, and a model of it.
+//!
+//! The running protocol is the Lua in `crates/scripts`; [`ShardLedger`] is the same protocol in
+//! Rust, small enough to read at once. Tests run the same operations against both and compare
+//! every reply.
+//!
+//! Units are always somewhere: `Σ stock + open transfers + held + bought = total`, where a transfer
+//! that its target has deposited counts no more. Only [`ReleaseKind::Void`] and
+//! [`ShardLedger::restock`] change the sum, and both exist to put it right after Redis lost data.
+
+mod record;
+mod shard;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+use weir_base::id::UserId;
+
+pub use shard::ShardLedger;
+
+/// What must hold of a user, besides the cap, for a new claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Checks {
+    /// The user is not blocked.
+    pub blocked: bool,
+    /// The user has a reservation.
+    pub reserved: bool,
+    /// Nobody gets a new claim; who holds one gets it again.
+    pub drain: bool,
+}
+
+/// What a claim asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimTerms {
+    /// The time at the gateway.
+    pub now_ms: u64,
+    /// How long the hold lasts.
+    pub ttl_ms: u64,
+    /// The most units one user may have.
+    pub user_cap: u32,
+    /// How many units are asked for: at least 1.
+    pub quantity: u32,
+    /// What is looked at besides.
+    pub checks: Checks,
+}
+
+/// The shard's answer to a claim. A user who is refused leaves no trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimReply {
+    /// The user is blocked.
+    Blocked,
+    /// The user has no reservation.
+    NotReserved,
+    /// A new claim.
+    Granted(OpenClaim),
+    /// The claim that the user holds already, delivered once more.
+    GrantedAgain(OpenClaim),
+    /// No new claims are made any more.
+    Draining,
+    /// The user has all that one user may have; the last order came of the claim of this generation.
+    CapReached {
+        /// The last order's generation; 0 if the user has none.
+        generation: u64,
+    },
+    /// Not enough units left on this shard, as of this epoch.
+    Empty {
+        /// The shard's epoch.
+        epoch: i64,
+        /// How many claims are open: users who may come back for what they hold.
+        open_claims: u64,
+    },
+    /// The shard holds no stock entry: not warmed, or lost.
+    Cold,
+}
+
+/// Deliveries of one claim are told apart up to this number. The one that has it, and all later ones,
+/// count as never to come back: the claim then waits for its deadline.
+pub const DELIVERIES_MAX: u32 = 30;
+
+/// An open claim as the shard describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenClaim {
+    /// The claim's generation.
+    pub generation: u64,
+    /// Units held.
+    pub quantity: u32,
+    /// When the hold may be taken back, in milliseconds since the Unix epoch.
+    pub deadline_ms: u64,
+    /// Which of the claim's deliveries this is, from 0: at most [`DELIVERIES_MAX`].
+    pub delivery: u32,
+}
+
+/// When an order's units leave the stock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deduction {
+    /// With the order.
+    AtOrder,
+    /// With its payment: until then others may order them, too.
+    AtPayment,
+}
+
+/// One order as its shard knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderEntry {
+    /// The generation of the claim that it came of.
+    pub generation: u64,
+    /// Its units.
+    pub units: u64,
+    /// Whether its units have left the stock: [`Deduction::AtPayment`] means not yet.
+    pub deduction: Deduction,
+}
+
+/// Why a claim is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseKind {
+    /// This delivery never left the gateway. The claim ends when every delivery has come back. Each has
+    /// its number, so that one that comes back twice is not taken for two.
+    Delivery(u32),
+    /// SQL has recorded that this claim is released: it ends now, its units come back.
+    Decided,
+    /// SQL has recorded that this claim is released and has no unit to back it: it ends now and
+    /// its units do not come back.
+    Void,
+}
+
+/// The shard's answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseReply {
+    /// There is no such open claim (any more): nothing changed.
+    Nothing,
+    /// The claim has ended.
+    Ended,
+    /// Other deliveries of the claim are still out.
+    StillOut,
+}
+
+/// The shard's answer to a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleReply {
+    /// There is no such open claim (any more): nothing changed.
+    Nothing,
+    /// The claim became an order.
+    Settled,
+}
+
+/// Units on the move from one shard to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Tells this transfer from every other one of the lender, earlier or later: ids only grow.
+    pub id: u64,
+    /// How many: at least 1.
+    pub units: u64,
+}
+
+/// A lender's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LendReply {
+    /// These units have left the lender: the transfer to that shard that was open already, or a new
+    /// one.
+    Lent(Transfer),
+    /// There is nothing to lend.
+    Nothing,
+    /// The lender is not warmed, or lost.
+    Cold,
+}
+
+/// A borrower's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DepositReply {
+    /// The units have come.
+    Deposited,
+    /// They had come before: nothing changed.
+    Already,
+    /// The borrower is not warmed, or lost.
+    Cold,
+}
+
+/// A shard at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardProbe {
+    /// Units left, which may be fewer than none where orders are deducted at payment; `None` if the
+    /// shard is cold.
+    pub stock: Option<i64>,
+    /// The shard's epoch.
+    pub epoch: i64,
+    /// How many claims are open.
+    pub open_claims: u64,
+    /// How many transfers have left and not been settled.
+    pub moving: u64,
+}
+
+/// A claim whose deadline has passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    /// Who holds it.
+    pub user: UserId,
+    /// Which claim it is.
+    pub held: OpenClaim,
+}
+
+/// An open transfer as its lender knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenTransfer {
+    /// Where it goes.
+    pub to_shard: u32,
+    /// What it is.
+    pub transfer: Transfer,
+    /// When it left, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+}
+
+/// The terms of the invariant, for one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Units left; `None` if the shard is cold.
+    pub stock: Option<i64>,
+    /// Units in open claims.
+    pub held: u64,
+    /// Units in orders that have left the stock.
+    pub bought: u64,
+    /// Units in orders that have not: see [`Deduction::AtPayment`].
+    pub deferred: u64,
+    /// Raised whenever units come back or arrive.
+    pub epoch: i64,
+    /// The last generation or transfer id given out.
+    pub sequence: u64,
+    /// What has left for other shards and is not settled, by target.
+    pub transfers: Vec<OpenTransfer>,
+    /// From which shard which transfer came last, by shard.
+    pub deposits: Vec<(u32, u64)>,
+}
+
+impl Audit {
+    /// Units that have left this shard, the number `from_shard`, and have not arrived, given the
+    /// audits of all shards in their order.
+    pub fn units_moving(&self, from_shard: u32, shards: &[Audit]) -> u64 {
+        let has_arrived = |open: &OpenTransfer| {
+            shards.get(open.to_shard as usize).is_some_and(|target| {
+                target
+                    .deposits
+                    .iter()
+                    .any(|&(from, id)| from == from_shard && id >= open.transfer.id)
+            })
+        };
+        self.transfers
+            .iter()
+            .filter(|open| !has_arrived(open))
+            .map(|open| open.transfer.units)
+            .sum()
+    }
+}

@@ -1,0 +1,94 @@
+//! What a shard knows of one user.
+
+use alloc::vec::Vec;
+
+use super::{DELIVERIES_MAX, Deduction, OpenClaim, OrderEntry};
+
+/// One user's claim and orders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The last claim, open or not.
+    pub(super) generation: u64,
+    /// Units held by the open claim; 0 if none is open.
+    pub(super) held: u64,
+    /// The open claim's deadline.
+    pub(super) deadline_ms: u64,
+    /// How many times the open claim was delivered.
+    pub(super) deliveries: u32,
+    /// Which of the deliveries are still out: a bit for each.
+    pub(super) out: u32,
+    /// Orders that stand, oldest first.
+    pub(super) orders: Vec<OrderEntry>,
+}
+
+impl Record {
+    pub(super) fn is_open(&self, generation: u64) -> bool {
+        self.held > 0 && self.generation == generation
+    }
+
+    /// Whether nothing of it is worth keeping.
+    pub(super) fn is_blank(&self) -> bool {
+        self.held == 0 && self.orders.is_empty()
+    }
+
+    /// Ends the open claim; returns the units that it held.
+    pub(super) fn close(&mut self) -> u64 {
+        self.deadline_ms = 0;
+        self.deliveries = 0;
+        self.out = 0;
+        core::mem::take(&mut self.held)
+    }
+
+    /// Units in all orders that stand.
+    pub(super) fn ordered(&self) -> u64 {
+        self.orders.iter().map(|order| order.units).sum()
+    }
+
+    /// Units in the orders of one kind.
+    pub(super) fn ordered_so(&self, deduction: Deduction) -> u64 {
+        self.orders
+            .iter()
+            .filter(|order| order.deduction == deduction)
+            .map(|order| order.units)
+            .sum()
+    }
+
+    /// Takes the order of this generation out.
+    pub(super) fn take_order(&mut self, generation: u64) -> Option<OrderEntry> {
+        let at = self
+            .orders
+            .iter()
+            .position(|order| order.generation == generation)?;
+        Some(self.orders.remove(at))
+    }
+
+    /// Hands the open claim out.
+    pub(super) fn deliver(&mut self) -> OpenClaim {
+        let delivery = self.deliveries.min(DELIVERIES_MAX);
+        self.deliveries = delivery + 1;
+        self.out |= 1 << delivery;
+        OpenClaim {
+            delivery,
+            ..self.as_open_claim()
+        }
+    }
+
+    /// Takes a delivery back. Returns whether others are still out.
+    pub(super) fn take_back(&mut self, delivery: u32) -> bool {
+        if delivery < DELIVERIES_MAX {
+            self.out &= !(1 << delivery);
+        }
+        self.out != 0
+    }
+
+    /// The open claim, as its first delivery.
+    pub(super) fn as_open_claim(&self) -> OpenClaim {
+        OpenClaim {
+            delivery: 0,
+            generation: self.generation,
+            // Only a grant writes it, from a u32.
+            quantity: self.held as u32,
+            deadline_ms: self.deadline_ms,
+        }
+    }
+}

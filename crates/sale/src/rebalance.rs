@@ -1,0 +1,287 @@
+//! How stock comes to a shard that has none while others have some.
+//!
+//! ```text
+//! probe ─▶ lend (the richest shard) ─▶ deposit (here) ─▶ settle_transfer (there)
+//! ```
+//!
+//! Each step may be lost, and each may be done twice: what stays behind is an open transfer, which
+//! the next lend from that shard to this one finds again, or else the origin's reconciler.
+
+use alloc::vec::Vec;
+
+use crate::ledger::{DepositReply, LendReply, ShardProbe, Transfer};
+
+/// How often a rebalance looks for units before it gives up: others may be quicker.
+const LENDS_MAX: u32 = 3;
+
+/// One shard's rebalance.
+#[derive(Clone, Debug)]
+pub struct Rebalance {
+    to_shard: u32,
+    lends: u32,
+}
+
+/// What is to be asked of Redis next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebalanceCall {
+    /// All shards of the sale, at a glance.
+    Probe,
+    /// Units of this shard, for the one that is rebalanced.
+    Lend {
+        /// The lender.
+        from_shard: u32,
+    },
+    /// To put lent units on the shard that is rebalanced.
+    Deposit {
+        /// The lender.
+        from_shard: u32,
+        /// What it has lent.
+        transfer: Transfer,
+    },
+    /// Of the lender to forget a transfer that has arrived. Nobody waits for the answer.
+    SettleTransfer {
+        /// The lender.
+        from_shard: u32,
+        /// The transfer's id.
+        id: u64,
+    },
+}
+
+/// What Redis has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RebalanceEvent {
+    /// The shards, in their order.
+    Probe(Vec<ShardProbe>),
+    /// To a lend from this shard.
+    Lend(u32, LendReply),
+    /// To a deposit of what this shard has lent.
+    Deposit(u32, Transfer, DepositReply),
+    /// No answer, or none of use.
+    Nothing,
+}
+
+/// How a rebalance goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// RebalanceCall this, and come back with the answer.
+    Call(RebalanceCall),
+    /// It has ended. Then this is still to be asked, if anything is.
+    Done(End, Option<RebalanceCall>),
+}
+
+/// How a rebalance has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The shard has units, or had when it was last looked at.
+    Filled,
+    /// No shard has any, and none are on the way.
+    SoldOut,
+    /// Units are on the way between other shards.
+    Moving,
+    /// It is not known where units are.
+    Unknown,
+}
+
+impl Rebalance {
+    /// A rebalance of `to_shard`, and what it asks first.
+    pub fn start(to_shard: u32) -> (Self, RebalanceCall) {
+        (Self { to_shard, lends: 0 }, RebalanceCall::Probe)
+    }
+
+    /// The shard that is rebalanced.
+    pub fn to_shard(&self) -> u32 {
+        self.to_shard
+    }
+
+    /// Goes on with what Redis has answered.
+    pub fn on_event(&mut self, event: &RebalanceEvent) -> Next {
+        match event {
+            RebalanceEvent::Probe(shards) => self.look_around(shards),
+            RebalanceEvent::Lend(from_shard, reply) => Self::on_lend(*from_shard, *reply),
+            RebalanceEvent::Deposit(from_shard, transfer, reply) => match reply {
+                DepositReply::Deposited | DepositReply::Already => Next::Done(
+                    End::Filled,
+                    Some(RebalanceCall::SettleTransfer {
+                        from_shard: *from_shard,
+                        id: transfer.id,
+                    }),
+                ),
+                DepositReply::Cold => Next::Done(End::Unknown, None),
+            },
+            RebalanceEvent::Nothing => Next::Done(End::Unknown, None),
+        }
+    }
+
+    fn look_around(&mut self, shards: &[ShardProbe]) -> Next {
+        let stock = |shard: &ShardProbe| shard.stock.unwrap_or(0);
+        let others = || (0..).zip(shards).filter(|(n, _)| *n != self.to_shard);
+        let here = shards.get(self.to_shard as usize);
+        if here.is_some_and(|here| stock(here) > 0) {
+            return Next::Done(End::Filled, None);
+        }
+        let richest = others().max_by_key(|(_, shard)| stock(shard));
+        let rich = richest.filter(|(_, shard)| stock(shard) > 0);
+        // What a shard without stock has open may be for us, left by a gateway that died.
+        let lender = rich.or_else(|| others().find(|(_, shard)| shard.moving > 0));
+        let is_moving = shards.iter().any(|shard| shard.moving > 0);
+        let is_cold = shards.iter().any(|shard| shard.stock.is_none());
+        match lender {
+            Some((from_shard, _)) if self.lends < LENDS_MAX => {
+                self.lends += 1;
+                Next::Call(RebalanceCall::Lend { from_shard })
+            }
+            Some(_) => Next::Done(End::Moving, None),
+            None if is_moving => Next::Done(End::Moving, None),
+            None if is_cold || shards.is_empty() => Next::Done(End::Unknown, None),
+            None => Next::Done(End::SoldOut, None),
+        }
+    }
+
+    fn on_lend(from_shard: u32, reply: LendReply) -> Next {
+        match reply {
+            LendReply::Lent(transfer) => Next::Call(RebalanceCall::Deposit {
+                from_shard,
+                transfer,
+            }),
+            // Others were quicker, or what it has open is not for us.
+            LendReply::Nothing => Next::Call(RebalanceCall::Probe),
+            LendReply::Cold => Next::Done(End::Unknown, None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::ShardLedger;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn shard(stock: i64, moving: u64) -> ShardProbe {
+        ShardProbe {
+            stock: Some(stock),
+            epoch: 0,
+            open_claims: 0,
+            moving,
+        }
+    }
+
+    fn look(to_shard: u32, shards: &[ShardProbe]) -> Next {
+        Rebalance::start(to_shard)
+            .0
+            .on_event(&RebalanceEvent::Probe(shards.to_vec()))
+    }
+
+    #[test]
+    fn the_richest_shard_lends_and_nobody_to_itself() {
+        let lend = |from_shard| Next::Call(RebalanceCall::Lend { from_shard });
+        assert_eq!(look(0, &[shard(0, 0), shard(2, 0), shard(5, 0)]), lend(2));
+        assert_eq!(look(2, &[shard(0, 0), shard(2, 0), shard(0, 0)]), lend(1));
+        assert_eq!(look(0, &[shard(0, 0), shard(0, 0), shard(0, 1)]), lend(2));
+    }
+
+    #[test]
+    fn a_rebalance_that_has_no_lender_says_why() {
+        let done = |end| Next::Done(end, None);
+        let cold = ShardProbe {
+            stock: None,
+            ..shard(0, 0)
+        };
+        assert_eq!(look(0, &[shard(0, 0), shard(0, 0)]), done(End::SoldOut));
+        assert_eq!(look(0, &[shard(-2, 0), shard(-1, 0)]), done(End::SoldOut));
+        assert_eq!(look(0, &[shard(0, 1), shard(0, 0)]), done(End::Moving));
+        assert_eq!(look(0, &[shard(3, 0), shard(9, 0)]), done(End::Filled));
+        assert_eq!(look(0, &[shard(0, 0), cold]), done(End::Unknown));
+        assert_eq!(look(0, &[]), done(End::Unknown));
+        let mut rebalance = Rebalance::start(0).0;
+        assert_eq!(
+            rebalance.on_event(&RebalanceEvent::Nothing),
+            done(End::Unknown)
+        );
+    }
+
+    #[test]
+    fn a_rebalance_that_is_always_late_gives_up() {
+        let (mut rebalance, mut ask) = Rebalance::start(0);
+        for _ in 0..20 {
+            let event = match ask {
+                RebalanceCall::Probe => RebalanceEvent::Probe(vec![shard(0, 0), shard(1, 0)]),
+                _ => RebalanceEvent::Lend(1, LendReply::Nothing),
+            };
+            match rebalance.on_event(&event) {
+                Next::Call(next) => ask = next,
+                Next::Done(end, _) => return assert_eq!(end, End::Moving),
+            }
+        }
+        panic!("it never ends");
+    }
+
+    /// Runs a rebalance against the model; the step at which the gateway dies is `dies_at`.
+    fn run(shards: &mut [ShardLedger], to_shard: u32, dies_at: usize) -> Option<End> {
+        let (mut rebalance, mut ask) = Rebalance::start(to_shard);
+        for _ in 0..dies_at {
+            let next = rebalance.on_event(&answer(shards, to_shard, ask));
+            match next {
+                Next::Call(further) => ask = further,
+                Next::Done(end, last) => {
+                    if let Some(last) = last {
+                        answer(shards, to_shard, last);
+                    }
+                    return Some(end);
+                }
+            }
+        }
+        None
+    }
+
+    fn answer(shards: &mut [ShardLedger], to_shard: u32, ask: RebalanceCall) -> RebalanceEvent {
+        match ask {
+            RebalanceCall::Probe => {
+                RebalanceEvent::Probe(shards.iter().map(ShardLedger::probe).collect())
+            }
+            RebalanceCall::Lend { from_shard } => {
+                let lender = &mut shards[from_shard as usize];
+                RebalanceEvent::Lend(from_shard, lender.lend(to_shard, 1, 1))
+            }
+            RebalanceCall::Deposit {
+                from_shard,
+                transfer,
+            } => {
+                let reply = shards[to_shard as usize].deposit(from_shard, transfer);
+                RebalanceEvent::Deposit(from_shard, transfer, reply)
+            }
+            RebalanceCall::SettleTransfer { from_shard, id } => {
+                shards[from_shard as usize].settle_transfer(to_shard, id);
+                RebalanceEvent::Nothing
+            }
+        }
+    }
+
+    proptest! {
+        /// Gateways that die at any step of their rebalances lose no unit, and one that lives finds
+        /// whatever is left for it.
+        #[test]
+        fn rebalances_lose_and_make_nothing_wherever_they_end(
+            units in prop::collection::vec(0..6_u64, 2..5),
+            rebalances in prop::collection::vec((0..5_u32, 0..6_usize), 0..20),
+        ) {
+            let count = units.len() as u32;
+            let mut shards: Vec<ShardLedger> = units
+                .iter()
+                .map(|&units| {
+                    let mut shard = ShardLedger::default();
+                    shard.warm(units, 0);
+                    shard
+                })
+                .collect();
+            let total: u64 = units.iter().sum();
+            for (to_shard, dies_at) in rebalances {
+                run(&mut shards, to_shard % count, dies_at);
+                let audits: Vec<_> = shards.iter().map(ShardLedger::audit).collect();
+                let stock: i64 = audits.iter().filter_map(|audit| audit.stock).sum();
+                let moving: u64 = (0..).zip(&audits).map(|(n, a)| a.units_moving(n, &audits)).sum();
+                prop_assert_eq!(stock as u64 + moving, total);
+            }
+        }
+    }
+}

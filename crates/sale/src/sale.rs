@@ -1,0 +1,362 @@
+//! What gateways know of sales: the catalogue, which the origin publishes and gateways poll.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use weir_base::id::SaleId;
+
+/// The most shards that one sale's stock is spread over. Bounds what a gateway remembers and
+/// polls for a sale; 64 shards of one Redis core each are far beyond one sale's need.
+pub const SHARDS_MAX: u32 = 64;
+
+/// The most sales in one catalogue. Bounds a gateway's memory and the time of one poll.
+pub const SALES_MAX: usize = 1_000;
+
+/// The most units that one user may have of one sale. Bounds a user's record on a shard.
+pub const USER_CAP_MAX: u32 = 1_000;
+
+/// All that gateways need to know, published by the origin under one Redis key as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalogue {
+    /// The operator's switch of all sales together; see [`Catalogue::switch_of`].
+    #[serde(default)]
+    pub switch: SaleState,
+    /// The sales that may be asked for now or soon, in any order.
+    pub sales: Vec<Sale>,
+}
+
+/// One sale as gateways see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sale {
+    /// The sale's name.
+    pub id: SaleId,
+    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    pub starts_at_ms: u64,
+    /// First instant at which claims are taken no more, in milliseconds since the Unix epoch.
+    pub ends_at_ms: u64,
+    /// Over how many shards the stock is spread: 1 to [`SHARDS_MAX`].
+    pub shards: u32,
+    /// The most units one user may have, orders and open claim together: 1 to [`USER_CAP_MAX`].
+    pub user_cap: u32,
+    /// The operator's switch of this sale.
+    pub state: SaleState,
+    /// Whether only who has reserved may buy.
+    #[serde(default)]
+    pub reservation: bool,
+    /// Whether only who brings an order token may buy, see [`weir_base::headers::ORDER_TOKEN`].
+    #[serde(default)]
+    pub token: bool,
+    /// What is left out for now.
+    #[serde(default)]
+    pub degrade: Degrade,
+    /// How much is left, roughly, when the catalogue was published: for people, not for decisions.
+    #[serde(default)]
+    pub band: Band,
+}
+
+/// The operator's switch, of one sale or of all. Ordered by strictness: the greater counts.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum SaleState {
+    /// Runs within its window.
+    #[default]
+    Open,
+    /// Everything is decided and counted, and every request passes.
+    Shadow,
+    /// Takes no new claims; who holds one may still use it.
+    Drain,
+    /// Takes no claims, whatever the time.
+    Closed,
+}
+
+/// What an operator leaves out of a sale so that the rest holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Degrade {
+    /// Users whom the risk check has blocked may buy, too.
+    #[serde(default)]
+    pub skip_risk: bool,
+    /// Users who have not reserved may buy, too.
+    #[serde(default)]
+    pub skip_reservation: bool,
+    /// Nobody may buy: every request gets a configured page.
+    #[serde(default)]
+    pub static_page: bool,
+}
+
+/// How much of a sale is left, roughly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Band {
+    /// More than half.
+    #[default]
+    High,
+    /// More than a tenth.
+    Medium,
+    /// A tenth or less.
+    Low,
+    /// Nothing.
+    None,
+}
+
+impl SaleState {
+    /// Every state, from the mildest to the strictest.
+    pub const ALL: [Self; 4] = [Self::Open, Self::Shadow, Self::Drain, Self::Closed];
+
+    /// The word in JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Shadow => "shadow",
+            Self::Drain => "drain",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl Band {
+    /// The band of `remaining` units out of `total`.
+    pub const fn of(remaining: u64, total: u64) -> Self {
+        let (remaining, total) = (remaining as u128, total as u128);
+        if remaining == 0 {
+            return Self::None;
+        }
+        if remaining * 2 > total {
+            return Self::High;
+        }
+        if remaining * 10 > total {
+            return Self::Medium;
+        }
+        Self::Low
+    }
+
+    /// The word in JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Where an instant lies relative to a sale's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the start, with the milliseconds still to wait.
+    NotStarted {
+        /// Milliseconds until the start: at least 1.
+        wait_ms: u64,
+    },
+    /// Within the window.
+    Running,
+    /// At or after the end.
+    Ended,
+}
+
+/// Why a catalogue was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    /// More sales than [`SALES_MAX`].
+    #[error("holds {0} sales, more than {SALES_MAX}")]
+    TooManySales(usize),
+    /// A sale's shard count is 0 or above [`SHARDS_MAX`].
+    #[error("sale {0}: shards must be 1 to {SHARDS_MAX}")]
+    Shards(SaleId),
+    /// A sale's per-user cap is 0 or above [`USER_CAP_MAX`].
+    #[error("sale {0}: user_cap must be 1 to {USER_CAP_MAX}")]
+    UserCap(SaleId),
+    /// A sale ends before it starts.
+    #[error("sale {0}: ends_at_ms must be after starts_at_ms")]
+    Window(SaleId),
+}
+
+impl Sale {
+    /// Where `now_ms` lies relative to the window.
+    pub fn phase(&self, now_ms: u64) -> Phase {
+        if now_ms < self.starts_at_ms {
+            let wait_ms = self.starts_at_ms - now_ms;
+            return Phase::NotStarted { wait_ms };
+        }
+        if now_ms < self.ends_at_ms {
+            return Phase::Running;
+        }
+        Phase::Ended
+    }
+
+    fn check(&self) -> Result<(), CatalogueError> {
+        if !(1..=SHARDS_MAX).contains(&self.shards) {
+            return Err(CatalogueError::Shards(self.id.clone()));
+        }
+        if !(1..=USER_CAP_MAX).contains(&self.user_cap) {
+            return Err(CatalogueError::UserCap(self.id.clone()));
+        }
+        if self.ends_at_ms <= self.starts_at_ms {
+            return Err(CatalogueError::Window(self.id.clone()));
+        }
+        Ok(())
+    }
+}
+
+impl Catalogue {
+    /// Checks what the types cannot say, and sorts the sales so that [`Catalogue::find`] is fast.
+    /// Of two entries with one id the first stays.
+    ///
+    /// # Errors
+    /// Says which sale is wrong and how.
+    pub fn checked(mut self) -> Result<Self, CatalogueError> {
+        if self.sales.len() > SALES_MAX {
+            return Err(CatalogueError::TooManySales(self.sales.len()));
+        }
+        self.sales.iter().try_for_each(Sale::check)?;
+        self.sales.sort_by(|a, b| a.id.cmp(&b.id));
+        self.sales.dedup_by(|later, first| later.id == first.id);
+        Ok(self)
+    }
+
+    /// The switch that counts for `sale`: the stricter of its own and the global one.
+    pub fn switch_of(&self, sale: &Sale) -> SaleState {
+        self.switch.max(sale.state)
+    }
+
+    /// The sale named `id`, in a catalogue that was [`Catalogue::checked`].
+    pub fn find(&self, id: &[u8]) -> Option<&Sale> {
+        let index = self
+            .sales
+            .binary_search_by(|sale| sale.id.as_str().as_bytes().cmp(id))
+            .ok()?;
+        self.sales.get(index)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use alloc::vec;
+
+    pub(crate) fn sale(id: &str) -> Sale {
+        Sale {
+            id: SaleId::new(id).unwrap(),
+            starts_at_ms: 1_000,
+            ends_at_ms: 2_000,
+            shards: 4,
+            user_cap: 1,
+            state: SaleState::Open,
+            reservation: false,
+            token: false,
+            degrade: Degrade::default(),
+            band: Band::High,
+        }
+    }
+
+    pub(crate) fn catalogue(sales: Vec<Sale>) -> Catalogue {
+        Catalogue {
+            switch: SaleState::Open,
+            sales,
+        }
+    }
+
+    #[test]
+    fn the_window_holds_its_start_and_not_its_end() {
+        let sale = sale("s");
+        assert_eq!(sale.phase(999), Phase::NotStarted { wait_ms: 1 });
+        assert_eq!(sale.phase(1_000), Phase::Running);
+        assert_eq!(sale.phase(1_999), Phase::Running);
+        assert_eq!(sale.phase(2_000), Phase::Ended);
+        assert_eq!(sale.phase(u64::MAX), Phase::Ended);
+    }
+
+    #[test]
+    fn a_checked_catalogue_finds_each_of_its_sales_and_no_other() {
+        let sales = vec![sale("c"), sale("a"), sale("b"), sale("a")];
+        let catalogue = catalogue(sales).checked().unwrap();
+        for id in ["a", "b", "c"] {
+            assert_eq!(catalogue.find(id.as_bytes()).unwrap().id.as_str(), id);
+        }
+        assert_eq!(catalogue.find(b"d"), None);
+        assert_eq!(catalogue.find(b"\xff"), None);
+        assert_eq!(catalogue.sales.len(), 3);
+    }
+
+    #[test]
+    fn a_catalogue_with_a_senseless_sale_is_refused_by_name() {
+        let refused = |change: fn(&mut Sale)| {
+            let mut bad = sale("bad");
+            change(&mut bad);
+            catalogue(vec![bad]).checked().unwrap_err()
+        };
+        let id = SaleId::new("bad").unwrap();
+        assert_eq!(
+            refused(|s| s.shards = 0),
+            CatalogueError::Shards(id.clone())
+        );
+        assert_eq!(
+            refused(|s| s.shards = 65),
+            CatalogueError::Shards(id.clone())
+        );
+        assert_eq!(
+            refused(|s| s.user_cap = 0),
+            CatalogueError::UserCap(id.clone())
+        );
+        assert_eq!(
+            refused(|s| s.user_cap = 1_001),
+            CatalogueError::UserCap(id.clone())
+        );
+        assert_eq!(
+            refused(|s| s.ends_at_ms = 1_000),
+            CatalogueError::Window(id)
+        );
+    }
+
+    #[test]
+    fn the_catalogue_travels_as_json() {
+        let catalogue = catalogue(vec![sale("s")]);
+        let text = serde_json::to_string(&catalogue).unwrap();
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"switch":"open","sales":[{"id":"s","starts_at_ms":1000,"ends_at_ms":2000,"#,
+                r#""shards":4,"user_cap":1,"state":"open","reservation":false,"token":false,"#,
+                r#""degrade":{"skip_risk":false,"skip_reservation":false,"static_page":false},"#,
+                r#""band":"high"}]}"#
+            )
+        );
+        assert_eq!(serde_json::from_str::<Catalogue>(&text).unwrap(), catalogue);
+        assert!(serde_json::from_str::<Catalogue>(&text.replace("\"s\"", "\"{s}\"")).is_err());
+    }
+
+    #[test]
+    fn what_a_catalogue_leaves_out_has_its_default() {
+        let text = r#"{"sales":[{"id":"s","starts_at_ms":1000,"ends_at_ms":2000,"shards":4,"user_cap":1,"state":"open"}]}"#;
+        let read = serde_json::from_str::<Catalogue>(text).unwrap();
+        assert_eq!(read, catalogue(vec![sale("s")]));
+    }
+
+    #[test]
+    fn the_stricter_switch_counts_and_its_word_is_its_json() {
+        for (index, state) in SaleState::ALL.into_iter().enumerate() {
+            let text = serde_json::to_string(&state).unwrap();
+            assert_eq!(text.trim_matches('"'), state.word());
+            for (other_index, other) in SaleState::ALL.into_iter().enumerate() {
+                let mut catalogue = catalogue(vec![Sale { state, ..sale("s") }]);
+                catalogue.switch = other;
+                let stricter = SaleState::ALL[index.max(other_index)];
+                assert_eq!(catalogue.switch_of(&catalogue.sales[0]), stricter);
+            }
+        }
+    }
+
+    #[test]
+    fn bands_end_at_the_half_the_tenth_and_nothing() {
+        let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::of(left, 100).word());
+        assert_eq!(bands, ["high", "medium", "medium", "low", "low", "none"]);
+        assert_eq!(Band::of(0, 0), Band::None);
+        assert_eq!(Band::of(u64::MAX, u64::MAX), Band::High);
+    }
+}

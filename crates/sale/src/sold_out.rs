@@ -1,0 +1,210 @@
+//! What a gateway remembers of sales without units, so that sold out costs nothing.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::ledger::{ClaimReply, ShardProbe};
+use crate::sale::Catalogue;
+use weir_base::id::SaleId;
+
+/// The sales of which a probe has found no unit on any shard and none on the way, each with its
+/// shards as they were then.
+///
+/// A shard's epoch is raised in the same script that gives units to it, so a memory whose epochs are
+/// still the shards' epochs is right, and one of which any epoch has moved is dropped. Holding epochs
+/// per shard, not per sale, is what makes raising them atomic: a script touches one slot.
+///
+/// Memory is bounded by what the catalogue holds: [`SoldOutMemory::retain`] after each poll.
+#[derive(Clone, Debug, Default)]
+pub struct SoldOutMemory {
+    empty: BTreeMap<SaleId, Vec<Seen>>,
+}
+
+/// A shard without units, as it was seen last.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    epoch: i64,
+    /// Whether no claim on it is open.
+    is_quiet: bool,
+}
+
+impl SoldOutMemory {
+    /// Learns from a probe of all shards of a sale. Returns whether it found no unit anywhere and
+    /// none on the way.
+    pub fn learn_probe(&mut self, sale: &SaleId, shards: &[ShardProbe]) -> bool {
+        let is_empty =
+            |shard: &ShardProbe| shard.stock.is_some_and(|s| s <= 0) && shard.moving == 0;
+        if shards.is_empty() || !shards.iter().all(is_empty) {
+            self.empty.remove(sale);
+            return false;
+        }
+        let seen = |shard: &ShardProbe| Seen {
+            epoch: shard.epoch,
+            is_quiet: shard.open_claims == 0,
+        };
+        self.empty
+            .insert(sale.clone(), shards.iter().map(seen).collect());
+        true
+    }
+
+    /// Learns from a shard's reply to a claim: whether it is still as it was, and whether claims on
+    /// it are open.
+    pub fn learn(&mut self, sale: &SaleId, shard: u32, reply: &ClaimReply) {
+        let ClaimReply::Empty { epoch, open_claims } = *reply else {
+            return;
+        };
+        let shards = self.empty.get_mut(sale);
+        let Some(seen) = shards.and_then(|shards| shards.get_mut(shard as usize)) else {
+            return;
+        };
+        if seen.epoch == epoch {
+            seen.is_quiet = open_claims == 0;
+        } else {
+            self.empty.remove(sale);
+        }
+    }
+
+    /// Whether a probe has found that nothing is left of `sale`, and no epoch has moved since.
+    pub fn is_empty(&self, sale: &SaleId) -> bool {
+        self.empty.contains_key(sale)
+    }
+
+    /// Whether users at home on `shard` can be told without Redis that `sale` is sold out.
+    ///
+    /// They cannot while claims on their shard are open: a user who holds one and lost the answer
+    /// comes back for it, and must not hear `sold_out` from a memory that knows nothing of users.
+    pub fn is_sold_out(&self, sale: &SaleId, shard: u32) -> bool {
+        self.empty
+            .get(sale)
+            .and_then(|shards| shards.get(shard as usize))
+            .is_some_and(|seen| seen.is_quiet)
+    }
+
+    /// The shards whose epochs a poll must look at.
+    pub fn watched(&self) -> impl Iterator<Item = (&SaleId, u32)> {
+        self.empty
+            .iter()
+            .flat_map(|(sale, shards)| (0..).zip(shards).map(move |(shard, _)| (sale, shard)))
+    }
+
+    /// Takes note of a shard's present epoch: another than the remembered one means that units
+    /// came since, so the memory of its sale goes.
+    pub fn observe_epoch(&mut self, sale: &SaleId, shard: u32, epoch: i64) {
+        let has_moved = self
+            .empty
+            .get(sale)
+            .and_then(|shards| shards.get(shard as usize))
+            .is_some_and(|seen| seen.epoch != epoch);
+        if has_moved {
+            self.empty.remove(sale);
+        }
+    }
+
+    /// Forgets all that the catalogue does not hold, or holds otherwise.
+    pub fn retain(&mut self, catalogue: &Catalogue) {
+        self.empty.retain(|id, shards| {
+            let sale = catalogue.find(id.as_str().as_bytes());
+            sale.is_some_and(|sale| sale.shards as usize == shards.len())
+        });
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::sale::tests::sale;
+    use alloc::vec;
+
+    /// A shard without units and claims.
+    pub(crate) const EMPTY: ShardProbe = ShardProbe {
+        stock: Some(0),
+        epoch: 7,
+        open_claims: 0,
+        moving: 0,
+    };
+
+    fn id() -> SaleId {
+        SaleId::new("s").unwrap()
+    }
+
+    fn memory_of(shards: &[ShardProbe]) -> SoldOutMemory {
+        let mut memory = SoldOutMemory::default();
+        memory.learn_probe(&id(), shards);
+        memory
+    }
+
+    #[test]
+    fn a_memory_lasts_until_any_epoch_of_its_sale_moves() {
+        let mut memory = memory_of(&[EMPTY; 3]);
+        memory.observe_epoch(&id(), 1, 7);
+        assert!((0..3).all(|shard| memory.is_sold_out(&id(), shard)));
+        assert!(!memory.is_sold_out(&id(), 3));
+        memory.observe_epoch(&id(), 1, 8);
+        assert!((0..3).all(|shard| !memory.is_sold_out(&id(), shard)));
+    }
+
+    #[test]
+    fn units_anywhere_or_on_the_way_and_cold_shards_are_not_sold_out() {
+        for other in [
+            ShardProbe {
+                stock: Some(1),
+                ..EMPTY
+            },
+            ShardProbe { moving: 1, ..EMPTY },
+            ShardProbe {
+                stock: None,
+                ..EMPTY
+            },
+        ] {
+            let mut memory = memory_of(&[EMPTY; 2]);
+            assert!(!memory.learn_probe(&id(), &[EMPTY, other]));
+            assert!(!memory.is_empty(&id()), "what was remembered is gone");
+        }
+        let owing = ShardProbe {
+            stock: Some(-1),
+            ..EMPTY
+        };
+        assert!(memory_of(&[owing]).is_sold_out(&id(), 0));
+    }
+
+    #[test]
+    fn a_shard_with_open_claims_is_not_sold_out_to_those_who_hold_them() {
+        let held = ShardProbe {
+            open_claims: 1,
+            ..EMPTY
+        };
+        let mut memory = memory_of(&[EMPTY, held]);
+        assert!(memory.is_empty(&id()));
+        assert!(memory.is_sold_out(&id(), 0) && !memory.is_sold_out(&id(), 1));
+        let empty = |epoch, open_claims| ClaimReply::Empty { epoch, open_claims };
+        memory.learn(&id(), 1, &empty(7, 0));
+        assert!(memory.is_sold_out(&id(), 1));
+        memory.learn(&id(), 1, &empty(8, 0));
+        assert!(!memory.is_empty(&id()), "units have come and gone since");
+        memory.learn(&id(), 1, &empty(8, 0));
+        assert!(
+            !memory.is_empty(&id()),
+            "one shard alone says nothing of others"
+        );
+    }
+
+    #[test]
+    fn what_left_the_catalogue_or_changed_in_it_is_forgotten() {
+        let mut memory = SoldOutMemory::default();
+        for (name, shards) in [("kept", 4), ("gone", 4), ("changed", 3)] {
+            let id = SaleId::new(name).unwrap();
+            memory.learn_probe(&id, &vec![EMPTY; shards]);
+        }
+        let catalogue = Catalogue {
+            sales: vec![sale("kept"), sale("changed")],
+            ..Catalogue::default()
+        };
+        memory.retain(&catalogue.checked().unwrap());
+        let kept = SaleId::new("kept").unwrap();
+        let watched: Vec<_> = memory.watched().collect();
+        assert_eq!(
+            watched,
+            vec![(&kept, 0), (&kept, 1), (&kept, 2), (&kept, 3)]
+        );
+    }
+}

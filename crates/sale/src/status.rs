@@ -1,0 +1,153 @@
+//! What a sale looks like to those who wait for it: its state, its times, and roughly what is left.
+
+use serde::Serialize;
+
+use crate::sale::{Band, Phase, Sale, SaleState};
+use crate::sold_out::SoldOutMemory;
+use weir_base::id::SaleId;
+
+/// A sale as the gateway shows it to anybody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SaleStatus<'a> {
+    /// The sale's name.
+    pub id: &'a SaleId,
+    /// What it is doing.
+    pub state: Stage,
+    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    pub starts_at_ms: u64,
+    /// First instant at which claims are taken no more, in milliseconds since the Unix epoch.
+    pub ends_at_ms: u64,
+    /// The gateway's time, for countdowns: clients' clocks are off.
+    pub now_ms: u64,
+    /// Roughly how much is left.
+    pub remaining: Band,
+    /// Whether only who has reserved may buy.
+    pub reservation: bool,
+    /// Whether an order token is needed.
+    pub token: bool,
+}
+
+/// What a sale is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// It has not started.
+    Scheduled,
+    /// Claims are taken.
+    Running,
+    /// Nothing is left; units may come back until the sale ends.
+    SoldOut,
+    /// It is over.
+    Ended,
+    /// An operator closed it, or answers it with a page.
+    Closed,
+    /// It takes no new buyers.
+    Draining,
+}
+
+impl<'a> SaleStatus<'a> {
+    /// The status of `sale`, for which the switch `switch` counts.
+    pub fn new(
+        switch: SaleState,
+        sale: &'a Sale,
+        memory: &SoldOutMemory,
+        now_ms: u64,
+    ) -> SaleStatus<'a> {
+        let is_sold_out = sale.band == Band::None || memory.is_empty(&sale.id);
+        SaleStatus {
+            id: &sale.id,
+            state: stage(switch, sale, is_sold_out, now_ms),
+            starts_at_ms: sale.starts_at_ms,
+            ends_at_ms: sale.ends_at_ms,
+            now_ms,
+            remaining: if is_sold_out { Band::None } else { sale.band },
+            reservation: sale.reservation && !sale.degrade.skip_reservation,
+            token: sale.token,
+        }
+    }
+}
+
+fn stage(switch: SaleState, sale: &Sale, is_sold_out: bool, now_ms: u64) -> Stage {
+    if switch == SaleState::Closed || sale.degrade.static_page {
+        return Stage::Closed;
+    }
+    match sale.phase(now_ms) {
+        Phase::NotStarted { .. } => Stage::Scheduled,
+        Phase::Ended => Stage::Ended,
+        Phase::Running if switch == SaleState::Drain => Stage::Draining,
+        Phase::Running if is_sold_out => Stage::SoldOut,
+        Phase::Running => Stage::Running,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sale::tests::sale;
+    use crate::sold_out::tests::EMPTY;
+
+    const OPEN: SaleState = SaleState::Open;
+
+    fn of(switch: SaleState, sale: &Sale, memory: &SoldOutMemory, now_ms: u64) -> (Stage, Band) {
+        let status = SaleStatus::new(switch, sale, memory, now_ms);
+        (status.state, status.remaining)
+    }
+
+    #[test]
+    fn the_stage_follows_window_switch_and_memory() {
+        let (sale, mut memory) = (sale("s"), SoldOutMemory::default());
+        assert_eq!(of(OPEN, &sale, &memory, 999).0, Stage::Scheduled);
+        assert_eq!(
+            of(OPEN, &sale, &memory, 1_000),
+            (Stage::Running, Band::High)
+        );
+        assert_eq!(
+            of(SaleState::Shadow, &sale, &memory, 1_000).0,
+            Stage::Running
+        );
+        assert_eq!(
+            of(SaleState::Drain, &sale, &memory, 1_000).0,
+            Stage::Draining
+        );
+        assert_eq!(
+            of(SaleState::Closed, &sale, &memory, 1_000).0,
+            Stage::Closed
+        );
+        assert_eq!(of(OPEN, &sale, &memory, 2_000).0, Stage::Ended);
+        memory.learn_probe(&sale.id, &[EMPTY; 4]);
+        assert_eq!(
+            of(OPEN, &sale, &memory, 1_000),
+            (Stage::SoldOut, Band::None)
+        );
+    }
+
+    #[test]
+    fn what_the_origin_knows_to_be_gone_is_shown_as_gone_by_a_gateway_that_has_just_started() {
+        let sold = Sale {
+            band: Band::None,
+            ..sale("s")
+        };
+        let memory = SoldOutMemory::default();
+        assert_eq!(
+            of(OPEN, &sold, &memory, 1_000),
+            (Stage::SoldOut, Band::None)
+        );
+    }
+
+    #[test]
+    fn a_status_travels_as_json() {
+        let sale = Sale {
+            reservation: true,
+            band: Band::Low,
+            ..sale("s")
+        };
+        let status = SaleStatus::new(OPEN, &sale, &SoldOutMemory::default(), 7);
+        assert_eq!(
+            serde_json::to_string(&status).unwrap(),
+            concat!(
+                r#"{"id":"s","state":"scheduled","starts_at_ms":1000,"ends_at_ms":2000,"#,
+                r#""now_ms":7,"remaining":"low","reservation":true,"token":false}"#
+            )
+        );
+    }
+}

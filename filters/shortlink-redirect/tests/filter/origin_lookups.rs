@@ -1,0 +1,233 @@
+//! What is not in Redis: the origin is asked, once a link and not too often.
+
+use std::time::Duration;
+
+use weir_host_test::{Reply, Stream, Thread, Upstream};
+use weir_link::record::Link;
+
+use crate::support::{Gate, TARGET, header, link, location, status};
+
+fn known_to_the_origin(gate: &Gate, code: &str) {
+    let link = format!("s.example.com /l/{code}");
+    gate.origin
+        .borrow_mut()
+        .links
+        .insert(link, "https://cold.example/".into());
+}
+
+#[test]
+fn the_origins_answer_is_passed_on_and_its_question_is_the_clients() {
+    let gate = Gate::new();
+    known_to_the_origin(&gate, "abc");
+    let request = gate
+        .request(0, "/abc?q=1")
+        .header("user-agent", "Agent\u{ff}/1");
+    let stream = request
+        .header("accept-language", "zh")
+        .header("cookie", "secret")
+        .send();
+    gate.host.run_until_idle();
+    assert_eq!(
+        (status(&stream), location(&stream).as_str()),
+        (302, "https://cold.example/")
+    );
+    assert_eq!(header(&stream, "x-of-the-origin").unwrap(), "1");
+    let origin = gate.origin.borrow();
+    let [asked] = &origin.asked[..] else {
+        panic!("{:?}", origin.asked)
+    };
+    let told = |name| asked.headers.text(name);
+    assert_eq!(
+        (told(":method"), told(":path")),
+        (Some("GET"), Some("/l/abc?q=1"))
+    );
+    assert_eq!(told(":authority"), Some("s.example.com"));
+    assert_eq!(told("user-agent"), Some("Agent??/1"));
+    assert_eq!(told("accept-language"), Some("zh"));
+    assert_eq!(told("x-forwarded-for"), Some("192.0.2.1"));
+    assert_eq!(told("cookie"), None);
+    assert_eq!(asked.timeout, Some(Duration::from_millis(500)));
+}
+
+#[test]
+fn what_is_unknown_is_remembered_for_a_while() {
+    let gate = Gate::new();
+    let stream = gate.click("/abc").reply().unwrap();
+    assert_eq!(
+        (stream.status, stream.body_text().as_str()),
+        (404, "<p>nothing of s")
+    );
+    assert_eq!(stream.header("x-weir-link"), None);
+    for _ in 0..20 {
+        assert_eq!(status(&gate.click("/abc")), 404);
+    }
+    assert_eq!((gate.lookups(), gate.found("memory_unknown")), (1, 20));
+    gate.host.advance(Duration::from_secs(6));
+    gate.click("/abc");
+    assert_eq!(gate.lookups(), 2);
+    // One that is made under a name of its own is told of, and there at once.
+    gate.edit("s/abc", &link());
+    gate.poll();
+    assert_eq!(gate.location("/abc"), TARGET);
+}
+
+#[test]
+fn many_who_ask_for_one_cold_link_are_one_look_up() {
+    let gate = Gate::new();
+    gate.origin.borrow_mut().reply = Some(Reply::Hold);
+    let streams: Vec<Stream> = (0..150).map(|_| gate.request(0, "/abc").send()).collect();
+    gate.host.run_until_idle();
+    assert!(streams.iter().all(Stream::is_paused));
+    assert_eq!(gate.lookups(), 1);
+    // The origin puts it into Redis, and answers.
+    gate.put("s/abc", &link());
+    let reply = Reply::status(302, "").header("location", "https://cold.example/");
+    let lookup = gate.origin.borrow().asked[0].id;
+    gate.host.answer(lookup, reply);
+    gate.host.run_until_idle();
+    assert_eq!(location(&streams[0]), "https://cold.example/");
+    assert!(streams[1..].iter().all(|stream| location(stream) == TARGET));
+    assert_eq!(gate.lookups(), 1);
+}
+
+#[test]
+fn many_who_ask_for_one_unknown_link_are_one_look_up() {
+    let gate = Gate::new();
+    let streams: Vec<Stream> = (0..150).map(|_| gate.request(0, "/abc").send()).collect();
+    gate.host.run_until_idle();
+    assert!(streams.iter().all(|stream| status(stream) == 404));
+    assert_eq!(gate.lookups(), 1);
+}
+
+#[test]
+fn a_flood_of_random_codes_neither_grows_memory_nor_reaches_the_origin_beyond_its_limit() {
+    let gate = Gate::with(
+        r#"{ "redis": {}, "cache": { "unknown_max": 100 },
+        "origin": { "per_second": 10, "burst": 5 } }"#,
+    );
+    gate.put("s/hot", &link());
+    gate.click("/hot");
+    let hot = gate.found("memory");
+    let (mut unknown, mut refused) = (0, 0);
+    for number in 0..5_000 {
+        let stream = gate.click(&format!("/x{number:07}"));
+        match status(&stream) {
+            404 => unknown += 1,
+            503 => {
+                refused += 1;
+                assert_eq!(header(&stream, "retry-after").unwrap(), "1");
+            }
+            other => panic!("{other}"),
+        }
+        stream.disconnect();
+    }
+    // No time has passed for the limit.
+    assert_eq!((gate.lookups(), unknown, refused), (5, 5, 4_995));
+    assert_eq!(gate.answered("overloaded"), 4_995);
+    let pages = gate.memory_pages();
+    for number in 0..20_000 {
+        gate.host.advance(Duration::from_micros(100));
+        gate.click(&format!("/y{number:07}")).disconnect();
+    }
+    assert!(gate.lookups() <= 5 + 5 + 21, "{}", gate.lookups());
+    assert_eq!(gate.memory_pages(), pages, "memory is flat");
+    assert_eq!(gate.location("/hot"), TARGET);
+    assert_eq!(
+        gate.found("memory"),
+        hot + 1,
+        "the hot link was not pushed out"
+    );
+    // That of the first request, which went on before domains were known.
+    assert_eq!(gate.host.open_contexts(Thread::Worker(0)), 1);
+}
+
+#[test]
+fn an_origin_that_fails_is_not_remembered_as_an_answer() {
+    let gate = Gate::new();
+    for reply in [
+        Reply::status(500, "oops"),
+        Reply::unreachable(),
+        Reply::Fail,
+    ] {
+        gate.origin.borrow_mut().reply = Some(reply);
+        let streams: Vec<Stream> = (0..2).map(|_| gate.request(0, "/abc").send()).collect();
+        gate.host.run_until_idle();
+        for stream in streams {
+            assert_eq!(status(&stream), 503);
+            assert_eq!(header(&stream, "retry-after").unwrap(), "1");
+        }
+    }
+    assert_eq!(gate.metric("lookups_failed_total"), 3);
+    gate.origin.borrow_mut().reply = Some(Reply::Hold);
+    let slow = gate.request(0, "/abc").send();
+    gate.host.advance(Duration::from_millis(500));
+    assert_eq!(status(&slow), 503);
+    gate.host.set_cluster("weir_origin", Upstream::unhealthy());
+    assert_eq!(status(&gate.click("/abc")), 503);
+    gate.host.remove_cluster("weir_origin");
+    gate.host.advance(Duration::from_secs(1));
+    assert_eq!(status(&gate.click("/abc")), 503);
+    gate.put("s/abc", &link());
+    assert_eq!(gate.location("/abc"), TARGET);
+}
+
+#[test]
+fn a_client_that_leaves_while_the_origin_is_asked_hurts_nobody() {
+    let gate = Gate::new();
+    gate.origin.borrow_mut().reply = Some(Reply::Hold);
+    let streams: Vec<Stream> = (0..3).map(|_| gate.request(0, "/abc").send()).collect();
+    gate.host.run_until_idle();
+    streams[0].disconnect();
+    streams[1].disconnect();
+    gate.put("s/abc", &link());
+    let lookup = gate.origin.borrow().asked[0].id;
+    gate.host.answer(
+        lookup,
+        Reply::status(302, "").header("location", "https://cold.example/"),
+    );
+    gate.host.run_until_idle();
+    assert_eq!(location(&streams[2]), TARGET);
+    // All of them leave before anything is sent.
+    let gone: Vec<Stream> = (0..3).map(|_| gate.request(0, "/abd").send()).collect();
+    gone.iter().for_each(Stream::disconnect);
+    gate.host.run_until_idle();
+    assert_eq!(gate.lookups(), 1);
+    gate.host.assert_sound();
+}
+
+#[test]
+fn other_methods_are_looked_up_as_a_get_and_not_redirected_as_one() {
+    let gate = Gate::new();
+    known_to_the_origin(&gate, "abc");
+    let post = gate.request(0, "/abc").method("POST").send();
+    let head = gate.request(1, "/abc").method("HEAD").send();
+    gate.host.run_until_idle();
+    assert_eq!((status(&post), status(&head)), (405, 302));
+    let methods: Vec<_> = gate
+        .origin
+        .borrow()
+        .asked
+        .iter()
+        .map(|call| call.headers.text(":method").unwrap().to_owned())
+        .collect();
+    assert_eq!(methods, ["GET", "HEAD"]);
+}
+
+#[test]
+fn a_record_that_is_none_is_the_origins_to_read() {
+    let gate = Gate::new();
+    known_to_the_origin(&gate, "abc");
+    let key = weir_scripts::keys::LinkKeys::new("weir", &"s/abc".parse().unwrap()).record();
+    for record in [
+        &b"from a later version"[..],
+        b"0 0 {}",
+        b"0 0 {\"t\":\"a b\"}",
+        b"\xff",
+    ] {
+        gate.redis::<()>(redis::cmd("SET").arg(&key).arg(record));
+        assert_eq!(gate.location("/abc"), "https://cold.example/");
+    }
+    assert_eq!(gate.metric("records_refused_total"), 4);
+    gate.put("s/abc", &Link::to(TARGET));
+    assert_eq!(gate.location("/abc"), TARGET);
+}
