@@ -1,8 +1,8 @@
 //! The claim ticket and its signature.
 
 use weir_base::id::UserId;
-use weir_base::key::SigningKey;
-use weir_sale::claim::{Ticket, TicketError};
+use weir_base::key::{SignatureError, SigningKey};
+use weir_sale::claim::Ticket;
 
 /// [`Ticket::decode`] and [`SigningKey::verify`], of a claim and a signature with a line feed
 /// between them: a ticket that is read is written as it stood, but for how its numbers were spelt;
@@ -36,17 +36,17 @@ fn check_signature(claim: &str, signature: &str) {
     assert_eq!(key.verify(claim, &own), Ok(()));
     assert_eq!(
         key.verify(&format!("{claim} "), &own),
-        Err(TicketError::WrongSignature)
+        Err(SignatureError::Wrong)
     );
     let other = SigningKey::new("k1", &[8; 32]).expect("a good key");
-    assert_eq!(other.verify(claim, &own), Err(TicketError::WrongSignature));
+    assert_eq!(other.verify(claim, &own), Err(SignatureError::Wrong));
 
     let expected = match signature.split_once(';') {
-        None => Err(TicketError::SignatureMalformed),
-        Some((_, tag)) if hex::decode(tag).is_err() => Err(TicketError::SignatureMalformed),
-        Some((id, _)) if id != "k1" => Err(TicketError::UnknownKey),
+        None => Err(SignatureError::Malformed),
+        Some((_, tag)) if hex::decode(tag).is_err() => Err(SignatureError::Malformed),
+        Some((id, _)) if id != "k1" => Err(SignatureError::UnknownKey),
         Some((_, tag)) if own == format!("k1;{}", tag.to_ascii_lowercase()) => Ok(()),
-        Some(_) => Err(TicketError::WrongSignature),
+        Some(_) => Err(SignatureError::Wrong),
     };
     assert_eq!(key.verify(claim, signature), expected);
 }

@@ -9,7 +9,7 @@ use weir_stack::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Arguments for `cargo test`, like `-p weir-core` or `-- --nocapture`
+    /// Arguments for `cargo test`, like `-p weir-sale` or `-- --nocapture`
     #[arg(last = true, value_name = "CARGO TEST ARGUMENTS")]
     rest: Vec<String>,
 }
@@ -111,7 +111,7 @@ mod tests {
             everything(&rest).is_some()
         };
         assert!(of("") && of("--test storm") && of("-- -p"));
-        assert!(!of("-p weir-core") && !of("-pweir-core") && !of("--package=weir-core"));
+        assert!(!of("-p weir-sale") && !of("-pweir-sale") && !of("--package=weir-sale"));
     }
 
     #[test]

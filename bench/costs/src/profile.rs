@@ -162,7 +162,7 @@ fn named_gate() -> Result<PathBuf> {
     Ok(weir_stack::workspace::out_dir().join(built))
 }
 
-/// Function names of lines like `  0: 0x1a2b - weir.wasm!_ZN9weir_core9admission5admit17h0123456789abcdefE`,
+/// Function names of lines like `  0: 0x1a2b - weir.wasm!_ZN9weir_sale9admission5admit17h0123456789abcdefE`,
 /// innermost first.
 fn frames(trap: &str) -> Vec<String> {
     let frame = |line: &str| {
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn functions_are_named_without_their_hash() {
         let trap = "trap in proxy_on_request_headers: all fuel consumed\nwasm backtrace:\n    \
-                    0:   0x1a2b - gate.wasm!_ZN9weir_core9admission5admit17h0123456789abcdefE\n    \
+                    0:   0x1a2b - gate.wasm!_ZN9weir_sale9admission5admit17h0123456789abcdefE\n    \
                     1:   0x3c - gate.wasm!memcmp\n";
         assert_eq!(frames(trap), ["weir_sale::admission::admit", "memcmp"]);
     }

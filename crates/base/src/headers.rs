@@ -1,10 +1,10 @@
 //! The names of Weir's own headers, each defined here once.
 
-/// Response header: the gateway's one-word answer to a request, see [`crate::verdict::Verdict`]. On a request
+/// Response header: the gateway's one-word answer to a request, a `Verdict` of `weir-sale`. On a request
 /// that goes on it is a request header, which Envoy's route puts into the response.
 pub const VERDICT: &str = "x-weir-verdict";
 
-/// Request header from the gateway to the origin: the claim ticket, see [`crate::claim::Ticket`].
+/// Request header from the gateway to the origin: the claim ticket, a `Ticket` of `weir-sale`.
 pub const CLAIM: &str = "x-weir-claim";
 
 /// Request header from the gateway to the origin: the ticket's signature, `<key id>;<hex>`.

@@ -38,7 +38,11 @@ pub enum IdError {
     },
 }
 
-pub(crate) fn check(bytes: &[u8], max: usize, allowed: fn(u8) -> bool) -> Result<&str, IdError> {
+/// Checks a name of at most `max` bytes, all of them ASCII that `allowed` takes.
+///
+/// # Errors
+/// Says what is wrong with the name.
+pub fn check(bytes: &[u8], max: usize, allowed: fn(u8) -> bool) -> Result<&str, IdError> {
     if bytes.is_empty() {
         return Err(IdError::Empty);
     }

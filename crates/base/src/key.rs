@@ -11,7 +11,6 @@ use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::claim::TicketError;
 use crate::id::SaleId;
 
 /// The least bytes of a signing key: as many as the hash puts out (RFC 2104, section 3).
@@ -71,13 +70,13 @@ pub enum SignatureError {
 pub enum Purpose {
     /// A claim header. It has no prefix, but begins with `v1;`, as no prefix does.
     Claim,
-    /// An order token, see [`crate::token`].
+    /// An order token, which the checkout gives.
     OrderToken,
-    /// A user header, see [`crate::identity`].
+    /// A user header, which says who asks.
     User,
     /// The seed of a hash, see [`KeyRing::seed`].
     Seed,
-    /// A round of the permutation of link numbers, see [`crate::link::scramble`].
+    /// A round of the permutation of link numbers, which makes codes of them.
     LinkScramble,
 }
 
@@ -149,22 +148,22 @@ impl SigningKey {
     ///
     /// # Errors
     /// Says whether the form, the key or the signature itself is wrong.
-    pub fn verify(&self, claim: &str, signature: &str) -> Result<(), TicketError> {
+    pub fn verify(&self, claim: &str, signature: &str) -> Result<(), SignatureError> {
         let (key_id, tag) = read_signature(signature)?;
         if key_id != self.id {
-            return Err(TicketError::UnknownKey);
+            return Err(SignatureError::UnknownKey);
         }
         let is_right = self.is_tag(Purpose::Claim, claim.as_bytes(), &tag);
-        is_right.then_some(()).ok_or(TicketError::WrongSignature)
+        is_right.then_some(()).ok_or(SignatureError::Wrong)
     }
 
     /// The tag of `message`.
-    pub(crate) fn tag(&self, purpose: Purpose, message: &[u8]) -> [u8; TAG_LEN] {
+    pub fn tag(&self, purpose: Purpose, message: &[u8]) -> [u8; TAG_LEN] {
         self.mac_of(purpose, message).finalize().into_bytes().into()
     }
 
     /// Whether `tag` is the tag of `message`; in constant time.
-    pub(crate) fn is_tag(&self, purpose: Purpose, message: &[u8], tag: &[u8]) -> bool {
+    pub fn is_tag(&self, purpose: Purpose, message: &[u8], tag: &[u8]) -> bool {
         self.mac_of(purpose, message).verify_slice(tag).is_ok()
     }
 
@@ -240,9 +239,8 @@ impl KeyRing {
     ///
     /// # Errors
     /// Says whether the form, the key or the signature itself is wrong.
-    pub fn verify(&self, claim: &str, signature: &str) -> Result<(), TicketError> {
-        self.verify_for(Purpose::Claim, claim, signature)?;
-        Ok(())
+    pub fn verify(&self, claim: &str, signature: &str) -> Result<(), SignatureError> {
+        self.verify_for(Purpose::Claim, claim, signature)
     }
 
     /// The seed of the hash named `name`: all who have the same first key agree on it without a word,
@@ -284,17 +282,17 @@ impl From<SigningKey> for KeyRing {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use alloc::format;
     use alloc::vec;
     use proptest::prelude::*;
 
-    pub(crate) fn key(id: &str, byte: u8) -> SigningKey {
+    fn key(id: &str, byte: u8) -> SigningKey {
         SigningKey::new(id, &[byte; 32]).unwrap()
     }
 
-    pub(crate) fn ring(keys: &[(&str, u8)]) -> KeyRing {
+    fn ring(keys: &[(&str, u8)]) -> KeyRing {
         KeyRing::new(keys.iter().map(|&(id, byte)| key(id, byte)).collect()).unwrap()
     }
 
@@ -348,7 +346,7 @@ pub(crate) mod tests {
         assert_eq!(steps[2].signer().id(), "new");
         assert!(steps[2].sign("c").starts_with("new;"));
         let old = steps[0].sign("c");
-        assert_eq!(steps[3].verify("c", &old), Err(TicketError::UnknownKey));
+        assert_eq!(steps[3].verify("c", &old), Err(SignatureError::UnknownKey));
     }
 
     #[test]
@@ -364,12 +362,9 @@ pub(crate) mod tests {
     fn a_key_is_picked_by_its_id_alone() {
         let ring = ring(&[("a", 1), ("b", 2)]);
         let misnamed = key("b", 1).sign("c");
-        assert_eq!(
-            ring.verify("c", &misnamed),
-            Err(TicketError::WrongSignature)
-        );
+        assert_eq!(ring.verify("c", &misnamed), Err(SignatureError::Wrong));
         let malformed = ring.verify("c", "a");
-        assert_eq!(malformed, Err(TicketError::SignatureMalformed));
+        assert_eq!(malformed, Err(SignatureError::Malformed));
     }
 
     proptest! {

@@ -1,43 +1,12 @@
 //! JSON configuration, refused with the path of the field that is wrong.
 
-use std::fmt;
-
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::BufferType;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use weir_base::breaker;
 
-/// Why a configuration was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
-    /// The field, from the outermost object inwards, such as `claim.secret`; empty for the whole.
-    pub path: String,
-    /// What is wrong with it, and what to do.
-    pub problem: String,
-}
-
-impl FieldError {
-    /// The field at `path` is wrong because of `problem`.
-    pub fn new(path: impl Into<String>, problem: impl fmt::Display) -> Self {
-        Self {
-            path: path.into(),
-            problem: problem.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, problem } = self;
-        match path.as_str() {
-            "" | "." => f.write_str(problem),
-            path => write!(f, "{path}: {problem}"),
-        }
-    }
-}
-
-impl std::error::Error for FieldError {}
+pub use weir_base::FieldError;
 
 /// A secret's place. Secrets do not stand in the configuration itself, which is copied, shown and
 /// logged.

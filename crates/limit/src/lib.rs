@@ -3,6 +3,7 @@
 //! - [`Quota`]: an [`Algorithm`] and its numbers. [`State`] is what is kept of one key, and knows what
 //!   a request may do and what it leaves behind.
 //! - [`Slot`]: the states of up to [`WAYS`] keys, as one value of a table with a fixed number of them.
+//! - [`rules`]: which requests a rule concerns, by which key, and what it allows.
 //!
 //! The algorithms, for `rate` requests per `per_ms`:
 //!
@@ -35,10 +36,34 @@
 //! The oldest goes first, so most have little of their time left. A table that has four times as many places as
 //! there are keys in use loses next to none. `weir-filter-kit` holds a table to this with a million keys.
 
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
 mod backlog;
 mod in_flight;
 mod log;
 mod quota;
+pub mod rules;
 mod slot;
 mod state;
 mod window;

@@ -2,7 +2,7 @@
 //!
 //! A link that is remembered is answered without asking anybody. In the background it is read again when
 //! its life is to be renewed, and from time to time in any case. Edits are heard of by the stream of
-//! changes, and drop it. When changes were missed, everything is *suspect*: it is read again before it is
+//! changes, and drop it. When changes were missed, everything *must be revalidated*: it is read again before it is
 //! answered, and answered all the same if nobody can be asked.
 
 use alloc::boxed::Box;
@@ -223,7 +223,7 @@ impl Memory {
         self.unknown.remove(name.as_bytes());
     }
 
-    /// Changes may have been missed: all that is known is suspect.
+    /// Changes may have been missed: all that is known must be revalidated.
     pub fn revalidate_all(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.unknown.clear();

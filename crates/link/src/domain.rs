@@ -5,11 +5,11 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use weir_base::FieldError;
 
 use super::code::{DomainId, Length};
 use super::record::RedirectStatus;
@@ -126,15 +126,6 @@ pub enum Homographs {
     Refuse,
 }
 
-/// Why domains were refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
-    /// The field, from the outermost object inwards, such as `domains[2].hosts[0]`.
-    pub path: String,
-    /// What is wrong with it, and what to do.
-    pub problem: String,
-}
-
 /// Domains that are checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Domains {
@@ -142,14 +133,6 @@ pub struct Domains {
     first: Domain,
     others: Vec<Domain>,
 }
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.problem)
-    }
-}
-
-impl core::error::Error for FieldError {}
 
 impl Scheme {
     /// As it stands in a URL.

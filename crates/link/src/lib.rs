@@ -4,13 +4,36 @@
 //! |---|---|
 //! | [`code`], [`domain`] | their names, and the domains they are under |
 //! | [`record`] | a link as Redis and the cold store hold it |
-//! | [`segment`], [`scramble`] | which numbers become codes, and in which order |
-//! | [`target`] | where links may lead |
+//! | `segment`, `scramble` | which numbers become codes, and in which order (feature `origin`) |
+//! | `target` | where links may lead (feature `origin`) |
 //! | [`agent`] | who clicks: device, system, browser, language |
 //! | [`answer`] | what whoever clicks a link is answered |
 //! | [`cache`] | what a gateway remembers of links |
 //! | [`click_buffer`] | clicks as a gateway counts them |
 //! | [`click`] | clicks on their way from gateways to the statistics |
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 /// An enumeration whose variants are words in JSON, in metrics and in SQL.
 macro_rules! words {
@@ -55,6 +78,9 @@ pub mod click_buffer;
 pub mod code;
 pub mod domain;
 pub mod record;
+#[cfg(feature = "origin")]
 pub mod scramble;
+#[cfg(feature = "origin")]
 pub mod segment;
+#[cfg(feature = "origin")]
 pub mod target;

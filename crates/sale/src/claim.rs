@@ -14,8 +14,6 @@ use core::fmt;
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::SignatureError;
 
-pub use weir_base::key::{KEY_LEN_MIN, KeyError, KeyRing, KeyRingError, SigningKey};
-
 /// One user's hold on units of stock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -148,8 +146,9 @@ impl fmt::Display for ClaimId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::tests::key;
+    use crate::keys::key;
     use proptest::prelude::*;
+    use weir_base::key::SigningKey;
 
     fn ticket() -> Ticket {
         Ticket {
@@ -196,25 +195,25 @@ mod tests {
         assert_eq!(key("k1", 7).verify(&claim, &signature), Ok(()));
         assert_eq!(
             key("k1", 8).verify(&claim, &signature),
-            Err(TicketError::WrongSignature)
+            Err(SignatureError::Wrong)
         );
         assert_eq!(
             key("k2", 7).verify(&claim, &signature),
-            Err(TicketError::UnknownKey)
+            Err(SignatureError::UnknownKey)
         );
         let other = claim.replace("alice", "carol");
         assert_eq!(
             key("k1", 7).verify(&other, &signature),
-            Err(TicketError::WrongSignature)
+            Err(SignatureError::Wrong)
         );
         let short = &signature[..signature.len() - 2];
         assert_eq!(
             key("k1", 7).verify(&claim, short),
-            Err(TicketError::WrongSignature)
+            Err(SignatureError::Wrong)
         );
         for bad in ["", "k1", "k1;zz", "k1;abc"] {
             let refused = key("k1", 7).verify(&claim, bad);
-            assert_eq!(refused, Err(TicketError::SignatureMalformed), "{bad}");
+            assert_eq!(refused, Err(SignatureError::Malformed), "{bad}");
         }
     }
 

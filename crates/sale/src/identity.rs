@@ -109,7 +109,7 @@ fn parse(value: &str) -> Option<(u64, UserId)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::tests::ring;
+    use crate::keys::ring;
     use proptest::prelude::*;
 
     const NOW_MS: u64 = 1_700_000_000_000;

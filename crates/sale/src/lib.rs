@@ -1,4 +1,4 @@
-//! Weir's decisions.
+//! The decisions of flash sales.
 //!
 //! Facts come in as arguments, decisions go out as values. There is no host call, clock, I/O or
 //! randomness here: time is an argument (`now_ms`, milliseconds since the Unix epoch), and what
@@ -7,7 +7,6 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`id`] | which sale ids and user ids are well formed |
 //! | [`sale`] | what gateways know of a sale, and whether its window is open |
 //! | [`shard`] | where a user is at home, how stock is spread |
 //! | [`sold_out`] | what a gateway remembers of empty shards |
@@ -17,16 +16,9 @@
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
 //! | [`identity`] | the signed user of a request that carries no claim |
 //! | [`token`] | the order token that the checkout gives and the order brings |
-//! | [`limit`] | whether a user or an address asks more often than it may |
-//! | [`rules`] | which requests a rule of the rate limiter concerns, by which key, and what it allows |
-//! | [`address`] | which addresses count as one |
-//! | [`breaker`] | whether what failed too often may be asked |
-//! | [`key`] | named secrets, what they sign, and their rotation |
-//! | [`ledger`] | the claim protocol itself, as the model that the Lua is checked against |
+//! | [`ledger`] | the words of the claim protocol; with the feature `model`, the model that the Lua is checked against |
 //! | [`rebalance`] | how stock comes to a shard that has none while others have some |
 //! | [`repair`] | whether the books add up, and what would make them |
-//! | [`link`] | which codes short links have, where they may lead, and how they are answered |
-//! | [`headers`] | the names of Weir's own headers |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -51,23 +43,29 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod address;
 pub mod admission;
-pub mod breaker;
 pub mod claim;
-pub mod headers;
-pub mod id;
 pub mod identity;
-pub mod key;
 pub mod ledger;
-pub mod limit;
-pub mod link;
 pub mod rebalance;
 pub mod repair;
-pub mod rules;
 pub mod sale;
 pub mod shard;
 pub mod sold_out;
 pub mod status;
 pub mod token;
 pub mod verdict;
+
+/// Keys for tests.
+#[cfg(test)]
+pub(crate) mod keys {
+    use weir_base::key::{KeyRing, SigningKey};
+
+    pub(crate) fn key(id: &str, byte: u8) -> SigningKey {
+        SigningKey::new(id, &[byte; 32]).unwrap()
+    }
+
+    pub(crate) fn ring(keys: &[(&str, u8)]) -> KeyRing {
+        KeyRing::new(keys.iter().map(|&(id, byte)| key(id, byte)).collect()).unwrap()
+    }
+}

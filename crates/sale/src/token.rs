@@ -219,7 +219,7 @@ fn parse(payload: &[u8]) -> Option<(&[u8], u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::tests::ring;
+    use crate::keys::ring;
     use alloc::borrow::ToOwned;
     use proptest::prelude::*;
     use std::collections::BTreeSet;

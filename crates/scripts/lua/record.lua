@@ -31,7 +31,7 @@ end
 -- Deliveries are told apart up to this number; what has it, or comes later, never comes back.
 local DELIVERIES_MAX = 30
 
--- Hands the open claim out; returns the delivery's number.
+-- Delivers the open claim; returns the delivery's number.
 local function deliver(r)
   local delivery = math.min(r.deliveries, DELIVERIES_MAX)
   r.deliveries = delivery + 1

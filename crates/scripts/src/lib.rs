@@ -12,6 +12,9 @@
 //!   [`settle_transfer`], [`probe`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_clicks`],
 //!   [`link_uniques`].
+//!
+//! Each domain's keys and scripts are behind a feature of its name (`sale`, `limit`, `link`), so that a filter is
+//! built without the other domains.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -60,58 +63,102 @@ macro_rules! with_limit_states {
     };
 }
 
+#[cfg(feature = "sale")]
 pub mod audit;
 mod call;
+#[cfg(feature = "sale")]
 pub mod cancel;
+#[cfg(feature = "sale")]
 pub mod charge;
+#[cfg(feature = "sale")]
 pub mod claim;
+#[cfg(feature = "sale")]
 pub mod deposit;
 pub mod documents;
 pub mod keys;
+#[cfg(feature = "sale")]
 pub mod lend;
+#[cfg(feature = "limit")]
 pub mod limit;
+#[cfg(feature = "limit")]
 pub mod limit_back;
+#[cfg(feature = "link")]
 pub mod link_clicks;
+#[cfg(feature = "link")]
 pub mod link_read;
+#[cfg(feature = "link")]
 pub mod link_segment;
+#[cfg(feature = "link")]
 pub mod link_uniques;
+#[cfg(feature = "sale")]
 pub mod overdue;
+#[cfg(feature = "sale")]
 pub mod probe;
+#[cfg(feature = "sale")]
 pub mod release;
 mod reply;
+#[cfg(feature = "sale")]
 pub mod restock;
+#[cfg(feature = "sale")]
 pub mod restore;
+#[cfg(feature = "link")]
 pub mod routes;
+#[cfg(feature = "sale")]
 pub mod settle;
+#[cfg(feature = "sale")]
 pub mod settle_transfer;
+#[cfg(feature = "link")]
 pub mod streams;
+#[cfg(feature = "sale")]
 pub mod warm;
+#[cfg(feature = "sale")]
 pub mod wipe;
 
 pub use call::{Call, Script};
 pub use reply::ReplyError;
 
-/// Every script, for checks over all of them.
-pub const SCRIPTS: [&Script; 21] = [
+/// Every script of the features that are on, for checks over all of them.
+pub const SCRIPTS: &[&Script] = &[
+    #[cfg(feature = "sale")]
     &audit::SCRIPT,
+    #[cfg(feature = "sale")]
     &cancel::SCRIPT,
+    #[cfg(feature = "sale")]
     &charge::SCRIPT,
+    #[cfg(feature = "sale")]
     &claim::SCRIPT,
+    #[cfg(feature = "sale")]
     &deposit::SCRIPT,
+    #[cfg(feature = "sale")]
     &lend::SCRIPT,
+    #[cfg(feature = "limit")]
     &limit::SCRIPT,
+    #[cfg(feature = "limit")]
     &limit_back::SCRIPT,
+    #[cfg(feature = "link")]
     &link_clicks::SCRIPT,
+    #[cfg(feature = "link")]
     &link_read::SCRIPT,
+    #[cfg(feature = "link")]
     &link_segment::SCRIPT,
+    #[cfg(feature = "link")]
     &link_uniques::SCRIPT,
+    #[cfg(feature = "sale")]
     &overdue::SCRIPT,
-    &release::SCRIPT,
-    &restock::SCRIPT,
-    &restore::SCRIPT,
-    &settle::SCRIPT,
-    &settle_transfer::SCRIPT,
+    #[cfg(feature = "sale")]
     &probe::SCRIPT,
+    #[cfg(feature = "sale")]
+    &release::SCRIPT,
+    #[cfg(feature = "sale")]
+    &restock::SCRIPT,
+    #[cfg(feature = "sale")]
+    &restore::SCRIPT,
+    #[cfg(feature = "sale")]
+    &settle::SCRIPT,
+    #[cfg(feature = "sale")]
+    &settle_transfer::SCRIPT,
+    #[cfg(feature = "sale")]
     &warm::SCRIPT,
+    #[cfg(feature = "sale")]
     &wipe::SCRIPT,
 ];

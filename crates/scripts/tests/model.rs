@@ -541,7 +541,7 @@ fn generations_are_exact_at_the_size_of_real_clocks() {
 }
 
 #[test]
-fn a_batch_as_large_as_a_batch_of_one_user_takes_one_unit() {
+fn a_full_batch_of_one_user_takes_one_unit() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 10);
     let replies = pair.claim(&vec![user(1); 64], terms(10, 1, 1));

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_binary_is_read_from_cargos_messages() {
-        let messages = r#"{"reason":"compiler-artifact","target":{"name":"weir_core"},"executable":null}
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"weir_sale"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"weir-origin"},"executable":"/t/debug/weir-origin"}
 {"reason":"build-finished","success":true}"#;
         assert_eq!(

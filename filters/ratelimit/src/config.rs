@@ -14,7 +14,7 @@ use serde::Deserialize;
 use weir_base::breaker;
 use weir_filter_kit::config::{FieldError, SecretSource, check_breaker, header_name, within};
 use weir_filter_kit::redis_config::{RedisConfig, Topology};
-use weir_limit::rules::{FieldError, RuleConfig, Rules, RulesConfig};
+use weir_limit::rules::{RuleConfig, Rules, RulesConfig};
 
 /// How long a request waits for Redis, in milliseconds, unless `redis.deadline_ms` is set.
 pub const DEADLINE_MS: u64 = 20;
@@ -137,7 +137,7 @@ impl Config {
         let topology = self.redis.as_ref().map(|redis| redis.topology);
         let one_slot_a_call = topology == Some(Topology::Cluster);
         let rules = RulesConfig { rules: self.rules };
-        let rules = rules.checked(one_slot_a_call).map_err(refused)?;
+        let rules = rules.checked(one_slot_a_call)?;
         check_needs(&rules, self.redis.is_some(), self.user_header.is_some())?;
         if self.reload && self.redis.is_none() {
             let problem = "rules are read from Redis, but there is no `redis`";
@@ -186,11 +186,6 @@ pub fn check_needs(rules: &Rules, has_redis: bool, has_user: bool) -> Result<(),
         }
     }
     Ok(())
-}
-
-/// A refusal of the rules, as one of the configuration.
-pub fn refused(error: FieldError) -> FieldError {
-    FieldError::new(error.path, error.problem)
 }
 
 impl AnswerConfig {

@@ -68,7 +68,7 @@ impl LimitPlan {
 }
 
 fn check_call(requests: Vec<PendingRequest<Job>>) -> Planned<Job> {
-    let requests: Vec<&Vec<limit::LimitRequest>> = requests
+    let checks: Vec<&Vec<limit::LimitRequest>> = requests
         .iter()
         .filter_map(|request| match &request.job {
             Job::Check(job) => Some(&job.asks),
@@ -76,7 +76,7 @@ fn check_call(requests: Vec<PendingRequest<Job>>) -> Planned<Job> {
         })
         .flatten()
         .collect();
-    let call = limit::call(&requests);
+    let call = limit::call(&checks);
     Planned { call, requests }
 }
 

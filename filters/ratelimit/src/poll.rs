@@ -6,7 +6,7 @@ use weir_limit::rules::{Rules, RulesConfig};
 use weir_resp::{Value, encode_command};
 use weir_scripts::keys;
 
-use crate::config::{check_needs, refused};
+use crate::config::check_needs;
 
 /// When polls are due, and what they have found.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub(crate) fn command(key_prefix: &str) -> Vec<u8> {
 
 fn read_rules(json: &[u8], needs: Needs) -> Result<Rules, FieldError> {
     let config = parse::<RulesConfig>(json)?;
-    let rules = config.checked(needs.one_slot_a_call).map_err(refused)?;
+    let rules = config.checked(needs.one_slot_a_call)?;
     check_needs(&rules, true, needs.has_user)?;
     Ok(rules)
 }

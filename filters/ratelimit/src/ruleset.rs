@@ -77,9 +77,9 @@ impl Ruleset {
     pub(crate) fn look(&self, request: &HostRequest<'_>) -> Result<RuleHits, usize> {
         let mut hits = RuleHits::default();
         for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
-            let ask = match (rule.apply(request), rule.mode) {
+            let hit = match (rule.apply(request), rule.mode) {
                 (Applied::Not, _) => continue,
-                (Applied::Hit(ask), _) => ask,
+                (Applied::Hit(hit), _) => hit,
                 (Applied::Denied, Mode::Enforce) => return Err(index),
                 (Applied::Denied, Mode::Shadow) => {
                     place.metrics.shadow_limited.increment();
@@ -92,7 +92,7 @@ impl Ruleset {
                 (Mode::Shadow, Store::Local) => &mut hits.local_shadow,
                 (Mode::Shadow, Store::Redis) => &mut hits.redis_shadow,
             };
-            list.push(RuleHit { rule: index, ask });
+            list.push(RuleHit { rule: index, hit });
         }
         Ok(hits)
     }
@@ -148,7 +148,7 @@ pub(crate) struct Charged {
 impl RuleHit {
     /// Whether it must be taken back when the request has ended.
     pub(crate) fn ends(&self) -> bool {
-        self.ask.quota.algorithm() == Algorithm::Concurrency
+        self.hit.quota.algorithm() == Algorithm::Concurrency
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn send_raw(status: u16, headers: &[(&str, &str)], body: &[u8]) {
 }
 
 /// What an answer counts as.
-pub(crate) fn said(answer: &Answer<'_>) -> AnswerKind {
+pub(crate) fn kind_of(answer: &Answer<'_>) -> AnswerKind {
     match answer {
         Answer::Redirect { .. } => AnswerKind::Redirect,
         Answer::App { .. } => AnswerKind::App,

@@ -310,36 +310,36 @@ impl Links {
 
     fn read_poll(&mut self, reply: Reply) {
         let replies = read(reply, self.poller.commands());
-        let heard = replies
+        let result = replies
             .map_err(|failure| failure.to_string())
             .and_then(|replies| {
                 self.poller
                     .read(&replies)
                     .map_err(|error| error.to_string())
             });
-        match heard {
-            Ok(heard) => self.heard(heard),
+        match result {
+            Ok(result) => self.apply_poll(result),
             Err(reason) => self.poll_failed(&reason),
         }
     }
 
-    fn heard(&mut self, heard: PollResult) {
+    fn apply_poll(&mut self, result: PollResult) {
         if std::mem::take(&mut self.is_poll_failing) {
             log::info!("{NAME}: edits and domains can be read again");
         }
-        if heard.has_missed || !heard.changed.is_empty() {
+        if result.has_missed || !result.changed.is_empty() {
             self.changes = self.changes.wrapping_add(1);
         }
-        if heard.has_missed {
+        if result.has_missed {
             self.metrics.changes_missed.increment();
             self.memory.revalidate_all();
         }
-        self.metrics.changes.add(heard.changed.len());
-        heard
+        self.metrics.changes.add(result.changed.len());
+        result
             .changed
             .iter()
             .for_each(|name| self.memory.forget(name));
-        if let Some(document) = heard.domains {
+        if let Some(document) = result.domains {
             self.take_domains(&document);
         }
     }

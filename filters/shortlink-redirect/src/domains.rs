@@ -36,9 +36,7 @@ impl Sites {
     /// When it is none, with the path of what is wrong: that of before counts.
     pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), FieldError> {
         let config = parse::<DomainsConfig>(json)?;
-        let domains = config
-            .checked()
-            .map_err(|error| FieldError::new(error.path, error.problem))?;
+        let domains = config.checked()?;
         self.all = domains.iter().cloned().map(Rc::new).collect();
         self.last = None;
         self.domains = Some(domains);

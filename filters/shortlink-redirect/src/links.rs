@@ -7,16 +7,16 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use weir_filter_kit::http::RequestHeaders;
 use weir_filter_kit::link::{HostLink, Link as _};
+use weir_scripts::routes::link_lookup;
 use weir_link::answer::{self, Answer, Gone};
 use weir_link::cache::{Found, Known, LinkName, Memory};
 use weir_link::click::client_address;
 use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::domain::Domain;
 use weir_link::record::Link;
-use weir_scripts::routes::link_lookup;
 
 use crate::NAME;
-use crate::answer::{said, send, send_file, send_unavailable};
+use crate::answer::{kind_of, send, send_file, send_unavailable};
 use crate::config::{Checked, ClicksConfig};
 use crate::domains::Sites;
 use crate::job::{Job, ReadJob};
@@ -326,7 +326,7 @@ fn answer_to<'a>(
 /// Sends an answer, and returns whether the request was a click.
 fn give(answer: Answer<'_>, asking: &LinkRequest<'_>, metrics: &Metrics) -> bool {
     let is_click = answer.leads_on() && asking.fields.is_click();
-    metrics.answered(said(&answer));
+    metrics.answered(kind_of(&answer));
     send(answer.reply());
     is_click
 }

@@ -90,10 +90,10 @@ impl Metrics {
         let counter = |what: &str| Counter::define(&format!("weir_shortlink_{what}"));
         let total = |what: &str| counter(&format!("{what}_total"));
         Self {
-            answers: AnswerKind::ALL.map(|said| {
+            answers: AnswerKind::ALL.map(|kind| {
                 (
-                    said,
-                    counter(&format!("answers_total.answer.{}", said.word())),
+                    kind,
+                    counter(&format!("answers_total.answer.{}", kind.word())),
                 )
             }),
             found: From::ALL
@@ -127,7 +127,7 @@ impl Metrics {
 
     /// A request was answered.
     pub(crate) fn answered(&self, kind: AnswerKind) {
-        count(&self.answers, said, 1);
+        count(&self.answers, kind, 1);
     }
 
     /// A link was found, or not.

@@ -1,7 +1,7 @@
 //! Edits and domains, read from Redis on ticks.
 //!
 //! A poll asks for what was added to the stream of changes since the last one, and begins with the last entry
-//! that it knows: if that is not there any more, others have gone as well, and everything is suspect. Of the
+//! that it knows: if that is not there any more, others have gone as well, and everything must be revalidated. Of the
 //! document with the domains it asks for the beginning, where its version stands, and for its length; and for all
 //! of it if these are others than before.
 
@@ -12,7 +12,7 @@ use weir_scripts::documents::domains::{BEGINNING_LEN, Outline};
 use weir_scripts::keys;
 use weir_scripts::streams::link_changes::{self, Change};
 
-/// The most changes in one poll. If there are more, everything is suspect.
+/// The most changes in one poll. If there are more, everything must be revalidated.
 const CHANGES_MAX: usize = 2_000;
 
 /// What is known of the stream of changes.
@@ -103,18 +103,18 @@ impl Poller {
         let (Value::Bulk(beginning), Value::Integer(length)) = (beginning, length) else {
             return Err(unexpected(beginning));
         };
-        let mut heard = self.read_changes(changes)?;
+        let mut result = self.read_changes(changes)?;
         match document {
             Some(Value::Bulk(document)) => {
                 self.wants_document = false;
                 self.seen = Some(Outline::of(document));
-                heard.domains = Some(document.clone());
+                result.domains = Some(document.clone());
             }
             Some(Value::Null) | None => self.look(beginning, *length),
             Some(other) => return Err(unexpected(other)),
         }
         self.schedule.reached();
-        Ok(heard)
+        Ok(result)
     }
 
     /// Whether the document is another: then the next poll, which is due at once, asks for it. One that is gone
@@ -191,9 +191,9 @@ mod tests {
     /// A poll that finds these changes and an empty document.
     fn read(poller: &mut Poller, entries: &[(&str, &str)]) -> (Vec<String>, bool) {
         let replies = [bulk(""), Value::Integer(0), changes(entries)];
-        let heard = poller.read(&replies).unwrap();
+        let result = poller.read(&replies).unwrap();
         let text = |name: &LinkName| String::from_utf8(name.as_bytes().to_vec()).unwrap();
-        (heard.changed.iter().map(text).collect(), heard.has_missed)
+        (result.changed.iter().map(text).collect(), result.has_missed)
     }
 
     fn asks(poller: &Poller, command: &str) -> bool {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn more_changes_than_a_poll_takes_make_all_suspect_until_the_end_is_found() {
+    fn more_changes_than_a_poll_takes_make_all_stale_until_the_end_is_found() {
         let mut poller = Poller::new(250);
         read(&mut poller, &[("0-1", "s/old")]);
         let ids: Vec<String> = (1..=CHANGES_MAX).map(|n| format!("0-{n}")).collect();

@@ -30,9 +30,9 @@ impl Context for Stream {}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        let outcome = self.links.borrow_mut().decide(self.id, now_ms());
-        self.has_waited = outcome == Decision::Waiting;
-        match outcome {
+        let decision = self.links.borrow_mut().decide(self.id, now_ms());
+        self.has_waited = decision == Decision::Waiting;
+        match decision {
             Decision::Passed => Action::Continue,
             Decision::Answered | Decision::Waiting => Action::Pause,
         }

@@ -26,11 +26,6 @@ struct OutcomeLabel {
 /// What becomes of batches of clicks.
 const CLICK_BATCHES: [&str; 3] = ["counted", "counted_before", "refused"];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
-}
-
 /// The numbers of links. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct LinkMetrics {

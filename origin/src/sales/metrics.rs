@@ -69,11 +69,6 @@ struct AgeLabel {
     past_deadline: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
-}
-
 /// The numbers of sales. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct SaleMetrics {

@@ -108,8 +108,8 @@ fn limit(lasted: Duration) -> u64 {
 
 /// The crowd may stop before the gateways do, on a machine that stalls: what came free after that nobody
 /// asked for.
-fn assert_nearly_all_passed(heard: &Observed) {
-    let (passed, limit) = (heard.passed, limit(heard.used_up_after));
+fn assert_nearly_all_passed(observed: &Observed) {
+    let (passed, limit) = (observed.passed, limit(observed.used_up_after));
     assert!(passed * 100 >= limit * 98, "{passed} of {limit}");
 }
 
@@ -120,15 +120,18 @@ fn limit_config() -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_gateways_let_pass_what_the_limit_allows_and_nearly_all_of_it() -> Result<()> {
     let mut limiters = limiters(&limit_config(), "").await?;
-    let heard = overload(&limiters).await?;
-    let limit = limit(heard.lasted);
-    println!("{} of {limit}, {} limited", heard.passed, heard.limited);
-    assert!(heard.passed <= limit, "{} of {limit}", heard.passed);
-    assert_nearly_all_passed(&heard);
+    let observed = overload(&limiters).await?;
+    let limit = limit(observed.lasted);
+    println!(
+        "{} of {limit}, {} limited",
+        observed.passed, observed.limited
+    );
+    assert!(observed.passed <= limit, "{} of {limit}", observed.passed);
+    assert_nearly_all_passed(&observed);
     let counted = limiters
-        .count_reaching("allowed_total.rule.all", heard.passed)
+        .count_reaching("allowed_total.rule.all", observed.passed)
         .await?;
-    assert_eq!(counted, heard.passed);
+    assert_eq!(counted, observed.passed);
     limiters.check()
 }
 
@@ -136,16 +139,16 @@ async fn two_gateways_let_pass_what_the_limit_allows_and_nearly_all_of_it() -> R
 async fn with_leases_no_more_pass_than_the_limit_and_every_workers_slice() -> Result<()> {
     let lease = format!(r#", "lease": {{ "max": {SLICE}, "lasts": "500ms" }}"#);
     let mut limiters = limiters(&limit_config(), &lease).await?;
-    let heard = overload(&limiters).await?;
+    let observed = overload(&limiters).await?;
     let slices = SLICE * u64::from(WORKERS) * GATEWAYS as u64;
-    let limit = limit(heard.lasted);
-    println!("{} of {limit} and {slices}", heard.passed);
+    let limit = limit(observed.lasted);
+    println!("{} of {limit} and {slices}", observed.passed);
     assert!(
-        heard.passed <= limit + slices,
+        observed.passed <= limit + slices,
         "{} of {limit} and {slices}",
-        heard.passed
+        observed.passed
     );
-    assert_nearly_all_passed(&heard);
+    assert_nearly_all_passed(&observed);
     limiters.check()
 }
 

@@ -2,9 +2,8 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
-
 use serde::Deserialize;
+use weir_base::FieldError;
 
 use super::Duration;
 use super::rule::Rules;
@@ -214,23 +213,6 @@ pub struct LeaseConfig {
     #[serde(default = "default_lease_for")]
     pub lasts: Duration,
 }
-
-/// Why rules were refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
-    /// The field, from the outermost object inwards, such as `rules[2].limit.rate`.
-    pub path: String,
-    /// What is wrong with it, and what to do.
-    pub problem: String,
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.problem)
-    }
-}
-
-impl core::error::Error for FieldError {}
 
 impl RulesConfig {
     /// Checks the rules, and makes them ready for use. `one_slot_a_call`: whether Redis is a cluster, where

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use percent_encoding::percent_decode;
 
 use super::matching::{check_token, segments, without_query};
-use super::{FieldError, KeyPart, Request};
+use super::{KeyPart, Request};
+use weir_base::FieldError;
 use weir_base::address::AddressGroup;
 
 /// The most parts of a key.

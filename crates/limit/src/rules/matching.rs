@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{FieldError, MatchConfig, PathConfig, Request};
+use super::{MatchConfig, PathConfig, Request};
+use weir_base::FieldError;
 
 /// [`MatchConfig`], checked.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ mod matching;
 mod rule;
 
 pub use config::{
-    CostHeaderConfig, FieldError, ForwardedConfig, HeaderConfig, KeyPart, LeaseConfig, LimitConfig,
+    CostHeaderConfig, ForwardedConfig, HeaderConfig, KeyPart, LeaseConfig, LimitConfig,
     MatchConfig, Mode, OnStoreError, OverrideConfig, PathConfig, RuleConfig, RulesConfig, Store,
 };
 pub use duration::Duration;

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use super::config::CostHeaderConfig;
 use super::key::Parts;
 use super::matching::{Matching, check_token};
-use super::{FieldError, LeaseConfig, LimitConfig, Mode, OnStoreError, Request, RuleConfig, Store};
+use super::{LeaseConfig, LimitConfig, Mode, OnStoreError, Request, RuleConfig, Store};
 use sha2::{Digest, Sha256};
+use weir_base::FieldError;
 
 use crate::{Algorithm, Quota, QuotaError};
 

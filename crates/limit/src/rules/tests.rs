@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{Algorithm, Quota, State};
+use weir_base::FieldError;
 
 #[derive(Clone, Default)]
 struct FakeRequest {

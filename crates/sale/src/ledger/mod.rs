@@ -1,14 +1,16 @@
 //! The claim protocol of one shard: its words, and a model of it.
 //!
-//! The running protocol is the Lua in `crates/scripts`; [`ShardLedger`] is the same protocol in
+//! The running protocol is the Lua in `crates/scripts`; `ShardLedger` (feature `model`) is the same protocol in
 //! Rust, small enough to read at once. Tests run the same operations against both and compare
 //! every reply.
 //!
 //! Units are always somewhere: `Σ stock + open transfers + held + bought = total`, where a transfer
 //! that its target has deposited counts no more. Only [`ReleaseKind::Void`] and
-//! [`ShardLedger::restock`] change the sum, and both exist to put it right after Redis lost data.
+//! `ShardLedger::restock` change the sum, and both exist to put it right after Redis lost data.
 
+#[cfg(any(test, feature = "model"))]
 mod record;
+#[cfg(any(test, feature = "model"))]
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,7 @@ use alloc::vec::Vec;
 
 use weir_base::id::UserId;
 
+#[cfg(any(test, feature = "model"))]
 pub use shard::ShardLedger;
 
 /// What must hold of a user, besides the cap, for a new claim.

@@ -2,5 +2,7 @@
 //!
 //! The rules of rate limits are not here: operators write them by hand, and `weir_limit::rules` reads them.
 
+#[cfg(feature = "sale")]
 pub mod catalogue;
+#[cfg(feature = "link")]
 pub mod domains;

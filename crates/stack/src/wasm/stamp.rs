@@ -174,7 +174,7 @@ mod tests {
                 },
             };
             built.write("Cargo.toml", "[workspace]");
-            built.write("crates/core/src/lib.rs", "// core");
+            built.write("crates/base/src/lib.rs", "// base");
             built.write("crates/stack/src/lib.rs", "// stack");
             built.write("filters/gate/src/lib.rs", "// gate");
             built.write("out/gate.wasm", "module");
@@ -222,7 +222,7 @@ mod tests {
             ("filters/gate/src/lib.rs", "// changed"),
             ("filters/gate/src/new.rs", ""),
             ("filters/another/Cargo.toml", ""),
-            ("crates/core/src/lib.rs", "// changed"),
+            ("crates/base/src/lib.rs", "// changed"),
             ("Cargo.lock", "another version"),
         ] {
             let built = Built::new();

@@ -290,7 +290,7 @@ fn when_changes_were_missed_everything_is_read_again() {
     gate.put("s/abc", &Link::to("https://other.example/"));
     gate.poll();
     assert_eq!(gate.location("/abc"), "https://other.example/");
-    // What is suspect is still better than nothing.
+    // A stale link is still better than nothing.
     gate.set_redis(false);
     gate.origin.borrow_mut().reply = Some(Reply::unreachable());
     let stale = gate.request(0, "/abd").send();

@@ -1,0 +1,46 @@
+//! The keys of rate limits.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+/// The key of the document with the rate limits.
+pub fn limit_rules(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:limit:rules").into_bytes()
+}
+
+/// The key of what one key of a rate limit has used: a string, see `limit_state.lua`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LimitKey(Vec<u8>);
+
+impl LimitKey {
+    /// The key of `rule`, which has no brace, and of a hash of what the rule tells clients apart by: Redis
+    /// never holds what a client sent.
+    pub fn new(prefix: &str, rule: &str, hash: [u8; 16]) -> Self {
+        let hash = hex::encode(hash);
+        Self(format!("{prefix}:limit:{{{rule}:{hash}}}").into_bytes())
+    }
+
+    /// The key as Redis takes it.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limits_key_is_its_rule_and_a_hash() {
+        let key = LimitKey::new(
+            "weir",
+            "per-user",
+            *b"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\xff",
+        );
+        assert_eq!(
+            key.as_bytes(),
+            b"weir:limit:{per-user:000102030405060708090a0b0c0d0eff}"
+        );
+        assert_eq!(limit_rules("weir"), b"weir:limit:rules");
+    }
+}

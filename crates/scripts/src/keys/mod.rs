@@ -1,0 +1,61 @@
+//! Every key that Weir has in Redis.
+//!
+//! ```text
+//! <prefix>:catalogue              JSON: the sales that gateways poll for
+//! <prefix>:{<sale>:<shard>}:…     one shard of a sale; the hash tag puts all its keys in one slot
+//! <prefix>:limit:rules            JSON: the rate limits that gateways poll for
+//! <prefix>:limit:{<rule>:<hash>}  what one key of a rate limit has used
+//! <prefix>:link:{<domain>/<code>} the record of a short link; with `:clicks` behind it, clicks used
+//! <prefix>:link:domains           JSON: the domains that gateways poll for
+//! <prefix>:link:changes           stream: the links that were edited, `l` = `<domain>/<code>`
+//! <prefix>:link:segment:<length>  integer: numbers of that length that are reserved
+//! <prefix>:link:wrap:<length>     held by who opens the next round through them
+//! <prefix>:link:idem:{<hash>}     what was answered to an Idempotency-Key
+//! <prefix>:link:clicks            stream: batches of clicks, `b` = id, `d` = payload
+//! <prefix>:link:uv:{<link>}:…     HyperLogLogs: visitors and addresses of a link, by hour and day
+//! <prefix>:link:uv:key:<day>      what visitors and addresses of a day are hashed with
+//! <prefix>:link:clicks:refused    stream: batches that could not be read, for a day
+//! ```
+//!
+//! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
+
+#[cfg(feature = "limit")]
+mod limit;
+#[cfg(feature = "link")]
+mod link;
+#[cfg(feature = "sale")]
+mod sale;
+
+#[cfg(feature = "limit")]
+pub use limit::{LimitKey, limit_rules};
+#[cfg(feature = "link")]
+pub use link::{
+    BATCH_ID, BATCH_ROWS, BATCHES_LEN, CHANGED_LINK, CHANGES_LEN, LinkKeys, UniquesKeys,
+    link_changes, link_clicks, link_clicks_refused, link_domains, link_idempotency, link_segments,
+    link_uniques_secret, link_wrap,
+};
+#[cfg(feature = "sale")]
+pub use sale::{ShardKeys, catalogue};
+
+/// The key prefix unless one is configured.
+pub const DEFAULT_PREFIX: &str = "weir";
+
+/// Whether `prefix` may stand before Weir's keys: 1 to 64 of `a-z A-Z 0-9 - _ . :`. A brace would
+/// take over the hash tag.
+pub fn is_prefix(prefix: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
+    (1..=64).contains(&prefix.len()) && prefix.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_cannot_take_over_the_hash_tag() {
+        assert!(is_prefix("test.run_1:weir"));
+        for bad in ["", "a{b", "a}", "a b", &"x".repeat(65)] {
+            assert!(!is_prefix(bad), "{bad}");
+        }
+    }
+}
