@@ -40,6 +40,7 @@ extern crate alloc;
 extern crate std;
 
 /// A script's source, after the file of what it shares with others.
+#[cfg(any(feature = "limit", feature = "sale"))]
 macro_rules! after {
     ($prelude:literal, $name:literal) => {
         concat!(
@@ -50,6 +51,7 @@ macro_rules! after {
 }
 
 /// A script's source, after the reading and writing of records that it needs.
+#[cfg(feature = "sale")]
 macro_rules! with_records {
     ($name:literal) => {
         after!("record", $name)
@@ -57,6 +59,7 @@ macro_rules! with_records {
 }
 
 /// A script's source, after the counting of rate limits that it needs.
+#[cfg(feature = "limit")]
 macro_rules! with_limit_states {
     ($name:literal) => {
         after!("limit_state", $name)

@@ -7,13 +7,13 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use weir_filter_kit::http::RequestHeaders;
 use weir_filter_kit::link::{HostLink, Link as _};
-use weir_scripts::routes::link_lookup;
 use weir_link::answer::{self, Answer, Gone};
 use weir_link::cache::{Found, Known, LinkName, Memory};
 use weir_link::click::client_address;
 use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::domain::Domain;
 use weir_link::record::Link;
+use weir_scripts::routes::link_lookup;
 
 use crate::NAME;
 use crate::answer::{kind_of, send, send_file, send_unavailable};
