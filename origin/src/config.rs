@@ -9,8 +9,9 @@ use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
 use crate::http::AdminToken;
+use crate::links::config::{LinkConfig, scramble};
+use crate::sales::config::SaleConfig;
 use crate::secret::{self, SecretError, Variables};
-use crate::{links, sales};
 
 /// Names the variable that holds the admin's token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
@@ -62,11 +63,11 @@ pub struct Config {
 
     /// The flags of sales.
     #[command(flatten)]
-    pub sales: sales::config::Config,
+    pub sales: SaleConfig,
 
     /// The flags of links.
     #[command(flatten)]
-    pub links: links::config::Config,
+    pub links: LinkConfig,
 }
 
 /// The URLs may hold passwords.
@@ -111,7 +112,7 @@ impl Secrets {
         Ok(Self {
             claim_keys,
             admin_token,
-            link_scramble: links::config::scramble(variables)?,
+            link_scramble: scramble(variables)?,
         })
     }
 }

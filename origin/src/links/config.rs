@@ -21,7 +21,7 @@ pub const LINK_SECRET: &str = "WEIR_LINK_SECRET";
 
 /// The flags of links.
 #[derive(Clone, Args)]
-pub struct Config {
+pub struct LinkConfig {
     /// Where clicks on links come from: a database of cities or countries in MaxMind's format
     #[arg(long, env = "WEIR_GEO_CITY_DB")]
     pub geo_city_db: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub struct Config {
     pub links_quarantine_s: u64,
 }
 
-impl Config {
+impl LinkConfig {
     /// The databases that tell where clicks come from.
     ///
     /// # Errors

@@ -233,10 +233,14 @@ impl Allocator {
                 Err(_) => skips,
             };
             match filled {
-                Ok(Filled::Already) if !rounds.wait(self.until_wanted(queue)).await => return,
+                Ok(Filled::Already) => {
+                    if !rounds.wait(self.until_wanted(queue)).await {
+                        return;
+                    }
+                }
                 Ok(Filled::Skipped) if skips < SKIPS_MAX => rounds.next_after(SKIP_PAUSE),
                 Ok(Filled::Skipped) => rounds.next_after(BACKOFF.max),
-                _ => {}
+                Ok(Filled::Some) | Err(_) => {}
             }
         }
     }

@@ -19,7 +19,7 @@ pub const CLAIM_SECRET_PREVIOUS: &str = "WEIR_CLAIM_SECRET_PREVIOUS";
 
 /// The flags of sales.
 #[derive(Clone, Args)]
-pub struct Config {
+pub struct SaleConfig {
     /// The id of the claim secret; the same as the gateways'
     #[arg(long, env = "WEIR_CLAIM_KEY_ID", default_value = "k1")]
     pub claim_key_id: String,
@@ -49,7 +49,7 @@ pub struct Config {
     pub risk_threshold: u32,
 }
 
-impl Config {
+impl SaleConfig {
     /// How much work at once SQL is given by the public.
     pub fn sql_limits(&self) -> SqlLimits {
         SqlLimits {

@@ -87,7 +87,7 @@ impl LinkStore {
         now_ms: u64,
     ) -> Result<Vec<bool>, SqlError> {
         let once = || async {
-            let mut tx = self.database.begin().await?;
+            let mut tx = self.db.begin().await?;
             let mut sums = Sums::default();
             let mut counted = Vec::with_capacity(batches.len());
             for batch in batches {
@@ -121,10 +121,7 @@ impl LinkStore {
         until_ms: u64,
     ) -> Result<Vec<Point>, SqlError> {
         let select = of_link(sql(SELECT_POINTS), link).text(span.as_str());
-        let rows = self
-            .database
-            .all(select.number(from_ms).number(until_ms))
-            .await?;
+        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
         Ok(rows.iter().map(point).collect::<Result<_, _>>()?)
     }
 
@@ -136,10 +133,7 @@ impl LinkStore {
         until_ms: u64,
     ) -> Result<Vec<PartCount>, SqlError> {
         let select = of_link(sql(SELECT_PARTS), link);
-        let rows = self
-            .database
-            .all(select.number(from_ms).number(until_ms))
-            .await?;
+        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
         let read = |row: &Row| {
             Ok(PartCount {
                 part: part(row)?,
@@ -167,7 +161,7 @@ impl LinkStore {
         };
         let mut removed = 0;
         for statement in statements() {
-            removed += self.database.execute(statement).await?;
+            removed += self.db.execute(statement).await?;
         }
         Ok(removed)
     }

@@ -48,7 +48,7 @@ pub(super) fn tags_json(tags: &[String]) -> Result<String, Error> {
 impl LinkStore {
     /// How far the log named `log` is in the store.
     pub async fn log_position(&self, log: &str) -> Result<LogPosition, SqlError> {
-        let row = self.database.one(sql(SELECT_POSITION).text(log)).await?;
+        let row = self.db.one(sql(SELECT_POSITION).text(log)).await?;
         let Some(row) = row else {
             return Ok(LogPosition::default());
         };
@@ -66,13 +66,13 @@ impl LinkStore {
         position: LogPosition,
         entries: &[Entry],
     ) -> Result<u64, SqlError> {
-        Ok(retried(|| drain_once(&self.database, log, position, entries)).await?)
+        Ok(retried(|| drain_once(&self.db, log, position, entries)).await?)
     }
 
     /// Makes a link at once. False if its name is taken.
     pub async fn insert(&self, link: &NewLink) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.database.begin().await?;
+            let mut tx = self.db.begin().await?;
             let is_new = insert_in(&mut tx, link).await?;
             tx.commit().await?;
             Ok(is_new)

@@ -42,7 +42,7 @@ impl LinkStore {
     /// comes.
     pub async fn change(&self, change: Change<'_>) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.database.begin().await?;
+            let mut tx = self.db.begin().await?;
             let is_done = change_in(&mut tx, &change).await?;
             if is_done {
                 tx.commit().await?;
@@ -62,7 +62,7 @@ impl LinkStore {
         limit: usize,
     ) -> Result<Vec<(LinkId, u32)>, SqlError> {
         let select = sql(UNPUBLISHED).number(before_ms).number(limit);
-        let rows = self.database.all(select).await?;
+        let rows = self.db.all(select).await?;
         let read = |row| Ok((reads::id(row)?, row.number("version")?));
         rows.iter().map(read).collect()
     }
@@ -70,7 +70,7 @@ impl LinkStore {
     /// Notes that Redis has followed a change.
     pub async fn mark_published(&self, id: &LinkId, version: u32) -> Result<(), SqlError> {
         let delete = named(sql(DELETE_UNPUBLISHED), id).number(version);
-        self.database.execute(delete).await?;
+        self.db.execute(delete).await?;
         Ok(())
     }
 }

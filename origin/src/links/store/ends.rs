@@ -43,7 +43,7 @@ impl LinkStore {
     /// Notes when links were last clicked, so that they live on: those that have a life.
     pub async fn touch(&self, clicks: &[(LinkId, u64)]) -> Result<(), SqlError> {
         for chunk in clicks.chunks(BATCH) {
-            retried(|| touch_chunk(&self.database, chunk)).await?;
+            retried(|| touch_chunk(&self.db, chunk)).await?;
         }
         Ok(())
     }
@@ -57,7 +57,7 @@ impl LinkStore {
         limit: usize,
     ) -> Result<Vec<Ended>, SqlError> {
         let select = sql(ENDED).number(from_ms).number(before_ms).number(limit);
-        let rows = self.database.all(select).await?;
+        let rows = self.db.all(select).await?;
         let read = |row: &Row| {
             Ok(Ended {
                 id: reads::id(row)?,
@@ -71,7 +71,7 @@ impl LinkStore {
     /// Gives links a later end, unless somebody else has done so.
     pub async fn prolong(&self, ended: &[(Ended, u64)]) -> Result<(), SqlError> {
         for chunk in ended.chunks(BATCH) {
-            retried(|| prolong_chunk(&self.database, chunk)).await?;
+            retried(|| prolong_chunk(&self.db, chunk)).await?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl LinkStore {
     pub async fn remove(&self, ended: &[Ended]) -> Result<u64, SqlError> {
         let mut removed = 0;
         for chunk in ended.chunks(BATCH) {
-            removed += retried(|| remove_chunk(&self.database, chunk)).await?;
+            removed += retried(|| remove_chunk(&self.db, chunk)).await?;
         }
         Ok(removed)
     }

@@ -29,13 +29,13 @@ use crate::sql::Database;
 /// error.
 #[derive(Clone, Debug)]
 pub struct LinkStore {
-    database: Database,
+    db: Database,
 }
 
 impl LinkStore {
     /// The store in this database.
-    pub fn new(database: Database) -> Self {
-        Self { database }
+    pub fn new(db: Database) -> Self {
+        Self { db }
     }
 }
 

@@ -45,7 +45,7 @@ impl LinkStore {
     /// One link that is not deleted, be it one that has ended.
     pub async fn link(&self, id: &LinkId) -> Result<Option<StoredLink>, SqlError> {
         let select = sql(SELECT_ONE).text(id.domain.as_str());
-        let row = self.database.one(select.text(id.code.as_str())).await?;
+        let row = self.db.one(select.text(id.code.as_str())).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
@@ -68,7 +68,7 @@ impl LinkStore {
         let select = select.number(before_ms).number(before_ms);
         let select = select.text(domain).text(domain).text(code).number(limit);
         Ok(self
-            .database
+            .db
             .all(select)
             .await?
             .iter()
@@ -80,7 +80,7 @@ impl LinkStore {
     pub async fn history(&self, id: &LinkId) -> Result<Vec<Past>, SqlError> {
         let select = sql(HISTORY).text(id.domain.as_str()).text(id.code.as_str());
         Ok(self
-            .database
+            .db
             .all(select)
             .await?
             .iter()
@@ -96,7 +96,7 @@ impl LinkStore {
             let all = chunk.iter().chain(last).take(CODES);
             let select = sql(&HAS_ANY).text(domain.as_str());
             let select = all.fold(select, |select, code| select.text(code.as_str()));
-            if self.database.one(select).await?.is_some() {
+            if self.db.one(select).await?.is_some() {
                 return Ok(true);
             }
         }

@@ -59,7 +59,7 @@ impl LinkStore {
     /// Reserves segments for whoever asks: says of each whether it was nobody's in its round.
     pub async fn reserve(&self, segments: &[Segment], now_ms: u64) -> Result<Vec<bool>, SqlError> {
         let once = || async {
-            let mut tx = self.database.begin().await?;
+            let mut tx = self.db.begin().await?;
             let mut reserved = Vec::with_capacity(segments.len());
             for segment in segments {
                 let insert = of(INSERT, segment.length).number(segment.round);
@@ -75,13 +75,13 @@ impl LinkStore {
     /// Gives a segment back of which no number was handed out.
     pub async fn release(&self, segment: &Segment) -> Result<(), SqlError> {
         let delete = of(DELETE, segment.length).number(segment.round);
-        self.database.execute(delete.number(segment.start)).await?;
+        self.db.execute(delete.number(segment.start)).await?;
         Ok(())
     }
 
     /// The last segment that was reserved of a length.
     pub async fn last_segment(&self, length: Length) -> Result<Option<Segment>, SqlError> {
-        let Some(row) = self.database.one(of(LAST, length)).await? else {
+        let Some(row) = self.db.one(of(LAST, length)).await? else {
             return Ok(None);
         };
         Ok(Some(Segment {
@@ -97,7 +97,7 @@ impl LinkStore {
         let numbers = segment.indexes();
         let select = of(RESERVED_BEFORE, segment.length).number(segment.round);
         let row = self
-            .database
+            .db
             .one(select.number(numbers.end).number(numbers.start));
         Ok(row
             .await?
@@ -114,7 +114,7 @@ impl LinkStore {
     ) -> Result<bool, SqlError> {
         let select = of(IS_RESERVED, length).number(index).number(index);
         let select = select.number(since_ms).number(length.digits());
-        Ok(self.database.one(select).await?.is_some())
+        Ok(self.db.one(select).await?.is_some())
     }
 
     /// Opens a round through the numbers of a length; nothing if it is open.
@@ -125,16 +125,13 @@ impl LinkStore {
         now_ms: u64,
     ) -> Result<(), SqlError> {
         let insert = of(INSERT_ROUND, length).number(round).number(now_ms);
-        self.database.insert(insert).await?;
+        self.db.insert(insert).await?;
         Ok(())
     }
 
     /// Whether that round is open.
     pub async fn is_round_open(&self, length: Length, round: u64) -> Result<bool, SqlError> {
-        let row = self
-            .database
-            .one(of(SELECT_ROUND, length).number(round))
-            .await?;
+        let row = self.db.one(of(SELECT_ROUND, length).number(round)).await?;
         Ok(row.is_some())
     }
 
@@ -148,7 +145,7 @@ impl LinkStore {
         let insert = of(INSERT_CUSTOM, length)
             .number(index)
             .text(domain.as_str());
-        Ok(self.database.insert(insert).await?)
+        Ok(self.db.insert(insert).await?)
     }
 
     /// Takes that back.
@@ -161,7 +158,7 @@ impl LinkStore {
         let delete = of(DELETE_CUSTOM, length)
             .number(index)
             .text(domain.as_str());
-        self.database.execute(delete).await?;
+        self.db.execute(delete).await?;
         Ok(())
     }
 
@@ -169,7 +166,7 @@ impl LinkStore {
     pub async fn customs(&self, segment: &Segment) -> Result<Vec<u64>, SqlError> {
         let numbers = segment.indexes();
         let select = of(CUSTOMS, segment.length).number(numbers.start);
-        let rows = self.database.all(select.number(numbers.end)).await?;
+        let rows = self.db.all(select.number(numbers.end)).await?;
         Ok(rows
             .iter()
             .map(|row| row.number("number_index"))
@@ -179,11 +176,9 @@ impl LinkStore {
     /// Notes domains that may have links; tells all that ever were.
     pub async fn domains(&self, known: &[DomainId]) -> Result<Vec<DomainId>, SqlError> {
         for id in known {
-            self.database
-                .insert(sql(INSERT_DOMAIN).text(id.as_str()))
-                .await?;
+            self.db.insert(sql(INSERT_DOMAIN).text(id.as_str())).await?;
         }
-        let rows = self.database.all(sql(DOMAINS)).await?;
+        let rows = self.db.all(sql(DOMAINS)).await?;
         let read = |row: &Row| {
             let id = DomainId::new(row.text("id")?);
             Ok(id.map_err(|error| damaged("id", error))?)
@@ -193,13 +188,13 @@ impl LinkStore {
 
     /// Notes how numbers become codes, unless that is noted; tells what is noted.
     pub async fn numbering(&self, fingerprint: &str) -> Result<String, SqlError> {
-        if let Some(row) = self.database.one(sql(SELECT_SETTING)).await? {
+        if let Some(row) = self.db.one(sql(SELECT_SETTING)).await? {
             return Ok(row.text("value")?);
         }
-        self.database
+        self.db
             .insert(sql(INSERT_SETTING).text(fingerprint))
             .await?;
-        let row = self.database.one(sql(SELECT_SETTING)).await?;
+        let row = self.db.one(sql(SELECT_SETTING)).await?;
         Ok(row.map_or_else(|| Ok(fingerprint.to_owned()), |row| row.text("value"))?)
     }
 }

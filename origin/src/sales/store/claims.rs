@@ -43,14 +43,14 @@ impl SaleStore {
     /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
     /// is paid `at_payment` takes no stock yet.
     pub async fn place(&self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
-        Ok(retried(|| place_once(&self.database, ticket, now_ms)).await?)
+        Ok(retried(|| place_once(&self.db, ticket, now_ms)).await?)
     }
 
     /// Decides that a claim without units behind it never becomes an order. False if its outcome was
     /// decided before.
     pub async fn void(&self, ticket: &Ticket, now_ms: u64) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.database.begin().await?;
+            let mut tx = self.db.begin().await?;
             let won = insert_outcome(&mut tx, ticket, Outcome::Void, now_ms).await?;
             tx.commit().await?;
             Ok(won)
@@ -62,7 +62,7 @@ impl SaleStore {
     /// told.
     pub async fn release(&self, ticket: &Ticket, now_ms: u64) -> Result<Option<Placed>, SqlError> {
         let once = || async {
-            let mut tx = self.database.begin().await?;
+            let mut tx = self.db.begin().await?;
             if insert_outcome(&mut tx, ticket, Outcome::Released, now_ms).await? {
                 tx.commit().await?;
                 return Ok(None);

@@ -28,13 +28,13 @@ use crate::sql::Database;
 /// Pages are sorted by the bytes of the user's name; a page shorter than its limit is the last.
 #[derive(Clone, Debug)]
 pub struct SaleStore {
-    database: Database,
+    db: Database,
 }
 
 impl SaleStore {
     /// The store in this database.
-    pub fn new(database: Database) -> Self {
-        Self { database }
+    pub fn new(db: Database) -> Self {
+        Self { db }
     }
 }
 

@@ -37,7 +37,7 @@ impl SaleStore {
         order_id: &str,
         user: &UserId,
     ) -> Result<Option<StoredOrder>, SqlError> {
-        let row = self.database.one(sql(SELECT_ORDER).text(order_id)).await?;
+        let row = self.db.one(sql(SELECT_ORDER).text(order_id)).await?;
         let order = row.as_ref().map(stored).transpose()?;
         Ok(order.filter(|order| order.user == *user))
     }
@@ -56,7 +56,7 @@ impl SaleStore {
             .number(shard)
             .number(after)
             .number(limit);
-        let rows = self.database.all(select).await?;
+        let rows = self.db.all(select).await?;
         Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
     }
 
@@ -65,10 +65,7 @@ impl SaleStore {
     /// were paid (`settle` in Redis, then `charge`). A new order is not among them: its claim is
     /// open in Redis until Redis has followed.
     pub async fn unfollowed(&self, limit: usize) -> Result<Vec<StoredOrder>, SqlError> {
-        let rows = self
-            .database
-            .all(sql(SELECT_UNFOLLOWED).number(limit))
-            .await?;
+        let rows = self.db.all(sql(SELECT_UNFOLLOWED).number(limit)).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
@@ -81,7 +78,7 @@ impl SaleStore {
                 .text(order_id)
                 .text(status.word())
         };
-        retried(|| self.database.execute(delete())).await?;
+        retried(|| self.db.execute(delete())).await?;
         Ok(())
     }
 }

@@ -41,7 +41,7 @@ const SELECT_OVERDUE: &str = "
 impl SaleStore {
     /// Pays an order, in one transaction. An order that has no units yet takes them now.
     pub async fn pay(&self, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, SqlError> {
-        Ok(retried(|| pay_once(&self.database, order_id, user, now_ms)).await?)
+        Ok(retried(|| pay_once(&self.db, order_id, user, now_ms)).await?)
     }
 
     /// Takes an unpaid order back, in one transaction; its units return to stock.
@@ -51,20 +51,20 @@ impl SaleStore {
         user: &UserId,
         now_ms: u64,
     ) -> Result<Cancelled, SqlError> {
-        Ok(retried(|| cancel_once(&self.database, order_id, user, now_ms)).await?)
+        Ok(retried(|| cancel_once(&self.db, order_id, user, now_ms)).await?)
     }
 
     /// Ends at most `limit` orders whose time to pay has passed; their units return to stock.
     /// Tells which were ended just now.
     pub async fn expire(&self, now_ms: u64, limit: usize) -> Result<Vec<StoredOrder>, SqlError> {
         let rows = self
-            .database
+            .db
             .all(sql(SELECT_OVERDUE).number(now_ms).number(limit))
             .await?;
         let overdue: Result<Vec<_>, Error> = rows.iter().map(orders::stored).collect();
         let mut expired = Vec::new();
         for together in overdue?.chunks(EXPIRE_TOGETHER) {
-            expired.extend(retried(|| expire_once(&self.database, together, now_ms)).await?);
+            expired.extend(retried(|| expire_once(&self.db, together, now_ms)).await?);
         }
         Ok(expired)
     }

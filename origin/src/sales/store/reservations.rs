@@ -65,7 +65,7 @@ impl SaleStore {
                 .number(now_ms)
                 .number(now_ms)
         };
-        let new = retried(|| self.database.insert(insert())).await?;
+        let new = retried(|| self.db.insert(insert())).await?;
         Ok(if new { Reserved::Now } else { Reserved::Again })
     }
 
@@ -77,7 +77,7 @@ impl SaleStore {
         limit: usize,
     ) -> Result<Vec<Unscored>, SqlError> {
         let select = sql(SELECT_UNSCORED).number(now_ms).number(limit);
-        let rows = self.database.all(select).await?;
+        let rows = self.db.all(select).await?;
         Ok(rows.iter().map(unscored).collect::<Result<_, _>>()?)
     }
 
@@ -89,7 +89,7 @@ impl SaleStore {
         check_at_ms: u64,
     ) -> Result<(), SqlError> {
         let postpone = || of_user(sql(POSTPONE_CHECK).number(check_at_ms), id, user);
-        retried(|| self.database.execute(postpone())).await?;
+        retried(|| self.db.execute(postpone())).await?;
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl SaleStore {
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.database.begin().await?;
+            let mut tx = self.db.begin().await?;
             let set = of_user(sql(SET_SCORE).number(score.score), id, user);
             let there = tx.execute(set).await? == 1;
             if there && score.block {
@@ -124,7 +124,7 @@ impl SaleStore {
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let once = || async {
-            let mut tx = self.database.begin().await?;
+            let mut tx = self.db.begin().await?;
             let new = insert_blocked(&mut tx, id, user, reason, now_ms).await?;
             tx.commit().await?;
             Ok(new)
@@ -135,7 +135,7 @@ impl SaleStore {
     /// Lets a user buy again. False if the user is not blocked.
     pub async fn unblock(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
         let delete = || of_user(sql(DELETE_BLOCKED), id, user);
-        Ok(retried(|| self.database.execute(delete())).await? == 1)
+        Ok(retried(|| self.db.execute(delete())).await? == 1)
     }
 
     /// At most `limit` users who have reserved, after `after`.
@@ -145,7 +145,7 @@ impl SaleStore {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>, SqlError> {
-        Ok(page(&self.database, sql(SELECT_RESERVED), id, after, limit).await?)
+        Ok(page(&self.db, sql(SELECT_RESERVED), id, after, limit).await?)
     }
 
     /// At most `limit` blocked users, after `after`.
@@ -155,7 +155,7 @@ impl SaleStore {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>, SqlError> {
-        Ok(page(&self.database, sql(SELECT_BLOCKED), id, after, limit).await?)
+        Ok(page(&self.db, sql(SELECT_BLOCKED), id, after, limit).await?)
     }
 }
 

@@ -80,12 +80,12 @@ const INSERT_SETTING: &str = "INSERT INTO settings (value, name) VALUES (?, ?)";
 impl SaleStore {
     /// Makes a sale, open, with all its units remaining. False if there is one of that id.
     pub async fn create_sale(&self, new: &NewSale, now_ms: u64) -> Result<bool, SqlError> {
-        Ok(retried(|| create_once(&self.database, new, now_ms)).await?)
+        Ok(retried(|| create_once(&self.db, new, now_ms)).await?)
     }
 
     /// Changes the sale of that id, before it starts, to what `sale` says; its state stays.
     pub async fn update_sale(&self, new: &NewSale, now_ms: u64) -> Result<Updated, SqlError> {
-        Ok(retried(|| update_once(&self.database, new, now_ms)).await?)
+        Ok(retried(|| update_once(&self.db, new, now_ms)).await?)
     }
 
     /// Sets the operator's switches of a sale, at any time. False if there is no such sale.
@@ -103,12 +103,12 @@ impl SaleStore {
                 .number(degrade.static_page)
                 .text(id.as_str())
         };
-        Ok(retried(|| self.database.execute(set())).await? == 1)
+        Ok(retried(|| self.db.execute(set())).await? == 1)
     }
 
     /// The operator's switch of all sales: open, unless it was ever set.
     pub async fn global_switch(&self) -> Result<SaleState, SqlError> {
-        let row = self.database.one(sql(SELECT_SETTING).text(GLOBAL_SWITCH));
+        let row = self.db.one(sql(SELECT_SETTING).text(GLOBAL_SWITCH));
         match row.await? {
             Some(row) => Ok(parse_state(&row, "value")?),
             None => Ok(SaleState::default()),
@@ -118,18 +118,18 @@ impl SaleStore {
     /// Sets it.
     pub async fn set_global_switch(&self, state: SaleState) -> Result<(), SqlError> {
         let with = |statement: &'static str| sql(statement).text(state.word()).text(GLOBAL_SWITCH);
-        if self.database.execute(with(UPDATE_SETTING)).await? == 0
-            && !self.database.insert(with(INSERT_SETTING)).await?
+        if self.db.execute(with(UPDATE_SETTING)).await? == 0
+            && !self.db.insert(with(INSERT_SETTING)).await?
         {
             // Someone else has made it in between.
-            self.database.execute(with(UPDATE_SETTING)).await?;
+            self.db.execute(with(UPDATE_SETTING)).await?;
         }
         Ok(())
     }
 
     /// One sale.
     pub async fn sale(&self, id: &SaleId) -> Result<Option<StoredSale>, SqlError> {
-        let row = self.database.one(sql(SELECT_ONE).text(id.as_str())).await?;
+        let row = self.db.one(sql(SELECT_ONE).text(id.as_str())).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
@@ -137,7 +137,7 @@ impl SaleStore {
     /// and jobs.
     pub async fn totals(&self, id: &SaleId) -> Result<Option<SaleTotals>, SqlError> {
         // All its numbers are of one instant.
-        let mut tx = self.database.snapshot().await?;
+        let mut tx = self.db.snapshot().await?;
         let Some(stored) = select_one(&mut tx, id).await? else {
             return Ok(None);
         };
@@ -160,7 +160,7 @@ impl SaleStore {
 
     /// At most `limit` sales, those that end last first.
     pub async fn sales(&self, limit: usize) -> Result<Vec<StoredSale>, SqlError> {
-        let rows = self.database.all(sql(SELECT_LIST).number(limit)).await?;
+        let rows = self.db.all(sql(SELECT_LIST).number(limit)).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
@@ -171,14 +171,14 @@ impl SaleStore {
         limit: usize,
     ) -> Result<Vec<Sale>, SqlError> {
         let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
-        let rows = self.database.all(select).await?;
+        let rows = self.db.all(select).await?;
         rows.iter().map(|row| Ok(stored(row)?.sale)).collect()
     }
 
     /// The sales that are to be warmed by now, have not been, and have not ended.
     pub async fn due_to_warm(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
         let select = sql(SELECT_DUE).number(now_ms).number(now_ms);
-        let rows = self.database.all(select).await?;
+        let rows = self.db.all(select).await?;
         Ok(rows
             .iter()
             .map(|row| sale_id(row, "id"))
@@ -188,7 +188,7 @@ impl SaleStore {
     /// Notes that a sale's stock is on Redis, unless that is noted already.
     pub async fn mark_warmed(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
         let mark = || sql(MARK_WARMED).number(now_ms).text(id.as_str());
-        retried(|| self.database.execute(mark())).await?;
+        retried(|| self.db.execute(mark())).await?;
         Ok(())
     }
 }
