@@ -38,7 +38,7 @@ async function send(method, path, query, body, headers = {}) {
   }
   if (!answer.ok) {
     const problem = await answer.json().catch(() => ({}));
-    throw new Problem(answer.status, problem.error ?? "", problem.detail ?? `The origin says ${answer.status}.`);
+    throw new Problem(answer.status, problem.error ?? "", problem.detail ?? `The origin answered ${answer.status}.`);
   }
   return answer;
 }

@@ -8,10 +8,10 @@ import { complaint } from "./notice.js";
 import { qrCard } from "./qr.js";
 import { statsCard } from "./stats.js";
 
-const ACTIONS = { create: "Made", edit: "Changed", disable: "Disabled", enable: "Enabled", delete: "Deleted" };
+const ACTIONS = { create: "Created", edit: "Edited", disable: "Disabled", enable: "Enabled", delete: "Deleted" };
 
 /** What the origin thinks of a target's host. */
-const FLAGS = "The host of this address mixes alphabets, as those do that imitate others. Look twice.";
+const FLAGS = "This host mixes alphabets, as imitations of other hosts do. Check it before you share it.";
 
 export async function detail(name) {
   const link = await api.link(name);
@@ -46,7 +46,7 @@ function head(link, show) {
     }
   });
   const remove = async () => {
-    const text = `${link.url} will lead nowhere, and its statistics go with it.`;
+    const text = `${link.url} will stop working, and its statistics are deleted.`;
     if (!(await ask("Delete this link?", text, "Delete"))) {
       return;
     }
@@ -80,12 +80,12 @@ function head(link, show) {
 }
 
 function facts(link) {
-  const said = [`made ${time(link.created_at_ms)}`];
+  const said = [`created ${time(link.created_at_ms)}`];
   if (link.life_ms) {
-    said.push(`lives ${life(link.life_ms)} from its last click`);
+    said.push(`ends ${life(link.life_ms)} after its last click`);
   }
   if (link.ends_at_ms) {
-    said.push(`ends ${time(link.ends_at_ms)} in any case`);
+    said.push(`ends ${time(link.ends_at_ms)} at the latest`);
   }
   if (link.max_clicks) {
     said.push(`at most ${link.max_clicks} clicks`);
@@ -145,9 +145,9 @@ function editor(link, show) {
     { class: "card", id: "edit", onsubmit: save },
     el("h2", {}, "Edit"),
     said,
-    field("Address that it leads to", target),
-    field("Life in days", days),
-    field("Tags", tagged, "With commas between them."),
+    field("Target address", target),
+    field("Lifetime in days", days),
+    field("Tags", tagged, "Separated by commas."),
     el("div", { class: "row" }, button),
   );
 }

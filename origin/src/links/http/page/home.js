@@ -72,11 +72,11 @@ function maker() {
     el(
       "div",
       { class: "grid" },
-      field("Own code", code, "3 to 32 letters, digits, - and _. Empty: a short one is made."),
-      field("Life in days", days, "Without a click for so long, the link ends. Empty: the domain’s."),
-      field("Most clicks", clicks, "After so many the link is gone. Empty: no limit."),
-      field("Tags", tagged, "With commas between them."),
-      field("Domain", domain, "Its short name. Empty: the first one."),
+      field("Custom code", code, "3 to 32 letters, digits, - and _. Leave empty to generate one."),
+      field("Lifetime in days", days, "The link ends after this long without a click. Leave empty for the domain’s default."),
+      field("Maximum clicks", clicks, "The link ends after this many. Leave empty for no limit."),
+      field("Tags", tagged, "Separated by commas."),
+      field("Domain", domain, "Its id. Leave empty for the default."),
     ),
   );
   return el(
@@ -84,7 +84,7 @@ function maker() {
     { class: "card maker", onsubmit: make, id: "make" },
     el("h2", {}, "New link"),
     said,
-    el("div", { class: "together" }, field("Address that it leads to", target), button),
+    el("div", { class: "together" }, field("Target address", target), button),
     options,
   );
 }
@@ -111,7 +111,7 @@ async function links() {
   more.addEventListener("click", () => load(false).catch(tell));
   tag.addEventListener("change", () => load(true).catch(tell));
   await load(true);
-  const heads = ["Link", "Leads to", "Made", "State"];
+  const heads = ["Link", "Target", "Created", "State"];
   return el(
     "section",
     { class: "card" },
@@ -127,7 +127,7 @@ async function links() {
   );
 }
 
-/** How a link stands, in one word and its colour. */
+/** A link's state: one word and its colour. */
 export function state(link) {
   const hasEnded = link.expires_at_ms && link.expires_at_ms <= Date.now();
   const [kind, text] = link.disabled ? ["off", "Disabled"] : hasEnded ? ["off", "Ended"] : ["on", "Active"];

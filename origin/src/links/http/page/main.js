@@ -29,7 +29,7 @@ function signIn(why) {
       shown.select();
     }
   };
-  const hint = "The value of WEIR_ADMIN_TOKEN. It stays in this tab, and is gone when the tab is closed.";
+  const hint = "The value of WEIR_ADMIN_TOKEN. It stays in this tab until you close it.";
   replace(
     content,
     el(
@@ -72,7 +72,7 @@ async function show() {
 function failed(error) {
   if (error instanceof Problem && error.status === 401) {
     token.forget();
-    signIn(new Error("The token no longer counts. Please sign in again."));
+    signIn(new Error("The token is no longer valid. Please sign in again."));
     return;
   }
   replace(

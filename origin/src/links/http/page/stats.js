@@ -81,6 +81,6 @@ function tiles(stats) {
 
 function parts(stats) {
   const shown = Object.entries(PARTS).map(([part, title]) => breakdown(title, part, stats[part] ?? {}));
-  const hint = "Hours and days are those of UTC. A visitor of two days counts twice: nobody is known from one day to the next.";
+  const hint = "Hours and days are in UTC. A visitor on two days counts twice: nobody is tracked from one day to the next.";
   return [el("div", { class: "breakdowns" }, shown), el("p", { class: "hint" }, hint)];
 }
