@@ -28,6 +28,14 @@ pub enum Defect {
     /// one claim in a millisecond its sequence runs ahead of the time, which is the floor after a loss. Found by this
     /// simulation. SQL refuses the second claim, and its user has to try again.
     S1,
+    /// Two origins rebuild one shard at once: the second wipes what the first has restored, just before that one puts the
+    /// shard to use, and may then restore nothing more. Its users' orders are forgotten there. Found by this simulation.
+    /// SQL refuses who would have more than the cap.
+    S2,
+    /// Redis that lost its last writes has more units than before, at the same epoch: what is lost is the claim that took
+    /// them, which raises none. A gateway that has seen the shard empty goes on saying `sold_out`. Found by this
+    /// simulation. As [`Defect::C3`], but epochs that never repeat would not mend it.
+    S3,
 }
 
 /// What the protocol of today does not survive.
@@ -35,7 +43,16 @@ pub const KNOWN_DEFECTS: &[Defect] = &Defect::ALL;
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 6] = [Self::C3, Self::C4, Self::C5, Self::C6, Self::C7, Self::S1];
+    pub const ALL: [Self; 8] = [
+        Self::C3,
+        Self::C4,
+        Self::C5,
+        Self::C6,
+        Self::C7,
+        Self::S1,
+        Self::S2,
+        Self::S3,
+    ];
 }
 
 impl fmt::Display for Defect {

@@ -31,7 +31,7 @@ const REQUEST_MS_MAX: u64 = 15_000;
 pub(crate) fn run(world: &mut World) {
     let last_ms = world.plan.faults_end_ms().max(LAST_CLIENT_AT_MS);
     world.run_ms(last_ms + MARGIN_MS);
-    world.disarm();
+    world.end_faults();
     world.run_ms(LATE_MS);
     settle(world);
     if world.witness.violation.is_none() {
@@ -45,7 +45,8 @@ pub(crate) fn run(world: &mut World) {
 
 /// Lets the reconcilers work until Redis and SQL are at rest and of one mind.
 fn settle(world: &mut World) {
-    let steps_ms = world.plan.clock_steps_ms();
+    // Every clock that was set is set right once more.
+    let steps_ms = 2 * world.plan.clock_steps_ms();
     let usual_ms = world.witness.settle_ms() + steps_ms;
     if let Some(unrest) = rest_within(world, usual_ms) {
         let is_slow = world.witness.has_lost && unrest.contains("missing");
@@ -191,11 +192,17 @@ fn check_refusal(world: &mut World, user: &UserId, heard: &Heard) {
     );
     let at_us = world.now_us();
     let is_cap = matches!(heard.word.as_str(), "cap_reached" | "user_cap");
+    let is_list = heard.word == "not_reserved" && world.witness.lists_may_be_forgotten();
     if heard.word == "sold_out" && world.redis.has_epoch_set_back {
         world.witness.show(Defect::C3, at_us, what);
         world.restart_gateways();
-    } else if is_cap && world.witness.may_be_forgotten(user) {
+    } else if heard.word == "sold_out" && world.redis.has_units_at_old_epoch {
+        world.witness.show(Defect::S3, at_us, what);
+        world.restart_gateways();
+    } else if is_list || is_cap && world.witness.may_be_forgotten(user) {
         world.witness.show(Defect::C6, at_us, what);
+    } else if is_cap && world.redis.unrestored.contains(user) {
+        world.witness.show(Defect::S2, at_us, what);
     } else {
         world.witness.violate(at_us, what);
     }

@@ -143,6 +143,15 @@ impl Witness {
         if has > sql.sale.user_cap || has != sql.units_of(&order.user) {
             self.violate(now_us, format!("{} has {has} units", order.user));
         }
+        let is_barred = sql.blocked.contains(&order.user)
+            || sql.sale.reservation && !sql.reserved.contains(&order.user);
+        if is_barred {
+            let what = format!("{} may not buy, and has", order.user);
+            match self.lists_may_be_forgotten() {
+                true => drop(self.show(Defect::C6, now_us, what)),
+                false => self.violate(now_us, what),
+            }
+        }
         if redis.is_cold(name.0) {
             self.forgotten.insert(order.user.clone());
         }
@@ -156,6 +165,11 @@ impl Witness {
         self.forgotten.extend(redis.claimants());
     }
 
+    /// Whether Redis may have forgotten who has reserved and who is blocked.
+    pub(crate) fn lists_may_be_forgotten(&self) -> bool {
+        self.has_lost && self.loses_part
+    }
+
     /// Whether Redis may know otherwise than SQL what this user has.
     pub(crate) fn may_be_forgotten(&self, user: &UserId) -> bool {
         self.has_lost && (self.loses_part || self.forgotten.contains(user))
@@ -163,7 +177,8 @@ impl Witness {
 
     /// A gateway has said `sold_out`.
     pub(crate) fn on_sold_out(&mut self, redis: &Redis, sql: &Sql, now_us: u64) {
-        if !self.has_lost || self.violation.is_some() {
+        // An order that ended, and that Redis has not followed yet, is no loss.
+        if !self.has_lost || self.violation.is_some() || !sql.unfollowed().is_empty() {
             return;
         }
         let missing = missing_units(&redis.audits(), sql);
@@ -207,7 +222,7 @@ pub(crate) fn unrest(redis: &Redis, sql: &Sql) -> Option<String> {
         return Some("orders are to expire, or Redis has not followed them".into());
     }
     if !redis.has_catalogue() {
-        return Some("there is no catalogue".into());
+        return Some("the catalogue names no sale".into());
     }
     let missing = missing_units(&audits, sql);
     (missing != 0).then(|| format!("{missing} units are missing in Redis"))

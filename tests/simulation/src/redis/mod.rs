@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use weir_base::id::UserId;
 use weir_resp::{Value, decode};
 use weir_sale::ledger::{Audit, ReleaseKind, ShardLedger};
+use weir_sale::sale::Catalogue;
 use weir_scripts::SCRIPTS;
 use weir_scripts::keys::DEFAULT_PREFIX;
 
@@ -40,6 +41,10 @@ pub(crate) struct Redis {
     /// What has been granted since it was last looked at.
     pub(crate) granted: Vec<Granted>,
     pub(crate) is_up: bool,
+    /// Users whose orders were wiped after they had been restored, and not restored again.
+    pub(crate) unrestored: BTreeSet<UserId>,
+    /// Whether a loss has brought units back to a shard and left its epoch as it was.
+    pub(crate) has_units_at_old_epoch: bool,
     /// Whether a loss has set an epoch back: those that follow come a second time.
     pub(crate) has_epoch_set_back: bool,
     /// The highest epoch of each shard that anybody can have seen.
@@ -58,6 +63,8 @@ struct Shard {
     ledger: ShardLedger,
     /// By how much a mutation has left the epoch behind the ledger's.
     epoch_lag: i64,
+    /// The users whose orders were restored since the shard was wiped.
+    restored: BTreeSet<UserId>,
 }
 
 /// A new claim, as Redis has granted it.
@@ -85,6 +92,8 @@ impl Redis {
             mutation,
             granted: Vec::new(),
             is_up: true,
+            unrestored: BTreeSet::new(),
+            has_units_at_old_epoch: false,
             has_epoch_set_back: false,
             epochs_seen: vec![0; shards as usize],
         }
@@ -175,8 +184,11 @@ impl Redis {
         self.state.shards[shard as usize].ledger.probe().stock.is_none()
     }
 
+    /// Whether the catalogue names a sale.
     pub(crate) fn has_catalogue(&self) -> bool {
-        self.state.catalogue.is_some()
+        let json = self.state.catalogue.as_deref().unwrap_or_default();
+        let catalogue = serde_json::from_slice::<Catalogue>(json);
+        catalogue.is_ok_and(|catalogue| !catalogue.sales.is_empty())
     }
 
     /// The users who hold a claim.
@@ -207,17 +219,27 @@ impl Redis {
     pub(crate) fn restart(&mut self, back_us: Option<u64>, now_us: u64) {
         self.scripts.clear();
         if let Some(state) = self.earlier(back_us, now_us) {
-            self.state = state;
+            self.put_back(state);
         }
-        self.note_epochs();
     }
 
     /// One shard is as it was `back_us` ago; empty if `None`.
     pub(crate) fn lose_shard(&mut self, shard: u32, back_us: Option<u64>, now_us: u64) {
         let shard = shard as usize;
         if let Some(state) = self.earlier(back_us, now_us) {
-            self.state.shards[shard] = state.shards[shard].clone();
+            let mut now = self.state.clone();
+            now.shards[shard] = state.shards[shard].clone();
+            self.put_back(now);
         }
+    }
+
+    fn put_back(&mut self, state: State) {
+        for (before, after) in self.state.shards.iter().zip(&state.shards) {
+            let (before, after) = (before.ledger.probe(), after.ledger.probe());
+            let has_more = after.stock > before.stock || after.moving > before.moving;
+            self.has_units_at_old_epoch |= has_more && after.epoch == before.epoch;
+        }
+        self.state = state;
         self.note_epochs();
     }
 
@@ -263,6 +285,33 @@ impl Redis {
             *seen = epoch.max(*seen);
         }
     }
+}
+
+/// Commands as people read them.
+pub(crate) fn describe(commands: &[u8]) -> String {
+    let mut rest = commands;
+    let mut texts = Vec::new();
+    while let Ok((value, used)) = decode(rest) {
+        rest = &rest[used..];
+        texts.push(describe_one(&words(value)));
+    }
+    texts.join("; ")
+}
+
+fn describe_one(words: &Words) -> String {
+    let script = |is_it: &dyn Fn(&weir_scripts::Script) -> bool| {
+        SCRIPTS.iter().find(|script| is_it(script)).map_or("?", |script| script.name)
+    };
+    let (name, rest) = match words[0].as_slice() {
+        b"EVAL" => (script(&|known| known.source.as_bytes() == words[1]), &words[3..]),
+        b"EVALSHA" => {
+            let digest = String::from_utf8_lossy(&words[1]);
+            (DIGESTS[digest.as_ref()], &words[3..])
+        }
+        _ => ("", &words[..]),
+    };
+    let rest: Vec<_> = rest.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    format!("{name} {}", rest.join(" "))
 }
 
 fn words(value: Value) -> Words {

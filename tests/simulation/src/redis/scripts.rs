@@ -86,7 +86,9 @@ impl Redis {
 
     fn claim_one(&mut self, shard: usize, user: &UserId, terms: ClaimTerms) -> ClaimReply {
         let mutation = self.mutation;
-        let Shard { ledger, epoch_lag } = self.shard(shard);
+        let Shard {
+            ledger, epoch_lag, ..
+        } = self.shard(shard);
         let terms = match mutation {
             Some(Mutation::GenerationsWithoutTime) => ClaimTerms {
                 now_ms: 0,
@@ -181,7 +183,13 @@ impl Redis {
 
     /// What only the origin calls.
     fn of_origin(&mut self, name: &str, arguments: &Arguments<'_>) -> Value {
-        let Shard { ledger, epoch_lag } = self.shard(shard_of(&arguments.keys[0]));
+        let shard = shard_of(&arguments.keys[0]);
+        if matches!(name, "wipe" | "restore" | "warm") {
+            return self.of_rebuild(name, shard, arguments);
+        }
+        let Shard {
+            ledger, epoch_lag, ..
+        } = self.shard(shard);
         match name {
             "audit" => {
                 let mut terms = ledger.audit();
@@ -197,17 +205,33 @@ impl Redis {
                 let sequence = arguments.number(2);
                 reply::flag(ledger.restock(signed(&arguments.args[0]), epoch, sequence))
             }
-            "warm" => reply::flag(ledger.warm(arguments.number(0), arguments.number(1))),
-            "wipe" => reply::flag(ledger.wipe()),
-            "restore" => {
-                let is_cold = ledger.audit().stock.is_none();
-                for entry in arguments.args.chunks(3) {
-                    let orders = orders(&entry[2]);
-                    ledger.restore(&user_id(&entry[0]), &orders);
+            other => panic!("no script of sales is named {other}"),
+        }
+    }
+
+    fn of_rebuild(&mut self, name: &str, shard: usize, arguments: &Arguments<'_>) -> Value {
+        let is_cold = self.is_cold(shard as u32);
+        let shard = self.shard(shard);
+        match name {
+            "warm" => reply::flag(shard.ledger.warm(arguments.number(0), arguments.number(1))),
+            "wipe" => {
+                let wiped = std::mem::take(&mut shard.restored);
+                let reply = reply::flag(shard.ledger.wipe());
+                if is_cold {
+                    self.unrestored.extend(wiped);
                 }
+                reply
+            }
+            _ => {
+                for entry in arguments.args.chunks(3).filter(|_| is_cold) {
+                    let user = user_id(&entry[0]);
+                    shard.ledger.restore(&user, &orders(&entry[2]));
+                    shard.restored.insert(user);
+                }
+                let restored = shard.restored.clone();
+                self.unrestored.retain(|user| !restored.contains(user));
                 reply::flag(is_cold)
             }
-            other => panic!("no script of sales is named {other}"),
         }
     }
 }

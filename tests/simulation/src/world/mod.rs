@@ -225,8 +225,24 @@ impl World {
         }
         self.stats.steps += 1;
         self.trace.mix(now_us);
-        self.trace.line(now_us, || happening.text());
+        if self.is_news(&happening) {
+            self.trace.line(now_us, || happening.text());
+        }
         self.happen(happening);
+    }
+
+    /// Whether something is worth a line: no tick, and no end of a call that has ended before.
+    fn is_news(&self, happening: &Happening) -> bool {
+        match happening {
+            Happening::Tick { .. } | Happening::Wake { .. } => false,
+            Happening::MustBeDecided { .. } => false,
+            Happening::TaskHears { op, .. } => self.waited_for.contains(op),
+            Happening::GatewayHears { place, batch, .. } => {
+                let worker = self.gateways[place.gateway].workers.get(place.worker);
+                worker.is_some_and(|worker| worker.call(*batch).is_some())
+            }
+            _ => true,
+        }
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -377,9 +393,15 @@ impl World {
         &self.clients[client]
     }
 
-    /// No fault waits for a call any more.
-    pub(crate) fn disarm(&mut self) {
+    /// No fault waits for a call any more, and all clocks are right.
+    pub(crate) fn end_faults(&mut self) {
         self.network.borrow_mut().disarm();
+        for gateway in &mut self.gateways {
+            gateway.clock_off_ms = 0;
+        }
+        for slot in &mut self.origins {
+            slot.clock_off_ms = 0;
+        }
     }
 
     pub(crate) fn open_requests(&self) -> usize {
@@ -428,8 +450,7 @@ impl Happening {
 
     fn text(&self) -> String {
         match self {
-            Self::Tick { place, .. } => format!("tick {place:?}"),
-            Self::Wake { place } => format!("wake {place:?}"),
+            Self::Tick { place, .. } | Self::Wake { place } => format!("turn {place:?}"),
             Self::ClientActs { client, kind } => format!("client {client}: {kind:?}"),
             Self::ClientForges { client } => format!("client {client} forges"),
             Self::ClientLeaves { request } => format!("the client of {request} leaves"),
@@ -441,9 +462,9 @@ impl Happening {
             } => format!("stream {stream} of {place:?} ends: {status:?}"),
             Self::StreamTimesOut { request } => format!("{request} times out"),
             Self::RedisArrives(call) => {
-                let text = String::from_utf8_lossy(&call.bytes).replace("\r\n", " ");
-                let text: String = text.chars().take(400).collect();
-                format!("Redis: {:?} {} {text}", call.caller, call.is_heard)
+                let commands = crate::redis::describe(&call.bytes);
+                let heard = if call.is_heard { "" } else { " (unheard)" };
+                format!("Redis: {:?}{heard} {commands}", call.caller)
             }
             Self::GatewayHears {
                 place,
