@@ -52,10 +52,14 @@ fn settle(world: &mut World) {
         let is_slow = world.witness.has_lost && unrest.contains("missing");
         let at_us = world.now_us();
         if !is_slow || !world.witness.show(Defect::C5, at_us, unrest.clone()) {
-            return world.witness.violate(at_us, format!("not at rest: {unrest}"));
+            return world
+                .witness
+                .violate(at_us, format!("not at rest: {unrest}"));
         }
         if let Some(unrest) = rest_within(world, UNREAD_MS) {
-            return world.witness.violate(world.now_us(), format!("never at rest: {unrest}"));
+            return world
+                .witness
+                .violate(world.now_us(), format!("never at rest: {unrest}"));
         }
     }
     let repaired = world.bus.borrow().units_repaired;
@@ -96,11 +100,15 @@ fn sell_out(world: &mut World) {
     }
     let left = world.sql.remaining;
     if left != 0 {
-        world.witness.violate(world.now_us(), format!("{left} units are left"));
+        world
+            .witness
+            .violate(world.now_us(), format!("{left} units are left"));
     }
     world.run_ms(1_000);
     if let Some(unrest) = unrest(&world.redis, &world.sql) {
-        world.witness.violate(world.now_us(), format!("at the end: {unrest}"));
+        world
+            .witness
+            .violate(world.now_us(), format!("at the end: {unrest}"));
     }
 }
 
@@ -144,7 +152,9 @@ fn wait_for(world: &mut World, client: usize) -> Heard {
     match &world.client(client).last {
         Some(heard) => heard.clone(),
         None => {
-            world.witness.violate(world.now_us(), "a client at the end hears nothing");
+            world
+                .witness
+                .violate(world.now_us(), "a client at the end hears nothing");
             Heard::nothing(0, "")
         }
     }

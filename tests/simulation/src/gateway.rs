@@ -51,7 +51,9 @@ const CONFIG: &str = r#"{
 pub(crate) fn config() -> Checked {
     let config: Config = parse(CONFIG.as_bytes()).expect("the configuration is JSON");
     let environment = |_: &str| Some(SECRET.to_vec());
-    config.checked(&environment).expect("the configuration makes sense")
+    config
+        .checked(&environment)
+        .expect("the configuration makes sense")
 }
 
 /// The keys that gateways and origins share.
@@ -121,7 +123,9 @@ pub(crate) struct Worker {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("streams", &self.streams).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("streams", &self.streams)
+            .finish_non_exhaustive()
     }
 }
 

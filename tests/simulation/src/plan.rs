@@ -80,24 +80,52 @@ pub(crate) struct TimedFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The next call to Redis.
-    Redis { caller: Caller, fate: RedisFate },
+    Redis {
+        caller: Caller,
+        fate: RedisFate,
+    },
     /// The next transaction of SQL.
-    Sql { fate: SqlFate },
+    Sql {
+        fate: SqlFate,
+    },
     /// The next request from a gateway to an origin.
-    Origin { fate: OriginFate },
+    Origin {
+        fate: OriginFate,
+    },
     /// All workers die with their streams; new ones come later.
-    KillGateway { gateway: u32, for_ms: u64 },
+    KillGateway {
+        gateway: u32,
+        for_ms: u64,
+    },
     /// All workers stand still, and do not know it.
-    PauseGateway { gateway: u32, for_ms: u64 },
+    PauseGateway {
+        gateway: u32,
+        for_ms: u64,
+    },
     /// It dies in whatever it does.
-    KillOrigin { origin: u32, for_ms: u64 },
+    KillOrigin {
+        origin: u32,
+        for_ms: u64,
+    },
     /// Redis goes away, and comes back with what it held `back_ms` before; empty if `None`.
-    RestartRedis { back_ms: Option<u64>, for_ms: u64 },
+    RestartRedis {
+        back_ms: Option<u64>,
+        for_ms: u64,
+    },
     /// One shard fails over to what it held `back_ms` before; empty if `None`.
-    LoseShard { shard: u32, back_ms: Option<u64> },
+    LoseShard {
+        shard: u32,
+        back_ms: Option<u64>,
+    },
     /// A clock is set.
-    SetGatewayClock { gateway: u32, by_ms: i64 },
-    SetOriginClock { origin: u32, by_ms: i64 },
+    SetGatewayClock {
+        gateway: u32,
+        by_ms: i64,
+    },
+    SetOriginClock {
+        origin: u32,
+        by_ms: i64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

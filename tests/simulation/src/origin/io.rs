@@ -34,7 +34,9 @@ pub(crate) enum Op {
     /// Commands for Redis.
     Redis(Vec<u8>),
     Sql(Transaction),
-    Sleep { us: u64 },
+    Sleep {
+        us: u64,
+    },
     /// The answer to a request. Nothing comes back.
     Answer(RequestId, Response),
 }
@@ -193,7 +195,9 @@ impl Io {
             done = self.ask(Op::Redis(command)).await;
         }
         match done {
-            Done::Replied(bytes) => decode(&bytes).map(|(value, _)| value).map_err(|_| RedisError),
+            Done::Replied(bytes) => decode(&bytes)
+                .map(|(value, _)| value)
+                .map_err(|_| RedisError),
             _ => Err(RedisError),
         }
     }

@@ -234,7 +234,8 @@ impl World {
         };
         let link = Link::Origin(task as usize);
         let delay_us = self.network.borrow_mut().delay_us(link);
-        self.queue.after(delay_us, Happening::TaskHears { task, op, done });
+        self.queue
+            .after(delay_us, Happening::TaskHears { task, op, done });
     }
 }
 
