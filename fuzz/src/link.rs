@@ -86,7 +86,7 @@ pub fn link_click(data: &[u8]) {
     let mut lines = data.splitn(7, |&byte| byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
     let fields = Fields {
-        method: line(),
+        method: Method::read(line()),
         path: line(),
         host: line(),
         user_agent: line(),
