@@ -10,11 +10,9 @@ use weir_engine::Answer;
 use weir_engine::event::FetchResponse;
 use weir_link::answer::Method;
 use weir_link::click::client_address;
+use weir_scripts::routes::link_lookup;
 
 use crate::visitor::Visitor;
-
-/// The origin's route of links: the code follows.
-const LOOKUP_PATH: &str = "/l";
 
 /// The origin's answer to a look-up.
 #[derive(Debug)]
@@ -56,7 +54,7 @@ pub(crate) fn lookup_headers(visitor: &Visitor) -> Vec<(&'static str, String)> {
     let method = if fields.is_click() { "GET" } else { "HEAD" };
     let mut headers = Vec::from([
         (":method", method.to_owned()),
-        (":path", format!("{LOOKUP_PATH}{}", visible(fields.path))),
+        (":path", link_lookup(&visible(fields.path))),
         (":authority", visible(fields.host)),
     ]);
     let described = [

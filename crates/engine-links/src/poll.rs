@@ -13,15 +13,13 @@ use weir_engine::poll::Schedule;
 use weir_engine::redis::{Failure, Reply, read};
 use weir_engine::{BatchId, Effects};
 use weir_link::cache::LinkName;
-use weir_link::code::LinkId;
 use weir_resp::{Value, encode_command};
+use weir_scripts::documents::domains::{BEGINNING_LEN, Outline};
 use weir_scripts::keys;
+use weir_scripts::streams::link_changes::{self, Change};
 
 /// The most changes in one poll. If there are more, everything must be revalidated.
 const CHANGES_MAX: usize = 2_000;
-
-/// So much of the document is compared: its version is the first field.
-const BEGINNING_LEN: usize = 64;
 
 /// How long a poll may take, in milliseconds.
 const POLL_TIMEOUT_MS: u64 = 1_000;
@@ -44,8 +42,8 @@ pub(crate) struct Poller {
     domains_key: Vec<u8>,
     changes_key: Vec<u8>,
     cursor: Cursor,
-    /// Beginning and length of the document that was read last, valid or not.
-    seen: Option<(Vec<u8>, i64)>,
+    /// The document that was read last, valid or not.
+    seen: Option<Outline>,
     /// Whether the next poll asks for the whole document.
     wants_document: bool,
 }
@@ -160,16 +158,13 @@ impl Poller {
 
     fn note_document(&mut self, document: &[u8]) {
         self.wants_document = false;
-        let beginning = document.iter().take(BEGINNING_LEN).copied().collect();
-        self.seen = Some((beginning, document.len() as i64));
+        self.seen = Some(Outline::of(document));
     }
 
     /// If the document is another one, the next poll asks for it, and is due at once. If it has gone, the last one stays.
     fn compare(&mut self, beginning: &[u8], length: i64) {
-        let is_seen = self
-            .seen
-            .as_ref()
-            .is_some_and(|seen| seen.0 == beginning && seen.1 == length);
+        let length = u64::try_from(length).unwrap_or(0);
+        let is_seen = self.seen == Some(Outline::new(beginning, length));
         self.wants_document = length > 0 && !is_seen;
         if self.wants_document {
             self.schedule.again();
@@ -181,9 +176,9 @@ impl Poller {
         let Value::Array(entries) = reply else {
             return Err(unexpected(reply));
         };
-        let entries: Vec<Entry<'_>> = entries
+        let entries: Vec<Change<'_>> = entries
             .iter()
-            .map(|entry| Entry::read(entry).ok_or_else(|| unexpected(entry)))
+            .map(|entry| link_changes::read(entry).ok_or_else(|| unexpected(entry)))
             .collect::<Result<_, _>>()?;
         let last = entries.last().map(|entry| entry.id.to_vec());
         let (new, is_whole) = match &self.cursor {
@@ -196,7 +191,10 @@ impl Poller {
         };
         let is_whole = is_whole && entries.len() < CHANGES_MAX;
         let changed = match is_whole {
-            true => new.iter().filter_map(|entry| entry.link).collect(),
+            true => {
+                let links = new.iter().filter_map(|entry| entry.link.as_ref());
+                links.map(LinkName::from).collect()
+            }
             false => vec![],
         };
         self.cursor = match last {
@@ -205,35 +203,6 @@ impl Poller {
             None => Cursor::Empty,
         };
         Ok((changed, !is_whole))
-    }
-}
-
-struct Entry<'a> {
-    id: &'a [u8],
-    /// `None` if the entry is of another kind.
-    link: Option<LinkName>,
-}
-
-impl<'a> Entry<'a> {
-    fn read(value: &'a Value) -> Option<Self> {
-        let Value::Array(parts) = value else {
-            return None;
-        };
-        let [Value::Bulk(id), Value::Array(fields)] = parts.as_slice() else {
-            return None;
-        };
-        let is_link =
-            |name: &Value| matches!(name, Value::Bulk(name) if name == keys::CHANGED_LINK);
-        let fields = fields.as_chunks::<2>().0;
-        let link = fields.iter().find(|[name, _]| is_link(name));
-        let link = link.and_then(|[_, value]| match value {
-            Value::Bulk(text) => core::str::from_utf8(text).ok()?.parse::<LinkId>().ok(),
-            _ => None,
-        });
-        Some(Self {
-            id,
-            link: link.as_ref().map(LinkName::from),
-        })
     }
 }
 

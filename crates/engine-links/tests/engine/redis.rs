@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_link::record::Link;
 use weir_resp::{Value, decode};
+use weir_scripts::streams::link_changes;
 use weir_scripts::{keys, link_clicks, link_read};
 
 pub const PREFIX: &str = "weir";
@@ -95,9 +96,12 @@ impl Redis {
         for (number, link) in entries {
             array(out, 2);
             bulk(out, format!("{number}-0").as_bytes());
+            // As the origin writes it: the field and its value are the last words of the command.
+            let command = link_changes::add("weir", &link.parse().unwrap());
+            let [.., field, value] = command;
             array(out, 2);
-            bulk(out, keys::CHANGED_LINK);
-            bulk(out, link.as_bytes());
+            bulk(out, &field);
+            bulk(out, &value);
         }
     }
 

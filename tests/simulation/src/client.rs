@@ -1,0 +1,122 @@
+//! Clients: what they ask, and what they do about an answer.
+
+use weir_base::id::UserId;
+use weir_engine::Headers;
+
+use crate::plan::{Client, Then};
+use crate::random::Rng;
+use crate::sql::ClaimName;
+use crate::world::{RequestKind, SALE};
+
+/// What a client hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// 0 if the connection broke.
+    pub(crate) status: u16,
+    /// The verdict of the gateway or the word of the origin.
+    pub(crate) word: String,
+    pub(crate) order: Option<ClaimName>,
+}
+
+impl Heard {
+    /// Without an answer of anybody.
+    pub(crate) fn nothing(status: u16, word: &str) -> Self {
+        Self {
+            status,
+            word: word.into(),
+            order: None,
+        }
+    }
+
+    /// Whether to try again may fare better.
+    pub(crate) fn may_be_retried(&self) -> bool {
+        matches!(self.status, 0 | 503 | 504) || self.word == "claim_released"
+    }
+
+    /// Whether the request has become an order, now or before.
+    pub(crate) fn is_order(&self) -> bool {
+        matches!(self.word.as_str(), "ordered" | "ordered_before")
+    }
+}
+
+/// One person.
+#[derive(Debug)]
+pub(crate) struct Person {
+    pub(crate) plan: Client,
+    pub(crate) user: UserId,
+    tries_left: u32,
+    rng: Rng,
+    /// What was heard last.
+    pub(crate) last: Option<Heard>,
+}
+
+/// What a client does next, and after how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) after_us: u64,
+    pub(crate) kind: RequestKind,
+}
+
+pub(crate) fn user(number: u32) -> UserId {
+    UserId::new(format!("user-{number}")).expect("it is a name")
+}
+
+impl Person {
+    pub(crate) fn new(plan: Client, rng: Rng) -> Self {
+        Self {
+            plan,
+            user: user(plan.user),
+            tries_left: plan.retries,
+            rng,
+            last: None,
+        }
+    }
+
+    /// What the client does about an answer.
+    pub(crate) fn hear(&mut self, kind: RequestKind, heard: Heard) -> Option<Next> {
+        let next = match (kind, heard.order) {
+            _ if heard.may_be_retried() => self.again(kind),
+            (RequestKind::Buy, Some(order)) if heard.is_order() => self.then(order),
+            _ => None,
+        };
+        self.last = Some(heard);
+        next
+    }
+
+    fn again(&mut self, kind: RequestKind) -> Option<Next> {
+        self.tries_left = self.tries_left.checked_sub(1)?;
+        Some(Next {
+            after_us: self.rng.between(20_000, 900_000),
+            kind,
+        })
+    }
+
+    fn then(&self, order: ClaimName) -> Option<Next> {
+        let (after_ms, kind) = match self.plan.then {
+            Then::Pay { after_ms } => (after_ms, RequestKind::Pay(order)),
+            Then::Cancel { after_ms } => (after_ms, RequestKind::Cancel(order)),
+            Then::Nothing | Then::Forge => return None,
+        };
+        Some(Next {
+            after_us: after_ms * 1_000,
+            kind,
+        })
+    }
+
+    /// The headers of a request.
+    pub(crate) fn headers(&self, kind: RequestKind) -> Headers {
+        let path = match kind {
+            RequestKind::Buy => format!("/sales/{SALE}/orders"),
+            RequestKind::Pay((shard, generation)) => format!("/orders/{SALE}.{shard}.{generation}/pay"),
+            RequestKind::Cancel((shard, generation)) => {
+                format!("/orders/{SALE}.{shard}.{generation}/cancel")
+            }
+        };
+        Headers::new(&[
+            (":method", "POST"),
+            (":path", &path),
+            (":authority", "shop.example"),
+            ("x-user-id", self.user.as_str()),
+        ])
+    }
+}

@@ -1,0 +1,209 @@
+//! The end of a schedule: all faults are over, everything comes to rest, and then exactly what is left must be sold.
+
+use weir_base::id::UserId;
+
+use crate::USERS_AT_THE_END;
+use crate::client::Heard;
+use crate::defect::Defect;
+use crate::plan::{Client, LAST_CLIENT_AT_MS, Then};
+use crate::witness::unrest;
+use crate::world::{RequestKind, World};
+
+/// After the last fault and client, so long until no fault waits for a call any more.
+const MARGIN_MS: u64 = 1_500;
+
+/// Nothing that is under way takes longer: a late message, and the claim that it makes.
+const LATE_MS: u64 = 5_000;
+
+/// How long the reconciler may leave books unread: 60 rounds of a second, and some.
+const UNREAD_MS: u64 = 70_000;
+
+/// A gateway may say `sold_out` from memory for so long after units came back: a poll, twice.
+const MEMORY_MS: u64 = 700;
+
+/// How often one buyer at the end asks.
+const TRIES_MAX: u32 = 40;
+
+/// How long one request may take, with all its parts.
+const REQUEST_MS_MAX: u64 = 15_000;
+
+/// Runs a schedule to its end.
+pub(crate) fn run(world: &mut World) {
+    let last_ms = world.plan.faults_end_ms().max(LAST_CLIENT_AT_MS);
+    world.run_ms(last_ms + MARGIN_MS);
+    world.end_faults();
+    world.run_ms(LATE_MS);
+    settle(world);
+    if world.witness.violation.is_none() {
+        sell_out(world);
+    }
+    world.stats.schedules = 1;
+    world.stats.orders = world.sql.orders.len() as u64;
+    world.stats.units_repaired = world.bus.borrow().units_repaired;
+    world.stats.defects = world.witness.defects.clone();
+}
+
+/// Lets the reconcilers work until Redis and SQL are at rest and of one mind.
+fn settle(world: &mut World) {
+    // Every clock that was set is set right once more.
+    let steps_ms = 2 * world.plan.clock_steps_ms();
+    let usual_ms = world.witness.settle_ms() + steps_ms;
+    if let Some(unrest) = rest_within(world, usual_ms) {
+        let is_slow = world.witness.has_lost && unrest.contains("missing");
+        let at_us = world.now_us();
+        if !is_slow || !world.witness.show(Defect::C5, at_us, unrest.clone()) {
+            return world.witness.violate(at_us, format!("not at rest: {unrest}"));
+        }
+        if let Some(unrest) = rest_within(world, UNREAD_MS) {
+            return world.witness.violate(world.now_us(), format!("never at rest: {unrest}"));
+        }
+    }
+    let repaired = world.bus.borrow().units_repaired;
+    if repaired > 0 && !world.witness.has_lost {
+        let what = format!("{repaired} units repaired though nothing was lost");
+        world.witness.violate(world.now_us(), what);
+    }
+    if world.witness.excuses(Defect::C7) {
+        // Breakers that clocks have kept open: until they are not.
+        world.run_ms(steps_ms);
+    }
+}
+
+/// What still keeps the world from its rest after `ms`.
+fn rest_within(world: &mut World, ms: u64) -> Option<String> {
+    const ROUND_MS: u64 = 500;
+    for _ in 0..ms / ROUND_MS {
+        if world.open_requests() == 0 && unrest(&world.redis, &world.sql).is_none() {
+            return None;
+        }
+        world.run_ms(ROUND_MS);
+        if world.witness.violation.is_some() {
+            return None;
+        }
+    }
+    let open = world.open_requests();
+    let is_open = (open > 0).then(|| format!("{open} requests are open"));
+    is_open.or_else(|| unrest(&world.redis, &world.sql))
+}
+
+/// All who came before ask once more, and then new ones, until all is sold.
+fn sell_out(world: &mut World) {
+    for number in (0..world.plan.setting.users).chain(USERS_AT_THE_END) {
+        buy_one(world, number);
+        if world.witness.violation.is_some() {
+            return;
+        }
+    }
+    let left = world.sql.remaining;
+    if left != 0 {
+        world.witness.violate(world.now_us(), format!("{left} units are left"));
+    }
+    world.run_ms(1_000);
+    if let Some(unrest) = unrest(&world.redis, &world.sql) {
+        world.witness.violate(world.now_us(), format!("at the end: {unrest}"));
+    }
+}
+
+/// One buyer asks until the answer is final, and it must be the right one.
+fn buy_one(world: &mut World, number: u32) {
+    let client = world.add_client(Client {
+        at_ms: world.now_us() / 1_000,
+        user: number,
+        leaves_after_us: None,
+        retries: 0,
+        then: Then::Nothing,
+    });
+    let user = world.client(client).user.clone();
+    let mut told_sold_out = 0;
+    for _ in 0..TRIES_MAX {
+        let heard = wait_for(world, client);
+        if world.witness.violation.is_some() {
+            return;
+        }
+        if heard.is_order() {
+            return pay(world, client, &heard);
+        }
+        let is_final = !heard.may_be_retried();
+        told_sold_out += u32::from(heard.word == "sold_out");
+        let is_early = heard.word == "sold_out" && world.sql.remaining > 0 && told_sold_out < 3;
+        if is_final && !is_early {
+            return check_refusal(world, &user, &heard);
+        }
+        world.run_ms(MEMORY_MS);
+        world.ask(client, RequestKind::Buy);
+    }
+    let last = wait_for(world, client);
+    let what = format!("{user} could not buy in {TRIES_MAX} tries: {last:?}");
+    world.witness.violate(world.now_us(), what);
+}
+
+/// What a client hears next.
+fn wait_for(world: &mut World, client: usize) -> Heard {
+    let end_us = world.now_us() + REQUEST_MS_MAX * 1_000;
+    world.run_until(end_us, |world| world.client(client).last.is_some());
+    match &world.client(client).last {
+        Some(heard) => heard.clone(),
+        None => {
+            world.witness.violate(world.now_us(), "a client at the end hears nothing");
+            Heard::nothing(0, "")
+        }
+    }
+}
+
+fn pay(world: &mut World, client: usize, heard: &Heard) {
+    let order = heard.order.expect("an order has a name");
+    for _ in 0..TRIES_MAX {
+        world.ask(client, RequestKind::Pay(order));
+        let heard = wait_for(world, client);
+        match heard.word.as_str() {
+            _ if world.witness.violation.is_some() => return,
+            "paid" => return,
+            _ if heard.may_be_retried() => world.run_ms(MEMORY_MS),
+            // An order that was deducted at payment may find nothing left, if it was made long before.
+            "not_payable" if world.sql.remaining == 0 => return,
+            _ => {
+                let what = format!("order {order:?} cannot be paid: {heard:?}");
+                return world.witness.violate(world.now_us(), what);
+            }
+        }
+    }
+}
+
+/// Whether a final refusal is right, by what SQL knows.
+fn check_refusal(world: &mut World, user: &UserId, heard: &Heard) {
+    let sql = &world.sql;
+    let has_all = sql.standing_units_of(user) >= sql.sale.user_cap;
+    let is_right = match heard.word.as_str() {
+        "sold_out" => sql.remaining == 0,
+        "cap_reached" => has_all,
+        "blocked" => sql.blocked.contains(user),
+        "not_reserved" => sql.sale.reservation && !sql.reserved.contains(user),
+        _ => false,
+    };
+    if is_right {
+        return;
+    }
+    let what = format!(
+        "{user}, with {} of {} units, heard {} while {} units are left",
+        sql.standing_units_of(user),
+        sql.sale.user_cap,
+        heard.word,
+        sql.remaining
+    );
+    let at_us = world.now_us();
+    let is_cap = matches!(heard.word.as_str(), "cap_reached" | "user_cap");
+    let is_list = heard.word == "not_reserved" && world.witness.lists_may_be_forgotten();
+    if heard.word == "sold_out" && world.redis.has_epoch_set_back {
+        world.witness.show(Defect::C3, at_us, what);
+        world.restart_gateways();
+    } else if heard.word == "sold_out" && world.redis.has_units_at_old_epoch {
+        world.witness.show(Defect::S3, at_us, what);
+        world.restart_gateways();
+    } else if is_list || is_cap && world.witness.may_be_forgotten(user) {
+        world.witness.show(Defect::C6, at_us, what);
+    } else if is_cap && world.redis.unrestored.contains(user) {
+        world.witness.show(Defect::S2, at_us, what);
+    } else {
+        world.witness.violate(at_us, what);
+    }
+}

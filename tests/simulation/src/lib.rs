@@ -1,0 +1,122 @@
+//! Flash sales on one virtual clock, under random faults.
+//!
+//! A schedule is made from a seed: a sale, gateways, origins, clients, and faults at random times. It runs in one thread
+//! without a real clock, socket or file, so the same seed gives the same run, and a few milliseconds are enough for one.
+//!
+//! - Gateways are real: [`weir_engine_gate::Gate`], several workers each, in a small host that applies their effects.
+//! - Redis is the model of each shard that the Lua is tested against ([`weir_sale::ledger::ShardLedger`]), behind the
+//!   commands that gateways and origins really send.
+//! - Origins follow `origin/src` function by function, on the same pure decisions; SQL is a model of its transactions.
+//! - Faults: lost, doubled, late and cut calls; dead and paused gateways; dead origins; Redis that restarts, with all its
+//!   data, with what it held a moment ago, or empty; clocks that are set; clients who leave; transactions that fail or
+//!   whose commit nobody hears of; claims that nobody signed.
+//!
+//! After each step the invariants that always hold are checked. At the end all faults are over, everything comes to rest,
+//! and exactly what is left must be sold, with the right answer to everybody.
+//!
+//! A failure names its seed, and is shrunk to the fewest faults and clients that still fail. What the protocol is known
+//! not to survive is in [`KNOWN_DEFECTS`]; that the simulation would find mistakes is shown by [`Mutation`].
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod defect;
+mod finish;
+mod gateway;
+mod mutation;
+mod network;
+mod origin;
+mod plan;
+mod queue;
+mod random;
+mod redis;
+mod runner;
+mod shrink;
+mod sql;
+mod stats;
+mod trace;
+mod witness;
+mod world;
+
+pub use defect::{Defect, KNOWN_DEFECTS};
+pub use mutation::Mutation;
+pub use plan::Plan;
+pub use runner::{Outcome, run_many};
+pub use shrink::shrink;
+pub use stats::Stats;
+pub use witness::Violation;
+
+use world::World;
+
+/// The users who come when all faults are over: more than there are units.
+const USERS_AT_THE_END: std::ops::Range<u32> = 100..112;
+
+/// How schedules run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What a party does wrong.
+    pub mutation: Option<Mutation>,
+    /// Defects that are counted, and fail no schedule.
+    pub excused: Vec<Defect>,
+    /// Whether what happens is kept as text.
+    pub keeps_lines: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mutation: None,
+            excused: KNOWN_DEFECTS.to_vec(),
+            keeps_lines: false,
+        }
+    }
+}
+
+/// What came of one schedule.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What must not be, if anything was.
+    pub violation: Option<Violation>,
+    /// What has happened, as one number.
+    pub trace_hash: u64,
+    /// The same as text, if that was wanted.
+    pub lines: Vec<String>,
+    /// What it was made of.
+    pub stats: Stats,
+}
+
+impl Report {
+    fn panicked(seed: u64, text: &str) -> Self {
+        Self {
+            seed,
+            violation: Some(Violation {
+                at_us: 0,
+                what: format!("panic: {text}"),
+            }),
+            trace_hash: 0,
+            lines: vec![],
+            stats: Stats::default(),
+        }
+    }
+}
+
+/// Runs one schedule.
+pub fn run_plan(plan: &Plan, options: &Options) -> Report {
+    let mut world = World::new(plan, options);
+    finish::run(&mut world);
+    let World {
+        witness,
+        trace,
+        stats,
+        ..
+    } = world;
+    Report {
+        seed: plan.seed,
+        violation: witness.violation,
+        trace_hash: trace.hash(),
+        lines: trace.into_lines(),
+        stats,
+    }
+}

@@ -1,0 +1,94 @@
+//! Mistakes that a party of the simulation can be told to make.
+//!
+//! A simulation that finds nothing proves little until it has shown what it would find. Each of these breaks one rule of
+//! the protocol in a simulated party, never in production code; `tests/mutations.rs` shows that each is caught.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A rule of the protocol that is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutation {
+    /// Redis gives a claim's units back and leaves the shard's epoch as it is.
+    EpochNotRaisedAtRelease,
+    /// Redis gives an order's units back and leaves the shard's epoch as it is.
+    EpochNotRaisedAtCancel,
+    /// Redis ends a claim when one of its deliveries comes back, although others are out.
+    DeliveryNotCounted,
+    /// Redis deposits a transfer as often as it is told to.
+    TransferDepositedTwice,
+    /// Redis takes units for another shard and does not remember that.
+    LendNotRecorded,
+    /// Redis grants a new claim to a user who holds one, and gives the old one's units back.
+    ClaimNotIdempotent,
+    /// Redis counts generations from 1, without the time as a floor.
+    GenerationsWithoutTime,
+    /// A gateway gives a user's claim back when the reply to it is lost.
+    UnknownTakenForRefused,
+    /// The origin gives a claim back when SQL's answer to an order is lost.
+    LostCommitTakenForRollback,
+    /// The reconciler gives an overdue claim back without an outcome in SQL.
+    ReleaseWithoutOutcome,
+    /// SQL makes an order of a claim without looking at its outcome.
+    OrderWithoutOutcome,
+    /// SQL does not count what a user has.
+    CapNotChecked,
+    /// SQL takes units that are not there.
+    StockNotChecked,
+    /// SQL returns the units of an order that is cancelled already.
+    CancelledTwice,
+    /// SQL does not note that Redis has to follow an order that ended.
+    EndNotNoted,
+    /// The origin does not check the claim's signature.
+    SignatureNotChecked,
+    /// The origin never tells Redis that a claim became an order.
+    SettleForgotten,
+    /// The reconciler takes every open claim for overdue.
+    DeadlineIgnored,
+    /// The reconciler leaves transfers alone that nobody finishes.
+    TransfersForgotten,
+    /// A rebuilt shard gets no orders.
+    RebuiltWithoutOrders,
+}
+
+impl Mutation {
+    /// Every mutation.
+    pub const ALL: [Self; 20] = [
+        Self::EpochNotRaisedAtRelease,
+        Self::EpochNotRaisedAtCancel,
+        Self::DeliveryNotCounted,
+        Self::TransferDepositedTwice,
+        Self::LendNotRecorded,
+        Self::ClaimNotIdempotent,
+        Self::GenerationsWithoutTime,
+        Self::UnknownTakenForRefused,
+        Self::LostCommitTakenForRollback,
+        Self::ReleaseWithoutOutcome,
+        Self::OrderWithoutOutcome,
+        Self::CapNotChecked,
+        Self::StockNotChecked,
+        Self::CancelledTwice,
+        Self::EndNotNoted,
+        Self::SignatureNotChecked,
+        Self::SettleForgotten,
+        Self::DeadlineIgnored,
+        Self::TransfersForgotten,
+        Self::RebuiltWithoutOrders,
+    ];
+}
+
+impl fmt::Display for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl FromStr for Mutation {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|mutation| mutation.to_string() == name)
+            .ok_or_else(|| format!("there is no mutation {name}"))
+    }
+}

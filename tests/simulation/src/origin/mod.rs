@@ -1,0 +1,229 @@
+//! Origins: what `origin/src` does about sales, on the same pure decisions, with SQL and Redis of the simulation.
+//!
+//! The code is asynchronous and follows the real one closely, function by function; where a step of the real one is a
+//! call of SQL or Redis, so it is here, and between any two steps others may run and the origin may die.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weir_base::headers;
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::KeyRing;
+use weir_sale::claim::Ticket;
+use weir_sale::identity;
+
+use self::io::{Bus, Io, Response, SqlError, Work};
+use self::ledger::Ledger;
+use self::orders::{ClaimOutcome, Orders};
+use self::publish::Publisher;
+use self::rebuild::{Rebuilder, Warmer};
+use self::reconcile::Reconciler;
+use crate::mutation::Mutation;
+use crate::sql::{ClaimName, Paid, Shortage, Sql};
+use crate::world::{RequestId, RequestKind};
+
+pub(crate) mod io;
+mod ledger;
+mod orders;
+mod publish;
+mod rebuild;
+pub(crate) mod reconcile;
+
+/// The pause between two rounds of jobs.
+const JOBS_PERIOD_MS: u64 = 500;
+
+/// One origin. All that it knows is in the tasks that it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    io: Io,
+    orders: Orders,
+    keys: Rc<KeyRing>,
+}
+
+/// A request as it arrives.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) id: RequestId,
+    pub(crate) kind: RequestKind,
+    pub(crate) headers: Vec<(&'static str, String)>,
+}
+
+impl Origin {
+    pub(crate) fn new(
+        bus: &Rc<RefCell<Bus>>,
+        origin: usize,
+        keys: &Rc<KeyRing>,
+        sale: &SaleId,
+        mutation: Option<Mutation>,
+    ) -> Self {
+        let io = Io {
+            bus: Rc::clone(bus),
+            origin,
+            mutation,
+        };
+        let ledger = Ledger {
+            io: io.clone(),
+            sale: sale.clone(),
+        };
+        Self {
+            orders: Orders {
+                io: io.clone(),
+                ledger,
+            },
+            io,
+            keys: Rc::clone(keys),
+        }
+    }
+
+    /// What it does by itself: each a task that never ends.
+    pub(crate) fn background(&self) -> Vec<Work> {
+        let (io, ledger) = (self.io.clone(), self.orders.ledger.clone());
+        let rebuilder = Rebuilder {
+            io: io.clone(),
+            ledger: ledger.clone(),
+        };
+        let publisher = Publisher {
+            io: io.clone(),
+            ledger: ledger.clone(),
+            last: Rc::default(),
+        };
+        let warmer = Warmer {
+            io: io.clone(),
+            ledger: ledger.clone(),
+            rebuilder: rebuilder.clone(),
+            publisher: publisher.clone(),
+        };
+        let reconciler = Reconciler {
+            io: io.clone(),
+            ledger,
+            orders: self.orders.clone(),
+            rebuilder,
+            last: None,
+        };
+        vec![
+            Box::pin(reconcile(reconciler)),
+            Box::pin(jobs(io, self.orders.clone(), warmer)),
+            Box::pin(publisher.run()),
+        ]
+    }
+
+    /// What it does about a request: a task that ends even if nobody waits for it.
+    pub(crate) fn serve(&self, request: Arrived) -> Work {
+        let origin = self.clone();
+        Box::pin(async move {
+            let id = request.id;
+            let response = match request.kind {
+                RequestKind::Buy => origin.order(&request).await,
+                RequestKind::Pay(name) => origin.pay(&request, name).await,
+                RequestKind::Cancel(name) => origin.cancel(&request, name).await,
+            };
+            origin.io.answer(id, response);
+        })
+    }
+
+    async fn order(&self, request: &Arrived) -> Response {
+        let Some(ticket) = self.ticket(request) else {
+            return response(403, "claim_invalid", None);
+        };
+        match self.orders.decide(&ticket).await {
+            Ok(ClaimOutcome::Ordered(order)) => response(201, "ordered", Some(order.name)),
+            Ok(ClaimOutcome::OrderedBefore(order)) => {
+                response(200, "ordered_before", Some(order.name))
+            }
+            Ok(ClaimOutcome::Released) => response(409, "claim_released", None),
+            Ok(ClaimOutcome::Short(Shortage::SoldOut)) => response(409, "sold_out_in_sql", None),
+            Ok(ClaimOutcome::Short(Shortage::UserCap)) => response(409, "user_cap", None),
+            Err(SqlError) => sql_failed(),
+        }
+    }
+
+    /// The claim that a gateway signed.
+    fn ticket(&self, request: &Arrived) -> Option<Ticket> {
+        let claim = only(&request.headers, headers::CLAIM)?;
+        let signature = only(&request.headers, headers::CLAIM_SIGNATURE)?;
+        if !self.io.makes(Mutation::SignatureNotChecked) {
+            self.keys.verify(claim, signature).ok()?;
+        }
+        Ticket::decode(claim).ok()
+    }
+
+    fn user(&self, request: &Arrived) -> Option<UserId> {
+        let user = only(&request.headers, headers::USER)?;
+        let signature = only(&request.headers, headers::USER_SIGNATURE)?;
+        let now_ms = self.io.now_ms();
+        identity::verify(&self.keys, user.as_bytes(), signature.as_bytes(), now_ms).ok()
+    }
+
+    async fn pay(&self, request: &Arrived, name: ClaimName) -> Response {
+        let Some(user) = self.user(request) else {
+            return response(403, "user_invalid", None);
+        };
+        match self.orders.pay(name, user).await {
+            Ok(Paid::Done(_)) => response(200, "paid", Some(name)),
+            Ok(Paid::Refused) => response(409, "not_payable", Some(name)),
+            Err(SqlError) => sql_failed(),
+        }
+    }
+
+    async fn cancel(&self, request: &Arrived, name: ClaimName) -> Response {
+        let Some(user) = self.user(request) else {
+            return response(403, "user_invalid", None);
+        };
+        match self.orders.cancel(name, user).await {
+            Ok(Some(_)) => response(200, "cancelled", Some(name)),
+            Ok(None) => response(409, "not_cancellable", Some(name)),
+            Err(SqlError) => sql_failed(),
+        }
+    }
+}
+
+fn response(status: u16, word: &'static str, order: Option<ClaimName>) -> Response {
+    Response {
+        status,
+        word,
+        order,
+    }
+}
+
+fn sql_failed() -> Response {
+    response(503, "unavailable", None)
+}
+
+/// The header's value, which must stand there once.
+fn only<'a>(headers: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
+    let mut values = headers.iter().filter(|(known, _)| *known == name);
+    match (values.next(), values.next()) {
+        (Some((_, value)), None) => Some(value),
+        _ => None,
+    }
+}
+
+async fn reconcile(mut reconciler: Reconciler) {
+    loop {
+        // A round that broke off begins anew.
+        let _ = reconciler.round().await;
+        reconciler.io.sleep_ms(reconcile::PERIOD_MS).await;
+    }
+}
+
+/// See `origin/src/jobs.rs`.
+async fn jobs(io: Io, orders: Orders, warmer: Warmer) {
+    loop {
+        // What SQL does not answer is done in the next round.
+        let _ = jobs_round(&io, &orders, &warmer).await;
+        io.sleep_ms(JOBS_PERIOD_MS).await;
+    }
+}
+
+async fn jobs_round(io: &Io, orders: &Orders, warmer: &Warmer) -> Result<(), SqlError> {
+    let now_ms = io.now_ms();
+    for order in io.sql(move |sql: &mut Sql| sql.expire(now_ms)).await? {
+        orders.follow(&order).await;
+    }
+    for order in io.sql(|sql: &mut Sql| sql.unfollowed()).await? {
+        orders.follow(&order).await;
+    }
+    // Not warmed yet: the next round tries again.
+    let _ = warmer.warm().await;
+    Ok(())
+}

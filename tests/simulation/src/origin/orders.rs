@@ -1,0 +1,164 @@
+//! A claim becomes an order, or is released for good; Redis follows: see `origin/src/orders.rs`.
+
+use weir_base::id::UserId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Deduction, ReleaseKind};
+
+use super::io::{Io, RedisError, SqlError};
+use super::ledger::Ledger;
+use crate::mutation::Mutation;
+use crate::sql::{ClaimName, Order, Paid, Placed, Shortage, Status};
+
+/// What became of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ClaimOutcome {
+    Ordered(Order),
+    OrderedBefore(Order),
+    Released,
+    Short(Shortage),
+}
+
+/// Turns claims into orders.
+#[derive(Clone, Debug)]
+pub(super) struct Orders {
+    pub(super) io: Io,
+    pub(super) ledger: Ledger,
+}
+
+impl Orders {
+    pub(super) async fn decide(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
+        let placed = match self.place(ticket).await {
+            Err(SqlError) if self.io.makes(Mutation::LostCommitTakenForRollback) => {
+                self.release(ticket, ReleaseKind::Decided).await;
+                return Err(SqlError);
+            }
+            placed => placed?,
+        };
+        let Placed::Short(shortage) = placed else {
+            return Ok(self.follow_claim(ticket, placed).await);
+        };
+        if shortage == Shortage::UserCap {
+            let known = self.release_in_sql(ticket).await?;
+            return Ok(match self.follow_claim(ticket, known).await {
+                ClaimOutcome::Released => ClaimOutcome::Short(shortage),
+                outcome => outcome,
+            });
+        }
+        let own = ticket.clone();
+        if self.io.sql(move |sql| sql.void(&own)).await? {
+            self.release(ticket, ReleaseKind::Void).await;
+            return Ok(ClaimOutcome::Short(shortage));
+        }
+        let placed = self.place(ticket).await?;
+        Ok(self.follow_claim(ticket, placed).await)
+    }
+
+    async fn place(&self, ticket: &Ticket) -> Result<Placed, SqlError> {
+        let (ticket, now_ms) = (ticket.clone(), self.io.now_ms());
+        self.io.sql(move |sql| sql.place(&ticket, now_ms)).await
+    }
+
+    async fn release_in_sql(&self, ticket: &Ticket) -> Result<Placed, SqlError> {
+        let ticket = ticket.clone();
+        let known = self.io.sql(move |sql| sql.release(&ticket)).await?;
+        Ok(known.unwrap_or(Placed::Released { is_void: false }))
+    }
+
+    /// Ends a claim whose deadline has passed.
+    pub(super) async fn end_overdue(&self, ticket: &Ticket) -> Result<(), SqlError> {
+        if self.io.makes(Mutation::ReleaseWithoutOutcome) {
+            self.release(ticket, ReleaseKind::Decided).await;
+            return Ok(());
+        }
+        let own = ticket.clone();
+        let release = move |sql: &mut crate::sql::Sql| {
+            let known = sql.release(&own);
+            if known.is_none() {
+                sql.ended.push(own);
+            }
+            known
+        };
+        let known = self.io.sql(release).await?;
+        let placed = known.unwrap_or(Placed::Released { is_void: false });
+        self.follow_claim(ticket, placed).await;
+        Ok(())
+    }
+
+    pub(super) async fn pay(&self, name: ClaimName, user: UserId) -> Result<Paid, SqlError> {
+        let now_ms = self.io.now_ms();
+        let paid = self.io.sql(move |sql| sql.pay(name, &user, now_ms)).await?;
+        if let Paid::Done(order) = &paid {
+            self.follow(order).await;
+        }
+        Ok(paid)
+    }
+
+    pub(super) async fn cancel(
+        &self,
+        name: ClaimName,
+        user: UserId,
+    ) -> Result<Option<Order>, SqlError> {
+        let cancelled = self.io.sql(move |sql| sql.cancel(name, &user)).await?;
+        if let Some(order) = &cancelled {
+            self.follow(order).await;
+        }
+        Ok(cancelled)
+    }
+
+    async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> ClaimOutcome {
+        match placed {
+            Placed::New(order) => {
+                self.follow(&order).await;
+                ClaimOutcome::Ordered(order)
+            }
+            Placed::Again(order) => {
+                self.follow(&order).await;
+                ClaimOutcome::OrderedBefore(order)
+            }
+            Placed::Released { is_void: true } => {
+                self.release(ticket, ReleaseKind::Void).await;
+                ClaimOutcome::Released
+            }
+            Placed::Released { is_void: false } | Placed::NameTaken => {
+                self.release(ticket, ReleaseKind::Decided).await;
+                ClaimOutcome::Released
+            }
+            Placed::Short(shortage) => ClaimOutcome::Short(shortage),
+        }
+    }
+
+    /// Has Redis follow an order. A failure changes nothing: it is done again later.
+    pub(super) async fn follow(&self, order: &Order) {
+        if self.bring(order).await.is_err() || order.status == Status::Unpaid {
+            return;
+        }
+        let (name, status) = (order.name, order.status);
+        let noted = self.io.sql(move |sql| sql.mark_followed(name, status));
+        // Not noted: it is done again.
+        let _ = noted.await;
+    }
+
+    /// Brings Redis to where an order stands in SQL.
+    async fn bring(&self, order: &Order) -> Result<(), RedisError> {
+        match order.status {
+            _ if self.io.makes(Mutation::SettleForgotten) && order.status == Status::Unpaid => {}
+            Status::Unpaid if order.is_deducted => {
+                self.ledger.settle(order, Deduction::AtOrder).await?;
+            }
+            Status::Unpaid => self.ledger.settle(order, Deduction::AtPayment).await?,
+            Status::Paid => {
+                self.ledger.settle(order, Deduction::AtOrder).await?;
+                self.ledger.charge(order).await?;
+            }
+            Status::Cancelled | Status::Expired => {
+                self.ledger.cancel(order).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn release(&self, ticket: &Ticket, kind: ReleaseKind) {
+        // Not released: the reconciler finds it.
+        let _ = self.ledger.release(ticket, kind).await;
+    }
+}

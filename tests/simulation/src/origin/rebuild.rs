@@ -1,0 +1,102 @@
+//! A shard that has lost its data is rebuilt from SQL, and a sale is warmed: see `origin/src/{rebuild,warm}.rs`.
+
+use weir_base::id::UserId;
+use weir_sale::ledger::OrderEntry;
+use weir_sale::sale::Sale;
+use weir_sale::shard::spread_stock;
+
+use super::io::Io;
+use super::ledger::{Ledger, UserList};
+use super::publish::Publisher;
+use super::reconcile::BrokeOff;
+use crate::mutation::Mutation;
+use crate::sql::Totals;
+
+/// How far a gateway's clock may be ahead of ours.
+const CLOCK_SKEW_MS: u64 = 60_000;
+
+/// Rebuilds shards.
+#[derive(Clone, Debug)]
+pub(super) struct Rebuilder {
+    pub(super) io: Io,
+    pub(super) ledger: Ledger,
+}
+
+impl Rebuilder {
+    /// Rebuilds a cold shard of a warmed sale; one that is not cold is left alone.
+    pub(super) async fn rebuild(&self, sale: &Sale, shard: u32) -> Result<(), BrokeOff> {
+        if !self.ledger.wipe(shard).await? {
+            return Ok(());
+        }
+        let mut orders = self.io.sql(move |sql| sql.orders_of(shard)).await?;
+        if self.io.makes(Mutation::RebuiltWithoutOrders) {
+            orders.clear();
+        }
+        let users: Vec<(&UserId, &[OrderEntry])> = orders
+            .iter()
+            .map(|(user, orders)| (user, orders.as_slice()))
+            .collect();
+        if !users.is_empty() && !self.ledger.restore(shard, &users).await? {
+            return Ok(());
+        }
+        self.add_users(sale).await?;
+        self.ledger.warm(shard, 0, self.io.now_ms()).await?;
+        Ok(())
+    }
+
+    async fn add_users(&self, sale: &Sale) -> Result<(), BrokeOff> {
+        let lists = |sql: &mut crate::sql::Sql| (sql.blocked.clone(), sql.reserved.clone());
+        let (blocked, reserved) = self.io.sql(lists).await?;
+        let blocked = blocked.into_iter().collect();
+        self.ledger.add_users(sale, UserList::Blocked, blocked).await?;
+        let reserved = reserved.into_iter().collect();
+        self.ledger.add_users(sale, UserList::Reserved, reserved).await?;
+        Ok(())
+    }
+}
+
+/// Puts stock on Redis, once.
+#[derive(Clone, Debug)]
+pub(super) struct Warmer {
+    pub(super) io: Io,
+    pub(super) ledger: Ledger,
+    pub(super) rebuilder: Rebuilder,
+    pub(super) publisher: Publisher,
+}
+
+impl Warmer {
+    /// Spreads the sale's remaining units over its shards and tells gateways of it, if that was not done before.
+    pub(super) async fn warm(&self) -> Result<(), BrokeOff> {
+        let known = self.io.sql(|sql| (sql.totals(), sql.sale.clone())).await?;
+        let (totals, sale) = known;
+        if totals.warmed_at_ms.is_some() {
+            return Ok(());
+        }
+        if !totals.has_outcomes {
+            self.fill(&totals, &sale).await?;
+        }
+        self.rebuilder.add_users(&sale).await?;
+        let now_ms = self.io.now_ms();
+        let mark = move |sql: &mut crate::sql::Sql| {
+            sql.warmed_at_ms.get_or_insert(now_ms);
+        };
+        self.io.sql(mark).await?;
+        self.publisher.publish(false).await
+    }
+
+    async fn fill(&self, totals: &Totals, sale: &Sale) -> Result<(), BrokeOff> {
+        let started = self.io.now_ms() + CLOCK_SKEW_MS >= sale.starts_at_ms;
+        if totals.warmed_at_ms.is_some() && started {
+            return Err(BrokeOff);
+        }
+        for (shard, units) in (0..).zip(spread_stock(totals.remaining, sale.shards)) {
+            self.ledger.warm(shard, units, self.io.now_ms()).await?;
+            let audit = self.ledger.audit(shard).await?;
+            let is_untouched = audit.stock == i64::try_from(units).ok();
+            if !is_untouched || audit.held > 0 || audit.bought > 0 {
+                return Err(BrokeOff);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,427 @@
+//! What happens in one schedule: made from its seed, and nothing else.
+
+use crate::random::Rng;
+
+/// Sales start so long after the virtual clock.
+pub(crate) const SALE_STARTS_AT_MS: u64 = 400;
+
+/// The last client comes, and the last fault begins, so long after the virtual clock starts.
+pub(crate) const LAST_CLIENT_AT_MS: u64 = 4_000;
+pub(crate) const LAST_FAULT_AT_MS: u64 = 4_500;
+
+/// A schedule: who takes part, who comes to buy, and what goes wrong.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What all of it was made from.
+    pub seed: u64,
+    pub(crate) setting: Setting,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) faults: Vec<TimedFault>,
+}
+
+/// Who takes part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) shards: u32,
+    pub(crate) total: u64,
+    pub(crate) user_cap: u32,
+    pub(crate) payment: Payment,
+    pub(crate) gateways: u32,
+    /// Of each gateway.
+    pub(crate) workers: u32,
+    pub(crate) origins: u32,
+    pub(crate) users: u32,
+    /// User 0 may not buy.
+    pub(crate) is_first_user_blocked: bool,
+    /// Only users with an even number have reserved, and only they may buy.
+    pub(crate) is_reserved: bool,
+}
+
+/// When units leave the stock, and whether an order waits for its payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payment {
+    AtOrder,
+    AtPayment,
+    Hold { pay_within_ms: u64 },
+}
+
+/// One person, who comes once and may try again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    pub(crate) at_ms: u64,
+    pub(crate) user: u32,
+    /// After so long without an answer the client hangs up, and does not come back.
+    pub(crate) leaves_after_us: Option<u64>,
+    pub(crate) retries: u32,
+    pub(crate) then: Then,
+}
+
+/// What a client does with an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    Nothing,
+    Pay {
+        after_ms: u64,
+    },
+    Cancel {
+        after_ms: u64,
+    },
+    /// Does not buy: sends the origin a claim that no gateway has signed.
+    Forge,
+}
+
+/// A fault, and when it begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimedFault {
+    pub(crate) at_ms: u64,
+    pub(crate) fault: Fault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The next call to Redis.
+    Redis { caller: Caller, fate: RedisFate },
+    /// The next transaction of SQL.
+    Sql { fate: SqlFate },
+    /// The next request from a gateway to an origin.
+    Origin { fate: OriginFate },
+    /// All workers die with their streams; new ones come later.
+    KillGateway { gateway: u32, for_ms: u64 },
+    /// All workers stand still, and do not know it.
+    PauseGateway { gateway: u32, for_ms: u64 },
+    /// It dies in whatever it does.
+    KillOrigin { origin: u32, for_ms: u64 },
+    /// Redis goes away, and comes back with what it held `back_ms` before; empty if `None`.
+    RestartRedis { back_ms: Option<u64>, for_ms: u64 },
+    /// One shard fails over to what it held `back_ms` before; empty if `None`.
+    LoseShard { shard: u32, back_ms: Option<u64> },
+    /// A clock is set.
+    SetGatewayClock { gateway: u32, by_ms: i64 },
+    SetOriginClock { origin: u32, by_ms: i64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Gateway,
+    Origin,
+}
+
+/// What becomes of a call to Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RedisFate {
+    /// It never arrives.
+    LoseRequest,
+    /// It is done, and nobody hears of it.
+    LoseReply,
+    /// It is done twice, the second time so much later.
+    Double { after_us: u64 },
+    /// It arrives so late that nobody waits any more.
+    Late { by_ms: u64 },
+    /// The connection breaks after so many commands.
+    Cut { commands: u64 },
+    /// It is refused, and nothing is done.
+    Refuse,
+    /// Redis says that it is loading.
+    Loading,
+    /// It cannot be sent at once, or not at all.
+    Defer,
+}
+
+/// What becomes of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SqlFate {
+    /// It is not done.
+    Fail,
+    /// It is done, and nobody hears of it.
+    LoseReply,
+    /// It takes so long.
+    Slow { by_ms: u64 },
+}
+
+/// What becomes of a request to an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OriginFate {
+    LoseRequest,
+    LoseReply,
+    /// It arrives twice.
+    Double {
+        after_us: u64,
+    },
+    Late {
+        by_ms: u64,
+    },
+}
+
+impl Fault {
+    /// Its kind, for statistics.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Redis { fate, .. } => match fate {
+                RedisFate::LoseRequest | RedisFate::LoseReply => "lost",
+                RedisFate::Double { .. } => "doubled",
+                RedisFate::Late { .. } => "late",
+                RedisFate::Cut { .. } => "cut",
+                RedisFate::Refuse | RedisFate::Loading | RedisFate::Defer => "refused",
+            },
+            Self::Sql { .. } => "sql",
+            Self::Origin { .. } => "origin request",
+            Self::KillGateway { .. } => "dead gateway",
+            Self::PauseGateway { .. } => "paused gateway",
+            Self::KillOrigin { .. } => "dead origin",
+            Self::RestartRedis { .. } => "Redis restarted",
+            Self::LoseShard { .. } => "shard failed over",
+            Self::SetGatewayClock { .. } | Self::SetOriginClock { .. } => "clock set",
+        }
+    }
+
+    /// How long after its beginning it is over.
+    pub(crate) fn length_ms(&self) -> u64 {
+        match *self {
+            Self::KillGateway { for_ms, .. }
+            | Self::PauseGateway { for_ms, .. }
+            | Self::KillOrigin { for_ms, .. }
+            | Self::RestartRedis { for_ms, .. } => for_ms,
+            _ => 0,
+        }
+    }
+
+    /// Whether Redis forgets something that it has acknowledged.
+    pub(crate) fn loses_data(&self) -> bool {
+        match self {
+            Self::RestartRedis { back_ms, .. } => *back_ms != Some(0),
+            Self::LoseShard { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// What may go wrong in a schedule. Without losses of data and without clocks that are set, more must hold.
+#[derive(Clone, Copy)]
+struct Hazards {
+    losses: bool,
+    clocks: bool,
+}
+
+impl Plan {
+    /// The schedule of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed, 1);
+        let setting = setting(&mut rng);
+        let hazards = Hazards {
+            losses: rng.chance(40),
+            clocks: rng.chance(30),
+        };
+        let clients_max = if rng.chance(20) { 60 } else { 25 };
+        let clients = rng.between(4, clients_max);
+        let mut clients: Vec<_> = (0..clients).map(|_| client(&mut rng, setting)).collect();
+        if rng.chance(30) {
+            // A crowd: all come within a few milliseconds.
+            for client in &mut clients {
+                client.at_ms = SALE_STARTS_AT_MS + client.at_ms % 8;
+            }
+        }
+        clients.sort_by_key(|client| client.at_ms);
+        let faults = rng.between(0, 14);
+        let mut faults: Vec<_> = (0..faults)
+            .map(|_| timed_fault(&mut rng, setting, hazards))
+            .collect();
+        faults.sort_by_key(|fault| fault.at_ms);
+        Self {
+            seed,
+            setting,
+            clients,
+            faults,
+        }
+    }
+
+    pub(crate) fn loses_data(&self) -> bool {
+        self.faults.iter().any(|timed| timed.fault.loses_data())
+    }
+
+    /// Whether Redis forgets some of what it knew, and not all: then nothing tells that it did.
+    pub(crate) fn loses_part(&self) -> bool {
+        let loses_part = |timed: &TimedFault| match timed.fault {
+            Fault::RestartRedis { back_ms, .. } => back_ms.is_some_and(|back_ms| back_ms > 0),
+            Fault::LoseShard { back_ms, .. } => back_ms.is_some(),
+            _ => false,
+        };
+        self.faults.iter().any(loses_part)
+    }
+
+    /// How far clocks are set, all steps together.
+    pub(crate) fn clock_steps_ms(&self) -> u64 {
+        let step = |timed: &TimedFault| match timed.fault {
+            Fault::SetGatewayClock { by_ms, .. } | Fault::SetOriginClock { by_ms, .. } => {
+                by_ms.unsigned_abs()
+            }
+            _ => 0,
+        };
+        self.faults.iter().map(step).sum()
+    }
+
+    pub(crate) fn sets_clocks(&self) -> bool {
+        let sets = |timed: &TimedFault| timed.fault.kind() == "clock set";
+        self.faults.iter().any(sets)
+    }
+
+    /// When the last fault is over.
+    pub(crate) fn faults_end_ms(&self) -> u64 {
+        let ends = self.faults.iter();
+        let ends = ends.map(|timed| timed.at_ms + timed.fault.length_ms());
+        ends.max().unwrap_or(0)
+    }
+}
+
+fn setting(rng: &mut Rng) -> Setting {
+    Setting {
+        shards: rng.pick(&[1, 1, 2, 2, 3, 4]),
+        total: rng.between(0, 10),
+        user_cap: rng.pick(&[1, 1, 1, 2, 3]),
+        payment: rng.pick(&[
+            Payment::AtOrder,
+            Payment::AtOrder,
+            Payment::AtPayment,
+            Payment::Hold {
+                pay_within_ms: 2_500,
+            },
+        ]),
+        gateways: rng.pick(&[1, 2, 2, 3]),
+        workers: rng.pick(&[1, 1, 2]),
+        origins: rng.pick(&[1, 2]),
+        users: rng.pick(&[4, 8, 16]),
+        is_first_user_blocked: rng.chance(20),
+        is_reserved: rng.chance(15),
+    }
+}
+
+fn client(rng: &mut Rng, setting: Setting) -> Client {
+    Client {
+        at_ms: rng.between(SALE_STARTS_AT_MS - 50, LAST_CLIENT_AT_MS),
+        user: rng.below(setting.users.into()) as u32,
+        leaves_after_us: rng.chance(15).then(|| {
+            let longest_us = rng.pick(&[1_500, 1_500, 20_000, 400_000]);
+            rng.between(1, longest_us)
+        }),
+        retries: rng.below(5) as u32,
+        then: match rng.below(20) {
+            0 => Then::Forge,
+            1..=6 => Then::Pay {
+                after_ms: rng.between(20, 1_500),
+            },
+            7..=11 => Then::Cancel {
+                after_ms: rng.between(20, 1_500),
+            },
+            _ => Then::Nothing,
+        },
+    }
+}
+
+fn timed_fault(rng: &mut Rng, setting: Setting, hazards: Hazards) -> TimedFault {
+    let at_ms = rng.between(0, LAST_FAULT_AT_MS);
+    let fault = match rng.below(20) {
+        0 if hazards.losses => loss(rng, setting),
+        1 | 2 if hazards.losses => loss(rng, setting),
+        3 | 4 if hazards.clocks => clock(rng, setting),
+        5 => gateway_fault(rng, setting),
+        6 => Fault::KillOrigin {
+            origin: rng.below(setting.origins.into()) as u32,
+            for_ms: rng.between(1, 1_500),
+        },
+        7 => Fault::RestartRedis {
+            back_ms: Some(0),
+            for_ms: rng.between(1, 800),
+        },
+        8 | 9 => Fault::Sql {
+            fate: sql_fate(rng),
+        },
+        10 | 11 => Fault::Origin {
+            fate: origin_fate(rng),
+        },
+        _ => Fault::Redis {
+            caller: rng.pick(&[Caller::Gateway, Caller::Gateway, Caller::Origin]),
+            fate: redis_fate(rng),
+        },
+    };
+    TimedFault { at_ms, fault }
+}
+
+fn loss(rng: &mut Rng, setting: Setting) -> Fault {
+    let back_ms = (!rng.chance(30)).then(|| {
+        let most_ms = rng.pick(&[20, 300, 1_500]);
+        rng.between(1, most_ms)
+    });
+    match rng.chance(30) {
+        true => Fault::LoseShard {
+            shard: rng.below(setting.shards.into()) as u32,
+            back_ms,
+        },
+        false => Fault::RestartRedis {
+            back_ms,
+            for_ms: rng.between(1, 800),
+        },
+    }
+}
+
+fn clock(rng: &mut Rng, setting: Setting) -> Fault {
+    let by_ms = rng.between(1, 3_000) as i64 * rng.pick(&[-1, 1]);
+    match rng.chance(60) {
+        true => Fault::SetGatewayClock {
+            gateway: rng.below(setting.gateways.into()) as u32,
+            by_ms,
+        },
+        false => Fault::SetOriginClock {
+            origin: rng.below(setting.origins.into()) as u32,
+            by_ms,
+        },
+    }
+}
+
+fn gateway_fault(rng: &mut Rng, setting: Setting) -> Fault {
+    let gateway = rng.below(setting.gateways.into()) as u32;
+    let for_ms = rng.between(1, 1_500);
+    match rng.chance(50) {
+        true => Fault::KillGateway { gateway, for_ms },
+        false => Fault::PauseGateway { gateway, for_ms },
+    }
+}
+
+fn redis_fate(rng: &mut Rng) -> RedisFate {
+    match rng.below(12) {
+        0 | 1 => RedisFate::LoseRequest,
+        2..=4 => RedisFate::LoseReply,
+        5 | 6 => RedisFate::Double {
+            after_us: rng.between(1, 20_000),
+        },
+        7 | 8 => RedisFate::Late {
+            by_ms: rng.between(260, 4_000),
+        },
+        9 => RedisFate::Cut {
+            commands: rng.below(3),
+        },
+        10 => rng.pick(&[RedisFate::Refuse, RedisFate::Loading]),
+        _ => RedisFate::Defer,
+    }
+}
+
+fn sql_fate(rng: &mut Rng) -> SqlFate {
+    match rng.below(3) {
+        0 => SqlFate::Fail,
+        1 => SqlFate::LoseReply,
+        _ => SqlFate::Slow {
+            by_ms: rng.between(10, 3_500),
+        },
+    }
+}
+
+fn origin_fate(rng: &mut Rng) -> OriginFate {
+    match rng.below(4) {
+        0 => OriginFate::LoseRequest,
+        1 => OriginFate::LoseReply,
+        2 => OriginFate::Double {
+            after_us: rng.between(1, 200_000),
+        },
+        _ => OriginFate::Late {
+            by_ms: rng.between(200, 4_500),
+        },
+    }
+}

@@ -1,0 +1,63 @@
+//! Random numbers from a seed.
+//!
+//! SplitMix64 (Steele, Lea, Flood, 2014), written here rather than taken from a crate: a seed that is printed today must
+//! mean the same schedule after every update of every dependency.
+
+/// A stream of numbers that its seed determines.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    /// The stream numbered `stream` of `seed`. Every party has a stream of its own, so that a schedule with one client
+    /// or fault less is still nearly the same schedule.
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+        let mut rng = Self(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        rng.next();
+        rng
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 0 to below `end`; 0 if `end` is 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        match end {
+            0 => 0,
+            _ => self.next() % end,
+        }
+    }
+
+    /// From `first` to `last`, both included.
+    pub(crate) fn between(&mut self, first: u64, last: u64) -> u64 {
+        first + self.below(last - first + 1)
+    }
+
+    /// True in `percent` of 100 cases.
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of `choices`, of which there is at least one. A choice that stands there twice comes twice as often.
+    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_means_the_same_numbers_for_ever() {
+        let mut rng = Rng::new(7, 0);
+        let first: Vec<u64> = (0..3).map(|_| rng.next()).collect();
+        let mut again = Rng::new(7, 0);
+        assert_eq!(first, [(); 3].map(|()| again.next()));
+        assert_ne!(Rng::new(7, 1).next(), Rng::new(7, 0).next());
+    }
+}

@@ -1,0 +1,338 @@
+//! Redis: the model of each shard behind the bytes that gateways and origins send.
+//!
+//! Commands are read as Redis reads them, scripts are found by digest or source, and replies are written as the scripts
+//! write them. What every shard held after each write is kept for a while, so that data can be lost.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+use weir_base::id::UserId;
+use weir_resp::{Value, decode};
+use weir_sale::ledger::{Audit, ReleaseKind, ShardLedger};
+use weir_sale::sale::Catalogue;
+use weir_scripts::SCRIPTS;
+use weir_scripts::keys::DEFAULT_PREFIX;
+
+use crate::mutation::Mutation;
+
+mod reply;
+mod scripts;
+
+/// How far back what was held is known, in microseconds of the virtual clock: no loss goes further.
+const HISTORY_US: u64 = 2_000_000;
+
+/// Every script by its digest.
+static DIGESTS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::new(|| {
+    let entry = |script: &&'static weir_scripts::Script| (script.sha1_hex(), script.name);
+    SCRIPTS.iter().map(entry).collect()
+});
+
+/// One server.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    state: State,
+    /// The scripts that it knows by digest.
+    scripts: BTreeSet<&'static str>,
+    /// What it held after each write, with the time.
+    history: VecDeque<(u64, State)>,
+    keeps_history: bool,
+    pub(crate) mutation: Option<Mutation>,
+    /// What has been granted since it was last looked at.
+    pub(crate) granted: Vec<Granted>,
+    pub(crate) is_up: bool,
+    /// Users whose orders were wiped after they had been restored, and not restored again.
+    pub(crate) unrestored: BTreeSet<UserId>,
+    /// Whether a loss has brought units back to a shard and left its epoch as it was.
+    pub(crate) has_units_at_old_epoch: bool,
+    /// Whether a loss has set an epoch back: those that follow come a second time.
+    pub(crate) has_epoch_set_back: bool,
+    /// The highest epoch of each shard that anybody can have seen.
+    epochs_seen: Vec<i64>,
+}
+
+/// What a loss of data may take.
+#[derive(Clone, Debug, Default)]
+struct State {
+    catalogue: Option<Rc<[u8]>>,
+    shards: Vec<Rc<Shard>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shard {
+    ledger: ShardLedger,
+    /// By how much a mutation has left the epoch behind the ledger's.
+    epoch_lag: i64,
+    /// The users whose orders were restored since the shard was wiped.
+    restored: BTreeSet<UserId>,
+}
+
+/// A new claim, as Redis has granted it.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted {
+    pub(crate) shard: u32,
+    pub(crate) generation: u64,
+    pub(crate) user: UserId,
+}
+
+/// A command's words.
+type Words = Vec<Vec<u8>>;
+
+impl Redis {
+    pub(crate) fn new(shards: u32, keeps_history: bool, mutation: Option<Mutation>) -> Self {
+        let state = State {
+            catalogue: None,
+            shards: vec![Rc::default(); shards as usize],
+        };
+        Self {
+            history: VecDeque::from([(0, state.clone())]),
+            state,
+            scripts: BTreeSet::new(),
+            keeps_history,
+            mutation,
+            granted: Vec::new(),
+            is_up: true,
+            unrestored: BTreeSet::new(),
+            has_units_at_old_epoch: false,
+            has_epoch_set_back: false,
+            epochs_seen: vec![0; shards as usize],
+        }
+    }
+
+    /// Runs the commands in `bytes`, but no more than `most`; appends their replies to `replies`.
+    pub(crate) fn run(&mut self, bytes: &[u8], most: u64, now_us: u64, replies: &mut Vec<u8>) {
+        let mut rest = bytes;
+        let mut count = 0;
+        while count < most && !rest.is_empty() {
+            let (value, used) = decode(rest).expect("parties send whole commands");
+            rest = &rest[used..];
+            count += 1;
+            let reply = self.command(&words(value));
+            reply::encode(&reply, replies);
+        }
+        self.note_epochs();
+        if self.keeps_history {
+            self.remember(now_us);
+        }
+    }
+
+    fn command(&mut self, words: &Words) -> Value {
+        match words[0].as_slice() {
+            b"GET" => self.get(&words[1]),
+            b"SET" => {
+                self.state.catalogue = Some(words[2].as_slice().into());
+                Value::Simple(b"OK".to_vec())
+            }
+            b"SADD" => self.add_users(words),
+            b"EVALSHA" => {
+                let digest = String::from_utf8_lossy(&words[1]);
+                let name = DIGESTS[digest.as_ref()];
+                match self.scripts.contains(name) {
+                    true => self.script(name, words),
+                    false => {
+                        Value::Error(b"NOSCRIPT No matching script. Please use EVAL.".to_vec())
+                    }
+                }
+            }
+            b"EVAL" => {
+                let known = SCRIPTS.iter();
+                let mut known = known.filter(|script| script.source.as_bytes() == words[1]);
+                let name = known.next().expect("parties send scripts of ours").name;
+                self.scripts.insert(name);
+                self.script(name, words)
+            }
+            other => panic!("no party sends {}", String::from_utf8_lossy(other)),
+        }
+    }
+
+    fn get(&self, key: &[u8]) -> Value {
+        if key == weir_scripts::keys::catalogue(DEFAULT_PREFIX) {
+            let catalogue = self.state.catalogue.as_deref();
+            return catalogue.map_or(Value::Null, |json| Value::Bulk(json.to_vec()));
+        }
+        let shard = &self.state.shards[shard_of(key)];
+        // The ledger's epoch is 0 as long as the key is not there.
+        match shard.ledger.probe().epoch {
+            0 => Value::Null,
+            epoch => reply::text((epoch - shard.epoch_lag).to_string()),
+        }
+    }
+
+    fn add_users(&mut self, words: &Words) -> Value {
+        let key = String::from_utf8_lossy(&words[1]).into_owned();
+        let ledger = &mut self.shard(shard_of(&words[1])).ledger;
+        for user in words[2..].iter().map(|user| user_id(user)) {
+            match key.contains(":blocked:") {
+                true => ledger.block(&user, true),
+                false => ledger.reserve(&user),
+            }
+        }
+        reply::integer(words.len() as u64 - 2)
+    }
+
+    fn shard(&mut self, shard: usize) -> &mut Shard {
+        Rc::make_mut(&mut self.state.shards[shard])
+    }
+
+    /// What each shard holds, in their order.
+    pub(crate) fn audits(&self) -> Vec<Audit> {
+        let shards = self.state.shards.iter();
+        shards.map(|shard| shard.ledger.audit()).collect()
+    }
+
+    pub(crate) fn is_cold(&self, shard: u32) -> bool {
+        self.state.shards[shard as usize].ledger.probe().stock.is_none()
+    }
+
+    /// Whether the catalogue names a sale.
+    pub(crate) fn has_catalogue(&self) -> bool {
+        let json = self.state.catalogue.as_deref().unwrap_or_default();
+        let catalogue = serde_json::from_slice::<Catalogue>(json);
+        catalogue.is_ok_and(|catalogue| !catalogue.sales.is_empty())
+    }
+
+    /// The users who hold a claim.
+    pub(crate) fn claimants(&self) -> Vec<UserId> {
+        let shards = self.state.shards.iter();
+        let open = shards.flat_map(|shard| shard.ledger.overdue(u64::MAX, usize::MAX));
+        open.map(|claim| claim.user).collect()
+    }
+
+    /// Ends whatever claims these users hold, as if nobody had them: for a mutation.
+    pub(crate) fn give_back_claims(&mut self, commands: &[u8]) {
+        let mut rest = commands;
+        while let Ok((value, used)) = decode(rest) {
+            rest = &rest[used..];
+            for (shard, user) in scripts::claimants(&words(value)) {
+                let ledger = &mut self.shard(shard).ledger;
+                let mut open = ledger.overdue(u64::MAX, usize::MAX).into_iter();
+                if let Some(claim) = open.find(|claim| claim.user == user) {
+                    ledger.release(&user, claim.held.generation, ReleaseKind::Decided);
+                }
+            }
+        }
+    }
+
+    // --- losses
+
+    /// Everything is as it was `back_us` ago; empty if `None`. Scripts are forgotten in any case.
+    pub(crate) fn restart(&mut self, back_us: Option<u64>, now_us: u64) {
+        self.scripts.clear();
+        if let Some(state) = self.earlier(back_us, now_us) {
+            self.put_back(state);
+        }
+    }
+
+    /// One shard is as it was `back_us` ago; empty if `None`.
+    pub(crate) fn lose_shard(&mut self, shard: u32, back_us: Option<u64>, now_us: u64) {
+        let shard = shard as usize;
+        if let Some(state) = self.earlier(back_us, now_us) {
+            let mut now = self.state.clone();
+            now.shards[shard] = state.shards[shard].clone();
+            self.put_back(now);
+        }
+    }
+
+    fn put_back(&mut self, state: State) {
+        for (before, after) in self.state.shards.iter().zip(&state.shards) {
+            let (before, after) = (before.ledger.probe(), after.ledger.probe());
+            let has_more = after.stock > before.stock || after.moving > before.moving;
+            self.has_units_at_old_epoch |= has_more && after.epoch == before.epoch;
+        }
+        self.state = state;
+        self.note_epochs();
+    }
+
+    fn earlier(&self, back_us: Option<u64>, now_us: u64) -> Option<State> {
+        let Some(back_us) = back_us else {
+            let shards = vec![Rc::default(); self.state.shards.len()];
+            return Some(State {
+                catalogue: None,
+                shards,
+            });
+        };
+        if back_us == 0 {
+            return None;
+        }
+        let at_us = now_us.saturating_sub(back_us);
+        let mut kept = self.history.iter().rev();
+        kept.find(|(kept_us, _)| *kept_us <= at_us)
+            .map(|(_, state)| state.clone())
+    }
+
+    fn remember(&mut self, now_us: u64) {
+        let is_same = |(a, b): (&Rc<Shard>, &Rc<Shard>)| Rc::ptr_eq(a, b);
+        let last = self.history.back().map(|(_, state)| state);
+        let is_unchanged = last.is_some_and(|last| {
+            last.shards.iter().zip(&self.state.shards).all(is_same)
+                && last.catalogue == self.state.catalogue
+        });
+        if is_unchanged {
+            return;
+        }
+        self.history.push_back((now_us, self.state.clone()));
+        // The oldest that is kept is from before all that a loss may go back to.
+        while self.history.len() > 1 && self.history[1].0 + HISTORY_US < now_us {
+            self.history.pop_front();
+        }
+    }
+
+    fn note_epochs(&mut self) {
+        for (shard, seen) in self.state.shards.iter().zip(&mut self.epochs_seen) {
+            let epoch = shard.ledger.probe().epoch;
+            // 0: the key is gone, and the next epoch is the time.
+            self.has_epoch_set_back |= epoch > 0 && epoch < *seen;
+            *seen = epoch.max(*seen);
+        }
+    }
+}
+
+/// Commands as people read them.
+pub(crate) fn describe(commands: &[u8]) -> String {
+    let mut rest = commands;
+    let mut texts = Vec::new();
+    while let Ok((value, used)) = decode(rest) {
+        rest = &rest[used..];
+        texts.push(describe_one(&words(value)));
+    }
+    texts.join("; ")
+}
+
+fn describe_one(words: &Words) -> String {
+    let script = |is_it: &dyn Fn(&weir_scripts::Script) -> bool| {
+        SCRIPTS.iter().find(|script| is_it(script)).map_or("?", |script| script.name)
+    };
+    let (name, rest) = match words[0].as_slice() {
+        b"EVAL" => (script(&|known| known.source.as_bytes() == words[1]), &words[3..]),
+        b"EVALSHA" => {
+            let digest = String::from_utf8_lossy(&words[1]);
+            (DIGESTS[digest.as_ref()], &words[3..])
+        }
+        _ => ("", &words[..]),
+    };
+    let rest: Vec<_> = rest.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    format!("{name} {}", rest.join(" "))
+}
+
+fn words(value: Value) -> Words {
+    let Value::Array(values) = value else {
+        panic!("a command is an array");
+    };
+    let word = |value| match value {
+        Value::Bulk(word) => word,
+        other => panic!("a command's word is a byte string, not {other:?}"),
+    };
+    values.into_iter().map(word).collect()
+}
+
+/// The shard that a key names, between the colon and the closing brace of its hash tag.
+fn shard_of(key: &[u8]) -> usize {
+    let key = std::str::from_utf8(key).expect("keys are text");
+    let tag = key.split(['{', '}']).nth(1).expect("keys have a hash tag");
+    let shard = tag.rsplit(':').next().expect("the tag ends with the shard");
+    shard.parse().expect("the shard is a number")
+}
+
+fn user_id(bytes: &[u8]) -> UserId {
+    UserId::new(bytes).expect("parties send names of users")
+}

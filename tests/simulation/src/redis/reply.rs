@@ -1,0 +1,251 @@
+//! Replies, written as the scripts write them.
+
+use weir_resp::Value;
+use weir_sale::ledger::{
+    Audit, ClaimReply, DepositReply, LendReply, OpenClaim, Overdue, ReleaseReply, SettleReply,
+    ShardProbe,
+};
+
+/// Appends a value as Redis writes it.
+pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
+    let line = |out: &mut Vec<u8>, kind: u8, text: &[u8]| {
+        out.push(kind);
+        out.extend_from_slice(text);
+        out.extend_from_slice(b"\r\n");
+    };
+    match value {
+        Value::Simple(text) => line(out, b'+', text),
+        Value::Error(text) => line(out, b'-', text),
+        Value::Integer(number) => line(out, b':', number.to_string().as_bytes()),
+        Value::Null => out.extend_from_slice(b"$-1\r\n"),
+        Value::Bulk(bytes) => {
+            line(out, b'$', bytes.len().to_string().as_bytes());
+            out.extend_from_slice(bytes);
+            out.extend_from_slice(b"\r\n");
+        }
+        Value::Array(values) => {
+            line(out, b'*', values.len().to_string().as_bytes());
+            for value in values {
+                encode(value, out);
+            }
+        }
+    }
+}
+
+pub(super) fn integer(number: impl TryInto<i64>) -> Value {
+    Value::Integer(number.try_into().unwrap_or(i64::MAX))
+}
+
+pub(super) fn flag(is_done: bool) -> Value {
+    integer(i64::from(is_done))
+}
+
+pub(super) fn text(text: impl Into<String>) -> Value {
+    Value::Bulk(text.into().into_bytes())
+}
+
+/// The answers of `claim.lua`: one text.
+pub(super) fn claims(replies: &[ClaimReply]) -> Value {
+    let answers: Vec<String> = replies.iter().map(claim).collect();
+    text(answers.join(","))
+}
+
+fn claim(reply: &ClaimReply) -> String {
+    let granted = |code: u8, held: &OpenClaim| {
+        let OpenClaim {
+            generation,
+            quantity,
+            deadline_ms,
+            delivery,
+        } = held;
+        format!("{code} {generation} {quantity} {deadline_ms} {delivery}")
+    };
+    match reply {
+        ClaimReply::Granted(held) => granted(1, held),
+        ClaimReply::GrantedAgain(held) => granted(2, held),
+        ClaimReply::CapReached { generation } => format!("3 {generation}"),
+        ClaimReply::Empty { epoch, open_claims } => format!("4 {epoch} {open_claims}"),
+        ClaimReply::Cold => "5".into(),
+        ClaimReply::Blocked => "6".into(),
+        ClaimReply::NotReserved => "7".into(),
+        ClaimReply::Draining => "8".into(),
+    }
+}
+
+pub(super) fn releases(replies: &[ReleaseReply]) -> Value {
+    let one = |reply: &ReleaseReply| {
+        integer(match reply {
+            ReleaseReply::Nothing => 0,
+            ReleaseReply::Ended => 1,
+            ReleaseReply::StillOut => 2,
+        })
+    };
+    Value::Array(replies.iter().map(one).collect())
+}
+
+pub(super) fn settle(reply: SettleReply) -> Value {
+    flag(reply == SettleReply::Settled)
+}
+
+pub(super) fn lend(reply: LendReply) -> Value {
+    Value::Array(match reply {
+        LendReply::Lent(transfer) => {
+            vec![integer(1), integer(transfer.id), integer(transfer.units)]
+        }
+        LendReply::Nothing => vec![integer(2)],
+        LendReply::Cold => vec![integer(3)],
+    })
+}
+
+pub(super) fn deposit(reply: DepositReply) -> Value {
+    integer(match reply {
+        DepositReply::Deposited => 1,
+        DepositReply::Already => 2,
+        DepositReply::Cold => 3,
+    })
+}
+
+pub(super) fn probe(seen: &ShardProbe) -> Value {
+    Value::Array(match seen.stock {
+        None => vec![],
+        Some(stock) => vec![
+            integer(stock),
+            integer(seen.epoch),
+            integer(seen.open_claims),
+            integer(seen.moving),
+        ],
+    })
+}
+
+pub(super) fn audit(terms: &Audit) -> Value {
+    let transfers = terms.transfers.iter().flat_map(|open| {
+        let transfer = open.transfer;
+        [
+            text(open.to_shard.to_string()),
+            text(format!("{} {} {}", transfer.id, transfer.units, open.at_ms)),
+        ]
+    });
+    let deposits = terms.deposits.iter();
+    let deposits =
+        deposits.flat_map(|(shard, id)| [text(shard.to_string()), text(id.to_string())]);
+    Value::Array(vec![
+        Value::Array(terms.stock.into_iter().map(integer).collect()),
+        integer(terms.held),
+        integer(terms.bought),
+        integer(terms.deferred),
+        integer(terms.epoch),
+        integer(terms.sequence),
+        Value::Array(transfers.collect()),
+        Value::Array(deposits.collect()),
+    ])
+}
+
+pub(super) fn overdue(claims: &[Overdue]) -> Value {
+    let one = |claim: &Overdue| {
+        Value::Array(vec![
+            text(claim.user.as_str()),
+            integer(claim.held.generation),
+            integer(claim.held.quantity),
+            integer(claim.held.deadline_ms),
+            integer(0),
+        ])
+    };
+    Value::Array(claims.iter().map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_base::id::UserId;
+    use weir_sale::ledger::{OpenTransfer, Transfer};
+    use weir_scripts as scripts;
+
+    fn over_the_wire(value: &Value) -> Value {
+        let mut bytes = Vec::new();
+        encode(value, &mut bytes);
+        let (heard, used) = weir_resp::decode(&bytes).unwrap();
+        assert_eq!(used, bytes.len());
+        heard
+    }
+
+    fn held(delivery: u32) -> OpenClaim {
+        OpenClaim {
+            generation: 1_700_000_000_001,
+            quantity: 1,
+            deadline_ms: 1_700_000_002_000,
+            delivery,
+        }
+    }
+
+    #[test]
+    fn answers_to_claims_read_as_they_were_meant() {
+        let replies = [
+            ClaimReply::Granted(held(0)),
+            ClaimReply::GrantedAgain(held(3)),
+            ClaimReply::CapReached { generation: 0 },
+            ClaimReply::Empty {
+                epoch: 7,
+                open_claims: 2,
+            },
+            ClaimReply::Cold,
+            ClaimReply::Blocked,
+            ClaimReply::NotReserved,
+            ClaimReply::Draining,
+        ];
+        let heard = over_the_wire(&claims(&replies));
+        assert_eq!(scripts::claim::parse(&heard, 8).unwrap(), replies);
+    }
+
+    #[test]
+    fn answers_about_units_read_as_they_were_meant() {
+        let transfer = Transfer { id: 5, units: 2 };
+        for reply in [
+            LendReply::Lent(transfer),
+            LendReply::Nothing,
+            LendReply::Cold,
+        ] {
+            let heard = over_the_wire(&lend(reply));
+            assert_eq!(scripts::lend::parse(&heard).unwrap(), reply);
+        }
+        let cold = ShardProbe {
+            stock: None,
+            epoch: 0,
+            open_claims: 0,
+            moving: 0,
+        };
+        let warm = ShardProbe {
+            stock: Some(-1),
+            epoch: 9,
+            open_claims: 1,
+            moving: 2,
+        };
+        let heard = over_the_wire(&Value::Array(vec![probe(&cold), probe(&warm)]));
+        assert_eq!(scripts::probe::parse(&heard, 2).unwrap(), [cold, warm]);
+        let terms = Audit {
+            stock: Some(3),
+            held: 1,
+            bought: 2,
+            deferred: 4,
+            epoch: 8,
+            sequence: 11,
+            transfers: vec![OpenTransfer {
+                to_shard: 2,
+                transfer,
+                at_ms: 77,
+            }],
+            deposits: vec![(1, 4)],
+        };
+        let heard = over_the_wire(&audit(&terms));
+        assert_eq!(scripts::audit::parse(&heard).unwrap(), terms);
+    }
+
+    #[test]
+    fn answers_about_overdue_claims_read_as_they_were_meant() {
+        let claims = [Overdue {
+            user: UserId::new("u;1").unwrap(),
+            held: held(0),
+        }];
+        let heard = over_the_wire(&overdue(&claims));
+        assert_eq!(scripts::overdue::parse(&heard).unwrap(), claims);
+    }
+}

@@ -1,0 +1,73 @@
+//! Many schedules, spread over threads: each of one seed, and of nothing else.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use crate::plan::Plan;
+use crate::stats::Stats;
+use crate::{Options, Report, run_plan};
+
+/// What came of many schedules.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What they were made of.
+    pub stats: Stats,
+    /// The first that failed, by seed.
+    pub failure: Option<Report>,
+}
+
+/// Runs the schedules of `schedules` seeds from `seed` on. After the first failure no new one begins; of several that
+/// fail, the one with the lowest seed is told, so that it is always the same.
+pub fn run_many(
+    seed: u64,
+    schedules: u64,
+    threads: usize,
+    options: &Options,
+    progress: impl Fn(u64) + Sync,
+) -> Outcome {
+    let (next, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let outcome = Mutex::new(Outcome::default());
+    let work = || {
+        let mut stats = Stats::default();
+        while !stop.load(Ordering::Relaxed) {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= schedules {
+                break;
+            }
+            let report = run_caught(&Plan::new(seed + n), options);
+            stats.add(&report.stats);
+            if report.violation.is_some() {
+                stop.store(true, Ordering::Relaxed);
+                keep_first(&outcome, report);
+            }
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        let mut outcome = outcome.lock().expect("no thread panics with it");
+        outcome.stats.add(&stats);
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    outcome.into_inner().expect("no thread has panicked")
+}
+
+fn keep_first(outcome: &Mutex<Outcome>, report: Report) {
+    let mut outcome = outcome.lock().expect("no thread panics with it");
+    let known = outcome.failure.as_ref();
+    if known.is_none_or(|known| report.seed < known.seed) {
+        outcome.failure = Some(report);
+    }
+}
+
+/// A panic is a failure like any other.
+pub(crate) fn run_caught(plan: &Plan, options: &Options) -> Report {
+    catch_unwind(AssertUnwindSafe(|| run_plan(plan, options))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Report::panicked(plan.seed, text.unwrap_or("without a word"))
+    })
+}

@@ -1,0 +1,373 @@
+//! SQL as the origin uses it: every method is one transaction. See `origin/src/store/{claims,orders,payments,sales}.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_base::id::UserId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Deduction, OrderEntry};
+use weir_sale::sale::Sale;
+use weir_sale::shard::home_shard;
+
+use crate::mutation::Mutation;
+use crate::plan::Payment;
+
+/// A claim's name within its sale: shard and generation. An order has that of the claim it came of.
+pub(crate) type ClaimName = (u32, u64);
+
+/// An order as SQL holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) name: ClaimName,
+    pub(crate) user: UserId,
+    pub(crate) units: u32,
+    pub(crate) status: Status,
+    /// Whether its units have left the stock.
+    pub(crate) is_deducted: bool,
+    pub(crate) pay_by_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Unpaid,
+    Paid,
+    Cancelled,
+    Expired,
+}
+
+impl Status {
+    fn stands(self) -> bool {
+        matches!(self, Self::Unpaid | Self::Paid)
+    }
+}
+
+/// What is decided about a claim, for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Outcome {
+    user: UserId,
+    kind: OutcomeKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OutcomeKind {
+    Ordered,
+    Released,
+    Void,
+}
+
+/// What came of placing an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    New(Order),
+    Again(Order),
+    Released { is_void: bool },
+    NameTaken,
+    Short(Shortage),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    SoldOut,
+    UserCap,
+}
+
+/// What came of a payment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Paid {
+    Done(Order),
+    Refused,
+}
+
+/// The database.
+#[derive(Debug)]
+pub(crate) struct Sql {
+    pub(crate) sale: Sale,
+    payment: Payment,
+    pub(crate) total: u64,
+    /// May only be below 0 by a mutation.
+    pub(crate) remaining: i64,
+    outcomes: BTreeMap<ClaimName, Outcome>,
+    pub(crate) orders: BTreeMap<ClaimName, Order>,
+    /// Units that each user has.
+    buyers: BTreeMap<UserId, u32>,
+    unfollowed: BTreeSet<ClaimName>,
+    pub(crate) warmed_at_ms: Option<u64>,
+    pub(crate) blocked: BTreeSet<UserId>,
+    pub(crate) reserved: BTreeSet<UserId>,
+    mutation: Option<Mutation>,
+    /// Claims that were released because they were overdue, since this was last looked at.
+    pub(crate) ended: Vec<Ticket>,
+    /// Orders that were made or changed since this was last looked at.
+    pub(crate) changed: Vec<Order>,
+}
+
+/// The numbers of a sale, of one instant.
+#[derive(Clone, Debug)]
+pub(crate) struct Totals {
+    pub(crate) total: u64,
+    pub(crate) remaining: u64,
+    pub(crate) units_deducted: u64,
+    pub(crate) has_outcomes: bool,
+    pub(crate) warmed_at_ms: Option<u64>,
+}
+
+impl Sql {
+    pub(crate) fn new(sale: Sale, total: u64, payment: Payment, mutation: Option<Mutation>) -> Self {
+        Self {
+            sale,
+            payment,
+            total,
+            remaining: i64::try_from(total).unwrap_or(i64::MAX),
+            outcomes: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            buyers: BTreeMap::new(),
+            unfollowed: BTreeSet::new(),
+            warmed_at_ms: None,
+            blocked: BTreeSet::new(),
+            reserved: BTreeSet::new(),
+            mutation,
+            ended: Vec::new(),
+            changed: Vec::new(),
+        }
+    }
+
+    // --- claims
+
+    /// A claim asks to be an order.
+    pub(crate) fn place(&mut self, ticket: &Ticket, now_ms: u64) -> Placed {
+        if let Some(known) = self.known(ticket) {
+            let is_released = matches!(known, Placed::Released { .. });
+            let ignores = self.mutation == Some(Mutation::OrderWithoutOutcome) && is_released;
+            if !ignores {
+                return known;
+            }
+        }
+        let has = self.units_of(&ticket.user);
+        let checks_cap = self.mutation != Some(Mutation::CapNotChecked);
+        if checks_cap && has + ticket.quantity > self.sale.user_cap {
+            return Placed::Short(Shortage::UserCap);
+        }
+        let order = self.new_order(ticket, now_ms);
+        if order.is_deducted && !self.take_stock(order.units) {
+            return Placed::Short(Shortage::SoldOut);
+        }
+        self.decide(ticket, OutcomeKind::Ordered);
+        *self.buyers.entry(ticket.user.clone()).or_default() += order.units;
+        self.keep(&order);
+        Placed::New(order)
+    }
+
+    fn new_order(&self, ticket: &Ticket, now_ms: u64) -> Order {
+        let pay_by_ms = match self.payment {
+            Payment::Hold { pay_within_ms } => Some(now_ms + pay_within_ms),
+            Payment::AtOrder | Payment::AtPayment => None,
+        };
+        Order {
+            name: (ticket.shard, ticket.generation),
+            user: ticket.user.clone(),
+            units: ticket.quantity,
+            status: Status::Unpaid,
+            is_deducted: self.payment != Payment::AtPayment,
+            pay_by_ms,
+        }
+    }
+
+    /// A claim is released for good and has no unit to back it. False if it was decided before.
+    pub(crate) fn void(&mut self, ticket: &Ticket) -> bool {
+        let is_open = self.known(ticket).is_none();
+        if is_open {
+            self.decide(ticket, OutcomeKind::Void);
+        }
+        is_open
+    }
+
+    /// A claim is released for good. If it was decided before, what came of it.
+    pub(crate) fn release(&mut self, ticket: &Ticket) -> Option<Placed> {
+        let known = self.known(ticket);
+        if known.is_none() {
+            self.decide(ticket, OutcomeKind::Released);
+        }
+        known
+    }
+
+    fn decide(&mut self, ticket: &Ticket, kind: OutcomeKind) {
+        let user = ticket.user.clone();
+        let name = (ticket.shard, ticket.generation);
+        self.outcomes.insert(name, Outcome { user, kind });
+    }
+
+    fn known(&self, ticket: &Ticket) -> Option<Placed> {
+        let name = (ticket.shard, ticket.generation);
+        let outcome = self.outcomes.get(&name)?;
+        if outcome.user != ticket.user {
+            return Some(Placed::NameTaken);
+        }
+        Some(match outcome.kind {
+            OutcomeKind::Ordered => Placed::Again(self.orders[&name].clone()),
+            OutcomeKind::Released => Placed::Released { is_void: false },
+            OutcomeKind::Void => Placed::Released { is_void: true },
+        })
+    }
+
+    /// Whether the claim is an order's.
+    pub(crate) fn is_ordered(&self, name: ClaimName) -> bool {
+        let outcome = self.outcomes.get(&name);
+        outcome.is_some_and(|outcome| outcome.kind == OutcomeKind::Ordered)
+    }
+
+    // --- orders
+
+    pub(crate) fn pay(&mut self, name: ClaimName, user: &UserId, now_ms: u64) -> Paid {
+        let order = self.orders.get(&name).filter(|order| order.user == *user);
+        let Some(order) = order.cloned() else {
+            return Paid::Refused;
+        };
+        let is_in_time = order.pay_by_ms.is_none_or(|by_ms| by_ms > now_ms);
+        match order.status {
+            Status::Paid => return Paid::Done(order),
+            Status::Unpaid if is_in_time => {}
+            _ => return Paid::Refused,
+        }
+        if !order.is_deducted {
+            if !self.take_stock(order.units) {
+                return Paid::Refused;
+            }
+            self.unfollowed.insert(name);
+        }
+        let paid = Order {
+            status: Status::Paid,
+            is_deducted: true,
+            pay_by_ms: None,
+            ..order
+        };
+        self.keep(&paid);
+        Paid::Done(paid)
+    }
+
+    /// The order, if it is cancelled now or was before, or has expired.
+    pub(crate) fn cancel(&mut self, name: ClaimName, user: &UserId) -> Option<Order> {
+        let order = self.orders.get(&name).filter(|order| order.user == *user)?;
+        match order.status {
+            Status::Unpaid => Some(self.end(name, Status::Cancelled)),
+            Status::Paid => None,
+            Status::Cancelled | Status::Expired => {
+                let order = order.clone();
+                if self.mutation == Some(Mutation::CancelledTwice) {
+                    self.remaining += i64::from(order.units);
+                }
+                Some(order)
+            }
+        }
+    }
+
+    /// Ends the orders that were not paid in time.
+    pub(crate) fn expire(&mut self, now_ms: u64) -> Vec<Order> {
+        let is_overdue = |order: &&Order| {
+            order.status == Status::Unpaid && order.pay_by_ms.is_some_and(|by_ms| by_ms <= now_ms)
+        };
+        let overdue = self.orders.values().filter(is_overdue);
+        let overdue: Vec<ClaimName> = overdue.map(|order| order.name).collect();
+        let end = |name| self.end(name, Status::Expired);
+        overdue.into_iter().map(end).collect()
+    }
+
+    fn end(&mut self, name: ClaimName, status: Status) -> Order {
+        let order = Order {
+            status,
+            pay_by_ms: None,
+            ..self.orders[&name].clone()
+        };
+        self.keep(&order);
+        if order.is_deducted {
+            self.remaining += i64::from(order.units);
+        }
+        *self.buyers.entry(order.user.clone()).or_default() -= order.units;
+        if self.mutation != Some(Mutation::EndNotNoted) {
+            self.unfollowed.insert(name);
+        }
+        order
+    }
+
+    fn keep(&mut self, order: &Order) {
+        self.orders.insert(order.name, order.clone());
+        self.changed.push(order.clone());
+    }
+
+    fn take_stock(&mut self, units: u32) -> bool {
+        let is_there = self.remaining >= i64::from(units);
+        if !is_there && self.mutation != Some(Mutation::StockNotChecked) {
+            return false;
+        }
+        self.remaining -= i64::from(units);
+        true
+    }
+
+    /// The orders that Redis may not have followed.
+    pub(crate) fn unfollowed(&self) -> Vec<Order> {
+        let orders = self.unfollowed.iter();
+        orders.map(|name| self.orders[name].clone()).collect()
+    }
+
+    /// Redis has followed the order to this status.
+    pub(crate) fn mark_followed(&mut self, name: ClaimName, status: Status) {
+        if self.orders.get(&name).is_some_and(|order| order.status == status) {
+            self.unfollowed.remove(&name);
+        }
+    }
+
+    // --- the sale
+
+    pub(crate) fn totals(&self) -> Totals {
+        Totals {
+            total: self.total,
+            remaining: u64::try_from(self.remaining).unwrap_or(0),
+            units_deducted: self.units_deducted(),
+            has_outcomes: !self.outcomes.is_empty(),
+            warmed_at_ms: self.warmed_at_ms,
+        }
+    }
+
+    /// Units in orders that stand and have left the stock.
+    pub(crate) fn units_deducted(&self) -> u64 {
+        let deducted = self.orders.values();
+        let deducted = deducted.filter(|order| order.status.stands() && order.is_deducted);
+        deducted.map(|order| u64::from(order.units)).sum()
+    }
+
+    pub(crate) fn units_of(&self, user: &UserId) -> u32 {
+        self.buyers.get(user).copied().unwrap_or(0)
+    }
+
+    /// Units in the orders of `user` that stand, counted anew.
+    pub(crate) fn standing_units_of(&self, user: &UserId) -> u32 {
+        let orders = self.orders.values();
+        let orders = orders.filter(|order| order.user == *user && order.status.stands());
+        orders.map(|order| order.units).sum()
+    }
+
+    /// The orders that stand, of users at home on `shard`, oldest first.
+    pub(crate) fn orders_of(&self, shard: u32) -> BTreeMap<UserId, Vec<OrderEntry>> {
+        let mut users = BTreeMap::<_, Vec<OrderEntry>>::new();
+        let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
+        for (_, order) in orders.filter(|(_, order)| order.status.stands()) {
+            users.entry(order.user.clone()).or_default().push(OrderEntry {
+                generation: order.name.1,
+                units: order.units.into(),
+                deduction: match order.is_deducted {
+                    true => Deduction::AtOrder,
+                    false => Deduction::AtPayment,
+                },
+            });
+        }
+        users
+    }
+
+    /// Whether an order waits for a payment that has a limit.
+    pub(crate) fn has_unpaid_hold(&self) -> bool {
+        self.orders.values().any(|order| order.pay_by_ms.is_some())
+    }
+
+    /// Whether the order's claim was on its user's home shard.
+    pub(crate) fn is_at_home(&self, order: &Order) -> bool {
+        home_shard(&order.user, self.sale.shards) == order.name.0
+    }
+}

@@ -1,0 +1,249 @@
+//! Calls to Redis and transactions of SQL, with what befalls them.
+
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use weir_engine::BatchId;
+use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_resp::decode;
+
+use super::{Caller, Happening, RedisCall, Task, World};
+use crate::gateway::Place;
+use crate::mutation::Mutation;
+use crate::network::Link;
+use crate::origin::io::{Done, Op, OpId, TaskId, Transaction, Work};
+use crate::plan::{self, RedisFate, SqlFate};
+
+/// How long an origin waits for Redis.
+const ORIGIN_CALL_LIMIT_US: u64 = 1_000_000;
+
+impl World {
+    // --- Redis
+
+    pub(super) fn call_redis(
+        &mut self,
+        place: Place,
+        batch: BatchId,
+        bytes: Rc<[u8]>,
+        timeout_ms: u64,
+        fate: Option<RedisFate>,
+    ) {
+        let link = Link::Gateway(place.gateway * 8 + place.worker);
+        let late_us = self.network.borrow_mut().rng(link).below(10_000);
+        let timeout = Happening::GatewayHears {
+            place,
+            batch,
+            reply: Err(Unknown::Timeout.into()),
+        };
+        self.queue.after(timeout_ms * 1_000 + late_us, timeout);
+        self.send_to_redis(Caller::Gateway(place, batch), bytes, fate, link);
+    }
+
+    fn send_to_redis(
+        &mut self,
+        caller: Caller,
+        bytes: Rc<[u8]>,
+        fate: Option<RedisFate>,
+        link: Link,
+    ) {
+        let delay_us = self.network.borrow_mut().delay_us(link);
+        let call = |most, is_heard| RedisCall {
+            caller,
+            bytes: Rc::clone(&bytes),
+            most,
+            is_heard,
+        };
+        let whole = u64::MAX;
+        let mut arrives =
+            |after_us, call| self.queue.after(after_us, Happening::RedisArrives(call));
+        match fate {
+            None => arrives(delay_us, call(whole, true)),
+            Some(RedisFate::LoseRequest | RedisFate::Defer) => {}
+            Some(RedisFate::LoseReply) => arrives(delay_us, call(whole, false)),
+            Some(RedisFate::Double { after_us }) => {
+                // Of two replies, one is heard: the first, or the second.
+                let is_first_heard = after_us % 2 == 0;
+                arrives(delay_us, call(whole, is_first_heard));
+                arrives(delay_us + after_us, call(whole, !is_first_heard));
+            }
+            Some(RedisFate::Late { by_ms }) => {
+                arrives(delay_us + by_ms * 1_000, call(whole, true));
+            }
+            Some(RedisFate::Cut { commands }) => arrives(delay_us, call(commands, true)),
+            Some(RedisFate::Refuse) => {
+                let definite = Definite::Refused("no healthy upstream".into());
+                self.reply(caller, delay_us, Err(definite.into()));
+            }
+            Some(RedisFate::Loading) => {
+                let error = b"-LOADING Redis is loading the dataset in memory\r\n";
+                let replies = error.repeat(commands_in(&bytes));
+                self.reply(caller, delay_us, Ok(replies));
+            }
+        }
+    }
+
+    pub(super) fn redis_arrives(&mut self, call: RedisCall) {
+        let now_us = self.now_us();
+        let link = match call.caller {
+            Caller::Gateway(place, _) => Link::Gateway(place.gateway * 8 + place.worker),
+            Caller::Task(task, _) => Link::Origin(task as usize),
+        };
+        let delay_us = self.network.borrow_mut().delay_us(link);
+        if !self.redis.is_up {
+            let definite = Definite::Refused("no healthy upstream".into());
+            return self.reply(call.caller, delay_us, Err(definite.into()));
+        }
+        let mut replies = Vec::new();
+        self.redis.run(&call.bytes, call.most, now_us, &mut replies);
+        self.trace.mix_bytes(&call.bytes);
+        self.trace.mix_bytes(&replies);
+        self.witness.after_redis(&mut self.redis, &self.sql, now_us);
+        let is_cut = call.most < u64::MAX && (call.most as usize) < commands_in(&call.bytes);
+        if is_cut {
+            self.reply(call.caller, delay_us, Err(Unknown::Lost.into()));
+        } else if call.is_heard {
+            self.reply(call.caller, delay_us, Ok(replies));
+        }
+    }
+
+    fn reply(&mut self, caller: Caller, delay_us: u64, reply: Reply) {
+        let happening = match caller {
+            Caller::Gateway(place, batch) => Happening::GatewayHears {
+                place,
+                batch,
+                reply,
+            },
+            Caller::Task(task, op) => Happening::TaskHears {
+                task,
+                op,
+                done: reply.map_or(Done::Broken, Done::Replied),
+            },
+        };
+        self.queue.after(delay_us, happening);
+    }
+
+    pub(super) fn gateway_hears(&mut self, place: Place, batch: BatchId, reply: Reply) {
+        if self.mutation == Some(Mutation::UnknownTakenForRefused)
+            && matches!(reply, Err(weir_engine::redis::Failure::Unknown(_)))
+            && let Some(commands) = self.worker(place).and_then(|worker| worker.call(batch))
+        {
+            self.redis.give_back_claims(&commands);
+        }
+        self.at_worker(place, |worker, now_ms, network| {
+            worker.hear(batch, reply, now_ms, network)
+        });
+    }
+
+    // --- tasks of origins
+
+    pub(super) fn start_task(&mut self, origin: usize, work: Work) {
+        let task = self.next_task;
+        self.next_task += 1;
+        self.tasks.insert(task, Task { origin, work });
+        self.step_task(task);
+    }
+
+    pub(super) fn task_hears(&mut self, task: TaskId, op: OpId, done: Done) {
+        // Of a reply and a timeout, the first counts.
+        if self.waited_for.remove(&op) && self.tasks.contains_key(&task) {
+            self.bus.borrow_mut().done.insert(op, done);
+            self.step_task(task);
+        }
+    }
+
+    fn step_task(&mut self, id: TaskId) {
+        self.set_clocks();
+        self.bus.borrow_mut().running = id;
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        let is_over = task.work.as_mut().poll(&mut context).is_ready();
+        let origin = task.origin;
+        if is_over {
+            self.tasks.remove(&id);
+        }
+        let asked = std::mem::take(&mut self.bus.borrow_mut().asked);
+        for (task, op, what) in asked {
+            self.asked(origin, task, op, what);
+        }
+    }
+
+    fn asked(&mut self, origin: usize, task: TaskId, op: OpId, what: Op) {
+        // Tasks have delays of their own, so that one less changes little for the others.
+        let link = Link::Origin(task as usize);
+        match what {
+            Op::Answer(request, response) => {
+                let delay_us = self.network.borrow_mut().delay_us(link);
+                let answers = Happening::OriginAnswers { request, response };
+                return self.queue.after(delay_us, answers);
+            }
+            Op::Sleep { us } => {
+                let late_us = self.network.borrow_mut().rng(link).below(3_000);
+                let done = Done::Over;
+                let hears = Happening::TaskHears { task, op, done };
+                self.queue.after(us + late_us, hears);
+            }
+            Op::Redis(bytes) => {
+                let fate = self.network.borrow_mut().redis_fate(plan::Caller::Origin);
+                let done = Done::Timeout;
+                let timeout = Happening::TaskHears { task, op, done };
+                self.queue.after(ORIGIN_CALL_LIMIT_US, timeout);
+                self.send_to_redis(Caller::Task(task, op), bytes.into(), fate, link);
+            }
+            Op::Sql(transaction) => self.call_sql(task, op, transaction, link),
+        }
+        self.waited_for.insert(op);
+        debug_assert!(origin < self.origins.len());
+    }
+
+    // --- SQL
+
+    fn call_sql(&mut self, task: TaskId, op: OpId, transaction: Transaction, link: Link) {
+        let mut network = self.network.borrow_mut();
+        let fate = network.sql_fate();
+        let slow_us = match fate {
+            Some(SqlFate::Slow { by_ms }) => by_ms * 1_000,
+            _ => 0,
+        };
+        let delay_us = network.delay_us(link) + slow_us;
+        let arrives = Happening::SqlArrives {
+            task,
+            op,
+            transaction,
+            fate,
+        };
+        self.queue.after(delay_us, arrives);
+    }
+
+    pub(super) fn sql_arrives(
+        &mut self,
+        task: TaskId,
+        op: OpId,
+        transaction: Transaction,
+        fate: Option<SqlFate>,
+    ) {
+        let now_us = self.now_us();
+        if fate != Some(SqlFate::Fail) {
+            transaction(&mut self.sql);
+            self.witness.after_sql(&self.redis, &mut self.sql, now_us);
+        }
+        let done = match fate {
+            Some(SqlFate::Fail | SqlFate::LoseReply) => Done::Failed,
+            Some(SqlFate::Slow { .. }) | None => Done::Over,
+        };
+        let link = Link::Origin(task as usize);
+        let delay_us = self.network.borrow_mut().delay_us(link);
+        self.queue.after(delay_us, Happening::TaskHears { task, op, done });
+    }
+}
+
+fn commands_in(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    let mut count = 0;
+    while let Ok((_, used)) = decode(rest) {
+        rest = &rest[used..];
+        count += 1;
+    }
+    count
+}

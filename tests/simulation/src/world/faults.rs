@@ -1,0 +1,90 @@
+//! What goes wrong by itself.
+
+use super::{Happening, World};
+use crate::plan::Fault;
+
+impl World {
+    pub(super) fn fault_begins(&mut self, n: usize) {
+        let fault = self.plan.faults[n].fault;
+        let now_us = self.now_us();
+        self.trace.line(now_us, || format!("{fault:?}"));
+        *self.stats.faults.entry(fault.kind()).or_default() += 1;
+        match fault {
+            Fault::Redis { caller, fate } => self.network.borrow_mut().arm_redis(caller, fate),
+            Fault::Sql { fate } => self.network.borrow_mut().arm_sql(fate),
+            Fault::Origin { fate } => self.network.borrow_mut().arm_origin(fate),
+            Fault::KillGateway { gateway, for_ms } => self.kill_gateway(gateway as usize, for_ms),
+            Fault::PauseGateway { gateway, for_ms } => {
+                let gateway = &mut self.gateways[gateway as usize];
+                gateway.paused_until_us = gateway.paused_until_us.max(now_us + for_ms * 1_000);
+                gateway.pauses += 1;
+            }
+            Fault::KillOrigin { origin, for_ms } => self.kill_origin(origin as usize, for_ms),
+            Fault::RestartRedis { back_ms, for_ms } => self.restart_redis(back_ms, for_ms),
+            Fault::LoseShard { shard, back_ms } => {
+                self.witness.before_loss(&self.redis);
+                let back_us = back_ms.map(|ms| ms * 1_000);
+                self.redis.lose_shard(shard, back_us, now_us);
+            }
+            Fault::SetGatewayClock { gateway, by_ms } => {
+                self.gateways[gateway as usize].clock_off_ms += by_ms;
+            }
+            Fault::SetOriginClock { origin, by_ms } => {
+                self.origins[origin as usize].clock_off_ms += by_ms;
+            }
+        }
+    }
+
+    fn restart_redis(&mut self, back_ms: Option<u64>, for_ms: u64) {
+        if back_ms != Some(0) {
+            self.witness.before_loss(&self.redis);
+        }
+        let back_us = back_ms.map(|ms| ms * 1_000);
+        let now_us = self.now_us();
+        self.redis.restart(back_us, now_us);
+        self.redis.is_up = false;
+        self.queue.after(for_ms * 1_000, Happening::RedisStarts);
+    }
+
+    fn kill_gateway(&mut self, gateway: usize, for_ms: u64) {
+        if !self.gateways[gateway].is_alive {
+            return;
+        }
+        self.gateways[gateway].die();
+        self.break_streams(gateway);
+        self.queue
+            .after(for_ms * 1_000, Happening::GatewayStarts { gateway });
+    }
+
+    /// Every gateway starts anew, and remembers nothing.
+    pub(crate) fn restart_gateways(&mut self) {
+        for gateway in 0..self.gateways.len() {
+            self.gateways[gateway].die();
+            self.break_streams(gateway);
+            self.start_gateway(gateway);
+        }
+    }
+
+    pub(super) fn start_gateway(&mut self, gateway: usize) {
+        let workers = self.plan.setting.workers;
+        self.gateways[gateway].start(&self.config, workers);
+        self.start_ticks(gateway);
+    }
+
+    fn kill_origin(&mut self, origin: usize, for_ms: u64) {
+        if !std::mem::replace(&mut self.origins[origin].is_alive, false) {
+            return;
+        }
+        // What it has asked for is done; nobody hears of it.
+        self.tasks.retain(|_, task| task.origin != origin);
+        self.queue
+            .after(for_ms * 1_000, Happening::OriginStarts { origin });
+    }
+
+    pub(super) fn start_origin(&mut self, origin: usize) {
+        self.origins[origin].is_alive = true;
+        for work in self.origins[origin].origin.background() {
+            self.start_task(origin, work);
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! One schedule as it runs: all parties on one virtual clock.
+//!
+//! | module | |
+//! |---|---|
+//! | here | the parties, and one step |
+//! | `streams` | clients, and their requests in gateways and origins |
+//! | `calls` | calls to Redis and transactions of SQL, with what befalls them |
+//! | `faults` | what goes wrong by itself |
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use weir_base::id::SaleId;
+use weir_engine::redis::Reply;
+use weir_engine::{BatchId, StreamId};
+use weir_engine_gate::config::Checked;
+use weir_sale::sale::{Band, Degrade, Sale, SaleState};
+
+use crate::client::{Person, user};
+use crate::gateway::{self, Gateway, Place, Worker};
+use crate::mutation::Mutation;
+use crate::network::Network;
+use crate::origin::io::{Bus, Done, OpId, Response, TaskId, Transaction, Work};
+use crate::origin::{Arrived, Origin};
+use crate::plan::{Plan, SALE_STARTS_AT_MS, SqlFate};
+use crate::queue::{Queue, START_MS};
+use crate::random::Rng;
+use crate::redis::Redis;
+use crate::sql::{ClaimName, Sql};
+use crate::stats::Stats;
+use crate::trace::Trace;
+use crate::witness::Witness;
+use crate::{Options, USERS_AT_THE_END};
+
+mod calls;
+mod faults;
+mod streams;
+
+/// The sale's name.
+pub(crate) const SALE: &str = "s";
+
+/// One request of a client.
+pub(crate) type RequestId = u64;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    Buy,
+    Pay(ClaimName),
+    Cancel(ClaimName),
+}
+
+/// A request that is under way, or was.
+#[derive(Debug)]
+struct Request {
+    client: usize,
+    kind: RequestKind,
+    place: Place,
+    stream: StreamId,
+    /// Whether the client has its answer, or has gone.
+    is_over: bool,
+    /// Whether what the origin answers gets lost.
+    is_mute: bool,
+}
+
+/// Where a reply of Redis goes.
+#[derive(Clone, Copy, Debug)]
+enum Caller {
+    Gateway(Place, BatchId),
+    Task(TaskId, OpId),
+}
+
+/// Commands under way to Redis.
+#[derive(Clone, Debug)]
+struct RedisCall {
+    caller: Caller,
+    bytes: Rc<[u8]>,
+    /// So many commands are run; if not all, the connection breaks.
+    most: u64,
+    is_heard: bool,
+}
+
+/// What is to happen.
+enum Happening {
+    Tick { place: Place, change: u64 },
+    Wake { place: Place },
+    ClientActs { client: usize, kind: RequestKind },
+    ClientForges { client: usize },
+    ClientLeaves { request: RequestId },
+    MustBeDecided { request: RequestId, pauses: u64 },
+    StreamEnds { place: Place, stream: StreamId, status: Option<u16> },
+    StreamTimesOut { request: RequestId },
+    RedisArrives(RedisCall),
+    GatewayHears { place: Place, batch: BatchId, reply: Reply },
+    OriginArrives { origin: usize, request: Arrived },
+    OriginAnswers { request: RequestId, response: Response },
+    SqlArrives { task: TaskId, op: OpId, transaction: Transaction, fate: Option<SqlFate> },
+    TaskHears { task: TaskId, op: OpId, done: Done },
+    FaultBegins(usize),
+    GatewayStarts { gateway: usize },
+    OriginStarts { origin: usize },
+    RedisStarts,
+}
+
+/// An origin, and the life it is in.
+#[derive(Debug)]
+struct OriginSlot {
+    origin: Origin,
+    is_alive: bool,
+    clock_off_ms: i64,
+}
+
+struct Task {
+    origin: usize,
+    work: Work,
+}
+
+/// Everything.
+pub(crate) struct World {
+    queue: Queue<Happening>,
+    pub(crate) plan: Plan,
+    pub(crate) redis: Redis,
+    pub(crate) sql: Sql,
+    gateways: Vec<Gateway>,
+    origins: Vec<OriginSlot>,
+    tasks: BTreeMap<TaskId, Task>,
+    next_task: TaskId,
+    /// What tasks wait for.
+    waited_for: BTreeSet<OpId>,
+    pub(crate) bus: Rc<RefCell<Bus>>,
+    network: Rc<RefCell<Network>>,
+    clients: Vec<Person>,
+    requests: BTreeMap<RequestId, Request>,
+    next_request: RequestId,
+    pub(crate) witness: Witness,
+    pub(crate) trace: Trace,
+    pub(crate) stats: Stats,
+    config: Checked,
+    mutation: Option<Mutation>,
+}
+
+impl World {
+    pub(crate) fn new(plan: &Plan, options: &Options) -> Self {
+        let setting = plan.setting;
+        let config = gateway::config();
+        let keys = gateway::keys();
+        let bus = Rc::new(RefCell::new(Bus::new(setting.origins)));
+        let sale = SaleId::new(SALE).expect("it is a name");
+        let origins = (0..setting.origins as usize).map(|origin| OriginSlot {
+            origin: Origin::new(&bus, origin, &keys, &sale, options.mutation),
+            is_alive: false,
+            clock_off_ms: 0,
+        });
+        let gateways = (0..setting.gateways).map(|_| Gateway::new(&config, setting.workers));
+        let mut world = Self {
+            queue: Queue::new(),
+            redis: Redis::new(setting.shards, plan.loses_data(), options.mutation),
+            sql: sql(plan, options.mutation),
+            gateways: gateways.collect(),
+            origins: origins.collect(),
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            waited_for: BTreeSet::new(),
+            bus,
+            network: Rc::new(RefCell::new(Network::new(plan.seed))),
+            clients: vec![],
+            requests: BTreeMap::new(),
+            next_request: 0,
+            witness: Witness::new(plan, &options.excused),
+            trace: Trace::new(options.keeps_lines),
+            stats: Stats::default(),
+            config,
+            mutation: options.mutation,
+            plan: plan.clone(),
+        };
+        world.begin();
+        world
+    }
+
+    /// Everybody starts, and what the plan holds is put into the queue.
+    fn begin(&mut self) {
+        for origin in 0..self.origins.len() {
+            self.start_origin(origin);
+        }
+        for gateway in 0..self.gateways.len() {
+            self.start_ticks(gateway);
+        }
+        let clients = self.plan.clients.clone();
+        for client in clients {
+            self.add_client(client);
+        }
+        for (n, fault) in self.plan.faults.iter().enumerate() {
+            self.queue.at(fault.at_ms * 1_000, Happening::FaultBegins(n));
+        }
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        self.queue.now_us()
+    }
+
+    /// Lets everything happen for `ms`, or until something must not be.
+    pub(crate) fn run_ms(&mut self, ms: u64) {
+        let end_us = self.now_us() + ms * 1_000;
+        self.run_until(end_us, |_| false);
+    }
+
+    /// As [`World::run_ms`], until `end_us` or until `is_done`.
+    pub(crate) fn run_until(&mut self, end_us: u64, is_done: impl Fn(&Self) -> bool) {
+        while self.witness.violation.is_none() && !is_done(self) {
+            let Some(happening) = self.queue.pop(end_us) else {
+                return;
+            };
+            self.step(happening);
+        }
+    }
+
+    fn step(&mut self, happening: Happening) {
+        let now_us = self.now_us();
+        if let Some(place) = happening.place() {
+            let until_us = self.gateways[place.gateway].paused_until_us;
+            if until_us > now_us {
+                return self.queue.at(until_us, happening);
+            }
+        }
+        self.stats.steps += 1;
+        self.trace.mix(now_us);
+        if self.is_news(&happening) {
+            self.trace.line(now_us, || happening.text());
+        }
+        self.happen(happening);
+    }
+
+    /// Whether something is worth a line: no tick, and no end of a call that has ended before.
+    fn is_news(&self, happening: &Happening) -> bool {
+        match happening {
+            Happening::Tick { .. } | Happening::Wake { .. } => false,
+            Happening::MustBeDecided { .. } => false,
+            Happening::TaskHears { op, .. } => self.waited_for.contains(op),
+            Happening::GatewayHears { place, batch, .. } => {
+                let worker = self.gateways[place.gateway].workers.get(place.worker);
+                worker.is_some_and(|worker| worker.call(*batch).is_some())
+            }
+            _ => true,
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Tick { place, change } => self.tick(place, change),
+            Happening::Wake { place } => self.turn(place),
+            Happening::ClientActs { client, kind } => self.client_acts(client, kind),
+            Happening::ClientForges { client } => self.client_forges(client),
+            Happening::ClientLeaves { request } => self.client_leaves(request),
+            Happening::MustBeDecided { request, pauses } => self.must_be_decided(request, pauses),
+            Happening::StreamEnds {
+                place,
+                stream,
+                status,
+            } => self.stream_ends(place, stream, status),
+            Happening::StreamTimesOut { request } => self.stream_times_out(request),
+            Happening::RedisArrives(call) => self.redis_arrives(call),
+            Happening::GatewayHears {
+                place,
+                batch,
+                reply,
+            } => self.gateway_hears(place, batch, reply),
+            Happening::OriginArrives { origin, request } => self.origin_arrives(origin, request),
+            Happening::OriginAnswers { request, response } => {
+                self.origin_answers(request, response);
+            }
+            Happening::SqlArrives {
+                task,
+                op,
+                transaction,
+                fate,
+            } => self.sql_arrives(task, op, transaction, fate),
+            Happening::TaskHears { task, op, done } => self.task_hears(task, op, done),
+            Happening::FaultBegins(n) => self.fault_begins(n),
+            Happening::GatewayStarts { gateway } => self.start_gateway(gateway),
+            Happening::OriginStarts { origin } => self.start_origin(origin),
+            Happening::RedisStarts => self.redis.is_up = true,
+        }
+    }
+
+    // --- clocks
+
+    fn gateway_ms(&self, gateway: usize) -> u64 {
+        let off_ms = self.gateways[gateway].clock_off_ms;
+        (START_MS + self.now_us() / 1_000).saturating_add_signed(off_ms)
+    }
+
+    fn set_clocks(&self) {
+        let now_ms = START_MS + self.now_us() / 1_000;
+        let mut bus = self.bus.borrow_mut();
+        for (clock, slot) in bus.clocks_ms.iter_mut().zip(&self.origins) {
+            *clock = now_ms.saturating_add_signed(slot.clock_off_ms);
+        }
+    }
+
+    // --- workers
+
+    /// The worker, if it is still the one that is meant.
+    fn worker(&mut self, place: Place) -> Option<&mut Worker> {
+        let gateway = &mut self.gateways[place.gateway];
+        let is_meant = gateway.is_alive && gateway.life == place.life;
+        gateway.workers.get_mut(place.worker).filter(|_| is_meant)
+    }
+
+    /// Lets a worker take an event, and does what it wants.
+    fn at_worker(
+        &mut self,
+        place: Place,
+        event: impl FnOnce(&mut Worker, u64, &RefCell<Network>) -> Vec<gateway::Out>,
+    ) {
+        let now_ms = self.gateway_ms(place.gateway);
+        let network = Rc::clone(&self.network);
+        let out = match self.worker(place) {
+            Some(worker) => event(worker, now_ms, &network),
+            None => vec![],
+        };
+        for out in out {
+            self.leave(place, out);
+        }
+        self.mind_ticks(place);
+    }
+
+    fn mind_ticks(&mut self, place: Place) {
+        let Some(worker) = self.worker(place) else {
+            return;
+        };
+        if let Some(tick_ms) = worker.changed_tick() {
+            let change = worker.tick_changes;
+            self.queue
+                .after(tick_ms * 1_000, Happening::Tick { place, change });
+        }
+    }
+
+    fn tick(&mut self, place: Place, change: u64) {
+        let Some(worker) = self.worker(place) else {
+            return;
+        };
+        if worker.tick_changes != change {
+            return;
+        }
+        if let Some(tick_ms) = worker.tick_ms {
+            let next = Happening::Tick { place, change };
+            self.queue.after(tick_ms * 1_000, next);
+        }
+        self.turn(place);
+    }
+
+    fn turn(&mut self, place: Place) {
+        self.at_worker(place, |worker, now_ms, network| worker.tick(now_ms, network));
+    }
+
+    fn start_ticks(&mut self, gateway: usize) {
+        let life = self.gateways[gateway].life;
+        for worker in 0..self.gateways[gateway].workers.len() {
+            self.mind_ticks(Place {
+                gateway,
+                life,
+                worker,
+            });
+        }
+    }
+
+    // --- clients
+
+    /// A client who comes when the plan says. Returns the number.
+    pub(crate) fn add_client(&mut self, client: crate::plan::Client) -> usize {
+        let number = self.clients.len();
+        let rng = Rng::new(self.plan.seed, 1_000 + number as u64);
+        self.clients.push(Person::new(client, rng));
+        let happening = match client.then {
+            crate::plan::Then::Forge => Happening::ClientForges { client: number },
+            _ => Happening::ClientActs {
+                client: number,
+                kind: RequestKind::Buy,
+            },
+        };
+        self.queue.at(client.at_ms * 1_000, happening);
+        number
+    }
+
+    /// Forgets what a client has heard, and lets it ask.
+    pub(crate) fn ask(&mut self, client: usize, kind: RequestKind) {
+        self.clients[client].last = None;
+        self.queue.after(0, Happening::ClientActs { client, kind });
+    }
+
+    pub(crate) fn client(&self, client: usize) -> &Person {
+        &self.clients[client]
+    }
+
+    /// No fault waits for a call any more, and all clocks are right.
+    pub(crate) fn end_faults(&mut self) {
+        self.network.borrow_mut().disarm();
+        for gateway in &mut self.gateways {
+            gateway.clock_off_ms = 0;
+        }
+        for slot in &mut self.origins {
+            slot.clock_off_ms = 0;
+        }
+    }
+
+    pub(crate) fn open_requests(&self) -> usize {
+        let open = |request: &&Request| !request.is_over;
+        self.requests.values().filter(open).count()
+    }
+}
+
+/// The database of a plan: its sale, and who has reserved and who is blocked.
+fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
+    let setting = plan.setting;
+    let sale = Sale {
+        id: SaleId::new(SALE).expect("it is a name"),
+        starts_at_ms: START_MS + SALE_STARTS_AT_MS,
+        ends_at_ms: START_MS + 1_000_000_000,
+        shards: setting.shards,
+        user_cap: setting.user_cap,
+        state: SaleState::Open,
+        reservation: setting.is_reserved,
+        token: false,
+        degrade: Degrade::default(),
+        band: Band::High,
+    };
+    let mut sql = Sql::new(sale, setting.total, setting.payment, mutation);
+    if setting.is_first_user_blocked {
+        sql.blocked.insert(user(0));
+    }
+    if setting.is_reserved {
+        let even = (0..setting.users).filter(|number| number % 2 == 0);
+        sql.reserved = even.chain(USERS_AT_THE_END).map(user).collect();
+    }
+    sql
+}
+
+impl Happening {
+    /// The worker that it is for: one that stands still gets it later.
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Tick { place, .. }
+            | Self::Wake { place }
+            | Self::StreamEnds { place, .. }
+            | Self::GatewayHears { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Tick { place, .. } | Self::Wake { place } => format!("turn {place:?}"),
+            Self::ClientActs { client, kind } => format!("client {client}: {kind:?}"),
+            Self::ClientForges { client } => format!("client {client} forges"),
+            Self::ClientLeaves { request } => format!("the client of {request} leaves"),
+            Self::MustBeDecided { request, .. } => format!("{request} must be decided"),
+            Self::StreamEnds {
+                place,
+                stream,
+                status,
+            } => format!("stream {stream} of {place:?} ends: {status:?}"),
+            Self::StreamTimesOut { request } => format!("{request} times out"),
+            Self::RedisArrives(call) => {
+                let commands = crate::redis::describe(&call.bytes);
+                let heard = if call.is_heard { "" } else { " (unheard)" };
+                format!("Redis: {:?}{heard} {commands}", call.caller)
+            }
+            Self::GatewayHears {
+                place,
+                batch,
+                reply,
+            } => {
+                let reply = reply.as_ref();
+                let reply = reply.map(|bytes| String::from_utf8_lossy(bytes).replace("\r\n", " "));
+                format!("{place:?} hears {batch:?}: {reply:?}")
+            }
+            Self::OriginArrives { origin, request } => format!("origin {origin}: {request:?}"),
+            Self::OriginAnswers { request, response } => format!("{request}: {response:?}"),
+            Self::SqlArrives { task, fate, .. } => format!("SQL: task {task} {fate:?}"),
+            Self::TaskHears { task, done, .. } => match done {
+                Done::Replied(bytes) => {
+                    let text = String::from_utf8_lossy(bytes).replace("\r\n", " ");
+                    format!("task {task} hears {text}")
+                }
+                done => format!("task {task} hears {done:?}"),
+            },
+            Self::FaultBegins(n) => format!("fault {n}"),
+            Self::GatewayStarts { gateway } => format!("gateway {gateway} starts"),
+            Self::OriginStarts { origin } => format!("origin {origin} starts"),
+            Self::RedisStarts => "Redis starts".into(),
+        }
+    }
+}

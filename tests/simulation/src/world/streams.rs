@@ -1,0 +1,316 @@
+//! Clients, and their requests in gateways and origins.
+
+use std::rc::Rc;
+
+use weir_base::headers;
+use weir_base::id::SaleId;
+use weir_base::key::SigningKey;
+use weir_engine::{Answer, StreamId};
+use weir_sale::claim::Ticket;
+use weir_sale::shard::home_shard;
+
+use super::{Happening, Request, RequestId, RequestKind, World};
+use crate::client::Heard;
+use crate::gateway::{DECIDED_WITHIN_US, ORIGIN_TIMEOUT_MS, Out, Place};
+use crate::network::Link;
+use crate::origin::Arrived;
+use crate::origin::io::Response;
+use crate::plan::OriginFate;
+use crate::queue::START_MS;
+
+impl World {
+    // --- clients
+
+    pub(super) fn client_acts(&mut self, client: usize, kind: RequestKind) {
+        let place = self.pick_place(client);
+        let until_us = self.gateways[place.gateway].paused_until_us;
+        if until_us > self.now_us() {
+            return self.queue.at(until_us, Happening::ClientActs { client, kind });
+        }
+        let request = self.next_request;
+        self.next_request += 1;
+        if !self.gateways[place.gateway].is_alive {
+            return self.client_hears(client, kind, Heard::nothing(0, "refused"));
+        }
+        self.open(request, client, kind, place);
+        let pauses = self.gateways[place.gateway].pauses;
+        let must = Happening::MustBeDecided { request, pauses };
+        self.queue.after(DECIDED_WITHIN_US, must);
+        if kind == RequestKind::Buy
+            && let Some(after_us) = self.clients[client].plan.leaves_after_us
+        {
+            self.queue.after(after_us, Happening::ClientLeaves { request });
+        }
+    }
+
+    fn pick_place(&mut self, client: usize) -> Place {
+        let mut network = self.network.borrow_mut();
+        let rng = network.rng(Link::Client(client));
+        let gateway = rng.below(self.gateways.len() as u64) as usize;
+        let worker = rng.below(self.plan.setting.workers.into()) as usize;
+        Place {
+            gateway,
+            life: self.gateways[gateway].life,
+            worker,
+        }
+    }
+
+    fn open(&mut self, id: RequestId, client: usize, kind: RequestKind, place: Place) {
+        let headers = self.clients[client].headers(kind);
+        let network = Rc::clone(&self.network);
+        let now_ms = self.gateway_ms(place.gateway);
+        let worker = self.worker(place).expect("the gateway is alive");
+        let (stream, out) = worker.open(id, headers, now_ms, &network);
+        self.requests.insert(
+            id,
+            Request {
+                client,
+                kind,
+                place,
+                stream,
+                is_over: false,
+                is_mute: false,
+            },
+        );
+        for out in out {
+            self.leave(place, out);
+        }
+        self.mind_ticks(place);
+    }
+
+    pub(super) fn client_leaves(&mut self, id: RequestId) {
+        let request = self.requests.get_mut(&id).expect("requests stay");
+        if std::mem::replace(&mut request.is_over, true) {
+            return;
+        }
+        let (place, stream) = (request.place, request.stream);
+        let is_there = self.worker(place).is_some_and(|worker| worker.client_gone(stream));
+        if is_there {
+            // The engine hears of it a little later: until then, effects find nobody.
+            let after_us = self.network.borrow_mut().rng(Link::Client(0)).below(2_000);
+            let ends = Happening::StreamEnds {
+                place,
+                stream,
+                status: None,
+            };
+            self.queue.after(after_us, ends);
+        }
+    }
+
+    /// A client has its answer, and goes on.
+    pub(super) fn client_hears(&mut self, client: usize, kind: RequestKind, heard: Heard) {
+        *self.stats.answers.entry(heard.word.clone()).or_default() += 1;
+        self.trace.mix_bytes(heard.word.as_bytes());
+        let now_us = self.now_us();
+        self.trace.line(now_us, || format!("client {client} hears {heard:?}"));
+        if let Some(next) = self.clients[client].hear(kind, heard) {
+            let kind = next.kind;
+            let acts = Happening::ClientActs { client, kind };
+            self.queue.after(next.after_us, acts);
+        }
+    }
+
+    /// A claim that no gateway has signed reaches an origin.
+    pub(super) fn client_forges(&mut self, client: usize) {
+        let user = self.clients[client].user.clone();
+        let now_ms = START_MS + self.now_us() / 1_000;
+        let claim = Ticket {
+            sale: SaleId::new(super::SALE).expect("it is a name"),
+            shard: home_shard(&user, self.plan.setting.shards),
+            generation: now_ms + 1_000_000,
+            quantity: 1,
+            deadline_ms: now_ms + 60_000,
+            user,
+        }
+        .encode();
+        let key = SigningKey::new("k1", b"another secret, as long as the right one").expect("it is one");
+        let signature = key.sign(&claim);
+        let request = Arrived {
+            id: RequestId::MAX,
+            kind: RequestKind::Buy,
+            headers: vec![(headers::CLAIM, claim), (headers::CLAIM_SIGNATURE, signature)],
+        };
+        self.queue.after(500, Happening::OriginArrives { origin: 0, request });
+    }
+
+    // --- what leaves a gateway
+
+    pub(super) fn leave(&mut self, place: Place, out: Out) {
+        match out {
+            Out::Call {
+                batch,
+                bytes,
+                timeout_ms,
+                fate,
+            } => self.call_redis(place, batch, bytes, timeout_ms, fate),
+            Out::Wake => self.queue.after(10, Happening::Wake { place }),
+            Out::Answered {
+                request,
+                stream,
+                answer,
+            } => self.answered(place, request, stream, &answer),
+            Out::WentOn { request, headers } => self.went_on(request, headers),
+            Out::Wrong(what) => self.witness.violate(self.queue.now_us(), what),
+        }
+    }
+
+    fn answered(&mut self, place: Place, id: RequestId, stream: StreamId, answer: &Answer) {
+        let status = answer.status;
+        let ends = Happening::StreamEnds {
+            place,
+            stream,
+            status: Some(status),
+        };
+        self.queue.after(60, ends);
+        let word = answer.headers.get(headers::VERDICT).unwrap_or_default();
+        let word = String::from_utf8_lossy(&word).into_owned();
+        if word == "sold_out" {
+            let now_us = self.queue.now_us();
+            self.witness.on_sold_out(&self.redis, &self.sql, now_us);
+        }
+        self.request_over(id, Heard::nothing(status, &word));
+    }
+
+    fn request_over(&mut self, id: RequestId, heard: Heard) {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        if std::mem::replace(&mut request.is_over, true) {
+            return;
+        }
+        let (client, kind) = (request.client, request.kind);
+        self.client_hears(client, kind, heard);
+    }
+
+    fn went_on(&mut self, id: RequestId, headers: Vec<(&'static str, String)>) {
+        for (_, value) in &headers {
+            self.trace.mix_bytes(value.as_bytes());
+        }
+        let mut network = self.network.borrow_mut();
+        let (fate, client) = (network.origin_fate(), Link::Client(id as usize));
+        let origin = network.rng(client).below(self.origins.len() as u64) as usize;
+        let delay_us = network.delay_us(client);
+        let kind = self.requests[&id].kind;
+        self.queue
+            .after(ORIGIN_TIMEOUT_MS * 1_000, Happening::StreamTimesOut { request: id });
+        let request = Arrived { id, kind, headers };
+        let mut arrives = |after_us, origin, request| {
+            self.queue
+                .after(after_us, Happening::OriginArrives { origin, request });
+        };
+        match fate {
+            Some(OriginFate::LoseRequest) => {}
+            Some(OriginFate::Late { by_ms }) => arrives(delay_us + by_ms * 1_000, origin, request),
+            Some(OriginFate::Double { after_us }) => {
+                let other = (origin + 1) % self.origins.len();
+                arrives(delay_us, origin, request.clone());
+                arrives(delay_us + after_us, other, request);
+            }
+            Some(OriginFate::LoseReply) => {
+                arrives(delay_us, origin, request);
+                if let Some(request) = self.requests.get_mut(&id) {
+                    request.is_mute = true;
+                }
+            }
+            None => arrives(delay_us, origin, request),
+        }
+    }
+
+    // --- at the origin
+
+    pub(super) fn origin_arrives(&mut self, origin: usize, request: Arrived) {
+        if !self.origins[origin].is_alive {
+            let response = Response {
+                status: 503,
+                word: "no_origin",
+                order: None,
+            };
+            return self.origin_answers(request.id, response);
+        }
+        let work = self.origins[origin].origin.serve(request);
+        self.start_task(origin, work);
+    }
+
+    pub(super) fn origin_answers(&mut self, id: RequestId, response: Response) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        if request.is_mute || request.is_over {
+            return;
+        }
+        let (place, stream) = (request.place, request.stream);
+        let heard = Heard {
+            status: response.status,
+            word: response.word.into(),
+            order: response.order,
+        };
+        self.end_stream(id, place, stream, heard);
+    }
+
+    /// The gateway passes an answer on, or its own.
+    fn end_stream(&mut self, id: RequestId, place: Place, stream: StreamId, heard: Heard) {
+        if !self.worker(place).is_some_and(|worker| worker.has(stream)) {
+            return;
+        }
+        let status = Some(heard.status);
+        let ends = Happening::StreamEnds {
+            place,
+            stream,
+            status,
+        };
+        self.queue.after(30, ends);
+        self.request_over(id, heard);
+    }
+
+    pub(super) fn stream_times_out(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        if !request.is_over {
+            let (place, stream) = (request.place, request.stream);
+            self.end_stream(id, place, stream, Heard::nothing(504, "timeout"));
+        }
+    }
+
+    // --- the ends of streams
+
+    pub(super) fn stream_ends(&mut self, place: Place, stream: StreamId, status: Option<u16>) {
+        self.at_worker(place, |worker, now_ms, network| {
+            worker.close(stream, status, now_ms, network)
+        });
+    }
+
+    /// The time within which a gateway must decide is over.
+    pub(super) fn must_be_decided(&mut self, id: RequestId, pauses: u64) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        let (place, stream) = (request.place, request.stream);
+        let gateway = &self.gateways[place.gateway];
+        if gateway.pauses != pauses {
+            let pauses = gateway.pauses;
+            let must = Happening::MustBeDecided {
+                request: id,
+                pauses,
+            };
+            return self.queue.after(DECIDED_WITHIN_US, must);
+        }
+        if self.worker(place).is_some_and(|worker| worker.waits(stream)) {
+            let what = format!("request {id} waits for more than {DECIDED_WITHIN_US} us");
+            self.witness.violate(self.queue.now_us(), what);
+        }
+    }
+
+    /// A gateway has died, and with it all streams.
+    pub(super) fn break_streams(&mut self, gateway: usize) {
+        let on_it = |request: &&Request| !request.is_over && request.place.gateway == gateway;
+        let broken = self.requests.iter();
+        let broken: Vec<RequestId> = broken
+            .filter(|(_, request)| on_it(request))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in broken {
+            self.request_over(id, Heard::nothing(0, "reset"));
+        }
+    }
+}
