@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(bench.wakes(), 1);
         let take = |bench: &mut Bench| {
             let Bench {
-            lookups, effects, ..
-        } = bench;
+                lookups, effects, ..
+            } = bench;
             lookups.take_ended(BATCH_MAX, effects).len()
         };
         assert_eq!(take(&mut bench), BATCH_MAX);
