@@ -9,6 +9,7 @@ mod gateways;
 mod jwt;
 mod limits;
 mod links;
+mod markdown;
 mod metrics;
 mod outage;
 mod page;

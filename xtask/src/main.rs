@@ -25,6 +25,13 @@ const BENCH: Program = Program {
     takes_task: false,
 };
 
+/// Sales on a virtual clock. It needs nothing beside it.
+const SIMULATION: Program = Program {
+    binary: "weir-simulation",
+    beside: &[],
+    takes_task: false,
+};
+
 struct Task {
     name: &'static str,
     about: &'static str,
@@ -94,6 +101,24 @@ const TASKS: &[Task] = &[
                 how_long: "8 min",
             },
         ],
+    },
+    Task {
+        name: "simulate",
+        about: "Run random schedules of faults on a virtual clock (--schedules N, --seed S)",
+        program: &SIMULATION,
+        steps: &[Step {
+            what: "run 2,000 schedules",
+            how_long: "30 s",
+        }],
+    },
+    Task {
+        name: "mutants",
+        about: "Break the engines, one expression at a time, and list what no test notices",
+        program: &DEV,
+        steps: &[Step {
+            what: "break and test everything",
+            how_long: "hours",
+        }],
     },
 ];
 

@@ -1,5 +1,6 @@
-//! What `cargo xtask` runs: setup, build-wasm, up, demo, test.
+//! What `cargo xtask` runs: setup, build-wasm, up, demo, test, mutants.
 
+mod mutants_task;
 mod tests_task;
 
 use anyhow::Result;
@@ -63,6 +64,12 @@ enum Task {
     /// Ends with one line "N passed, N failed, N skipped" over all test binaries and with
     /// cargo's own exit code.
     Test(tests_task::Arguments),
+
+    /// Break the engines and domain crates, one expression at a time, and list what no test notices
+    ///
+    /// Runs cargo-mutants, and installs it into target/weir/tools first if it is not on PATH. Takes hours for
+    /// everything: -p, --shard and `-- -f FILE` select a part.
+    Mutants(mutants_task::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +92,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::BuildWasm => build_wasm(),
         Task::Up(arguments) => up::run(&arguments, options),
         Task::Demo(arguments) => demo::run(&arguments, options),
+        Task::Mutants(arguments) => mutants_task::run(&arguments),
         Task::Test(arguments) => {
             setup(&options)?;
             build_wasm()?;

@@ -106,6 +106,9 @@ pub(super) const FILTERS: &str = "filters";
 /// Where the packages of what the benchmark compares them with are.
 pub(super) const PEERS: &str = "bench/peers";
 
+/// Where the packages of examples are.
+pub(super) const EXAMPLES: &str = "docs/examples";
+
 /// A module to be built: a package in a folder of such packages, or one of its variants.
 #[derive(Debug)]
 struct Filter {

@@ -106,12 +106,31 @@ pub fn build_filters(toolchain: &WasmToolchain, messages: Messages) -> Result<Ve
 
 /// Builds what the benchmark compares filters with, the packages in `bench/peers`, into `target/weir/peers/`.
 pub fn build_peers(toolchain: &WasmToolchain, messages: Messages) -> Result<Vec<BuiltFilter>> {
+    build_folder(toolchain, cargo::PEERS, "peers", messages)
+}
+
+/// The path of an example's module, built first. `name` is that of its folder in `docs/examples`.
+pub fn example(name: &str) -> Result<PathBuf> {
+    let toolchain = WasmToolchain::find_or_get(&mut Silent)?;
+    let examples = build_folder(&toolchain, cargo::EXAMPLES, "examples", Messages::Keep)?;
+    let example = examples.into_iter().find(|example| example.name == name);
+    let example = example.with_context(|| format!("there is no example {name:?}"))?;
+    Ok(example.path)
+}
+
+/// Builds the packages of a folder into a folder of `target/weir`. Cargo itself sees what is up to date.
+fn build_folder(
+    toolchain: &WasmToolchain,
+    home: &str,
+    name: &str,
+    messages: Messages,
+) -> Result<Vec<BuiltFilter>> {
     let _lock = workspace::lock("wasm")?;
     let root = workspace::root();
-    let out = workspace::out_dir().join("peers");
+    let out = workspace::out_dir().join(name);
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let settings = cargo::settings(toolchain, &root)?;
-    cargo::build(toolchain, &settings, &root, cargo::PEERS, &out, messages)
+    cargo::build(toolchain, &settings, &root, home, &out, messages)
 }
 
 /// A table of sizes for a person to read.

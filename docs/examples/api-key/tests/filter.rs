@@ -1,0 +1,80 @@
+//! The example, built and run in a Proxy-Wasm host with a real Redis.
+
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use weir_host_test::{Host, Stream, Upstream};
+use weir_stack::redis::{RedisServer, command_calls, connect};
+use weir_stack::report::Silent;
+use weir_stack::{ports, tools};
+
+fn host(upstream: Upstream) -> Host {
+    Host::builder()
+        .module_file(weir_stack::wasm::example("api-key").unwrap())
+        .vm_id("example")
+        .plugin_config(r#"{ "redis": { "key_prefix": "shop" } }"#)
+        .cluster("weir_redis", upstream)
+        .start()
+        .unwrap()
+}
+
+fn ask(host: &Host, key: &str) -> Stream {
+    let request = host.request(0).method("GET").path("/");
+    match key {
+        "" => request.send(),
+        key => request
+            .header("x-api-key", key)
+            .header("x-api-owner", "forged")
+            .send(),
+    }
+}
+
+#[test]
+fn a_key_that_redis_knows_lets_the_request_go_on_with_its_owner() {
+    let runtime = Runtime::new().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+    let log = dir.path().join("redis.log");
+    let started = RedisServer::start(&tool, ports::free().unwrap(), dir.path(), &log);
+    let server = runtime.block_on(started).unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    runtime.block_on(async {
+        let mut redis = connect(&url).await.unwrap();
+        let set = redis::cmd("SET")
+            .arg(&["shop:api-key:k1", "alice"])
+            .to_owned();
+        let _: String = set.query_async(&mut redis).await.unwrap();
+    });
+
+    let host = host(Upstream::resp(format!("127.0.0.1:{}", server.port())));
+    let known: Vec<Stream> = (0..20).map(|_| ask(&host, "k1")).collect();
+    let unknown = ask(&host, "k2");
+    host.run_until_idle();
+    for stream in &known {
+        assert!(stream.is_continued(), "{:?}", stream.state());
+        let upstream = stream.upstream_request().headers;
+        assert_eq!(upstream.text("x-api-owner"), Some("alice"));
+    }
+    assert_eq!(unknown.status(), Some(401));
+    let calls = runtime.block_on(command_calls(&url)).unwrap();
+    assert_eq!(calls.get("get"), Some(&21));
+}
+
+#[test]
+fn a_request_without_a_key_costs_redis_nothing() {
+    let host = host(Upstream::held());
+    assert_eq!(ask(&host, "").status(), Some(401));
+    assert_eq!(ask(&host, &"k".repeat(257)).status(), Some(401));
+}
+
+#[test]
+fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() {
+    let host = host(Upstream::held());
+    let waits = ask(&host, "k1");
+    let left = ask(&host, "k1");
+    host.run_until_idle();
+    left.disconnect();
+    assert!(waits.is_paused());
+    host.advance(Duration::from_millis(200));
+    assert_eq!(waits.status(), Some(503));
+}
