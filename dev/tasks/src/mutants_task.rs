@@ -22,7 +22,7 @@ const PACKAGES: [&str; 8] = [
 ];
 
 /// The version that is installed if there is none.
-const VERSION: &str = "27.0.0";
+const VERSION: &str = "27.1.0";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
