@@ -107,7 +107,9 @@ impl Person {
     pub(crate) fn headers(&self, kind: RequestKind) -> Headers {
         let path = match kind {
             RequestKind::Buy => format!("/sales/{SALE}/orders"),
-            RequestKind::Pay((shard, generation)) => format!("/orders/{SALE}.{shard}.{generation}/pay"),
+            RequestKind::Pay((shard, generation)) => {
+                format!("/orders/{SALE}.{shard}.{generation}/pay")
+            }
             RequestKind::Cancel((shard, generation)) => {
                 format!("/orders/{SALE}.{shard}.{generation}/cancel")
             }

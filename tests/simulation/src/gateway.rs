@@ -42,8 +42,8 @@ const CONFIG: &str = r#"{
     "claim": { "ttl_ms": 2000, "keys": [{ "secret": { "env": "SECRET" } }] },
     "redis": { "deadline_ms": 250 },
     "overload": {
-        "redis_breaker": { "window_ms": 2000, "min_requests": 6, "failure_percent": 60, "open_ms": 300 },
-        "origin_breaker": { "window_ms": 2000, "min_requests": 6, "failure_percent": 60, "open_ms": 300 }
+        "redis_breaker": { "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300 },
+        "origin_breaker": { "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300 }
     }
 }"#;
 
@@ -51,7 +51,9 @@ const CONFIG: &str = r#"{
 pub(crate) fn config() -> Checked {
     let config: Config = parse(CONFIG.as_bytes()).expect("the configuration is JSON");
     let environment = |_: &str| Some(SECRET.to_vec());
-    config.checked(&environment).expect("the configuration makes sense")
+    config
+        .checked(&environment)
+        .expect("the configuration makes sense")
 }
 
 /// The keys that gateways and origins share.
@@ -100,6 +102,8 @@ pub(crate) enum Out {
         headers: Vec<(&'static str, String)>,
     },
     Wake,
+    /// The engine was told that an effect could not be applied: of which kind.
+    FedBack(&'static str),
     /// The engine has broken a rule of hosts.
     Wrong(String),
 }
@@ -121,7 +125,9 @@ pub(crate) struct Worker {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("streams", &self.streams).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("streams", &self.streams)
+            .finish_non_exhaustive()
     }
 }
 
@@ -315,11 +321,14 @@ impl Worker {
         self.gate.handle(event, &mut self.effects);
         self.apply_all(&mut callback, network);
         while let Some(feedback) = callback.feedback.pop_front() {
-            let event = match feedback {
-                Feedback::NotSent(batch) => Event::NotSent { batch },
-                Feedback::Deferred(batch) => Event::Deferred { batch },
-                Feedback::Undelivered(stream) => Event::Undelivered { stream, now_ms },
+            let (kind, event) = match feedback {
+                Feedback::NotSent(batch) => ("not sent", Event::NotSent { batch }),
+                Feedback::Deferred(batch) => ("deferred", Event::Deferred { batch }),
+                Feedback::Undelivered(stream) => {
+                    ("undelivered", Event::Undelivered { stream, now_ms })
+                }
             };
+            callback.out.push(Out::FedBack(kind));
             self.gate.handle(event, &mut self.effects);
             self.apply_all(&mut callback, network);
         }

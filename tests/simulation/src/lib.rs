@@ -31,6 +31,8 @@ mod queue;
 mod random;
 mod redis;
 mod runner;
+#[cfg(test)]
+mod scenarios;
 mod shrink;
 mod sql;
 mod stats;

@@ -37,7 +37,9 @@ fn main() -> ExitCode {
     let known = KNOWN_DEFECTS.iter().copied();
     let options = Options {
         mutation: arguments.mutation,
-        excused: known.filter(|defect| !arguments.unexcused.contains(defect)).collect(),
+        excused: known
+            .filter(|defect| !arguments.unexcused.contains(defect))
+            .collect(),
         keeps_lines: false,
     };
     let threads = arguments.threads;
@@ -47,10 +49,19 @@ fn main() -> ExitCode {
     let progress = |done: u64| {
         if done.is_multiple_of(every) {
             let seconds = start.elapsed().as_secs_f64();
-            eprintln!("{done} of {} schedules, {seconds:.1} s", arguments.schedules);
+            eprintln!(
+                "{done} of {} schedules, {seconds:.1} s",
+                arguments.schedules
+            );
         }
     };
-    let outcome = run_many(arguments.seed, arguments.schedules, threads, &options, progress);
+    let outcome = run_many(
+        arguments.seed,
+        arguments.schedules,
+        threads,
+        &options,
+        progress,
+    );
     print_stats(&outcome.stats, start.elapsed().as_secs_f64());
     match outcome.failure {
         Some(report) => {
@@ -73,6 +84,7 @@ fn print_stats(stats: &Stats, seconds: f64) {
         stats.schedules, stats.steps, stats.orders, stats.units_repaired
     );
     println!("faults: {:?}", stats.faults);
+    println!("feedback to gates: {:?}", stats.feedback);
     println!("answers: {:?}", stats.answers);
     println!("known defects, excused: {:?}", stats.defects);
 }

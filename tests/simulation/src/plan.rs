@@ -80,24 +80,52 @@ pub(crate) struct TimedFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The next call to Redis.
-    Redis { caller: Caller, fate: RedisFate },
+    Redis {
+        caller: Caller,
+        fate: RedisFate,
+    },
     /// The next transaction of SQL.
-    Sql { fate: SqlFate },
+    Sql {
+        fate: SqlFate,
+    },
     /// The next request from a gateway to an origin.
-    Origin { fate: OriginFate },
+    Origin {
+        fate: OriginFate,
+    },
     /// All workers die with their streams; new ones come later.
-    KillGateway { gateway: u32, for_ms: u64 },
+    KillGateway {
+        gateway: u32,
+        for_ms: u64,
+    },
     /// All workers stand still, and do not know it.
-    PauseGateway { gateway: u32, for_ms: u64 },
+    PauseGateway {
+        gateway: u32,
+        for_ms: u64,
+    },
     /// It dies in whatever it does.
-    KillOrigin { origin: u32, for_ms: u64 },
+    KillOrigin {
+        origin: u32,
+        for_ms: u64,
+    },
     /// Redis goes away, and comes back with what it held `back_ms` before; empty if `None`.
-    RestartRedis { back_ms: Option<u64>, for_ms: u64 },
+    RestartRedis {
+        back_ms: Option<u64>,
+        for_ms: u64,
+    },
     /// One shard fails over to what it held `back_ms` before; empty if `None`.
-    LoseShard { shard: u32, back_ms: Option<u64> },
+    LoseShard {
+        shard: u32,
+        back_ms: Option<u64>,
+    },
     /// A clock is set.
-    SetGatewayClock { gateway: u32, by_ms: i64 },
-    SetOriginClock { origin: u32, by_ms: i64 },
+    SetGatewayClock {
+        gateway: u32,
+        by_ms: i64,
+    },
+    SetOriginClock {
+        origin: u32,
+        by_ms: i64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +251,7 @@ impl Plan {
         clients.sort_by_key(|client| client.at_ms);
         let faults = rng.between(0, 14);
         let mut faults: Vec<_> = (0..faults)
-            .map(|_| timed_fault(&mut rng, setting, hazards))
+            .flat_map(|_| timed_faults(&mut rng, setting, hazards))
             .collect();
         faults.sort_by_key(|fault| fault.at_ms);
         Self {
@@ -314,6 +342,33 @@ fn client(rng: &mut Rng, setting: Setting) -> Client {
             _ => Then::Nothing,
         },
     }
+}
+
+/// A fault; and sometimes another one in its midst, since what breaks together is hardest to survive.
+fn timed_faults(rng: &mut Rng, setting: Setting, hazards: Hazards) -> Vec<TimedFault> {
+    let first = timed_fault(rng, setting, hazards);
+    let mut faults = vec![first];
+    if !rng.chance(25) {
+        return faults;
+    }
+    let with = |at_ms: u64, fault| TimedFault { at_ms, fault };
+    match first.fault {
+        fault if fault.loses_data() => {
+            // Gateways that stand still do not see what comes back.
+            let at_ms = first.at_ms.saturating_sub(rng.between(0, 20));
+            let for_ms = rng.between(50, 1_500);
+            let paused = |gateway| with(at_ms, Fault::PauseGateway { gateway, for_ms });
+            faults.extend((0..setting.gateways).map(paused));
+        }
+        Fault::KillOrigin { for_ms, .. } if hazards.clocks => {
+            let by_ms = -(rng.between(500, 3_000) as i64);
+            let at_ms = first.at_ms + rng.between(0, for_ms);
+            let set = |gateway| with(at_ms, Fault::SetGatewayClock { gateway, by_ms });
+            faults.extend((0..setting.gateways).map(set));
+        }
+        _ => {}
+    }
+    faults
 }
 
 fn timed_fault(rng: &mut Rng, setting: Setting, hazards: Hazards) -> TimedFault {

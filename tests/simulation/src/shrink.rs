@@ -128,7 +128,11 @@ impl Plan {
     fn size(&self) -> u64 {
         let setting = &self.setting;
         let parts = self.faults.len() + self.clients.len();
-        let lengths: u64 = self.faults.iter().map(|timed| timed.fault.length_ms()).sum();
+        let lengths: u64 = self
+            .faults
+            .iter()
+            .map(|timed| timed.fault.length_ms())
+            .sum();
         let parties = setting.gateways + setting.workers + setting.origins + setting.shards;
         parts as u64 * 10_000 + u64::from(parties) * 1_000 + setting.total * 100 + lengths
     }

@@ -111,7 +111,12 @@ pub(crate) struct Totals {
 }
 
 impl Sql {
-    pub(crate) fn new(sale: Sale, total: u64, payment: Payment, mutation: Option<Mutation>) -> Self {
+    pub(crate) fn new(
+        sale: Sale,
+        total: u64,
+        payment: Payment,
+        mutation: Option<Mutation>,
+    ) -> Self {
         Self {
             sale,
             payment,
@@ -251,7 +256,7 @@ impl Sql {
             Status::Paid => None,
             Status::Cancelled | Status::Expired => {
                 let order = order.clone();
-                if self.mutation == Some(Mutation::CancelledTwice) {
+                if self.mutation == Some(Mutation::CancelledTwice) && order.is_deducted {
                     self.remaining += i64::from(order.units);
                 }
                 Some(order)
@@ -309,7 +314,11 @@ impl Sql {
 
     /// Redis has followed the order to this status.
     pub(crate) fn mark_followed(&mut self, name: ClaimName, status: Status) {
-        if self.orders.get(&name).is_some_and(|order| order.status == status) {
+        if self
+            .orders
+            .get(&name)
+            .is_some_and(|order| order.status == status)
+        {
             self.unfollowed.remove(&name);
         }
     }
@@ -349,14 +358,17 @@ impl Sql {
         let mut users = BTreeMap::<_, Vec<OrderEntry>>::new();
         let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
         for (_, order) in orders.filter(|(_, order)| order.status.stands()) {
-            users.entry(order.user.clone()).or_default().push(OrderEntry {
-                generation: order.name.1,
-                units: order.units.into(),
-                deduction: match order.is_deducted {
-                    true => Deduction::AtOrder,
-                    false => Deduction::AtPayment,
-                },
-            });
+            users
+                .entry(order.user.clone())
+                .or_default()
+                .push(OrderEntry {
+                    generation: order.name.1,
+                    units: order.units.into(),
+                    deduction: match order.is_deducted {
+                        true => Deduction::AtOrder,
+                        false => Deduction::AtPayment,
+                    },
+                });
         }
         users
     }

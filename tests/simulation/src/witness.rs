@@ -134,7 +134,10 @@ impl Witness {
     fn check_order(&mut self, order: &Order, redis: &Redis, sql: &Sql, now_us: u64) {
         let name = order.name;
         if self.granted.get(&name) != Some(&order.user) || !sql.is_at_home(order) {
-            self.violate(now_us, format!("order {name:?} came of no claim of its user"));
+            self.violate(
+                now_us,
+                format!("order {name:?} came of no claim of its user"),
+            );
         }
         if !sql.is_ordered(name) {
             self.violate(now_us, format!("order {name:?} has no outcome"));

@@ -34,7 +34,9 @@ pub(crate) enum Op {
     /// Commands for Redis.
     Redis(Vec<u8>),
     Sql(Transaction),
-    Sleep { us: u64 },
+    Sleep {
+        us: u64,
+    },
     /// The answer to a request. Nothing comes back.
     Answer(RequestId, Response),
 }
@@ -177,23 +179,29 @@ impl Io {
     pub(crate) async fn run(&self, call: &Call) -> Result<Value, RedisError> {
         let mut commands = Vec::new();
         call.encode_evalsha(&call.script.sha1_hex(), &mut commands);
-        let value = self.send(commands).await?;
+        let value = self.attempt(commands).await?;
         if !matches!(&value, Value::Error(error) if error.starts_with(b"NOSCRIPT")) {
-            return Ok(value);
+            return no_error(value);
         }
         let mut commands = Vec::new();
         call.encode_eval(&mut commands);
         self.send(commands).await
     }
 
-    /// Sends one command, and once more if its connection broke.
     pub(crate) async fn send(&self, command: Vec<u8>) -> Result<Value, RedisError> {
+        no_error(self.attempt(command).await?)
+    }
+
+    /// Sends one command, and once more if its connection broke.
+    async fn attempt(&self, command: Vec<u8>) -> Result<Value, RedisError> {
         let mut done = self.ask(Op::Redis(command.clone())).await;
         if matches!(done, Done::Broken) {
             done = self.ask(Op::Redis(command)).await;
         }
         match done {
-            Done::Replied(bytes) => decode(&bytes).map(|(value, _)| value).map_err(|_| RedisError),
+            Done::Replied(bytes) => decode(&bytes)
+                .map(|(value, _)| value)
+                .map_err(|_| RedisError),
             _ => Err(RedisError),
         }
     }
@@ -201,5 +209,12 @@ impl Io {
     pub(crate) fn answer(&self, request: RequestId, response: Response) {
         // Nothing is waited for.
         drop(self.ask(Op::Answer(request, response)));
+    }
+}
+
+fn no_error(value: Value) -> Result<Value, RedisError> {
+    match value {
+        Value::Error(_) => Err(RedisError),
+        value => Ok(value),
     }
 }

@@ -84,7 +84,10 @@ impl Ledger {
                 UserList::Blocked => keys.blocked(bucket(&user)),
             };
             let mut command = Vec::new();
-            encode_command(&mut command, [b"SADD".as_slice(), &set, user.as_str().as_bytes()]);
+            encode_command(
+                &mut command,
+                [b"SADD".as_slice(), &set, user.as_str().as_bytes()],
+            );
             self.io.send(command).await?;
         }
         Ok(())

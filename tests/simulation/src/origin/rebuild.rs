@@ -48,9 +48,13 @@ impl Rebuilder {
         let lists = |sql: &mut crate::sql::Sql| (sql.blocked.clone(), sql.reserved.clone());
         let (blocked, reserved) = self.io.sql(lists).await?;
         let blocked = blocked.into_iter().collect();
-        self.ledger.add_users(sale, UserList::Blocked, blocked).await?;
+        self.ledger
+            .add_users(sale, UserList::Blocked, blocked)
+            .await?;
         let reserved = reserved.into_iter().collect();
-        self.ledger.add_users(sale, UserList::Reserved, reserved).await?;
+        self.ledger
+            .add_users(sale, UserList::Reserved, reserved)
+            .await?;
         Ok(())
     }
 }

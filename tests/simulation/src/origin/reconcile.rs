@@ -60,7 +60,10 @@ struct Books {
 
 impl Reconciler {
     pub(super) async fn round(&mut self) -> Result<(), BrokeOff> {
-        let sale = self.io.sql(|sql| (sql.warmed_at_ms, sql.sale.clone())).await?;
+        let sale = self
+            .io
+            .sql(|sql| (sql.warmed_at_ms, sql.sale.clone()))
+            .await?;
         let (Some(_), sale) = sale else {
             return Ok(());
         };
@@ -140,9 +143,8 @@ impl Reconciler {
     }
 
     async fn watch_drift(&mut self, shards: Vec<ShardProbe>) -> Result<(), BrokeOff> {
-        let rests = |seen: &ShardProbe| {
-            seen.open_claims == 0 && seen.moving == 0 && seen.stock.is_some()
-        };
+        let rests =
+            |seen: &ShardProbe| seen.open_claims == 0 && seen.moving == 0 && seen.stock.is_some();
         let last = self.last.take();
         if !shards.iter().all(rests) {
             return Ok(());

@@ -181,7 +181,11 @@ impl Redis {
     }
 
     pub(crate) fn is_cold(&self, shard: u32) -> bool {
-        self.state.shards[shard as usize].ledger.probe().stock.is_none()
+        self.state.shards[shard as usize]
+            .ledger
+            .probe()
+            .stock
+            .is_none()
     }
 
     /// Whether the catalogue names a sale.
@@ -300,17 +304,26 @@ pub(crate) fn describe(commands: &[u8]) -> String {
 
 fn describe_one(words: &Words) -> String {
     let script = |is_it: &dyn Fn(&weir_scripts::Script) -> bool| {
-        SCRIPTS.iter().find(|script| is_it(script)).map_or("?", |script| script.name)
+        SCRIPTS
+            .iter()
+            .find(|script| is_it(script))
+            .map_or("?", |script| script.name)
     };
     let (name, rest) = match words[0].as_slice() {
-        b"EVAL" => (script(&|known| known.source.as_bytes() == words[1]), &words[3..]),
+        b"EVAL" => (
+            script(&|known| known.source.as_bytes() == words[1]),
+            &words[3..],
+        ),
         b"EVALSHA" => {
             let digest = String::from_utf8_lossy(&words[1]);
             (DIGESTS[digest.as_ref()], &words[3..])
         }
         _ => ("", &words[..]),
     };
-    let rest: Vec<_> = rest.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    let rest: Vec<_> = rest
+        .iter()
+        .map(|word| String::from_utf8_lossy(word))
+        .collect();
     format!("{name} {}", rest.join(" "))
 }
 

@@ -126,8 +126,7 @@ pub(super) fn audit(terms: &Audit) -> Value {
         ]
     });
     let deposits = terms.deposits.iter();
-    let deposits =
-        deposits.flat_map(|(shard, id)| [text(shard.to_string()), text(id.to_string())]);
+    let deposits = deposits.flat_map(|(shard, id)| [text(shard.to_string()), text(id.to_string())]);
     Value::Array(vec![
         Value::Array(terms.stock.into_iter().map(integer).collect()),
         integer(terms.held),

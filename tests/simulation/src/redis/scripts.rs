@@ -168,9 +168,10 @@ impl Redis {
                 if mutation == Some(Mutation::TransferDepositedTwice) {
                     let units = i64::try_from(transfer.units).unwrap_or(i64::MAX);
                     let seen = ledger.audit();
-                    let is_repeated = seen.deposits.iter().any(|&(from, id)| {
-                        from == other && id >= transfer.id
-                    });
+                    let is_repeated = seen
+                        .deposits
+                        .iter()
+                        .any(|&(from, id)| from == other && id >= transfer.id);
                     if is_repeated && ledger.restock(units, seen.epoch, seen.sequence) {
                         return reply::integer(1);
                     }
@@ -272,7 +273,9 @@ fn groups(arguments: &Arguments<'_>) -> Vec<Group> {
                 quantity: arguments.number(at + 2) as u32,
                 checks,
             },
-            users: (at + 5..at + 5 + users).map(|at| arguments.user(at)).collect(),
+            users: (at + 5..at + 5 + users)
+                .map(|at| arguments.user(at))
+                .collect(),
         });
         let has_buckets = checks.blocked || checks.reserved;
         at += 5 + users * if has_buckets { 2 } else { 1 };

@@ -35,7 +35,9 @@ impl World {
             batch,
             reply: Err(Unknown::Timeout.into()),
         };
-        self.queue.after(timeout_ms * 1_000 + late_us, timeout);
+        if self.mutation != Some(Mutation::TimeoutForgotten) {
+            self.queue.after(timeout_ms * 1_000 + late_us, timeout);
+        }
         self.send_to_redis(Caller::Gateway(place, batch), bytes, fate, link);
     }
 
@@ -234,7 +236,8 @@ impl World {
         };
         let link = Link::Origin(task as usize);
         let delay_us = self.network.borrow_mut().delay_us(link);
-        self.queue.after(delay_us, Happening::TaskHears { task, op, done });
+        self.queue
+            .after(delay_us, Happening::TaskHears { task, op, done });
     }
 }
 

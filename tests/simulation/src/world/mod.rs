@@ -83,23 +83,67 @@ struct RedisCall {
 
 /// What is to happen.
 enum Happening {
-    Tick { place: Place, change: u64 },
-    Wake { place: Place },
-    ClientActs { client: usize, kind: RequestKind },
-    ClientForges { client: usize },
-    ClientLeaves { request: RequestId },
-    MustBeDecided { request: RequestId, pauses: u64 },
-    StreamEnds { place: Place, stream: StreamId, status: Option<u16> },
-    StreamTimesOut { request: RequestId },
+    Tick {
+        place: Place,
+        change: u64,
+    },
+    Wake {
+        place: Place,
+    },
+    ClientActs {
+        client: usize,
+        kind: RequestKind,
+    },
+    ClientForges {
+        client: usize,
+    },
+    ClientLeaves {
+        request: RequestId,
+    },
+    MustBeDecided {
+        request: RequestId,
+        pauses: u64,
+    },
+    StreamEnds {
+        place: Place,
+        stream: StreamId,
+        status: Option<u16>,
+    },
+    StreamTimesOut {
+        request: RequestId,
+    },
     RedisArrives(RedisCall),
-    GatewayHears { place: Place, batch: BatchId, reply: Reply },
-    OriginArrives { origin: usize, request: Arrived },
-    OriginAnswers { request: RequestId, response: Response },
-    SqlArrives { task: TaskId, op: OpId, transaction: Transaction, fate: Option<SqlFate> },
-    TaskHears { task: TaskId, op: OpId, done: Done },
+    GatewayHears {
+        place: Place,
+        batch: BatchId,
+        reply: Reply,
+    },
+    OriginArrives {
+        origin: usize,
+        request: Arrived,
+    },
+    OriginAnswers {
+        request: RequestId,
+        response: Response,
+    },
+    SqlArrives {
+        task: TaskId,
+        op: OpId,
+        transaction: Transaction,
+        fate: Option<SqlFate>,
+    },
+    TaskHears {
+        task: TaskId,
+        op: OpId,
+        done: Done,
+    },
     FaultBegins(usize),
-    GatewayStarts { gateway: usize },
-    OriginStarts { origin: usize },
+    GatewayStarts {
+        gateway: usize,
+    },
+    OriginStarts {
+        origin: usize,
+    },
     RedisStarts,
 }
 
@@ -191,7 +235,8 @@ impl World {
             self.add_client(client);
         }
         for (n, fault) in self.plan.faults.iter().enumerate() {
-            self.queue.at(fault.at_ms * 1_000, Happening::FaultBegins(n));
+            self.queue
+                .at(fault.at_ms * 1_000, Happening::FaultBegins(n));
         }
     }
 
@@ -351,7 +396,9 @@ impl World {
     }
 
     fn turn(&mut self, place: Place) {
-        self.at_worker(place, |worker, now_ms, network| worker.tick(now_ms, network));
+        self.at_worker(place, |worker, now_ms, network| {
+            worker.tick(now_ms, network)
+        });
     }
 
     fn start_ticks(&mut self, gateway: usize) {

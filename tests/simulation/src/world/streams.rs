@@ -25,7 +25,9 @@ impl World {
         let place = self.pick_place(client);
         let until_us = self.gateways[place.gateway].paused_until_us;
         if until_us > self.now_us() {
-            return self.queue.at(until_us, Happening::ClientActs { client, kind });
+            return self
+                .queue
+                .at(until_us, Happening::ClientActs { client, kind });
         }
         let request = self.next_request;
         self.next_request += 1;
@@ -39,7 +41,8 @@ impl World {
         if kind == RequestKind::Buy
             && let Some(after_us) = self.clients[client].plan.leaves_after_us
         {
-            self.queue.after(after_us, Happening::ClientLeaves { request });
+            self.queue
+                .after(after_us, Happening::ClientLeaves { request });
         }
     }
 
@@ -84,7 +87,9 @@ impl World {
             return;
         }
         let (place, stream) = (request.place, request.stream);
-        let is_there = self.worker(place).is_some_and(|worker| worker.client_gone(stream));
+        let is_there = self
+            .worker(place)
+            .is_some_and(|worker| worker.client_gone(stream));
         if is_there {
             // The engine hears of it a little later: until then, effects find nobody.
             let after_us = self.network.borrow_mut().rng(Link::Client(0)).below(2_000);
@@ -102,7 +107,8 @@ impl World {
         *self.stats.answers.entry(heard.word.clone()).or_default() += 1;
         self.trace.mix_bytes(heard.word.as_bytes());
         let now_us = self.now_us();
-        self.trace.line(now_us, || format!("client {client} hears {heard:?}"));
+        self.trace
+            .line(now_us, || format!("client {client} hears {heard:?}"));
         if let Some(next) = self.clients[client].hear(kind, heard) {
             let kind = next.kind;
             let acts = Happening::ClientActs { client, kind };
@@ -123,14 +129,19 @@ impl World {
             user,
         }
         .encode();
-        let key = SigningKey::new("k1", b"another secret, as long as the right one").expect("it is one");
+        let key =
+            SigningKey::new("k1", b"another secret, as long as the right one").expect("it is one");
         let signature = key.sign(&claim);
         let request = Arrived {
             id: RequestId::MAX,
             kind: RequestKind::Buy,
-            headers: vec![(headers::CLAIM, claim), (headers::CLAIM_SIGNATURE, signature)],
+            headers: vec![
+                (headers::CLAIM, claim),
+                (headers::CLAIM_SIGNATURE, signature),
+            ],
         };
-        self.queue.after(500, Happening::OriginArrives { origin: 0, request });
+        self.queue
+            .after(500, Happening::OriginArrives { origin: 0, request });
     }
 
     // --- what leaves a gateway
@@ -150,6 +161,7 @@ impl World {
                 answer,
             } => self.answered(place, request, stream, &answer),
             Out::WentOn { request, headers } => self.went_on(request, headers),
+            Out::FedBack(kind) => *self.stats.feedback.entry(kind).or_default() += 1,
             Out::Wrong(what) => self.witness.violate(self.queue.now_us(), what),
         }
     }
@@ -191,8 +203,10 @@ impl World {
         let origin = network.rng(client).below(self.origins.len() as u64) as usize;
         let delay_us = network.delay_us(client);
         let kind = self.requests[&id].kind;
-        self.queue
-            .after(ORIGIN_TIMEOUT_MS * 1_000, Happening::StreamTimesOut { request: id });
+        self.queue.after(
+            ORIGIN_TIMEOUT_MS * 1_000,
+            Happening::StreamTimesOut { request: id },
+        );
         let request = Arrived { id, kind, headers };
         let mut arrives = |after_us, origin, request| {
             self.queue
@@ -295,7 +309,10 @@ impl World {
             };
             return self.queue.after(DECIDED_WITHIN_US, must);
         }
-        if self.worker(place).is_some_and(|worker| worker.waits(stream)) {
+        if self
+            .worker(place)
+            .is_some_and(|worker| worker.waits(stream))
+        {
             let what = format!("request {id} waits for more than {DECIDED_WITHIN_US} us");
             self.witness.violate(self.queue.now_us(), what);
         }
