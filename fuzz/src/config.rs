@@ -1,9 +1,10 @@
 //! The filters' configurations.
 
 use serde_json::Value as Json;
-use weir_filter_kit::config::{FieldError, parse};
+use weir_base::FieldError;
+use weir_engine::config::parse;
 use weir_scripts::keys;
-use weir_seckill_gate::config::{LimitsConfig, OverloadConfig};
+use weir_engine_gate::config::{LimitsConfig, OverloadConfig};
 
 /// The bridge's configuration: taken if and only if it is an object of positive limits, and what
 /// is taken is what was written.
@@ -38,11 +39,16 @@ pub fn bridge_config(data: &[u8]) {
     }
 }
 
+/// The environment of this process, as an engine's host gives it.
+fn environment(name: &str) -> Option<Vec<u8>> {
+    std::env::var(name).ok().map(String::into_bytes)
+}
+
 /// The gate's configuration: what is taken is within its limits and can be worked with; what is
 /// refused says where and why; and neither shows the secret.
 pub fn gate_config(data: &[u8]) {
     use weir_base::key::{KEYS_MAX, Purpose};
-    use weir_seckill_gate::config::{Config, KeyConfig};
+    use weir_engine_gate::config::{Config, KeyConfig};
 
     let written = match parse::<Config>(data) {
         Ok(written) => written,
@@ -71,7 +77,7 @@ pub fn gate_config(data: &[u8]) {
             "{text}"
         );
     };
-    let taken = match written.clone().checked() {
+    let taken = match written.clone().checked(&environment) {
         Ok(taken) => taken,
         Err(refusal) => {
             check_refusal(&refusal);
@@ -94,7 +100,7 @@ pub fn gate_config(data: &[u8]) {
 
     let pump = taken
         .redis
-        .pump_settings(weir_seckill_gate::config::DEADLINE_MS);
+        .pump_settings(weir_engine_gate::config::DEADLINE_MS);
     assert!((1..=60_000).contains(&pump.deadline_ms));
     assert!((1..=64).contains(&pump.batches_max));
     assert!((1..=1_000_000).contains(&pump.waiting_max));

@@ -1,6 +1,6 @@
 //! Redis' errors.
 
-use weir_filter_kit::redis::{Definite, Failure, Unknown, classify, is_noscript};
+use weir_engine::redis::{Definite, Failure, Unknown, classify, is_noscript};
 
 /// [`classify`]: keeps the text, and never calls definite what a script may have said after it
 /// wrote. (A definite failure is tried again or answered as not done: a wrong one is a lost unit.)

@@ -7,8 +7,8 @@ use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::code::DomainId;
 use weir_link::domain::DomainsConfig;
 use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
-use weir_shortlink_redirect::config::Config;
-use weir_shortlink_redirect::request::{Fields, Resource};
+use weir_engine_links::config::Config;
+use weir_engine_links::request::{Fields, Resource};
 
 use crate::config::{check_nothing_follows, check_refusal};
 
@@ -61,7 +61,7 @@ pub fn click_batch(data: &[u8]) {
 
 /// The configuration of the filter: what is taken is within its bounds; what is refused says where and why.
 pub fn links_config(data: &[u8]) {
-    let checked = weir_filter_kit::config::parse::<Config>(data).and_then(Config::checked);
+    let checked = weir_engine::config::parse::<Config>(data).and_then(Config::checked);
     let taken = match checked {
         Ok(taken) => taken,
         Err(refusal) => return check_refusal(&refusal),
@@ -86,7 +86,7 @@ pub fn link_click(data: &[u8]) {
     let mut lines = data.splitn(7, |&byte| byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
     let fields = Fields {
-        method: line(),
+        method: Method::read(line()),
         path: line(),
         host: line(),
         user_agent: line(),

@@ -1,8 +1,8 @@
 //! The rate limiter's configuration, and requests that its rules look at.
 
-use weir_filter_kit::config::parse;
+use weir_engine::config::parse;
 use weir_limit::rules::{Applied, Request};
-use weir_ratelimit::config::Config;
+use weir_engine_limiter::config::Config;
 
 /// [`Config`], up to the first NUL, and then a request: method, path, address, and one value for every
 /// header, with NUL between.
@@ -12,7 +12,7 @@ use weir_ratelimit::config::Config;
 pub fn limit_rules(data: &[u8]) {
     let mut parts = data.split(|byte| *byte == 0);
     let json = parts.next().unwrap_or_default();
-    let config = match parse::<Config>(json).and_then(Config::checked) {
+    let config = match parse::<Config>(json).and_then(|config| config.checked(false, &|_| None)) {
         Ok(config) => config,
         Err(refusal) => {
             assert!(!refusal.problem.is_empty());

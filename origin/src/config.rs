@@ -1,36 +1,20 @@
-//! How the origin is started: flags, their environment variables, and secrets.
-//!
-//! Secrets come by the environment or from files, never as flags: arguments are for everyone on
-//! the machine to read.
+//! How the origin is started: the flags and secrets of the process; each domain adds its own.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Parser;
-use subtle::ConstantTimeEq;
-use weir_base::key::{KeyError, KeyRing, KeyRingError, SigningKey};
+use weir_base::key::KeyRing;
 use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
-use crate::links::log::Sync;
-
-/// Names the variable that holds the secret that gateways and origin share.
-pub const CLAIM_SECRET: &str = "WEIR_CLAIM_SECRET";
-
-/// Names the variable that holds the secret before it: claims signed with it count, too.
-pub const CLAIM_SECRET_PREVIOUS: &str = "WEIR_CLAIM_SECRET_PREVIOUS";
+use crate::http::AdminToken;
+use crate::links::config::{LinkConfig, scramble};
+use crate::sales::config::SaleConfig;
+use crate::secret::{self, SecretError, Variables};
 
 /// Names the variable that holds the admin's token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
-
-/// Names the variable that holds the secret that scrambles the codes of links.
-pub const LINK_SECRET: &str = "WEIR_LINK_SECRET";
-
-/// The least bytes of the admin's token: with 32 hexadecimal digits it has 128 bits.
-pub const ADMIN_TOKEN_LEN_MIN: usize = 32;
 
 const SECRETS_HELP: &str = "\
 Secrets come by the environment, each by itself or as the path of a file (…_FILE):
@@ -77,58 +61,13 @@ pub struct Config {
     #[arg(long, env = "WEIR_KEY_PREFIX", default_value = keys::DEFAULT_PREFIX, value_parser = parse_prefix)]
     pub key_prefix: String,
 
-    /// The id of the claim secret; the same as the gateways'
-    #[arg(long, env = "WEIR_CLAIM_KEY_ID", default_value = "k1")]
-    pub claim_key_id: String,
+    /// The flags of sales.
+    #[command(flatten)]
+    pub sales: SaleConfig,
 
-    /// The id of the claim secret before it, if there is one
-    #[arg(long, env = "WEIR_CLAIM_PREVIOUS_KEY_ID", default_value = "k0")]
-    pub claim_previous_key_id: String,
-
-    /// How many calls on SQL orders, payments and reservations may have under way
-    #[arg(long, env = "WEIR_SQL_WORKING_MAX", default_value_t = 32)]
-    pub sql_working_max: usize,
-
-    /// How many more may wait; beyond it they are refused at once
-    #[arg(long, env = "WEIR_SQL_WAITING_MAX", default_value_t = 1024)]
-    pub sql_waiting_max: usize,
-
-    /// Rules of the embedded risk check, a JSON file
-    #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
-    pub risk_rules: Option<PathBuf>,
-
-    /// The risk service instead: POST {sale, user} there answers {score}; http:// only
-    #[arg(long, env = "WEIR_RISK_URL")]
-    pub risk_url: Option<String>,
-
-    /// Where clicks on links come from: a database of cities or countries in MaxMind's format
-    #[arg(long, env = "WEIR_GEO_CITY_DB")]
-    pub geo_city_db: Option<PathBuf>,
-
-    /// Whose networks they come from: a database of autonomous systems in MaxMind's format
-    #[arg(long, env = "WEIR_GEO_ASN_DB")]
-    pub geo_asn_db: Option<PathBuf>,
-
-    /// Users of this score and above are blocked
-    #[arg(long, env = "WEIR_RISK_THRESHOLD", default_value_t = 80)]
-    pub risk_threshold: u32,
-
-    /// The domains of short links, a JSON file; without it there are no links
-    #[arg(long, env = "WEIR_LINKS")]
-    pub links: Option<PathBuf>,
-
-    /// The folder in which new links are kept until the database has them; each origin needs its own
-    #[arg(long, env = "WEIR_LINKS_LOG", default_value = "weir-links-log")]
-    pub links_log: PathBuf,
-
-    /// When a new link counts as kept: when the system has it, or when the disk has
-    #[arg(long, env = "WEIR_LINKS_LOG_SYNC", value_enum, default_value_t = Sync::Os)]
-    pub links_log_sync: Sync,
-
-    /// How many seconds nobody may have the code of a link that has ended; longer than gateways
-    /// remember links
-    #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]
-    pub links_quarantine_s: u64,
+    /// The flags of links.
+    #[command(flatten)]
+    pub links: LinkConfig,
 }
 
 /// The URLs may hold passwords.
@@ -138,7 +77,6 @@ impl fmt::Debug for Config {
             .field("listen", &self.listen)
             .field("admin_listen", &self.admin_listen)
             .field("key_prefix", &self.key_prefix)
-            .field("claim_key_id", &self.claim_key_id)
             .finish_non_exhaustive()
     }
 }
@@ -153,7 +91,7 @@ fn parse_prefix(prefix: &str) -> Result<String, &'static str> {
 /// What must not be seen.
 #[derive(Clone, Debug)]
 pub struct Secrets {
-    /// Checks claims and users: the secret of now, and the one before it, if there is one.
+    /// Checks claims and users.
     pub claim_keys: KeyRing,
     /// Opens the admin routes.
     pub admin_token: AdminToken,
@@ -161,149 +99,21 @@ pub struct Secrets {
     pub link_scramble: Option<Scramble>,
 }
 
-/// Why the origin has no secrets to work with. Each names the variable.
-#[derive(Debug, thiserror::Error)]
-pub enum SecretError {
-    /// Neither the variable nor the one with a file's path is set.
-    #[error("{0} is not set, and {0}_FILE is not either")]
-    Missing(&'static str),
-    /// Both are.
-    #[error("{0} and {0}_FILE are both set: which one counts?")]
-    Both(&'static str),
-    /// The secret is not text.
-    #[error("{0} is not UTF-8")]
-    NotText(&'static str),
-    /// The file cannot be read.
-    #[error("{name}_FILE: cannot read {}: {source}", path.display())]
-    File {
-        /// The variable, without `_FILE`.
-        name: &'static str,
-        /// What it names.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The claim secret or its id is not fit for a key.
-    #[error("{name} {source}")]
-    Key {
-        /// The variable at fault.
-        name: &'static str,
-        /// Why not.
-        source: KeyError,
-    },
-    /// The keys do not go together: two of one id.
-    #[error("WEIR_CLAIM_PREVIOUS_KEY_ID: {0}")]
-    KeyRing(KeyRingError),
-    /// The admin's token is too short.
-    #[error("{ADMIN_TOKEN} has {0} bytes, needs at least {ADMIN_TOKEN_LEN_MIN}")]
-    TokenTooShort(usize),
-}
-
 impl Secrets {
-    /// Reads them; `variable` looks up an environment variable.
+    /// Reads them.
     ///
     /// # Errors
     /// See [`SecretError`].
-    pub fn read(
-        variable: impl Fn(&str) -> Option<OsString>,
-        claim_key_id: &str,
-        previous_key_id: &str,
-    ) -> Result<Self, SecretError> {
-        let mut keys = vec![read_key(&variable, CLAIM_SECRET, claim_key_id)?];
-        if is_set(&variable, CLAIM_SECRET_PREVIOUS) {
-            keys.push(read_key(&variable, CLAIM_SECRET_PREVIOUS, previous_key_id)?);
-        }
-        let claim_keys = KeyRing::new(keys).map_err(SecretError::KeyRing)?;
-        let admin_token = AdminToken::new(&read_secret(&variable, ADMIN_TOKEN)?)?;
+    pub fn read(variables: Variables<'_>, config: &Config) -> Result<Self, SecretError> {
+        let claim_keys = config.sales.claim_keys(variables)?;
+        let token = secret::read(variables, ADMIN_TOKEN)?;
+        let admin_token = AdminToken::new(&token)
+            .map_err(|too_short| SecretError::unfit(ADMIN_TOKEN, too_short))?;
         Ok(Self {
             claim_keys,
             admin_token,
-            link_scramble: read_scramble(&variable)?,
+            link_scramble: scramble(variables)?,
         })
-    }
-}
-
-fn is_set(variable: impl Fn(&str) -> Option<OsString>, name: &str) -> bool {
-    variable(name).is_some() || variable(&format!("{name}_FILE")).is_some()
-}
-
-fn read_key(
-    variable: impl Fn(&str) -> Option<OsString>,
-    name: &'static str,
-    id: &str,
-) -> Result<SigningKey, SecretError> {
-    let secret = read_secret(variable, name)?;
-    SigningKey::new(id, secret.as_bytes()).map_err(|source| SecretError::Key {
-        name: match source {
-            KeyError::TooShort(_) => name,
-            KeyError::Id if name == CLAIM_SECRET => "WEIR_CLAIM_KEY_ID",
-            KeyError::Id => "WEIR_CLAIM_PREVIOUS_KEY_ID",
-        },
-        source,
-    })
-}
-
-fn read_scramble(
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Result<Option<Scramble>, SecretError> {
-    if !is_set(&variable, LINK_SECRET) {
-        return Ok(None);
-    }
-    let secret = read_secret(variable, LINK_SECRET)?;
-    let scramble = Scramble::new(secret.as_bytes());
-    let name = LINK_SECRET;
-    scramble
-        .map(Some)
-        .map_err(|source| SecretError::Key { name, source })
-}
-
-fn read_secret(
-    variable: impl Fn(&str) -> Option<OsString>,
-    name: &'static str,
-) -> Result<String, SecretError> {
-    match (variable(name), variable(&format!("{name}_FILE"))) {
-        (None, None) => Err(SecretError::Missing(name)),
-        (Some(_), Some(_)) => Err(SecretError::Both(name)),
-        (Some(secret), None) => secret.into_string().map_err(|_| SecretError::NotText(name)),
-        (None, Some(path)) => read_file(name, path.into()),
-    }
-}
-
-fn read_file(name: &'static str, path: PathBuf) -> Result<String, SecretError> {
-    match std::fs::read_to_string(&path) {
-        // Editors and `echo` end a file with a line break that is not meant.
-        Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
-        Err(source) => Err(SecretError::File { name, path, source }),
-    }
-}
-
-/// The bearer token of the admin routes.
-#[derive(Clone)]
-pub struct AdminToken(Arc<[u8]>);
-
-/// The token stays out of logs.
-impl fmt::Debug for AdminToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AdminToken(…)")
-    }
-}
-
-impl AdminToken {
-    /// Takes `token`.
-    ///
-    /// # Errors
-    /// When it has fewer than [`ADMIN_TOKEN_LEN_MIN`] bytes.
-    pub fn new(token: &str) -> Result<Self, SecretError> {
-        if token.len() < ADMIN_TOKEN_LEN_MIN {
-            return Err(SecretError::TokenTooShort(token.len()));
-        }
-        Ok(Self(token.as_bytes().into()))
-    }
-
-    /// Whether `shown` is the token. Takes the same time wherever they differ; only that the
-    /// lengths do shows.
-    pub fn is(&self, shown: &[u8]) -> bool {
-        self.0.ct_eq(shown).into()
     }
 }
 
@@ -311,12 +121,16 @@ impl AdminToken {
 mod tests {
     use super::*;
     use std::collections::HashMap;
+    use std::ffi::OsString;
+
+    use crate::sales::config::CLAIM_SECRET;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
     fn read(variables: &[(&str, &str)]) -> Result<Secrets, String> {
         let variables: HashMap<&str, &str> = variables.iter().copied().collect();
-        Secrets::read(|name| variables.get(name).map(OsString::from), "k1", "k0")
+        let config = Config::try_parse_from(["weir-origin"]).unwrap();
+        Secrets::read(&|name| variables.get(name).map(OsString::from), &config)
             .map_err(|error| error.to_string())
     }
 
@@ -359,8 +173,17 @@ mod tests {
             &[("WEIR_CLAIM_SECRET_FILE", "/no/such")],
             "WEIR_CLAIM_SECRET_FILE: cannot read /no/such",
         );
-        let bad_id = Secrets::read(|_| Some(SECRET.into()), "K", "k0");
-        assert!(bad_id.is_err());
+        let config = Config::try_parse_from(["weir-origin", "--claim-key-id", "K"]).unwrap();
+        let set = |name: &str| (!name.ends_with("_FILE")).then(|| SECRET.into());
+        let bad_id = Secrets::read(&set, &config).unwrap_err().to_string();
+        assert!(bad_id.starts_with("WEIR_CLAIM_KEY_ID "), "{bad_id}");
+        let config = ["weir-origin", "--claim-previous-key-id", "k1"];
+        let config = Config::try_parse_from(config).unwrap();
+        let same_id = Secrets::read(&set, &config).unwrap_err().to_string();
+        assert!(
+            same_id.starts_with("WEIR_CLAIM_PREVIOUS_KEY_ID: "),
+            "{same_id}"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use weir_filter_kit::bridge::REFUSED;
+use weir_proxy_kit::bridge::REFUSED;
 use weir_resp::{Value, decode, encode_command};
 use weir_stack::http::{Connection, Method};
 use weir_stack::{Stack, ports};
@@ -16,33 +16,32 @@ use weir_stack::{Stack, ports};
 async fn start(prefix: &str) -> Result<(Stack, String)> {
     let port = ports::free()?;
     let listener = format!(
-        r#"  listeners:
-    - name: bridge_test
-      address:
-        socket_address: {{ address: 127.0.0.1, port_value: {port} }}
-      filter_chains:
-        - filters:
-            - name: envoy.filters.network.http_connection_manager
+        r#"name: bridge_test
+address:
+  socket_address: {{ address: 127.0.0.1, port_value: {port} }}
+filter_chains:
+  - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: bridge_test
+          http_filters:
+            - name: envoy.filters.http.router
               typed_config:
-                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-                stat_prefix: bridge_test
-                http_filters:
-                  - name: envoy.filters.http.router
-                    typed_config:
-                      "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-                route_config:
-                  virtual_hosts:
-                    - name: bridge
-                      domains: ["*"]
-                      routes:
-                        - match: {{ prefix: / }}
-                          route: {{ cluster: weir_redis, timeout: 10s }}
+                "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+          route_config:
+            virtual_hosts:
+              - name: bridge
+                domains: ["*"]
+                routes:
+                  - match: {{ prefix: / }}
+                    route: {{ cluster: weir_redis, timeout: 10s }}
 "#
     );
     let stack = Stack::builder()
         .workers(2)
         .key_prefix(prefix)
-        .edit_config(move |config| config.replace("  listeners:\n", &listener, 1))
+        .edit_config(move |config| config.add_listener(&listener))
         .start()
         .await?;
     Ok((stack, format!("127.0.0.1:{port}")))
@@ -279,7 +278,7 @@ async fn a_redis_that_is_down_ends_the_stream_and_is_no_hang() -> Result<()> {
     let mut calls = Calls::open(&authority).await?;
     let get = commands(&[&[b"GET", b"down:x"], &[b"GET", b"down:y"]]);
     assert_eq!(calls.values(&get).await?, [Value::Null, Value::Null]);
-    if let Some(redis) = stack.redis.as_mut() {
+    if let Some(redis) = stack.redis.server.as_mut() {
         redis.stop();
     }
     for _ in 0..5 {
@@ -287,7 +286,7 @@ async fn a_redis_that_is_down_ends_the_stream_and_is_no_hang() -> Result<()> {
         assert!(answer.expect("no hang").is_err(), "it was down");
         calls = Calls::open(&authority).await?;
     }
-    if let Some(redis) = stack.redis.as_mut() {
+    if let Some(redis) = stack.redis.server.as_mut() {
         redis.start_again().await?;
     }
     weir_tests::until("Redis is reached again", async || {

@@ -8,7 +8,7 @@ use weir_tests::books;
 
 /// The answer to a request that buys from `sale` with `headers` as they are.
 async fn ask(stack: &Stack, sale: &str, headers: &[u8]) -> Result<String> {
-    let mut client = TcpStream::connect(stack.gateway_url.trim_start_matches("http://")).await?;
+    let mut client = TcpStream::connect(stack.gateway_authority()).await?;
     let start = format!(
         "POST /sales/{sale}/orders HTTP/1.1\r\nhost: w\r\nconnection: close\r\ncontent-length: 0\r\n"
     );
@@ -78,7 +78,7 @@ async fn a_client_cannot_bring_a_claim_or_reach_past_the_gate() -> Result<()> {
 }
 
 async fn raw_status(stack: &Stack, path: &str) -> Result<String> {
-    let mut client = TcpStream::connect(stack.gateway_url.trim_start_matches("http://")).await?;
+    let mut client = TcpStream::connect(stack.gateway_authority()).await?;
     let request = format!(
         "POST {path} HTTP/1.1\r\nhost: w\r\nconnection: close\r\nx-user-id: bob\r\ncontent-length: 0\r\n\r\n"
     );
@@ -102,8 +102,7 @@ async fn a_body_of_any_kind_neither_hinders_an_order_nor_holds_a_unit() -> Resul
         ("bob", 1_000_000, 10),
         ("carol", 10, 10),
     ] {
-        let mut client =
-            TcpStream::connect(stack.gateway_url.trim_start_matches("http://")).await?;
+        let mut client = TcpStream::connect(stack.gateway_authority()).await?;
         let head = format!(
             "POST /sales/body/orders HTTP/1.1\r\nhost: w\r\nx-user-id: {user}\r\ncontent-length: {announced}\r\n\r\n"
         );

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use weir_stack::envoy::{GATE, set};
 use weir_stack::{Stack, http};
 use weir_tests::{books, rush, until, users};
 
@@ -13,7 +14,7 @@ const STOCK: u64 = 700;
 
 /// Opens a connection for each user and sends its request, without reading.
 async fn ask_all(stack: &Stack, sale: &str) -> Result<Vec<TcpStream>> {
-    let authority = stack.gateway_url.trim_start_matches("http://").to_owned();
+    let authority = stack.gateway_authority();
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         clients.push(http::connect(&authority).await?);
@@ -34,13 +35,15 @@ async fn a_thousand_clients_gone_while_redis_thinks_leave_nothing_held() -> Resu
         .workers(2)
         .key_prefix("gone")
         // Long enough that no call is given up while Redis is held still.
-        .edit_config(|config| config.replace(r#""deadline_ms": 250"#, r#""deadline_ms": 20000"#, 1))
+        .edit_config(|config| {
+            config.edit_filter(GATE, |json| set(json, "/redis/deadline_ms", 20_000))
+        })
         .start()
         .await?;
     stack.open_sale("gone", STOCK, 4).await?;
     let envoy = stack.envoy.process().pid();
 
-    let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
+    let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
     let _: String = redis::cmd("CLIENT")
         .arg("PAUSE")
         .arg(60_000)

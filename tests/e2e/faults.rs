@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use weir_base::id::SaleId;
 use weir_scripts::keys::ShardKeys;
+use weir_stack::envoy::{GATE, set};
 use weir_stack::fault::Fault;
 use weir_stack::http::{self, Method, Response};
 use weir_stack::redis::RedisKind;
@@ -46,7 +47,7 @@ async fn end(stack: &mut Stack, sale: &str, crowd: Crowd) -> Result<Verdicts> {
 async fn redis_killed_with_an_append_only_file() -> Result<()> {
     let mut stack = faulty("kept").start().await?;
     let crowd = rush(&stack, "kept").await?;
-    let redis = stack.redis.as_mut().context("its own Redis")?;
+    let redis = stack.redis.server.as_mut().context("its own Redis")?;
     redis.kill();
     sleep(AWAY).await;
     redis.start_again().await?;
@@ -63,7 +64,7 @@ async fn redis_killed_without_any_file() -> Result<()> {
         .start()
         .await?;
     let crowd = rush(&stack, "lost").await?;
-    let redis = stack.redis.as_mut().context("its own Redis")?;
+    let redis = stack.redis.server.as_mut().context("its own Redis")?;
     redis.kill();
     sleep(AWAY).await;
     redis.start_again().await?;
@@ -102,17 +103,18 @@ async fn the_origin_killed_three_times() -> Result<()> {
 const CAUGHT: usize = 16;
 
 /// A claim of these tests outlives a restart by far, and ends while the test still waits.
-const LONG_TTL: &str = r#""ttl_ms": 10000"#;
+const LONG_TTL_MS: u64 = 10_000;
 
 fn long_claims(prefix: &str) -> Builder {
     Stack::builder().key_prefix(prefix).edit_config(|config| {
-        let short = config.replace(r#""ttl_ms": 30000"#, LONG_TTL, 1);
-        short.replace("timeout: 5s\n", "timeout: 1s\n", 2)
+        config
+            .edit_filter(GATE, |json| set(json, "/claim/ttl_ms", LONG_TTL_MS))?
+            .route_timeouts("1s")
     })
 }
 
 async fn sql(stack: &Stack) -> Result<SqliteConnection> {
-    let url = format!("sqlite://{}", stack.database_path.display());
+    let url = format!("sqlite://{}", stack.database_path().display());
     Ok(SqliteConnection::connect(&url).await?)
 }
 
@@ -126,7 +128,7 @@ async fn orders(stack: &Stack) -> Result<Vec<(String, String)>> {
 /// Claims in Redis that are neither order nor released. The origin need not run.
 async fn open_claims(stack: &Stack, sale: &str) -> Result<usize> {
     let sale = SaleId::new(sale).context("a sale's id")?;
-    let mut redis = stack.redis_access.connect().await?;
+    let mut redis = stack.redis.access.connect().await?;
     let mut open = 0;
     for shard in 0..SHARDS {
         let pending = ShardKeys::new(&stack.key_prefix, &sale, shard).pending();
@@ -171,7 +173,7 @@ async fn the_origin_killed_after_it_commits_and_before_redis_follows() -> Result
     let sale = "unsettled";
     let mut stack = long_claims(sale).faults_behind_origin().start().await?;
     stack.open_sale(sale, STOCK, SHARDS).await?;
-    let proxy = stack.origin_redis_faults.as_ref().context("a proxy")?;
+    let proxy = stack.faults.behind_origin.as_ref().context("a proxy")?;
     proxy.set(Fault::Lose);
     let mut buyers = JoinSet::new();
     for user in users(0..CAUGHT) {
@@ -189,7 +191,7 @@ async fn the_origin_killed_after_it_commits_and_before_redis_follows() -> Result
     let made = orders(&stack).await?;
     assert_eq!(open_claims(&stack, sale).await?, CAUGHT, "none is settled");
 
-    let proxy = stack.origin_redis_faults.as_ref().context("a proxy")?;
+    let proxy = stack.faults.behind_origin.as_ref().context("a proxy")?;
     proxy.set(Fault::Pass);
     buyers.join_all().await;
     stack.origin.start_again().await?;
@@ -223,7 +225,7 @@ async fn ask_until_final(stack: &Stack, sale: &str, user: &str) -> Result<Respon
 async fn redis_behind(prefix: &str, fault: Fault) -> Result<()> {
     let mut stack = faulty(prefix).faults_before_redis().start().await?;
     let crowd = rush(&stack, prefix).await?;
-    let proxy = stack.redis_faults.as_ref().context("a proxy")?;
+    let proxy = stack.faults.before_redis.as_ref().context("a proxy")?;
     proxy.set(fault);
     sleep(AWAY).await;
     proxy.set(Fault::Pass);
@@ -257,7 +259,7 @@ async fn replies_of_redis_swallowed() -> Result<()> {
 async fn answers_of_the_origin_swallowed_and_cut() -> Result<()> {
     let mut stack = faulty("unheard").faults_before_origin().start().await?;
     let crowd = rush(&stack, "unheard").await?;
-    let proxy = stack.origin_faults.as_ref().context("a proxy")?;
+    let proxy = stack.faults.before_origin.as_ref().context("a proxy")?;
     for fault in [Fault::Swallow, Fault::Cut, Fault::Swallow] {
         proxy.set(fault);
         sleep(AWAY / 2).await;

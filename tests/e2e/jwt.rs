@@ -9,6 +9,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::{Value, json};
 use weir_stack::Stack;
+use weir_stack::envoy::EnvoyConfig;
 use weir_stack::http::{self, Method, Response};
 use weir_tests::{books, until, verdict};
 
@@ -79,7 +80,7 @@ async fn open_sale(stack: &Stack) -> Result<()> {
     stack
         .admin(Method::POST, "/sales/jwt/warm", "", 200)
         .await?;
-    let url = format!("{}/sales/jwt", stack.gateway_url);
+    let url = format!("{}/sales/jwt", stack.gateway_url());
     until("the gateway knows the sale", async || {
         http::is_ok(&url).await
     })
@@ -92,7 +93,7 @@ async fn only_who_brings_a_good_token_buys_and_as_who_it_says() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("jwt")
-        .edit_config(|config| config.jwt().expect("envoy/jwt.yaml is there"))
+        .edit_config(EnvoyConfig::jwt)
         .start()
         .await?;
     open_sale(&stack).await?;

@@ -4,8 +4,10 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use tokio::time::sleep;
 use weir_stack::Stack;
+use weir_stack::envoy::{GATE, set};
 use weir_stack::http::{Connection, Method, Response};
 use weir_tests::{books, until, verdict};
 
@@ -23,15 +25,15 @@ const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 7, 2);
 
 /// A gateway of two workers with low limits, and a sale named as its prefix.
 async fn limited(sale: &str) -> Result<Stack> {
-    let rate = |burst| format!(r#"{{ "rate_per_s": {RATE_PER_S}, "burst": {burst} }}"#);
+    let rate = |burst| json!({ "rate_per_s": RATE_PER_S, "burst": burst });
     let stack = Stack::builder()
         .workers(2)
         .key_prefix(sale)
         .edit_config(move |config| {
-            let user = r#"{ "rate_per_s": 20, "burst": 40 }"#;
-            let address = r#"{ "rate_per_s": 1000, "burst": 2000 }"#;
-            let config = config.replace(user, &rate(USER_BURST), 1);
-            config.replace(address, &rate(ADDRESS_BURST), 1)
+            config.edit_filter(GATE, |json| {
+                set(json, "/limits/user", rate(USER_BURST))?;
+                set(json, "/limits/address", rate(ADDRESS_BURST))
+            })
         })
         .start()
         .await?;
@@ -48,8 +50,8 @@ struct Caller<'a> {
 
 impl Caller<'_> {
     async fn buy(&self, user: &str, forwarded_for: Option<&str>) -> Result<Response> {
-        let authority = self.stack.gateway_url.trim_start_matches("http://");
-        let mut connection = Connection::open_from(self.address, authority).await?;
+        let authority = self.stack.gateway_authority();
+        let mut connection = Connection::open_from(self.address, &authority).await?;
         let mut headers = vec![("x-user-id", user)];
         headers.extend(forwarded_for.map(|address| ("x-forwarded-for", address)));
         let path = format!("/sales/{}/orders", self.sale);

@@ -59,8 +59,8 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
     let crowd = Crowd::start(&stack, "metrics", users(0..200), 16);
     crowd.finish().await?;
     sold_out_exactly(&stack, "metrics").await?;
-    let gateway = format!("{}/stats/prometheus", stack.envoy_admin_url);
-    let origin = format!("{}/metrics", stack.origin_admin_url);
+    let gateway = format!("{}/stats/prometheus", stack.envoy_admin_url());
+    let origin = format!("{}/metrics", stack.origin_admin_url());
     until("the reconciler has looked at the sale", async || {
         let names = scraped(&origin).await;
         names.is_ok_and(|names| names.contains("weir_origin_drift_units"))

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use weir_stack::Stack;
-use weir_stack::envoy::{EnvoyConfig, HOLD_HEADER};
+use weir_stack::envoy::{EnvoyConfig, GATE, HOLD_HEADER, set};
 use weir_stack::http::{self, Method};
 use weir_tests::{books, buy, rests, rush, until, users, verdict};
 
@@ -23,7 +24,7 @@ async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
     let before = books(&stack, "outage").await?;
     assert_eq!(before.orders, 10);
 
-    stack.redis.as_mut().context("its own Redis")?.stop();
+    stack.redis.server.as_mut().context("its own Redis")?.stop();
     for n in 10..30 {
         let started = std::time::Instant::now();
         let answer = buy(&stack, "outage", &format!("user-{n}")).await?;
@@ -45,6 +46,7 @@ async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
 
     stack
         .redis
+        .server
         .as_mut()
         .context("its own Redis")?
         .start_again()
@@ -76,7 +78,7 @@ async fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() -> Result<()
         .start()
         .await?;
     stack.open_sale("silent", 10, 1).await?;
-    let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
+    let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
     let _: String = redis::cmd("CLIENT")
         .arg("PAUSE")
         .arg(3_000)
@@ -169,10 +171,11 @@ async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_does_not_end_is_ended() -> Result<()> {
     let shorter = |config: EnvoyConfig| {
-        config
-            .holding()
-            .replace("max_stream_duration: 15s", "max_stream_duration: 2s", 1)
-            .replace("headers_timeout: 10s", "headers_timeout: 1s", 1)
+        config.holding()?.edit_http(|http| {
+            let stream = "/common_http_protocol_options/max_stream_duration";
+            set(http, stream, "2s")?;
+            set(http, "/request_headers_timeout", "1s")
+        })
     };
     let stack = Stack::builder()
         .workers(1)
@@ -180,8 +183,8 @@ async fn a_request_that_does_not_end_is_ended() -> Result<()> {
         .edit_config(shorter)
         .start()
         .await?;
-    let gateway = stack.gateway_url.trim_start_matches("http://");
-    let mut slow = TcpStream::connect(gateway).await?;
+    let gateway = stack.gateway_authority();
+    let mut slow = TcpStream::connect(&gateway).await?;
     slow.write_all(b"POST /sales/endless/orders HTTP/1.1\r\nhost:")
         .await?;
     let mut answer = Vec::new();
@@ -209,10 +212,10 @@ async fn watching(sale: &str) -> Result<Stack> {
         .workers(1)
         .key_prefix(sale)
         .edit_config(|config| {
-            let interval = r#""poll_interval_ms": 250"#;
-            let breaker =
-                format!(r#""overload": {{ "origin_breaker": {{ "min_requests": {FAILURES} }} }}"#);
-            config.replace(interval, &format!("{interval}, {breaker}"), 1)
+            config.edit_filter(GATE, |json| {
+                json["overload"] = json!({ "origin_breaker": { "min_requests": FAILURES } });
+                Ok(())
+            })
         })
         .start()
         .await?;
@@ -277,7 +280,7 @@ async fn a_verdict_is_the_gates_or_none() -> Result<()> {
     stack.origin.process().kill();
     let forged = [("x-user-id", "alice"), ("x-weir-verdict", "granted")];
     for headers in [&forged[..1], &forged[..], &forged[1..]] {
-        let url = format!("{}/orders/forged-0-1", stack.gateway_url);
+        let url = format!("{}/orders/forged-0-1", stack.gateway_url());
         let answer = http::send(Method::GET, &url, headers, "").await?;
         assert_eq!(answer.status, 503, "{}", answer.text());
         assert_eq!(answer.header("retry-after"), Some("1"));

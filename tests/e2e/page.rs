@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use weir_link::agent::{Agent, Language, agent_hash};
 use weir_link::click::{BatchId, MINUTE_MS, Row, encode};
 use weir_scripts::keys;
-use weir_stack::browser::{Browser, Screen};
 use weir_stack::http::{self, Method};
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::{Secrets, origin, ports, tools};
+use weir_tests::{Browser, Screen};
 
 const DESKTOP: Screen = Screen {
     width: 1_280,

@@ -46,7 +46,7 @@ async fn over_a_cluster_of_three() -> Result<()> {
         .start()
         .await?;
     storm(&mut stack, "cluster").await?;
-    for node in &stack.redis_cluster {
+    for node in &stack.redis.cluster {
         let calls = node.command_calls().await?;
         let scripts = calls.get("evalsha").copied().unwrap_or(0);
         ensure!(scripts > 0, "a node has no shard: {calls:?}");
@@ -63,9 +63,9 @@ async fn a_node_of_the_cluster_killed() -> Result<()> {
     stack.open_sale("node", STOCK, SHARDS).await?;
     let crowd = Crowd::start(&stack, "node", users(0..USERS), CONNECTIONS);
     crowd.until_done(USERS / 20).await?;
-    stack.redis_cluster[1].kill();
+    stack.redis.cluster[1].kill();
     sleep(Duration::from_secs(1)).await;
-    stack.redis_cluster[1].start_again().await?;
+    stack.redis.cluster[1].start_again().await?;
     crowd.finish().await?;
     assert_eq!(sold_out_exactly(&stack, "node").await?.orders, STOCK);
     stack.check_children()?;
@@ -79,7 +79,7 @@ const DROPS: usize = 10;
 async fn a_redis_that_drops_its_connections_again_and_again() -> Result<()> {
     let mut stack = faulty("dropped").start().await?;
     stack.open_sale("dropped", STOCK, SHARDS).await?;
-    let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
+    let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
     let crowd = Crowd::start(&stack, "dropped", users(0..USERS), CONNECTIONS);
     for n in 0..DROPS {
         crowd.until_done(n * USERS / DROPS).await?;
@@ -109,7 +109,7 @@ async fn a_redis_that_has_become_a_replica_is_left() -> Result<()> {
         .start()
         .await?;
     stack.open_sale("replica", 10, 1).await?;
-    let mut redis = weir_stack::redis::connect(&stack.redis_url).await?;
+    let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
     let opened = async || {
         let name = "cluster.weir_redis_upstream.upstream_cx_total";
         stack.envoy.stat(name).await

@@ -4,9 +4,11 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use weir_stack::Stack;
+use weir_stack::envoy::{GATE, set, socket_address};
 use weir_tests::{buy, until, verdict};
 
 use crate::bridge::chunk;
@@ -148,15 +150,16 @@ async fn start(port: u16) -> Result<Stack> {
         .workers(1)
         .key_prefix("ends")
         .edit_config(move |config| {
-            let interval = r#""poll_interval_ms": 250"#;
-            let breaker = r#""overload": { "redis_breaker": { "min_requests": 1000000 } }"#;
+            let address = ([127, 0, 0, 1], port).into();
             config
-                .replace(interval, &format!("{interval}, {breaker}"), 1)
-                .replace(
-                    "envoy_internal_address: { server_listener_name: weir_redis }",
-                    &format!("socket_address: {{ address: 127.0.0.1, port_value: {port} }}"),
-                    1,
-                )
+                .edit_filter(GATE, |json| {
+                    json["overload"] = json!({ "redis_breaker": { "min_requests": 1_000_000 } });
+                    Ok(())
+                })?
+                .edit_cluster("weir_redis", |cluster| {
+                    let endpoint = "/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address";
+                    set(cluster, endpoint, socket_address(address))
+                })
         })
         .start()
         .await

@@ -142,7 +142,7 @@ async fn a_status_tells_what_is_left() -> Result<()> {
         .start()
         .await?;
     stack.open_sale("status", 1, 1).await?;
-    let url = format!("{}/sales/status", stack.gateway_url);
+    let url = format!("{}/sales/status", stack.gateway_url());
     let state = async || -> Result<String> {
         let status = http::get(&url).await?.json()?;
         Ok(status["state"].as_str().context("no state")?.to_owned())

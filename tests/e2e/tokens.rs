@@ -24,7 +24,7 @@ async fn a_sale_that_wants_tokens_is_sold_to_those_who_waited_for_theirs() -> Re
         .open_sale_with("tokens", 5, 2, json!({ "token": true }))
         .await?;
 
-    let url = format!("{}/sales/tokens/checkout", stack.gateway_url);
+    let url = format!("{}/sales/tokens/checkout", stack.gateway_url());
     let minted = http::send(Method::POST, &url, &[("x-user-id", "alice")], "").await?;
     assert_eq!((minted.status, verdict(&minted)), (200, "token_minted"));
     let minted = minted.json()?;
@@ -47,7 +47,7 @@ async fn a_sale_that_wants_tokens_is_sold_to_those_who_waited_for_theirs() -> Re
     assert_eq!((bought.status, verdict(&bought)), (201, "granted"));
     assert_eq!(books(&stack, "tokens").await?.orders, 1);
 
-    let stats = format!("{}/stats/prometheus", stack.envoy_admin_url);
+    let stats = format!("{}/stats/prometheus", stack.envoy_admin_url());
     let stats = http::get(&stats).await?.text();
     for reason in ["missing", "malformed", "too_young", "foreign_user"] {
         let line = format!(r#"weir_seckill_gate_tokens_refused_total{{reason="{reason}"}} 1"#);

@@ -28,7 +28,7 @@ fn now_ms() -> Result<u64> {
 /// A request to the gateway, as `user` if there is one.
 async fn ask(stack: &Stack, method: Method, path: &str, user: Option<&str>) -> Result<Response> {
     let headers: Vec<_> = user.map(|user| ("x-user-id", user)).into_iter().collect();
-    let url = format!("{}{path}", stack.gateway_url);
+    let url = format!("{}{path}", stack.gateway_url());
     http::send(method, &url, &headers, "").await
 }
 
@@ -146,7 +146,7 @@ async fn only_who_has_reserved_in_time_buys() -> Result<()> {
 
 /// How many risk checks have ended so.
 async fn checked(stack: &Stack, outcome: &str) -> Result<u64> {
-    let metrics = http::get(&format!("{}/metrics", stack.origin_admin_url)).await?;
+    let metrics = http::get(&format!("{}/metrics", stack.origin_admin_url())).await?;
     let name = format!(r#"weir_origin_risk_checks_total{{outcome="{outcome}"}} "#);
     let text = metrics.text();
     let number = text.lines().find_map(|line| line.strip_prefix(&name));
@@ -272,7 +272,7 @@ async fn where_units_leave_at_payment_who_pays_first_has_them() -> Result<()> {
 
 /// What a gateway would send for `user`, with a good signature: as good as a forgery can be.
 fn signed_as(stack: &Stack, user: &str) -> Result<identity::SignedUser> {
-    let secrets = Secrets::kept_in(&stack.data_dir.join("secrets.env"))?;
+    let secrets = Secrets::kept_in(&stack.data_dir().join("secrets.env"))?;
     let key = SigningKey::new("k1", secrets.claim.as_bytes()).ok();
     let ring = KeyRing::new(vec![key.context("no key")?]).ok();
     let user = UserId::new(user).ok().context("no user")?;
@@ -288,7 +288,7 @@ async fn an_order_is_its_users_whatever_another_one_sends() -> Result<()> {
     let (name, signature) = (headers::USER, headers::USER_SIGNATURE);
     let forged = [(name, &*signed.value), (signature, &*signed.signature)];
     // The forgery is a good one: without a gateway in between it counts.
-    let direct = format!("{}{path}", stack.origin_url);
+    let direct = format!("{}{path}", stack.origin_url());
     let seen = http::send(Method::GET, &direct, &forged, "").await?;
     is_told(&seen, 200, "unpaid")?;
 
@@ -297,7 +297,7 @@ async fn an_order_is_its_users_whatever_another_one_sends() -> Result<()> {
         (Method::POST, "/pay"),
         (Method::POST, "/cancel"),
     ] {
-        let url = format!("{}{path}{what}", stack.gateway_url);
+        let url = format!("{}{path}{what}", stack.gateway_url());
         for forged in [&[][..], &forged] {
             let mut headers = vec![("x-user-id", "bob")];
             headers.extend(forged);

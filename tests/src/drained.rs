@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sqlx::{Connection, Row};
 use tokio::time::{Instant, sleep};
+use weir_stack::envoy::{GATE, set};
 use weir_stack::http::Method;
 use weir_stack::{Builder, Stack};
 
@@ -24,16 +25,14 @@ const LATE_CONNECTIONS: usize = 8;
 /// A stack whose claims live for [`CLAIM_TTL`] and whose orders are given up well before that, as
 /// `envoy/weir.yaml` says they must.
 pub fn faulty(prefix: &str) -> Builder {
-    let ttl = format!(r#""ttl_ms": {}"#, CLAIM_TTL.as_millis());
     Stack::builder()
         .workers(2)
         .key_prefix(prefix)
-        .edit_config(move |config| {
-            config.replace(r#""ttl_ms": 30000"#, &ttl, 1).replace(
-                "timeout: 5s\n",
-                "timeout: 1s\n",
-                2,
-            )
+        .edit_config(|config| {
+            let ttl_ms = CLAIM_TTL.as_millis() as u64;
+            config
+                .edit_filter(GATE, |json| set(json, "/claim/ttl_ms", ttl_ms))?
+                .route_timeouts("1s")
         })
 }
 
@@ -87,7 +86,7 @@ fn is_sold_out(audit: &Value) -> Result<bool> {
 
 /// Each user may buy one unit.
 async fn orders_of_different_users(stack: &Stack, sale: &str, expected: u64) -> Result<()> {
-    let url = format!("sqlite://{}?mode=ro", stack.database_path.display());
+    let url = format!("sqlite://{}?mode=ro", stack.database_path().display());
     let mut sql = sqlx::SqliteConnection::connect(&url)
         .await
         .context("cannot read the origin's database")?;

@@ -3,6 +3,7 @@
 //! Everything is real: Envoy with `envoy/weir.yaml`, Redis, the origin with its SQLite file. Each
 //! test starts its own on free ports and stops it.
 
+mod browser;
 mod crowd;
 mod drained;
 mod limiters;
@@ -19,6 +20,7 @@ use weir_stack::Stack;
 use weir_stack::http::{self, Connection, Method, Response};
 pub use weir_stack::sale::verdict;
 
+pub use browser::{Browser, Screen};
 pub use crowd::{Crowd, Verdicts};
 pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
 pub use limiters::{Burst, DEBUG_SECRET, Limiters, Setup, Way};
@@ -102,7 +104,7 @@ pub async fn books(stack: &Stack, sale: &str) -> Result<Books> {
 /// # Errors
 /// When Redis does not answer.
 pub async fn script_calls(stack: &Stack) -> Result<u64> {
-    let calls = weir_stack::redis::command_calls(&stack.redis_url).await?;
+    let calls = weir_stack::redis::command_calls(stack.redis_url()).await?;
     Ok(script_calls_of(&calls))
 }
 
@@ -117,7 +119,7 @@ fn script_calls_of(calls: &BTreeMap<String, u64>) -> u64 {
 /// # Errors
 /// When Redis does not answer.
 pub async fn claim_groups(stack: &Stack) -> Result<u64> {
-    let calls = weir_stack::redis::command_calls(&stack.redis_url).await?;
+    let calls = weir_stack::redis::command_calls(stack.redis_url()).await?;
     Ok(calls.get("hmget").copied().unwrap_or(0))
 }
 
@@ -136,7 +138,7 @@ pub async fn rush(
     let (users, next) = (Arc::new(users), Arc::new(AtomicUsize::new(0)));
     let mut lines = tokio::task::JoinSet::new();
     for _ in 0..connections {
-        let authority = stack.gateway_url.trim_start_matches("http://").to_owned();
+        let authority = stack.gateway_authority();
         let (users, next, path) = (Arc::clone(&users), Arc::clone(&next), Arc::clone(&path));
         lines.spawn(async move {
             let mut connection = Connection::open(&authority).await?;

@@ -17,12 +17,6 @@ use crate::{script_calls_of, until};
 /// "WEIR_DEBUG_SECRET" } }`.
 pub const DEBUG_SECRET: &str = "only for operators";
 
-/// The filter's VM, which has no secret unless it is told one.
-const VM: &str = "vm_id: weir-ratelimit\n";
-const VM_WITH_SECRET: &str = "vm_id: weir-ratelimit
-                          environment_variables: { host_env_keys: [WEIR_DEBUG_SECRET] }
-";
-
 /// What stands between gateways and Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -98,10 +92,12 @@ impl Setup<'_> {
             nodes,
             data,
         };
-        let config = config.limiter_config(self.config)?.holding();
-        let mut config = config.replace(VM, VM_WITH_SECRET, 1);
+        let mut config = config
+            .limiter_config(self.config)?
+            .holding()?
+            .filter_variables("weir.ratelimit", &["WEIR_DEBUG_SECRET"])?;
         if needs_responses(self.config) {
-            config = config.ratelimit_headers();
+            config = config.ratelimit_headers()?;
         }
         for number in 0..self.gateways {
             let envoy = limiters.envoy(number, self.workers, &config).await?;
@@ -131,9 +127,9 @@ pub(crate) async fn redis_in(data: &DataDir) -> Result<RedisServer> {
 impl Limiters {
     async fn envoy(&self, number: usize, workers: u32, config: &EnvoyConfig) -> Result<Envoy> {
         let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
-        let config = config.clone().gateway_port(ports::free()?);
+        let config = config.clone().gateway_port(ports::free()?)?;
         let options = EnvoyOptions {
-            config: config.admin_port(ports::free()?),
+            config: config.admin_port(ports::free()?)?,
             workers,
             log_level: "info".to_owned(),
             variables: vec![("WEIR_DEBUG_SECRET".to_owned(), DEBUG_SECRET.to_owned())],

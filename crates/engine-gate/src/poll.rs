@@ -10,7 +10,7 @@ use weir_engine::{BatchId, Effects};
 use weir_resp::{Value, encode_command};
 use weir_sale::sale::Catalogue;
 use weir_sale::sold_out::SoldOutMemory;
-use weir_scripts::keys;
+use weir_scripts::{documents, keys};
 
 use crate::job::ClaimPlan;
 
@@ -139,9 +139,7 @@ impl Poller {
         if *bytes == self.seen {
             return Ok(None);
         }
-        let catalogue = serde_json::from_slice::<Catalogue>(bytes)
-            .map_err(|error| PollError::Catalogue(error.to_string()))?
-            .checked()
+        let catalogue = documents::catalogue::read(bytes)
             .map_err(|error| PollError::Catalogue(error.to_string()))?;
         self.seen.clone_from(bytes);
         Ok(Some(catalogue))

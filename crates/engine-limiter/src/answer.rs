@@ -1,26 +1,41 @@
-//! The filter's own answers.
+//! What a refused client gets.
 
-use proxy_wasm::hostcalls;
-use proxy_wasm::types::{GrpcStatusCode, Status};
-use weir_filter_kit::http::{Answer, Prepared, retry_after_seconds};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use weir_engine::Answer;
+use weir_engine::answer::{Refusal, retry_after_seconds};
 
 use crate::config::AnswerConfig;
 
-/// Why a request is answered here.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Reason {
     /// A limit is reached; it may pass after so many milliseconds.
     Limited { wait_ms: u64 },
-    /// Its key is refused always.
+    /// Its key is on a rule's `deny` list.
     Denied,
-    /// Redis does not answer, and a rule wants no request to pass then.
+    /// Redis does not answer, and a rule lets no request pass then.
     Unavailable,
 }
 
-/// What to wait when nobody knows how long.
+/// A request that is refused.
+#[derive(Debug)]
+pub struct Refused {
+    pub reason: Reason,
+    /// Headers that tell of its quota.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+/// How long to wait when nobody knows how long.
 const UNAVAILABLE_MS: u64 = 1_000;
 
-impl Refusal {
+/// The status codes of gRPC.
+const PERMISSION_DENIED: u8 = 7;
+const RESOURCE_EXHAUSTED: u8 = 8;
+const UNAVAILABLE: u8 = 14;
+
+impl Reason {
     const fn status(self) -> u16 {
         match self {
             Self::Limited { .. } => 429,
@@ -29,11 +44,11 @@ impl Refusal {
         }
     }
 
-    const fn grpc_status(self) -> GrpcStatusCode {
+    const fn grpc_status(self) -> u8 {
         match self {
-            Self::Limited { .. } => GrpcStatusCode::ResourceExhausted,
-            Self::Denied => GrpcStatusCode::PermissionDenied,
-            Self::Unavailable => GrpcStatusCode::Unavailable,
+            Self::Limited { .. } => RESOURCE_EXHAUSTED,
+            Self::Denied => PERMISSION_DENIED,
+            Self::Unavailable => UNAVAILABLE,
         }
     }
 
@@ -64,39 +79,111 @@ impl Refusal {
     }
 }
 
-/// Answers the effective context's stream; `fields` tell of its quota.
-pub(crate) fn refuse(
-    refusal: Refusal,
-    fields: &[(&'static str, String)],
-    is_grpc: bool,
-    config: Option<&AnswerConfig>,
-) -> Result<(), Status> {
-    let retry_after = refusal.retry_after();
-    let retry_after = retry_after
-        .as_deref()
-        .map(|seconds| ("retry-after", seconds));
-    let fields = fields.iter().map(|(name, value)| (*name, value.as_str()));
-    let mut headers: Vec<(&str, &str)> = fields.chain(retry_after).collect();
-    if is_grpc {
-        let metadata = headers
-            .iter()
-            .map(|(name, value)| (*name, value.as_bytes()));
-        let (status, message) = (refusal.grpc_status(), refusal.message());
-        return hostcalls::send_grpc_response(status, Some(message), metadata.collect());
+impl Refused {
+    /// A refusal that has nothing to tell of a quota.
+    pub fn without_fields(reason: Reason) -> Self {
+        Self {
+            reason,
+            fields: Vec::new(),
+        }
     }
-    if let (Some(config), Refusal::Limited { .. }) = (config, refusal) {
-        headers.extend([
-            ("content-type", config.content_type.as_str()),
-            ("cache-control", "no-store"),
-        ]);
-        return Prepared::new(config.status, &headers, config.body.as_bytes()).send();
+
+    /// The answer. `config` takes the place of the default one when a limit is reached, except for gRPC clients.
+    pub fn answer(&self, is_grpc: bool, config: Option<&AnswerConfig>) -> Answer {
+        let retry_after = self.reason.retry_after();
+        let retry_after = retry_after.as_deref();
+        let fields = self.fields.iter();
+        let fields = fields.map(|(name, value)| (*name, value.as_str()));
+        let mut headers: Vec<(&str, &str)> = fields
+            .chain(retry_after.map(|seconds| ("retry-after", seconds)))
+            .collect();
+        if is_grpc {
+            return Answer::grpc(self.reason.grpc_status(), self.reason.message(), &headers);
+        }
+        if let (Some(config), Reason::Limited { .. }) = (config, self.reason) {
+            headers.extend([
+                ("content-type", config.content_type.as_str()),
+                ("cache-control", "no-store"),
+            ]);
+            return Answer::new(config.status, &headers, config.body.as_bytes());
+        }
+        let body = Refusal {
+            error: self.reason.word(),
+            message: self.reason.message(),
+            order: None,
+        };
+        Answer::json(self.reason.status(), headers, &body)
     }
-    let answer = Answer {
-        status: refusal.status(),
-        headers,
-        error: refusal.word(),
-        message: refusal.message(),
-        order: None,
-    };
-    answer.prepare().send()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const LIMITED: Reason = Reason::Limited { wait_ms: 1_500 };
+
+    fn refused(reason: Reason) -> Refused {
+        Refused {
+            reason,
+            fields: vec![("ratelimit", "\"r\";r=0;t=2".into())],
+        }
+    }
+
+    fn header(answer: &Answer, name: &str) -> Option<String> {
+        let value = answer.headers.get(name)?;
+        Some(String::from_utf8(value.into_owned()).unwrap())
+    }
+
+    #[test]
+    fn each_reason_has_its_status_and_says_when_to_come_again() {
+        for (reason, status, word, seconds) in [
+            (LIMITED, 429, "rate_limited", Some("2")),
+            (Reason::Denied, 403, "denied", None),
+            (Reason::Unavailable, 503, "unavailable", Some("1")),
+        ] {
+            let answer = refused(reason).answer(false, None);
+            assert_eq!((answer.status, answer.grpc_status), (status, None));
+            assert_eq!(header(&answer, "retry-after").as_deref(), seconds);
+            assert!(header(&answer, "ratelimit").is_some());
+            let body = String::from_utf8(answer.body).unwrap();
+            assert!(body.contains(word), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_grpc_client_gets_a_status_of_grpc_whatever_is_configured() {
+        let config = AnswerConfig {
+            status: 503,
+            content_type: "text/html".into(),
+            body: "<p>later</p>".into(),
+        };
+        for (reason, code) in [(LIMITED, 8), (Reason::Denied, 7), (Reason::Unavailable, 14)] {
+            let answer = refused(reason).answer(true, Some(&config));
+            assert_eq!((answer.status, answer.grpc_status), (200, Some(code)));
+            assert_eq!(answer.body, reason.message().as_bytes());
+            assert_eq!(header(&answer, "content-type"), None);
+        }
+    }
+
+    #[test]
+    fn a_configured_answer_is_for_limits_only() {
+        let config = AnswerConfig {
+            status: 418,
+            content_type: "text/plain".into(),
+            body: "later".into(),
+        };
+        let limited = refused(LIMITED).answer(false, Some(&config));
+        assert_eq!((limited.status, &limited.body[..]), (418, &b"later"[..]));
+        assert_eq!(
+            header(&limited, "content-type").as_deref(),
+            Some("text/plain")
+        );
+        assert_eq!(
+            header(&limited, "cache-control").as_deref(),
+            Some("no-store")
+        );
+        let denied = refused(Reason::Denied).answer(false, Some(&config));
+        assert_eq!(denied.status, 403);
+    }
 }

@@ -1,4 +1,4 @@
-//! The filter's configuration.
+//! The configuration.
 //!
 //! ```json
 //! {
@@ -7,13 +7,16 @@
 //! }
 //! ```
 //!
-//! The fields above are the ones to know; the others have defaults. Rules are told in
-//! [`weir_limit::rules::RuleConfig`].
+//! The fields above are the ones to know; the others have defaults. [`weir_limit::rules::RuleConfig`] tells of rules.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::Deserialize;
-use weir_base::breaker;
-use weir_engine::config::{FieldError, SecretSource, check_breaker, header_name, within};
-use weir_engine::config::{RedisConfig, Topology};
+use weir_base::{FieldError, breaker};
+use weir_engine::config::{Environment, RedisConfig, SecretSource, Topology};
+use weir_engine::config::{check_breaker, content_type, header_name, within};
 use weir_limit::rules::{RuleConfig, Rules, RulesConfig};
 
 /// How long a request waits for Redis, in milliseconds, unless `redis.deadline_ms` is set.
@@ -24,9 +27,6 @@ const BODY_LEN_MAX: usize = 16 * 1_024;
 
 /// The fewest bytes of the operators' secret.
 const DEBUG_SECRET_LEN_MIN: usize = 16;
-
-/// Whether this module is called back for responses: a variant of its own, see `Cargo.toml`.
-const SEES_RESPONSES: bool = cfg!(feature = "response-headers");
 
 /// The configuration as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -48,7 +48,7 @@ pub struct Config {
     /// Redis: needed for rules with store `redis`, and for `reload`.
     #[serde(default)]
     pub redis: Option<RedisConfig>,
-    /// When Redis is left in peace.
+    /// When the circuit breaker on Redis opens.
     #[serde(default)]
     pub breaker: breaker::Settings,
     /// What clients are told of their quota.
@@ -108,7 +108,7 @@ pub struct Checked {
     pub user_header: Option<String>,
     /// Redis, if there is one.
     pub redis: Option<RedisConfig>,
-    /// When it is left in peace.
+    /// When the circuit breaker on Redis opens.
     pub breaker: breaker::Settings,
     /// What clients are told.
     pub headers: HeadersConfig,
@@ -119,31 +119,24 @@ pub struct Checked {
 }
 
 impl Config {
-    /// Checks what types alone do not say, and fetches the secret.
+    /// Checks what types alone do not say, and fetches the secret. `sees_responses`: whether the host tells the engine of
+    /// responses ([`Event::Response`](weir_engine::Event::Response)).
     ///
     /// # Errors
     /// With the path of the field that is wrong.
-    pub fn checked(self) -> Result<Checked, FieldError> {
-        within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
-        check_breaker("breaker", &self.breaker)?;
-        if let Some(redis) = &self.redis {
-            redis.check("redis")?;
-        }
-        if let Some(answer) = &self.answer {
-            answer.check()?;
-        }
-        check_module("headers.on_allowed", self.headers.on_allowed)?;
-        check_module("debug", self.debug.is_some())?;
+    pub fn checked(
+        self,
+        sees_responses: bool,
+        environment: Environment<'_>,
+    ) -> Result<Checked, FieldError> {
+        self.check(sees_responses)?;
         let topology = self.redis.as_ref().map(|redis| redis.topology);
         let one_slot_a_call = topology == Some(Topology::Cluster);
         let rules = RulesConfig { rules: self.rules };
         let rules = rules.checked(one_slot_a_call)?;
         check_needs(&rules, self.redis.is_some(), self.user_header.is_some())?;
-        if self.reload && self.redis.is_none() {
-            let problem = "rules are read from Redis, but there is no `redis`";
-            return Err(FieldError::new("reload", problem));
-        }
         let user_header = self.user_header.as_deref();
+        let debug = self.debug.as_ref();
         Ok(Checked {
             rules,
             one_slot_a_call,
@@ -155,14 +148,35 @@ impl Config {
             breaker: self.breaker,
             headers: self.headers,
             answer: self.answer,
-            debug_secret: self.debug.map(|debug| debug.read()).transpose()?,
+            debug_secret: debug.map(|debug| debug.read(environment)).transpose()?,
         })
+    }
+
+    /// Checks each field by itself.
+    fn check(&self, sees_responses: bool) -> Result<(), FieldError> {
+        within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
+        check_breaker("breaker", &self.breaker)?;
+        if let Some(redis) = &self.redis {
+            redis.check("redis")?;
+        }
+        if let Some(answer) = &self.answer {
+            answer.check()?;
+        }
+        if !sees_responses {
+            refuse_if("headers.on_allowed", self.headers.on_allowed)?;
+            refuse_if("debug", self.debug.is_some())?;
+        }
+        if self.reload && self.redis.is_none() {
+            let problem = "rules are read from Redis, but there is no `redis`";
+            return Err(FieldError::new("reload", problem));
+        }
+        Ok(())
     }
 }
 
-/// Refuses what this module cannot do.
-fn check_module(field: &str, is_wanted: bool) -> Result<(), FieldError> {
-    if SEES_RESPONSES || !is_wanted {
+/// Refuses what needs responses.
+fn refuse_if(field: &str, is_wanted: bool) -> Result<(), FieldError> {
+    if !is_wanted {
         return Ok(());
     }
     let problem =
@@ -191,19 +205,15 @@ pub fn check_needs(rules: &Rules, has_redis: bool, has_user: bool) -> Result<(),
 impl AnswerConfig {
     fn check(&self) -> Result<(), FieldError> {
         within("answer.status", u64::from(self.status), 400, 599)?;
-        let is_text = |b: u8| b == b' ' || b.is_ascii_graphic();
-        if self.content_type.is_empty() || !self.content_type.bytes().all(is_text) {
-            let problem = "must be a content type, such as text/html";
-            return Err(FieldError::new("answer.content_type", problem));
-        }
+        content_type("answer.content_type", &self.content_type)?;
         let length = self.body.len() as u64;
         within("answer.body's length", length, 0, BODY_LEN_MAX as u64)
     }
 }
 
 impl DebugConfig {
-    fn read(&self) -> Result<Vec<u8>, FieldError> {
-        let secret = self.secret.read("debug.secret")?;
+    fn read(&self, environment: Environment<'_>) -> Result<Vec<u8>, FieldError> {
+        let secret = self.secret.read("debug.secret", environment)?;
         match secret.len() {
             DEBUG_SECRET_LEN_MIN.. => Ok(secret),
             length => {
@@ -227,8 +237,22 @@ mod tests {
     use super::*;
     use weir_engine::config::parse;
 
+    /// The environment: `SHORT` holds too short a secret.
+    fn variable(name: &str) -> Option<Vec<u8>> {
+        match name {
+            "SHORT" => Some(b"0.1.0".into()),
+            "LONG" => Some(b"0123456789abcdef".into()),
+            _ => None,
+        }
+    }
+
+    fn read(json: &str, sees_responses: bool) -> Result<Checked, FieldError> {
+        let config = parse::<Config>(json.as_bytes())?;
+        config.checked(sees_responses, &variable)
+    }
+
     fn checked(json: &str) -> Result<Checked, FieldError> {
-        parse::<Config>(json.as_bytes()).and_then(Config::checked)
+        read(json, false)
     }
 
     #[test]
@@ -280,26 +304,24 @@ mod tests {
 
     #[test]
     fn a_bad_secret_is_refused() {
-        for (name, path) in [
-            ("WEIR_NO_SUCH", "debug.secret.env"),
-            ("CARGO_PKG_VERSION", "debug.secret"),
-        ] {
-            let secret = format!(r#"{{"secret":{{"env":"{name}"}}}}"#);
-            let debug = parse::<DebugConfig>(secret.as_bytes()).unwrap();
-            assert_eq!(debug.read().unwrap_err().path, path);
-        }
+        let with = |name: &str| {
+            let json = format!(r#"{{"debug":{{"secret":{{"env":"{name}"}}}}}}"#);
+            read(&json, true)
+        };
+        assert_eq!(with("NONE").unwrap_err().path, "debug.secret.env");
+        assert_eq!(with("SHORT").unwrap_err().path, "debug.secret");
+        let secret = with("LONG").unwrap().debug_secret;
+        assert_eq!(secret.as_deref(), Some(&b"0123456789abcdef"[..]));
     }
 
     #[test]
-    fn what_needs_responses_is_refused_by_the_module_that_does_not_see_them() {
+    fn what_needs_responses_is_refused_by_a_host_that_does_not_tell_of_them() {
         for (json, path) in [
             (r#"{"headers":{"on_allowed":true}}"#, "headers.on_allowed"),
-            (r#"{"debug":{"secret":{"env":"PATH"}}}"#, "debug"),
+            (r#"{"debug":{"secret":{"env":"LONG"}}}"#, "debug"),
         ] {
-            match checked(json) {
-                Err(error) if !SEES_RESPONSES => assert_eq!(error.path, path, "{error}"),
-                result => assert!(SEES_RESPONSES && result.is_ok(), "{result:?}"),
-            }
+            assert_eq!(read(json, false).unwrap_err().path, path);
+            assert!(read(json, true).is_ok());
         }
     }
 

@@ -1,104 +1,154 @@
 //! One request on its way through the rules.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem;
 
+use weir_base::shared_data::SharedData;
 use weir_limit::Check;
 use weir_limit::rules::{OnStoreError, fields};
 use weir_scripts::keys::LimitKey;
 use weir_scripts::limit_back::Charge;
 
 use crate::config::HeadersConfig;
-use crate::ruleset::{Charged, RuleHit, SharedRuleset};
+use crate::ruleset::{Charged, RuleHit, RuleHits, Ruleset};
 
 /// What is known of a request.
 #[derive(Debug)]
-pub(crate) struct Evaluation {
-    pub(crate) ruleset: SharedRuleset,
-    /// What was charged here and has passed.
-    pub(crate) charged: Vec<Charged>,
+pub struct Evaluation<D> {
+    /// The rules that were in force when it came.
+    pub ruleset: Rc<Ruleset<D>>,
+    /// What is enforced here and not charged yet.
+    pub local: Vec<RuleHit>,
+    /// What is enforced in Redis and not charged yet.
+    pub redis: Vec<RuleHit>,
+    /// What rules in shadow are still to say.
+    pub local_shadow: Vec<RuleHit>,
+    pub redis_shadow: Vec<RuleHit>,
+    /// What was charged here.
+    pub charged: Vec<Charged>,
     /// What was spent of slices.
-    pub(crate) leased: Vec<(RuleHit, LimitKey)>,
-    /// What is enforced in Redis and not decided yet.
-    pub(crate) redis: Vec<RuleHit>,
-    /// What is only looked at.
-    pub(crate) local_shadow: Vec<RuleHit>,
-    pub(crate) redis_shadow: Vec<RuleHit>,
-    /// What was charged in Redis and has passed.
-    pub(crate) charged_in_redis: Vec<(Charged, LimitKey)>,
+    pub leased: Vec<(RuleHit, LimitKey)>,
+    /// What was charged in Redis.
+    pub charged_in_redis: Vec<(Charged, LimitKey)>,
     /// Which rules in shadow would have refused it.
-    pub(crate) would_refuse: Vec<usize>,
+    would_refuse: Vec<usize>,
     /// Whether an operator asks.
-    pub(crate) is_debug: bool,
-    /// What the stream is told.
-    pub(crate) outcome: SharedState,
+    is_debug: bool,
 }
 
-/// What became of a stream's request.
-#[derive(Debug, Default)]
-pub(crate) enum RequestState {
-    /// Not known yet.
-    #[default]
-    Waiting,
-    /// It was answered here.
-    Answered,
-    /// It went on.
-    Passed(Passed),
-}
-
-/// What is left to do for a request that went on.
-#[derive(Debug, Default)]
-pub(crate) struct Passed {
-    /// For the response.
-    pub(crate) headers: Vec<(&'static str, String)>,
-    /// To be taken back when it has ended: here,
-    pub(crate) here: Vec<(SharedRuleset, Charged)>,
+/// What is left to do for a request that goes on.
+#[derive(Debug)]
+pub struct Passed<D> {
+    /// For its response.
+    pub headers: Vec<(&'static str, String)>,
+    /// Charges that go back when it ends: here,
+    pub here: Vec<(Rc<Ruleset<D>>, Charged)>,
     /// and in Redis.
-    pub(crate) in_redis: Vec<Charge>,
+    pub in_redis: Vec<Charge>,
 }
 
-impl Passed {
-    /// Whether its end changes nothing.
-    pub(crate) fn is_over(&self) -> bool {
-        self.here.is_empty() && self.in_redis.is_empty()
+/// The headers that tell of quotas, and what operators see.
+const POLICY: &str = "ratelimit-policy";
+const LIMIT: &str = "ratelimit";
+const SHADOW: &str = "x-weir-ratelimit-shadow";
+
+// Derived, it would ask for data that has a default.
+impl<D> Default for Passed<D> {
+    fn default() -> Self {
+        Self {
+            headers: vec![],
+            here: vec![],
+            in_redis: vec![],
+        }
     }
 }
 
-/// Where a stream reads what became of its request.
-pub(crate) type SharedState = Rc<RefCell<RequestState>>;
-
-/// What a stream holds of its request.
-#[derive(Debug)]
-pub(crate) enum StateHandle {
-    /// What became of it.
-    Owned(RequestState),
-    /// Where that can be read.
-    Shared(SharedState),
+impl<D> Passed<D> {
+    /// Whether nothing is left to do.
+    pub fn is_done(&self) -> bool {
+        self.headers.is_empty() && self.here.is_empty() && self.in_redis.is_empty()
+    }
 }
 
-/// The names of the fields, and of what operators see.
-pub(crate) const POLICY: &str = "ratelimit-policy";
-pub(crate) const LIMIT: &str = "ratelimit";
-pub(crate) const SHADOW: &str = "x-weir-ratelimit-shadow";
+impl<D: SharedData> Evaluation<D> {
+    /// A request of which nothing is decided yet.
+    pub fn new(ruleset: &Rc<Ruleset<D>>, hits: RuleHits, is_debug: bool) -> Self {
+        Self {
+            ruleset: Rc::clone(ruleset),
+            local: hits.local,
+            redis: hits.redis,
+            local_shadow: hits.local_shadow,
+            redis_shadow: hits.redis_shadow,
+            charged: vec![],
+            leased: vec![],
+            charged_in_redis: vec![],
+            would_refuse: vec![],
+            is_debug,
+        }
+    }
 
-impl Evaluation {
-    /// Counts a request that passes.
-    pub(crate) fn count_allowed(&self) {
-        let here = self.charged.iter().map(|charged| &charged.asked);
-        let in_redis = self
-            .charged_in_redis
-            .iter()
-            .map(|(charged, _)| &charged.asked);
-        let leased = self.leased.iter().map(|(asked, _)| asked);
-        for asked in here.chain(in_redis).chain(leased) {
-            if let Some((_, metrics)) = self.ruleset.rule(asked.rule) {
-                metrics.allowed.increment();
+    /// Whether Redis has still something to say.
+    pub fn needs_redis(&self) -> bool {
+        !(self.redis.is_empty() && self.redis_shadow.is_empty())
+    }
+
+    /// Charges what is enforced here. If a rule refuses, nothing of it is charged, and this is what all said.
+    pub fn charge_here(&mut self, now_ms: u64) -> Result<(), Vec<Charged>> {
+        if self.local.is_empty() {
+            return Ok(());
+        }
+        let hits = mem::take(&mut self.local);
+        let charged = self.ruleset.charge_all(hits, now_ms);
+        if charged.iter().any(|charged| !charged.check.is_allowed()) {
+            return Err(charged);
+        }
+        self.charged.extend(charged);
+        Ok(())
+    }
+
+    /// Takes back what was charged here.
+    pub fn take_back_here(&self, now_ms: u64) {
+        for charged in &self.charged {
+            self.ruleset.take_back(charged, now_ms);
+        }
+    }
+
+    /// Redis does not decide: its hits go where their rules want them then. `Err` if one lets nothing pass.
+    pub fn fall_back(&mut self) -> Result<(), RuleHit> {
+        for hit in mem::take(&mut self.redis) {
+            let Some((rule, metrics)) = self.ruleset.rule(hit.rule) else {
+                continue;
+            };
+            metrics.fallback.increment();
+            match rule.on_store_error {
+                OnStoreError::Open => metrics.allowed.increment(),
+                OnStoreError::Closed => return Err(hit),
+                OnStoreError::Local => self.local.push(hit),
+            }
+        }
+        for hit in mem::take(&mut self.redis_shadow) {
+            if let Some((_, metrics)) = self.ruleset.rule(hit.rule) {
+                metrics.fallback.increment();
+            }
+            self.local_shadow.push(hit);
+        }
+        Ok(())
+    }
+
+    /// Asks the rules in shadow that count here.
+    pub fn shadow_here(&mut self, now_ms: u64) {
+        for hit in mem::take(&mut self.local_shadow) {
+            if let Some(check) = self.ruleset.charge_one(&hit, now_ms) {
+                self.shadow(hit.rule, &check);
             }
         }
     }
 
-    /// Counts what rules in shadow say to it.
-    pub(crate) fn shadow(&mut self, rule: usize, check: &Check) {
+    /// Counts what a rule in shadow says.
+    pub fn shadow(&mut self, rule: usize, check: &Check) {
         let Some((_, metrics)) = self.ruleset.rule(rule) else {
             return;
         };
@@ -111,38 +161,56 @@ impl Evaluation {
         }
     }
 
-    /// What the response of a request that passes is to say.
-    pub(crate) fn passed(&mut self, config: HeadersConfig) -> Passed {
+    /// Counts the request for the rules that let it pass.
+    pub fn count_allowed(&self) {
+        let here = self.charged.iter().map(|charged| &charged.hit);
+        let in_redis = self.charged_in_redis.iter();
+        let in_redis = in_redis.map(|(charged, _)| &charged.hit);
+        let leased = self.leased.iter().map(|(hit, _)| hit);
+        for hit in here.chain(in_redis).chain(leased) {
+            if let Some((_, metrics)) = self.ruleset.rule(hit.rule) {
+                metrics.allowed.increment();
+            }
+        }
+    }
+
+    /// What its response is to say.
+    pub fn response_headers(&self, config: HeadersConfig) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         if config.on_allowed {
             let in_redis = self.charged_in_redis.iter().map(|(charged, _)| charged);
-            headers = self.tell(self.charged.iter().chain(in_redis), config);
+            headers = self.quota_headers(self.charged.iter().chain(in_redis), config);
         }
         if self.is_debug {
             headers.push((SHADOW, self.names(&self.would_refuse)));
         }
-        let ends = |charged: &Charged| charged.asked.ends();
-        let here = std::mem::take(&mut self.charged).into_iter().filter(ends);
-        let in_redis = std::mem::take(&mut self.charged_in_redis).into_iter();
+        headers
+    }
+
+    /// What goes back when it ends.
+    pub fn passed(self, headers: Vec<(&'static str, String)>) -> Passed<D> {
+        let here = self.charged.into_iter();
+        let here = here.filter(|charged| charged.hit.goes_back());
+        let in_redis = self.charged_in_redis.into_iter();
+        let in_redis = in_redis.filter(|(charged, _)| charged.hit.goes_back());
         Passed {
             headers,
             here: here
                 .map(|charged| (Rc::clone(&self.ruleset), charged))
                 .collect(),
             in_redis: in_redis
-                .filter(|(charged, _)| charged.asked.ends())
                 .map(|(charged, key)| Charge {
                     key,
-                    quota: charged.asked.hit.quota,
-                    cost: charged.asked.hit.cost,
+                    quota: charged.hit.quota(),
+                    cost: charged.hit.cost(),
                     mark: charged.check.mark,
                 })
                 .collect(),
         }
     }
 
-    /// The fields that tell of these rules.
-    pub(crate) fn tell<'a>(
+    /// The headers that tell what these rules said.
+    pub fn quota_headers<'a>(
         &self,
         said: impl Iterator<Item = &'a Charged>,
         config: HeadersConfig,
@@ -150,27 +218,19 @@ impl Evaluation {
         let (mut policy, mut limit) = (String::new(), String::new());
         let mut least: Option<&Charged> = None;
         for charged in said {
-            let Some((rule, _)) = self.ruleset.rule(charged.asked.rule) else {
+            let Some((rule, _)) = self.ruleset.rule(charged.hit.rule) else {
                 continue;
             };
-            fields::append_policy(&mut policy, &rule.name, &charged.asked.hit.quota);
+            fields::append_policy(&mut policy, &rule.name, &charged.hit.quota());
             fields::append_limit(&mut limit, &rule.name, &charged.check);
             if least.is_none_or(|least| charged.check.remaining < least.check.remaining) {
                 least = Some(charged);
             }
         }
-        let mut headers = Vec::new();
-        if let Some(least) = least {
-            headers.extend([(POLICY, policy), (LIMIT, limit)]);
-            if config.legacy {
-                let (quota, check) = (least.asked.hit.quota, least.check);
-                let values = [
-                    quota.burst().to_string(),
-                    check.remaining.to_string(),
-                    fields::seconds(check.reset_ms).to_string(),
-                ];
-                headers.extend(fields::LEGACY.into_iter().zip(values));
-            }
+        let Some(least) = least else { return vec![] };
+        let mut headers = vec![(POLICY, policy), (LIMIT, limit)];
+        if config.legacy {
+            headers.extend(legacy_headers(least));
         }
         headers
     }
@@ -183,27 +243,14 @@ impl Evaluation {
             false => names.join(", "),
         }
     }
+}
 
-    /// Redis does not decide: what its rules want to happen. `Err` is a rule that refuses.
-    pub(crate) fn fall_back(&mut self) -> Result<Vec<RuleHit>, usize> {
-        let mut local = Vec::new();
-        for asked in std::mem::take(&mut self.redis) {
-            let Some((rule, metrics)) = self.ruleset.rule(asked.rule) else {
-                continue;
-            };
-            metrics.fallback.increment();
-            match rule.on_store_error {
-                OnStoreError::Open => metrics.allowed.increment(),
-                OnStoreError::Closed => return Err(asked.rule),
-                OnStoreError::Local => local.push(asked),
-            }
-        }
-        for asked in std::mem::take(&mut self.redis_shadow) {
-            if let Some((_, metrics)) = self.ruleset.rule(asked.rule) {
-                metrics.fallback.increment();
-            }
-            self.local_shadow.push(asked);
-        }
-        Ok(local)
-    }
+/// The older headers, which tell of one rule only.
+fn legacy_headers(least: &Charged) -> impl Iterator<Item = (&'static str, String)> {
+    let values = [
+        least.hit.quota().burst().to_string(),
+        least.check.remaining.to_string(),
+        fields::seconds(least.check.reset_ms).to_string(),
+    ];
+    fields::LEGACY.into_iter().zip(values)
 }

@@ -1,60 +1,61 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
 use weir_base::breaker::Pass;
-use weir_engine::pump::{Pending, Plan, Planned};
 use weir_engine::config::Topology;
+use weir_engine::pump::{Pending, Plan, Planned};
+use weir_scripts::limit::LimitRequest;
 use weir_scripts::limit_back::Charge;
 use weir_scripts::{limit, limit_back};
 
 use crate::evaluation::Evaluation;
 
-/// What is asked of Redis.
+/// What Redis is asked for.
 #[derive(Debug)]
-pub(crate) enum Job {
-    /// Limits, for a request that waits.
-    Check(Box<CheckJob>),
-    /// A charge goes back: the request has ended.
+pub enum Job<D> {
+    /// To charge a request that waits.
+    Check(Box<CheckJob<D>>),
+    /// To take back a charge: its request has ended.
     Back(Charge),
 }
 
-/// Limits that one request asks for.
+/// The limits in Redis that one request meets.
 #[derive(Debug)]
-pub(crate) struct CheckJob {
-    /// First what is enforced, together, if there is anything; then what is only looked at, each by itself.
-    pub(crate) asks: Vec<Vec<limit::LimitRequest>>,
+pub struct CheckJob<D> {
+    /// First what is enforced, together, if there is anything; then what is in shadow, each by itself.
+    pub limits: Vec<Vec<LimitRequest>>,
     /// For the outcome at Redis.
-    pub(crate) pass: Pass,
+    pub pass: Pass,
     /// When it began to wait.
-    pub(crate) since_ms: u64,
+    pub since_ms: u64,
+    /// Whether the client speaks gRPC: nobody can look when Redis has answered.
+    pub is_grpc: bool,
     /// The request.
-    pub(crate) evaluation: Evaluation,
+    pub evaluation: Evaluation<D>,
 }
 
 /// Groups jobs into calls as the topology allows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LimitPlan {
-    pub(crate) topology: Topology,
+#[derive(Debug)]
+pub struct LimitPlan<D> {
+    topology: Topology,
+    of: PhantomData<fn() -> D>,
 }
 
-impl Plan for LimitPlan {
-    type Job = Job;
-
-    fn plan(&self, requests: Vec<PendingRequest<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
-        let is_check = |request: &PendingRequest<Job>| matches!(request.job, Job::Check(_));
-        let (checks, backs): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_check);
-        // What has ended first makes room for what begins.
-        let mut calls = self.group(backs, back_call);
-        calls.extend(self.group(checks, check_call));
-        calls
+impl<D> LimitPlan<D> {
+    pub fn new(topology: Topology) -> Self {
+        let of = PhantomData;
+        Self { topology, of }
     }
-}
 
-impl LimitPlan {
     fn group(
         &self,
-        requests: Vec<PendingRequest<Job>>,
-        plan: fn(Vec<PendingRequest<Job>>) -> Planned<Job>,
-    ) -> Vec<Planned<Job>> {
+        requests: Vec<Pending<Job<D>>>,
+        plan: fn(Vec<Pending<Job<D>>>) -> Planned<Job<D>>,
+    ) -> Vec<Planned<Job<D>>> {
         match self.topology {
             _ if requests.is_empty() => vec![],
             Topology::Single => vec![plan(requests)],
@@ -67,20 +68,33 @@ impl LimitPlan {
     }
 }
 
-fn check_call(requests: Vec<PendingRequest<Job>>) -> Planned<Job> {
-    let checks: Vec<&Vec<limit::LimitRequest>> = requests
+impl<D> Plan for LimitPlan<D> {
+    type Job = Job<D>;
+
+    fn plan(&self, requests: Vec<Pending<Job<D>>>, _now_ms: u64) -> Vec<Planned<Job<D>>> {
+        let is_check = |request: &Pending<Job<D>>| matches!(request.job, Job::Check(_));
+        let (checks, backs): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_check);
+        // What has ended first makes room for what begins.
+        let mut calls = self.group(backs, back_call);
+        calls.extend(self.group(checks, check_call));
+        calls
+    }
+}
+
+fn check_call<D>(requests: Vec<Pending<Job<D>>>) -> Planned<Job<D>> {
+    let limits: Vec<&Vec<LimitRequest>> = requests
         .iter()
         .filter_map(|request| match &request.job {
-            Job::Check(job) => Some(&job.asks),
+            Job::Check(job) => Some(&job.limits),
             Job::Back(_) => None,
         })
         .flatten()
         .collect();
-    let call = limit::call(&checks);
+    let call = limit::call(&limits);
     Planned { call, requests }
 }
 
-fn back_call(requests: Vec<PendingRequest<Job>>) -> Planned<Job> {
+fn back_call<D>(requests: Vec<Pending<Job<D>>>) -> Planned<Job<D>> {
     let charges: Vec<Charge> = requests
         .iter()
         .filter_map(|request| match &request.job {

@@ -1,28 +1,28 @@
-//! Slices of limits that this VM has taken from Redis, and spends by itself.
+//! Slices of limits that this worker has taken from Redis, and spends by itself.
 //!
-//! A slice is charged in Redis when it is taken, so what is spent was counted. What is not spent within its
-//! time is lost, and so a slice grows only while the last one was used up early: it starts as one
-//! request, doubles each time, up to the rule's `max`, and halves when more than half of it was lost.
+//! Redis charges a slice when it gives it, so what is spent was counted. What is not spent in time is lost, so a slice
+//! grows only while the last one was used up early: it starts as one request, doubles each time, up to the rule's
+//! `max`, and halves when more than half of it was lost.
 //!
 //! **What leases can let pass too much:** a slice may be spent for `lasts` after it was charged. So in any
 //! period no more passes than the limit and the slices that were open when it began: at most `max` for
 //! each worker of each gateway. With a fixed window a slice ends with its window, and nothing passes too
 //! much but for the difference between the clocks of gateway and Redis.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 use weir_limit::rules;
 use weir_scripts::keys::LimitKey;
 
-/// The most keys with slices, in each VM. Keys beyond it ask Redis for each request.
+/// The most keys with slices, in each worker. Keys beyond it ask Redis for each request.
 const KEYS_MAX: usize = 4_096;
 
 /// For how long an ask for a slice keeps others from asking for one, in milliseconds: its answer may be lost.
 const ASKED_MS_MAX: u64 = 1_000;
 
-/// All slices of a VM.
+/// All slices of a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Leases {
+pub struct Leases {
     slices: BTreeMap<LimitKey, Slice>,
 }
 
@@ -40,7 +40,7 @@ struct Slice {
 
 impl Leases {
     /// Spends `cost` of a key's slice, if there is so much.
-    pub(crate) fn spend(&mut self, key: &LimitKey, cost: u32, now_ms: u64) -> bool {
+    pub fn spend(&mut self, key: &LimitKey, cost: u32, now_ms: u64) -> bool {
         let Some(slice) = self.slices.get_mut(key) else {
             return false;
         };
@@ -53,7 +53,7 @@ impl Leases {
     }
 
     /// What was spent is not needed: another rule has refused the request.
-    pub(crate) fn give_back(&mut self, key: &LimitKey, cost: u32) {
+    pub fn give_back(&mut self, key: &LimitKey, cost: u32) {
         if let Some(slice) = self.slices.get_mut(key) {
             slice.left = slice.left.saturating_add(cost);
         }
@@ -61,13 +61,7 @@ impl Leases {
 
     /// How much to ask for beyond `cost`, now that a key's slice is spent. Only one asks at a time: those who
     /// come meanwhile ask for themselves.
-    pub(crate) fn extra(
-        &mut self,
-        key: &LimitKey,
-        lease: rules::Lease,
-        cost: u32,
-        now_ms: u64,
-    ) -> u32 {
+    pub fn extra(&mut self, key: &LimitKey, lease: rules::Lease, cost: u32, now_ms: u64) -> u32 {
         if !self.make_place(key, now_ms) {
             return 0;
         }
@@ -88,7 +82,7 @@ impl Leases {
 
     /// Redis has answered one who asked: `taken` were charged beyond its own cost, which count for
     /// `lasts_ms`.
-    pub(crate) fn granted(&mut self, key: &LimitKey, taken: u32, lasts_ms: u64, now_ms: u64) {
+    pub fn granted(&mut self, key: &LimitKey, taken: u32, lasts_ms: u64, now_ms: u64) {
         if let Some(slice) = self.slices.get_mut(key) {
             slice.asked_at_ms = None;
             if now_ms >= slice.dies_at_ms {
@@ -96,6 +90,13 @@ impl Leases {
             }
             slice.left = slice.left.saturating_add(taken);
             slice.dies_at_ms = now_ms.saturating_add(lasts_ms);
+        }
+    }
+
+    /// Redis has not answered one who asked: another one may ask.
+    pub fn not_granted(&mut self, key: &LimitKey) {
+        if let Some(slice) = self.slices.get_mut(key) {
+            slice.asked_at_ms = None;
         }
     }
 
@@ -122,6 +123,7 @@ impl Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const LEASE: rules::Lease = rules::Lease {
         max: 16,
@@ -190,6 +192,22 @@ mod tests {
             0,
             "the answer was lost"
         );
+    }
+
+    #[test]
+    fn a_lost_answer_lets_another_one_ask_and_what_was_left_lives_no_longer() {
+        let (mut leases, key) = (Leases::default(), key(1));
+        leases.extra(&key, LEASE, 1, 0);
+        leases.granted(&key, 3, 100, 0);
+        assert_eq!(
+            leases.extra(&key, LEASE, 5, 50),
+            0,
+            "five are more than two"
+        );
+        leases.not_granted(&key);
+        assert!(leases.spend(&key, 1, 99));
+        assert!(!leases.spend(&key, 1, 100));
+        assert_eq!(leases.extra(&key, LEASE, 0, 100), 1, "one may ask again");
     }
 
     #[test]

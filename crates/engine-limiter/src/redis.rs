@@ -1,145 +1,216 @@
-//! The way to Redis, and what is known of it.
+//! What a worker knows of Redis.
 
-use weir_base::breaker::{self, Breaker, Pass};
-use weir_filter_kit::link::HostLink;
-use weir_engine::pump::Pump;
-use weir_engine::config::RedisConfig;
-use weir_limit::{Algorithm, Check};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem;
+
+use weir_base::breaker::{Pass, Settings};
+use weir_base::shared_data::SharedData;
+use weir_engine::Metrics;
+use weir_engine::breaker::CountedBreaker;
+use weir_limit::Algorithm;
 use weir_scripts::keys::LimitKey;
-use weir_scripts::limit::{self, Answer};
+use weir_scripts::limit::{Answer, LimitRequest};
 
-use crate::config::{Checked, DEADLINE_MS};
-use crate::job::LimitPlan;
+use crate::evaluation::Evaluation;
+use crate::job::CheckJob;
+use crate::known::KnownRefusals;
 use crate::lease::Leases;
-use crate::metrics::Metrics;
-use crate::poll::Poller;
-use crate::refusal::Refusals;
 use crate::ruleset::{Charged, RuleHit, Ruleset};
 
-/// The way to Redis, and what is known of it.
-pub(crate) struct Redis {
-    pub(crate) config: RedisConfig,
-    pub(crate) pump: Pump<LimitPlan, HostLink>,
-    pub(crate) breaker: Breaker,
-    pub(crate) seen: breaker::State,
-    pub(crate) leases: Leases,
-    pub(crate) refusals: Refusals,
-    pub(crate) poller: Option<Poller>,
+/// What a worker knows of Redis: whether to ask it, and what need not be asked.
+#[derive(Debug)]
+pub struct Redis {
+    key_prefix: String,
+    breaker: CountedBreaker,
+    leases: Leases,
+    refusals: KnownRefusals,
 }
 
-/// As if nothing had been charged.
-pub(crate) const NOTHING: Answer = Answer {
-    check: Check {
-        wait_ms: 0,
-        remaining: 0,
-        reset_ms: 0,
-        mark: 0,
-    },
-    taken: 0,
-};
+/// What has come of asking Redis about a request.
+#[derive(Debug)]
+pub enum Outcome {
+    /// All its rules let it pass, and have charged it.
+    Charged,
+    /// One refuses, so none has charged it. This is what all said.
+    Refused(Vec<Charged>),
+    /// Redis did not answer.
+    Unknown,
+}
 
 impl Redis {
-    /// Nothing, if none is configured.
-    pub(crate) fn new(config: &Checked, link: HostLink) -> Option<Self> {
-        let redis = config.redis.clone()?;
-        let plan = LimitPlan {
-            topology: redis.topology,
-        };
-        let breaker = Breaker::new(config.breaker);
-        Some(Self {
-            pump: Pump::new(redis.pump_settings(DEADLINE_MS), plan, link),
-            seen: breaker.state(),
-            breaker,
+    pub fn new(key_prefix: String, breaker: Settings, metrics: &mut Metrics) -> Self {
+        Self {
+            key_prefix,
+            breaker: CountedBreaker::new(breaker, metrics, "weir_ratelimit_redis"),
             leases: Leases::default(),
-            refusals: Refusals::default(),
-            poller: config.poll_interval_ms.map(Poller::new),
-            config: redis,
-        })
+            refusals: KnownRefusals::default(),
+        }
     }
 
-    pub(crate) fn key(&self, ruleset: &Ruleset, asked: &RuleHit) -> Option<LimitKey> {
-        let (rule, _) = ruleset.rule(asked.rule)?;
-        Some(LimitKey::new(
-            &self.config.key_prefix,
-            &rule.name,
-            asked.hit.digest(),
-        ))
+    /// Leave to ask Redis, unless the breaker is open.
+    pub fn permit(&mut self, now_ms: u64) -> Option<Pass> {
+        self.breaker.permit(now_ms).ok()
     }
 
-    /// What of this is known to be refused, with what Redis would say to it.
-    pub(crate) fn known_refusals(
+    /// Spends slices of limits where there are any: what they cover Redis need not decide.
+    pub fn spend_slices<D: SharedData>(&mut self, evaluation: &mut Evaluation<D>, now_ms: u64) {
+        for hit in mem::take(&mut evaluation.redis) {
+            let rule = evaluation.ruleset.rule(hit.rule);
+            let has_slices = rule.is_some_and(|(rule, _)| rule.lease.is_some());
+            let key = has_slices.then(|| self.key(&evaluation.ruleset, &hit));
+            match key.flatten() {
+                Some(key) if self.leases.spend(&key, hit.cost(), now_ms) => {
+                    evaluation.leased.push((hit, key));
+                }
+                _ => evaluation.redis.push(hit),
+            }
+        }
+    }
+
+    /// Gives slices back what a request spent that is refused.
+    pub fn give_back<D>(&mut self, evaluation: &Evaluation<D>) {
+        for (hit, key) in &evaluation.leased {
+            self.leases.give_back(key, hit.cost());
+        }
+    }
+
+    /// What Redis has refused and would refuse again. Nothing, if a rule in shadow is to be asked anyway.
+    pub fn known_refusals<D: SharedData>(
         &mut self,
-        ruleset: &Ruleset,
-        asked: &[RuleHit],
+        evaluation: &Evaluation<D>,
         now_ms: u64,
     ) -> Vec<Charged> {
-        if self.refusals.is_empty() {
+        if self.refusals.is_empty() || !evaluation.redis_shadow.is_empty() {
             return vec![];
         }
-        let known = asked.iter().filter_map(|asked| {
-            let key = self.key(ruleset, asked)?;
-            let ask = &asked.hit;
-            let check = self.refusals.recall(&key, ask.quota, ask.cost, now_ms)?;
-            let asked = asked.clone();
-            Some(Charged { asked, check })
+        let known = evaluation.redis.iter().filter_map(|hit| {
+            let key = self.key(&evaluation.ruleset, hit)?;
+            let (quota, cost) = (hit.quota(), hit.cost());
+            let check = self.refusals.recall(&key, quota, cost, now_ms)?;
+            let hit = hit.clone();
+            Some(Charged { hit, check })
         });
         known.collect()
     }
 
-    pub(crate) fn ask(
+    /// What to ask for a request: see [`CheckJob::limits`].
+    pub fn limits<D: SharedData>(
         &mut self,
-        ruleset: &Ruleset,
-        asked: &RuleHit,
+        evaluation: &Evaluation<D>,
         now_ms: u64,
-    ) -> Option<limit::LimitRequest> {
-        let (rule, _) = ruleset.rule(asked.rule)?;
-        let key = self.key(ruleset, asked)?;
+    ) -> Vec<Vec<LimitRequest>> {
+        let ruleset = &evaluation.ruleset;
+        let mut limit = |hit| self.limit(ruleset, hit, now_ms);
+        let enforced: Vec<_> = evaluation.redis.iter().filter_map(&mut limit).collect();
+        let shadow = evaluation.redis_shadow.iter().filter_map(limit);
+        let shadow = shadow.map(|limit| vec![limit]);
+        let enforced = (!enforced.is_empty()).then_some(enforced);
+        enforced.into_iter().chain(shadow).collect()
+    }
+
+    fn limit<D: SharedData>(
+        &mut self,
+        ruleset: &Ruleset<D>,
+        hit: &RuleHit,
+        now_ms: u64,
+    ) -> Option<LimitRequest> {
+        let (rule, _) = ruleset.rule(hit.rule)?;
+        let key = self.key(ruleset, hit)?;
         let extra = rule
             .lease
-            .map(|lease| self.leases.extra(&key, lease, asked.hit.cost, now_ms));
-        Some(limit::LimitRequest {
+            .map(|lease| self.leases.extra(&key, lease, hit.cost(), now_ms));
+        Some(LimitRequest {
             key,
-            quota: asked.hit.quota,
-            cost: asked.hit.cost,
+            quota: hit.quota(),
+            cost: hit.cost(),
             extra: extra.unwrap_or(0),
         })
     }
 
-    /// What was charged beyond the request's cost is its key's slice. One of a fixed window ends with that.
-    pub(crate) fn granted(
+    /// Learns what Redis said to the request of `job`, which it does not need any more.
+    pub fn answered<D: SharedData>(
         &mut self,
-        ruleset: &Ruleset,
-        asked: &RuleHit,
-        ask: &limit::LimitRequest,
+        job: CheckJob<D>,
+        answers: Vec<Vec<Answer>>,
+        now_ms: u64,
+    ) -> (Evaluation<D>, Outcome) {
+        self.breaker.record(now_ms, job.pass, true, 1);
+        let mut evaluation = job.evaluation;
+        let mut answers = answers.into_iter().zip(job.limits);
+        let mut said = Vec::new();
+        let hits = mem::take(&mut evaluation.redis);
+        if !hits.is_empty()
+            && let Some((answers, limits)) = answers.next()
+        {
+            for ((hit, answer), limit) in hits.into_iter().zip(answers).zip(limits) {
+                self.granted(&evaluation.ruleset, &hit, &limit, answer, now_ms);
+                self.refusals.note(&limit, answer.check, job.since_ms);
+                let check = answer.check;
+                said.push((Charged { hit, check }, limit.key));
+            }
+        }
+        let in_shadow = mem::take(&mut evaluation.redis_shadow);
+        for (hit, (answers, _)) in in_shadow.into_iter().zip(answers) {
+            if let Some(answer) = answers.first() {
+                evaluation.shadow(hit.rule, &answer.check);
+            }
+        }
+        if said.iter().all(|(charged, _)| charged.check.is_allowed()) {
+            evaluation.charged_in_redis = said;
+            return (evaluation, Outcome::Charged);
+        }
+        let said = said.into_iter().map(|(charged, _)| charged).collect();
+        (evaluation, Outcome::Refused(said))
+    }
+
+    /// Redis has not answered the request of `job`.
+    pub fn unanswered<D: SharedData>(
+        &mut self,
+        job: CheckJob<D>,
+        now_ms: u64,
+    ) -> (Evaluation<D>, Outcome) {
+        self.breaker.record(now_ms, job.pass, false, 1);
+        self.not_granted(&job.limits);
+        let evaluation = job.evaluation;
+        for hit in evaluation.redis.iter().chain(&evaluation.redis_shadow) {
+            if let Some((_, metrics)) = evaluation.ruleset.rule(hit.rule) {
+                metrics.store_error.increment();
+            }
+        }
+        (evaluation, Outcome::Unknown)
+    }
+
+    /// What was to be asked got no answer: others may ask for the same slices.
+    pub fn not_granted(&mut self, limits: &[Vec<LimitRequest>]) {
+        for limit in limits.iter().flatten() {
+            self.leases.not_granted(&limit.key);
+        }
+    }
+
+    /// What was charged beyond the request's cost is its key's slice. One of a fixed window ends with that.
+    fn granted<D: SharedData>(
+        &mut self,
+        ruleset: &Ruleset<D>,
+        hit: &RuleHit,
+        limit: &LimitRequest,
         answer: Answer,
         now_ms: u64,
     ) {
-        let Some(lease) = ruleset.rule(asked.rule).and_then(|(rule, _)| rule.lease) else {
+        let Some(lease) = ruleset.rule(hit.rule).and_then(|(rule, _)| rule.lease) else {
             return;
         };
-        let taken = answer.taken.saturating_sub(ask.cost);
-        let lasts_ms = match ask.quota.algorithm() {
+        let taken = answer.taken.saturating_sub(limit.cost);
+        let lasts_ms = match limit.quota.algorithm() {
             Algorithm::FixedWindow => lease.lasts_ms.min(answer.check.reset_ms),
             _ => lease.lasts_ms,
         };
-        self.leases.granted(&ask.key, taken, lasts_ms, now_ms);
+        self.leases.granted(&limit.key, taken, lasts_ms, now_ms);
     }
 
-    pub(crate) fn record(
-        &mut self,
-        pass: Pass,
-        outcome: breaker::Outcome,
-        metrics: &Metrics,
-        now_ms: u64,
-    ) {
-        self.breaker.record(now_ms, pass, outcome);
-        self.note(metrics);
-    }
-
-    pub(crate) fn note(&mut self, metrics: &Metrics) {
-        let state = self.breaker.state();
-        if std::mem::replace(&mut self.seen, state) != state {
-            metrics.breaker_entered(state);
-        }
+    fn key<D: SharedData>(&self, ruleset: &Ruleset<D>, hit: &RuleHit) -> Option<LimitKey> {
+        let (rule, _) = ruleset.rule(hit.rule)?;
+        Some(LimitKey::new(&self.key_prefix, &rule.name, hit.digest()))
     }
 }

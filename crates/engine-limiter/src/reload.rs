@@ -1,90 +1,174 @@
-//! Rules that are read from Redis take the place of those before.
+//! Rules that are read from Redis.
 
-use std::rc::Rc;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use weir_filter_kit::link::Link;
-use weir_filter_kit::redis::{Reply, read};
-use weir_limit::rules::Rules;
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine::metrics::Counter;
+use weir_engine::poll::Schedule;
+use weir_engine::redis::{Reply, read};
+use weir_engine::{BatchId, Effects, Level, Metrics};
+use weir_limit::rules::{Rules, RulesConfig};
+use weir_resp::{Value, encode_command};
+use weir_scripts::keys;
 
-use crate::NAME;
-use crate::limiter::Limiter;
-use crate::poll::{self, Found, Needs};
-use crate::ruleset::Ruleset;
+use crate::config::{Checked, check_needs};
 
-impl Limiter {
+/// Reads rules from Redis, on ticks. What it cannot read or must refuse changes nothing.
+#[derive(Debug)]
+pub struct Reload {
+    schedule: Schedule,
+    interval_ms: u64,
+    key: Vec<u8>,
+    needs: Needs,
+    /// The document as last read, good or bad: most polls find it unchanged. `None`: there was none.
+    seen: Option<Vec<u8>>,
+    /// Other rules were read, and are in force.
+    loaded: Counter,
+    /// Other rules were read, and refused.
+    refused: Counter,
+    /// Rules could not be read.
+    failed: Counter,
+}
+
+/// What a poll has found.
+#[derive(Debug)]
+enum Found {
+    /// The same as before.
+    Nothing,
+    /// No document any more.
+    Gone,
+    /// Other rules.
+    Rules(Rules),
+    /// Other rules that are refused.
+    Bad(FieldError),
+}
+
+/// What rules are checked against.
+#[derive(Clone, Copy, Debug)]
+struct Needs {
+    one_slot_a_call: bool,
+    has_user: bool,
+}
+
+impl Reload {
+    /// `None` if the configuration does not want it.
+    pub fn new(config: &Checked, metrics: &mut Metrics) -> Option<Self> {
+        let interval_ms = config.poll_interval_ms?;
+        let redis = config.redis.as_ref()?;
+        let mut counter = |what: &str| metrics.counter(format!("weir_ratelimit_{what}_total"));
+        Some(Self {
+            schedule: Schedule::new(interval_ms),
+            interval_ms,
+            key: keys::limit_rules(&redis.key_prefix),
+            needs: Needs {
+                one_slot_a_call: config.one_slot_a_call,
+                has_user: config.user_header.is_some(),
+            },
+            seen: None,
+            loaded: counter("rules_loaded"),
+            refused: counter("rules_refused"),
+            failed: counter("polls_failed"),
+        })
+    }
+
+    /// How far apart ticks should be, in milliseconds.
+    pub fn tick_ms(&self) -> u64 {
+        self.schedule.tick_ms()
+    }
+
+    /// The first request has come.
+    pub fn hurry(&mut self) {
+        self.schedule.hurry();
+    }
+
     /// Sends a poll if one is due.
-    pub(crate) fn poll(&mut self, now_ms: u64) {
-        let Some(redis) = &mut self.redis else { return };
-        let Some(poller) = &mut redis.poller else {
-            return;
-        };
-        if !poller.schedule.is_due(now_ms) {
-            return;
-        }
-        let body = poll::command(&redis.config.key_prefix);
-        match redis
-            .pump
-            .link()
-            .send(&body, poller.schedule.interval_ms(), now_ms)
-        {
-            Ok(token) => poller.schedule.sent(token),
-            Err(definite) => self.poll_failed(&definite.to_string()),
+    pub fn poll(&mut self, now_ms: u64, effects: &mut Effects) {
+        if self.schedule.is_due(now_ms) {
+            let write = |out: &mut Vec<u8>| encode_command(out, [b"GET".as_slice(), &self.key]);
+            let batch = effects.call(self.interval_ms, now_ms, write);
+            self.schedule.sent(batch);
         }
     }
 
-    /// A poll has ended.
-    pub(crate) fn read_poll(&mut self, reply: Reply) {
-        let needs = Needs {
-            one_slot_a_call: self.config.one_slot_a_call,
-            has_user: self.config.user_header.is_some(),
-        };
-        let Some(poller) = self.redis.as_mut().and_then(|redis| redis.poller.as_mut()) else {
-            return;
-        };
-        let replies = read(reply, 1).map_err(|failure| failure.to_string());
-        let found = replies.and_then(|replies| match replies.first() {
-            Some(reply) => poller.read(reply, needs),
-            None => Err("no reply".into()),
-        });
-        match found {
-            Ok(found) => self.found(found),
-            Err(reason) => self.poll_failed(&reason),
+    /// Whether the call `batch`, which has ended, was the poll.
+    pub fn is_poll(&mut self, batch: BatchId) -> bool {
+        self.schedule.completed(batch)
+    }
+
+    /// Reads the poll's reply: rules that take the place of those in force, if there are any. A worker that has no
+    /// requests may have no way to Redis: then a poll that fails is nothing to speak of.
+    pub fn read(&mut self, reply: Reply, is_serving: bool, effects: &mut Effects) -> Option<Rules> {
+        match self.find(reply) {
+            Ok(found) => {
+                if self.schedule.succeeded() {
+                    effects.log(Level::Info, "rules can be read again");
+                }
+                self.take(found, effects)
+            }
+            Err(reason) => {
+                if is_serving {
+                    self.note_failure(&reason, effects);
+                }
+                None
+            }
         }
     }
 
-    fn found(&mut self, found: Found) {
-        if std::mem::take(&mut self.is_poll_failing) {
-            log::info!("{NAME}: rules can be read again");
+    fn note_failure(&mut self, reason: &str, effects: &mut Effects) {
+        self.failed.increment();
+        if self.schedule.failed() {
+            let text = format!("rules could not be read, the last ones stay: {reason}");
+            effects.log(Level::Warn, text);
         }
+    }
+
+    fn take(&mut self, found: Found, effects: &mut Effects) -> Option<Rules> {
         match found {
             Found::Nothing => {}
             Found::Gone => {
-                log::warn!("{NAME}: there are no rules in Redis any more, the last ones stay")
+                let text = "there are no rules in Redis any more, the last ones stay";
+                effects.log(Level::Warn, text);
             }
-            Found::Rules(rules) => self.load(rules),
             Found::Bad(error) => {
-                self.metrics.rules_refused.increment();
-                log::error!("{NAME}: rules in Redis refused, the last ones stay: {error}");
+                self.refused.increment();
+                let text = format!("rules in Redis refused, the last ones stay: {error}");
+                effects.log(Level::Error, text);
+            }
+            Found::Rules(rules) => {
+                self.loaded.increment();
+                let count = rules.iter().count();
+                effects.log(Level::Info, format!("{count} rules were read from Redis"));
+                return Some(rules);
             }
         }
+        None
     }
 
-    /// From the next request on other rules count. What waits is decided by those it came under.
-    fn load(&mut self, rules: Rules) {
-        let count = rules.iter().count();
-        self.ruleset = Rc::new(Ruleset::new(rules, self.seed));
-        self.metrics.rules_loaded.increment();
-        log::info!("{NAME}: {count} rules were read from Redis");
+    fn find(&mut self, reply: Reply) -> Result<Found, String> {
+        let replies = read(reply, 1).map_err(|failure| failure.to_string())?;
+        match replies.into_iter().next() {
+            Some(Value::Null) => Ok(match self.seen.take() {
+                Some(_) => Found::Gone,
+                None => Found::Nothing,
+            }),
+            Some(Value::Bulk(json)) if self.seen.as_ref() == Some(&json) => Ok(Found::Nothing),
+            Some(Value::Bulk(json)) => {
+                let rules = read_rules(&json, self.needs);
+                self.seen = Some(json);
+                Ok(rules.map_or_else(Found::Bad, Found::Rules))
+            }
+            Some(Value::Error(error)) => Err(String::from_utf8_lossy(&error).into_owned()),
+            other => Err(format!("unexpected reply {other:?}")),
+        }
     }
+}
 
-    /// What is known stays; the log says so once, not with every poll.
-    fn poll_failed(&mut self, reason: &str) {
-        if !self.is_serving {
-            return;
-        }
-        self.metrics.polls_failed.increment();
-        if !std::mem::replace(&mut self.is_poll_failing, true) {
-            log::warn!("{NAME}: rules could not be read, the last ones stay: {reason}");
-        }
-    }
+fn read_rules(json: &[u8], needs: Needs) -> Result<Rules, FieldError> {
+    let config = parse::<RulesConfig>(json)?;
+    let rules = config.checked(needs.one_slot_a_call)?;
+    check_needs(&rules, true, needs.has_user)?;
+    Ok(rules)
 }

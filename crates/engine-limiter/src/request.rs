@@ -1,53 +1,60 @@
-//! The request of the effective context's stream, read as far as rules ask for it.
+//! The request as rules see it.
 
-use std::cell::OnceCell;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::cell::OnceCell;
 
-use proxy_wasm::hostcalls;
-use weir_filter_kit::http::request_header;
-use weir_limit::rules::Request;
+use weir_engine::Request;
+use weir_limit::rules;
 
-/// Method, path and address are fetched once, however many rules look at them.
-#[derive(Debug, Default)]
-pub(crate) struct HostRequest<'a> {
+/// Reads of a request what rules ask for. Method, path and address are read once, however many rules look at them.
+pub struct RuleRequest<'a> {
+    request: &'a dyn Request,
     user_header: Option<&'a str>,
-    method: OnceCell<Vec<u8>>,
-    path: OnceCell<Vec<u8>>,
+    method: OnceCell<Cow<'a, [u8]>>,
+    path: OnceCell<Cow<'a, [u8]>>,
     address: OnceCell<Vec<u8>>,
 }
 
-impl<'a> HostRequest<'a> {
-    pub(crate) fn new(user_header: Option<&'a str>) -> Self {
+impl<'a> RuleRequest<'a> {
+    pub fn new(request: &'a dyn Request, user_header: Option<&'a str>) -> Self {
         Self {
+            request,
             user_header,
-            ..Self::default()
+            method: OnceCell::new(),
+            path: OnceCell::new(),
+            address: OnceCell::new(),
         }
     }
 }
 
-impl Request for HostRequest<'_> {
+impl rules::Request for RuleRequest<'_> {
     fn method(&self) -> &[u8] {
-        self.method
-            .get_or_init(|| request_header(":method").unwrap_or_default())
+        let read = || self.request.header(":method").unwrap_or_default();
+        self.method.get_or_init(read)
     }
 
     fn path(&self) -> &[u8] {
-        self.path
-            .get_or_init(|| request_header(":path").unwrap_or_default())
+        let read = || self.request.header(":path").unwrap_or_default();
+        self.path.get_or_init(read)
     }
 
     fn header(&self, name: &str) -> Option<Vec<u8>> {
-        request_header(name)
+        self.request.header(name).map(Cow::into_owned)
     }
 
     fn address(&self) -> Vec<u8> {
-        let fetch = || {
-            let address = hostcalls::get_property(vec!["source", "address"]);
-            address.ok().flatten().unwrap_or_default()
-        };
-        self.address.get_or_init(fetch).clone()
+        let read = || self.request.peer_address();
+        self.address.get_or_init(read).clone()
     }
 
     fn user(&self) -> Option<Vec<u8>> {
-        request_header(self.user_header?)
+        self.header(self.user_header?)
     }
+}
+
+/// Whether the client speaks gRPC.
+pub fn is_grpc(request: &dyn Request) -> bool {
+    let content_type = request.header("content-type");
+    content_type.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }

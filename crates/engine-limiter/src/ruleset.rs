@@ -1,162 +1,174 @@
-//! The rules that count now, with what they count in.
+//! The rules in force, with their tables and counters.
 
-use std::rc::Rc;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
-use weir_filter_kit::table::{self, Decision, HostData, Table, decide_all, decide_one};
-use weir_limit::rules::{Applied, Hit, Mode, Rule, Rules, Store};
-use weir_limit::{Algorithm, Check};
+use weir_base::shared_data::SharedData;
+use weir_engine::Metrics;
+use weir_limit::rules::{Applied, Hit, Mode, Request, Rule, Rules, Store};
+use weir_limit::table::{Table, TableRequest, decide_all, decide_one};
+use weir_limit::{Algorithm, Check, Quota};
 
 use crate::metrics::RuleMetrics;
-use crate::request::HostRequest;
 
 /// Rules, each with its table and counters.
 #[derive(Debug)]
-pub(crate) struct Ruleset {
+pub struct Ruleset<D> {
     rules: Rules,
-    places: Vec<Place>,
+    places: Vec<Place<D>>,
 }
 
 #[derive(Debug)]
-struct Place {
-    table: Table<HostData>,
+struct Place<D> {
+    table: Table<D>,
     metrics: RuleMetrics,
 }
 
-/// What a request asks of one rule.
+/// What a request takes of one rule.
 #[derive(Clone, Debug)]
-pub(crate) struct RuleHit {
-    /// Which rule.
-    pub(crate) rule: usize,
-    pub(crate) hit: Hit,
+pub struct RuleHit {
+    /// Which rule, by its place.
+    pub rule: usize,
+    hit: Hit,
 }
 
-/// What a request asks of all rules, by what becomes of it.
+/// What a request takes of all rules, by who counts it.
 #[derive(Debug, Default)]
-pub(crate) struct RuleHits {
+pub struct RuleHits {
     /// Enforced, counted here.
-    pub(crate) local: Vec<RuleHit>,
+    pub local: Vec<RuleHit>,
     /// Enforced, counted in Redis.
-    pub(crate) redis: Vec<RuleHit>,
-    /// Only looked at, counted here.
-    pub(crate) local_shadow: Vec<RuleHit>,
-    /// Only looked at, counted in Redis.
-    pub(crate) redis_shadow: Vec<RuleHit>,
+    pub redis: Vec<RuleHit>,
+    /// In shadow, counted here.
+    pub local_shadow: Vec<RuleHit>,
+    /// In shadow, counted in Redis.
+    pub redis_shadow: Vec<RuleHit>,
+}
+
+/// A hit, and what its rule said to it.
+#[derive(Clone, Debug)]
+pub struct Charged {
+    pub hit: RuleHit,
+    pub check: Check,
+}
+
+impl RuleHit {
+    /// What is allowed.
+    pub fn quota(&self) -> Quota {
+        self.hit.quota
+    }
+
+    /// As how many requests it counts.
+    pub fn cost(&self) -> u32 {
+        self.hit.cost
+    }
+
+    /// The name of its key in Redis.
+    pub fn digest(&self) -> [u8; 16] {
+        self.hit.digest()
+    }
+
+    /// Whether the charge goes back when the request ends.
+    pub fn goes_back(&self) -> bool {
+        self.quota().algorithm() == Algorithm::Concurrency
+    }
 }
 
 impl RuleHits {
-    /// The one rule that decides, if there is no more to it.
-    pub(crate) fn only_one(&self) -> Option<&RuleHit> {
+    /// The hit that decides by itself, if there is no other.
+    pub fn only_local(&self) -> Option<&RuleHit> {
         let others = [&self.redis, &self.local_shadow, &self.redis_shadow];
         match self.local.as_slice() {
             [one] if others.iter().all(|list| list.is_empty()) => Some(one),
             _ => None,
         }
     }
+
+    fn push(&mut self, rule: &Rule, hit: RuleHit) {
+        let list = match (rule.mode, rule.store) {
+            (Mode::Enforce, Store::Local) => &mut self.local,
+            (Mode::Enforce, Store::Redis) => &mut self.redis,
+            (Mode::Shadow, Store::Local) => &mut self.local_shadow,
+            (Mode::Shadow, Store::Redis) => &mut self.redis_shadow,
+        };
+        list.push(hit);
+    }
 }
 
-impl Ruleset {
-    /// `seed` is that of the tables' hashes: the same in all VMs.
-    pub(crate) fn new(rules: Rules, seed: u64) -> Self {
+impl<D: SharedData + Clone> Ruleset<D> {
+    /// `seed` is that of the tables' hashes: the same in all workers.
+    pub fn new(rules: Rules, data: &D, seed: u64, metrics: &mut Metrics) -> Self {
         let place = |rule: &Rule| Place {
-            table: Table::new(HostData, &table_name(rule), rule.slots, seed),
-            metrics: RuleMetrics::define(&rule.name),
+            table: Table::new(data.clone(), &table_name(rule), rule.slots, seed),
+            metrics: RuleMetrics::new(metrics, &rule.name),
         };
         Self {
             places: rules.iter().map(place).collect(),
             rules,
         }
     }
+}
 
+impl<D: SharedData> Ruleset<D> {
     /// The rule at `index`, with its counters.
-    pub(crate) fn rule(&self, index: usize) -> Option<(&Rule, &RuleMetrics)> {
+    pub fn rule(&self, index: usize) -> Option<(&Rule, &RuleMetrics)> {
         let metrics = &self.places.get(index)?.metrics;
         Some((self.rules.get(index)?, metrics))
     }
 
-    /// What the request asks of which rules; or which rule refuses its key always.
-    pub(crate) fn look(&self, request: &HostRequest<'_>) -> Result<RuleHits, usize> {
+    /// What the request takes of which rules; or the rule that denies its key.
+    pub fn hits(&self, request: &impl Request) -> Result<RuleHits, usize> {
         let mut hits = RuleHits::default();
         for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
-            let hit = match (rule.apply(request), rule.mode) {
-                (Applied::Not, _) => continue,
-                (Applied::Hit(hit), _) => hit,
+            match (rule.apply(request), rule.mode) {
+                (Applied::Not, _) => {}
+                (Applied::Hit(hit), _) => hits.push(rule, RuleHit { rule: index, hit }),
                 (Applied::Denied, Mode::Enforce) => return Err(index),
-                (Applied::Denied, Mode::Shadow) => {
-                    place.metrics.shadow_limited.increment();
-                    continue;
-                }
-            };
-            let list = match (rule.mode, rule.store) {
-                (Mode::Enforce, Store::Local) => &mut hits.local,
-                (Mode::Enforce, Store::Redis) => &mut hits.redis,
-                (Mode::Shadow, Store::Local) => &mut hits.local_shadow,
-                (Mode::Shadow, Store::Redis) => &mut hits.redis_shadow,
-            };
-            list.push(RuleHit { rule: index, hit });
+                (Applied::Denied, Mode::Shadow) => place.metrics.shadow_limited.increment(),
+            }
         }
         Ok(hits)
     }
 
-    /// As [`Ruleset::decide`] for one rule, without a list.
-    pub(crate) fn decide_one(&self, asked: &RuleHit, now_ms: u64) -> Option<Check> {
-        let place = self.places.get(asked.rule)?;
-        let (check, evictions) = decide_one(self.table_ask(asked)?, now_ms);
+    /// Charges one hit, if its rule lets it pass.
+    pub fn charge_one(&self, hit: &RuleHit, now_ms: u64) -> Option<Check> {
+        let place = self.places.get(hit.rule)?;
+        let (check, evictions) = decide_one(self.table_request(hit)?, now_ms);
         place.metrics.evictions.add(evictions);
         Some(check)
     }
 
-    /// Decides on what is counted here: all is charged, or nothing.
-    pub(crate) fn decide(&self, asked: &[RuleHit], now_ms: u64) -> Decision {
-        let asks: Vec<_> = asked
+    /// Charges all hits, or none if a rule refuses: see [`Check::is_allowed`].
+    pub fn charge_all(&self, hits: Vec<RuleHit>, now_ms: u64) -> Vec<Charged> {
+        let requests: Vec<_> = hits
             .iter()
-            .filter_map(|asked| self.table_ask(asked))
+            .filter_map(|hit| self.table_request(hit))
             .collect();
-        let decision = decide_all(&asks, now_ms);
-        let evicted_by = decision.evicted_by.iter();
-        for asked in evicted_by.filter_map(|place| asked.get(*place)) {
-            if let Some((_, metrics)) = self.rule(asked.rule) {
+        let decision = decide_all(&requests, now_ms);
+        for hit in decision.evicted_by.iter().filter_map(|at| hits.get(*at)) {
+            if let Some((_, metrics)) = self.rule(hit.rule) {
                 metrics.evictions.increment();
             }
         }
-        decision
+        let pairs = hits.into_iter().zip(decision.checks);
+        pairs.map(|(hit, check)| Charged { hit, check }).collect()
     }
 
     /// Takes back what was charged here.
-    pub(crate) fn take_back(&self, charged: &Charged, now_ms: u64) {
-        if let Some(ask) = self.table_ask(&charged.asked) {
-            ask.take_back(charged.check.mark, now_ms);
+    pub fn take_back(&self, charged: &Charged, now_ms: u64) {
+        if let Some(request) = self.table_request(&charged.hit) {
+            request.take_back(charged.check.mark, now_ms);
         }
     }
 
-    fn table_ask<'a>(&'a self, asked: &'a RuleHit) -> Option<table::TableRequest<'a, HostData>> {
-        Some(table::TableRequest {
-            table: &self.places.get(asked.rule)?.table,
-            quota: asked.hit.quota,
-            key: &asked.hit.key,
-            cost: asked.hit.cost,
+    fn table_request<'a>(&'a self, hit: &'a RuleHit) -> Option<TableRequest<'a, D>> {
+        Some(TableRequest {
+            table: &self.places.get(hit.rule)?.table,
+            quota: hit.quota(),
+            key: &hit.hit.key,
+            cost: hit.cost(),
         })
-    }
-}
-
-/// What was charged, or refused.
-#[derive(Clone, Debug)]
-pub(crate) struct Charged {
-    pub(crate) asked: RuleHit,
-    pub(crate) check: Check,
-}
-
-impl RuleHit {
-    /// Whether it must be taken back when the request has ended.
-    pub(crate) fn ends(&self) -> bool {
-        self.hit.quota.algorithm() == Algorithm::Concurrency
-    }
-}
-
-impl Charged {
-    /// Pairs asks with what was said to them.
-    pub(crate) fn all(asked: Vec<RuleHit>, checks: Vec<Check>) -> Vec<Self> {
-        let pairs = asked.into_iter().zip(checks);
-        pairs.map(|(asked, check)| Self { asked, check }).collect()
     }
 }
 
@@ -170,6 +182,3 @@ fn table_name(rule: &Rule) -> String {
     };
     format!("limit.{}.{algorithm}", rule.name)
 }
-
-/// Shared by all that was decided by it, as long as any of it is under way.
-pub(crate) type SharedRuleset = Rc<Ruleset>;

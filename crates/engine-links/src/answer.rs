@@ -1,68 +1,59 @@
-//! The filter's own answers.
+//! The engine's own answers.
 
-use proxy_wasm::types::Status;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
 use serde_json::Value;
-use weir_filter_kit::http::{Prepared, retry_after_seconds};
-use weir_link::answer::{Answer, Reply};
+use weir_engine::answer::retry_after_seconds;
+use weir_engine::{Answer, Effects, StreamId};
+use weir_link::answer::{Answer as LinkAnswer, Reply};
 
-use crate::NAME;
 use crate::metrics::AnswerKind;
 
-/// For how long a domain's files for apps may be remembered, in seconds.
-const FILE_MAX_AGE: &str = "public, max-age=300";
+/// For how long a domain's files for apps may be cached.
+const FILE_CACHE_CONTROL: &str = "public, max-age=300";
 
-/// Sends `reply` to the client of the effective context's stream.
-pub(crate) fn send(reply: Reply<'_>) {
+/// Answers a stream's request with `reply`.
+pub(crate) fn respond(stream: StreamId, reply: Reply<'_>, effects: &mut Effects) {
     let headers = reply.headers.iter();
     let headers: Vec<_> = headers
         .map(|(name, value)| (*name, value.as_ref()))
         .collect();
-    send_raw(reply.status, &headers, reply.body.as_bytes());
+    let body = reply.body.into_owned();
+    let answer = Answer::new::<&str>(reply.status, &headers, body);
+    effects.respond(stream, Rc::new(answer));
 }
 
-pub(crate) fn send_raw(status: u16, headers: &[(&str, &str)], body: &[u8]) {
-    log_unsent(Prepared::new(status, headers, body).send());
-}
-
-/// What an answer counts as.
-pub(crate) fn kind_of(answer: &Answer<'_>) -> AnswerKind {
+/// How an answer is counted.
+pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
     match answer {
-        Answer::Redirect { .. } => AnswerKind::Redirect,
-        Answer::App { .. } => AnswerKind::App,
-        Answer::Gone(_) => AnswerKind::Gone,
-        Answer::NotAllowed => AnswerKind::NotAllowed,
+        LinkAnswer::Redirect { .. } => AnswerKind::Redirect,
+        LinkAnswer::App { .. } => AnswerKind::App,
+        LinkAnswer::Gone(_) => AnswerKind::Gone,
+        LinkAnswer::NotAllowed => AnswerKind::NotAllowed,
     }
 }
 
-/// Nobody can say where the link leads; the client may ask again in `wait_ms`.
-pub(crate) fn send_unavailable(wait_ms: u64) {
+/// Neither Redis nor the origin can be asked; the client may try again in `wait_ms`.
+pub(crate) fn unavailable(wait_ms: u64) -> Answer {
     let retry_after = retry_after_seconds(wait_ms).to_string();
     let headers = [
         ("retry-after", retry_after.as_str()),
         ("cache-control", "no-store"),
         ("content-type", "text/plain; charset=utf-8"),
     ];
-    send_raw(
-        503,
-        &headers,
-        b"This link cannot be looked up right now. Please try again.\n",
-    );
+    let body = "This link cannot be looked up right now. Please try again.\n";
+    Answer::new(503, &headers, body)
 }
 
-/// A file for apps. Returns whether there is one.
-pub(crate) fn send_file(file: Option<&Value>) -> bool {
-    let Some(file) = file else { return false };
-    let body = serde_json::to_vec(file).unwrap_or_default();
+/// A file for apps.
+pub(crate) fn file(file: &Value) -> Answer {
     let headers = [
         ("content-type", "application/json"),
-        ("cache-control", FILE_MAX_AGE),
+        ("cache-control", FILE_CACHE_CONTROL),
     ];
-    send_raw(200, &headers, &body);
-    true
-}
-
-pub(crate) fn log_unsent(sent: Result<(), Status>) {
-    if let Err(status) = sent {
-        log::debug!("{NAME}: the stream has gone: {status:?}");
-    }
+    // It was read from JSON.
+    let body = serde_json::to_vec(file).unwrap_or_default();
+    Answer::new(200, &headers, body)
 }

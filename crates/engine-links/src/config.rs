@@ -1,21 +1,22 @@
 //! JSON → checked configuration.
 
+use alloc::string::String;
+
 use serde::Deserialize;
-use weir_base::breaker;
-use weir_engine::config::{FieldError, check_breaker, within};
-use weir_engine::config::RedisConfig;
+use weir_base::{FieldError, breaker};
+use weir_engine::config::{RedisConfig, check_breaker, within};
 use weir_link::cache::Limits;
 
 /// How long a request waits for Redis unless set, in milliseconds.
-pub const DEADLINE_MS: u64 = 100;
+pub(crate) const DEADLINE_MS: u64 = 100;
 
-/// The configuration, as it is written. Every field has a default.
+/// The configuration as it is written. Only `redis` must be there.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// How Redis is reached.
     pub redis: RedisConfig,
-    /// When Redis is left in peace.
+    /// When the circuit breaker opens, so that nobody waits for Redis.
     #[serde(default)]
     pub breaker: breaker::Settings,
     /// How the origin is asked for what is not in Redis.
@@ -30,8 +31,8 @@ pub struct Config {
     /// How often edits and domains are read from Redis, in milliseconds, 50 to 60,000: 250 unless set.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
-    /// How much of its life must be gone before a click renews a link, in thousandths, 1 to 1,000: 100
-    /// unless set, so that a link of 30 days is renewed every three days at most.
+    /// How much of its life must be gone before a click renews a link, in thousandths, 1 to 1,000: 100 unless set,
+    /// which renews a link of 30 days every three days at most.
     #[serde(default = "default_renew_permille")]
     pub renew_permille: u32,
 }
@@ -60,8 +61,8 @@ pub struct CacheConfig {
     pub entries_max: usize,
     /// The most bytes that they take, roughly, 0 to 1 GiB: 32 MiB unless set.
     pub bytes_max: usize,
-    /// After how many milliseconds a link is read again, in the background, 1,000 to a day: a minute unless
-    /// set. Edits are seen at once anyway.
+    /// After how many milliseconds a link is read again in the background, 1,000 to a day: a minute unless set. Polls
+    /// see edits sooner.
     pub fresh_ms: u64,
     /// The most unknown codes, 0 to 1,000,000: 10,000 unless set.
     pub unknown_max: usize,
@@ -75,14 +76,16 @@ pub struct CacheConfig {
 pub struct ClicksConfig {
     /// Whether they are: unless set, yes.
     pub enabled: bool,
-    /// How far apart batches are, in milliseconds, 100 to 60,000: 1,000 unless set. So many a crash loses.
+    /// How far apart batches are, in milliseconds, 100 to 60,000: 1,000 unless set. A crash loses the clicks of that
+    /// time.
     pub flush_ms: u64,
-    /// If set, the client's address is the one that `X-Forwarded-For` names, so many proxies of yours away: 0 to
-    /// 16, where 0 is the last one, which Envoy adds itself if it has `use_remote_address: true`. That saves a
-    /// microsecond a click. Unless set, and where it names none, it is Envoy's own `source.address`.
+    /// How many of your own proxies stand between the client and this gateway, 0 to 16. If set, the client's address is
+    /// the one in `X-Forwarded-For` before theirs: with 0 the last one, which Envoy adds itself if it has
+    /// `use_remote_address: true`. That saves a microsecond a click. Unless set, and where the header has none, it is
+    /// Envoy's own `source.address`.
     pub trusted_hops: Option<usize>,
-    /// The most batches that a worker keeps while Redis does not take them, 1 to 1,000: 64 unless set. Each
-    /// is of up to 512 rows and 200 kB.
+    /// The most batches that a worker keeps while Redis does not take them, 1 to 1,000: 64 unless set. Each has up to
+    /// 512 rows and 200 kB.
     pub batches_max: usize,
 }
 
@@ -91,19 +94,19 @@ pub struct ClicksConfig {
 pub struct Checked {
     /// How Redis is reached.
     pub redis: RedisConfig,
-    /// When it is left in peace.
+    /// When its circuit breaker opens.
     pub breaker: breaker::Settings,
     /// How the origin is asked.
     pub origin: OriginConfig,
     /// What is remembered.
     pub limits: Limits,
-    /// How clicks are counted, if they are.
+    /// How clicks are counted; `None` if they are not.
     pub clicks: Option<ClicksConfig>,
-    /// How often is polled, in milliseconds.
+    /// How far apart polls are, in milliseconds.
     pub poll_interval_ms: u64,
 }
 
-/// More proxies than this are a slip of the pen.
+/// More proxies than this are a typing error.
 const HOPS_MAX: u64 = 16;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -219,6 +222,7 @@ fn default_renew_permille() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use weir_engine::config::parse;
 
     fn checked(json: &str) -> Result<Checked, FieldError> {
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn all_has_a_default_but_where_redis_is() {
+    fn everything_but_redis_has_a_default() {
         let config = checked(r#"{"redis":{}}"#).unwrap();
         assert_eq!(config.origin.cluster, "weir_origin");
         assert_eq!(config.limits.entries_max, 50_000);

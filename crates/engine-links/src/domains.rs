@@ -1,8 +1,11 @@
 //! The domains that this gateway answers for.
 
-use std::rc::Rc;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 
-use weir_engine::config::{FieldError, parse};
+use weir_base::FieldError;
+use weir_engine::config::parse;
 use weir_link::domain::{Domain, Domains, DomainsConfig};
 
 /// Domains, found by host.
@@ -11,7 +14,7 @@ pub(crate) struct Sites {
     /// None before the first document has come.
     domains: Option<Domains>,
     all: Vec<Rc<Domain>>,
-    /// The host that was asked for last, and whose it is: mostly the next one asks for it, too.
+    /// The host of the last request, and its domain: the next request mostly has the same.
     last: Option<(Box<[u8]>, Rc<Domain>)>,
 }
 
@@ -23,7 +26,7 @@ impl Sites {
         {
             return Some(Rc::clone(domain));
         }
-        let text = std::str::from_utf8(host).ok()?;
+        let text = core::str::from_utf8(host).ok()?;
         let found = self.domains.as_ref()?.by_host(text)?;
         let domain = self.all.iter().find(|domain| domain.id == found.id)?;
         self.last = Some((host.into(), Rc::clone(domain)));
@@ -33,7 +36,7 @@ impl Sites {
     /// Takes another document.
     ///
     /// # Errors
-    /// When it is none, with the path of what is wrong: that of before counts.
+    /// When it is invalid, with the path of the field: the last one stays.
     pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), FieldError> {
         let config = parse::<DomainsConfig>(json)?;
         let domains = config.checked()?;

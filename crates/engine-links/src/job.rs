@@ -1,5 +1,9 @@
 //! What waits in the pump, and how it is grouped into script calls.
 
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use weir_base::breaker::Pass;
 use weir_engine::pump::{Pending, Plan, Planned};
 use weir_link::cache::LinkName;
@@ -11,7 +15,7 @@ use weir_scripts::{Call, link_clicks, link_read};
 /// What is asked of Redis.
 #[derive(Clone, Debug)]
 pub(crate) enum Job {
-    /// A link, for a request that waits, or to renew what is known of it.
+    /// To read a link, for a request that waits or to renew what is remembered.
     Read(ReadJob),
     /// To take a batch of clicks.
     Clicks { id: BatchId, payload: Vec<u8> },
@@ -22,14 +26,12 @@ pub(crate) enum Job {
 pub(crate) struct ReadJob {
     pub(crate) name: LinkName,
     pub(crate) link: LinkId,
-    /// Whether this is a click: of a link that has only so many, one is used.
+    /// Whether this is a click: if the link has a maximum of clicks, one is used.
     pub(crate) is_click: bool,
-    /// For the outcome at Redis.
+    /// The circuit breaker's.
     pub(crate) pass: Pass,
-    /// How many changes had been heard of when this was asked: see `Links::changes`.
+    /// How many changes were known when the read began: see `Links::changes`.
     pub(crate) changes: u32,
-    /// Whether the origin was asked before, and what it knows should be in Redis now.
-    pub(crate) is_second: bool,
 }
 
 /// How jobs become calls.
@@ -42,10 +44,10 @@ pub(crate) struct LinkPlan {
 impl Plan for LinkPlan {
     type Job = Job;
 
-    /// Each link is a call of its own: so the keys of a call are of one slot, and each click counts. All calls
-    /// go together.
-    fn plan(&self, requests: Vec<PendingRequest<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
-        let plan = |request: PendingRequest<Job>| Planned {
+    /// Each read is a call of its own, so that the keys of a call are in one slot and each click counts. All calls go
+    /// together.
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
+        let plan = |request: Pending<Job>| Planned {
             call: self.call(&request.job),
             requests: vec![request],
         };

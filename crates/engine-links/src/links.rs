@@ -1,397 +1,392 @@
-//! The state of one VM, and what it answers to a request.
+//! The engine: its events, and what a request is answered.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::time::Duration;
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 
-use proxy_wasm::hostcalls;
-use weir_filter_kit::http::RequestHeaders;
-use weir_filter_kit::link::{HostLink, Link as _};
+use serde_json::Value;
+use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
 use weir_link::answer::{self, Answer, Gone};
 use weir_link::cache::{Found, Known, LinkName, Memory};
-use weir_link::click::client_address;
-use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::domain::Domain;
 use weir_link::record::Link;
 
 use crate::NAME;
-use crate::answer::{kind_of, send, send_file, send_unavailable};
-use crate::config::{Checked, ClicksConfig};
+use crate::answer::{file, kind_of, respond, unavailable};
+use crate::clicks::Clicks;
+use crate::config::Checked;
 use crate::domains::Sites;
 use crate::job::{Job, ReadJob};
-use crate::metrics::{AnswerKind, Clicks, From, Metrics};
-use crate::origin_lookups::{LookupRequest, OriginLookups};
+use crate::lookups::{LookupRequest, Lookups};
+use crate::metrics::{AnswerKind, LinkCounters, Place};
+use crate::origin::lookup_headers;
 use crate::poll::Poller;
 use crate::redis::Redis;
 use crate::request::{Fields, Resource};
+use crate::visitor::Visitor;
 
-/// So many bytes of each header that describes the client are told to the origin.
-const HEADER_LEN_MAX: usize = 1_024;
+/// When a client that could not be answered may try again, in milliseconds.
+const RETRY_MS: u64 = 1_000;
 
-/// All that one VM knows. Shared by its root context and its streams.
-pub(crate) struct Links {
-    pub(crate) config: Checked,
+/// The engine of short links.
+#[derive(Debug)]
+pub struct Links {
     pub(crate) sites: Sites,
     pub(crate) memory: Memory,
-    /// If clicks are counted.
-    pub(crate) click_buffer: Option<ClickBuffer>,
-    pub(crate) flush_due_ms: u64,
     pub(crate) redis: Redis,
-    pub(crate) lookups: OriginLookups,
+    pub(crate) lookups: Lookups,
     pub(crate) poller: Poller,
-    pub(crate) metrics: Metrics,
-    /// How many polls have told of changes. What was read before such a poll completed may be from before the
-    /// change, and is not remembered.
+    /// If clicks are counted.
+    pub(crate) clicks: Option<Clicks>,
+    trusted_hops: Option<usize>,
+    /// How many polls have told of changes. What was read before such a poll has completed may be from before the change,
+    /// and is not remembered.
     pub(crate) changes: u32,
-    /// The streams that wait.
-    pub(crate) waiting: BTreeSet<u32>,
+    /// Requests that wait for Redis or the origin.
+    pub(crate) waiting: BTreeMap<StreamId, LinkRequest>,
+    /// Whether a request has ever come.
     pub(crate) is_serving: bool,
-    pub(crate) is_poll_failing: bool,
+    pub(crate) counters: LinkCounters,
+    metrics: Metrics,
 }
 
-/// What becomes of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// It goes on.
-    Passed,
-    /// It was answered.
-    Answered,
-    /// It waits.
-    Waiting,
-}
-
-/// A request for a link, of the effective context's stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LinkRequest<'a> {
-    pub(crate) owner: u32,
+/// A request for a link that memory does not answer.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkRequest {
+    pub(crate) stream: StreamId,
     pub(crate) name: LinkName,
-    pub(crate) domain: &'a Domain,
-    pub(crate) fields: Fields<'a>,
-    pub(crate) now_ms: u64,
+    pub(crate) domain: Rc<Domain>,
+    pub(crate) visitor: Visitor,
+    /// Whether it has waited for a look-up that was sent for another one.
+    pub(crate) has_followed: bool,
+}
+
+/// A request for a link, while its head is there.
+struct LinkHead<'a> {
+    stream: StreamId,
+    name: LinkName,
+    domain: Rc<Domain>,
+    fields: Fields<'a>,
+    request: &'a dyn Request,
+    now_ms: u64,
+}
+
+impl Engine for Links {
+    const NAME: &'static str = NAME;
+
+    fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
+        match event {
+            Event::Request { stream, request } => self.on_request(stream, request, effects),
+            Event::Response { .. } => {}
+            Event::Closed { stream, .. } | Event::Undelivered { stream, .. } => self.forget(stream),
+            Event::Tick { now_ms } => self.on_tick(now_ms, effects),
+            Event::RedisReply {
+                batch,
+                reply,
+                now_ms,
+            } => self.on_reply(batch, reply, now_ms, effects),
+            Event::NotSent { batch } => self.on_not_sent(batch, effects),
+            Event::Deferred { batch } => {
+                self.redis.pump.deferred(batch, effects);
+            }
+            Event::FetchDone {
+                fetch,
+                response,
+                now_ms,
+            } => self.on_fetched(fetch, response, now_ms, effects),
+        }
+    }
+
+    fn tick_ms(&self) -> Option<u64> {
+        let poll_ms = self.poller.schedule.tick_ms();
+        if !self.is_serving {
+            return Some(poll_ms);
+        }
+        let flush_ms = self.clicks.as_ref().map_or(u64::MAX, Clicks::flush_ms);
+        Some(poll_ms.min(flush_ms).min(self.redis.pump.tick_ms()))
+    }
+
+    fn metrics(&mut self) -> &mut Metrics {
+        &mut self.metrics
+    }
 }
 
 impl Links {
-    /// `link` leads to Redis; no other VM has this name, and nobody outside knows the seed.
-    pub(crate) fn new(config: Checked, link: HostLink, unique_name: &str, seed: u64) -> Self {
+    /// An engine that knows nothing yet. No other engine may have `unique_name`, by which batches of clicks are told
+    /// apart; nobody outside may know the seed, by which names are hashed.
+    pub fn new(config: Checked, unique_name: &str, seed: u64) -> Self {
+        let mut metrics = Metrics::new();
         let clicks = config.clicks.as_ref();
         Self {
             sites: Sites::default(),
             memory: Memory::new(config.limits, seed),
-            click_buffer: clicks.map(|clicks| ClickBuffer::new(unique_name, clicks.batches_max)),
-            flush_due_ms: 0,
-            redis: Redis::new(&config, link),
-            lookups: OriginLookups::new(config.origin.clone()),
-            poller: Poller::new(config.poll_interval_ms),
-            metrics: Metrics::define(),
+            redis: Redis::new(&config, &mut metrics),
+            lookups: Lookups::new(&config.origin),
+            poller: Poller::new(config.poll_interval_ms, &config.redis.key_prefix),
+            trusted_hops: clicks.and_then(|clicks| clicks.trusted_hops),
+            clicks: clicks.map(|clicks| Clicks::new(clicks, unique_name, &mut metrics)),
             changes: 0,
-            waiting: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             is_serving: false,
-            is_poll_failing: false,
-            config,
+            counters: LinkCounters::new(&mut metrics),
+            metrics,
         }
     }
 
-    /// How far apart ticks should be.
-    pub(crate) fn tick(&self) -> Duration {
-        let poll_ms = self.poller.schedule.interval_ms();
-        let watch_ms = self.redis.pump.tick_ms();
-        let clicks = self.config.clicks.as_ref();
-        let flush_ms = clicks.map_or(watch_ms, |clicks| clicks.flush_ms);
-        Duration::from_millis(match self.is_serving {
-            true => poll_ms.min(flush_ms).min(watch_ms),
-            false => poll_ms,
-        })
+    /// How many requests wait for Redis or the origin.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
-    /// Decides on the request of the effective context's stream `owner`.
-    pub(crate) fn decide(&mut self, owner: u32, now_ms: u64) -> Decision {
-        self.note_request();
-        let headers = RequestHeaders::read();
-        let fields = Fields::of(&headers);
+    fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        self.note_request(effects);
+        let fields = Fields::of(request.headers());
         let Some(domain) = self.sites.find(fields.host) else {
-            self.metrics.answered(AnswerKind::Passed);
-            return Decision::Passed;
+            self.counters.answers.increment(AnswerKind::Passed);
+            return effects.go_on(stream);
         };
         match fields.resource(&domain.id) {
-            Resource::Link(name) => self.look(LinkRequest {
-                owner,
-                name,
-                domain: &domain,
-                fields,
-                now_ms,
-            }),
-            Resource::AppleFile => self.file(&domain, domain.apple_app_site_association.as_ref()),
-            Resource::AndroidFile => self.file(&domain, domain.assetlinks.as_ref()),
-            Resource::Nothing => self.unknown(&domain),
+            Resource::Link(name) => {
+                let head = LinkHead {
+                    stream,
+                    name,
+                    domain,
+                    fields,
+                    request,
+                    now_ms: request.now_ms(),
+                };
+                self.find(head, effects);
+            }
+            Resource::AppleFile => {
+                let wanted = domain.apple_app_site_association.as_ref();
+                self.answer_file(stream, &domain, wanted, effects);
+            }
+            Resource::AndroidFile => {
+                self.answer_file(stream, &domain, domain.assetlinks.as_ref(), effects);
+            }
+            Resource::Nothing => self.answer_unknown(stream, &domain, effects),
         }
     }
 
-    fn look(&mut self, asking: LinkRequest<'_>) -> Decision {
-        match self.memory.find(&asking.name, asking.now_ms) {
+    /// With the first request this engine becomes one that needs its domains.
+    fn note_request(&mut self, effects: &mut Effects) {
+        if !core::mem::replace(&mut self.is_serving, true) {
+            self.poller.schedule.hurry();
+            effects.wake();
+        }
+    }
+
+    /// The client has gone.
+    fn forget(&mut self, stream: StreamId) {
+        if self.waiting.remove(&stream).is_some() {
+            self.redis.pump.forget(stream);
+            self.lookups.forget(stream);
+        }
+    }
+
+    // --- memory, Redis, origin
+
+    fn find(&mut self, head: LinkHead<'_>, effects: &mut Effects) {
+        let (stream, now_ms) = (head.stream, head.now_ms);
+        match self.memory.find(&head.name, now_ms) {
             Found::Link { known, is_due } => {
-                self.metrics.found(From::Memory);
-                let answer = answer_of(known, &asking);
-                let is_click = give(answer, &asking, &self.metrics);
-                self.count(is_click, &asking);
-                if is_due {
-                    self.renew(asking.name, asking.now_ms);
+                self.counters.found.increment(Place::Memory);
+                let answer = answer_of(known, &head.fields, now_ms);
+                if give(answer, stream, &head.fields, &self.counters, effects)
+                    && let Some(clicks) = &mut self.clicks
+                {
+                    let address = head.fields.address(self.trusted_hops, head.request);
+                    clicks.count(&head.fields.click(&head.name, &address, now_ms));
                 }
-                Decision::Answered
+                if is_due {
+                    self.renew(head.name, now_ms, effects);
+                }
             }
             Found::Unknown => {
-                self.metrics.found(From::MemoryUnknown);
-                self.unknown(asking.domain)
+                self.counters.found.increment(Place::MemoryUnknown);
+                self.answer_unknown(stream, &head.domain, effects);
             }
-            Found::MustRevalidate | Found::Nothing => self.ask_redis(asking, false),
+            Found::MustRevalidate | Found::Nothing => {
+                let request = head.keep(self.trusted_hops);
+                self.ask_redis(request, now_ms, effects);
+            }
         }
     }
 
     /// Lets the request wait for Redis; or for the origin, if Redis is not to be asked.
-    pub(crate) fn ask_redis(&mut self, asking: LinkRequest<'_>, is_second: bool) -> Decision {
-        let Some(link) = asking.name.to_link() else {
-            return self.unknown(asking.domain);
+    pub(crate) fn ask_redis(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
+        let is_click = request.visitor.fields().is_click();
+        let Some(job) = self.read_job(request.name, is_click, now_ms) else {
+            return self.without_redis(request, now_ms, effects);
         };
-        let Some(pass) = self.redis.permit(&self.metrics, asking.now_ms) else {
-            return self.without_redis(asking, is_second);
-        };
-        let job = Job::Read(ReadJob {
-            name: asking.name,
-            link,
-            is_click: asking.fields.is_click(),
-            pass,
-            changes: self.changes,
-            is_second,
-        });
-        // There is room, as was just looked.
-        let _ = self.redis.pump.enqueue(asking.owner, job, asking.now_ms);
-        self.wait(asking.owner)
+        match self
+            .redis
+            .pump
+            .enqueue(request.stream, job, now_ms, effects)
+        {
+            Ok(()) => self.wait(request),
+            Err(_full) => self.without_redis(request, now_ms, effects),
+        }
     }
 
-    fn wait(&mut self, owner: u32) -> Decision {
-        self.waiting.insert(owner);
-        Decision::Waiting
+    /// Reads again what is remembered of a link, for no request in particular.
+    fn renew(&mut self, name: LinkName, now_ms: u64, effects: &mut Effects) {
+        if let Some(job) = self.read_job(name, false, now_ms) {
+            self.redis.pump.enqueue_unowned(job, now_ms, effects);
+        }
     }
 
-    /// What is known of the link is read again, for nobody in particular.
-    fn renew(&mut self, name: LinkName, now_ms: u64) {
-        let Some(link) = name.to_link() else { return };
-        let Some(pass) = self.redis.permit(&self.metrics, now_ms) else {
-            return;
-        };
-        let job = Job::Read(ReadJob {
+    /// The job that reads a link, unless Redis is not to be asked.
+    fn read_job(&mut self, name: LinkName, is_click: bool, now_ms: u64) -> Option<Job> {
+        Some(Job::Read(ReadJob {
             name,
-            link,
-            is_click: false,
-            pass,
+            link: name.to_link()?,
+            is_click,
+            pass: self.redis.permit(now_ms)?,
             changes: self.changes,
-            is_second: false,
-        });
-        self.redis.pump.enqueue_unowned(job, now_ms);
+        }))
     }
 
-    /// Redis does not say: what was known counts, or else what the origin says.
-    pub(crate) fn without_redis(&mut self, asking: LinkRequest<'_>, is_second: bool) -> Decision {
-        let Some(known) = self.memory.stale(&asking.name, asking.now_ms) else {
-            return self.ask_origin(asking, is_second);
+    fn wait(&mut self, request: LinkRequest) {
+        self.waiting.insert(request.stream, request);
+    }
+
+    /// Redis has not answered: what is remembered still holds, and otherwise the origin is asked.
+    pub(crate) fn without_redis(
+        &mut self,
+        request: LinkRequest,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let Some(known) = self.memory.stale(&request.name, now_ms) else {
+            return self.ask_origin(request, now_ms, effects);
         };
-        self.metrics.found(From::Stale);
-        let answer = answer_of(known, &asking);
-        let is_click = give(answer, &asking, &self.metrics);
-        self.count(is_click, &asking);
-        Decision::Answered
+        self.counters.found.increment(Place::Stale);
+        let fields = request.visitor.fields();
+        let answer = answer_of(known, &fields, now_ms);
+        let is_click = give(answer, request.stream, &fields, &self.counters, effects);
+        self.count(is_click, &request, now_ms);
     }
 
-    /// Lets the request wait for the origin, if there are not too many.
-    pub(crate) fn ask_origin(&mut self, asking: LinkRequest<'_>, is_second: bool) -> Decision {
-        if self.memory.find(&asking.name, asking.now_ms) == Found::Unknown {
-            // Another one has asked meanwhile.
-            return self.unknown(asking.domain);
+    /// Lets the request wait for the origin, if not too many do.
+    pub(crate) fn ask_origin(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
+        // The look-up of another request may have told meanwhile.
+        if self.memory.find(&request.name, now_ms) == Found::Unknown {
+            return self.answer_unknown(request.stream, &request.domain, effects);
         }
-        let ask = LookupRequest {
-            owner: asking.owner,
-            name: asking.name,
-            method: asking.fields.method(),
-            is_second,
+        let lookup = LookupRequest {
+            stream: request.stream,
+            name: request.name,
+            has_followed: request.has_followed,
             changes: self.changes,
         };
-        let clicks = self.config.clicks.as_ref();
-        let headers = || lookup_headers(&asking, clicks);
-        match self.lookups.ask(ask, headers, asking.now_ms) {
-            Ok(is_new) => {
-                if is_new {
-                    self.redis.pump.link().wake();
-                }
-                self.wait(asking.owner)
-            }
+        let headers = || lookup_headers(&request.visitor);
+        match self.lookups.wait(lookup, headers, now_ms, effects) {
+            Ok(()) => self.wait(request),
             Err(too_many) => {
-                self.metrics.answered(AnswerKind::Overloaded);
-                send_unavailable(too_many.wait_ms);
-                Decision::Answered
+                self.counters.answers.increment(AnswerKind::Overloaded);
+                let answer = unavailable(too_many.wait_ms);
+                effects.respond(request.stream, Rc::new(answer));
             }
         }
     }
 
-    /// There is no such link.
-    pub(crate) fn unknown(&self, domain: &Domain) -> Decision {
-        self.metrics.answered(AnswerKind::Unknown);
-        send(answer::unknown(domain.not_found_page.as_deref()));
-        Decision::Answered
-    }
-
-    fn file(&self, domain: &Domain, file: Option<&serde_json::Value>) -> Decision {
-        if !send_file(file) {
-            return self.unknown(domain);
-        }
-        self.metrics.answered(AnswerKind::File);
-        Decision::Answered
-    }
+    // --- answers
 
     /// Answers with a link that was just read, and counts the click if it is one.
     pub(crate) fn answer_with(
         &mut self,
+        request: &LinkRequest,
         link: &Link,
         is_used_up: bool,
         left_ms: Option<u64>,
-        asking: &LinkRequest<'_>,
+        now_ms: u64,
+        effects: &mut Effects,
     ) {
-        let answer = answer_to(link, is_used_up, left_ms, asking);
-        let is_click = give(answer, asking, &self.metrics);
-        self.count(is_click, asking);
+        let fields = request.visitor.fields();
+        let answer = answer_to(link, is_used_up, left_ms, &fields, now_ms);
+        let is_click = give(answer, request.stream, &fields, &self.counters, effects);
+        self.count(is_click, request, now_ms);
     }
 
-    /// Counts a click, if it is one.
-    fn count(&mut self, is_click: bool, asking: &LinkRequest<'_>) {
-        let Some(click_buffer) = self.click_buffer.as_mut().filter(|_| is_click) else {
-            return;
+    fn count(&mut self, is_click: bool, request: &LinkRequest, now_ms: u64) {
+        if let Some(clicks) = self.clicks.as_mut().filter(|_| is_click) {
+            let visitor = &request.visitor;
+            let fields = visitor.fields();
+            clicks.count(&fields.click(&request.name, &visitor.address, now_ms));
+        }
+    }
+
+    /// There is no such link.
+    pub(crate) fn answer_unknown(&self, stream: StreamId, domain: &Domain, effects: &mut Effects) {
+        self.counters.answers.increment(AnswerKind::Unknown);
+        let reply = answer::unknown(domain.not_found_page.as_deref());
+        respond(stream, reply, effects);
+    }
+
+    /// Nobody can say where the link leads.
+    pub(crate) fn answer_unavailable(&self, stream: StreamId, effects: &mut Effects) {
+        self.counters.answers.increment(AnswerKind::Unavailable);
+        effects.respond(stream, Rc::new(unavailable(RETRY_MS)));
+    }
+
+    fn answer_file(
+        &self,
+        stream: StreamId,
+        domain: &Domain,
+        wanted: Option<&Value>,
+        effects: &mut Effects,
+    ) {
+        let Some(wanted) = wanted else {
+            return self.answer_unknown(stream, domain, effects);
         };
-        self.metrics.clicks(Clicks::Counted, 1);
-        let address = client(&asking.fields, self.config.clicks.as_ref());
-        click_buffer.count(&Click {
-            link: &asking.name,
-            now_ms: asking.now_ms,
-            address: &address,
-            user_agent: asking.fields.user_agent,
-            referer: asking.fields.referer,
-            accept_language: asking.fields.accept_language,
-        });
-    }
-
-    /// The first request makes this VM one that needs to know its domains.
-    fn note_request(&mut self) {
-        if !std::mem::replace(&mut self.is_serving, true) {
-            self.poller.schedule.hurry();
-            self.redis.pump.link().wake();
-        }
-    }
-
-    /// The stream `owner` has gone, or has been answered.
-    pub(crate) fn forget(&mut self, owner: u32) {
-        if self.waiting.remove(&owner) {
-            self.redis.pump.forget(owner);
-            self.lookups.forget(owner);
-        }
-    }
-
-    /// Makes `owner`, which has waited, the stream that answers are for, and reads its request. `None` if it
-    /// has gone.
-    pub(crate) fn select(&mut self, owner: u32) -> Option<RequestHeaders> {
-        self.waiting.remove(&owner);
-        if let Err(status) = hostcalls::set_effective_context(owner) {
-            log::debug!("{NAME}: the stream has gone: {status:?}");
-            return None;
-        }
-        Some(RequestHeaders::read())
+        self.counters.answers.increment(AnswerKind::File);
+        effects.respond(stream, Rc::new(file(wanted)));
     }
 }
 
-fn answer_of<'a>(known: &'a Known, asking: &LinkRequest<'_>) -> Answer<'a> {
-    let left_ms = known.dies_at_ms.checked_sub(asking.now_ms);
+impl LinkHead<'_> {
+    /// What is kept of it while it waits.
+    fn keep(self, trusted_hops: Option<usize>) -> LinkRequest {
+        let address = self.fields.address(trusted_hops, self.request);
+        LinkRequest {
+            stream: self.stream,
+            name: self.name,
+            visitor: Visitor::new(&self.fields, &address),
+            domain: self.domain,
+            has_followed: false,
+        }
+    }
+}
+
+fn answer_of<'a>(known: &'a Known, fields: &Fields<'_>, now_ms: u64) -> Answer<'a> {
+    let left_ms = known.dies_at_ms.checked_sub(now_ms);
     let left_ms = left_ms.filter(|_| known.dies_at_ms != u64::MAX);
-    answer_to(&known.link, known.is_used_up, left_ms, asking)
+    answer_to(&known.link, known.is_used_up, left_ms, fields, now_ms)
 }
 
 fn answer_to<'a>(
     link: &'a Link,
     is_used_up: bool,
     left_ms: Option<u64>,
-    asking: &LinkRequest<'_>,
+    fields: &Fields<'_>,
+    now_ms: u64,
 ) -> Answer<'a> {
     match is_used_up {
         true => Answer::Gone(Gone::UsedUp),
-        false => answer::answer(link, &asking.fields.visit(left_ms, asking.now_ms)),
+        false => answer::answer(link, &fields.visit(left_ms, now_ms)),
     }
 }
 
-/// Sends an answer, and returns whether the request was a click.
-fn give(answer: Answer<'_>, asking: &LinkRequest<'_>, metrics: &Metrics) -> bool {
-    let is_click = answer.leads_on() && asking.fields.is_click();
-    metrics.answered(kind_of(&answer));
-    send(answer.reply());
+/// Gives an answer. Whether the request was a click.
+fn give(
+    answer: Answer<'_>,
+    stream: StreamId,
+    fields: &Fields<'_>,
+    counters: &LinkCounters,
+    effects: &mut Effects,
+) -> bool {
+    let is_click = answer.leads_on() && fields.is_click();
+    counters.answers.increment(kind_of(&answer));
+    respond(stream, answer.reply(), effects);
     is_click
-}
-
-/// The client's address, of the effective context's stream.
-fn client<'a>(fields: &Fields<'a>, config: Option<&ClicksConfig>) -> Cow<'a, [u8]> {
-    let trusted_hops = config.and_then(|config| config.trusted_hops);
-    if let Some(address) = trusted_hops.and_then(|hops| fields.forwarded(hops)) {
-        return Cow::Borrowed(address);
-    }
-    let address = hostcalls::get_property(vec!["source", "address"]);
-    Cow::Owned(address.ok().flatten().unwrap_or_default())
-}
-
-/// The call that asks the origin for a link, as this client would.
-fn lookup_headers(
-    asking: &LinkRequest<'_>,
-    clicks: Option<&ClicksConfig>,
-) -> Vec<(&'static str, String)> {
-    let fields = &asking.fields;
-    let (path, query) = fields.split_path();
-    let mut target = format!("/l{}", visible(path));
-    if !query.is_empty() && query.len() <= answer::QUERY_LEN_MAX {
-        target.push('?');
-        target.push_str(&visible(query));
-    }
-    let method = if fields.is_click() { "GET" } else { "HEAD" };
-    let mut headers = vec![
-        (":method", method.to_owned()),
-        (":path", target),
-        (":authority", visible(fields.host)),
-    ];
-    let described = [
-        ("user-agent", fields.user_agent),
-        ("referer", fields.referer),
-        ("accept-language", fields.accept_language),
-    ];
-    for (name, value) in described {
-        let value = value.get(..HEADER_LEN_MAX).unwrap_or(value);
-        if !value.is_empty() {
-            headers.push((name, readable(value)));
-        }
-    }
-    if let Some(address) = client_address(&client(fields, clicks)) {
-        headers.push(("x-forwarded-for", address.to_string()));
-    }
-    headers
-}
-
-/// As it may stand in a path: what is not visible ASCII is percent-encoded.
-fn visible(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for byte in bytes {
-        match byte.is_ascii_graphic() {
-            true => text.push(char::from(*byte)),
-            false => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
-}
-
-/// As it may stand in a header: what is not ASCII text is a question mark.
-fn readable(bytes: &[u8]) -> String {
-    let is_text = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
-    let text = bytes
-        .iter()
-        .map(|byte| if is_text(*byte) { *byte } else { b'?' });
-    text.map(char::from).collect()
 }

@@ -1,118 +1,139 @@
-//! The filter's counters, each named here once.
+//! What the engine counts, each under a name that stands here once.
 
-use weir_base::breaker::State;
-use weir_filter_kit::metrics::Counter;
-use weir_engine::pump::Counts;
+use alloc::format;
 
-/// What a request was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerKind {
-    /// A redirect.
-    Redirect,
-    /// A page that opens an app.
-    App,
-    /// The link leads nowhere any more.
-    Gone,
-    /// There is no such link.
-    Unknown,
-    /// A file for apps.
-    File,
-    /// A method that the link does not redirect.
-    NotAllowed,
-    /// What the origin said.
-    Relayed,
-    /// Too many look-ups, or too many that wait.
-    Overloaded,
-    /// Neither Redis nor the origin could be asked.
-    Unavailable,
-    /// Nothing: it is no link's domain, or none is known yet.
-    Passed,
+use weir_engine::Metrics;
+use weir_engine::metrics::{Counter, Counters};
+
+/// How all names begin.
+pub(crate) const PREFIX: &str = "weir_shortlink";
+
+/// Defines an enumeration whose variants are values of a tag.
+macro_rules! tag {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
 }
 
-/// Where a link was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// In this VM's memory.
-    Memory,
-    /// In this VM's memory, known to be unknown.
-    MemoryUnknown,
-    /// In this VM's memory, since nobody could be asked.
-    Stale,
-    /// In Redis.
-    Redis,
-    /// At the origin, or nowhere.
-    Origin,
+tag! {
+    /// What a request was answered.
+    AnswerKind {
+        /// A redirect.
+        Redirect = "redirect",
+        /// A page that opens an app.
+        App = "app",
+        /// The link has ended.
+        Gone = "gone",
+        /// There is no such link.
+        Unknown = "unknown",
+        /// A file for apps.
+        File = "file",
+        /// The link does not redirect this method.
+        NotAllowed = "not_allowed",
+        /// The origin's response.
+        Relayed = "relayed",
+        /// Too many requests wait for the origin.
+        Overloaded = "overloaded",
+        /// Neither Redis nor the origin could be asked.
+        Unavailable = "unavailable",
+        /// Nothing: the host is no domain of links, or no domains are known yet.
+        Passed = "passed",
+    }
 }
 
-/// What became of clicks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clicks {
-    /// They are counted.
-    Counted,
-    /// They stand in the stream.
-    Sent,
-    /// Redis took too few batches, so that they are lost.
-    Dropped,
+tag! {
+    /// Where a link was found.
+    Place {
+        /// In memory.
+        Memory = "memory",
+        /// In memory, as unknown.
+        MemoryUnknown = "memory_unknown",
+        /// In memory, while nobody could be asked whether it still holds.
+        Stale = "stale",
+        /// In Redis.
+        Redis = "redis",
+        /// At the origin, or nowhere.
+        Origin = "origin",
+    }
 }
 
-/// What one VM counts.
+tag! {
+    /// What happened to clicks.
+    ClickOutcome {
+        /// Counted.
+        Counted = "counted",
+        /// Sent: they are in the stream.
+        Sent = "sent",
+        /// Dropped: Redis took too few batches.
+        Dropped = "dropped",
+    }
+}
+
+/// The counters of clicks.
+pub(crate) type ClickCounters = Counters<ClickOutcome>;
+
+/// Defines the counters of clicks.
+pub(crate) fn click_counters(metrics: &mut Metrics) -> ClickCounters {
+    Counters::new(metrics, ClickOutcome::ALL, |outcome| {
+        format!("{PREFIX}_clicks_total.outcome.{}", outcome.word())
+    })
+}
+
+/// The counters of links.
 #[derive(Debug)]
-pub(crate) struct Metrics {
-    answers: [(AnswerKind, Counter); 10],
-    found: [(From, Counter); 5],
-    clicks: [(Clicks, Counter); 3],
-    breaker: [(State, Counter); State::ALL.len()],
-    batches: Counter,
-    commands: Counter,
-    batch_requests: Counter,
-    /// Requests that got no reply of Redis.
+pub(crate) struct LinkCounters {
+    /// Requests, by what they were answered.
+    pub(crate) answers: Counters<AnswerKind>,
+    /// Requests for links, by where the link was found.
+    pub(crate) found: Counters<Place>,
+    /// Reads without a reply of Redis.
     pub(crate) redis_failed: Counter,
     /// Look-ups at the origin.
     pub(crate) lookups: Counter,
-    /// Look-ups without an answer, or with one of the origin's own trouble.
+    /// Look-ups that the origin did not answer, or with an error of its own.
     pub(crate) lookups_failed: Counter,
-    /// Links that made room for others.
+    /// Links that were forgotten to make room for others.
     pub(crate) evictions: Counter,
-    /// Links that were dropped since they were edited.
+    /// Edited links of which polls told.
     pub(crate) changes: Counter,
-    /// How often changes were missed.
+    /// How often a poll could not tell of all edits.
     pub(crate) changes_missed: Counter,
-    /// How often other domains were read, and count.
+    /// How often domains were read.
     pub(crate) domains_loaded: Counter,
-    /// Polls without an answer, or with domains that are none.
+    /// Polls that failed, or found invalid domains.
     pub(crate) polls_failed: Counter,
-    /// Records that are none.
+    /// Records that could not be read.
     pub(crate) records_refused: Counter,
 }
 
-impl Metrics {
-    pub(crate) fn define() -> Self {
-        let counter = |what: &str| Counter::define(&format!("weir_shortlink_{what}"));
-        let total = |what: &str| counter(&format!("{what}_total"));
+impl LinkCounters {
+    pub(crate) fn new(metrics: &mut Metrics) -> Self {
+        let answers = Counters::new(metrics, AnswerKind::ALL, |kind| {
+            format!("{PREFIX}_answers_total.answer.{}", kind.word())
+        });
+        let found = Counters::new(metrics, Place::ALL, |place| {
+            format!("{PREFIX}_found_total.place.{}", place.word())
+        });
+        // They are there even if clicks are not counted.
+        click_counters(metrics);
+        let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
         Self {
-            answers: AnswerKind::ALL.map(|kind| {
-                (
-                    kind,
-                    counter(&format!("answers_total.answer.{}", kind.word())),
-                )
-            }),
-            found: From::ALL
-                .map(|from| (from, counter(&format!("found_total.place.{}", from.word())))),
-            clicks: Clicks::ALL.map(|outcome| {
-                (
-                    outcome,
-                    counter(&format!("clicks_total.outcome.{}", outcome.word())),
-                )
-            }),
-            breaker: State::ALL.map(|state| {
-                (
-                    state,
-                    counter(&format!("redis_breaker_total.state.{}", state.word())),
-                )
-            }),
-            batches: total("redis_batches"),
-            commands: total("redis_commands"),
-            batch_requests: total("redis_requests"),
+            answers,
+            found,
             redis_failed: total("redis_failed"),
             lookups: total("lookups"),
             lookups_failed: total("lookups_failed"),
@@ -122,106 +143,6 @@ impl Metrics {
             domains_loaded: total("domains_loaded"),
             polls_failed: total("polls_failed"),
             records_refused: total("records_refused"),
-        }
-    }
-
-    /// A request was answered.
-    pub(crate) fn answered(&self, kind: AnswerKind) {
-        count(&self.answers, kind, 1);
-    }
-
-    /// A link was found, or not.
-    pub(crate) fn found(&self, from: From) {
-        count(&self.found, from, 1);
-    }
-
-    /// So many clicks have fared so.
-    pub(crate) fn clicks(&self, outcome: Clicks, clicks: u64) {
-        count(
-            &self.clicks,
-            outcome,
-            usize::try_from(clicks).unwrap_or(usize::MAX),
-        );
-    }
-
-    /// The breaker has entered a state.
-    pub(crate) fn breaker_entered(&self, state: State) {
-        count(&self.breaker, state, 1);
-    }
-
-    /// What the pump has sent.
-    pub(crate) fn sent(&self, counts: Counts) {
-        self.batches.add(counts.batches);
-        self.commands.add(counts.commands);
-        self.batch_requests.add(counts.requests);
-    }
-}
-
-fn count<T: Copy + PartialEq>(counters: &[(T, Counter)], of: T, by: usize) {
-    let mut counters = counters.iter();
-    if let Some((_, counter)) = counters.find(|(known, _)| *known == of) {
-        counter.add(by);
-    }
-}
-
-impl AnswerKind {
-    const ALL: [Self; 10] = [
-        Self::Redirect,
-        Self::App,
-        Self::Gone,
-        Self::Unknown,
-        Self::File,
-        Self::NotAllowed,
-        Self::Relayed,
-        Self::Overloaded,
-        Self::Unavailable,
-        Self::Passed,
-    ];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Redirect => "redirect",
-            Self::App => "app",
-            Self::Gone => "gone",
-            Self::Unknown => "unknown",
-            Self::File => "file",
-            Self::NotAllowed => "not_allowed",
-            Self::Relayed => "relayed",
-            Self::Overloaded => "overloaded",
-            Self::Unavailable => "unavailable",
-            Self::Passed => "passed",
-        }
-    }
-}
-
-impl From {
-    const ALL: [Self; 5] = [
-        Self::Memory,
-        Self::MemoryUnknown,
-        Self::Stale,
-        Self::Redis,
-        Self::Origin,
-    ];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::MemoryUnknown => "memory_unknown",
-            Self::Stale => "stale",
-            Self::Redis => "redis",
-            Self::Origin => "origin",
-        }
-    }
-}
-
-impl Clicks {
-    const ALL: [Self; 3] = [Self::Counted, Self::Sent, Self::Dropped];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Counted => "counted",
-            Self::Sent => "sent",
-            Self::Dropped => "dropped",
         }
     }
 }

@@ -1,61 +1,45 @@
-//! The way to Redis, and what is known of it.
+//! Calls to Redis, behind a circuit breaker.
 
-use weir_base::breaker::{self, Breaker, Pass, Permit};
-use weir_filter_kit::link::HostLink;
-use weir_engine::pump::Pump;
+use weir_base::breaker::Pass;
+use weir_engine::Metrics;
+use weir_engine::breaker::CountedBreaker;
+use weir_engine::pump::{Counts, Pump};
 
 use crate::config::{Checked, DEADLINE_MS};
 use crate::job::LinkPlan;
-use crate::metrics::Metrics;
+use crate::metrics::PREFIX;
 
-/// The way to Redis, and what is known of it.
+/// The pump, and the circuit breaker in front of it.
+#[derive(Debug)]
 pub(crate) struct Redis {
-    pub(crate) pump: Pump<LinkPlan, HostLink>,
-    breaker: Breaker,
-    seen: breaker::State,
+    pub(crate) pump: Pump<LinkPlan>,
+    breaker: CountedBreaker,
 }
 
 impl Redis {
-    pub(crate) fn new(config: &Checked, link: HostLink) -> Self {
+    pub(crate) fn new(config: &Checked, metrics: &mut Metrics) -> Self {
         let plan = LinkPlan {
             key_prefix: config.redis.key_prefix.clone(),
             renew_permille: config.limits.renew_permille,
         };
-        let breaker = Breaker::new(config.breaker);
+        let settings = config.redis.pump_settings(DEADLINE_MS);
+        let name = alloc::format!("{PREFIX}_redis");
         Self {
-            pump: Pump::new(config.redis.pump_settings(DEADLINE_MS), plan, link),
-            seen: breaker.state(),
-            breaker,
+            pump: Pump::new(settings, plan, Counts::new(metrics, PREFIX)),
+            breaker: CountedBreaker::new(config.breaker, metrics, &name),
         }
     }
 
-    /// Leave to ask, if Redis is not to be left in peace and there is room to wait.
-    pub(crate) fn permit(&mut self, metrics: &Metrics, now_ms: u64) -> Option<Pass> {
-        if self.pump.waiting() >= self.pump.settings().waiting_max {
+    /// A pass for one read, unless the breaker is open or too many requests wait.
+    pub(crate) fn permit(&mut self, now_ms: u64) -> Option<Pass> {
+        if self.pump.is_full() {
             return None;
         }
-        let permit = self.breaker.permit(now_ms);
-        self.note(metrics);
-        match permit {
-            Permit::Pass(pass) => Some(pass),
-            Permit::Refuse { .. } => None,
-        }
+        self.breaker.permit(now_ms).ok()
     }
 
-    /// What came of it.
-    pub(crate) fn record(&mut self, pass: Pass, is_success: bool, metrics: &Metrics, now_ms: u64) {
-        let outcome = match is_success {
-            true => breaker::Outcome::Success,
-            false => breaker::Outcome::Failure,
-        };
-        self.breaker.record(now_ms, pass, outcome);
-        self.note(metrics);
-    }
-
-    fn note(&mut self, metrics: &Metrics) {
-        let state = self.breaker.state();
-        if std::mem::replace(&mut self.seen, state) != state {
-            metrics.breaker_entered(state);
-        }
+    /// The outcome of a read.
+    pub(crate) fn record(&mut self, pass: Pass, is_success: bool, now_ms: u64) {
+        self.breaker.record(now_ms, pass, is_success, 1);
     }
 }

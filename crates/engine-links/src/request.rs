@@ -1,24 +1,30 @@
 //! The request, read at once.
 
-use weir_filter_kit::http::RequestHeaders;
+use alloc::borrow::Cow;
+
+use weir_engine::{Headers, Request};
 use weir_link::answer::{Method, Visit};
 use weir_link::cache::LinkName;
+use weir_link::click_buffer::Click;
 use weir_link::code::DomainId;
+
+/// So many bytes of each header that describes the client are looked at.
+pub const HEADER_LEN_MAX: usize = 1_024;
 
 /// The headers that links ask for; those that are missing are empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fields<'a> {
-    /// `:method`.
-    pub method: &'a [u8],
+    /// What `:method` asks for.
+    pub method: Method,
     /// `:path`.
     pub path: &'a [u8],
     /// `:authority`.
     pub host: &'a [u8],
-    /// `user-agent`.
+    /// The beginning of `user-agent`.
     pub user_agent: &'a [u8],
-    /// `referer`.
+    /// The beginning of `referer`.
     pub referer: &'a [u8],
-    /// `accept-language`.
+    /// The beginning of `accept-language`.
     pub accept_language: &'a [u8],
     /// `x-forwarded-for`.
     pub forwarded_for: &'a [u8],
@@ -33,17 +39,18 @@ pub enum Resource {
     AppleFile,
     /// The domain's `assetlinks.json`.
     AndroidFile,
-    /// What is no link.
+    /// Something that is no link.
     Nothing,
 }
 
 impl<'a> Fields<'a> {
     /// Picks them out. Of a header that is there more than once, the first counts.
-    pub fn of(headers: &'a RequestHeaders) -> Self {
+    pub fn of(headers: &'a Headers) -> Self {
         let mut fields = Self::default();
+        let mut method: &[u8] = b"";
         for (name, value) in headers.iter() {
             let field = match name {
-                b":method" => &mut fields.method,
+                b":method" => &mut method,
                 b":path" => &mut fields.path,
                 b":authority" => &mut fields.host,
                 b"user-agent" => &mut fields.user_agent,
@@ -56,7 +63,13 @@ impl<'a> Fields<'a> {
                 *field = value;
             }
         }
-        fields
+        Self {
+            method: Method::read(method),
+            user_agent: beginning(fields.user_agent),
+            referer: beginning(fields.referer),
+            accept_language: beginning(fields.accept_language),
+            ..fields
+        }
     }
 
     /// What it asks `domain` for.
@@ -73,7 +86,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The path, and what stands behind its first `?`.
+    /// The path, and the query string behind its first `?`.
     pub fn split_path(&self) -> (&'a [u8], &'a [u8]) {
         let at = self.path.iter().position(|byte| *byte == b'?');
         let (path, query) = at
@@ -82,27 +95,30 @@ impl<'a> Fields<'a> {
         (path, query.get(1..).unwrap_or_default())
     }
 
-    /// The address that `X-Forwarded-For` names, so many proxies away from its end.
+    /// The client's address. The host is asked for it only if `x-forwarded-for` is not to be trusted, or has none.
+    pub fn address(&self, trusted_hops: Option<usize>, request: &dyn Request) -> Cow<'a, [u8]> {
+        match trusted_hops.and_then(|hops| self.forwarded(hops)) {
+            Some(address) => Cow::Borrowed(address),
+            None => Cow::Owned(request.peer_address()),
+        }
+    }
+
+    /// The address in `x-forwarded-for` that has so many others behind it.
     pub fn forwarded(&self, trusted_hops: usize) -> Option<&'a [u8]> {
         let mut from_the_end = self.forwarded_for.rsplit(|byte| *byte == b',');
         let named = from_the_end.nth(trusted_hops)?.trim_ascii();
         (!named.is_empty()).then_some(named)
     }
 
-    /// What kind of request it is.
-    pub fn method(&self) -> Method {
-        Method::read(self.method)
-    }
-
     /// Whether it follows a link, and does not only look.
     pub fn is_click(&self) -> bool {
-        self.method() != Method::Head
+        self.method != Method::Head
     }
 
     /// As a visit of a link.
     pub fn visit(&self, left_ms: Option<u64>, now_ms: u64) -> Visit<'a> {
         Visit {
-            method: self.method(),
+            method: self.method,
             query: self.split_path().1,
             user_agent: self.user_agent,
             accept_language: self.accept_language,
@@ -110,11 +126,46 @@ impl<'a> Fields<'a> {
             left_ms,
         }
     }
+
+    /// As a click on `link` from `address`.
+    pub fn click(&self, link: &'a LinkName, address: &'a [u8], now_ms: u64) -> Click<'a> {
+        Click {
+            link,
+            now_ms,
+            address,
+            user_agent: self.user_agent,
+            referer: self.referer,
+            accept_language: self.accept_language,
+        }
+    }
+}
+
+fn beginning(value: &[u8]) -> &[u8] {
+    value.get(..HEADER_LEN_MAX).unwrap_or(value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn of_several_headers_the_first_counts_and_of_a_long_one_the_beginning() {
+        let long = vec![b'a'; HEADER_LEN_MAX + 1];
+        let headers = Headers::new(&[
+            (":method", b"HEAD".as_slice()),
+            ("user-agent", &long),
+            ("referer", b"one"),
+            ("referer", b"two"),
+            ("x-forwarded-for", &long),
+        ]);
+        let fields = Fields::of(&headers);
+        assert_eq!(fields.method, Method::Head);
+        assert_eq!(fields.user_agent.len(), HEADER_LEN_MAX);
+        assert_eq!(fields.referer, b"one");
+        // Addresses are counted from its end.
+        assert_eq!(fields.forwarded_for, long);
+    }
 
     #[test]
     fn a_path_is_a_link_a_file_or_nothing() {

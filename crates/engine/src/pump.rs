@@ -286,12 +286,11 @@ impl<P: Plan> Pump<P> {
         self.plan.plan(requests, now_ms)
     }
 
-    /// `stream` has gone.
-    pub fn forget(&mut self, stream: StreamId) {
+    /// `stream` has gone. Its job, if it was not sent: what the engine did for it can be undone.
+    pub fn forget(&mut self, stream: StreamId) -> Option<P::Job> {
         let is_its = |pending: &Pending<P::Job>| pending.stream == Some(stream);
         if let Some(index) = self.waiting.iter().position(is_its) {
-            self.waiting.remove(index);
-            return;
+            return self.waiting.remove(index).map(|pending| pending.job);
         }
         let batches = self.batches.values_mut();
         let sent = batches.flat_map(|batch| &mut batch.calls);
@@ -301,6 +300,7 @@ impl<P: Plan> Pump<P> {
         if let Some(pending) = sent.chain(completed).find(|pending| is_its(pending)) {
             pending.stream = None;
         }
+        None
     }
 
     /// Sends what waits and returns what has completed, at most [`BATCH_MAX`] requests or one call's. On ticks.

@@ -3,6 +3,8 @@
 use std::time::UNIX_EPOCH;
 
 use proxy_wasm::hostcalls;
+use proxy_wasm::types::BufferType;
+use weir_base::FieldError;
 
 /// The host's wall clock, in milliseconds since the Unix epoch; 0 if the host has none.
 pub fn now_ms() -> u64 {
@@ -20,6 +22,17 @@ pub fn now_ns() -> u64 {
             .saturating_mul(1_000_000_000)
             .saturating_add(since.subsec_nanos().into())
     })
+}
+
+/// The plugin's configuration, as it is written; empty if there is none.
+///
+/// # Errors
+/// When the host does not give it.
+pub fn configuration() -> Result<Vec<u8>, FieldError> {
+    let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX);
+    let problem = |status| format!("the host does not give it: {status:?}");
+    let json = json.map_err(|status| FieldError::new("", problem(status)))?;
+    Ok(json.unwrap_or_default())
 }
 
 /// Makes a panic log its message and place: on `wasm32-unknown-unknown` it would end the VM without a word. `filter` is

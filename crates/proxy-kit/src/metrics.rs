@@ -8,14 +8,14 @@ use weir_engine::metrics::Histogram;
 /// The host's numbers of the metrics of one engine, by their places there. `None` where the host refuses one: a metric is
 /// no reason to refuse a request.
 #[derive(Debug, Default)]
-pub(crate) struct HostMetrics {
+pub struct HostMetrics {
     counters: Vec<Option<u32>>,
     histograms: Vec<Option<u32>>,
 }
 
 impl HostMetrics {
     /// Defines what is new.
-    pub(crate) fn define(&mut self, metrics: &Metrics) {
+    pub fn define(&mut self, metrics: &Metrics) {
         let known = self.counters.len();
         let new = metrics.counters().skip(known);
         self.counters
@@ -27,7 +27,7 @@ impl HostMetrics {
     }
 
     /// Tells the host what was counted since the last time. What a VM has counted and not told is lost if it traps.
-    pub(crate) fn flush(&mut self, metrics: &mut Metrics) {
+    pub fn flush(&mut self, metrics: &mut Metrics) {
         self.define(metrics);
         metrics.collect(|index, count| {
             if let Some(Some(id)) = self.counters.get(index) {

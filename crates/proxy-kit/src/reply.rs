@@ -5,7 +5,7 @@ use weir_engine::Answer;
 
 /// Answers the request of the effective context's stream. Whether the host took it: it does not if the stream has gone or
 /// was answered already.
-pub(crate) fn send(answer: &Answer) -> bool {
+pub fn send(answer: &Answer) -> bool {
     local::send(
         answer.status,
         answer.headers.as_bytes(),

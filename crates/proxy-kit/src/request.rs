@@ -11,7 +11,7 @@ use crate::host;
 
 /// The request of the effective context's stream.
 #[derive(Debug, Default)]
-pub(crate) struct HostRequest {
+pub struct HostRequest {
     headers: OnceCell<Headers>,
 }
 

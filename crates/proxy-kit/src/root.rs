@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{BufferType, ContextType};
+use proxy_wasm::types::ContextType;
 use weir_base::FieldError;
 use weir_engine::Engine;
 
 use crate::filter::Filter;
+use crate::host::configuration;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
@@ -64,11 +65,7 @@ impl<F: Filter> Root<F> {
     }
 
     fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
-        let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX);
-        let json = json.map_err(|status| {
-            FieldError::new("", format!("the host does not give it: {status:?}"))
-        })?;
-        Worker::new(F::configure(&json.unwrap_or_default())?, self.id)
+        Worker::new(F::configure(&configuration()?)?, self.id)
     }
 }
 

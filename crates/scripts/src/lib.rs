@@ -5,6 +5,7 @@
 //! argument or reads a reply by itself.
 //!
 //! - [`keys`]: every key Weir has in Redis.
+//! - [`documents`], [`streams`], [`routes`]: what else two processes must agree on, writer beside reader.
 //! - [`Call`]: one script call, ready to be sent with EVALSHA or EVAL.
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
@@ -44,6 +45,7 @@ extern crate alloc;
 extern crate std;
 
 /// A script's source, after the file of what it shares with others.
+#[cfg(any(feature = "limit", feature = "sale"))]
 macro_rules! after {
     ($prelude:literal, $name:literal) => {
         concat!(
@@ -54,6 +56,7 @@ macro_rules! after {
 }
 
 /// A script's source, after the reading and writing of records that it needs.
+#[cfg(feature = "sale")]
 macro_rules! with_records {
     ($name:literal) => {
         after!("record", $name)
@@ -61,6 +64,7 @@ macro_rules! with_records {
 }
 
 /// A script's source, after the counting of rate limits that it needs.
+#[cfg(feature = "limit")]
 macro_rules! with_limit_states {
     ($name:literal) => {
         after!("limit_state", $name)
@@ -78,6 +82,7 @@ pub mod charge;
 pub mod claim;
 #[cfg(feature = "sale")]
 pub mod deposit;
+pub mod documents;
 pub mod keys;
 #[cfg(feature = "sale")]
 pub mod lend;
@@ -104,10 +109,14 @@ mod reply;
 pub mod restock;
 #[cfg(feature = "sale")]
 pub mod restore;
+#[cfg(feature = "link")]
+pub mod routes;
 #[cfg(feature = "sale")]
 pub mod settle;
 #[cfg(feature = "sale")]
 pub mod settle_transfer;
+#[cfg(feature = "link")]
+pub mod streams;
 #[cfg(feature = "sale")]
 pub mod warm;
 #[cfg(feature = "sale")]
@@ -145,6 +154,8 @@ pub const SCRIPTS: &[&Script] = &[
     #[cfg(feature = "sale")]
     &overdue::SCRIPT,
     #[cfg(feature = "sale")]
+    &probe::SCRIPT,
+    #[cfg(feature = "sale")]
     &release::SCRIPT,
     #[cfg(feature = "sale")]
     &restock::SCRIPT,
@@ -154,8 +165,6 @@ pub const SCRIPTS: &[&Script] = &[
     &settle::SCRIPT,
     #[cfg(feature = "sale")]
     &settle_transfer::SCRIPT,
-    #[cfg(feature = "sale")]
-    &probe::SCRIPT,
     #[cfg(feature = "sale")]
     &warm::SCRIPT,
     #[cfg(feature = "sale")]

@@ -1,13 +1,14 @@
-//! `link_clicks.lua`: a batch of clicks goes to the statistics.
+//! `link_clicks.lua`: a batch of clicks goes to the statistics; and how the origin reads it there.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::str;
 
-use weir_link::click::BatchId;
+use weir_link::click::{BatchId, ClickError, Row, decode};
 use weir_resp::Value;
 
 use crate::call::decimal;
-use crate::keys::{BATCHES_LEN, link_clicks};
+use crate::keys::{BATCH_ID, BATCH_ROWS, BATCHES_LEN, link_clicks};
 use crate::reply::flag;
 use crate::{Call, ReplyError, Script};
 
@@ -24,6 +25,19 @@ pub fn call(prefix: &str, id: BatchId, payload: Vec<u8>) -> Call {
         keys: [link_clicks(prefix)].into(),
         args: [decimal(BATCHES_LEN), id.to_string().into_bytes(), payload].into(),
     }
+}
+
+/// Reads an entry that the script has added to the stream; `field` finds a field's value.
+///
+/// # Errors
+/// When it is no batch.
+pub fn read_entry<'a>(
+    field: impl Fn(&[u8]) -> Option<&'a [u8]>,
+) -> Result<(BatchId, Vec<Row>), ClickError> {
+    let id = str::from_utf8(field(BATCH_ID).unwrap_or_default());
+    let id = id.map_err(|_| ClickError::Id)?;
+    let rows = decode(field(BATCH_ROWS).unwrap_or_default())?;
+    Ok((id.parse()?, rows))
 }
 
 /// Reads the reply.

@@ -309,7 +309,10 @@ fn a_batch_of_clicks_stands_in_the_stream() {
         .map(|pair| (text(&pair[0]), text(&pair[1])))
         .collect();
     assert_eq!(fields["b"], id.to_string());
-    assert_eq!(decode(fields["d"].as_bytes()), Ok(vec![row]));
+    assert_eq!(decode(fields["d"].as_bytes()), Ok(vec![row.clone()]));
+    let field = |name: &[u8]| fields.get(str::from_utf8(name).unwrap());
+    let read = link_clicks::read_entry(|name| field(name).map(String::as_bytes));
+    assert_eq!(read, Ok((id, vec![row])));
 }
 
 fn text(value: &Value) -> String {

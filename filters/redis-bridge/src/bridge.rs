@@ -11,11 +11,11 @@
 //! goes out in place of the answer. After any error the response ends (or, to a head that opens no
 //! stream, says `connection: close`), the caller closes, and whatever still comes is thrown away:
 //! no reply can ever meet another call. The message that ends a stream begins with one of the words
-//! in [`weir_filter_kit::bridge`], and so tells whether the call may have run.
+//! in [`weir_proxy_kit::bridge`], and so tells whether the call may have run.
 
 use std::rc::Rc;
 
-use weir_filter_kit::bridge as words;
+use weir_proxy_kit::bridge as words;
 use weir_resp::{Direction, Framer};
 
 use crate::chunk::{Decoder, Over};

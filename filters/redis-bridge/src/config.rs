@@ -1,7 +1,9 @@
 //! The filter's configuration.
 
 use serde::Deserialize;
-use weir_filter_kit::config::{FieldError, SecretSource};
+use weir_base::FieldError;
+use weir_engine::config::SecretSource;
+use weir_proxy_kit::env;
 
 use crate::login;
 
@@ -66,7 +68,7 @@ impl Config {
         let Some(auth) = &self.auth else {
             return Ok(None);
         };
-        let password = auth.password.read("auth.password")?;
+        let password = auth.password.read("auth.password", &env::var)?;
         Ok(Some(login::command(auth.username.as_deref(), &password)))
     }
 }

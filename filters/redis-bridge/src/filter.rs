@@ -5,7 +5,9 @@ use std::rc::Rc;
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, RootContext, StreamContext};
 use proxy_wasm::types::{Action, BufferType, ContextType};
-use weir_filter_kit::config::{FieldError, read_plugin};
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_proxy_kit::host;
 
 use crate::bridge::{Bridge, Inbound, Outbound};
 use crate::config::Config;
@@ -22,7 +24,7 @@ pub(crate) struct Root {
 
 impl Root {
     fn configured() -> Result<Self, FieldError> {
-        let config = read_plugin::<Config>()?.checked()?;
+        let config = parse::<Config>(&host::configuration()?)?.checked()?;
         let login = config.login()?.map(Rc::from);
         Ok(Self {
             config: config.into(),

@@ -38,7 +38,7 @@ mod message;
 /// What the module does when a host has loaded it.
 pub fn start() {
     proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
-    weir_filter_kit::host::log_panics(filter::NAME);
+    weir_proxy_kit::host::log_panics(filter::NAME);
     proxy_wasm::set_root_context(|_| Box::<filter::Root>::default());
 }
 

@@ -1,23 +1,51 @@
-//! Probes.
+//! Probes, metrics, and the description of all routes.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router};
 use serde_json::{Value, json};
 use tracing::warn;
 
-use crate::Origin;
-use crate::problem::Problem;
+use super::Problem;
+use crate::metrics::Metrics;
+use crate::redis::Redis;
+use crate::sql::Database;
+
+/// What the probes ask.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// Must answer for the origin to be ready.
+    pub database: Database,
+    /// Must answer, too.
+    pub redis: Redis,
+    /// What Prometheus scrapes.
+    pub metrics: Metrics,
+}
+
+/// `GET /healthz`, which asks for nothing.
+pub fn alive() -> Router {
+    Router::new().route("/healthz", get(is_alive))
+}
+
+/// `GET /readyz`, `/metrics` and `/openapi.json`.
+pub fn probes(health: Health) -> Router {
+    Router::new()
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(openapi))
+        .with_state(health)
+}
 
 /// The process is alive.
-pub(super) async fn alive() -> Json<Value> {
+async fn is_alive() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// SQL and Redis answer; else which of them does not. The reasons are in the log.
-pub(super) async fn ready(State(origin): State<Origin>) -> Result<Json<Value>, Problem> {
-    let (sql, redis) = tokio::join!(origin.store.ping(), origin.ledger.ping());
+/// Whether SQL and Redis answer; if not, which of them. The reasons are in the log.
+async fn ready(State(health): State<Health>) -> Result<Json<Value>, Problem> {
+    let (sql, redis) = tokio::join!(health.database.ping(), health.redis.ping());
     let detail = match (&sql, &redis) {
         (Ok(()), Ok(())) => return Ok(Json(json!({ "status": "ok" }))),
         (Err(_), Ok(())) => "the database does not answer",
@@ -29,13 +57,13 @@ pub(super) async fn ready(State(origin): State<Origin>) -> Result<Json<Value>, P
 }
 
 /// What the origin has counted, for Prometheus.
-pub(super) async fn metrics(State(origin): State<Origin>) -> impl IntoResponse {
+async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], origin.metrics.text())
+    ([(header::CONTENT_TYPE, kind)], health.metrics.text())
 }
 
 /// All routes, as OpenAPI 3.1.
-pub(super) async fn openapi() -> impl IntoResponse {
+async fn openapi() -> impl IntoResponse {
     let json = "application/json";
     (
         [(header::CONTENT_TYPE, json)],

@@ -2,19 +2,14 @@
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
-use weir_base::id::SaleId;
 
-use crate::problem::Problem;
+use super::Problem;
 
 /// A JSON body. The content type is not asked for: there is only one thing it could be.
-pub(super) struct JsonBody<T>(pub T);
-
-/// The sale that the path names.
-pub(super) struct SalePath(pub SaleId);
+pub(crate) struct JsonBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = Problem;
@@ -22,27 +17,27 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let body = Bytes::from_request(request, state).await;
         let body = body.map_err(|rejection| unread_body(&rejection))?;
-        let mut json = serde_json::Deserializer::from_slice(&body);
-        let value = serde_path_to_error::deserialize(&mut json)
-            .map_err(|error| invalid_body(describe(&error)))?;
-        json.end()
-            .map_err(|error| invalid_body(error.to_string()))?;
-        Ok(Self(value))
+        read_json(&body).map(Self)
     }
 }
 
+/// The whole body as JSON.
+pub(crate) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| Problem::invalid_body(describe(&error)))?;
+    json.end()
+        .map_err(|error| Problem::invalid_body(error.to_string()))?;
+    Ok(value)
+}
+
 /// The error, after the path of the field that it is about.
-pub(super) fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+pub(crate) fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     match error.path().to_string().as_str() {
         // The body as a whole.
         "." => error.inner().to_string(),
         path => format!("{path}: {}", error.inner()),
     }
-}
-
-pub(super) fn invalid_body(detail: String) -> Problem {
-    let status = StatusCode::BAD_REQUEST;
-    Problem::new(status, "invalid_body", "Invalid body", detail)
 }
 
 /// A body that is too large, or broke off.
@@ -56,17 +51,5 @@ fn unread_body(rejection: &BytesRejection) -> Problem {
             format!("the body may have {limit} bytes"),
         );
     }
-    invalid_body("the body could not be read".to_owned())
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for SalePath {
-    type Rejection = Problem;
-
-    /// A name that no sale can have is one that no sale has.
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let unknown = || Problem::unknown_sale(StatusCode::NOT_FOUND);
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        let Path(id) = path.map_err(|_| unknown())?;
-        SaleId::new(id).map(Self).map_err(|_| unknown())
-    }
+    Problem::invalid_body("the body could not be read")
 }

@@ -7,14 +7,14 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::{Instrument, info, info_span};
 
-use crate::metrics::Metrics;
-use crate::problem::Problem;
+use super::Problem;
+use crate::metrics::RequestMetrics;
 
 /// Logs and counts each request with its status and its time, and gives a span to what it does.
 ///
 /// No header is logged: they hold claims, signatures and tokens. No query either.
 pub(super) async fn log(
-    State(metrics): State<Metrics>,
+    State(metrics): State<RequestMetrics>,
     route: Option<MatchedPath>,
     request: Request,
     next: Next,
@@ -29,7 +29,7 @@ pub(super) async fn log(
         let response = next.run(request).await;
         let latency_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         let route = route.as_ref().map_or("none", MatchedPath::as_str);
-        metrics.request(route, response.status().as_u16());
+        metrics.count(route, response.status().as_u16());
         info!(status = response.status().as_u16(), latency_us, "answered");
         response
     }

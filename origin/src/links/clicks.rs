@@ -1,42 +1,41 @@
-//! Takes batches of clicks from the stream that gateways fill, and counts them once each.
+//! Reads batches of clicks from the stream that gateways fill, and counts each once.
 //!
-//! The stream has one consumer group; each origin is a consumer. A batch goes through these steps, of
-//! which any may be the last before a crash: it is then read again, by this origin or another.
+//! The stream has one consumer group; each origin is a consumer. A batch goes through these steps. If the origin
+//! crashes between them, this origin or another reads the batch again.
 //!
-//! 1. Redis counts visitors, see [`uniques`](super::uniques). Again changes nothing.
-//! 2. SQL counts the clicks in one transaction with the batch's id, so a second time is told apart.
-//! 3. The cold store hears when links were last clicked, so that they live on there as they do in Redis.
-//! 4. The batch is acknowledged and deleted: with it goes the last place where addresses stand.
+//! 1. Redis counts visitors, see [`uniques`](super::uniques). Counting again changes nothing.
+//! 2. SQL counts the clicks in one transaction with the batch's id, so that it knows the batch the second time.
+//! 3. The cold store notes when links were last clicked, so that they live on there as they do in Redis.
+//! 4. The batch is acknowledged and deleted, and with it the last copy of the addresses.
 //!
-//! What is no batch is put aside into a stream of its own, for a day, and counted.
+//! Malformed batches go to a dead-letter stream for a day, and are counted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
-use weir_link::click::{self, BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
+use tracing::{error, info};
+use weir_link::click::{BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
 use weir_link::code::LinkId;
-use weir_scripts::keys;
+use weir_scripts::{keys, link_clicks};
 
-use super::Links;
 use super::geo::Geo;
+use super::metrics::LinkMetrics;
 use super::stats::{Batch, Clicks, DAY_MS, Part};
+use super::store::LinkStore;
 use super::stream::{Entry, StreamError, claimed, consumers, read};
 use super::uniques::UniqueCounter;
-use crate::Origin;
+use crate::background::{Backoff, Rounds};
 use crate::clock::now_ms;
-use crate::ledger::{Ledger, LedgerError};
-use crate::metrics::Metrics;
-use crate::store::{Store, StoreError};
+use crate::redis::{CallError, Redis};
+use crate::sql::SqlError;
 
 /// The group of all origins.
 const GROUP: &str = "stats";
 
-/// Batches of one round: as many as one transaction should count, since others wait for it meanwhile.
+/// Batches of one round: what one transaction should count, since others wait for it.
 const BATCHES_MAX: usize = 4_096 / BATCH_ROWS_MAX;
 
 /// The pause after a round that found nothing.
@@ -45,19 +44,19 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The pause after a round that failed.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Between two looks for batches of dead origins, and at how many wait.
+/// How often batches of dead origins are looked for and waiting ones counted.
 const LOOK_PERIOD_MS: u64 = 10_000;
 
-/// Between two removals of what is older than it is kept.
+/// How often expired counts are removed.
 const CLEAN_PERIOD_MS: u64 = 600_000;
 
-/// A batch that an origin has held for so long is taken over: it counts for dead.
+/// An origin that has held a batch for so long counts as dead, and the batch is taken over.
 const DEAD_AFTER: Duration = Duration::from_secs(60);
 
-/// A consumer that has been silent for so long and holds nothing is forgotten.
+/// A consumer that holds nothing and has been silent for so long is forgotten.
 const FORGOTTEN_AFTER_MS: u64 = 3_600_000;
 
-/// Unreadable batches that are kept for people to look at.
+/// How many malformed batches are kept for inspection.
 const REFUSED_MAX: usize = 100;
 
 /// For how long: they may hold addresses.
@@ -66,21 +65,26 @@ const REFUSED_KEPT_MS: u64 = DAY_MS;
 /// The most bytes that are kept of one.
 const REFUSED_LEN_MAX: usize = 64 * 1024;
 
-/// A name that no other consumer has; `None` if the system gives no random numbers.
-pub fn consumer_name() -> Option<String> {
+/// There is no name for a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gives no random numbers")]
+pub struct NoName;
+
+/// A name that no other consumer has.
+pub(super) fn consumer_name() -> Result<String, NoName> {
     let mut bytes = [0; 8];
-    SystemRandom::new().fill(&mut bytes).ok()?;
-    Some(format!("origin-{:016x}", u64::from_be_bytes(bytes)))
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| NoName)?;
+    Ok(format!("origin-{:016x}", u64::from_be_bytes(bytes)))
 }
 
 /// Counts clicks; to be [run](ClickCounter::run) once an origin.
 pub struct ClickCounter {
-    store: Arc<dyn Store>,
-    links: Links,
-    ledger: Ledger,
+    store: LinkStore,
+    redis: Redis,
     uniques: UniqueCounter,
     geo: Geo,
-    metrics: Metrics,
+    metrics: LinkMetrics,
     name: String,
     dead_after: Duration,
     has_group: bool,
@@ -95,11 +99,11 @@ pub struct ClickCounter {
 pub enum CountError {
     /// Redis did not answer.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Redis(#[from] CallError),
     /// SQL did not.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Redis said what no stream says.
+    Store(#[from] SqlError),
+    /// Redis sent an unexpected reply.
     #[error(transparent)]
     Stream(#[from] StreamError),
 }
@@ -111,17 +115,19 @@ struct ReadBatch {
 }
 
 impl ClickCounter {
-    /// One of this origin, which has `links`. Among the consumers it calls itself `name`, which no other
-    /// does at the same time.
-    pub fn new(origin: &Origin, links: Links, geo: Geo, name: String) -> Self {
-        let ledger = origin.ledger.clone();
+    pub(super) fn new(
+        store: LinkStore,
+        redis: Redis,
+        geo: Geo,
+        metrics: LinkMetrics,
+        name: String,
+    ) -> Self {
         Self {
-            uniques: UniqueCounter::new(ledger.clone()),
-            store: origin.store.clone(),
-            links,
-            ledger,
+            uniques: UniqueCounter::new(redis.clone()),
+            store,
+            redis,
             geo,
-            metrics: origin.metrics.clone(),
+            metrics,
             name,
             dead_after: DEAD_AFTER,
             has_group: false,
@@ -138,28 +144,15 @@ impl ClickCounter {
         self
     }
 
-    /// Works until `stop`. Logs that a round fails when it begins to, not each time.
+    /// Works until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut is_failing = false;
-        while !stop.is_cancelled() {
-            let pause = match self.round().await {
-                Ok(0) => PAUSE,
-                Ok(_) => Duration::ZERO,
-                Err(error) => {
-                    if !is_failing {
-                        warn!(%error, "cannot count clicks; trying again");
-                    }
-                    is_failing = true;
-                    FAILED_PAUSE
-                }
-            };
-            if is_failing && pause != FAILED_PAUSE {
-                is_failing = false;
-                info!("counting clicks again");
-            }
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(pause) => {}
+        let rounds = Rounds::every(PAUSE, "counting clicks", stop);
+        let mut rounds = rounds.backing_off(Backoff::constant(FAILED_PAUSE));
+        while rounds.next().await {
+            let outcome = self.round().await;
+            rounds.ended(&outcome);
+            if outcome.is_ok_and(|batches| batches > 0) {
+                rounds.next_at_once();
             }
         }
         self.leave().await;
@@ -171,7 +164,7 @@ impl ClickCounter {
     /// When Redis or SQL does not answer.
     pub async fn round(&mut self) -> Result<usize, CountError> {
         let counted = self.try_round().await;
-        if let Err(CountError::Ledger(error)) = &counted
+        if let Err(CountError::Redis(error)) = &counted
             && error.code() == Some("NOGROUP")
         {
             // Redis has lost its data.
@@ -213,11 +206,11 @@ impl ClickCounter {
         Ok(entries.len())
     }
 
-    async fn make_group(&mut self) -> Result<(), LedgerError> {
+    async fn make_group(&mut self) -> Result<(), CallError> {
         let mut create = cmd("XGROUP");
         create.arg("CREATE").arg(self.stream()).arg(GROUP);
         // From the first batch on, those from before the group included.
-        let made = self.ledger.send(create.arg("0").arg("MKSTREAM")).await;
+        let made = self.redis.send(create.arg("0").arg("MKSTREAM")).await;
         match made {
             Err(error) if error.code() != Some("BUSYGROUP") => return Err(error),
             _ => self.has_group = true,
@@ -231,7 +224,7 @@ impl ClickCounter {
         command.arg("GROUP").arg(GROUP).arg(&self.name);
         command.arg("COUNT").arg(BATCHES_MAX);
         command.arg("STREAMS").arg(self.stream()).arg(id);
-        Ok(read(self.ledger.send(&command).await?)?)
+        Ok(read(self.redis.send(&command).await?)?)
     }
 
     /// Batches that an origin holds which seems to be dead.
@@ -241,7 +234,7 @@ impl ClickCounter {
         command.arg(self.stream()).arg(GROUP).arg(&self.name);
         command.arg(idle_ms).arg("0-0");
         command.arg("COUNT").arg(BATCHES_MAX);
-        let entries = claimed(self.ledger.send(&command).await?)?;
+        let entries = claimed(self.redis.send(&command).await?)?;
         if !entries.is_empty() {
             info!(
                 batches = entries.len(),
@@ -253,15 +246,15 @@ impl ClickCounter {
 
     /// Notes how many batches wait, and forgets consumers that have gone.
     async fn look(&self) -> Result<(), CountError> {
-        if let Value::Int(waiting) = self.ledger.send(cmd("XLEN").arg(self.stream())).await? {
+        if let Value::Int(waiting) = self.redis.send(cmd("XLEN").arg(self.stream())).await? {
             self.metrics.click_batches_waiting.set(waiting);
         }
         let mut list = cmd("XINFO");
         list.arg("CONSUMERS").arg(self.stream()).arg(GROUP);
-        for consumer in consumers(self.ledger.send(&list).await?)? {
+        for consumer in consumers(self.redis.send(&list).await?)? {
             let is_gone = consumer.pending == 0 && consumer.idle_ms >= FORGOTTEN_AFTER_MS;
             if is_gone && consumer.name != self.name {
-                self.ledger.send(&self.forget(&consumer.name)).await?;
+                self.redis.send(&self.forget(&consumer.name)).await?;
             }
         }
         Ok(())
@@ -271,7 +264,7 @@ impl ClickCounter {
     async fn leave(&self) {
         if !self.has_unfinished && self.has_group {
             // If it fails, it is forgotten later.
-            let _ = self.ledger.send(&self.forget(&self.name)).await;
+            let _ = self.redis.send(&self.forget(&self.name)).await;
         }
     }
 
@@ -309,10 +302,7 @@ impl ClickCounter {
         let stored: Vec<Batch> = batches.iter().map(|batch| self.stored(batch)).collect();
         let counted = self.store.count_clicks(&stored, &uniques, now_ms).await?;
         // Each time: it may have failed the time before.
-        self.links
-            .store()
-            .touch(&last_clicks(&rows, now_ms))
-            .await?;
+        self.store.touch(&last_clicks(&rows, now_ms)).await?;
         for (batch, is_new) in stored.iter().zip(counted) {
             let clicks = batch.clicks.iter().map(|clicks| u64::from(clicks.count));
             self.metrics.click_batch(is_new, clicks.sum());
@@ -337,11 +327,11 @@ impl ClickCounter {
         }
     }
 
-    /// Keeps what is no batch where people can look at it.
-    async fn put_aside(&self, entry: &Entry, error: &ClickError) -> Result<(), LedgerError> {
+    /// Puts a malformed batch into the dead-letter stream.
+    async fn put_aside(&self, entry: &Entry, error: &ClickError) -> Result<(), CallError> {
         error!(entry = %entry.id, %error, "a batch of clicks cannot be read: put aside");
         self.metrics.click_batches_refused();
-        let stream = keys::link_clicks_refused(self.ledger.prefix());
+        let stream = keys::link_clicks_refused(self.redis.prefix());
         let mut add = cmd("XADD");
         add.arg(&stream).arg("MAXLEN").arg(REFUSED_MAX).arg("*");
         add.arg("entry")
@@ -352,9 +342,9 @@ impl ClickCounter {
             let end = value.len().min(REFUSED_LEN_MAX);
             add.arg(name).arg(value.get(..end));
         }
-        self.ledger.send(&add).await?;
+        self.redis.send(&add).await?;
         let mut expire = cmd("PEXPIRE");
-        self.ledger
+        self.redis
             .send(expire.arg(&stream).arg(REFUSED_KEPT_MS))
             .await?;
         Ok(())
@@ -369,14 +359,14 @@ impl ClickCounter {
             acknowledge.arg(&entry.id);
             delete.arg(&entry.id);
         }
-        // Deleted first: what were acknowledged and not deleted would stay for good.
-        self.ledger.send(&delete).await?;
-        self.ledger.send(&acknowledge).await?;
+        // Deleted first: an entry that is acknowledged but not deleted would stay for good.
+        self.redis.send(&delete).await?;
+        self.redis.send(&acknowledge).await?;
         Ok(())
     }
 
     fn stream(&self) -> Vec<u8> {
-        keys::link_clicks(self.ledger.prefix())
+        keys::link_clicks(self.redis.prefix())
     }
 }
 
@@ -397,17 +387,13 @@ fn read_batch(entry: &Entry, now_ms: u64) -> Result<Option<ReadBatch>, ClickErro
     let Some(fields) = &entry.fields else {
         return Ok(None);
     };
-    let field = |name: &[u8]| fields.get(name).map(Vec::as_slice).unwrap_or_default();
-    let id = std::str::from_utf8(field(keys::BATCH_ID)).map_err(|_| ClickError::Id)?;
-    let mut rows = click::decode(field(keys::BATCH_ROWS))?;
+    let field = |name: &[u8]| fields.get(name).map(Vec::as_slice);
+    let (id, mut rows) = link_clicks::read_entry(field)?;
     for row in &mut rows {
         // A gateway's clock may be ahead; nobody clicks in the future.
         row.minute_ms = row.minute_ms.min(now_ms);
     }
-    Ok(Some(ReadBatch {
-        id: id.parse()?,
-        rows,
-    }))
+    Ok(Some(ReadBatch { id, rows }))
 }
 
 fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {

@@ -1,4 +1,4 @@
-//! What gateways ask when Redis does not know a link: the cold store is looked into, and Redis warmed.
+//! Answers gateways when Redis does not know a link: looks into the cold store, and warms Redis.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -14,12 +14,15 @@ use weir_scripts::keys::LinkKeys;
 use weir_scripts::link_read::{self, Read};
 use weir_scripts::{ReplyError, link_clicks};
 
-use super::Links;
-use super::publish::PublishError;
-use super::redis::Record;
-use super::store::{StoredLink, ends_at};
-use crate::ledger::LedgerError;
-use crate::store::StoreError;
+use super::find::Finder;
+use super::metrics::LinkMetrics;
+use super::numbers::Clock;
+use super::publish::Publisher;
+use super::records::{LinkRecords, Record};
+use super::store::{LinkStore, StoredLink, ends_at};
+use crate::redis::{CallError, Redis};
+use crate::sql::SqlError;
+use crate::unavailable::Unavailable;
 
 /// As gateways do: an access renews a life of which a tenth is gone.
 const RENEW_PERMILLE: u32 = 100;
@@ -40,11 +43,11 @@ pub struct Found {
 pub enum ColdError {
     /// The cold store does not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] SqlError),
     /// Redis does not answer, and without it the link cannot be answered.
     #[error(transparent)]
-    Redis(#[from] LedgerError),
-    /// Redis holds what is no record.
+    Redis(#[from] CallError),
+    /// Redis holds a malformed record.
     #[error("Redis: {0}")]
     Record(String),
 }
@@ -55,11 +58,11 @@ impl From<ReplyError> for ColdError {
     }
 }
 
-impl From<PublishError> for ColdError {
-    fn from(error: PublishError) -> Self {
+impl From<Unavailable> for ColdError {
+    fn from(error: Unavailable) -> Self {
         match error {
-            PublishError::Store(error) => Self::Store(error),
-            PublishError::Redis(error) => Self::Redis(error),
+            Unavailable::Sql(error) => Self::Store(error),
+            Unavailable::Redis(error) => Self::Redis(error),
         }
     }
 }
@@ -67,7 +70,7 @@ impl From<PublishError> for ColdError {
 /// Who clicked.
 #[derive(Clone, Debug)]
 pub struct Clicker<'a> {
-    /// Whence, if that is known.
+    /// The client's address, if it is known.
     pub address: Option<IpAddr>,
     /// Its `User-Agent`.
     pub user_agent: &'a [u8],
@@ -77,15 +80,27 @@ pub struct Clicker<'a> {
     pub accept_language: &'a [u8],
 }
 
-impl Links {
-    /// A link that somebody follows (`is_click`) or asks about, which Redis has from now on; `None`: there is
-    /// none. A click of a link with a maximum is used, exactly once, in Redis.
+/// Answers gateways from the cold store. Cloning it is cheap.
+#[derive(Clone)]
+pub struct ColdLinks {
+    pub(super) store: LinkStore,
+    pub(super) redis: Redis,
+    pub(super) records: LinkRecords,
+    pub(super) finder: Finder,
+    pub(super) publisher: Publisher,
+    pub(super) metrics: LinkMetrics,
+    pub(super) clock: Clock,
+}
+
+impl ColdLinks {
+    /// Looks up a link that somebody follows (`is_click`) or asks about, and puts it into Redis; `None`: there is no
+    /// such link. If the link's clicks are limited, Redis counts this one, exactly once.
     ///
     /// # Errors
     /// See [`ColdError`].
     pub async fn visit(&self, id: &LinkId, is_click: bool) -> Result<Option<Found>, ColdError> {
-        let stored = self.find_here(id).await?;
-        let now_ms = self.now_ms();
+        let stored = self.finder.find_here(id).await?;
+        let now_ms = (self.clock)();
         let is_over = |link: &StoredLink| link.expires_at_ms.is_some_and(|end| end <= now_ms);
         let found = match stored {
             // Its own end has come: that is an answer.
@@ -98,7 +113,7 @@ impl Links {
             // Gateways may have renewed it in Redis; or it is in another origin's log.
             _ => self.read(id, is_click).await?,
         };
-        self.metrics().cold_lookup(found.is_some());
+        self.metrics.cold_lookup(found.is_some());
         Ok(found)
     }
 
@@ -108,7 +123,7 @@ impl Links {
         stored: StoredLink,
         is_click: bool,
     ) -> Result<Found, ColdError> {
-        let now_ms = self.now_ms();
+        let now_ms = (self.clock)();
         let renewed = || ends_at(stored.link.life_ms, stored.link.expires_at_ms, now_ms);
         let end_ms = if is_click {
             renewed()
@@ -133,8 +148,8 @@ impl Links {
         })
     }
 
-    /// With NX: what Redis has is newer. An edit or a deletion that came between the look into the cold store
-    /// and this is found by a second look.
+    /// With NX: what Redis has is newer. A second look into the cold store finds an edit or a deletion that came
+    /// between the first look and this.
     async fn write_warm(
         &self,
         id: &LinkId,
@@ -147,22 +162,22 @@ impl Links {
             record: &record,
             life_ms,
         };
-        if !self.redis().create(record).await? {
+        if !self.records.create(record).await? {
             return Ok(());
         }
-        let now = self.store().link(id).await?;
+        let now = self.store.link(id).await?;
         if now.map(|link| link.link.version) != Some(stored.link.version) {
-            self.publish(id).await?;
+            self.publisher.publish(id).await?;
         }
         Ok(())
     }
 
     /// As a gateway reads it.
     async fn read(&self, id: &LinkId, is_click: bool) -> Result<Option<Found>, ColdError> {
-        let ledger = self.redis().ledger();
-        let keys = LinkKeys::new(ledger.prefix(), id);
+        let redis = &self.redis;
+        let keys = LinkKeys::new(redis.prefix(), id);
         let call = link_read::call(&keys, RENEW_PERMILLE, is_click);
-        let Some(read) = link_read::parse(&ledger.run(&call).await?)? else {
+        let Some(read) = link_read::parse(&redis.run(&call).await?)? else {
             return Ok(None);
         };
         let Read {
@@ -178,12 +193,11 @@ impl Links {
         }))
     }
 
-    /// Tells the statistics of a click, in the background: nobody waits for it, and one that is lost is one
-    /// click less.
+    /// Sends a click to the statistics, in the background: nobody waits for it, and if it is lost one click is.
     pub fn count_click(&self, id: &LinkId, clicker: &Clicker<'_>) {
         static COUNTER: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
         static SEQUENCE: AtomicU64 = AtomicU64::new(0);
-        let now_ms = self.now_ms();
+        let now_ms = (self.clock)();
         let row = Row {
             link: id.clone(),
             minute_ms: now_ms - now_ms % MINUTE_MS,
@@ -198,10 +212,10 @@ impl Links {
             counter: *COUNTER,
             sequence: SEQUENCE.fetch_add(1, Ordering::Relaxed),
         };
-        let ledger = self.redis().ledger().clone();
+        let redis = self.redis.clone();
         tokio::spawn(async move {
-            let call = link_clicks::call(ledger.prefix(), batch, encode(&[row]));
-            if let Err(error) = ledger.run(&call).await {
+            let call = link_clicks::call(redis.prefix(), batch, encode(&[row]));
+            if let Err(error) = redis.run(&call).await {
                 debug!(%error, "a click was not counted");
             }
         });

@@ -1,30 +1,33 @@
-//! New links.
+//! Makes links.
 //!
-//! A generated link is written twice, at the same time: once to Redis (with NX) and once to the log, and
-//! acknowledged when both have it; the cold store follows. SQL is not asked. A link under a chosen code is
-//! rare and may collide, so it goes into the cold store first, whose primary key decides.
+//! A link with a generated code is written to Redis (with NX) and to the log at the same time, and acknowledged when
+//! both have it; the cold store follows. SQL is not asked. A link under a chosen code is rare and may collide, so it
+//! goes into the cold store first, whose primary key decides.
+
+use std::sync::Arc;
 
 use tokio::join;
 use tracing::{error, warn};
 use weir_link::code::{Code, Length, LinkId};
+use weir_link::domain::Domains;
 
-use super::Links;
-use super::log::AppendError;
-use super::numbers::NoNumber;
-use super::redis::Record;
+use super::log::{AppendError, Log};
+use super::metrics::LinkMetrics;
+use super::numbers::{Allocator, Clock, NoNumber};
+use super::records::{LinkRecords, Record};
 use super::request::{Draft, LinkRequest, Name, Refused};
-use super::store::{Entry, NewLink, StoredLink, ends_at};
+use super::store::{Entry, LinkStore, NewLink, StoredLink, ends_at};
 use super::view::LinkView;
-use crate::ledger::LedgerError;
-use crate::store::StoreError;
+use crate::redis::CallError;
+use crate::sql::SqlError;
 
-/// How often another code is taken if one turns out to be another link's. There should be none.
+/// How many codes are tried. Only the first should ever be needed: no other link has it.
 const ATTEMPTS: usize = 4;
 
 /// Why a link was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The request is not sound.
+    /// The request is invalid.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The chosen code is taken, or its number may be handed out.
@@ -33,15 +36,15 @@ pub enum CreateError {
     /// There are no numbers. Nothing was done.
     #[error(transparent)]
     NoNumber(#[from] NoNumber),
-    /// The log did not take it. It may lead on from Redis, but nobody was told of it.
+    /// The log did not take it. Redis may have it, but nobody was told of it.
     #[error(transparent)]
     Log(#[from] AppendError),
     /// Redis did not take it, or it is unknown whether it did.
     #[error(transparent)]
-    Redis(#[from] LedgerError),
+    Redis(#[from] CallError),
     /// The cold store did not take it, or it is unknown whether it did.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] SqlError),
 }
 
 /// A link that is about to be written.
@@ -103,14 +106,26 @@ impl<'a> Ready<'a> {
     }
 }
 
-impl Links {
+/// Makes links. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Creator {
+    pub(super) store: LinkStore,
+    pub(super) records: LinkRecords,
+    pub(super) log: Log,
+    pub(super) allocator: Allocator,
+    pub(super) domains: Arc<Domains>,
+    pub(super) metrics: LinkMetrics,
+    pub(super) clock: Clock,
+}
+
+impl Creator {
     /// Makes a link.
     ///
     /// # Errors
     /// See [`CreateError`].
     pub async fn create(&self, request: LinkRequest) -> Result<LinkView, CreateError> {
-        let now_ms = self.now_ms();
-        let draft = request.draft(self.domains(), now_ms)?;
+        let now_ms = (self.clock)();
+        let draft = request.draft(&self.domains, now_ms)?;
         self.make(draft, now_ms).await
     }
 
@@ -128,16 +143,16 @@ impl Links {
         now_ms: u64,
     ) -> Result<LinkView, CreateError> {
         for _ in 0..ATTEMPTS {
-            let code = self.allocator().next(length).await?;
+            let code = self.allocator.next(length).await?;
             let ready = Ready::new(draft.clone(), code, now_ms);
             let entry = Entry::Made(ready.new.clone());
             let (logged, written) = join!(
-                self.log().append(std::iter::once(&entry)),
-                self.redis().create(ready.record())
+                self.log.append(std::iter::once(&entry)),
+                self.records.create(ready.record())
             );
             logged?;
             if written? {
-                self.metrics().created.inc();
+                self.metrics.created.inc();
                 return Ok(ready.view());
             }
             self.leave(&[ready.new]).await?;
@@ -145,26 +160,26 @@ impl Links {
         Err(NoNumber.into())
     }
 
-    /// Codes that turned out to be other links': what the log says of them must not count.
+    /// Voids the log's entries of codes that turned out to be other links'.
     async fn leave(&self, links: &[NewLink]) -> Result<(), CreateError> {
-        self.metrics().collisions.inc_by(links.len() as u64);
+        self.metrics.collisions.inc_by(links.len() as u64);
         error!(link = ?links.first().map(|link| &link.id), "a generated code is another link's");
         let voids: Vec<Entry> = links.iter().cloned().map(Entry::Void).collect();
-        self.log().append(&voids).await?;
+        self.log.append(&voids).await?;
         Ok(())
     }
 
-    /// Makes many links, the generated ones with one write to the log and one pipeline to Redis. Each has an
-    /// answer of its own, in their order.
+    /// Makes many links, those with generated codes in one write to the log and one pipeline to Redis. Answers come
+    /// in the order of the requests.
     pub async fn create_all(
         &self,
         requests: Vec<LinkRequest>,
     ) -> Vec<Result<LinkView, CreateError>> {
-        let now_ms = self.now_ms();
+        let now_ms = (self.clock)();
         let mut answers = Vec::with_capacity(requests.len());
         let mut generated = Vec::new();
         for (n, request) in requests.into_iter().enumerate() {
-            let answer = match request.draft(self.domains(), now_ms) {
+            let answer = match request.draft(&self.domains, now_ms) {
                 Ok(draft) => self.begin(n, draft, now_ms, &mut generated).await,
                 Err(refused) => Some(Err(refused.into())),
             };
@@ -181,7 +196,7 @@ impl Links {
         answers.into_iter().map(answer).collect()
     }
 
-    /// The answer to a link under a chosen code; a generated one is put with those that are written together.
+    /// Answers a link under a chosen code; one with a generated code joins those that are written together.
     async fn begin<'a>(
         &self,
         n: usize,
@@ -192,7 +207,7 @@ impl Links {
         let Name::Generated(length) = draft.name else {
             return Some(self.make(draft, now_ms).await);
         };
-        match self.allocator().next(length).await {
+        match self.allocator.next(length).await {
             Ok(code) => {
                 generated.push((n, Ready::new(draft, code, now_ms)));
                 None
@@ -213,16 +228,13 @@ impl Links {
             .map(|(_, ready)| Entry::Made(ready.new.clone()))
             .collect();
         let records: Vec<Record<'_>> = all.iter().map(|(_, ready)| ready.record()).collect();
-        let (logged, written) = join!(
-            self.log().append(&entries),
-            self.redis().create_all(&records)
-        );
+        let (logged, written) = join!(self.log.append(&entries), self.records.create_all(&records));
         let written = match (logged, written) {
             (Ok(_), Ok(written)) => written,
             (Err(error), _) => return all_failed(all, || error.into()),
             (_, Err(error)) => {
                 error!(%error, "Redis did not take a batch of links");
-                return all_failed(all, || LedgerError::Timeout.into());
+                return all_failed(all, || CallError::Timeout.into());
             }
         };
         let mut answers = Vec::with_capacity(all.len());
@@ -235,7 +247,7 @@ impl Links {
     /// The answer to one of many, which gets another code if it met another link.
     async fn end(&self, ready: Ready<'_>, is_written: bool) -> Result<LinkView, CreateError> {
         if is_written {
-            self.metrics().created.inc();
+            self.metrics.created.inc();
             return Ok(ready.view());
         }
         let Ready { draft, new } = ready;
@@ -243,28 +255,28 @@ impl Links {
         self.make(draft, new.created_at_ms).await
     }
 
-    /// SQL decides whose name it is. The number of a code that could be generated is noted first, and looked
-    /// at after that: whoever reserves its segment from now on leaves it out.
+    /// SQL decides who gets the code. If it could be generated, its number is noted first and checked after that:
+    /// whoever reserves its segment from now on leaves it out.
     async fn make_custom(&self, ready: Ready<'_>) -> Result<LinkView, CreateError> {
         let id = &ready.new.id;
-        if let Some((length, index)) = self.index(&id.code) {
-            let store = self.store();
-            let is_new = store.add_custom(length, index, &id.domain).await?;
-            if self.allocator().is_reserved(length, index).await? {
+        if let Some((length, index)) = self.allocator.index(&id.code) {
+            let is_new = self.store.add_custom(length, index, &id.domain).await?;
+            if self.allocator.is_reserved(length, index).await? {
                 if is_new {
+                    let store = &self.store;
                     store.remove_custom(length, index, &id.domain).await?;
                 }
                 return Err(CreateError::Taken);
             }
         }
-        if !self.store().insert(&ready.new).await? {
+        if !self.store.insert(&ready.new).await? {
             return Err(CreateError::Taken);
         }
-        if let Err(error) = self.redis().write(ready.record()).await {
+        if let Err(error) = self.records.write(ready.record()).await {
             // It is made all the same: whoever asks for it finds it in the cold store.
             warn!(%error, link = %id, "Redis did not take a link under a chosen code");
         }
-        self.metrics().created.inc();
+        self.metrics.created.inc();
         Ok(ready.view())
     }
 }

@@ -1,54 +1,43 @@
-//! Links, found and changed.
+//! Changes and deletes links.
 //!
-//! An edit is written to the cold store first, with a note that Redis is to follow; then to Redis, and into
-//! the stream that gateways poll. Whatever fails in between is done again from the note.
+//! An edit goes into the cold store first, with a note that Redis must follow; then into Redis, and into the stream
+//! that gateways poll. If a step fails, it is repeated because of the note.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use tracing::warn;
 use weir_link::code::LinkId;
+use weir_link::domain::Domains;
 
-use super::Links;
-use super::redis::Life;
+use super::find::{FindError, Finder};
+use super::numbers::Clock;
+use super::publish::Publisher;
 use super::request::{Applied, EditRequest, Refused};
-use super::store::{Action, Change, StoredLink};
+use super::store::{Action, Change, LinkStore, StoredLink};
 use super::view::LinkView;
-use crate::ledger::LedgerError;
-use crate::store::StoreError;
+use crate::sql::SqlError;
 
-/// How long a link is looked for that Redis has and the cold store has not: it is in another origin's log.
-const FOLLOW_LIMIT: Duration = Duration::from_secs(2);
-
-/// The pause between two looks.
-const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
-
-/// How often an edit is tried again that met another one.
+/// How often an edit is tried when others edit the same link.
 const ATTEMPTS: usize = 8;
 
-/// Why a link was not found or not changed.
+/// Why a link was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// There is no such link.
-    #[error("there is no such link")]
-    Unknown,
-    /// Redis has it, the cold store does not yet.
-    #[error("the link was just made and is not in the cold store yet")]
-    NotYet,
-    /// The request is not sound.
+    /// It was not found.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// The request is invalid.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// It has another version than the one that was to be changed.
+    /// Its version is not the one that was to be changed.
     #[error("the link has version {0}")]
     Version(u32),
-    /// Others change it all the time.
+    /// Others kept changing it.
     #[error("the link is being changed by others")]
     Busy,
     /// The cold store does not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Redis does not answer.
-    #[error(transparent)]
-    Redis(#[from] LedgerError),
+    Store(#[from] SqlError),
 }
 
 /// A link after an edit.
@@ -60,50 +49,17 @@ pub struct Edited {
     pub is_published: bool,
 }
 
-impl Links {
-    /// A link, wherever it is: in the cold store, or still in a log.
-    ///
-    /// # Errors
-    /// See [`EditError`].
-    pub async fn find(&self, id: &LinkId) -> Result<StoredLink, EditError> {
-        if let Some(link) = self.find_here(id).await? {
-            return Ok(link);
-        }
-        if self.redis().lives(&[id]).await? == [Life::Gone] {
-            return Err(EditError::Unknown);
-        }
-        let look = async {
-            loop {
-                if let Some(link) = self.store().link(id).await? {
-                    return Ok(link);
-                }
-                tokio::time::sleep(FOLLOW_PAUSE).await;
-            }
-        };
-        let found = tokio::time::timeout(FOLLOW_LIMIT, look).await;
-        found.unwrap_or(Err(EditError::NotYet))
-    }
+/// Changes links. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Editor {
+    pub(super) store: LinkStore,
+    pub(super) finder: Finder,
+    pub(super) publisher: Publisher,
+    pub(super) domains: Arc<Domains>,
+    pub(super) clock: Clock,
+}
 
-    /// A link of the cold store, or of this origin's log, which is taken over for it.
-    ///
-    /// # Errors
-    /// When the cold store does not answer.
-    pub async fn find_here(&self, id: &LinkId) -> Result<Option<StoredLink>, StoreError> {
-        let found = self.store().link(id).await?;
-        if found.is_some() || self.log().is_drained() {
-            return Ok(found);
-        }
-        // If that takes long the store does not take anything, and will say so.
-        let _ = tokio::time::timeout(FOLLOW_LIMIT, self.log().drained()).await;
-        self.store().link(id).await
-    }
-
-    /// As the API shows it.
-    pub fn view(&self, stored: StoredLink) -> LinkView {
-        let domain = self.domain(&stored.id.domain);
-        LinkView::new(stored, domain, None)
-    }
-
+impl Editor {
     /// Changes a link; `version`: only if it has this one.
     ///
     /// # Errors
@@ -114,13 +70,14 @@ impl Links {
         version: Option<u32>,
         request: &EditRequest,
     ) -> Result<Edited, EditError> {
-        let domain = self.domain(&id.domain).ok_or(EditError::Unknown)?;
+        let domain = self.domains.by_id(id.domain.as_str());
+        let domain = domain.ok_or(FindError::Unknown)?;
         for _ in 0..ATTEMPTS {
             let before = self.found_with(id, version).await?;
-            let now_ms = self.now_ms();
+            let now_ms = (self.clock)();
             let applied = request
                 .clone()
-                .apply(&before.link, self.domains(), domain, now_ms)?;
+                .apply(&before.link, &self.domains, domain, now_ms)?;
             let Applied {
                 mut link,
                 tags,
@@ -135,9 +92,9 @@ impl Links {
                 action,
                 now_ms,
             };
-            if self.store().change(change).await? {
+            if self.store.change(change).await? {
                 let is_published = self.follow(id).await;
-                let stored = self.store().link(id).await?.ok_or(EditError::Unknown)?;
+                let stored = self.store.link(id).await?.ok_or(FindError::Unknown)?;
                 let link = LinkView::new(stored, Some(domain), flag);
                 return Ok(Edited { link, is_published });
             }
@@ -159,9 +116,9 @@ impl Links {
                 link: &link,
                 tags: &before.tags,
                 action: Action::Delete,
-                now_ms: self.now_ms(),
+                now_ms: (self.clock)(),
             };
-            if self.store().change(change).await? {
+            if self.store.change(change).await? {
                 return Ok(self.follow(id).await);
             }
         }
@@ -169,7 +126,7 @@ impl Links {
     }
 
     async fn found_with(&self, id: &LinkId, version: Option<u32>) -> Result<StoredLink, EditError> {
-        let found = self.find(id).await?;
+        let found = self.finder.find(id).await?;
         let has = found.link.version;
         match version {
             Some(version) if version != has => Err(EditError::Version(has)),
@@ -177,9 +134,9 @@ impl Links {
         }
     }
 
-    /// Redis follows now if it can; if not, it will.
+    /// Has Redis follow now; if it cannot, it will later.
     async fn follow(&self, id: &LinkId) -> bool {
-        match self.publish(id).await {
+        match self.publisher.publish(id).await {
             Ok(()) => true,
             Err(error) => {
                 warn!(%error, link = %id, "Redis has not followed an edit; it will");

@@ -1,11 +1,12 @@
-//! What is counted of links. The names stand in `docs/metrics.md`, too.
+//! What is counted of links and their clicks. `docs/metrics.md` lists every name.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Metric, Registry};
 use weir_link::segment::Skip;
+
+use crate::metrics::{Group, Metrics};
 
 /// What becomes of segments that an origin asks for, beside the reasons of [`Skip`].
 const RESERVED: &str = "reserved";
@@ -22,7 +23,10 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// The numbers of links. Cloning it is cheap: all share them.
+/// What becomes of batches of clicks.
+const CLICK_BATCHES: [&str; 3] = ["counted", "counted_before", "refused"];
+
+/// The numbers of links. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct LinkMetrics {
     /// Links that were acknowledged.
@@ -37,6 +41,10 @@ pub struct LinkMetrics {
     pub drained_taken: Counter,
     /// Changes that Redis had not followed at once, and that were written again.
     pub republished: Counter,
+    /// Batches of clicks that wait to be counted.
+    pub click_batches_waiting: Gauge,
+    click_batches: Family<OutcomeLabel, Counter>,
+    clicks: Counter,
     segments: Family<OutcomeLabel, Counter>,
     cleaned: Family<OutcomeLabel, Counter>,
     cold: Family<OutcomeLabel, Counter>,
@@ -45,40 +53,49 @@ pub struct LinkMetrics {
 
 impl LinkMetrics {
     /// Registers all of them.
-    pub(crate) fn register(registry: &mut Registry) -> Self {
-        let mut names = Names(registry);
-        let metrics = Self {
-            created: names.add("links_created", "Links that were made"),
-            collisions: names.add(
+    pub fn register(metrics: &Metrics) -> Self {
+        let metrics = metrics.group(Self::add_to);
+        metrics.start_at_zero();
+        metrics
+    }
+
+    fn add_to(group: &mut Group<'_>) -> Self {
+        Self {
+            created: group.add("links_created", "Links that were made"),
+            collisions: group.add(
                 "link_collisions",
                 "Generated codes that were another link's: there should be none",
             ),
-            waited: names.add("link_number_waits", "Creations that waited for numbers"),
-            drained: names.add(
+            waited: group.add("link_number_waits", "Creations that waited for numbers"),
+            drained: group.add(
                 "link_log_entries",
                 "Entries of the log that the cold store took",
             ),
-            drained_taken: names.add(
+            drained_taken: group.add(
                 "link_log_entries_taken",
                 "Entries of the log whose names were taken in the cold store",
             ),
-            republished: names.add(
+            republished: group.add(
                 "links_republished",
                 "Changes that were written to Redis again, since it had not followed",
             ),
-            segments: names.add("link_segments", "Segments of numbers asked for, by outcome"),
-            cleaned: names.add(
+            segments: group.add("link_segments", "Segments of numbers asked for, by outcome"),
+            cleaned: group.add(
                 "links_cleaned",
                 "Links that had ended, by what clean-up did",
             ),
-            cold: names.add("link_cold_lookups", "Looks into the cold store, by outcome"),
-            log_waiting: names.add(
+            cold: group.add("link_cold_lookups", "Looks into the cold store, by outcome"),
+            log_waiting: group.add(
                 "link_log_waiting_bytes",
                 "Bytes of the log that the cold store has not taken",
             ),
-        };
-        metrics.start_at_zero();
-        metrics
+            click_batches: group.add("click_batches", "Batches of clicks, by outcome"),
+            clicks: group.add("clicks", "Clicks on short links that were counted"),
+            click_batches_waiting: group.add(
+                "click_batches_waiting",
+                "Batches of clicks that wait to be counted",
+            ),
+        }
     }
 
     fn start_at_zero(&self) {
@@ -91,6 +108,9 @@ impl LinkMetrics {
         }
         for outcome in COLD {
             let _ = self.cold.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in CLICK_BATCHES {
+            let _ = self.click_batches.get_or_create(&OutcomeLabel { outcome });
         }
     }
 
@@ -132,14 +152,21 @@ impl LinkMetrics {
         let outcome = if is_found { found } else { unknown };
         self.cold.get_or_create(&OutcomeLabel { outcome }).inc();
     }
-}
 
-struct Names<'a>(&'a mut Registry);
+    /// Counts a batch of clicks and, unless it came before, its clicks.
+    pub fn click_batch(&self, is_new: bool, clicks: u64) {
+        let outcome = if is_new { "counted" } else { "counted_before" };
+        let label = OutcomeLabel { outcome };
+        self.click_batches.get_or_create(&label).inc();
+        if is_new {
+            self.clicks.inc_by(clicks);
+        }
+    }
 
-impl Names<'_> {
-    fn add<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
-        let metric = M::default();
-        self.0.register(name, help, metric.clone());
-        metric
+    /// Counts what was to be a batch of clicks, and was none.
+    pub fn click_batches_refused(&self) {
+        let outcome = "refused";
+        let label = OutcomeLabel { outcome };
+        self.click_batches.get_or_create(&label).inc();
     }
 }

@@ -2,38 +2,41 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`http`] | the public and the admin routes, and the page of links |
 //! | [`request`], [`view`] | links as the API takes and shows them |
-//! | [`numbers`] | numbers of generated codes, ready before they are asked for |
+//! | [`numbers`] | keeps numbers of generated codes ready |
 //! | [`create`] | new links: one write to Redis, one to the log |
-//! | [`edit`] | links found, changed, deleted |
-//! | [`cold`] | what gateways ask when Redis does not know a link |
-//! | [`publish`] | Redis follows edits; gateways hear of domains |
-//! | [`clean`] | what has ended is taken away |
-//! | [`store`] | the cold store: SQL behind a trait |
-//! | [`redis`] | links in Redis |
-//! | [`log`] | what makes a link survive before the cold store has it |
-//! | [`metrics`] | what is counted of all this |
-//! | [`clicks`] | takes batches of clicks from gateways and counts each once |
-//! | [`csv`] | tables for other programs |
+//! | [`find`] | finds links in the cold store or in a log |
+//! | [`edit`] | changes and deletes links |
+//! | [`cold`] | answers gateways when Redis does not know a link |
+//! | [`publish`] | has Redis follow edits, and tells gateways of domains |
+//! | [`clean`] | removes links that have ended |
+//! | [`store`] | the cold store: links in SQL |
+//! | [`records`] | links in Redis |
+//! | [`log`] | keeps a new link until the cold store has it |
+//! | [`clicks`] | counts batches of clicks from gateways, each once |
+//! | [`uniques`] | counts visitors and addresses without knowing them |
+//! | [`stats`], [`report`], [`csv`] | what is counted of clicks, and how it is shown |
 //! | [`geo`] | where an address is, and who runs its network |
 //! | [`qr`] | QR codes |
-//! | [`report`] | what is answered about a link's clicks |
-//! | [`stats`] | what is counted of clicks, and how it is asked for |
-//! | [`uniques`] | visitors and addresses, counted without being known |
+//! | [`metrics`], [`config`] | what is counted, what can be configured |
 
 pub mod clean;
 pub mod clicks;
 pub mod cold;
+pub mod config;
 pub mod create;
 pub mod csv;
 pub mod edit;
+pub mod find;
 pub mod geo;
+pub mod http;
 pub mod log;
 pub mod metrics;
 pub mod numbers;
 pub mod publish;
 pub mod qr;
-pub mod redis;
+pub mod records;
 pub mod report;
 pub mod request;
 pub mod stats;
@@ -42,61 +45,31 @@ mod stream;
 pub mod uniques;
 pub mod view;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_link::code::{Code, DomainId, Length};
-use weir_link::domain::{Domain, Domains};
-use weir_link::scramble::Numbering;
-use weir_link::segment::{Plan, Times};
+use weir_link::code::{DomainId, Length};
+use weir_link::domain::Domains;
 
-use crate::clock::now_ms;
-use crate::ledger::Ledger;
-use crate::store::StoreError;
-use log::{Log, LogError, LogLimits, Sync, drain};
+use crate::redis::Redis;
+use crate::sql::{Database, SqlError};
+use clean::Cleaner;
+use clicks::{ClickCounter, consumer_name};
+use cold::ColdLinks;
+use create::Creator;
+use edit::Editor;
+use find::Finder;
+use geo::Geo;
+use log::{Log, LogError, drain};
 use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
-use redis::LinkRecords;
+use publish::Publisher;
+use records::LinkRecords;
 use store::LinkStore;
 
-/// How links are made and kept.
-#[derive(Clone)]
-pub struct Settings {
-    /// Under which domains.
-    pub domains: Domains,
-    /// How numbers become codes.
-    pub numbering: Numbering,
-    /// The folder of the log.
-    pub log: PathBuf,
-    /// When an entry of the log counts as written.
-    pub sync: Sync,
-    /// What the log may hold.
-    pub log_limits: LogLimits,
-    /// How the numbers of each length are parted.
-    pub plans: [Plan; Length::ALL.len()],
-    /// For how long numbers and names are kept from others.
-    pub times: Times,
-    /// Reads the clock.
-    pub clock: Clock,
-}
-
-impl Settings {
-    /// The usual ones.
-    pub fn new(domains: Domains, log: PathBuf) -> Self {
-        Self {
-            domains,
-            numbering: Numbering::plain(),
-            log,
-            sync: Sync::default(),
-            log_limits: LogLimits::default(),
-            plans: Length::ALL.map(Plan::standard),
-            times: Times::default(),
-            clock: Arc::new(now_ms),
-        }
-    }
-}
+pub use clicks::NoName;
+pub use config::Settings;
 
 /// Why no links can be made.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +79,7 @@ pub enum OpenError {
     Log(#[from] LogError),
     /// The cold store does not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] SqlError),
     /// Links were made with another secret, or without one: the same code would come of two numbers.
     #[error(
         "codes were numbered as {known} before, and would be as {ours} now: WEIR_LINK_SECRET must stay"
@@ -119,18 +92,24 @@ pub enum OpenError {
     },
 }
 
-/// All that makes, changes and finds links. Cloning it is cheap.
+/// Everything about links, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Links(Arc<Parts>);
 
 struct Parts {
-    domains: Domains,
-    store: Arc<dyn LinkStore>,
-    redis: LinkRecords,
+    store: LinkStore,
+    redis: Redis,
+    records: LinkRecords,
     log: Log,
     allocator: Allocator,
+    creator: Creator,
+    finder: Finder,
+    editor: Editor,
+    cold: ColdLinks,
+    publisher: Publisher,
+    cleaner: Cleaner,
+    domains: Arc<Domains>,
     metrics: LinkMetrics,
-    times: Times,
     clock: Clock,
 }
 
@@ -141,60 +120,58 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Links {
-    /// Opens the log, and notes domains and numbering in the cold store. Until [`Links::spawn`] nothing is
-    /// made.
+    /// Opens the log, and notes domains and numbering in the cold store. Nothing can be made before
+    /// [`Links::spawn`].
     ///
     /// # Errors
     /// See [`OpenError`].
     pub async fn open(
         settings: Settings,
-        store: Arc<dyn LinkStore>,
-        ledger: Ledger,
+        database: Database,
+        redis: Redis,
         metrics: LinkMetrics,
     ) -> Result<Self, OpenError> {
-        let ours = settings.numbering.fingerprint();
-        let known = store.numbering(&ours).await?;
-        if known != ours {
-            return Err(OpenError::Numbering { known, ours });
-        }
+        let store = LinkStore::new(database);
+        check_numbering(&settings, &store).await?;
         let ids: Vec<DomainId> = settings.domains.iter().map(|d| d.id.clone()).collect();
-        let redis = LinkRecords::new(ledger);
-        let deps = AllocatorDeps {
-            store: store.clone(),
-            redis: redis.clone(),
-            numbering: settings.numbering,
-            plans: settings.plans,
-            times: settings.times,
-            domains: store.domains(&ids).await?,
-            metrics: metrics.clone(),
-            clock: settings.clock.clone(),
-        };
-        Ok(Self(Arc::new(Parts {
-            domains: settings.domains,
-            log: Log::open(&settings.log, settings.sync, settings.log_limits)?,
-            allocator: Allocator::new(deps),
-            store,
-            redis,
-            metrics,
-            times: settings.times,
-            clock: settings.clock,
-        })))
+        let known = store.domains(&ids).await?;
+        let log = Log::open(&settings.log, settings.sync, settings.log_limits)?;
+        let parts = Parts::new(settings, known, log, store, redis, metrics);
+        Ok(Self(Arc::new(parts)))
     }
 
-    /// Starts all that goes on in the background, until `stop`.
+    /// Starts what runs in the background until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
-        let drain = drain::run(
-            self.0.log.clone(),
-            self.0.store.clone(),
-            self.0.metrics.clone(),
-            stop.clone(),
-        );
-        let fill = |length| tokio::spawn(self.allocator().clone().run(length, stop.clone()));
+        let parts = &self.0;
+        let (log, store, metrics) = (&parts.log, &parts.store, &parts.metrics);
+        let drain = drain::run(log.clone(), store.clone(), metrics.clone(), stop.clone());
+        let fill = |length| tokio::spawn(parts.allocator.clone().run(length, stop.clone()));
         let mut tasks: Vec<_> = Length::ALL.into_iter().map(fill).collect();
         tasks.push(tokio::spawn(drain));
-        tasks.push(tokio::spawn(publish::run(self.clone(), stop.clone())));
-        tasks.push(tokio::spawn(clean::run(self.clone(), stop.clone())));
+        tasks.push(tokio::spawn(parts.publisher.clone().run(stop.clone())));
+        tasks.push(tokio::spawn(parts.cleaner.clone().run(stop.clone())));
         tasks
+    }
+
+    /// Starts to count clicks until `stop`; `geo` tells where they come from.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub fn spawn_counter(
+        &self,
+        geo: Geo,
+        stop: &CancellationToken,
+    ) -> Result<JoinHandle<()>, NoName> {
+        let counter = self.click_counter(geo, consumer_name()?);
+        Ok(tokio::spawn(counter.run(stop.clone())))
+    }
+
+    /// Counts clicks; to be [run](ClickCounter::run) once. Among the consumers of the stream it is `name`, which
+    /// no other may be at the same time.
+    pub fn click_counter(&self, geo: Geo, name: String) -> ClickCounter {
+        let parts = &self.0;
+        let (store, redis) = (parts.store.clone(), parts.redis.clone());
+        ClickCounter::new(store, redis, geo, parts.metrics.clone(), name)
     }
 
     /// The domains.
@@ -202,19 +179,14 @@ impl Links {
         &self.0.domains
     }
 
-    /// The domain of this name, if it is configured.
-    pub fn domain(&self, id: &DomainId) -> Option<&Domain> {
-        self.0.domains.by_id(id.as_str())
-    }
-
     /// The cold store.
-    pub fn store(&self) -> &dyn LinkStore {
-        &*self.0.store
+    pub fn store(&self) -> &LinkStore {
+        &self.0.store
     }
 
-    /// Redis.
-    pub fn redis(&self) -> &LinkRecords {
-        &self.0.redis
+    /// Links in Redis.
+    pub fn records(&self) -> &LinkRecords {
+        &self.0.records
     }
 
     /// The log.
@@ -222,9 +194,39 @@ impl Links {
         &self.0.log
     }
 
-    /// What hands out codes.
+    /// Hands out codes.
     pub fn allocator(&self) -> &Allocator {
         &self.0.allocator
+    }
+
+    /// Makes links.
+    pub fn creator(&self) -> &Creator {
+        &self.0.creator
+    }
+
+    /// Finds links.
+    pub fn finder(&self) -> &Finder {
+        &self.0.finder
+    }
+
+    /// Changes links.
+    pub fn editor(&self) -> &Editor {
+        &self.0.editor
+    }
+
+    /// Answers gateways that Redis could not.
+    pub fn cold(&self) -> &ColdLinks {
+        &self.0.cold
+    }
+
+    /// Has Redis follow the cold store.
+    pub fn publisher(&self) -> &Publisher {
+        &self.0.publisher
+    }
+
+    /// Removes links that have ended.
+    pub fn cleaner(&self) -> &Cleaner {
+        &self.0.cleaner
     }
 
     /// What is counted.
@@ -232,21 +234,101 @@ impl Links {
         &self.0.metrics
     }
 
-    /// For how long numbers and names are kept from others.
-    pub fn times(&self) -> Times {
-        self.0.times
-    }
-
     /// Now.
     pub fn now_ms(&self) -> u64 {
         (self.0.clock)()
     }
+}
 
-    /// Which number a code has, if it is one that may be generated.
-    pub fn index(&self, code: &Code) -> Option<(Length, u64)> {
-        let (length, _) = code.number()?;
-        let range = self.allocator().plan(length).range();
-        let index = self.allocator().numbering().index(length, range, code)?;
-        Some((length, index))
+impl Parts {
+    fn new(
+        settings: Settings,
+        known_domains: Vec<DomainId>,
+        log: Log,
+        store: LinkStore,
+        redis: Redis,
+        metrics: LinkMetrics,
+    ) -> Self {
+        let (times, clock) = (settings.times, settings.clock);
+        let records = LinkRecords::new(redis.clone());
+        let domains = Arc::new(settings.domains);
+        let allocator = Allocator::new(AllocatorDeps {
+            store: store.clone(),
+            records: records.clone(),
+            numbering: settings.numbering,
+            plans: settings.plans,
+            times,
+            domains: known_domains,
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+        });
+        let finder = Finder::new(store.clone(), records.clone(), log.clone());
+        let publisher = Publisher {
+            store: store.clone(),
+            records: records.clone(),
+            domains: domains.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+        };
+        let creator = Creator {
+            store: store.clone(),
+            records: records.clone(),
+            log: log.clone(),
+            allocator: allocator.clone(),
+            domains: domains.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+        };
+        let editor = Editor {
+            store: store.clone(),
+            finder: finder.clone(),
+            publisher: publisher.clone(),
+            domains: domains.clone(),
+            clock: clock.clone(),
+        };
+        let cold = ColdLinks {
+            store: store.clone(),
+            redis: redis.clone(),
+            records: records.clone(),
+            finder: finder.clone(),
+            publisher: publisher.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+        };
+        let cleaner = Cleaner {
+            store: store.clone(),
+            records: records.clone(),
+            publisher: publisher.clone(),
+            allocator: allocator.clone(),
+            metrics: metrics.clone(),
+            quarantine_ms: times.quarantine_ms,
+            clock: clock.clone(),
+        };
+        Self {
+            store,
+            redis,
+            records,
+            log,
+            allocator,
+            creator,
+            finder,
+            editor,
+            cold,
+            publisher,
+            cleaner,
+            domains,
+            metrics,
+            clock,
+        }
+    }
+}
+
+/// Numbers must become codes as they always have here.
+async fn check_numbering(settings: &Settings, store: &LinkStore) -> Result<(), OpenError> {
+    let ours = settings.numbering.fingerprint();
+    let known = store.numbering(&ours).await?;
+    match known == ours {
+        true => Ok(()),
+        false => Err(OpenError::Numbering { known, ours }),
     }
 }

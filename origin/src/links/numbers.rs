@@ -1,12 +1,12 @@
-//! Numbers of generated codes: reserved in segments, ahead of time, and handed out without a lock.
+//! Numbers of generated codes: reserved ahead of time, in segments, and handed out without a lock.
 //!
-//! A task a length keeps a queue of codes filled. Whoever makes a link takes the next code from it, which is
-//! one atomic step; Redis and SQL are asked in the background only. So a creation waits for neither, unless
-//! they have been away for as long as the queue lasts.
+//! For each length a task keeps a queue of codes filled. Making a link takes the next code from it in one atomic step;
+//! Redis and SQL are asked in the background only. So a creation waits for neither, unless they have been down for as
+//! long as the queue lasts.
 //!
-//! Two origins never hand out one number: a number belongs to whoever has inserted its segment into the cold
-//! store, in a round through all numbers; the counter in Redis only keeps origins from asking for the same
-//! segment. A number of an earlier round is handed out again only as [`SegmentUse`] allows. What a process has in
+//! Two origins never hand out the same number: a number belongs to the origin that inserted its segment into the cold
+//! store, in a round through all numbers; the counter in Redis only keeps origins from trying the same segment. A
+//! number of an earlier round is handed out again only as [`SegmentUse`] allows. What a process has in
 //! its queue when it dies is left for the next round.
 
 use std::fmt;
@@ -17,33 +17,35 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 use weir_link::code::{Code, DomainId, Length, LinkId};
 use weir_link::scramble::Numbering;
 use weir_link::segment::{Plan, Segment, SegmentUse, Times};
 
 use super::metrics::LinkMetrics;
-use super::redis::LinkRecords;
+use super::records::LinkRecords;
 use super::store::LinkStore;
-use crate::ledger::LedgerError;
-use crate::store::StoreError;
+use crate::background::{Backoff, Rounds};
+use crate::sql::SqlError;
+use crate::unavailable::Unavailable;
 
-/// How many numbers are held ready at least, whatever the segments' length: at 10,000 links a second they
-/// last 0.4 s, in which a segment is fetched many times over.
+/// The least numbers that are kept ready, whatever the segments' length: at 10,000 links a second they last 0.4 s,
+/// in which many segments can be fetched.
 const AHEAD: u64 = 4_000;
 
 /// How long a creation waits for numbers before it is refused.
 const WAIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// The pause after Redis or SQL failed, doubled up to [`RETRY_PAUSE_MAX`].
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The pause after Redis or SQL failed.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(50),
+    max: Duration::from_secs(2),
+};
 
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
-
-/// The pause after segments that may not be handed out again, of which there may be very many.
+/// The pause after segments that may not be reused, of which there may be very many.
 const SKIP_PAUSE: Duration = Duration::from_millis(5);
 
-/// After so many fetches in a row without a number the pause is [`RETRY_PAUSE_MAX`]: there may be none left.
+/// After so many fetches in a row without a number the pause is the longest of [`BACKOFF`]: there may be none left.
 const SKIPS_MAX: u32 = 1_000;
 
 /// How long an origin waits for another one to open a round.
@@ -52,13 +54,13 @@ const WRAP_PAUSE: Duration = Duration::from_millis(50);
 /// Reads the clock, in milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What an allocator stands on.
+/// What an allocator needs.
 #[derive(Clone)]
 pub struct AllocatorDeps {
     /// Who owns which segment.
-    pub store: Arc<dyn LinkStore>,
+    pub store: LinkStore,
     /// The counters.
-    pub redis: LinkRecords,
+    pub records: LinkRecords,
     /// How numbers become codes.
     pub numbering: Numbering,
     /// How the numbers of each length are parted.
@@ -83,15 +85,6 @@ impl fmt::Debug for AllocatorDeps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no number within {WAIT_LIMIT:?}")]
 pub struct NoNumber;
-
-/// Why a segment could not be fetched.
-#[derive(Debug, thiserror::Error)]
-enum FetchError {
-    #[error(transparent)]
-    Redis(#[from] LedgerError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 #[derive(Debug)]
 struct Ready {
@@ -167,11 +160,6 @@ impl Allocator {
         self.queue(length).plan
     }
 
-    /// How numbers become codes.
-    pub fn numbering(&self) -> &Numbering {
-        &self.deps.numbering
-    }
-
     /// A code that nobody else gets; at once, if any is ready.
     pub fn take(&self, length: Length) -> Option<Code> {
         let queue = self.queue(length);
@@ -216,55 +204,57 @@ impl Allocator {
     ///
     /// # Errors
     /// When SQL does not answer.
-    pub async fn is_reserved(&self, length: Length, index: u64) -> Result<bool, StoreError> {
+    pub async fn is_reserved(&self, length: Length, index: u64) -> Result<bool, SqlError> {
         let since_ms = (self.deps.clock)().saturating_sub(self.deps.times.hold_ms);
         let reserved = self.deps.store.is_reserved(length, index, since_ms);
         reserved.await
     }
 
+    /// Which number a code has, if it is one that may be generated.
+    pub fn index(&self, code: &Code) -> Option<(Length, u64)> {
+        let (length, _) = code.number()?;
+        let range = self.plan(length).range();
+        let index = self.deps.numbering.index(length, range, code)?;
+        Some((length, index))
+    }
+
     /// Keeps the queue of one length filled until `stop`.
     pub async fn run(self, length: Length, stop: CancellationToken) {
         let queue = self.queue(length);
-        let (mut pause, mut skips) = (RETRY_PAUSE, 0_u32);
-        while !stop.is_cancelled() {
-            let rest = match self.fill(queue).await {
-                Ok(filled) => {
-                    pause = RETRY_PAUSE;
-                    skips = if filled == Filled::Skipped {
-                        skips.saturating_add(1)
-                    } else {
-                        0
-                    };
-                    filled.rest(skips)
-                }
-                Err(error) => {
-                    if pause == RETRY_PAUSE {
-                        warn!(%error, %length, "no numbers for links; trying again");
-                    }
-                    let rest = pause;
-                    pause = (pause * 2).min(RETRY_PAUSE_MAX);
-                    Rest::For(rest)
-                }
+        let rounds = Rounds::every(Duration::ZERO, "reserving numbers for links", stop);
+        let mut rounds = rounds.backing_off(BACKOFF);
+        let mut skips = 0_u32;
+        while rounds.next().await {
+            let filled = self.fill(queue).await;
+            rounds.ended(&filled);
+            skips = match filled {
+                Ok(Filled::Skipped) => skips.saturating_add(1),
+                Ok(_) => 0,
+                Err(_) => skips,
             };
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.rest(queue, rest) => {}
+            match filled {
+                Ok(Filled::Already) => {
+                    if !rounds.wait(self.until_wanted(queue)).await {
+                        return;
+                    }
+                }
+                Ok(Filled::Skipped) if skips < SKIPS_MAX => rounds.next_after(SKIP_PAUSE),
+                Ok(Filled::Skipped) => rounds.next_after(BACKOFF.max),
+                Ok(Filled::Some) | Err(_) => {}
             }
         }
     }
 
-    async fn rest(&self, queue: &Queue, rest: Rest) {
+    /// Returns when numbers were taken. Those that get old meanwhile are dropped.
+    async fn until_wanted(&self, queue: &Queue) {
         let old = Duration::from_millis(self.deps.times.hold_ms / 4);
-        match rest {
-            Rest::For(pause) => tokio::time::sleep(pause).await,
-            Rest::UntilWanted => tokio::select! {
-                () = queue.wanted.notified() => {}
-                () = tokio::time::sleep(old) => self.renew(queue),
-            },
+        tokio::select! {
+            () = queue.wanted.notified() => {}
+            () = tokio::time::sleep(old) => self.renew(queue),
         }
     }
 
-    /// Drops what is not fresh for long: a creation after a quiet day would have to wait.
+    /// Drops numbers that soon expire: otherwise a creation after a quiet day would have to wait.
     fn renew(&self, queue: &Queue) {
         let soon_ms = (self.deps.clock)().saturating_add(self.deps.times.hold_ms / 2);
         for _ in 0..queue.ready.len() {
@@ -278,19 +268,19 @@ impl Allocator {
     }
 
     /// Fetches as many segments as there is room for.
-    async fn fill(&self, queue: &Queue) -> Result<Filled, FetchError> {
+    async fn fill(&self, queue: &Queue) -> Result<Filled, Unavailable> {
         let room = queue.room();
         if room == 0 {
             return Ok(Filled::Already);
         }
-        let AllocatorDeps { store, redis, .. } = &*self.deps;
+        let AllocatorDeps { store, records, .. } = &*self.deps;
         let length = queue.plan.length();
         if queue.floor.load(Ordering::Relaxed) == 0 {
             queue.raise_floor(store.last_segment(length).await?);
         }
         let segment_len = queue.plan.segment_len();
         let floor = queue.floor.load(Ordering::Relaxed);
-        let end = redis.raise(length, room * segment_len, floor).await?;
+        let end = records.raise(length, room * segment_len, floor).await?;
         let position = |n: u64| end.saturating_sub((room - n) * segment_len);
         let segments: Vec<Segment> = (0..room)
             .map(|n| queue.plan.segment_at(position(n)))
@@ -304,7 +294,7 @@ impl Allocator {
     }
 
     /// How many numbers there are more.
-    async fn reserve(&self, queue: &Queue, segments: &[Segment]) -> Result<u64, FetchError> {
+    async fn reserve(&self, queue: &Queue, segments: &[Segment]) -> Result<u64, Unavailable> {
         let AllocatorDeps { store, metrics, .. } = &*self.deps;
         let now_ms = (self.deps.clock)();
         let reserved = store.reserve(segments, now_ms).await?;
@@ -328,7 +318,7 @@ impl Allocator {
         queue: &Queue,
         segment: &Segment,
         now_ms: u64,
-    ) -> Result<u64, FetchError> {
+    ) -> Result<u64, Unavailable> {
         let codes = self.codes(&queue.plan, segment).await?;
         if segment.round > 0 {
             self.open_round(segment).await?;
@@ -346,9 +336,9 @@ impl Allocator {
         Ok(added)
     }
 
-    /// All codes of a segment, but those that people have chosen. Asked for after the segment was reserved:
+    /// All codes of a segment except those that people have chosen. To be called after the segment was reserved:
     /// whoever chooses one from now on finds it reserved.
-    async fn codes(&self, plan: &Plan, segment: &Segment) -> Result<Vec<Code>, FetchError> {
+    async fn codes(&self, plan: &Plan, segment: &Segment) -> Result<Vec<Code>, Unavailable> {
         let customs = self.deps.store.customs(segment).await?;
         let is_free = |index: &u64| customs.binary_search(index).is_err();
         let numbering = &self.deps.numbering;
@@ -361,8 +351,8 @@ impl Allocator {
         segment: &Segment,
         codes: &[Code],
         now_ms: u64,
-    ) -> Result<bool, FetchError> {
-        let AllocatorDeps { store, redis, .. } = &*self.deps;
+    ) -> Result<bool, Unavailable> {
+        let AllocatorDeps { store, records, .. } = &*self.deps;
         let reserved_at_ms = store.reserved_before(segment).await?.unwrap_or(0);
         let mut held = SegmentUse {
             reserved_at_ms,
@@ -378,7 +368,7 @@ impl Allocator {
                     code: code.clone(),
                 };
                 let ids: Vec<LinkId> = codes.iter().map(id).collect();
-                held.is_in_redis |= redis.has_any(&ids).await?;
+                held.is_in_redis |= records.has_any(&ids).await?;
             }
         }
         let decided = held.may_be_reused(times, now_ms);
@@ -388,14 +378,14 @@ impl Allocator {
         Ok(decided.is_ok())
     }
 
-    /// Returns once the segment's round is open. One origin opens it: who gets the lock in Redis.
-    async fn open_round(&self, segment: &Segment) -> Result<(), FetchError> {
-        let AllocatorDeps { store, redis, .. } = &*self.deps;
+    /// Returns once the segment's round is open. The origin with the lock in Redis opens it.
+    async fn open_round(&self, segment: &Segment) -> Result<(), Unavailable> {
+        let AllocatorDeps { store, records, .. } = &*self.deps;
         let (length, round) = (segment.length, segment.round);
         while !store.is_round_open(length, round).await? {
-            if redis.lock_wrap(length).await? {
+            if records.lock_wrap(length).await? {
                 store.open_round(length, round, (self.deps.clock)()).await?;
-                redis.unlock_wrap(length).await?;
+                records.unlock_wrap(length).await?;
                 info!(%length, round, "all numbers were gone through; they begin again");
             } else {
                 tokio::time::sleep(WRAP_PAUSE).await;
@@ -414,23 +404,4 @@ enum Filled {
     Some,
     /// No number that was asked for may be handed out.
     Skipped,
-}
-
-/// What a filler does next.
-enum Rest {
-    /// Nothing for so long.
-    For(Duration),
-    /// Nothing until numbers are taken.
-    UntilWanted,
-}
-
-impl Filled {
-    fn rest(self, skips: u32) -> Rest {
-        match self {
-            Self::Already => Rest::UntilWanted,
-            Self::Some => Rest::For(Duration::ZERO),
-            Self::Skipped if skips < SKIPS_MAX => Rest::For(SKIP_PAUSE),
-            Self::Skipped => Rest::For(RETRY_PAUSE_MAX),
-        }
-    }
 }

@@ -1,55 +1,62 @@
-//! Redis follows the cold store, and gateways hear of domains.
+//! Has Redis follow the cold store, and publishes domains to gateways.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
 use weir_link::code::LinkId;
+use weir_link::domain::Domains;
+use weir_scripts::documents;
 
-use super::Links;
-use super::redis::Record;
-use super::store::StoredLink;
-use crate::ledger::LedgerError;
-use crate::store::StoreError;
+use super::metrics::LinkMetrics;
+use super::numbers::Clock;
+use super::records::{LinkRecords, Record};
+use super::store::{LinkStore, StoredLink};
+use crate::background::Rounds;
+use crate::redis::CallError;
+use crate::unavailable::Unavailable;
 
-/// How often changes are looked for that Redis has not followed.
+/// How often to look for changes that Redis has not followed.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How often the domains are written without a change: a Redis that lost its data has them again after this
-/// time.
+/// How often the domains are written even without a change: then a Redis that lost its data has them again.
 const DOMAINS_PERIOD: Duration = Duration::from_secs(5);
 
-/// A change that is younger than this is being followed by who made it, in milliseconds.
+/// A younger change is left to the request that made it, in milliseconds.
 const YOUNG_MS: u64 = 2_000;
 
 /// Changes of one look.
 const BATCH: usize = 200;
 
-/// Why Redis has not followed.
-#[derive(Debug, thiserror::Error)]
-pub enum PublishError {
-    /// The cold store does not answer.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Redis does not answer.
-    #[error(transparent)]
-    Redis(#[from] LedgerError),
+/// Has Redis follow the cold store. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Publisher {
+    pub(super) store: LinkStore,
+    pub(super) records: LinkRecords,
+    pub(super) domains: Arc<Domains>,
+    pub(super) metrics: LinkMetrics,
+    pub(super) clock: Clock,
 }
 
-impl Links {
-    /// Makes Redis say of a link what the cold store says, and tells gateways that it changed.
+impl std::fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Publisher").finish_non_exhaustive()
+    }
+}
+
+impl Publisher {
+    /// Writes a link to Redis as the cold store has it, and tells gateways that it changed.
     ///
-    /// Two who do this for two edits of one link may write in the wrong order; so each looks again afterwards,
-    /// and the one that finds what it has not written writes that.
+    /// Two edits of one link may reach Redis in the wrong order. So each publisher reads the link again afterwards,
+    /// and writes it again if it changed.
     ///
     /// # Errors
-    /// See [`PublishError`].
-    pub async fn publish(&self, id: &LinkId) -> Result<(), PublishError> {
-        let mut link = self.store().link(id).await?;
+    /// When SQL or Redis does not answer.
+    pub async fn publish(&self, id: &LinkId) -> Result<(), Unavailable> {
+        let mut link = self.store.link(id).await?;
         loop {
             self.write_to_redis(id, link.as_ref()).await?;
-            let now = self.store().link(id).await?;
+            let now = self.store.link(id).await?;
             let version = |link: &Option<StoredLink>| link.as_ref().map(|link| link.link.version);
             if version(&now) == version(&link) {
                 break;
@@ -57,7 +64,7 @@ impl Links {
             link = now;
         }
         if let Some(link) = link {
-            self.store().mark_published(id, link.link.version).await?;
+            self.store.mark_published(id, link.link.version).await?;
         }
         Ok(())
     }
@@ -66,11 +73,11 @@ impl Links {
         &self,
         id: &LinkId,
         link: Option<&StoredLink>,
-    ) -> Result<(), LedgerError> {
-        let now_ms = self.now_ms();
+    ) -> Result<(), CallError> {
+        let now_ms = (self.clock)();
         let live = link.filter(|link| link.expires_at_ms.is_none_or(|end_ms| end_ms > now_ms));
         let Some(link) = live else {
-            return self.redis().forget(id).await;
+            return self.records.forget(id).await;
         };
         let record = String::from_utf8(link.link.encode()).unwrap_or_default();
         let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
@@ -79,64 +86,44 @@ impl Links {
             record: &record,
             life_ms: link.expires_at_ms.map(left),
         };
-        self.redis().write(record).await
+        self.records.write(record).await
     }
 
-    /// Follows changes that were left behind; how many.
+    /// Follows changes that were left behind; tells how many.
     ///
     /// # Errors
-    /// See [`PublishError`].
-    pub async fn catch_up(&self) -> Result<usize, PublishError> {
-        let before_ms = self.now_ms().saturating_sub(YOUNG_MS);
-        let left = self.store().unpublished(before_ms, BATCH).await?;
+    /// When SQL or Redis does not answer.
+    pub async fn catch_up(&self) -> Result<usize, Unavailable> {
+        let before_ms = (self.clock)().saturating_sub(YOUNG_MS);
+        let left = self.store.unpublished(before_ms, BATCH).await?;
         for (id, version) in &left {
             self.publish(id).await?;
             // Of an earlier version, or of a link that is deleted.
-            self.store().mark_published(id, *version).await?;
-            self.metrics().republished.inc();
+            self.store.mark_published(id, *version).await?;
+            self.metrics.republished.inc();
         }
         Ok(left.len())
     }
 
-    /// The domains as gateways read them.
-    pub fn domains_json(&self) -> Vec<u8> {
-        let mut config = self.domains().to_config();
-        config.version = 0;
-        let json = serde_json::to_vec(&config).unwrap_or_default();
-        // Any hash will do, as long as it is the same in all origins of one version: its keys are fixed.
-        let mut hash = DefaultHasher::new();
-        hash.write(&json);
-        // A number that every JSON reader keeps whole.
-        config.version = hash.finish() >> 11;
-        serde_json::to_vec(&config).unwrap_or_default()
-    }
-}
-
-/// Publishes domains and follows changes, until `stop`.
-pub async fn run(links: Links, stop: CancellationToken) {
-    let domains = links.domains_json();
-    let (mut is_failing, mut looks) = (false, 0_u64);
-    loop {
-        let is_due = is_failing || looks.is_multiple_of(DOMAINS_PERIOD.as_secs());
-        let done = turn(&links, is_due.then_some(domains.as_slice())).await;
-        match (&done, is_failing) {
-            (Ok(()), true) => info!("Redis follows links again"),
-            (Err(error), false) => warn!(%error, "Redis does not follow links; trying again"),
-            _ => {}
-        }
-        is_failing = done.is_err();
-        looks += 1;
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(PERIOD) => {}
+    /// Publishes domains and follows changes, until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        // They were read from JSON, so they can be written as JSON.
+        let domains = documents::domains::write(&self.domains).unwrap_or_default();
+        let mut rounds = Rounds::every(PERIOD, "having Redis follow links", stop);
+        let mut looks = 0_u64;
+        while rounds.next().await {
+            let is_due = rounds.is_failing() || looks.is_multiple_of(DOMAINS_PERIOD.as_secs());
+            let outcome = self.round(is_due.then_some(domains.as_slice())).await;
+            rounds.ended(&outcome);
+            looks += 1;
         }
     }
-}
 
-async fn turn(links: &Links, domains: Option<&[u8]>) -> Result<(), PublishError> {
-    if let Some(domains) = domains {
-        links.redis().publish_domains(domains).await?;
+    async fn round(&self, domains: Option<&[u8]>) -> Result<(), Unavailable> {
+        if let Some(domains) = domains {
+            self.records.publish_domains(domains).await?;
+        }
+        while self.catch_up().await? == BATCH {}
+        Ok(())
     }
-    while links.catch_up().await? == BATCH {}
-    Ok(())
 }

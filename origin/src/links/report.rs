@@ -1,12 +1,13 @@
-//! What is answered about a link's clicks: sums, how they went over time, and what they divide into.
+//! Reports a link's clicks: sums, over time, and by device, referrer and so on.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use weir_link::code::LinkId;
 
-use super::stats::{ClickStore, DAY_MS, Part, Point, Span, Uniques};
-use crate::store::StoreError;
+use super::stats::{DAY_MS, Part, Point, Span, Uniques};
+use super::store::LinkStore;
+use crate::sql::SqlError;
 
 /// The most hours in one answer: a month.
 pub const HOURS_MAX: u64 = 31 * 24;
@@ -104,11 +105,11 @@ impl Report {
     /// # Errors
     /// When SQL does not answer.
     pub async fn read(
-        store: &dyn ClickStore,
+        store: &LinkStore,
         link: &LinkId,
         created_at_ms: u64,
         range: Range,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, SqlError> {
         let Range {
             span,
             from_ms,

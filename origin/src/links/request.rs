@@ -1,4 +1,4 @@
-//! What people ask for, checked: a new link, or an edit.
+//! Checks requests: a new link, or an edit.
 
 use std::borrow::Cow;
 
@@ -132,7 +132,7 @@ pub struct Refused {
     pub problem: Cow<'static, str>,
 }
 
-/// A request that is sound.
+/// A valid request.
 #[derive(Clone, Debug)]
 pub struct Draft<'a> {
     /// Under which domain.

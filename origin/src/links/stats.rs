@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 
 use weir_link::code::LinkId;
 
-use crate::store::StoreFuture;
-
 /// An hour, in milliseconds.
 pub const HOUR_MS: u64 = 3_600_000;
 
@@ -247,39 +245,6 @@ pub struct PartCount {
     pub value: String,
     /// Clicks.
     pub clicks: u64,
-}
-
-/// Where clicks are counted: SQL. A link's clicks go when the link does: see
-/// [`LinkStore::remove`](super::store::LinkStore::remove).
-pub trait ClickStore: Send + Sync {
-    /// Counts the batches that were not counted before, in one transaction, and takes over what is known
-    /// of visitors. Tells of each batch whether it was counted now.
-    fn count_clicks<'a>(
-        &'a self,
-        batches: &'a [Batch],
-        uniques: &'a UniquesBySlot,
-        now_ms: u64,
-    ) -> StoreFuture<'a, Vec<bool>>;
-
-    /// The spans of a link with clicks that begin within `from_ms..until_ms`, in order.
-    fn click_points<'a>(
-        &'a self,
-        link: &'a LinkId,
-        span: Span,
-        from_ms: u64,
-        until_ms: u64,
-    ) -> StoreFuture<'a, Vec<Point>>;
-
-    /// The clicks of the days that begin within `from_ms..until_ms` by every part, the largest first.
-    fn click_parts<'a>(
-        &'a self,
-        link: &'a LinkId,
-        from_ms: u64,
-        until_ms: u64,
-    ) -> StoreFuture<'a, Vec<PartCount>>;
-
-    /// Removes what is older than it is kept; tells how many rows that were.
-    fn clean_clicks(&self, now_ms: u64) -> StoreFuture<'_, u64>;
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What Redis says of streams.
+//! Reads Redis' replies about streams.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,15 @@
-//! Different visitors and addresses, counted without being known.
+//! Counts different visitors and addresses without storing them.
 //!
-//! Redis counts hashes in HyperLogLogs. The key of the hash is random, made anew for each day of UTC, and
-//! stands in Redis only, for `KEPT_MS` after its day: then nobody can tell any more which address
-//! a hash was of, not even by hashing them all, and nobody can follow a visitor from one day to
-//! the next. So visitors of several days add up: who comes on two days counts twice.
+//! Redis counts hashes in HyperLogLogs. Each day of UTC has a random key of its own for the hash, which exists in
+//! Redis only, until `KEPT_MS` after its day. Then nobody can tell which address a hash was of, not even by hashing
+//! all addresses, and nobody can follow a visitor from one day to the next. So the visitors of several days add up: who
+//! comes on two days counts twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redis::{RedisError, Value};
+use redis::Value;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::task::JoinSet;
@@ -19,7 +19,7 @@ use weir_scripts::keys::{self, UniquesKeys};
 use weir_scripts::link_uniques::{self, ADDED_MAX, Expiries, UniqueCounts, UniqueHash};
 
 use super::stats::{DAY_MS, HOUR_MS, Slot, Span, Uniques, UniquesBySlot};
-use crate::ledger::{Ledger, LedgerError};
+use crate::redis::{CallError, Redis};
 
 /// For how long after its hour or day a count is kept in Redis: clicks that come later than that find none
 /// to be added to. So, too, the key that they are hashed with.
@@ -40,7 +40,7 @@ const KEY_LEN: usize = 32;
 /// Counts visitors in Redis.
 #[derive(Clone)]
 pub struct UniqueCounter {
-    ledger: Ledger,
+    redis: Redis,
     days: Arc<Mutex<BTreeMap<u64, hmac::Key>>>,
 }
 
@@ -53,9 +53,9 @@ struct Seen {
 
 impl UniqueCounter {
     /// One that counts in this Redis.
-    pub fn new(ledger: Ledger) -> Self {
+    pub fn new(redis: Redis) -> Self {
         let days = Arc::default();
-        Self { ledger, days }
+        Self { redis, days }
     }
 
     /// Counts who clicked, and tells how many there have been in each hour and day concerned. Counting
@@ -63,7 +63,7 @@ impl UniqueCounter {
     ///
     /// # Errors
     /// When Redis does not answer; some may be counted.
-    pub async fn count(&self, rows: &[Row], now_ms: u64) -> Result<UniquesBySlot, LedgerError> {
+    pub async fn count(&self, rows: &[Row], now_ms: u64) -> Result<UniquesBySlot, CallError> {
         let mut tasks = JoinSet::new();
         let mut counts = UniquesBySlot::new();
         for ((link, hour), seen) in self.seen(rows, now_ms).await? {
@@ -89,7 +89,7 @@ impl UniqueCounter {
         &self,
         rows: &[Row],
         now_ms: u64,
-    ) -> Result<BTreeMap<(LinkId, u64), Seen>, LedgerError> {
+    ) -> Result<BTreeMap<(LinkId, u64), Seen>, CallError> {
         let mut seen: BTreeMap<(LinkId, u64), Seen> = BTreeMap::new();
         for row in rows {
             let key = self.key(row.minute_ms / DAY_MS, now_ms).await?;
@@ -110,23 +110,23 @@ impl UniqueCounter {
         visitors: Vec<UniqueHash>,
         addresses: Vec<UniqueHash>,
         now_ms: u64,
-    ) -> Result<(LinkId, u64, UniqueCounts), LedgerError> {
-        let keys = UniquesKeys::new(self.ledger.prefix(), &link, hour);
+    ) -> Result<(LinkId, u64, UniqueCounts), CallError> {
+        let keys = UniquesKeys::new(self.redis.prefix(), &link, hour);
         let expiries = Expiries {
             hour_ms: kept_until_ms(Span::Hour, hour * HOUR_MS, now_ms),
             day_ms: kept_until_ms(Span::Day, hour * HOUR_MS, now_ms),
         };
         let call = link_uniques::call(&keys, expiries, &visitors, &addresses);
-        let counts = link_uniques::parse(&self.ledger.run(&call).await?)?;
+        let counts = link_uniques::parse(&self.redis.run(&call).await?)?;
         Ok((link, hour, counts))
     }
 
     /// What addresses of a day are hashed with: made by the origin that needs it first, the same for all.
-    async fn key(&self, day: u64, now_ms: u64) -> Result<hmac::Key, LedgerError> {
+    async fn key(&self, day: u64, now_ms: u64) -> Result<hmac::Key, CallError> {
         if let Some(key) = self.days().get(&day) {
             return Ok(key.clone());
         }
-        let name = keys::link_uniques_secret(self.ledger.prefix(), day);
+        let name = keys::link_uniques_secret(self.redis.prefix(), day);
         let life_ms = kept_until_ms(Span::Day, day * DAY_MS, now_ms).saturating_sub(now_ms);
         let mut set = redis::cmd("SET");
         set.arg(&name)
@@ -134,8 +134,8 @@ impl UniqueCounter {
             .arg("NX")
             .arg("PX")
             .arg(life_ms);
-        self.ledger.send(&set).await?;
-        let Value::BulkString(bytes) = self.ledger.send(redis::cmd("GET").arg(&name)).await? else {
+        self.redis.send(&set).await?;
+        let Value::BulkString(bytes) = self.redis.send(redis::cmd("GET").arg(&name)).await? else {
             return Err(no_key("Redis has none"));
         };
         let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
@@ -216,16 +216,15 @@ fn cut(tag: &hmac::Tag) -> UniqueHash {
     hash
 }
 
-fn random() -> Result<[u8; KEY_LEN], LedgerError> {
+fn random() -> Result<[u8; KEY_LEN], CallError> {
     let mut bytes = [0; KEY_LEN];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| no_key("the system gives no random numbers"))?;
     Ok(bytes)
 }
 
-fn no_key(why: &'static str) -> LedgerError {
-    let what = "no key to hash addresses with";
-    RedisError::from((redis::ErrorKind::UnexpectedReturnType, what, why.to_owned())).into()
+fn no_key(why: &'static str) -> CallError {
+    CallError::unexpected("no key to hash addresses with", why.to_owned())
 }
 
 #[cfg(test)]

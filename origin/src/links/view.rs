@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weir_link::code::{Code, DomainId};
-use weir_link::domain::Domain;
+use weir_link::domain::{Domain, Domains};
 use weir_link::record::{Link, RedirectStatus};
 use weir_link::target::Flag;
 
@@ -98,6 +98,12 @@ impl From<Link> for Says {
 }
 
 impl LinkView {
+    /// A link as the store has it.
+    pub fn of(stored: StoredLink, domains: &Domains) -> Self {
+        let domain = domains.by_id(stored.id.domain.as_str());
+        Self::new(stored, domain, None)
+    }
+
     /// A link of `domain`; `None`: of one that is no longer configured, whose URL is not known.
     pub fn new(stored: StoredLink, domain: Option<&Domain>, flag: Option<Flag>) -> Self {
         let url = domain.map(|domain| domain.url(&stored.id.code));

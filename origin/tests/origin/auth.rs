@@ -58,7 +58,7 @@ async fn probes_need_no_token_and_tell_what_is_missing() {
     let answer = world.admin_as("GET", "/readyz", "", None).await;
     assert_eq!((answer.status.as_u16(), answer.code()), (503, "not_ready"));
     assert_eq!(answer.detail(), "Redis does not answer");
-    world.origin.store.close().await;
+    world.origin.finish().await;
     let answer = world.admin_as("GET", "/readyz", "", None).await;
     assert_eq!(answer.detail(), "neither the database nor Redis answers");
 }

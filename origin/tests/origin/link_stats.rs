@@ -52,7 +52,9 @@ async fn count(world: &World, id: &str, name: &str, at_ms: u64, count: u32, refe
     }];
     let counted = world
         .origin
-        .store
+        .links()
+        .unwrap()
+        .store()
         .count_clicks(&batches, &uniques, now_ms());
     assert_eq!(counted.await.unwrap(), [true]);
 }

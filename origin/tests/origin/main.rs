@@ -3,8 +3,13 @@
 
 use support::Backing;
 
+// First: the others use its macro.
+#[macro_use]
+mod support;
+
 mod auth;
 mod clicks;
+mod layers;
 mod link_stats;
 mod links;
 mod openapi;
@@ -16,7 +21,6 @@ mod reconcile;
 mod risk;
 mod sales;
 mod store;
-mod support;
 mod switches;
 mod warm;
 

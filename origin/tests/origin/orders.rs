@@ -199,8 +199,14 @@ async fn a_claim_that_bears_anothers_name_gets_neither_its_order_nor_its_own() {
 async fn an_order_whose_settlement_was_lost_is_settled_by_the_next_try() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
-    let placed = world.origin.store.place(&ticket, 1).await.unwrap();
-    assert!(matches!(placed, weir_origin::store::Placed::New(_)));
+    let placed = world
+        .origin
+        .sales()
+        .store()
+        .place(&ticket, 1)
+        .await
+        .unwrap();
+    assert!(matches!(placed, weir_origin::sales::store::Placed::New(_)));
     assert_eq!(world.audit(&ticket).await.held, 1);
     assert_eq!(world.order(&ticket).await.status, 200);
     let audit = world.audit(&ticket).await;
@@ -333,13 +339,13 @@ async fn a_transaction_ends_even_if_its_client_has_gone() {
     {
         let mut request = Box::pin(world.order(&ticket));
         // Drives the request until its transaction waits for the lock, then drops it.
-        while world.origin.orders.in_flight() == 0 {
+        while world.origin.sales().orders().in_flight() == 0 {
             let step = tokio::time::timeout(Duration::from_millis(10), &mut request).await;
             assert!(step.is_err(), "answered while the database was locked");
         }
     }
     other.unlock().await;
-    world.origin.orders.finish().await;
+    world.origin.sales().orders().finish().await;
     assert_eq!(world.rows().await, [1, 1, 1]);
     let audit = world.audit(&ticket).await;
     assert_eq!((audit.held, audit.bought), (0, 1));
@@ -369,7 +375,7 @@ async fn a_release_after_the_order_changes_nothing() {
     let ticket = world.claim("s", "alice").await;
     assert_eq!(world.order(&ticket).await.status, 201);
     let before = world.audit(&ticket).await;
-    let ledger = &world.origin.ledger;
+    let ledger = world.origin.sales().ledger();
     ledger
         .release(&ticket, ReleaseKind::Delivery(0))
         .await

@@ -41,7 +41,7 @@ async fn the_page_comes_without_a_token_and_may_do_little() {
 #[tokio::test]
 async fn every_file_of_the_page_is_served_and_nothing_in_it_is_inline() {
     let world = World::new().await;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/links/http/page");
     let names = std::fs::read_dir(folder).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names: BTreeSet<String> = names.filter(|name| name != "index.html").collect();

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::jobs;
 
 use crate::support::{Answer, SHARDS, World, id};
 
@@ -107,7 +106,7 @@ async fn who_does_not_pay_in_time_loses_the_order_and_the_sale_reopens() {
     tokio::time::sleep(Duration::from_millis(60)).await;
     let late = post(&world, "alice", &path, "pay").await;
     assert_eq!((late.status.as_u16(), late.code()), (409, "order_expired"));
-    jobs::round(&world.origin).await.unwrap();
+    world.origin.sales().jobs().round().await.unwrap();
     assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
     assert!(
         epochs(&world).await > before,
@@ -124,7 +123,8 @@ async fn epochs(world: &World) -> i64 {
     for shard in 0..SHARDS {
         sum += world
             .origin
-            .ledger
+            .sales()
+            .ledger()
             .audit(&id("s"), shard)
             .await
             .unwrap()
@@ -150,11 +150,11 @@ async fn what_redis_missed_it_follows_later() {
     let ticket = world.claim("s", "alice").await;
     world.order(&ticket).await;
     let id = ticket.claim_id().to_string();
-    let store = &world.origin.store;
+    let store = world.origin.sales().store();
     // SQL decides; the origin dies before Redis hears of it.
     store.cancel(&id, &ticket.user, now_ms()).await.unwrap();
     assert_eq!(terms(&world).await, json!([3, 0, 0, -1]));
-    jobs::round(&world.origin).await.unwrap();
+    world.origin.sales().jobs().round().await.unwrap();
     assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
     assert!(store.unfollowed(9).await.unwrap().is_empty());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::store::Placed;
+use weir_origin::sales::store::Placed;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, LendReply};
 use weir_scripts::keys::ShardKeys;
@@ -14,7 +14,7 @@ const LONG_MS: u64 = 60_000;
 
 /// Runs rounds of the reconciler: a drift is repaired by the second that finds it.
 async fn reconcile(world: &World, rounds: u32) {
-    let mut reconciler = world.origin.reconciler();
+    let mut reconciler = world.origin.sales().reconciler();
     for _ in 0..rounds {
         reconciler.round().await.unwrap();
     }
@@ -39,7 +39,13 @@ async fn terms(world: &World) -> Value {
 }
 
 async fn shard_audit(world: &World, shard: u32) -> Audit {
-    world.origin.ledger.audit(&id("s"), shard).await.unwrap()
+    world
+        .origin
+        .sales()
+        .ledger()
+        .audit(&id("s"), shard)
+        .await
+        .unwrap()
 }
 
 /// Redis loses all it has of a shard of sale `s`.
@@ -101,7 +107,13 @@ async fn open_claims_are_told_apart_by_how_far_their_deadline_has_passed() {
 async fn an_order_whose_settlement_was_lost_is_settled_and_not_released() {
     let world = World::with_sale("s", 8).await;
     let ticket = overdue(&world, "alice").await;
-    let placed = world.origin.store.place(&ticket, now_ms()).await.unwrap();
+    let placed = world
+        .origin
+        .sales()
+        .store()
+        .place(&ticket, now_ms())
+        .await
+        .unwrap();
     assert!(
         matches!(placed, Placed::New(_)),
         "SQL has it, Redis was not told"
@@ -118,7 +130,7 @@ async fn an_order_whose_settlement_was_lost_is_settled_and_not_released() {
 async fn a_transfer_that_its_gateway_left_open_is_finished_wherever_it_stopped() {
     for stops_after_deposit in [false, true] {
         let world = World::with_sale("s", 8).await;
-        let ledger = &world.origin.ledger;
+        let ledger = world.origin.sales().ledger();
         let keys = ShardKeys::new(&world.prefix, &id("s"), 1);
         let long_ago = now_ms() - LONG_MS;
         let call = weir_scripts::lend::call(&keys, 2, 1, long_ago);
@@ -141,7 +153,7 @@ async fn a_transfer_that_its_gateway_left_open_is_finished_wherever_it_stopped()
 #[tokio::test]
 async fn a_young_transfer_is_left_to_its_gateway() {
     let world = World::with_sale("s", 8).await;
-    let ledger = &world.origin.ledger;
+    let ledger = world.origin.sales().ledger();
     ledger.lend(&id("s"), 1, 2, 1).await.unwrap();
     reconcile(&world, 1).await;
     assert_eq!(shard_audit(&world, 1).await.transfers.len(), 1);

@@ -1,7 +1,8 @@
 //! Who has reserved is scored; who scores too high is blocked. The risk service misbehaves.
 
-use std::sync::Arc;
+use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -9,10 +10,11 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use weir_base::breaker::Settings;
 use weir_base::id::{SaleId, UserId};
 use weir_origin::clock::now_ms;
-use weir_origin::risk::{
+use weir_origin::sales::risk::{
     HttpScorer, HttpSettings, RiskScorer, RiskWorker, Round, Rules, ScoreError, ScoreFuture,
 };
 use weir_sale::shard::{bucket, home_shard};
@@ -49,7 +51,7 @@ async fn is_listed(world: &World, name: &str, is_blocked: bool) -> bool {
 }
 
 fn worker(world: &World, scorer: impl RiskScorer + 'static) -> RiskWorker {
-    RiskWorker::new(world.origin.clone(), Arc::new(scorer), 80)
+    world.origin.sales().risk_worker(Arc::new(scorer), 80)
 }
 
 #[tokio::test]
@@ -105,8 +107,8 @@ async fn serve(service: Service) -> HttpScorer {
     let router = Router::new()
         .route("/score", post(answer))
         .with_state(service);
-    let stop = tokio_util::sync::CancellationToken::new();
-    tokio::spawn(weir_origin::server::serve(listener, router, stop));
+    let stop = CancellationToken::new();
+    tokio::spawn(weir_origin::http::server::serve(listener, router, stop));
     let settings = HttpSettings {
         timeout: Duration::from_millis(200),
         pause: Duration::from_millis(5),
@@ -145,6 +147,45 @@ async fn a_definite_refusal_is_not_repeated_at_once() {
     let scorer = serve(service.clone()).await;
     assert!(scorer.score(&id("s"), &user("alice")).await.is_err());
     assert_eq!(service.asked.load(Ordering::SeqCst), 1);
+}
+
+/// A file in memory that a test's log goes to.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn without_sql_the_worker_says_so_once_and_not_every_round() {
+    let world = world().await;
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let worker = worker(&world, Rules::default());
+    // From here on SQL does not answer.
+    world.origin.finish().await;
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(worker.run(stop.clone()));
+    // Three rounds at least.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    stop.cancel();
+    task.await.unwrap();
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();
+    assert_eq!(warnings.len(), 1, "{text}");
+    assert!(warnings[0].contains("checking risks: failed"), "{text}");
 }
 
 #[tokio::test]

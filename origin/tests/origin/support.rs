@@ -20,11 +20,11 @@ use weir_base::key::{KeyRing, SigningKey};
 use weir_link::domain::DomainsConfig;
 use weir_origin::Origin;
 use weir_origin::clock::now_ms;
-use weir_origin::config::AdminToken;
-use weir_origin::http::{admin, app};
-use weir_origin::ledger::Ledger;
+use weir_origin::http::AdminToken;
 use weir_origin::links::Settings;
-use weir_origin::store;
+use weir_origin::origin::open_database;
+use weir_origin::redis::Redis;
+use weir_origin::sales::orders::SqlLimits;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
 use weir_sale::shard::home_shard;
@@ -59,6 +59,33 @@ pub enum Backing {
 pub enum Sql {
     Sqlite(SqliteConnection),
     MySql(MySqlConnection),
+}
+
+/// Runs tests of a store, each on an empty database of either kind.
+#[allow(unused_macros, reason = "one of the binaries leaves these tests out")]
+macro_rules! on_every_database {
+    ($store:ident: $($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                let dir = tempfile::tempdir().unwrap();
+                let url = format!("sqlite://{}/weir.db", dir.path().display());
+                let database = weir_origin::origin::open_database(&url).await.unwrap();
+                super::$name(&super::$store::new(database.clone())).await;
+                database.close().await;
+            })*
+        }
+
+        mod mysql {
+            $(#[tokio::test]
+            async fn $name() {
+                let url = crate::support::mysql_url().await;
+                let database = weir_origin::origin::open_database(&url).await.unwrap();
+                super::$name(&super::$store::new(database.clone())).await;
+                database.close().await;
+            })*
+        }
+    };
 }
 
 /// One origin with a database and a part of Redis of its own.
@@ -228,24 +255,24 @@ impl World {
             Backing::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
             Backing::MySqlAndCluster => mysql_url().await,
         };
-        let (store, link_store) = store::open_with_links(&database_url).await.unwrap();
-        let ledger = Ledger::new(redis_url, &prefix).unwrap();
+        let database = open_database(&database_url).await.unwrap();
+        let redis = Redis::new(redis_url, &prefix).unwrap();
         let ring = KeyRing::new(vec![key()]).unwrap();
-        let mut origin = Origin::new(store, ledger, ring);
+        let mut origin = Origin::new(database, redis, ring, SqlLimits::default());
         let mut stop = None;
         if let Some((domains, change)) = links {
             let domains: DomainsConfig = serde_json::from_value(domains).unwrap();
             let mut settings = Settings::new(domains.checked().unwrap(), dir.path().join("links"));
             change(&mut settings);
-            origin = origin.with_links(settings, link_store).await.unwrap();
+            origin = origin.with_links(settings).await.unwrap();
             let token = CancellationToken::new();
-            origin.links.as_ref().unwrap().spawn(&token);
+            origin.links().unwrap().spawn(&token);
             stop = Some(token.drop_guard());
         }
         Self {
             _links: stop,
-            app: app(origin.clone()),
-            admin: admin(origin.clone(), AdminToken::new(TOKEN).unwrap()),
+            app: origin.public_routes(),
+            admin: origin.admin_routes(AdminToken::new(TOKEN).unwrap()),
             redis_url: redis_url.to_owned(),
             origin,
             prefix,
@@ -404,7 +431,12 @@ impl World {
     }
 
     pub async fn audit(&self, ticket: &Ticket) -> Audit {
-        let audit = self.origin.ledger.audit(&ticket.sale, ticket.shard).await;
+        let audit = self
+            .origin
+            .sales()
+            .ledger()
+            .audit(&ticket.sale, ticket.shard)
+            .await;
         audit.unwrap()
     }
 

@@ -89,7 +89,7 @@ async fn a_sale_is_warmed_before_its_start_by_itself() {
     sale["starts_at_ms"] = json!(now_ms() + 300_000);
     sale["warm_before_ms"] = json!(400_000);
     world.admin("POST", "/sales", &sale).await;
-    weir_origin::jobs::round(&world.origin).await.unwrap();
+    world.origin.sales().jobs().round().await.unwrap();
     assert_eq!(published(&world).await.sales.len(), 1);
 }
 
@@ -97,7 +97,7 @@ async fn a_sale_is_warmed_before_its_start_by_itself() {
 async fn what_happened_is_counted() {
     let world = World::with_sale("s", 4).await;
     world.order(&world.claim("s", "alice").await).await;
-    world.origin.reconciler().round().await.unwrap();
+    world.origin.sales().reconciler().round().await.unwrap();
     let metrics = world.admin_as("GET", "/metrics", "", None).await;
     let text = metrics.body.as_str().unwrap();
     for line in [

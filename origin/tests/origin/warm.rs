@@ -19,7 +19,7 @@ async fn warm(world: &World) -> Answer {
 async fn stock(world: &World) -> Vec<Option<i64>> {
     let mut units = Vec::new();
     for shard in 0..SHARDS {
-        let audit = world.origin.ledger.audit(&id("s"), shard).await;
+        let audit = world.origin.sales().ledger().audit(&id("s"), shard).await;
         units.push(audit.unwrap().stock);
     }
     units
@@ -76,7 +76,7 @@ async fn gateways_learn_of_a_sale_when_it_is_warm() {
     let world = World::new().await;
     let sale = sale_json("s", 10);
     make(&world, &sale).await;
-    world.origin.publisher.publish().await.unwrap();
+    world.origin.sales().publisher().publish().await.unwrap();
     assert_eq!(published(&world).await, Catalogue::default());
     warm(&world).await;
     let seen = published(&world).await.checked().unwrap();
@@ -113,7 +113,15 @@ async fn a_warm_up_that_broke_off_is_finished_by_the_next() {
     let world = World::new().await;
     make(&world, &sale_json("s", 10)).await;
     // As far as the first one came.
-    assert!(world.origin.ledger.warm(&id("s"), 0, 3, 1).await.unwrap());
+    assert!(
+        world
+            .origin
+            .sales()
+            .ledger()
+            .warm(&id("s"), 0, 3, 1)
+            .await
+            .unwrap()
+    );
     let answer = warm(&world).await;
     assert_eq!(answer.body["shards_filled"], 3, "{answer:?}");
     assert_eq!(stock(&world).await, [Some(3), Some(3), Some(2), Some(2)]);
@@ -168,7 +176,13 @@ async fn orders_of_a_sale_forbid_filling_it_even_before_its_start() {
 async fn what_another_sale_of_the_name_left_in_redis_is_not_taken_over() {
     let world = World::new().await;
     make(&world, &sale_json("s", 10)).await;
-    world.origin.ledger.warm(&id("s"), 2, 500, 1).await.unwrap();
+    world
+        .origin
+        .sales()
+        .ledger()
+        .warm(&id("s"), 2, 500, 1)
+        .await
+        .unwrap();
     let refused = warm(&world).await;
     assert_eq!(
         (refused.status.as_u16(), refused.code()),

@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{Action, BufferType, ContextType, Status};
+use proxy_wasm::types::{Action, BufferType, ContextType, MapType, Status};
 use weir_base::headers;
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
-use weir_filter_kit::env;
-use weir_filter_kit::host::now_ms;
-use weir_filter_kit::http::{Answer, RequestHeaders, add_request_header, remove_gateway_headers};
-use weir_filter_kit::metrics::{self, Counter};
-use weir_filter_kit::redis::{Unknown, read};
+use weir_engine::answer::Refusal;
+use weir_engine::metrics::Counter;
+use weir_engine::redis::{Unknown, read};
+use weir_engine::{Answer, Metrics, Request as _};
+use weir_proxy_kit::host::now_ms;
+use weir_proxy_kit::metrics::HostMetrics;
+use weir_proxy_kit::request::HostRequest;
+use weir_proxy_kit::{env, reply};
 use weir_sale::admission::{Conclusion, conclude};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Checks, ClaimTerms, OpenClaim};
@@ -51,7 +54,7 @@ struct Gate {
 }
 
 impl Gate {
-    fn new() -> Option<Self> {
+    fn new(metrics: &mut Metrics) -> Option<Self> {
         let sale = SaleId::new(SALE).ok()?;
         let secret = env::var("WEIR_CLAIM_SECRET")?;
         Some(Self {
@@ -61,8 +64,8 @@ impl Gate {
             sale,
             claim_sha1: claim::SCRIPT.sha1_hex(),
             keys: SigningKey::new("k1", &secret).ok()?.into(),
-            granted: Counter::define("weir_peer_webdis_granted_total"),
-            refused: Counter::define("weir_peer_webdis_refused_total"),
+            granted: metrics.counter("weir_peer_webdis_granted_total"),
+            refused: metrics.counter("weir_peer_webdis_refused_total"),
         })
     }
 
@@ -132,17 +135,26 @@ impl Gate {
 
     fn reject(&self, verdict: Verdict) {
         self.refused.increment();
-        let answer = Answer {
-            status: verdict.status().unwrap_or(500),
-            headers: vec![(headers::VERDICT, verdict.word())],
+        let refusal = Refusal {
             error: verdict.word(),
             message: verdict.message(),
             order: None,
         };
-        if let Err(status) = answer.prepare().send() {
-            log::warn!("an answer could not be sent: {status:?}");
+        let headers = vec![(headers::VERDICT, verdict.word())];
+        let status = verdict.status().unwrap_or(500);
+        if !reply::send(&Answer::json(status, headers, &refusal)) {
+            log::warn!("an answer could not be sent");
         }
     }
+}
+
+fn add_request_header(name: &str, value: &str) -> Result<(), Status> {
+    hostcalls::add_map_value(MapType::HttpRequestHeaders, name, value)
+}
+
+fn remove_gateway_headers() -> Result<(), Status> {
+    let remove = |name| hostcalls::remove_map_value(MapType::HttpRequestHeaders, name);
+    headers::GATEWAY_ONLY.into_iter().try_for_each(remove)
 }
 
 /// Percent-encodes all but what RFC 3986 reserves for nothing; the dot, too, behind which Webdis looks for a format.
@@ -201,12 +213,13 @@ impl Context for Request {
 
 impl HttpContext for Request {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        let request = RequestHeaders::read();
+        let request = HostRequest::default();
+        let request = request.headers();
         let is = |name, value: &[u8]| request.get(name).is_some_and(|got| *got == *value);
         if !is(":method", b"POST") || !is(":path", PATH) {
             return Action::Continue;
         }
-        if request.pose_as_gateways()
+        if request.pose_as_gateway()
             && let Err(status) = remove_gateway_headers()
         {
             log::warn!("headers of a request could not be changed: {status:?}");
@@ -227,13 +240,15 @@ impl HttpContext for Request {
 #[derive(Default)]
 struct Root {
     gate: Option<Rc<Gate>>,
+    metrics: Metrics,
+    host_metrics: HostMetrics,
 }
 
 impl Context for Root {}
 
 impl RootContext for Root {
     fn on_configure(&mut self, _plugin_configuration_size: usize) -> bool {
-        self.gate = Gate::new().map(Rc::new);
+        self.gate = Gate::new(&mut self.metrics).map(Rc::new);
         if self.gate.is_none() {
             log::error!("WEIR_CLAIM_SECRET must be in the VM's environment, 32 bytes or more");
         }
@@ -241,7 +256,7 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        metrics::flush();
+        self.host_metrics.flush(&mut self.metrics);
     }
 
     fn get_type(&self) -> Option<ContextType> {
@@ -258,7 +273,7 @@ impl RootContext for Root {
 /// What the module does when a host has loaded it.
 pub fn start() {
     proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
-    weir_filter_kit::host::log_panics("webdis-gate");
+    weir_proxy_kit::host::log_panics("webdis-gate");
     proxy_wasm::set_root_context(|_| Box::<Root>::default());
 }
 

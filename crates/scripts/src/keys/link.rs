@@ -32,17 +32,10 @@ pub fn link_domains(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:domains").into_bytes()
 }
 
-/// The stream of links that were edited, disabled, deleted or made under a name of their own: field
-/// [`CHANGED_LINK`] is the link. Gateways drop what they know of it.
+/// The stream of links that were edited: see [`streams::link_changes`](crate::streams::link_changes).
 pub fn link_changes(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:changes").into_bytes()
 }
-
-/// The field of [`link_changes`]: `<domain>/<code>`.
-pub const CHANGED_LINK: &[u8] = b"l";
-
-/// About so many changes are kept; a gateway that has missed more drops all that it knows.
-pub const CHANGES_LEN: u64 = 10_000;
 
 /// The stream of [batches of clicks](weir_link::click): fields [`BATCH_ID`] and [`BATCH_ROWS`].
 pub fn link_clicks(prefix: &str) -> Vec<u8> {

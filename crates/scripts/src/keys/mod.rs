@@ -30,9 +30,9 @@ mod sale;
 pub use limit::{LimitKey, limit_rules};
 #[cfg(feature = "link")]
 pub use link::{
-    BATCH_ID, BATCH_ROWS, BATCHES_LEN, CHANGED_LINK, CHANGES_LEN, LinkKeys, UniquesKeys,
-    link_changes, link_clicks, link_clicks_refused, link_domains, link_idempotency, link_segments,
-    link_uniques_secret, link_wrap,
+    BATCH_ID, BATCH_ROWS, BATCHES_LEN, LinkKeys, UniquesKeys, link_changes, link_clicks,
+    link_clicks_refused, link_domains, link_idempotency, link_segments, link_uniques_secret,
+    link_wrap,
 };
 #[cfg(feature = "sale")]
 pub use sale::{ShardKeys, catalogue};

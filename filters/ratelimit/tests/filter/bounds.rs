@@ -1,6 +1,6 @@
 //! Whatever clients send, memory stays as it was configured, and nobody is refused for others.
 
-use weir_filter_kit::table::is_slot_key;
+use weir_limit::table::is_slot_key;
 
 use crate::support::{Limiter, is_passed};
 

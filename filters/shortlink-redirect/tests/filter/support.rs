@@ -13,6 +13,7 @@ use weir_host_test::{Call, FailurePolicy, Host, Reply, RequestBuilder, Stream, U
 use weir_link::click::{BatchId, Row, decode};
 use weir_link::record::Link;
 use weir_scripts::keys;
+use weir_scripts::streams::link_changes;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
@@ -158,14 +159,11 @@ impl Gate {
     }
 
     pub fn tell_of(&self, link_id: &str) {
-        let key = keys::link_changes("weir");
-        self.redis::<String>(
-            cmd("XADD")
-                .arg(key)
-                .arg("*")
-                .arg(keys::CHANGED_LINK)
-                .arg(link_id),
-        );
+        let mut add = Cmd::new();
+        for word in link_changes::add("weir", &link_id.parse().unwrap()) {
+            add.arg(word);
+        }
+        self.redis::<String>(&add);
     }
 
     pub fn request(&self, worker: usize, path: &str) -> RequestBuilder {

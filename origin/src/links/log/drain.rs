@@ -1,36 +1,29 @@
-//! From the log into the cold store.
+//! Drains the log into the cold store.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
 
 use super::read::{BATCH, Batch};
 use super::{Log, LogError, Reader};
+use crate::background::{Backoff, Rounds};
 use crate::links::metrics::LinkMetrics;
 use crate::links::store::{LinkStore, LogPosition};
 
-/// The pause after a batch that was not full: so much later is a link in the cold store, and so many fewer
-/// transactions there are.
+/// The pause after a batch that was not full: links reach the cold store that much later, in fewer transactions.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The pause after the cold store refused, doubled up to [`RETRY_PAUSE_MAX`].
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The pause after the cold store refused.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(100),
+    max: Duration::from_secs(5),
+};
 
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
-
-/// Carries all that is written into the cold store until `stop`, and then what is left, if the store takes
-/// it.
-pub async fn run(
-    log: Log,
-    store: Arc<dyn LinkStore>,
-    metrics: LinkMetrics,
-    stop: CancellationToken,
-) {
+/// Drains the log until `stop`, and then what is left, if the store takes it.
+pub async fn run(log: Log, store: LinkStore, metrics: LinkMetrics, stop: CancellationToken) {
     let drainer = Drainer {
         log,
         store,
@@ -44,30 +37,39 @@ pub async fn run(
 
 struct Drainer {
     log: Log,
-    store: Arc<dyn LinkStore>,
+    store: LinkStore,
     metrics: LinkMetrics,
     stop: CancellationToken,
 }
 
 impl Drainer {
+    fn rounds(&self, what: &'static str) -> Rounds {
+        let rounds = Rounds::every(PAUSE, what, self.stop.clone());
+        rounds.backing_off(BACKOFF)
+    }
+
     /// A reader from where the store is; `None` if the origin stops before the store says where.
     async fn open(&self) -> Option<Reader> {
-        let mut pause = RETRY_PAUSE;
+        let mut rounds = self.rounds("opening the log of links");
         loop {
-            match self.store.log_position(self.log.id()).await {
-                Ok(from) => match Reader::new(&self.log, from) {
-                    Ok(reader) => return Some(reader),
-                    Err(error) => warn!(%error, "the log of links cannot be read"),
-                },
-                Err(error) => warn!(%error, "the cold store of links does not answer"),
+            let reader = self.try_open().await;
+            rounds.ended(&reader);
+            match reader {
+                Ok(reader) => return Some(reader),
+                Err(_) if rounds.next().await => {}
+                Err(_) => return None,
             }
-            pause = self.pause(pause).await?;
         }
+    }
+
+    async fn try_open(&self) -> Result<Reader, anyhow::Error> {
+        let from = self.store.log_position(self.log.id()).await?;
+        Ok(Reader::new(&self.log, from)?)
     }
 
     async fn drain(&self, mut reader: Reader) {
         let mut written = self.log.shared().written.subscribe();
-        let mut pause = RETRY_PAUSE;
+        let mut reads = self.rounds("reading the log of links");
         loop {
             written.mark_unchanged();
             let batch;
@@ -76,25 +78,15 @@ impl Drainer {
                 // A panic: nothing is lost, the next process goes on.
                 Err(_) => return,
             };
-            let count = match batch {
+            reads.ended(&batch);
+            let goes_on = match batch {
                 Ok(batch) => {
-                    pause = RETRY_PAUSE;
                     let count = batch.entries.len();
-                    if !self.take(batch).await {
-                        return;
-                    }
-                    count
+                    self.take(batch).await && self.wait(count, &mut written).await
                 }
-                Err(error) => {
-                    warn!(%error, "the log of links cannot be read");
-                    match self.pause(pause).await {
-                        Some(longer) => pause = longer,
-                        None => return,
-                    }
-                    continue;
-                }
+                Err(_) => reads.next().await,
             };
-            if !self.wait(count, &mut written).await {
+            if !goes_on {
                 return;
             }
         }
@@ -119,42 +111,25 @@ impl Drainer {
 
     /// False if the origin stops before the store takes it: then it stays in the log.
     async fn take(&self, batch: Batch) -> bool {
-        let mut pause = RETRY_PAUSE;
-        let mut failures = 0;
+        let mut rounds = self.rounds("draining the log of links");
         while !batch.entries.is_empty() {
             let drained = self.store.drain(self.log.id(), batch.next, &batch.entries);
-            match drained.await {
+            let drained = drained.await;
+            rounds.ended(&drained);
+            match drained {
                 Ok(taken) => {
                     self.metrics.drained(batch.entries.len() as u64, taken);
                     break;
                 }
-                Err(error) if failures == 0 => {
-                    warn!(%error, "the cold store does not take new links; trying again");
-                }
-                Err(_) => {}
+                Err(_) if rounds.next().await => {}
+                Err(_) => return false,
             }
-            failures += 1;
-            match self.pause(pause).await {
-                Some(longer) => pause = longer,
-                None => return false,
-            }
-        }
-        if failures > 0 {
-            info!(failures, "the cold store takes new links again");
         }
         let shared = self.log.shared();
         shared.bytes_drained.fetch_add(batch.len, Ordering::Relaxed);
         shared.drained.send_replace(batch.next);
         self.metrics.log_waiting(self.log.waiting_bytes());
         true
-    }
-
-    /// The next pause; `None` if the origin stops.
-    async fn pause(&self, pause: Duration) -> Option<Duration> {
-        tokio::select! {
-            () = self.stop.cancelled() => None,
-            () = tokio::time::sleep(pause) => Some((pause * 2).min(RETRY_PAUSE_MAX)),
-        }
     }
 }
 

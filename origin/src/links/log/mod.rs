@@ -1,4 +1,4 @@
-//! The log of new links: what makes an acknowledged link survive, before the cold store has it.
+//! The log of new links: an acknowledged link survives in it until the cold store has it.
 //!
 //! A folder of files, each only ever appended to. Before a link is acknowledged its [entry](Entry) is written
 //! here; the [drainer](drain) carries entries into the cold store, which notes in the same transaction how far

@@ -1,4 +1,4 @@
-//! The log, read from where the cold store has it.
+//! Reads the log from where the cold store has it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

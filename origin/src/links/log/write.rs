@@ -1,7 +1,7 @@
-//! The log, written.
+//! Writes the log.
 //!
-//! One thread writes. Requests hand it their bytes and wait; whatever has come in the meantime is written at
-//! once, with one wait for the disk: so many creations at a time cost hardly more than one.
+//! One thread writes. Requests hand it their bytes and wait; whatever arrived in the meantime is written together,
+//! with one wait for the disk, so that many creations cost hardly more than one.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ const WRITE_LEN_MAX: usize = 1 << 20;
 /// What a log may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
-    /// After so many bytes a new file is begun: whole files are what is deleted.
+    /// After so many bytes a new file is started: files are deleted whole.
     pub file_len: u64,
     /// With so many bytes that the cold store has not taken, nothing more is written: links are refused
     /// until it takes some.
@@ -185,8 +185,8 @@ struct Writer {
     at: LogPosition,
     /// The number of the next file; one that was tried is not tried again.
     next_file: u64,
-    /// A write has failed, and no file was begun since: a reader stops where that write has left something,
-    /// so nothing may stand behind it.
+    /// A write failed, and no new file was started since. A reader stops at what that write left, so nothing may be
+    /// written behind it.
     is_broken: bool,
     sync: Sync,
 }

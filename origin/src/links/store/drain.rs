@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use sqlx::Error;
 
-use super::{Entry, LogPosition, NewLink, ends_at};
-use crate::store::database::{Database, Statement, Tx, damaged, retried, sql};
+use super::{Entry, LinkStore, LogPosition, NewLink, ends_at};
+use crate::sql::{Database, SqlError, Statement, Tx, damaged, retried, sql};
 
 /// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
 const ROWS: usize = 64;
@@ -45,23 +45,40 @@ pub(super) fn tags_json(tags: &[String]) -> Result<String, Error> {
     serde_json::to_string(tags).map_err(|error| damaged("tags", error))
 }
 
-pub(super) async fn position(db: &Database, log: &str) -> Result<LogPosition, Error> {
-    let row = db.one(sql(SELECT_POSITION).text(log)).await?;
-    row.map_or(Ok(LogPosition::default()), |row| {
+impl LinkStore {
+    /// How far the log named `log` is in the store.
+    pub async fn log_position(&self, log: &str) -> Result<LogPosition, SqlError> {
+        let row = self.db.one(sql(SELECT_POSITION).text(log)).await?;
+        let Some(row) = row else {
+            return Ok(LogPosition::default());
+        };
         Ok(LogPosition {
             file: row.number("file_no")?,
             byte: row.number("at_byte")?,
         })
-    })
-}
+    }
 
-pub(super) async fn drain(
-    db: &Database,
-    log: &str,
-    position: LogPosition,
-    entries: &[Entry],
-) -> Result<u64, Error> {
-    retried(|| drain_once(db, log, position, entries)).await
+    /// Takes entries of the log named `log`, all of them or none, and notes that it has the log up to
+    /// `position`. A link whose name is taken already is left out; how many these were is told.
+    pub async fn drain(
+        &self,
+        log: &str,
+        position: LogPosition,
+        entries: &[Entry],
+    ) -> Result<u64, SqlError> {
+        Ok(retried(|| drain_once(&self.db, log, position, entries)).await?)
+    }
+
+    /// Makes a link at once. False if its name is taken.
+    pub async fn insert(&self, link: &NewLink) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let is_new = insert_in(&mut tx, link).await?;
+            tx.commit().await?;
+            Ok(is_new)
+        };
+        Ok(retried(once).await?)
+    }
 }
 
 async fn drain_once(
@@ -185,14 +202,4 @@ async fn move_on(tx: &mut Tx, log: &str, position: LogPosition) -> Result<(), Er
         tx.insert(set(INSERT_POSITION)).await?;
     }
     Ok(())
-}
-
-pub(super) async fn insert(db: &Database, link: &NewLink) -> Result<bool, Error> {
-    let once = || async {
-        let mut tx = db.begin().await?;
-        let is_new = insert_in(&mut tx, link).await?;
-        tx.commit().await?;
-        Ok(is_new)
-    };
-    retried(once).await
 }

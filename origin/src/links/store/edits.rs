@@ -5,8 +5,8 @@ use weir_link::code::LinkId;
 use weir_link::record::Link;
 
 use super::drain::{INSERT_TAG, tags_json};
-use super::{Action, Change, StoredLink, ends_at, reads};
-use crate::store::database::{Database, Statement, Tx, damaged, retried, sql};
+use super::{Action, Change, LinkStore, StoredLink, ends_at, reads};
+use crate::sql::{SqlError, Statement, Tx, damaged, retried, sql};
 
 const UPDATE: &str = "
     UPDATE links
@@ -37,18 +37,42 @@ pub(super) fn record(link: &Link) -> Result<String, Error> {
     String::from_utf8(link.encode()).map_err(|error| damaged("record", error))
 }
 
-pub(super) async fn change(db: &Database, change: Change<'_>) -> Result<bool, Error> {
-    let once = || async {
-        let mut tx = db.begin().await?;
-        let is_done = change_in(&mut tx, &change).await?;
-        if is_done {
-            tx.commit().await?;
-        } else {
-            tx.rollback().await?;
-        }
-        Ok(is_done)
-    };
-    retried(once).await
+impl LinkStore {
+    /// Changes a link, and notes that Redis is to follow. False if it is not as it was read, of which nothing
+    /// comes.
+    pub async fn change(&self, change: Change<'_>) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let is_done = change_in(&mut tx, &change).await?;
+            if is_done {
+                tx.commit().await?;
+            } else {
+                tx.rollback().await?;
+            }
+            Ok(is_done)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// At most `limit` changes from before `before_ms` that Redis may not have followed: links and their
+    /// versions.
+    pub async fn unpublished(
+        &self,
+        before_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<(LinkId, u32)>, SqlError> {
+        let select = sql(UNPUBLISHED).number(before_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        let read = |row| Ok((reads::id(row)?, row.number("version")?));
+        rows.iter().map(read).collect()
+    }
+
+    /// Notes that Redis has followed a change.
+    pub async fn mark_published(&self, id: &LinkId, version: u32) -> Result<(), SqlError> {
+        let delete = named(sql(DELETE_UNPUBLISHED), id).number(version);
+        self.db.execute(delete).await?;
+        Ok(())
+    }
 }
 
 async fn change_in(tx: &mut Tx, change: &Change<'_>) -> Result<bool, Error> {
@@ -113,20 +137,4 @@ async fn replace_tags(tx: &mut Tx, change: &Change<'_>) -> Result<(), Error> {
         tx.insert(named(insert, &before.id)).await?;
     }
     Ok(())
-}
-
-pub(super) async fn unpublished(
-    db: &Database,
-    before_ms: u64,
-    limit: usize,
-) -> Result<Vec<(LinkId, u32)>, Error> {
-    let select = sql(UNPUBLISHED).number(before_ms).number(limit);
-    let rows = db.all(select).await?;
-    let read = |row| Ok((reads::id(row)?, row.number("version")?));
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn mark_published(db: &Database, id: &LinkId, version: u32) -> Result<(), Error> {
-    let delete = named(sql(DELETE_UNPUBLISHED), id).number(version);
-    db.execute(delete).await.map(drop)
 }

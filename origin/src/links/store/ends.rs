@@ -4,8 +4,8 @@ use sqlx::Error;
 use weir_link::code::LinkId;
 
 use super::edits::named;
-use super::{Ended, reads};
-use crate::store::database::{Database, Tx, retried, sql};
+use super::{Ended, LinkStore, reads};
+use crate::sql::{Database, Row, SqlError, Tx, retried, sql};
 
 /// Rows of one transaction: what others wait for, so it stays short.
 const BATCH: usize = 500;
@@ -39,11 +39,51 @@ const REMOVE_REST: [&str; 5] = [
     "DELETE FROM link_click_parts WHERE domain = ? AND code = ?",
 ];
 
-pub(super) async fn touch(db: &Database, clicks: &[(LinkId, u64)]) -> Result<(), Error> {
-    for chunk in clicks.chunks(BATCH) {
-        retried(|| touch_chunk(db, chunk)).await?;
+impl LinkStore {
+    /// Notes when links were last clicked, so that they live on: those that have a life.
+    pub async fn touch(&self, clicks: &[(LinkId, u64)]) -> Result<(), SqlError> {
+        for chunk in clicks.chunks(BATCH) {
+            retried(|| touch_chunk(&self.db, chunk)).await?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// At most `limit` links that ended at `from_ms` or later but before `before_ms`, those that ended first
+    /// first.
+    pub async fn ended(
+        &self,
+        from_ms: u64,
+        before_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<Ended>, SqlError> {
+        let select = sql(ENDED).number(from_ms).number(before_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        let read = |row: &Row| {
+            Ok(Ended {
+                id: reads::id(row)?,
+                expires_at_ms: row.number("expires_at_ms")?,
+                is_deleted: row.flag("is_deleted")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Gives links a later end, unless somebody else has done so.
+    pub async fn prolong(&self, ended: &[(Ended, u64)]) -> Result<(), SqlError> {
+        for chunk in ended.chunks(BATCH) {
+            retried(|| prolong_chunk(&self.db, chunk)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes links and all that is known of them away, unless they have got a later end. Tells how many.
+    pub async fn remove(&self, ended: &[Ended]) -> Result<u64, SqlError> {
+        let mut removed = 0;
+        for chunk in ended.chunks(BATCH) {
+            removed += retried(|| remove_chunk(&self.db, chunk)).await?;
+        }
+        Ok(removed)
+    }
 }
 
 async fn touch_chunk(db: &Database, clicks: &[(LinkId, u64)]) -> Result<(), Error> {
@@ -55,31 +95,6 @@ async fn touch_chunk(db: &Database, clicks: &[(LinkId, u64)]) -> Result<(), Erro
     tx.commit().await
 }
 
-pub(super) async fn ended(
-    db: &Database,
-    from_ms: u64,
-    before_ms: u64,
-    limit: usize,
-) -> Result<Vec<Ended>, Error> {
-    let select = sql(ENDED).number(from_ms).number(before_ms).number(limit);
-    let rows = db.all(select).await?;
-    let read = |row: &crate::store::database::Row| {
-        Ok(Ended {
-            id: reads::id(row)?,
-            expires_at_ms: row.number("expires_at_ms")?,
-            is_deleted: row.flag("is_deleted")?,
-        })
-    };
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn prolong(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Error> {
-    for chunk in ended.chunks(BATCH) {
-        retried(|| prolong_chunk(db, chunk)).await?;
-    }
-    Ok(())
-}
-
 async fn prolong_chunk(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Error> {
     let mut tx = db.begin().await?;
     for (link, until_ms) in ended {
@@ -87,14 +102,6 @@ async fn prolong_chunk(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Erro
         tx.execute(update.number(link.expires_at_ms)).await?;
     }
     tx.commit().await
-}
-
-pub(super) async fn remove(db: &Database, ended: &[Ended]) -> Result<u64, Error> {
-    let mut removed = 0;
-    for chunk in ended.chunks(BATCH) {
-        removed += retried(|| remove_chunk(db, chunk)).await?;
-    }
-    Ok(removed)
 }
 
 async fn remove_chunk(db: &Database, ended: &[Ended]) -> Result<u64, Error> {

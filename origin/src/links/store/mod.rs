@@ -1,23 +1,43 @@
-//! The cold store of links behind a trait, [`LinkStore`]: every link that was ever acknowledged and has not
-//! ended, what was done to it, and who may hand out which numbers.
+//! The cold store of links, in SQL: every acknowledged link that has not ended, what was done to it, what was
+//! counted of its clicks, and who may hand out which numbers.
+//!
+//! | module | does |
+//! |---|---|
+//! | `drain` | new links, many in a transaction |
+//! | `reads` | links found and listed |
+//! | `edits` | links changed, and changes that Redis has yet to follow |
+//! | `ends` | lives prolonged, ended links removed |
+//! | `segments` | numbers: who may hand out which |
+//! | `clicks` | clicks counted and read |
 
+mod clicks;
 mod drain;
 mod edits;
 mod ends;
 mod reads;
 mod segments;
-mod sql;
-
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use weir_link::code::{Code, DomainId, Length, LinkId};
+use weir_link::code::LinkId;
 use weir_link::record::Link;
-use weir_link::segment::Segment;
 
-use crate::store::StoreFuture;
+use crate::sql::Database;
 
-pub use sql::SqlLinks;
+/// Links in SQL. Cloning it is cheap.
+///
+/// Instants are milliseconds since the Unix epoch. A call fails only when SQL does not answer or answers with an
+/// error.
+#[derive(Clone, Debug)]
+pub struct LinkStore {
+    db: Database,
+}
+
+impl LinkStore {
+    /// The store in this database.
+    pub fn new(db: Database) -> Self {
+        Self { db }
+    }
+}
 
 /// A link as it is written first: into the log, then into the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,114 +206,4 @@ pub fn ends_at(life_ms: u64, ends_at_ms: u64, last_ms: u64) -> Option<u64> {
     let by_life = (life_ms > 0).then(|| last_ms.saturating_add(life_ms));
     let by_date = (ends_at_ms > 0).then_some(ends_at_ms);
     by_life.into_iter().chain(by_date).min()
-}
-
-/// The cold store of links.
-///
-/// Instants are milliseconds since the Unix epoch. Every call fails only when the store does not answer, or
-/// answers with an error of its own.
-pub trait LinkStore: fmt::Debug + Send + Sync {
-    /// How far the log named `log` is in the store.
-    fn log_position<'a>(&'a self, log: &'a str) -> StoreFuture<'a, LogPosition>;
-
-    /// Takes entries of the log named `log`, all of them or none, and notes that it has the log up to
-    /// `position`. A link whose name is taken already is left out; how many these were is told.
-    fn drain<'a>(
-        &'a self,
-        log: &'a str,
-        position: LogPosition,
-        entries: &'a [Entry],
-    ) -> StoreFuture<'a, u64>;
-
-    /// One link that is not deleted, be it one that has ended.
-    fn link<'a>(&'a self, id: &'a LinkId) -> StoreFuture<'a, Option<StoredLink>>;
-
-    /// At most `limit` links that are not deleted, those that were made last first: those with this tag, and
-    /// those that come after `after`.
-    fn list<'a>(
-        &'a self,
-        tag: Option<&'a str>,
-        after: Option<&'a Place>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<StoredLink>>;
-
-    /// What was done to a link, the first first. Empty if it was never edited.
-    fn history<'a>(&'a self, id: &'a LinkId) -> StoreFuture<'a, Vec<Past>>;
-
-    /// Makes a link at once. False if its name is taken.
-    fn insert<'a>(&'a self, link: &'a NewLink) -> StoreFuture<'a, bool>;
-
-    /// Changes a link, and notes that Redis is to follow. False if it is not as it was read, of which nothing
-    /// comes.
-    fn change<'a>(&'a self, change: Change<'a>) -> StoreFuture<'a, bool>;
-
-    /// Notes when links were last clicked, so that they live on: those that have a life.
-    fn touch<'a>(&'a self, clicks: &'a [(LinkId, u64)]) -> StoreFuture<'a, ()>;
-
-    /// At most `limit` changes from before `before_ms` that Redis may not have followed: links and their
-    /// versions.
-    fn unpublished(&self, before_ms: u64, limit: usize) -> StoreFuture<'_, Vec<(LinkId, u32)>>;
-
-    /// Notes that Redis has followed a change.
-    fn mark_published<'a>(&'a self, id: &'a LinkId, version: u32) -> StoreFuture<'a, ()>;
-
-    /// Reserves segments for whoever asks: says of each whether it was nobody's in its round.
-    fn reserve<'a>(&'a self, segments: &'a [Segment], now_ms: u64) -> StoreFuture<'a, Vec<bool>>;
-
-    /// Gives a segment back of which no number was handed out.
-    fn release<'a>(&'a self, segment: &'a Segment) -> StoreFuture<'a, ()>;
-
-    /// The last segment that was reserved of a length.
-    fn last_segment(&self, length: Length) -> StoreFuture<'_, Option<Segment>>;
-
-    /// When numbers of this segment were last reserved in an earlier round.
-    fn reserved_before<'a>(&'a self, segment: &'a Segment) -> StoreFuture<'a, Option<u64>>;
-
-    /// Whether a number's segment is reserved in the last round, or was reserved after `since_ms`: somebody
-    /// may be handing it out.
-    fn is_reserved(&self, length: Length, index: u64, since_ms: u64) -> StoreFuture<'_, bool>;
-
-    /// Opens a round through the numbers of a length; nothing if it is open.
-    fn open_round(&self, length: Length, round: u64, now_ms: u64) -> StoreFuture<'_, ()>;
-
-    /// Whether that round is open.
-    fn is_round_open(&self, length: Length, round: u64) -> StoreFuture<'_, bool>;
-
-    /// Notes that people have chosen the code of this number under this domain. False if that is noted.
-    fn add_custom<'a>(
-        &'a self,
-        length: Length,
-        index: u64,
-        domain: &'a DomainId,
-    ) -> StoreFuture<'a, bool>;
-
-    /// Takes that back.
-    fn remove_custom<'a>(
-        &'a self,
-        length: Length,
-        index: u64,
-        domain: &'a DomainId,
-    ) -> StoreFuture<'a, ()>;
-
-    /// The numbers of a segment whose codes people have chosen.
-    fn customs<'a>(&'a self, segment: &'a Segment) -> StoreFuture<'a, Vec<u64>>;
-
-    /// Whether the store has a link of any of these codes under this domain, be it one that has ended.
-    fn has_any<'a>(&'a self, domain: &'a DomainId, codes: &'a [Code]) -> StoreFuture<'a, bool>;
-
-    /// Notes domains that may have links; tells all that ever were.
-    fn domains<'a>(&'a self, known: &'a [DomainId]) -> StoreFuture<'a, Vec<DomainId>>;
-
-    /// Notes how numbers become codes, unless that is noted; tells what is noted.
-    fn numbering<'a>(&'a self, fingerprint: &'a str) -> StoreFuture<'a, String>;
-
-    /// At most `limit` links that ended at `from_ms` or later but before `before_ms`, those that ended first
-    /// first.
-    fn ended(&self, from_ms: u64, before_ms: u64, limit: usize) -> StoreFuture<'_, Vec<Ended>>;
-
-    /// Gives links a later end, unless somebody else has done so.
-    fn prolong<'a>(&'a self, ended: &'a [(Ended, u64)]) -> StoreFuture<'a, ()>;
-
-    /// Takes links and all that is known of them away, unless they have got a later end. Tells how many.
-    fn remove<'a>(&'a self, ended: &'a [Ended]) -> StoreFuture<'a, u64>;
 }

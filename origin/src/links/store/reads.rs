@@ -6,8 +6,8 @@ use sqlx::Error;
 use weir_link::code::{Code, DomainId, LinkId};
 use weir_link::record::Link;
 
-use super::{Action, Past, Place, StoredLink};
-use crate::store::database::{Database, Row, damaged, sql};
+use super::{Action, LinkStore, Past, Place, StoredLink};
+use crate::sql::{Row, SqlError, damaged, sql};
 
 /// Codes that one statement looks for.
 const CODES: usize = 100;
@@ -41,52 +41,67 @@ static HAS_ANY: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT 1 AS found FROM links WHERE domain = ? AND code IN ({codes}) LIMIT 1")
 });
 
-pub(super) async fn one(db: &Database, id: &LinkId) -> Result<Option<StoredLink>, Error> {
-    let select = sql(SELECT_ONE).text(id.domain.as_str());
-    let row = db.one(select.text(id.code.as_str())).await?;
-    row.as_ref().map(stored).transpose()
-}
-
-pub(super) async fn list(
-    db: &Database,
-    tag: Option<&str>,
-    after: Option<&Place>,
-    limit: usize,
-) -> Result<Vec<StoredLink>, Error> {
-    let before_ms = after.map_or(u64::MAX, |place| place.created_at_ms);
-    let (domain, code) = after.map_or(("", ""), |place| {
-        (place.id.domain.as_str(), place.id.code.as_str())
-    });
-    let select = match tag {
-        Some(tag) => sql(LIST_TAGGED).text(tag),
-        None => sql(LIST),
-    };
-    let select = select.number(before_ms).number(before_ms);
-    let select = select.text(domain).text(domain).text(code).number(limit);
-    db.all(select).await?.iter().map(stored).collect()
-}
-
-pub(super) async fn history(db: &Database, id: &LinkId) -> Result<Vec<Past>, Error> {
-    let select = sql(HISTORY).text(id.domain.as_str()).text(id.code.as_str());
-    db.all(select).await?.iter().map(past).collect()
-}
-
-pub(super) async fn has_any(
-    db: &Database,
-    domain: &DomainId,
-    codes: &[Code],
-) -> Result<bool, Error> {
-    for chunk in codes.chunks(CODES) {
-        // The last one stands for those that a short chunk lacks.
-        let last = chunk.last().into_iter().cycle();
-        let all = chunk.iter().chain(last).take(CODES);
-        let select = sql(&HAS_ANY).text(domain.as_str());
-        let select = all.fold(select, |select, code| select.text(code.as_str()));
-        if db.one(select).await?.is_some() {
-            return Ok(true);
-        }
+impl LinkStore {
+    /// One link that is not deleted, be it one that has ended.
+    pub async fn link(&self, id: &LinkId) -> Result<Option<StoredLink>, SqlError> {
+        let select = sql(SELECT_ONE).text(id.domain.as_str());
+        let row = self.db.one(select.text(id.code.as_str())).await?;
+        Ok(row.as_ref().map(stored).transpose()?)
     }
-    Ok(false)
+
+    /// At most `limit` links that are not deleted, those that were made last first: those with this tag, and
+    /// those that come after `after`.
+    pub async fn list(
+        &self,
+        tag: Option<&str>,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<Vec<StoredLink>, SqlError> {
+        let before_ms = after.map_or(u64::MAX, |place| place.created_at_ms);
+        let (domain, code) = after.map_or(("", ""), |place| {
+            (place.id.domain.as_str(), place.id.code.as_str())
+        });
+        let select = match tag {
+            Some(tag) => sql(LIST_TAGGED).text(tag),
+            None => sql(LIST),
+        };
+        let select = select.number(before_ms).number(before_ms);
+        let select = select.text(domain).text(domain).text(code).number(limit);
+        Ok(self
+            .db
+            .all(select)
+            .await?
+            .iter()
+            .map(stored)
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// What was done to a link, the first first. Empty if it was never edited.
+    pub async fn history(&self, id: &LinkId) -> Result<Vec<Past>, SqlError> {
+        let select = sql(HISTORY).text(id.domain.as_str()).text(id.code.as_str());
+        Ok(self
+            .db
+            .all(select)
+            .await?
+            .iter()
+            .map(past)
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// Whether the store has a link of any of these codes under this domain, be it one that has ended.
+    pub async fn has_any(&self, domain: &DomainId, codes: &[Code]) -> Result<bool, SqlError> {
+        for chunk in codes.chunks(CODES) {
+            // The last one stands for those that a short chunk lacks.
+            let last = chunk.last().into_iter().cycle();
+            let all = chunk.iter().chain(last).take(CODES);
+            let select = sql(&HAS_ANY).text(domain.as_str());
+            let select = all.fold(select, |select, code| select.text(code.as_str()));
+            if self.db.one(select).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// The name that a row has.

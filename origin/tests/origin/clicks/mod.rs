@@ -47,8 +47,8 @@ fn row(name: &str, address: &str, clicks: u32) -> Row {
 }
 
 fn counter(world: &World, name: &str, geo: Geo) -> ClickCounter {
-    let links = world.origin.links.clone().unwrap();
-    ClickCounter::new(&world.origin, links, geo, name.to_owned())
+    let links = world.origin.links().unwrap();
+    links.click_counter(geo, name.to_owned())
 }
 
 fn stream(world: &World) -> String {
@@ -92,7 +92,9 @@ async fn days(world: &World, name: &str) -> (u64, u64, u64) {
     let link = link(name);
     let points = world
         .origin
-        .store
+        .links()
+        .unwrap()
+        .store()
         .click_points(&link, Span::Day, 0, until_ms);
     let mut sums = (0, 0, 0);
     for point in points.await.unwrap() {
@@ -109,7 +111,9 @@ async fn part(world: &World, name: &str, part: Part) -> Vec<(String, u64)> {
     let link = link(name);
     let parts = world
         .origin
-        .store
+        .links()
+        .unwrap()
+        .store()
         .click_parts(&link, 0, now_ms() + DAY_MS)
         .await;
     let parts = parts
@@ -120,7 +124,7 @@ async fn part(world: &World, name: &str, part: Part) -> Vec<(String, u64)> {
 }
 
 fn metric(world: &World, line: &str) -> bool {
-    world.origin.metrics.text().lines().any(|has| has == line)
+    world.origin.metrics().text().lines().any(|has| has == line)
 }
 
 #[tokio::test]
@@ -341,7 +345,7 @@ async fn regions_and_operators_come_from_databases() {
 #[tokio::test]
 async fn a_clicked_link_lives_on_in_the_cold_store() {
     let world = world().await;
-    let links = world.origin.links.clone().unwrap();
+    let links = world.origin.links().unwrap();
     for code in ["abc", "xyz"] {
         let new = NewLink {
             id: link(&format!("s/{code}")),

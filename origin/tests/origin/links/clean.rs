@@ -36,9 +36,9 @@ async fn made(world: &World, body: Value) -> u16 {
 }
 
 async fn cleaned(world: &World) -> (u64, u64) {
-    let links = world.origin.links.as_ref().unwrap();
+    let links = world.origin.links().unwrap();
     links.log().drained().await;
-    let Cleaned { removed, alive } = links.clean().await.unwrap();
+    let Cleaned { removed, alive } = links.cleaner().clean().await.unwrap();
     (removed, alive)
 }
 
@@ -57,8 +57,8 @@ async fn a_link_goes_when_it_has_ended_in_redis_and_the_quarantine_is_over() {
     assert_eq!(cleaned(&world).await, (0, 1));
     assert_eq!(made(&world, body.clone()).await, 409);
 
-    let links = world.origin.links.as_ref().unwrap();
-    links.redis().forget(&id("s/summer-24")).await.unwrap();
+    let links = world.origin.links().unwrap();
+    links.records().forget(&id("s/summer-24")).await.unwrap();
     assert_eq!(cleaned(&world).await, (0, 0));
     later(DAY_MS + TIMES.quarantine_ms + 1);
     assert_eq!(cleaned(&world).await, (1, 0));
@@ -87,7 +87,7 @@ async fn a_deleted_links_code_is_free_after_the_quarantine() {
 async fn a_whole_range_comes_again_when_its_links_have_ended() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
-    let links = world.origin.links.as_ref().unwrap();
+    let links = world.origin.links().unwrap();
     let make = async || {
         let mut codes = Vec::new();
         while codes.len() < 20 {
@@ -111,7 +111,7 @@ async fn a_whole_range_comes_again_when_its_links_have_ended() {
     links.log().drained().await;
     for code in &first {
         links
-            .redis()
+            .records()
             .forget(&id(&format!("s/{code}")))
             .await
             .unwrap();
@@ -119,5 +119,5 @@ async fn a_whole_range_comes_again_when_its_links_have_ended() {
     clock.fetch_add(DAY_MS + TIMES.quarantine_ms + 1, Ordering::Relaxed);
     assert_eq!(cleaned(&world).await, (20, 0));
     assert_eq!(make().await, first);
-    assert_eq!(world.origin.metrics.links.collisions.get(), 0);
+    assert_eq!(world.origin.links().unwrap().metrics().collisions.get(), 0);
 }

@@ -80,8 +80,7 @@ async fn an_edit_is_in_redis_at_once_keeps_its_clicks_and_has_a_history() {
     assert_eq!(history[3]["target"], "https://example.com/1");
     let unpublished = world
         .origin
-        .links
-        .as_ref()
+        .links()
         .unwrap()
         .store()
         .unpublished(u64::MAX, 9);

@@ -3,7 +3,6 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -24,9 +23,9 @@ const LIMITS: LogLimits = LogLimits {
 /// So long may what must happen take: other tests run beside.
 const LIMIT: Duration = Duration::from_secs(60);
 
-async fn store(dir: &Path) -> Arc<dyn LinkStore> {
+async fn store(dir: &Path) -> LinkStore {
     let url = format!("sqlite://{}/weir.db", dir.display());
-    weir_origin::store::open_with_links(&url).await.unwrap().1
+    LinkStore::new(weir_origin::origin::open_database(&url).await.unwrap())
 }
 
 /// Opens the log, once the thread of the one before it has ended.
@@ -47,21 +46,21 @@ fn made(n: u64) -> Entry {
     Entry::Made(new_link(&format!("s/code-{n}"), n))
 }
 
-fn drain(log: &Log, store: &Arc<dyn LinkStore>) -> (CancellationToken, JoinHandle<()>) {
+fn drain(log: &Log, store: &LinkStore) -> (CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
-    let metrics: LinkMetrics = Metrics::default().links;
+    let metrics = LinkMetrics::register(&Metrics::default());
     let run = drain::run(log.clone(), store.clone(), metrics, stop.clone());
     (stop, tokio::spawn(run))
 }
 
-async fn drained(log: &Log, store: &Arc<dyn LinkStore>) {
+async fn drained(log: &Log, store: &LinkStore) {
     let (stop, task) = drain(log, store);
     tokio::time::timeout(LIMIT, log.drained()).await.unwrap();
     stop.cancel();
     task.await.unwrap();
 }
 
-async fn count(store: &Arc<dyn LinkStore>) -> usize {
+async fn count(store: &LinkStore) -> usize {
     store.list(None, None, 9_999).await.unwrap().len()
 }
 

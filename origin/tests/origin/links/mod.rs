@@ -2,6 +2,7 @@
 
 mod api;
 mod clean;
+mod click_store;
 mod cold;
 mod edits;
 mod log;

@@ -11,11 +11,13 @@ use weir_link::code::{Code, DomainId, Length, LinkId};
 use weir_link::record::Link;
 use weir_link::scramble::{Numbering, Scramble};
 use weir_link::segment::{Plan, Times};
-use weir_origin::ledger::Ledger;
+use weir_origin::links::metrics::LinkMetrics;
 use weir_origin::links::numbers::{Allocator, AllocatorDeps};
-use weir_origin::links::redis::{LinkRecords, Record};
+use weir_origin::links::records::{LinkRecords, Record};
 use weir_origin::links::store::{LinkStore, NewLink};
 use weir_origin::metrics::Metrics;
+use weir_origin::origin::open_database;
+use weir_origin::redis::Redis;
 use weir_stack::redis::RedisServer;
 
 use crate::support;
@@ -32,7 +34,7 @@ const TIMES: Times = Times {
 struct Place {
     _dir: TempDir,
     server: RedisServer,
-    store: Arc<dyn LinkStore>,
+    store: LinkStore,
     clock: Arc<AtomicU64>,
     metrics: Metrics,
     plan: Plan,
@@ -56,7 +58,7 @@ impl Place {
         let url = url.unwrap_or_else(sqlite);
         Self {
             server: support::redis(&dir).await,
-            store: weir_origin::store::open_with_links(&url).await.unwrap().1,
+            store: LinkStore::new(open_database(&url).await.unwrap()),
             clock: Arc::new(AtomicU64::new(1_000_000)),
             metrics: Metrics::default(),
             plan,
@@ -66,7 +68,7 @@ impl Place {
     }
 
     fn redis(&self) -> LinkRecords {
-        LinkRecords::new(Ledger::new(&self.server.url(), "numbers").unwrap())
+        LinkRecords::new(Redis::new(&self.server.url(), "numbers").unwrap())
     }
 
     fn now_ms(&self) -> u64 {
@@ -83,12 +85,12 @@ impl Place {
         plans[self.plan.length().position()] = self.plan;
         let allocator = Allocator::new(AllocatorDeps {
             store: self.store.clone(),
-            redis: self.redis(),
+            records: self.redis(),
             numbering: self.numbering.clone(),
             plans,
             times: TIMES,
             domains: vec![domain()],
-            metrics: self.metrics.links.clone(),
+            metrics: LinkMetrics::register(&self.metrics),
             clock: Arc::new(move || clock.load(Ordering::Relaxed)),
         });
         let stop = CancellationToken::new();

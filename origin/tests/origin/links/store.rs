@@ -9,32 +9,8 @@ use weir_origin::links::store::{
 
 use super::{id, new_link, tagged};
 
-macro_rules! on_every_store {
-    ($($name:ident),* $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test]
-            async fn $name() {
-                let dir = tempfile::tempdir().unwrap();
-                let url = format!("sqlite://{}/weir.db", dir.path().display());
-                let (sales, links) = weir_origin::store::open_with_links(&url).await.unwrap();
-                super::$name(&*links).await;
-                sales.close().await;
-            })*
-        }
-
-        mod mysql {
-            $(#[tokio::test]
-            async fn $name() {
-                let url = crate::support::mysql_url().await;
-                let (sales, links) = weir_origin::store::open_with_links(&url).await.unwrap();
-                super::$name(&*links).await;
-                sales.close().await;
-            })*
-        }
-    };
-}
-
-on_every_store! {
+on_every_database! {
+    LinkStore:
     a_log_is_taken_once_and_its_position_with_it,
     a_name_that_is_taken_is_left_out_and_told,
     a_void_entry_takes_back_its_own_link_only,
@@ -62,11 +38,11 @@ fn names(links: &[StoredLink]) -> Vec<String> {
     links.iter().map(|link| link.id.to_string()).collect()
 }
 
-async fn stored(store: &dyn LinkStore, name: &str) -> StoredLink {
+async fn stored(store: &LinkStore, name: &str) -> StoredLink {
     store.link(&id(name)).await.unwrap().unwrap()
 }
 
-async fn edited(store: &dyn LinkStore, before: &StoredLink, action: Action, now_ms: u64) -> bool {
+async fn edited(store: &LinkStore, before: &StoredLink, action: Action, now_ms: u64) -> bool {
     let mut link = before.link.clone();
     link.version += 1;
     link.target = format!("https://example.com/{}", link.version);
@@ -80,7 +56,7 @@ async fn edited(store: &dyn LinkStore, before: &StoredLink, action: Action, now_
     store.change(change).await.unwrap()
 }
 
-async fn a_log_is_taken_once_and_its_position_with_it(store: &dyn LinkStore) {
+async fn a_log_is_taken_once_and_its_position_with_it(store: &LinkStore) {
     let before = store.log_position(LOG).await.unwrap();
     assert_eq!(before, LogPosition::default());
     // More than one statement takes, and some that are left over.
@@ -101,7 +77,7 @@ async fn a_log_is_taken_once_and_its_position_with_it(store: &dyn LinkStore) {
     assert_eq!(store.log_position(LOG).await.unwrap(), at(10));
 }
 
-async fn a_name_that_is_taken_is_left_out_and_told(store: &dyn LinkStore) {
+async fn a_name_that_is_taken_is_left_out_and_told(store: &LinkStore) {
     assert!(store.insert(&new_link("s/code-70", 1)).await.unwrap());
     assert!(!store.insert(&new_link("s/code-70", 2)).await.unwrap());
     let made = |n: u64| Entry::Made(new_link(&format!("s/code-{n}"), 100 + n));
@@ -111,7 +87,7 @@ async fn a_name_that_is_taken_is_left_out_and_told(store: &dyn LinkStore) {
     assert_eq!(store.list(None, None, 999).await.unwrap().len(), 128);
 }
 
-async fn a_void_entry_takes_back_its_own_link_only(store: &dyn LinkStore) {
+async fn a_void_entry_takes_back_its_own_link_only(store: &LinkStore) {
     let (ours, theirs) = (tagged("s/abc", 5, &["a"]), new_link("s/def", 6));
     let their_double = NewLink {
         record: "0 0 {\"t\":\"https://other.example/\"}".into(),
@@ -139,14 +115,14 @@ async fn a_void_entry_takes_back_its_own_link_only(store: &dyn LinkStore) {
     assert_eq!(stored(store, "s/def").await.link.version, 2);
 }
 
-async fn upper_and_lower_case_are_different_codes(store: &dyn LinkStore) {
+async fn upper_and_lower_case_are_different_codes(store: &LinkStore) {
     for name in ["s/abcde", "s/ABCDE", "s/aBcDe", "t/abcde"] {
         assert!(store.insert(&new_link(name, 1)).await.unwrap(), "{name}");
     }
     assert_eq!(store.link(&id("s/Abcde")).await.unwrap(), None);
 }
 
-async fn an_edit_counts_only_on_what_was_read(store: &dyn LinkStore) {
+async fn an_edit_counts_only_on_what_was_read(store: &LinkStore) {
     store.insert(&new_link("s/abc", 10)).await.unwrap();
     assert!(store.history(&id("s/abc")).await.unwrap().is_empty());
     let first = stored(store, "s/abc").await;
@@ -180,7 +156,7 @@ async fn an_edit_counts_only_on_what_was_read(store: &dyn LinkStore) {
     assert_eq!(unpublished, [(id("s/abc"), 3)]);
 }
 
-async fn links_are_listed_newest_first_page_by_page(store: &dyn LinkStore) {
+async fn links_are_listed_newest_first_page_by_page(store: &LinkStore) {
     for (name, created_at_ms) in [
         ("s/aaa", 1),
         ("s/bbb", 2),
@@ -212,7 +188,7 @@ async fn links_are_listed_newest_first_page_by_page(store: &dyn LinkStore) {
     assert_eq!(names(&rest), ["s/ccc", "s/bbb", "s/aaa"]);
 }
 
-async fn tags_follow_edits(store: &dyn LinkStore) {
+async fn tags_follow_edits(store: &LinkStore) {
     store
         .insert(&tagged("s/abc", 1, &["a", "b"]))
         .await
@@ -237,7 +213,7 @@ async fn tags_follow_edits(store: &dyn LinkStore) {
     }
 }
 
-async fn clicks_put_the_end_off_but_not_past_a_links_own(store: &dyn LinkStore) {
+async fn clicks_put_the_end_off_but_not_past_a_links_own(store: &LinkStore) {
     let own_end = NewLink {
         ends_at_ms: 1_500,
         ..new_link("s/own", 0)
@@ -259,7 +235,7 @@ async fn clicks_put_the_end_off_but_not_past_a_links_own(store: &dyn LinkStore) 
     assert_eq!(ends(stored(store, "s/ever").await), None);
 }
 
-async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &dyn LinkStore) {
+async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &LinkStore) {
     for (name, ms) in [("s/aaa", 0), ("s/bbb", 10), ("s/ccc", 20), ("s/ddd", 30)] {
         let link = tagged(name, ms, &["x"]);
         store.insert(&link).await.unwrap();
@@ -305,7 +281,7 @@ fn segment(round: u64, start: u64) -> Segment {
     }
 }
 
-async fn a_segment_is_one_origins_in_its_round(store: &dyn LinkStore) {
+async fn a_segment_is_one_origins_in_its_round(store: &LinkStore) {
     assert_eq!(store.last_segment(Length::MIN).await.unwrap(), None);
     let segments = [segment(0, 0), segment(0, 10), segment(0, 0)];
     let reserved = store.reserve(&segments, 5).await.unwrap();
@@ -327,7 +303,7 @@ async fn a_segment_is_one_origins_in_its_round(store: &dyn LinkStore) {
     assert!(!store.is_round_open(Length::MAX, 1).await.unwrap());
 }
 
-async fn an_earlier_reservation_of_any_overlap_is_told(store: &dyn LinkStore) {
+async fn an_earlier_reservation_of_any_overlap_is_told(store: &LinkStore) {
     store.reserve(&[segment(0, 0)], 5).await.unwrap();
     store.reserve(&[segment(1, 0)], 9).await.unwrap();
     let before = async |round, start| store.reserved_before(&segment(round, start)).await.unwrap();
@@ -338,7 +314,7 @@ async fn an_earlier_reservation_of_any_overlap_is_told(store: &dyn LinkStore) {
     assert_eq!(before(2, 10).await, None);
 }
 
-async fn a_number_is_reserved_in_the_last_round_or_lately(store: &dyn LinkStore) {
+async fn a_number_is_reserved_in_the_last_round_or_lately(store: &LinkStore) {
     let is_reserved =
         async |index, since| store.is_reserved(Length::MIN, index, since).await.unwrap();
     assert!(!is_reserved(0, 0).await);
@@ -351,7 +327,7 @@ async fn a_number_is_reserved_in_the_last_round_or_lately(store: &dyn LinkStore)
     assert!(is_reserved(20, 100).await);
 }
 
-async fn chosen_numbers_are_told_by_segment(store: &dyn LinkStore) {
+async fn chosen_numbers_are_told_by_segment(store: &LinkStore) {
     let (s, t) = (DomainId::new("s").unwrap(), DomainId::new("t").unwrap());
     for (index, domain) in [(9, &s), (10, &s), (10, &t), (10, &t), (19, &s), (20, &s)] {
         let added = store.add_custom(Length::MIN, index, domain);
@@ -363,7 +339,7 @@ async fn chosen_numbers_are_told_by_segment(store: &dyn LinkStore) {
     assert_eq!(customs, [10, 10]);
 }
 
-async fn any_of_many_codes_is_found(store: &dyn LinkStore) {
+async fn any_of_many_codes_is_found(store: &LinkStore) {
     store.insert(&new_link("s/code-142", 1)).await.unwrap();
     let (s, t) = (DomainId::new("s").unwrap(), DomainId::new("t").unwrap());
     let codes = |n: std::ops::Range<u32>| -> Vec<Code> {
@@ -375,7 +351,7 @@ async fn any_of_many_codes_is_found(store: &dyn LinkStore) {
     assert!(!store.has_any(&s, &[]).await.unwrap());
 }
 
-async fn the_numbering_is_noted_once(store: &dyn LinkStore) {
+async fn the_numbering_is_noted_once(store: &LinkStore) {
     assert_eq!(store.numbering("plain").await.unwrap(), "plain");
     assert_eq!(store.numbering("0123").await.unwrap(), "plain");
     let s = DomainId::new("s").unwrap();

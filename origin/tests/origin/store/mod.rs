@@ -1,18 +1,20 @@
-//! The promises of [`Store`], asked of every database there is.
+//! The promises of [`SaleStore`], on every database there is.
 
 use std::future::Future;
 
-use weir_origin::new_sale::{NewSale, Payment, Window};
-use weir_origin::store::{
-    Cancelled, EditRefusal, OpenError, OrderStatus, Paid, Placed, Reserved, SaleTotals, Score,
-    Shortage, SqlStore, Store, StoredOrder, Updated,
+use weir_origin::origin::open_database;
+use weir_origin::sales::new_sale::{NewSale, Payment, Window};
+use weir_origin::sales::store::{
+    Cancelled, EditRefusal, OrderStatus, Paid, Placed, Reserved, SaleStore, SaleTotals, Score,
+    Shortage, StoredOrder, Updated,
 };
+use weir_origin::sql::OpenError;
 use weir_sale::sale::{Degrade, SaleState};
 
 use crate::support::{id, ticket, user};
 
 /// All of them at once.
-async fn join_all<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+pub async fn join_all<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut calls: Vec<_> = calls.map(Box::pin).map(Some).collect();
     let mut answers: Vec<Option<T>> = calls.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
@@ -51,7 +53,7 @@ fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
     }
 }
 
-async fn made(store: &dyn Store, total: u64, payment: Payment) {
+async fn made(store: &SaleStore, total: u64, payment: Payment) {
     let sale = NewSale {
         payment,
         ..new_sale("s", total, 1)
@@ -60,7 +62,7 @@ async fn made(store: &dyn Store, total: u64, payment: Payment) {
 }
 
 /// An order of the user's, at instant 100.
-async fn ordered(store: &dyn Store, name: &str, generation: u64) -> StoredOrder {
+async fn ordered(store: &SaleStore, name: &str, generation: u64) -> StoredOrder {
     let ticket = ticket("s", name, generation);
     match store.place(&ticket, 100).await.unwrap() {
         Placed::New(order) => order,
@@ -68,41 +70,13 @@ async fn ordered(store: &dyn Store, name: &str, generation: u64) -> StoredOrder 
     }
 }
 
-async fn totals(store: &dyn Store) -> SaleTotals {
+async fn totals(store: &SaleStore) -> SaleTotals {
     let totals = store.totals(&id("s")).await.unwrap().unwrap();
     let sum = totals.stored.remaining + totals.units_deducted;
     assert_eq!(sum, totals.stored.total, "{totals:?}");
     totals
 }
 
-/// Runs a part of the suite on an empty database of each kind.
-macro_rules! on_every_store {
-    ($($name:ident),* $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test]
-            async fn $name() {
-                let dir = tempfile::tempdir().unwrap();
-                let url = format!("sqlite://{}/weir.db", dir.path().display());
-                let store = weir_origin::store::open(&url).await.unwrap();
-                super::$name(&*store).await;
-                store.close().await;
-            })*
-        }
-
-        mod mysql {
-            $(#[tokio::test]
-            async fn $name() {
-                let url = crate::support::mysql_url().await;
-                let store = weir_origin::store::open(&url).await.unwrap();
-                super::$name(&*store).await;
-                store.close().await;
-            })*
-        }
-    };
-}
-
-// After the macro, which they use.
-mod clicks;
 mod orders;
 mod payments;
 mod sales;
@@ -113,11 +87,12 @@ async fn a_database_survives_its_process_and_is_migrated_once() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/weir.db", dir.path().display());
     for new in [true, false] {
-        let store = SqlStore::open(&url).await.unwrap();
+        let database = open_database(&url).await.unwrap();
+        let store = SaleStore::new(database.clone());
         let _ = store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
         let placed = store.place(&ticket("s", "alice", 1), 2).await.unwrap();
         assert_eq!(is_new(placed), new);
-        store.close().await;
+        database.close().await;
     }
 }
 
@@ -125,7 +100,7 @@ async fn a_database_survives_its_process_and_is_migrated_once() {
 async fn sqlite_itself_refuses_what_makes_no_sense() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/weir.db", dir.path().display());
-    let store = SqlStore::open(&url).await.unwrap();
+    let store = SaleStore::new(open_database(&url).await.unwrap());
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let sql = sqlx::SqlitePool::connect(&url).await.unwrap();
     for forbidden in [
@@ -140,7 +115,7 @@ async fn sqlite_itself_refuses_what_makes_no_sense() {
 
 #[tokio::test]
 async fn only_files_of_sqlite_will_do() {
-    let open = |url: &'static str| async move { SqlStore::open(url).await.unwrap_err() };
+    let open = |url: &'static str| async move { open_database(url).await.unwrap_err() };
     let other = open("postgres://user:hush@host/weir").await;
     assert!(matches!(other, OpenError::Unknown), "{other}");
     assert!(!format!("{other} {other:?}").contains("hush"));

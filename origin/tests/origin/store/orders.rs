@@ -2,7 +2,8 @@
 
 use super::*;
 
-on_every_store! {
+on_every_database! {
+    SaleStore:
     an_order_is_placed_once,
     a_failed_order_leaves_no_trace,
     a_outcome_is_decided_once,
@@ -15,7 +16,7 @@ on_every_store! {
     one_user_at_once_keeps_to_the_cap,
 }
 
-async fn an_order_is_placed_once(store: &dyn Store) {
+async fn an_order_is_placed_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let alices = ticket("s", "alice", 1);
     assert!(is_new(store.place(&alices, 2).await.unwrap()));
@@ -33,7 +34,7 @@ async fn an_order_is_placed_once(store: &dyn Store) {
 }
 
 /// The last step fails: the rows of the steps before it are gone, as after a crash in between.
-async fn a_failed_order_leaves_no_trace(store: &dyn Store) {
+async fn a_failed_order_leaves_no_trace(store: &SaleStore) {
     let sold_out = Placed::Short(Shortage::SoldOut);
     let unknown = Placed::Short(Shortage::UnknownSale);
     store.create_sale(&new_sale("s", 0, 1), 1).await.unwrap();
@@ -47,7 +48,7 @@ async fn a_failed_order_leaves_no_trace(store: &dyn Store) {
     assert_eq!((totals.orders.active(), totals.has_outcomes), (0, false));
 }
 
-async fn a_outcome_is_decided_once(store: &dyn Store) {
+async fn a_outcome_is_decided_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let (void, ordered) = (ticket("s", "alice", 1), ticket("s", "alice", 2));
     assert!(store.void(&void, 2).await.unwrap());
@@ -60,7 +61,7 @@ async fn a_outcome_is_decided_once(store: &dyn Store) {
     assert!(store.void(&ticket("ghost", "alice", 1), 7).await.unwrap());
 }
 
-async fn all_units_can_be_ordered_and_no_more(store: &dyn Store) {
+async fn all_units_can_be_ordered_and_no_more(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let mut placed = Vec::new();
     for n in 0..8 {
@@ -74,7 +75,7 @@ async fn all_units_can_be_ordered_and_no_more(store: &dyn Store) {
     assert_eq!((totals.units_deducted, totals.stored.remaining), (5, 0));
 }
 
-async fn a_claim_of_many_units_takes_them_all(store: &dyn Store) {
+async fn a_claim_of_many_units_takes_them_all(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let mut three = ticket("s", "alice", 1);
     three.quantity = 3;
@@ -88,7 +89,7 @@ async fn a_claim_of_many_units_takes_them_all(store: &dyn Store) {
     assert_eq!(totals.stored.remaining, 2);
 }
 
-async fn a_user_cannot_have_more_than_the_cap(store: &dyn Store) {
+async fn a_user_cannot_have_more_than_the_cap(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let capped = Placed::Short(Shortage::UserCap);
     let mut four = ticket("s", "bob", 9);
@@ -110,7 +111,7 @@ async fn a_user_cannot_have_more_than_the_cap(store: &dyn Store) {
     assert_eq!(totals(store).await.stored.remaining, 7);
 }
 
-async fn an_overdue_claim_is_released_or_its_order_told(store: &dyn Store) {
+async fn an_overdue_claim_is_released_or_its_order_told(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let lost = ticket("s", "alice", 1);
     assert_eq!(store.release(&lost, 5).await.unwrap(), None);
@@ -129,7 +130,7 @@ async fn an_overdue_claim_is_released_or_its_order_told(store: &dyn Store) {
     assert_eq!(known, Some(Placed::Released { void: true }));
 }
 
-async fn a_shards_orders_come_in_pages(store: &dyn Store) {
+async fn a_shards_orders_come_in_pages(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     for generation in [5, 3, 9] {
         ordered(store, "alice", generation).await;
@@ -155,7 +156,7 @@ async fn a_shards_orders_come_in_pages(store: &dyn Store) {
     assert!(page(5, 9).await.is_empty());
 }
 
-async fn many_orders_at_once_sell_each_unit_once(store: &dyn Store) {
+async fn many_orders_at_once_sell_each_unit_once(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let tickets = (0..100).map(|n| ticket("s", &format!("user-{n}"), n));
     let tickets: Vec<_> = tickets.collect();
@@ -170,7 +171,7 @@ async fn many_orders_at_once_sell_each_unit_once(store: &dyn Store) {
     assert_eq!((totals.orders.unpaid, totals.stored.remaining), (10, 0));
 }
 
-async fn one_user_at_once_keeps_to_the_cap(store: &dyn Store) {
+async fn one_user_at_once_keeps_to_the_cap(store: &SaleStore) {
     made(store, 100, Payment::AtPayment).await;
     let tickets: Vec<_> = (0..20).map(|n| ticket("s", "alice", n)).collect();
     join_all(tickets.iter().map(|t| store.place(t, 2))).await;

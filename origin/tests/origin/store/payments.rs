@@ -2,7 +2,8 @@
 
 use super::*;
 
-on_every_store! {
+on_every_database! {
+    SaleStore:
     an_order_is_paid_once,
     a_late_payment_is_refused_before_the_order_expires_and_after,
     an_order_that_takes_units_when_paid_may_find_none,
@@ -12,7 +13,7 @@ on_every_store! {
     many_cancellations_return_the_units_once,
 }
 
-async fn an_order_is_paid_once(store: &dyn Store) {
+async fn an_order_is_paid_once(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
     assert_eq!(
@@ -39,7 +40,7 @@ async fn an_order_is_paid_once(store: &dyn Store) {
     assert_eq!(store.unfollowed(9).await.unwrap(), []);
 }
 
-async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &dyn Store) {
+async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
     let pay = async || store.pay(&order.id, &user("alice"), 150).await.unwrap();
@@ -57,7 +58,7 @@ async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &dy
     assert_eq!(cancel, Cancelled::Expired(expired[0].clone()));
 }
 
-async fn an_order_that_takes_units_when_paid_may_find_none(store: &dyn Store) {
+async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
     made(store, 1, Payment::AtPayment).await;
     let first = ordered(store, "alice", 1).await;
     let second = ordered(store, "bob", 2).await;
@@ -82,7 +83,7 @@ async fn an_order_that_takes_units_when_paid_may_find_none(store: &dyn Store) {
     assert_eq!(statuses, [OrderStatus::Paid, OrderStatus::Cancelled]);
 }
 
-async fn a_cancelled_order_returns_its_units_once(store: &dyn Store) {
+async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let order = ordered(store, "alice", 1).await;
     let cancel = async |name: &str| store.cancel(&order.id, &user(name), 200).await.unwrap();
@@ -99,7 +100,7 @@ async fn a_cancelled_order_returns_its_units_once(store: &dyn Store) {
     assert_eq!(again, Placed::Again(cancelled));
 }
 
-async fn redis_is_told_of_each_change_until_it_has_followed(store: &dyn Store) {
+async fn redis_is_told_of_each_change_until_it_has_followed(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let first = ordered(store, "alice", 1).await;
     ordered(store, "bob", 2).await;
@@ -120,7 +121,7 @@ async fn redis_is_told_of_each_change_until_it_has_followed(store: &dyn Store) {
 }
 
 /// A clock between two of the origin's tasks may differ by a moment: one says late, one in time.
-async fn of_payment_and_expiry_one_wins(store: &dyn Store) {
+async fn of_payment_and_expiry_one_wins(store: &SaleStore) {
     made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     for generation in 0..10 {
         let order = ordered(store, &format!("user-{generation}"), generation).await;
@@ -138,7 +139,7 @@ async fn of_payment_and_expiry_one_wins(store: &dyn Store) {
     assert_eq!(totals.stored.remaining, totals.orders.expired);
 }
 
-async fn many_cancellations_return_the_units_once(store: &dyn Store) {
+async fn many_cancellations_return_the_units_once(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let order = ordered(store, "alice", 1).await;
     let alice = user("alice");

@@ -2,7 +2,8 @@
 
 use super::*;
 
-on_every_store! {
+on_every_database! {
+    SaleStore:
     a_sale_is_made_once,
     sales_are_listed_and_published_in_order,
     a_sale_is_warmed_once,
@@ -12,7 +13,7 @@ on_every_store! {
     sales_are_due_when_their_time_has_come,
 }
 
-async fn a_sale_is_made_once(store: &dyn Store) {
+async fn a_sale_is_made_once(store: &SaleStore) {
     let new = new_sale("s", 10, 5_000);
     assert!(store.create_sale(&new, 7).await.unwrap());
     let other = new_sale("s", 99, 6_000);
@@ -28,7 +29,7 @@ async fn a_sale_is_made_once(store: &dyn Store) {
     assert_eq!(store.sale(&id("t")).await.unwrap(), None);
 }
 
-async fn sales_are_listed_and_published_in_order(store: &dyn Store) {
+async fn sales_are_listed_and_published_in_order(store: &SaleStore) {
     for (name, starts_at_ms) in [("b", 3_000), ("a", 1_000), ("c", 2_000)] {
         let new = new_sale(name, 1, starts_at_ms);
         store.create_sale(&new, 1).await.unwrap();
@@ -51,7 +52,7 @@ async fn sales_are_listed_and_published_in_order(store: &dyn Store) {
     assert_eq!(published(bounded), ["a", "c"]);
 }
 
-async fn a_sale_is_warmed_once(store: &dyn Store) {
+async fn a_sale_is_warmed_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 1, 1), 1).await.unwrap();
     store.mark_warmed(&id("s"), 5).await.unwrap();
     store.mark_warmed(&id("s"), 6).await.unwrap();
@@ -59,7 +60,7 @@ async fn a_sale_is_warmed_once(store: &dyn Store) {
     assert_eq!(stored.warmed_at_ms, Some(5));
 }
 
-async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &dyn Store) {
+async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) {
     let mut new = NewSale {
         token: true,
         reservation: Some(Window {
@@ -100,7 +101,7 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &dyn Store) 
     assert_eq!(late, Updated::Refused(EditRefusal::Started));
 }
 
-async fn what_is_on_redis_does_not_change(store: &dyn Store) {
+async fn what_is_on_redis_does_not_change(store: &SaleStore) {
     let mut new = new_sale("s", 10, 5_000);
     store.create_sale(&new, 1).await.unwrap();
     store.mark_warmed(&id("s"), 2).await.unwrap();
@@ -119,7 +120,7 @@ async fn what_is_on_redis_does_not_change(store: &dyn Store) {
     assert_eq!(totals(store).await.stored.remaining, 9);
 }
 
-async fn switches_are_kept(store: &dyn Store) {
+async fn switches_are_kept(store: &SaleStore) {
     made(store, 1, Payment::AtOrder).await;
     let degrade = Degrade {
         skip_reservation: true,
@@ -142,7 +143,7 @@ async fn switches_are_kept(store: &dyn Store) {
     }
 }
 
-async fn sales_are_due_when_their_time_has_come(store: &dyn Store) {
+async fn sales_are_due_when_their_time_has_come(store: &SaleStore) {
     for (name, warm_before_ms) in [("a", Some(100)), ("b", None), ("c", Some(100))] {
         let new = NewSale {
             warm_before_ms,

@@ -2,14 +2,15 @@
 
 use super::*;
 
-on_every_store! {
+on_every_database! {
+    SaleStore:
     users_reserve_in_time_and_once,
     a_check_that_fails_goes_behind,
     users_are_blocked_and_unblocked,
     users_come_in_pages,
 }
 
-async fn users_reserve_in_time_and_once(store: &dyn Store) {
+async fn users_reserve_in_time_and_once(store: &SaleStore) {
     made(store, 1, Payment::AtOrder).await;
     let window = Window {
         from_ms: 10,
@@ -57,7 +58,7 @@ async fn users_reserve_in_time_and_once(store: &dyn Store) {
     assert_eq!(blocked, [user("alice")]);
 }
 
-async fn a_check_that_fails_goes_behind(store: &dyn Store) {
+async fn a_check_that_fails_goes_behind(store: &SaleStore) {
     let window = Window {
         from_ms: 0,
         until_ms: 20,
@@ -88,7 +89,7 @@ async fn a_check_that_fails_goes_behind(store: &dyn Store) {
     assert_eq!(next(10).await, [(bob, 0), (alice, 1)]);
 }
 
-async fn users_are_blocked_and_unblocked(store: &dyn Store) {
+async fn users_are_blocked_and_unblocked(store: &SaleStore) {
     let block = async || {
         store
             .block(&id("s"), &user("eve"), "by hand", 1)
@@ -103,7 +104,7 @@ async fn users_are_blocked_and_unblocked(store: &dyn Store) {
     assert_eq!(store.blocked_page(&id("s"), None, 9).await.unwrap(), []);
 }
 
-async fn users_come_in_pages(store: &dyn Store) {
+async fn users_come_in_pages(store: &SaleStore) {
     for name in ["b", "a", "B", "c"] {
         store.block(&id("s"), &user(name), "x", 1).await.unwrap();
     }

@@ -1,0 +1,431 @@
+//! A host and a Redis for one gate: the host applies effects, and Redis answers each claim as it is told.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use weir_base::shared_data::LocalData;
+use weir_engine::config::parse;
+use weir_engine::event::{PlainEnd, PlainRequest};
+use weir_engine::redis::Unknown;
+use weir_engine::{BatchId, Effect, Effects, Engine, Event, Headers, Level, StreamId};
+use weir_engine_gate::{Config, Gate};
+use weir_resp::{Value, decode};
+use weir_scripts::{claim, release};
+
+pub const NOW_MS: u64 = 1_700_000_000_000;
+
+const CATALOGUE: &str = r#"{"sales":[{"id":"s","starts_at_ms":1,"ends_at_ms":9000000000000,"shards":1,"user_cap":1,"state":"open"}]}"#;
+
+/// What Redis says to each user of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Granted,
+    Blocked,
+    CapReached,
+    Empty,
+    Cold,
+    /// Bytes that are no reply.
+    Damaged,
+    /// Nothing: the connection breaks, and nothing has run.
+    Lost,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Answered(u16),
+    WentOn,
+}
+
+pub struct Bench {
+    gate: Gate<Rc<LocalData>>,
+    effects: Effects,
+    now_ms: u64,
+    /// Calls that Redis has not answered.
+    sent: VecDeque<(BatchId, Vec<Vec<Vec<u8>>>)>,
+    needs_turn: bool,
+    applied: Vec<Effect>,
+    outcomes: BTreeMap<StreamId, Outcome>,
+    closed: BTreeSet<StreamId>,
+    generations: u64,
+    pub catalogue: String,
+    /// Streams that are gone though nobody has said so.
+    pub gone: BTreeSet<StreamId>,
+    pub is_down: bool,
+    pub calls: usize,
+    pub granted: usize,
+    pub went_on: usize,
+    /// Deliveries that Redis was told to take back.
+    pub handed_back: usize,
+    pub warnings: usize,
+    pub most_answers_in_an_event: usize,
+}
+
+impl Bench {
+    /// A gate that has heard nothing of Redis yet.
+    pub fn new() -> Self {
+        Self::configured("")
+    }
+
+    /// A gate that knows its sale.
+    pub fn open() -> Self {
+        Self::with("")
+    }
+
+    /// As [`Bench::open`], with more configuration.
+    pub fn with(more: &str) -> Self {
+        let mut bench = Self::configured(more);
+        bench.turn();
+        bench.run(Reply::Granted);
+        bench
+    }
+
+    fn configured(more: &str) -> Self {
+        let json = format!(
+            r#"{{ "routes": [{{ "path": "/sales/{{sale}}/orders" }}], "user_header": "x-user-id",
+                "claim": {{ "keys": [{{ "secret": {{ "env": "S" }} }}] }}, "redis": {{}}{more} }}"#
+        );
+        let secret = |_: &str| Some(b"0123456789abcdef0123456789abcdef".to_vec());
+        let config = parse::<Config>(json.as_bytes()).unwrap();
+        let config = config.checked(&secret).unwrap();
+        Self {
+            gate: Gate::new(config, &Rc::new(LocalData::default())),
+            effects: Effects::new(),
+            now_ms: NOW_MS,
+            sent: VecDeque::new(),
+            needs_turn: false,
+            applied: vec![],
+            outcomes: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            generations: 0,
+            catalogue: CATALOGUE.into(),
+            gone: BTreeSet::new(),
+            is_down: false,
+            calls: 0,
+            granted: 0,
+            went_on: 0,
+            handed_back: 0,
+            warnings: 0,
+            most_answers_in_an_event: 0,
+        }
+    }
+
+    pub fn request(&mut self, stream: StreamId, method: &str, path: &str, more: &[(&str, &str)]) {
+        let mut headers = vec![(":method", method), (":path", path)];
+        headers.extend(more);
+        let request = PlainRequest {
+            headers: Headers::new(&headers),
+            peer_address: b"192.0.2.1:4711".to_vec(),
+            now_ms: self.now_ms,
+        };
+        self.handle(Event::Request {
+            stream,
+            request: &request,
+        });
+    }
+
+    pub fn buy(&mut self, stream: StreamId, user: &str) {
+        self.request(stream, "POST", "/sales/s/orders", &[("x-user-id", user)]);
+    }
+
+    pub fn close(&mut self, stream: StreamId) {
+        self.close_with(stream, Some(200));
+    }
+
+    pub fn close_with(&mut self, stream: StreamId, response_status: Option<u16>) {
+        if self.closed.insert(stream) {
+            let now_ms = self.now_ms;
+            let end = PlainEnd {
+                response_status,
+                now_ms,
+            };
+            self.handle(Event::Closed { stream, end: &end });
+        }
+    }
+
+    /// The stream is gone, and nobody says so yet.
+    pub fn leave(&mut self, stream: StreamId) {
+        if !self.outcomes.contains_key(&stream) {
+            self.gone.insert(stream);
+        }
+    }
+
+    /// Turns of the event loop until nothing asks for one.
+    pub fn send(&mut self) {
+        while std::mem::take(&mut self.needs_turn) {
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        let now_ms = self.now_ms;
+        self.handle(Event::Tick { now_ms });
+    }
+
+    /// Time passes, with a tick at its end.
+    pub fn advance(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.turn();
+        self.send();
+        while self
+            .sent
+            .front()
+            .is_some_and(|(_, commands)| is_poll(commands))
+        {
+            self.answer_oldest(Reply::Granted);
+        }
+    }
+
+    /// Everything that is sent is answered, until nothing more happens.
+    pub fn run(&mut self, reply: Reply) {
+        self.send();
+        while !self.sent.is_empty() {
+            self.answer_oldest(reply);
+            self.send();
+        }
+    }
+
+    /// Redis answers the call that it has had for longest.
+    pub fn answer_oldest(&mut self, reply: Reply) {
+        let Some((batch, commands)) = self.sent.pop_front() else {
+            return;
+        };
+        let now_ms = self.now_ms;
+        let is_lost = reply == Reply::Lost && commands.iter().all(|words| is_claim(words));
+        let reply = match is_lost {
+            true => Err(Unknown::Lost.into()),
+            false => Ok(commands
+                .iter()
+                .flat_map(|words| self.reply_to(words, reply))
+                .collect()),
+        };
+        self.handle(Event::RedisReply {
+            batch,
+            reply,
+            now_ms,
+        });
+    }
+
+    fn reply_to(&mut self, words: &[Vec<u8>], reply: Reply) -> Vec<u8> {
+        if is_claim(words) {
+            return self.claim_reply(&users_of(words), reply);
+        }
+        if is_script(words, &release::SCRIPT) {
+            // Three words a delivery: user, generation, number.
+            let keys: usize = text(&words[2]).parse().unwrap();
+            self.handed_back += (words.len() - 3 - keys) / 3;
+        }
+        match text(&words[0]).as_str() {
+            "GET" if text(&words[1]).contains("catalogue") => bulk(&self.catalogue),
+            "GET" => bulk("1"),
+            // Whatever else: unknown, which is always possible.
+            _ => b"-ERR not here\r\n".to_vec(),
+        }
+    }
+
+    fn claim_reply(&mut self, users: &[String], reply: Reply) -> Vec<u8> {
+        let deadline_ms = self.now_ms + 30_000;
+        let mut one = |_: &String| match reply {
+            Reply::Granted => {
+                self.granted += 1;
+                self.generations += 1;
+                format!("1 {} 1 {deadline_ms} 0", self.generations)
+            }
+            Reply::CapReached => "3 7".into(),
+            Reply::Empty => "4 1 0".into(),
+            Reply::Cold => "5".into(),
+            Reply::Blocked => "6".into(),
+            Reply::Damaged | Reply::Lost => "damaged".into(),
+        };
+        let answers: Vec<String> = users.iter().map(&mut one).collect();
+        bulk(&answers.join(","))
+    }
+
+    // --- the host
+
+    fn handle(&mut self, event: Event<'_>) {
+        self.gate.handle(event, &mut self.effects);
+        let outcomes = self.outcomes.len();
+        let mut feedback = self.apply();
+        while let Some(event) = feedback.pop_front() {
+            self.gate.handle(event, &mut self.effects);
+            feedback.extend(self.apply());
+        }
+        let answers = self.outcomes.len() - outcomes;
+        self.most_answers_in_an_event = self.most_answers_in_an_event.max(answers);
+    }
+
+    fn apply(&mut self) -> VecDeque<Event<'static>> {
+        let mut list = vec![];
+        self.effects.take_into(&mut list);
+        let mut feedback = VecDeque::new();
+        let mut undelivered = BTreeSet::new();
+        for effect in list {
+            if let Some(stream) = stream_of(&effect)
+                && self.gone.contains(&stream)
+            {
+                if undelivered.insert(stream) {
+                    let now_ms = self.now_ms;
+                    feedback.push_back(Event::Undelivered { stream, now_ms });
+                }
+                continue;
+            }
+            feedback.extend(self.apply_one(&effect));
+            self.applied.push(effect);
+        }
+        self.effects.clear_bytes();
+        feedback
+    }
+
+    fn apply_one(&mut self, effect: &Effect) -> Option<Event<'static>> {
+        match effect {
+            Effect::Call {
+                batch,
+                at_once: true,
+                ..
+            } if self.is_down => {
+                return Some(Event::Deferred { batch: *batch });
+            }
+            Effect::Call { batch, .. } if self.is_down => {
+                return Some(Event::NotSent { batch: *batch });
+            }
+            Effect::Call { batch, body, .. } => {
+                self.calls += 1;
+                let commands = commands(self.effects.bytes(body));
+                self.sent.push_back((*batch, commands));
+            }
+            Effect::Respond { stream, answer } => {
+                self.settle(*stream, Outcome::Answered(answer.status));
+            }
+            Effect::Continue { stream } => {
+                self.went_on += 1;
+                self.settle(*stream, Outcome::WentOn);
+            }
+            Effect::Wake => self.needs_turn = true,
+            Effect::Log(Level::Warn | Level::Error, _) => self.warnings += 1,
+            _ => {}
+        }
+        None
+    }
+
+    fn settle(&mut self, stream: StreamId, outcome: Outcome) {
+        assert!(!self.closed.contains(&stream), "{stream} has ended");
+        let before = self.outcomes.insert(stream, outcome);
+        assert_eq!(before, None, "{stream} has two outcomes");
+    }
+
+    // --- what can be seen
+
+    pub fn outcome(&self, stream: StreamId) -> Option<Outcome> {
+        self.outcomes.get(&stream).copied()
+    }
+
+    pub fn is_closed_or_gone(&self, stream: StreamId) -> bool {
+        self.closed.contains(&stream) || self.gone.contains(&stream)
+    }
+
+    pub fn effects_of(&self, stream: StreamId) -> impl Iterator<Item = &Effect> {
+        let is_its = move |effect: &&Effect| stream_of(effect) == Some(stream);
+        self.applied.iter().filter(is_its)
+    }
+
+    /// The status and the body of a stream's answer.
+    pub fn answer(&self, stream: StreamId) -> (u16, String) {
+        let answer = self.effects_of(stream).find_map(|effect| match effect {
+            Effect::Respond { answer, .. } => Some((answer.status, text(&answer.body))),
+            _ => None,
+        });
+        answer.unwrap_or_else(|| panic!("{stream} was not answered"))
+    }
+
+    pub fn added_headers(&self, stream: StreamId) -> Vec<(&'static str, String)> {
+        let added = |effect: &Effect| match effect {
+            Effect::AddRequestHeader { name, value, .. } => Some((*name, value.clone())),
+            _ => None,
+        };
+        self.effects_of(stream).filter_map(added).collect()
+    }
+
+    /// How many deliveries the gate says that it has given back, whether Redis has heard of it or not.
+    pub fn counted_as_handed_back(&mut self) -> usize {
+        let metrics = self.gate.metrics();
+        let name = "weir_seckill_gate_claims_handed_back_total";
+        let place = metrics.counters().position(|known| known == name);
+        let mut count = 0;
+        metrics.collect(|index, n| count += if Some(index) == place { n } else { 0 });
+        count as usize
+    }
+
+    /// Whether the gate remembers no stream.
+    pub fn is_at_rest(&self) -> bool {
+        self.gate.open_streams() == 0
+    }
+}
+
+fn stream_of(effect: &Effect) -> Option<StreamId> {
+    match effect {
+        Effect::Respond { stream, .. }
+        | Effect::RemoveRequestHeader { stream, .. }
+        | Effect::AddRequestHeader { stream, .. }
+        | Effect::Continue { stream }
+        | Effect::SetResponseHeader { stream, .. } => Some(*stream),
+        _ => None,
+    }
+}
+
+/// The words of each command in `body`.
+fn commands(mut body: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let mut commands = vec![];
+    while !body.is_empty() {
+        let (value, used) = decode(body).unwrap();
+        body = &body[used..];
+        let Value::Array(words) = value else {
+            panic!("{value:?}")
+        };
+        let word = |word: Value| match word {
+            Value::Bulk(bytes) => bytes,
+            other => panic!("{other:?}"),
+        };
+        commands.push(words.into_iter().map(word).collect());
+    }
+    commands
+}
+
+fn is_poll(commands: &[Vec<Vec<u8>>]) -> bool {
+    commands.iter().all(|words| words[0] == b"GET")
+}
+
+fn is_script(words: &[Vec<u8>], script: &weir_scripts::Script) -> bool {
+    words[0] == b"EVALSHA" && words[1] == script.sha1_hex().as_bytes()
+}
+
+fn is_claim(words: &[Vec<u8>]) -> bool {
+    is_script(words, &claim::SCRIPT)
+}
+
+/// Who asks in a claim: see `claim.lua` for its arguments.
+fn users_of(words: &[Vec<u8>]) -> Vec<String> {
+    let keys: usize = text(&words[2]).parse().unwrap();
+    let mut args = words[3 + keys..].iter().map(|word| text(word));
+    let number =
+        |args: &mut dyn Iterator<Item = String>| -> usize { args.next().unwrap().parse().unwrap() };
+    let (_now_ms, groups) = (args.next(), number(&mut args));
+    let mut users = vec![];
+    for _ in 0..groups {
+        let [_ttl_ms, _cap, _quantity, letters] = [(); 4].map(|()| args.next().unwrap());
+        let count = number(&mut args);
+        users.extend(args.by_ref().take(count));
+        if letters.contains(['b', 'r']) {
+            args.by_ref().take(count).for_each(drop);
+        }
+    }
+    users
+}
+
+fn bulk(text: &str) -> Vec<u8> {
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

@@ -1,0 +1,232 @@
+//! The gate without wasm and without Envoy: events in, effects out.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // it is a test
+
+mod bench;
+
+use proptest::prelude::*;
+use weir_base::headers;
+use weir_engine::Effect;
+
+use bench::{Bench, NOW_MS, Outcome, Reply};
+
+#[test]
+fn nothing_is_known_before_the_first_poll() {
+    let mut bench = Bench::new();
+    bench.request(1, "POST", "/sales/s/orders", &[("x-user-id", "alice")]);
+    let (status, body) = bench.answer(1);
+    assert_eq!(status, 503);
+    assert!(body.contains("unavailable"), "{body}");
+}
+
+#[test]
+fn a_granted_request_goes_on_with_a_signed_claim_and_its_verdict() {
+    let mut bench = Bench::open();
+    bench.buy(1, "alice");
+    bench.run(Reply::Granted);
+    let added = bench.added_headers(1);
+    let names: Vec<&str> = added.iter().map(|(name, _)| *name).collect();
+    assert_eq!(
+        names,
+        [headers::CLAIM, headers::CLAIM_SIGNATURE, headers::VERDICT]
+    );
+    assert!(added[0].1.contains("alice"), "{added:?}");
+    assert_eq!(added[2].1, "granted");
+    assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
+}
+
+#[test]
+fn what_only_gateways_may_send_is_removed_before_it_is_added() {
+    let mut bench = Bench::open();
+    let forged = [("x-user-id", "alice"), (headers::CLAIM, "forged")];
+    bench.request(1, "POST", "/sales/s/orders", &forged);
+    bench.run(Reply::Granted);
+    let of_stream: Vec<&Effect> = bench.effects_of(1).collect();
+    let first_added = of_stream
+        .iter()
+        .position(|effect| matches!(effect, Effect::AddRequestHeader { .. }));
+    let last_removed = of_stream
+        .iter()
+        .rposition(|effect| matches!(effect, Effect::RemoveRequestHeader { .. }));
+    assert!(
+        last_removed.unwrap() < first_added.unwrap(),
+        "{of_stream:?}"
+    );
+
+    bench.request(2, "GET", "/", &forged);
+    let removed = |effect: &&Effect| matches!(effect, Effect::RemoveRequestHeader { .. });
+    assert_eq!(
+        bench.effects_of(2).filter(removed).count(),
+        headers::GATEWAY_ONLY.len()
+    );
+    assert_eq!(bench.outcome(2), Some(Outcome::WentOn));
+}
+
+#[test]
+fn a_refusal_is_an_answer_with_its_word() {
+    for (reply, status, word) in [
+        (Reply::Blocked, 403, "blocked"),
+        (Reply::CapReached, 409, "cap_reached"),
+        (Reply::Cold, 503, "unavailable"),
+        (Reply::Damaged, 503, "unavailable"),
+        (Reply::Lost, 503, "unavailable"),
+    ] {
+        let mut bench = Bench::open();
+        bench.buy(1, "alice");
+        bench.run(reply);
+        let (told, body) = bench.answer(1);
+        assert_eq!(told, status, "{body}");
+        assert!(body.contains(word), "{body}");
+    }
+}
+
+#[test]
+fn a_user_who_must_wait_for_the_limit_costs_redis_nothing() {
+    let mut bench = Bench::with(r#", "limits": { "user": { "rate_per_s": 1, "burst": 1 } }"#);
+    bench.buy(1, "alice");
+    bench.run(Reply::Granted);
+    let calls = bench.calls;
+    bench.buy(2, "alice");
+    bench.run(Reply::Granted);
+    assert_eq!(bench.answer(2).0, 429);
+    assert_eq!(bench.calls, calls);
+}
+
+#[test]
+fn a_request_of_somebody_who_left_goes_back() {
+    let mut bench = Bench::open();
+    bench.buy(1, "alice");
+    bench.send();
+    bench.close(1);
+    bench.run(Reply::Granted);
+    assert_eq!(bench.outcome(1), None);
+    assert_eq!(bench.handed_back, 1);
+}
+
+#[test]
+fn a_claim_that_could_not_be_delivered_goes_back() {
+    let mut bench = Bench::open();
+    bench.buy(1, "alice");
+    bench.gone.insert(1);
+    bench.run(Reply::Granted);
+    assert_eq!(bench.handed_back, 1);
+    bench.close(1);
+    bench.run(Reply::Granted);
+    assert_eq!(bench.handed_back, 1, "once");
+}
+
+#[test]
+fn in_shadow_every_request_goes_on_whatever_is_decided() {
+    let mut bench = Bench::open();
+    bench.catalogue = bench.catalogue.replace("\"open\"", "\"shadow\"");
+    bench.advance(300);
+    for (stream, reply) in [(1, Reply::Granted), (2, Reply::Blocked), (3, Reply::Lost)] {
+        bench.buy(stream, "alice");
+        bench.run(reply);
+        assert_eq!(bench.outcome(stream), Some(Outcome::WentOn), "{reply:?}");
+    }
+}
+
+#[test]
+fn a_bad_catalogue_leaves_the_last_one() {
+    let mut bench = Bench::open();
+    bench.catalogue = "nonsense".into();
+    bench.advance(300);
+    bench.advance(300);
+    bench.buy(1, "alice");
+    bench.run(Reply::Granted);
+    assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
+    assert_eq!(bench.warnings, 1, "the log says so once");
+}
+
+#[test]
+fn the_origins_failures_open_its_breaker_and_what_was_granted_goes_back() {
+    let mut bench = Bench::open();
+    let mut refused = 0;
+    for stream in 0..2_000 {
+        bench.buy(stream, &format!("u{stream}"));
+        bench.run(Reply::Granted);
+        match bench.outcome(stream) {
+            Some(Outcome::WentOn) => bench.close_with(stream, Some(502)),
+            Some(Outcome::Answered(503)) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(refused > 0);
+    assert!(
+        bench.handed_back > 0,
+        "the first that was refused had a claim"
+    );
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Buy,
+    Close(usize),
+    Gone(usize),
+    Send,
+    Answer(Reply),
+    Pass(u64),
+    Down(bool),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let reply = prop_oneof![
+        4 => Just(Reply::Granted),
+        1 => Just(Reply::Blocked),
+        1 => Just(Reply::Empty),
+        1 => Just(Reply::Damaged),
+        1 => Just(Reply::Lost),
+    ];
+    prop_oneof![
+        8 => Just(Step::Buy),
+        2 => (0..40_usize).prop_map(Step::Close),
+        1 => (0..40_usize).prop_map(Step::Gone),
+        3 => Just(Step::Send),
+        5 => reply.prop_map(Step::Answer),
+        2 => (0..400_u64).prop_map(Step::Pass),
+        1 => any::<bool>().prop_map(Step::Down),
+    ]
+}
+
+proptest! {
+    /// Whatever happens in whatever order: no stream is answered twice, every one that stays is answered, every claim that
+    /// was granted to somebody either went on or goes back, and nothing is remembered of streams that have ended.
+    #[test]
+    fn each_request_has_one_outcome_and_each_claim_one_place(
+        steps in prop::collection::vec(any_step(), 0..120),
+    ) {
+        let mut bench = Bench::open();
+        let mut streams = Vec::new();
+        for step in steps {
+            match step {
+                Step::Buy => {
+                    let stream = streams.len() as u32;
+                    streams.push(stream);
+                    bench.buy(stream, &format!("u{stream}"));
+                }
+                Step::Close(n) => if let Some(&stream) = streams.get(n) { bench.close(stream) },
+                Step::Gone(n) => if let Some(&stream) = streams.get(n) { bench.leave(stream) },
+                Step::Send => bench.send(),
+                Step::Answer(reply) => bench.answer_oldest(reply),
+                Step::Pass(ms) => bench.advance(ms),
+                Step::Down(is_down) => bench.is_down = is_down,
+            }
+            prop_assert!(bench.most_answers_in_an_event <= weir_engine::pump::BATCH_MAX);
+        }
+        bench.is_down = false;
+        for _ in 0..20 {
+            bench.advance(NOW_MS % 7 + 300);
+            bench.run(Reply::Granted);
+        }
+        for &stream in &streams {
+            let has_outcome = bench.outcome(stream).is_some();
+            prop_assert!(has_outcome || bench.is_closed_or_gone(stream), "{} waits for ever", stream);
+            bench.close(stream);
+        }
+        bench.run(Reply::Granted);
+        let handed_back = bench.counted_as_handed_back();
+        prop_assert_eq!(bench.granted, bench.went_on + handed_back);
+        prop_assert!(bench.is_at_rest());
+    }
+}

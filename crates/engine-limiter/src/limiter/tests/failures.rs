@@ -1,0 +1,145 @@
+//! Redis slow, gone, or talking nonsense.
+
+use super::super::*;
+use super::host::{Fate, Host, Way};
+
+const REDIS: &str = r#""redis": {}, "breaker": { "min_requests": 4, "window_ms": 1000, "open_ms": 500, "probes": 1 }"#;
+
+const FAILURES: [Fate; 4] = [Fate::Lost, Fate::Garbled, Fate::TimedOut, Fate::Refused];
+
+fn host(on_store_error: &str) -> Host {
+    let rule = format!(
+        r#"{{ "name": "r", "key": ["user"], "store": "redis", "on_store_error": "{on_store_error}",
+        "limit": {{ "rate": 2, "per": "1h" }} }}"#
+    );
+    Host::new(&[&rule], REDIS)
+}
+
+/// A request whose call ends so.
+fn fail(host: &mut Host, user: &str, fate: Fate) -> StreamId {
+    let stream = host.request(user);
+    host.turn();
+    assert!(host.is_waiting(stream));
+    host.end_call(0, fate);
+    stream
+}
+
+#[test]
+fn a_rule_says_what_counts_when_redis_does_not_answer() {
+    for fate in FAILURES {
+        let mut open = host("open");
+        let stream = fail(&mut open, "alice", fate);
+        assert!(open.is_passed(stream), "{fate:?}");
+        let counts = ["store_error", "fallback", "allowed"].map(|what| open.count(what, "r"));
+        assert_eq!(counts, [1, 1, 1], "{fate:?}");
+        let mut closed = host("closed");
+        let stream = fail(&mut closed, "alice", fate);
+        assert_eq!(closed.answer(stream).status, 503);
+        assert_eq!(closed.header(stream, "retry-after").as_deref(), Some("1"));
+        let mut local = host("local");
+        let streams = [(); 3].map(|()| fail(&mut local, "alice", fate));
+        assert_eq!(
+            streams.map(|stream| local.is_passed(stream)),
+            [true, true, false]
+        );
+        assert_eq!(local.answer(streams[2]).status, 429);
+        assert!(open.is_at_rest() && closed.is_at_rest() && local.is_at_rest());
+    }
+}
+
+#[test]
+fn a_redis_that_cannot_be_reached_is_no_reason_to_wait() {
+    let mut host = host("local");
+    host.way = Way::Down;
+    let stream = host.request("alice");
+    host.turn();
+    host.turn();
+    assert!(host.is_passed(stream));
+    assert!(host.is_at_rest());
+}
+
+#[test]
+fn what_waits_for_too_long_goes_on_without_redis() {
+    let mut host = Host::new(
+        &[
+            r#"{ "name": "r", "store": "redis", "on_store_error": "open", "limit": { "rate": 1, "per": "1h" } }"#,
+        ],
+        r#""redis": { "deadline_ms": 20, "batches_max": 1 }"#,
+    );
+    let sent = host.request("alice");
+    host.turn();
+    let waits = host.request("bob");
+    host.now_ms += 19;
+    host.tick();
+    assert!(host.is_waiting(waits));
+    host.now_ms += 1;
+    host.tick();
+    assert!(host.is_passed(waits));
+    assert!(host.is_waiting(sent), "the host ends its call");
+    host.end_call(0, Fate::TimedOut);
+    assert!(host.is_passed(sent));
+}
+
+#[test]
+fn while_the_breaker_is_open_nobody_asks_and_one_tries_it_out_later() {
+    let mut host = host("local");
+    for n in 0..4 {
+        fail(&mut host, &format!("user-{n}"), Fate::TimedOut);
+    }
+    assert_eq!(
+        host.metric("weir_ratelimit_redis_breaker_total.state.open"),
+        1
+    );
+    for n in 0..50 {
+        let stream = host.request(&format!("other-{n}"));
+        assert!(host.is_passed(stream), "at once");
+    }
+    assert!(host.calls.is_empty());
+    host.now_ms += 600;
+    let probe = host.request("probe");
+    assert!(host.is_waiting(probe));
+    let meanwhile = host.request("meanwhile");
+    assert!(host.is_passed(meanwhile));
+    host.settle();
+    assert!(host.is_passed(probe));
+    let later = host.request("later");
+    assert!(host.is_waiting(later), "it is closed again");
+}
+
+#[test]
+fn a_full_pump_falls_back_at_once() {
+    let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 1, "per": "1h" } }"#;
+    let mut host = Host::new(
+        &[rule],
+        r#""redis": { "waiting_max": 2, "batches_max": 1 }"#,
+    );
+    let streams = [(); 10].map(|()| host.request("alice"));
+    let waiting = streams.iter().filter(|stream| host.is_waiting(**stream));
+    assert_eq!(waiting.count(), 2);
+    assert_eq!(host.count("fallback", "r"), 8);
+    assert_eq!(host.count("store_error", "r"), 0);
+}
+
+#[test]
+fn a_closed_rule_gives_back_what_was_charged_here() {
+    let here = r#"{ "name": "here", "limit": { "rate": 1, "per": "1h" } }"#;
+    let there = r#"{ "name": "there", "store": "redis", "on_store_error": "closed", "limit": { "rate": 9, "per": "1h" } }"#;
+    let mut host = Host::new(&[here, there], r#""redis": {}"#);
+    for fate in FAILURES {
+        let stream = fail(&mut host, "alice", fate);
+        assert_eq!(host.answer(stream).status, 503);
+    }
+    assert_eq!(host.passed("alice", 2), 1);
+}
+
+#[test]
+fn a_rule_in_shadow_is_asked_here_while_redis_does_not_answer() {
+    let rule = r#"{ "name": "r", "store": "redis", "mode": "shadow", "limit": { "rate": 1, "per": "1h" } }"#;
+    let mut host = Host::new(&[rule], r#""redis": {}"#);
+    for _ in 0..3 {
+        let stream = fail(&mut host, "alice", Fate::TimedOut);
+        assert!(host.is_passed(stream));
+    }
+    let counts = ["allowed", "shadow_limited", "fallback"].map(|what| host.count(what, "r"));
+    assert_eq!(counts, [1, 2, 3]);
+}

@@ -1,0 +1,197 @@
+//! Charges of requests in flight, which go back when these end: once, whatever happens.
+
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use weir_base::shared_data::LocalData;
+
+use super::super::*;
+use super::host::{Fate, Host, Way};
+
+const HERE: &str =
+    r#"{ "name": "here", "algorithm": "concurrency", "limit": { "rate": 4, "per": "1d" } }"#;
+const USER: &str = r#"{ "name": "user", "algorithm": "concurrency", "key": ["user"], "limit": { "rate": 2, "per": "1d" } }"#;
+const THERE: &str = r#"{ "name": "there", "store": "redis", "algorithm": "concurrency", "key": ["user"],
+    "on_store_error": "local", "limit": { "rate": 2, "per": "1d" } }"#;
+const WATCHED: &str = r#"{ "name": "watched", "store": "redis", "mode": "shadow", "limit": { "rate": 3, "per": "1d" } }"#;
+
+const HERE_MAX: usize = 4;
+
+#[test]
+fn a_request_counts_until_it_ends() {
+    let mut host = Host::new(&[HERE], "");
+    let streams = [(); HERE_MAX].map(|()| host.ask("alice"));
+    assert_eq!(host.passed("alice", 3), 0);
+    host.close(streams[0]);
+    assert_eq!(host.passed("alice", 3), 1);
+    assert_eq!(host.limiter.streams.len(), HERE_MAX);
+}
+
+#[test]
+fn a_request_that_redis_let_pass_counts_until_it_ends() {
+    let mut host = Host::new(&[THERE], r#""redis": {}"#);
+    let streams = [(); 3].map(|()| host.ask("alice"));
+    assert_eq!(
+        streams.map(|stream| host.is_passed(stream)),
+        [true, true, false]
+    );
+    host.close(streams[0]);
+    host.close(streams[2]);
+    host.settle();
+    assert_eq!(host.redis.in_flight(), 1);
+    assert_eq!(host.passed("alice", 3), 1);
+}
+
+#[test]
+fn a_stream_that_cannot_be_told_counts_no_longer_and_its_end_changes_nothing() {
+    let mut host = Host::new(&[HERE, THERE], r#""redis": {}"#);
+    let stream = host.request("alice");
+    host.gone.insert(stream);
+    host.settle();
+    assert!(host.is_waiting(stream), "it was told nothing");
+    assert!(host.is_at_rest());
+    assert_eq!(host.redis.in_flight(), 0);
+    host.close(stream);
+    host.settle();
+    assert_eq!(host.passed("alice", 3), 2);
+    assert_eq!(
+        host.redis.in_flight(),
+        2,
+        "the same charge did not go back twice"
+    );
+}
+
+#[test]
+fn a_client_that_leaves_while_redis_decides_counts_no_longer() {
+    let mut host = Host::new(&[HERE, THERE], r#""redis": {}"#);
+    let stream = host.request("alice");
+    host.turn();
+    assert_eq!(host.calls.len(), 1);
+    host.close(stream);
+    host.settle();
+    assert_eq!(host.redis.in_flight(), 0);
+    let streams = ["a", "a", "b", "b", "c"].map(|user| host.ask(user));
+    let passed = streams.iter().filter(|stream| host.is_passed(**stream));
+    assert_eq!(passed.count(), HERE_MAX, "nor does it here");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Request(usize),
+    /// The response comes.
+    Respond(Index),
+    /// The stream ends.
+    Close(Index),
+    /// The client goes, and the engine hears of it only when it has something to say to it, or at the end.
+    Vanish(Index),
+    EndCall(Index, Fate),
+    Turn,
+    Wait(u64),
+    Way(Way),
+}
+
+const USERS: [&str; 3] = ["alice", "bob", "carol"];
+
+fn fates() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        6 => Just(Fate::Answered),
+        1 => Just(Fate::Lost),
+        1 => Just(Fate::Garbled),
+        1 => Just(Fate::TimedOut),
+        1 => Just(Fate::Refused),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let way = prop_oneof![4 => Just(Way::Open), 1 => Just(Way::Closed), 1 => Just(Way::Down)];
+    let step = prop_oneof![
+        8 => (0..USERS.len()).prop_map(Step::Request),
+        2 => any::<Index>().prop_map(Step::Respond),
+        5 => any::<Index>().prop_map(Step::Close),
+        2 => any::<Index>().prop_map(Step::Vanish),
+        5 => (any::<Index>(), fates()).prop_map(|(index, fate)| Step::EndCall(index, fate)),
+        4 => Just(Step::Turn),
+        2 => (0..8_u64).prop_map(Step::Wait),
+        1 => way.prop_map(Step::Way),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// Limits here and in Redis, and a long deadline: what waits is sent. The breaker opens now and then.
+fn host_of(data: &Rc<LocalData>) -> Host {
+    let rules = [HERE, USER, THERE, WATCHED].join(",");
+    let json = format!(
+        r#"{{ "user_header": "x-user-id", "rules": [{rules}], "redis": {{ "deadline_ms": 60000 }},
+        "headers": {{ "on_allowed": true }},
+        "breaker": {{ "min_requests": 5, "window_ms": 50, "open_ms": 5, "probes": 1 }} }}"#
+    );
+    let mut host = Host::with_data(&json, Rc::clone(data));
+    host.redis.load_scripts();
+    host
+}
+
+/// Does one step. Streams that were closed take no more part.
+fn take(host: &mut Host, streams: &mut Vec<StreamId>, step: Step) {
+    let pick = |index: Index| (!streams.is_empty()).then(|| index.index(streams.len()));
+    match step {
+        Step::Request(user) => streams.push(host.request(USERS[user])),
+        Step::Respond(index) => {
+            if let Some(index) = pick(index) {
+                host.respond(streams[index]);
+            }
+        }
+        Step::Close(index) => {
+            if let Some(index) = pick(index) {
+                host.close(streams.swap_remove(index));
+            }
+        }
+        Step::Vanish(index) => {
+            if let Some(index) = pick(index) {
+                host.gone.insert(streams[index]);
+            }
+        }
+        Step::EndCall(index, fate) => {
+            if !host.calls.is_empty() {
+                host.end_call(index.index(host.calls.len()), fate);
+            }
+        }
+        Step::Turn => host.turn(),
+        Step::Wait(ms) => host.now_ms += ms,
+        Step::Way(way) => host.way = way,
+    }
+}
+
+/// How many requests are in flight, of clients that are still there.
+fn passed(host: &Host, streams: &[StreamId]) -> usize {
+    let is_there = |stream: &&StreamId| host.is_passed(**stream) && !host.gone.contains(stream);
+    streams.iter().filter(is_there).count()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Requests, replies and their failures, ends, and clients that are gone before anybody noticed, in any order.
+    #[test]
+    fn each_charge_goes_back_once(steps in steps()) {
+        let data = Rc::new(LocalData::default());
+        let mut host = host_of(&data);
+        let mut streams = Vec::new();
+        for step in steps {
+            take(&mut host, &mut streams, step);
+            prop_assert!(passed(&host, &streams) <= HERE_MAX);
+            prop_assert!(host.limiter.streams.len() <= streams.len());
+        }
+        host.way = Way::Open;
+        streams.into_iter().for_each(|stream| host.close(stream));
+        host.settle();
+        prop_assert!(host.is_at_rest(), "it remembers streams that have ended");
+        // What nobody told the engine, and what it could not tell Redis, counts until its period ends.
+        prop_assert_eq!(host.redis.in_flight(), host.orphans + host.kept);
+        let json = format!(r#"{{ "user_header": "x-user-id", "rules": [{HERE},{USER}] }}"#);
+        let mut other = Host::with_data(&json, data);
+        other.now_ms = host.now_ms;
+        let more = USERS.map(|user| other.passed(user, 9));
+        prop_assert_eq!(more, [2, 2, 0], "nothing is in flight here");
+    }
+}

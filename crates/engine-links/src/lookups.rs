@@ -1,0 +1,321 @@
+//! Look-ups at the origin: one at a time for each link, and not too many.
+//!
+//! A request for a link that is being looked up waits for that look-up (singleflight). When it has ended, such a request
+//! asks Redis once more, where the origin has put the link. So the origin can bear both a link that many ask for at once
+//! and a flood of codes that do not exist.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_engine::{Effects, Fetch, FetchId, StreamId};
+use weir_limit::{Quota, State};
+use weir_link::cache::LinkName;
+
+use crate::config::OriginConfig;
+
+/// Look-ups, and the requests that wait for them.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    cluster: Rc<str>,
+    timeout_ms: u64,
+    waiting_max: usize,
+    quota: Quota,
+    state: Option<State>,
+    under_way: BTreeMap<FetchId, Lookup>,
+    /// Requests whose look-up has ended, and which are still to be told.
+    ended: VecDeque<(StreamId, Ended)>,
+}
+
+/// A link that is looked up.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    pub(crate) name: LinkName,
+    /// The request that it was sent for, if its client has not gone.
+    pub(crate) owner: Option<StreamId>,
+    /// Other requests that wait for it.
+    pub(crate) followers: Vec<StreamId>,
+    /// Whether others may follow.
+    is_open: bool,
+    /// How many changes were known when it began.
+    pub(crate) changes: u32,
+}
+
+impl Lookup {
+    /// All requests that wait for it.
+    pub(crate) fn everybody(self) -> Vec<StreamId> {
+        let mut streams = self.followers;
+        streams.extend(self.owner);
+        streams
+    }
+}
+
+/// How a look-up has ended, for a request that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The origin has the link, and should have put it into Redis.
+    Found,
+    /// There is no such link.
+    Unknown,
+    /// The origin has not answered.
+    Failed,
+}
+
+/// There are too many look-ups. After so many milliseconds there may be room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooMany {
+    pub(crate) wait_ms: u64,
+}
+
+/// A request that is to wait for the origin.
+#[derive(Debug)]
+pub(crate) struct LookupRequest {
+    pub(crate) stream: StreamId,
+    pub(crate) name: LinkName,
+    /// Whether it has followed a look-up before: then it takes one of its own.
+    pub(crate) has_followed: bool,
+    pub(crate) changes: u32,
+}
+
+impl Lookups {
+    pub(crate) fn new(config: &OriginConfig) -> Self {
+        Self {
+            cluster: config.cluster.as_str().into(),
+            timeout_ms: config.timeout_ms,
+            waiting_max: config.waiting_max,
+            quota: Quota::per_second(config.per_second, config.burst),
+            state: None,
+            under_way: BTreeMap::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Lets a request wait for the look-up of its link. `headers` makes those of the look-up, if it takes one of its own.
+    ///
+    /// # Errors
+    /// [`TooMany`] if too many requests wait, or too many look-ups were made: answer at once.
+    pub(crate) fn wait(
+        &mut self,
+        request: LookupRequest,
+        headers: impl FnOnce() -> Vec<(&'static str, String)>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Result<(), TooMany> {
+        if self.waiting() >= self.waiting_max {
+            return Err(TooMany { wait_ms: 1_000 });
+        }
+        let mut lookups = self.under_way.values_mut();
+        let open = lookups.find(|lookup| lookup.is_open && lookup.name == request.name);
+        if let Some(lookup) = open.filter(|_| !request.has_followed) {
+            lookup.followers.push(request.stream);
+            return Ok(());
+        }
+        self.charge(now_ms)?;
+        let fetch = effects.fetch(Fetch {
+            cluster: Rc::clone(&self.cluster),
+            headers: headers(),
+            timeout_ms: self.timeout_ms,
+        });
+        let lookup = Lookup {
+            name: request.name,
+            owner: Some(request.stream),
+            followers: Vec::new(),
+            is_open: !request.has_followed,
+            changes: request.changes,
+        };
+        self.under_way.insert(fetch, lookup);
+        Ok(())
+    }
+
+    fn charge(&mut self, now_ms: u64) -> Result<(), TooMany> {
+        let state = self
+            .state
+            .get_or_insert_with(|| State::new(&self.quota, now_ms));
+        *state = state.at(&self.quota, now_ms);
+        let check = state.check(&self.quota, 1);
+        if !check.is_allowed() {
+            return Err(TooMany {
+                wait_ms: check.wait_ms,
+            });
+        }
+        state.charge(&self.quota, 1);
+        Ok(())
+    }
+
+    /// How many requests wait.
+    fn waiting(&self) -> usize {
+        let lookups = self.under_way.values();
+        let waiting: usize = lookups.map(|lookup| 1 + lookup.followers.len()).sum();
+        waiting + self.ended.len()
+    }
+
+    /// The look-up that `fetch` was, if it was one.
+    pub(crate) fn completed(&mut self, fetch: FetchId) -> Option<Lookup> {
+        self.under_way.remove(&fetch)
+    }
+
+    /// These requests are to be told how their look-up has ended, in a turn: many may have waited for one, and look-ups
+    /// that a host refuses end in the callback that sent them.
+    pub(crate) fn tell_later(
+        &mut self,
+        streams: Vec<StreamId>,
+        ended: Ended,
+        effects: &mut Effects,
+    ) {
+        let is_woken = !self.ended.is_empty();
+        let told = streams.into_iter().map(|stream| (stream, ended));
+        self.ended.extend(told);
+        if !is_woken && !self.ended.is_empty() {
+            effects.wake();
+        }
+    }
+
+    /// Requests that are told now: at most `room`.
+    pub(crate) fn take_ended(
+        &mut self,
+        room: usize,
+        effects: &mut Effects,
+    ) -> Vec<(StreamId, Ended)> {
+        let count = self.ended.len().min(room);
+        let told = self.ended.drain(..count).collect();
+        if !self.ended.is_empty() {
+            effects.wake();
+        }
+        told
+    }
+
+    /// `stream` has gone. A look-up that was sent for it still ends.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        for lookup in self.under_way.values_mut() {
+            if lookup.owner == Some(stream) {
+                lookup.owner = None;
+                return;
+            }
+            if let Some(index) = lookup.followers.iter().position(|one| *one == stream) {
+                lookup.followers.swap_remove(index);
+                return;
+            }
+        }
+        self.ended.retain(|(one, _)| *one != stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use weir_engine::Effect;
+    use weir_engine::pump::BATCH_MAX;
+    use weir_link::code::DomainId;
+
+    /// Look-ups, and the effects of the last event.
+    struct Bench {
+        lookups: Lookups,
+        effects: Effects,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self {
+                lookups: Lookups::new(&OriginConfig {
+                    per_second: 10,
+                    burst: 2,
+                    waiting_max: 5,
+                    ..OriginConfig::default()
+                }),
+                effects: Effects::new(),
+            }
+        }
+
+        /// Lets a request wait. The look-up that was sent for it, if one was.
+        fn wait(
+            &mut self,
+            stream: StreamId,
+            code: &str,
+            has_followed: bool,
+        ) -> Result<Option<FetchId>, TooMany> {
+            let domain = DomainId::new("s").unwrap();
+            let request = LookupRequest {
+                stream,
+                name: LinkName::new(&domain, code.as_bytes()).unwrap(),
+                has_followed,
+                changes: 0,
+            };
+            let effects = &mut self.effects;
+            self.lookups.wait(request, Vec::new, 1_000, effects)?;
+            let mut list = vec![];
+            effects.take_into(&mut list);
+            Ok(list.into_iter().find_map(|effect| match effect {
+                Effect::Fetch { id, .. } => Some(id),
+                _ => None,
+            }))
+        }
+
+        fn wakes(&mut self) -> usize {
+            let mut list = vec![];
+            self.effects.take_into(&mut list);
+            list.iter()
+                .filter(|effect| **effect == Effect::Wake)
+                .count()
+        }
+    }
+
+    #[test]
+    fn requests_for_the_same_link_wait_for_one_look_up() {
+        let mut bench = Bench::new();
+        let first = bench.wait(1, "abc", false).unwrap().unwrap();
+        assert_eq!(bench.wait(2, "abc", false), Ok(None));
+        assert_eq!(bench.wait(3, "abc", false), Ok(None));
+        // One that has waited already takes a look-up of its own.
+        assert!(bench.wait(4, "abc", true).unwrap().is_some());
+        let lookup = bench.lookups.completed(first).unwrap();
+        assert_eq!((lookup.owner, lookup.followers), (Some(1), vec![2, 3]));
+        assert!(bench.lookups.completed(first).is_none());
+    }
+
+    #[test]
+    fn there_are_no_more_look_ups_than_allowed_and_no_more_requests_that_wait() {
+        let mut bench = Bench::new();
+        assert!(bench.wait(1, "abc", false).unwrap().is_some());
+        assert!(bench.wait(2, "abd", false).unwrap().is_some());
+        assert_eq!(bench.wait(3, "abe", false), Err(TooMany { wait_ms: 100 }));
+        for stream in 4..7 {
+            assert_eq!(bench.wait(stream, "abc", false), Ok(None));
+        }
+        assert_eq!(bench.wait(8, "abc", false), Err(TooMany { wait_ms: 1_000 }));
+    }
+
+    #[test]
+    fn a_client_that_has_gone_is_forgotten_wherever_it_waits() {
+        let mut bench = Bench::new();
+        let first = bench.wait(1, "abc", false).unwrap().unwrap();
+        bench.wait(2, "abc", false).unwrap();
+        bench.lookups.forget(1);
+        bench.lookups.forget(2);
+        let lookup = bench.lookups.completed(first).unwrap();
+        assert_eq!((lookup.owner, lookup.followers.len()), (None, 0));
+        let Bench { lookups, effects } = &mut bench;
+        lookups.tell_later(vec![4, 5], Ended::Failed, effects);
+        lookups.forget(4);
+        assert_eq!(lookups.take_ended(BATCH_MAX, effects), [(5, Ended::Failed)]);
+        assert_eq!(lookups.waiting(), 0);
+    }
+
+    #[test]
+    fn many_are_told_in_several_turns() {
+        let mut bench = Bench::new();
+        let Bench { lookups, effects } = &mut bench;
+        lookups.tell_later((0..60).collect(), Ended::Unknown, effects);
+        lookups.tell_later((60..100).collect(), Ended::Unknown, effects);
+        assert_eq!(bench.wakes(), 1);
+        let take = |bench: &mut Bench| {
+            let Bench { lookups, effects } = bench;
+            lookups.take_ended(BATCH_MAX, effects).len()
+        };
+        assert_eq!(take(&mut bench), BATCH_MAX);
+        assert_eq!(bench.wakes(), 1);
+        assert_eq!(take(&mut bench), 100 - BATCH_MAX);
+        assert_eq!(bench.wakes(), 0);
+    }
+}

@@ -1,0 +1,370 @@
+//! `bench/RESULTS.md`, made of a report.
+
+use super::bars::{Bar, Limit, bars, is_load_bound};
+use super::report::{Cost, Measured, Point, Report, Round, Run};
+use super::scenario::{ALL, ONE, Scenario};
+use super::statistics::Spread;
+use super::system::System;
+use std::fmt::Write;
+
+const HEAD: &str = "\
+# Weir beside what one would pick instead
+
+Made by `cargo xtask bench`; do not edit. All numbers are medians of rounds in which the systems took turns, with the least and the
+greatest in brackets. Ratios are medians of the rounds' ratios. Each system has one worker on one core; the load generator (`dev/load`)
+has another, and Redis a third or, with two cores, the generator's. Processor time is the kernel's count for the system with its
+sidecars, and for Redis. What the peers are, and what they leave out: [peers/README.md](peers/README.md).
+
+```sh
+cargo xtask bench                # all of it, under 40 minutes
+cargo xtask bench --quick        # fewer rounds and connections, under 5 minutes
+cargo xtask bench --only redis   # one scenario; the others' results stay
+```
+
+";
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let mut page = HEAD.to_owned();
+    bars_table(&mut page, &bars(report));
+    page += "\n![Processor time a request](plots/cost.svg)\n";
+    for scenario in &ALL {
+        if let Some(measured) = report.scenarios.get(scenario.name) {
+            section(&mut page, scenario, measured);
+        }
+    }
+    memory(&mut page, report);
+    costs(&mut page, &report.costs);
+    not_measured(&mut page, report);
+    page
+}
+
+fn put(page: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    page.write_fmt(arguments).ok();
+    page.push('\n');
+}
+
+fn bars_table(page: &mut String, bars: &[Bar]) {
+    *page += "## Bars\n\n| what | bar | measured | |\n|---|---|---|---|\n";
+    for bar in bars {
+        let limit = match bar.limit {
+            Limit::AtLeast(limit) => format!("≥ {limit}"),
+            Limit::AtMost(limit) => format!("≤ {limit}"),
+        };
+        let verdict = match bar.is_met() {
+            Some(true) => "met",
+            Some(false) => "**missed**",
+            None => "not measured",
+        };
+        let measured = bar.measured.map_or_else(|| "–".to_owned(), ratio);
+        put(
+            page,
+            format_args!("| {} | {limit} | {measured} | {verdict} |", bar.what),
+        );
+    }
+}
+
+fn ratio(spread: Spread) -> String {
+    // Shares of a command a request are small.
+    let digits = if spread.median < 0.1 { 4 } else { 2 };
+    if spread.min == spread.max {
+        return format!("{:.digits$}", spread.median);
+    }
+    format!(
+        "{:.digits$} ({:.digits$}–{:.digits$})",
+        spread.median, spread.min, spread.max
+    )
+}
+
+fn section(page: &mut String, scenario: &Scenario, measured: &Measured) {
+    put(
+        page,
+        format_args!("\n## {}\n\n{}\n", scenario.title, scenario.what),
+    );
+    *page += &about(&measured.run);
+    for absent in &measured.absent {
+        put(
+            page,
+            format_args!("\n{} did not run: {}", absent.system.label(), absent.reason),
+        );
+    }
+    rates(page, scenario, measured);
+    latencies(page, measured);
+    if measured.connections().len() > 1 {
+        let name = scenario.name;
+        put(
+            page,
+            format_args!("\n![Answers a second](plots/{name}-throughput.svg)"),
+        );
+        put(page, format_args!("![p99](plots/{name}-p99.svg)"));
+    }
+    notes(page, measured);
+}
+
+fn about(run: &Run) -> String {
+    let versions: Vec<String> = run
+        .versions
+        .iter()
+        .map(|(name, v)| format!("{name} {v}"))
+        .collect();
+    format!(
+        "{} at {}: {} rounds of {} s{}, {}, {}; cores {} (server), {} (load), {} (Redis); load average before it {:.1}.\n",
+        run.date,
+        run.commit,
+        run.rounds,
+        run.window_s,
+        if run.is_quick { " (`--quick`)" } else { "" },
+        run.machine,
+        versions.join(", "),
+        run.cores.server,
+        run.cores.load,
+        run.cores.redis,
+        run.load_average,
+    )
+}
+
+/// Closed loop: a row for each number of connections, a column for each system.
+fn rates(page: &mut String, scenario: &Scenario, measured: &Measured) {
+    let systems: Vec<System> = scenario.systems.to_vec();
+    *page += "\nAnswers a second, closed loop; processor time a request in µs:\n\n| connections |";
+    for system in &systems {
+        write!(page, " {} |", system.label()).ok();
+    }
+    for system in systems.iter().skip(1) {
+        write!(page, " Weir ÷ {} |", system.label()).ok();
+    }
+    put(
+        page,
+        format_args!("\n|---|{}", "---|".repeat(systems.len() * 2 - 1)),
+    );
+    for connections in measured.connections() {
+        let point = |system: &System| measured.closed(*system, connections);
+        write!(page, "| {connections} |").ok();
+        for system in &systems {
+            write!(
+                page,
+                " {} |",
+                point(system).map_or_else(|| "–".to_owned(), rate)
+            )
+            .ok();
+        }
+        for system in systems.iter().skip(1) {
+            let ratio_to = Measured::ratio(point(&System::Weir), point(system), |round| round.rate);
+            write!(
+                page,
+                " {} |",
+                ratio_to.map_or_else(|| "–".to_owned(), ratio)
+            )
+            .ok();
+        }
+        page.push('\n');
+    }
+}
+
+fn rate(point: &Point) -> String {
+    let spread = |of: fn(&Round) -> f64| point.spread(of);
+    let (Some(rate), Some(server), Some(redis)) = (
+        spread(|round| round.rate),
+        spread(|round| round.server_us),
+        spread(|round| round.redis_us),
+    ) else {
+        return "–".to_owned();
+    };
+    let redis = match redis.median {
+        some if some > 0.0 => format!(" + {some:.1}"),
+        _ => String::new(),
+    };
+    let mark = match (point.is_right(), is_load_bound(point)) {
+        (false, _) => " ✗",
+        (true, true) => " \\*",
+        (true, false) => "",
+    };
+    format!(
+        "{:.0} ({:.0}–{:.0}){mark}, {:.1}{redis} µs",
+        rate.median, rate.min, rate.max, server.median
+    )
+}
+
+fn latencies(page: &mut String, measured: &Measured) {
+    let open: Vec<&Point> = measured
+        .points
+        .iter()
+        .filter(|point| point.offered.is_some())
+        .collect();
+    if open.is_empty() {
+        return;
+    }
+    *page += "\nLatencies, open loop: requests are due at even distances, and a latency counts from when its request was due.\n\n\
+              | connections | due a second | system | p50 ms | p99 ms | p99.9 ms |\n|---|---|---|---|---|---|\n";
+    for point in open {
+        let cell = |of: fn(&Round) -> f64| match point.spread(of) {
+            Some(Spread { min, median, max }) => format!("{median:.2} ({min:.2}–{max:.2})"),
+            None => "–".to_owned(),
+        };
+        put(
+            page,
+            format_args!(
+                "| {} | {:.0} | {} | {} | {} | {} |",
+                point.connections,
+                point.offered.unwrap_or_default(),
+                point.system.label(),
+                cell(|round| round.p50_ms),
+                cell(|round| round.p99_ms),
+                cell(|round| round.p999_ms)
+            ),
+        );
+    }
+}
+
+fn notes(page: &mut String, measured: &Measured) {
+    if measured.points.iter().any(is_load_bound) {
+        *page += "\n\\* The load generator's core (with two cores Redis' as well) was busy and the server's was not: the server can do more.\n";
+    }
+    for point in measured.points.iter().filter(|point| !point.is_right()) {
+        let wrong: u64 = point.rounds.iter().map(|round| round.wrong).sum();
+        let (label, connections) = (point.system.label(), point.connections);
+        put(
+            page,
+            format_args!(
+                "\n✗ {label} gave {wrong} other answers with {connections} connections; it is not compared."
+            ),
+        );
+    }
+}
+
+fn memory(page: &mut String, report: &Report) {
+    let Some((run, memory)) = &report.memory else {
+        return;
+    };
+    let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
+    *page += "\n## Memory\n\nOne distinct user a request, in the shipped configuration, limits included; one worker.\n\n";
+    *page += &about(run);
+    *page += "\n| | resident MiB | each VM's memory, MiB |\n|---|---|---|\n";
+    let rested = format!("after {} s without requests", memory.rest_s);
+    let after = format!("after {} users", memory.users);
+    for (what, stage) in [
+        ("at the start", &memory.at_start),
+        (after.as_str(), &memory.after_users),
+        (rested.as_str(), &memory.after_rest),
+    ] {
+        let vms: Vec<String> = stage
+            .vms
+            .iter()
+            .map(|vm| format!("{:.1}", mib(*vm)))
+            .collect();
+        put(
+            page,
+            format_args!(
+                "| {what} | {:.1} | {} |",
+                mib(stage.resident),
+                vms.join(", ")
+            ),
+        );
+    }
+    *page += "\nVMs: gate and bridge, on the worker and on Envoy's main thread, as the kernel's list of mappings shows them.\n";
+}
+
+fn costs(page: &mut String, costs: &[Cost]) {
+    if costs.is_empty() {
+        return;
+    }
+    *page += "\n## Costs that do not depend on the machine\n\nCounted in a host for tests (`bench/costs`), exact and the same everywhere: wasm instructions \
+              (fuel), calls from the VM to the host, bytes copied between the two, and Redis commands that the gateway sends. Of all VMs together, a request.\n\n\
+              | | fuel | host calls | bytes copied | Redis commands |\n|---|---|---|---|---|\n";
+    for cost in costs {
+        put(
+            page,
+            format_args!(
+                "| {} | {:.0} | {:.1} | {:.0} | {:.3} |",
+                cost.scenario, cost.fuel, cost.host_calls, cost.bytes_copied, cost.redis_commands
+            ),
+        );
+    }
+}
+
+fn not_measured(page: &mut String, report: &Report) {
+    let mut missing: Vec<&str> = ALL
+        .iter()
+        .filter(|scenario| !report.scenarios.contains_key(scenario.name))
+        .map(|scenario| scenario.title)
+        .collect();
+    if report.memory.is_none() {
+        missing.push("Memory");
+    }
+    if !missing.is_empty() {
+        put(
+            page,
+            format_args!("\nNot measured yet: {}.", missing.join("; ")),
+        );
+    }
+}
+
+/// What the plot of costs shows: every scenario's closed loop with [`ONE`] connections.
+pub(super) fn cost_groups(report: &Report) -> Vec<super::plot::Group> {
+    let group = |scenario: &Scenario| {
+        let measured = report.scenarios.get(scenario.name)?;
+        let bar = |system: &System| {
+            let point = measured
+                .closed(*system, ONE)
+                .filter(|point| point.is_right())?;
+            let server = point.spread(|round| round.server_us)?.median;
+            let redis = point.spread(|round| round.redis_us)?.median;
+            Some((*system, server, redis))
+        };
+        let bars: Vec<_> = scenario.systems.iter().filter_map(bar).collect();
+        (!bars.is_empty()).then(|| (scenario.title.to_owned(), bars))
+    };
+    ALL.iter().filter_map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Absent;
+    use super::super::report::tests::{measured, point};
+    use super::*;
+
+    fn report() -> Report {
+        let mut redis = measured(vec![
+            point(System::Weir, 128, None, &[110.0, 90.0]),
+            point(System::NginxLua, 128, None, &[100.0, 100.0]),
+            point(System::Weir, 128, Some(70.0), &[70.0]),
+        ]);
+        redis.absent.push(Absent {
+            system: System::EnvoyWebdis,
+            reason: "no webdis".to_owned(),
+        });
+        let mut report = Report::default();
+        report.scenarios.insert("redis".to_owned(), redis);
+        report
+    }
+
+    #[test]
+    fn the_page_tells_what_ran_what_did_not_and_which_bars_hold() {
+        let page = page(&report());
+        assert!(page.contains("| Redis admission ÷ nginx + Lua + Redis, 128 connections | ≥ 1 | 1.00 (0.90–1.10) | met |"), "{page}");
+        assert!(page.contains("wasm + Webdis did not run: no webdis"));
+        assert!(
+            page.contains("| 128 | 100 (90–110), 10101.0 + 1.0 µs |"),
+            "{page}"
+        );
+        assert!(page.contains("Envoy 1.40.0") && page.contains("2026-11-21 at abc1234"));
+        assert!(page.contains("| 128 | 70 | Weir |") && page.contains("not measured"));
+        assert!(page.contains("Not measured yet: Rejected locally: sold out;"));
+    }
+
+    #[test]
+    fn wrong_answers_are_told_and_not_compared() {
+        let mut report = report();
+        let measured = report.scenarios.get_mut("redis").unwrap();
+        measured.points[0].rounds[0].wrong = 900;
+        let page = page(&report);
+        assert!(page.contains("✗ Weir gave 900 other answers with 128 connections"));
+        assert!(
+            cost_groups(&report)[0]
+                .1
+                .iter()
+                .all(|bar| bar.0 != System::Weir)
+        );
+    }
+}

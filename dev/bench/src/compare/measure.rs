@@ -1,0 +1,339 @@
+//! Rounds: every system in turn, then all again.
+
+use super::cores::{Cores, on_core_ns};
+use super::report::{Absent, Point, Round};
+use super::request::Writer;
+use super::scenario::{Connections, ONE, Scenario};
+use super::server::{Server, Yard};
+use super::statistics::Spread;
+use super::system::System;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_load::{Answered, Mark, Outcome, Pace, Plan, ask};
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+pub(super) struct Effort {
+    pub(super) rounds: u32,
+    pub(super) warm_up: Duration,
+    pub(super) window: Duration,
+    pub(super) connections: Vec<usize>,
+    /// Rates of the open loop, beside the one that the systems' own speed gives, where it runs with all numbers of
+    /// connections. Without any, it runs only there.
+    pub(super) rates: &'static [f64],
+}
+
+/// The open loop's rate, as a share of what the slowest system does in the closed one: below every
+/// system's limit, and the same for all.
+const OPEN_SHARE: f64 = 0.7;
+
+/// With fewer connections an open loop has hardly any to send on.
+const OPEN_CONNECTIONS_MIN: usize = 8;
+
+/// Numbers of users that one run may use up.
+const USERS_A_RUN: u64 = 10_000_000;
+
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// What servers say of themselves, and how they hold the connection.
+const OWN_HEADERS: [&str; 3] = ["server", "date", "connection"];
+
+/// Starts all systems of `scenario` and measures them.
+pub(super) async fn measure(
+    scenario: &Scenario,
+    effort: &Effort,
+    yard: &Yard<'_>,
+) -> Result<(Vec<Point>, Vec<Absent>)> {
+    let (mut servers, absent) = start_all(scenario, yard).await?;
+    let mut run = Run {
+        scenario,
+        effort,
+        cores: yard.cores,
+        points: Vec::new(),
+    };
+    for server in &mut servers {
+        server.ready(scenario)?;
+    }
+    if scenario.same_answers {
+        same_answers(&servers, scenario)?;
+    }
+    for connections in scenario.connections.of(&effort.connections) {
+        run.closed(&mut servers, connections).await?;
+        run.open(&mut servers, connections).await?;
+    }
+    Ok((run.points, absent))
+}
+
+/// A peer that is not there is told, and no reason to stop; without Weir there is nothing to compare.
+async fn start_all(scenario: &Scenario, yard: &Yard<'_>) -> Result<(Vec<Server>, Vec<Absent>)> {
+    let (mut servers, mut absent) = (Vec::new(), Vec::new());
+    for system in scenario.systems {
+        match yard.start(*system, scenario.kind).await {
+            Ok(server) => servers.push(server),
+            Err(error) if *system == System::Weir => return Err(error),
+            Err(error) => absent.push(Absent {
+                system: *system,
+                reason: format!("{error:#}"),
+            }),
+        }
+    }
+    Ok((servers, absent))
+}
+
+/// All systems must do the same work: an answer must be as long, with the same status and headers.
+fn same_answers(servers: &[Server], scenario: &Scenario) -> Result<()> {
+    let mut seen: Option<(System, String)> = None;
+    for server in servers {
+        let shape = shape(&server.example(scenario)?);
+        match &seen {
+            None => seen = Some((server.system, shape)),
+            Some((first, expected)) => ensure!(
+                *expected == shape,
+                "{} answers otherwise than {}:\n{shape}\n{expected}",
+                server.system.label(),
+                first.label()
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn shape(answer: &Answered) -> String {
+    let names = answer.headers.iter().map(|(name, _)| name.as_str());
+    let names: BTreeSet<&str> = names.filter(|name| !OWN_HEADERS.contains(name)).collect();
+    format!(
+        "{} {names:?}, a body of {} bytes",
+        answer.status,
+        answer.body.len()
+    )
+}
+
+impl Server {
+    /// Waits until it answers as the scenario wants it.
+    fn ready(&self, scenario: &Scenario) -> Result<()> {
+        let deadline = Instant::now() + READY_LIMIT;
+        loop {
+            let answer = self.example(scenario);
+            if answer
+                .as_ref()
+                .is_ok_and(|answer| scenario.statuses.contains(&answer.status))
+            {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let label = self.system.label();
+                bail!("{label} is not ready for {}: {answer:?}", scenario.name);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn example(&self, scenario: &Scenario) -> Result<Answered> {
+        let mut text = Vec::new();
+        writer(scenario, self.system)?.write(0, &mut text);
+        ask(self.address, &text)
+    }
+}
+
+/// Each has users of its own.
+fn writer(scenario: &Scenario, system: System) -> Result<Writer> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let first = NEXT.fetch_add(1, Ordering::Relaxed) * USERS_A_RUN;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Writer::new(
+        scenario.kind,
+        system,
+        first,
+        u64::try_from(now.as_millis())?,
+    )
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    effort: &'a Effort,
+    cores: Cores,
+    points: Vec<Point>,
+}
+
+impl Run<'_> {
+    async fn closed(&mut self, servers: &mut [Server], connections: usize) -> Result<()> {
+        let systems: Vec<System> = servers.iter().map(|server| server.system).collect();
+        self.rounds(servers, &systems, connections, Pace::Closed)
+            .await
+    }
+
+    async fn open(&mut self, servers: &mut [Server], connections: usize) -> Result<()> {
+        let asked = self.scenario.open_loop;
+        let is_asked = |system: &System| asked.systems.contains(system);
+        let systems = servers.iter().map(|server| server.system);
+        let systems: Vec<System> = systems.filter(is_asked).collect();
+        let is_wanted = asked
+            .connections
+            .of(&self.effort.connections)
+            .contains(&connections);
+        let is_everywhere = asked.connections == Connections::All;
+        let is_too_much = !is_everywhere && self.effort.rates.is_empty();
+        if !is_wanted || is_too_much || connections < OPEN_CONNECTIONS_MIN || systems.len() < 2 {
+            return Ok(());
+        }
+        let slowest = systems
+            .iter()
+            .filter_map(|system| self.closed_rate(*system, connections));
+        let slowest = slowest.reduce(f64::min).context("nothing was measured")?;
+        let mut rates = vec![(slowest * OPEN_SHARE / 100.0).floor() * 100.0];
+        if is_everywhere && connections == ONE {
+            rates.extend(self.effort.rates.iter().filter(|rate| **rate < slowest));
+        }
+        for per_second in rates {
+            let pace = Pace::Open { per_second };
+            self.rounds(servers, &systems, connections, pace).await?;
+        }
+        Ok(())
+    }
+
+    fn closed_rate(&self, system: System, connections: usize) -> Option<f64> {
+        let is_it = |point: &&Point| {
+            point.system == system && point.connections == connections && point.offered.is_none()
+        };
+        let point = self.points.iter().find(is_it)?;
+        let rates = point.rounds.iter().map(|round| round.rate);
+        Spread::of(rates).map(|spread| spread.median)
+    }
+
+    /// A B C, A B C, …: what else the machine does meets all of them.
+    async fn rounds(
+        &mut self,
+        servers: &mut [Server],
+        systems: &[System],
+        connections: usize,
+        pace: Pace,
+    ) -> Result<()> {
+        let offered = match pace {
+            Pace::Closed => None,
+            Pace::Open { per_second } => Some(per_second),
+        };
+        let mut points: Vec<Point> = Vec::new();
+        for round in 0..self.effort.rounds {
+            for server in servers
+                .iter_mut()
+                .filter(|server| systems.contains(&server.system))
+            {
+                let measured = self.one(server, connections, pace).await?;
+                print_round(self.scenario, server.system, connections, &measured);
+                if round == 0 {
+                    points.push(Point {
+                        system: server.system,
+                        connections,
+                        offered,
+                        rounds: Vec::new(),
+                    });
+                }
+                let point = points
+                    .iter_mut()
+                    .find(|point| point.system == server.system);
+                point.context("a point")?.rounds.push(measured);
+            }
+        }
+        self.points.append(&mut points);
+        Ok(())
+    }
+
+    async fn one(&self, server: &mut Server, connections: usize, pace: Pace) -> Result<Round> {
+        let mut calls = 0;
+        if let Some(store) = &mut server.store {
+            if self.scenario.kind.claims() {
+                store.rebalance().await?;
+            }
+            calls = store.script_calls().await?;
+        }
+        let plan = Plan {
+            server: server.address,
+            connections,
+            pace,
+            warm_up: self.effort.warm_up,
+            window: self.effort.window,
+            core: Some(self.cores.load),
+        };
+        let redis: Vec<u32> = server.store.iter().map(|store| store.pid).collect();
+        let writer = writer(self.scenario, server.system)?;
+        let (outcome, cpu_ns) = load(plan, writer, server.pids.clone(), redis).await?;
+        server.check()?;
+        if let Some(store) = &server.store {
+            calls = store.script_calls().await? - calls;
+        }
+        Ok(round(&outcome, cpu_ns, calls, self.scenario))
+    }
+}
+
+/// Runs the generator on a thread of its own, which it binds to its core. Returns what it measured, and how long server
+/// and Redis were on their cores within the window, in nanoseconds.
+async fn load(
+    plan: Plan,
+    mut writer: Writer,
+    server: Vec<u32>,
+    redis: Vec<u32>,
+) -> Result<(Outcome, [u64; 2])> {
+    let (done, outcome) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let read = || [on_core_ns(&server), on_core_ns(&redis)];
+        let (mut begin, mut end) = ([0; 2], [0; 2]);
+        let mut mark = |mark| match mark {
+            Mark::Begin => begin = read(),
+            Mark::End => end = read(),
+        };
+        let outcome = weir_load::run(&plan, &mut |n, to| writer.write(n, to), &mut mark);
+        // Less only if a thread has ended meanwhile.
+        let spent = [0, 1].map(|of: usize| end[of].saturating_sub(begin[of]));
+        // Nobody listens any more after Ctrl-C.
+        done.send(outcome.map(|outcome| (outcome, spent))).ok();
+    });
+    outcome.await.context("the load generator has ended")?
+}
+
+fn round(outcome: &Outcome, cpu_ns: [u64; 2], script_calls: u64, scenario: &Scenario) -> Round {
+    let answers = outcome.answers.max(1) as f64;
+    let all: u64 = outcome.statuses.values().sum();
+    let right = outcome
+        .statuses
+        .iter()
+        .filter(|(status, _)| scenario.statuses.contains(status));
+    let right: u64 = right.map(|(_, count)| *count).sum();
+    let percentile = |percentile| outcome.latencies.percentile_ms(percentile);
+    let [server, redis] = cpu_ns.map(|ns| ns as f64 / answers / 1_000.0);
+    Round {
+        rate: outcome.rate(),
+        p50_ms: percentile(50.0),
+        p99_ms: percentile(99.0),
+        p999_ms: percentile(99.9),
+        server_us: server,
+        redis_us: redis,
+        script_calls: script_calls as f64 / all.max(1) as f64,
+        server_busy: cpu_ns[0] as f64 / outcome.window.as_nanos() as f64,
+        load_busy: outcome.busy,
+        unanswered: outcome.unanswered,
+        wrong: all - right,
+        statuses: outcome.statuses.clone(),
+    }
+}
+
+fn print_round(scenario: &Scenario, system: System, connections: usize, round: &Round) {
+    println!(
+        "{:<13} {:<23} {connections:>5} {:>9.0}/s  p50 {:>8.3}  p99 {:>8.3} ms  {:>6.1} + {:>5.1} µs  core {:>3.0} %, load {:>3.0} %{}",
+        scenario.name,
+        system.label(),
+        round.rate,
+        round.p50_ms,
+        round.p99_ms,
+        round.server_us,
+        round.redis_us,
+        round.server_busy * 100.0,
+        round.load_busy * 100.0,
+        if round.wrong > 0 {
+            format!("  {} wrong: {:?}", round.wrong, round.statuses)
+        } else {
+            String::new()
+        },
+    );
+}

@@ -1,0 +1,380 @@
+//! `cargo xtask bench`: Weir beside what one would pick instead, on the same work in the same run.
+
+mod bars;
+mod cores;
+mod machine;
+mod markdown;
+mod measure;
+mod memory;
+mod peers;
+mod plot;
+mod report;
+mod request;
+mod scenario;
+mod server;
+mod statistics;
+mod store;
+mod system;
+
+use anyhow::{Context, Result};
+use cores::Cores;
+use measure::Effort;
+use peers::Peers;
+use plot::{Lines, Series};
+use report::{Cost, Measured, Point, Report, Round};
+use scenario::Scenario;
+use server::Yard;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use system::System;
+use weir_stack::report::{Console, Reporter};
+use weir_stack::tools::{Options, Removals, Tools};
+use weir_stack::wasm::{self, Messages};
+use weir_stack::{build, command, workspace};
+use weir_tasks::up::Stop;
+
+/// For `--only`, beside the scenarios' names.
+const MEMORY: &str = "memory";
+const COSTS: &str = "costs";
+
+#[derive(Debug, Clone, clap::Args)]
+// Flattened into bench's own, where a group of this struct's name would be there twice.
+#[group(skip)]
+pub(crate) struct Arguments {
+    /// Fewer rounds and connections, under 5 minutes; memory only if it is named, and without its 10 minutes of rest
+    #[arg(long)]
+    quick: bool,
+
+    /// Only this scenario, and what of the others was measured before stays; may be given again
+    #[arg(long, value_name = "NAME", value_parser = names())]
+    only: Vec<String>,
+
+    /// Only these numbers of connections
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=8_192))]
+    connections: Vec<u16>,
+
+    /// Let apt remove other packages where it must to install a peer; without this the peer is left out
+    #[arg(long)]
+    allow_removals: bool,
+
+    /// Measure nothing: make the page and the plots anew of bench/results.json
+    #[arg(long)]
+    render: bool,
+
+    /// Write what was measured to this file, too, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+fn names() -> clap::builder::PossibleValuesParser {
+    let scenarios = scenario::ALL.iter().map(|scenario| scenario.name);
+    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY, COSTS]))
+}
+
+impl Arguments {
+    fn effort(&self) -> Effort {
+        let mut effort = if self.quick { quick() } else { full() };
+        if !self.connections.is_empty() {
+            effort.connections = self.connections.iter().map(|n| usize::from(*n)).collect();
+        }
+        effort
+    }
+
+    fn asks_for(&self, name: &str) -> bool {
+        let is_left_out = self.quick && name == MEMORY;
+        self.only.iter().any(|only| only == name) || self.only.is_empty() && !is_left_out
+    }
+
+    fn removals(&self) -> Removals {
+        match self.allow_removals {
+            true => Removals::Allow,
+            false => Removals::Refuse,
+        }
+    }
+
+    /// How long the gateway rests before its memory is looked at again.
+    fn rest(&self) -> Duration {
+        Duration::from_secs(if self.quick { 5 } else { 600 })
+    }
+}
+
+fn full() -> Effort {
+    Effort {
+        rounds: 5,
+        warm_up: Duration::from_millis(300),
+        window: Duration::from_millis(1_500),
+        connections: vec![1, 8, 32, 128, 512, 1_024],
+        rates: &[2_000.0, 5_000.0, 10_000.0, 20_000.0],
+    }
+}
+
+fn quick() -> Effort {
+    Effort {
+        rounds: 3,
+        warm_up: Duration::from_millis(150),
+        window: Duration::from_millis(400),
+        connections: vec![8, 128, 1_024],
+        rates: &[],
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
+    let home = workspace::root().join("bench");
+    let kept = home.join("results.json");
+    let mut report = Report::read(&kept)?;
+    if !arguments.render {
+        let tools = Tools::find_or_get(&options, &mut Console)?;
+        wasm::build_filters(&tools.wasm, Messages::Show)?;
+        if arguments.asks_for(COSTS) {
+            report.costs = count_costs()?;
+        }
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+        runtime.block_on(async {
+            let mut stop = Stop::new()?;
+            tokio::select! {
+                measured = measure(arguments, &tools, &mut report, &kept) => measured,
+                () = stop.asked() => anyhow::bail!("stopped; what was whole is kept"),
+            }
+        })?;
+        report.write(&kept)?;
+    }
+    write_page(&report, &home)?;
+    if let Some(file) = &arguments.report {
+        report.write(file)?;
+    }
+    Console.line("results", &home.join("RESULTS.md").display().to_string());
+    if !arguments.render {
+        say_what_is_missing(arguments, &report);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The last thing on the screen: a table that says "not measured" is easily overlooked.
+fn say_what_is_missing(arguments: &Arguments, report: &Report) {
+    let measured = report.scenarios.iter();
+    let absent: Vec<_> = measured
+        .filter(|(name, _)| arguments.asks_for(name))
+        .flat_map(|(name, measured)| measured.absent.iter().map(|absent| (name.as_str(), absent)))
+        .collect();
+    if let Some(text) = peers::missing(&absent) {
+        eprintln!("{text}");
+    }
+}
+
+/// What is whole is written at once: a later scenario may fail.
+async fn measure(
+    arguments: &Arguments,
+    tools: &Tools,
+    report: &mut Report,
+    kept: &Path,
+) -> Result<()> {
+    let effort = arguments.effort();
+    let cores = Cores::of_this_machine()?;
+    let temporary = tempfile::tempdir().context("cannot make a folder")?;
+    let peers = Peers::find_or_get(arguments.removals());
+    let yard = Yard {
+        tools,
+        peers: &peers,
+        cores,
+        dir: temporary.path(),
+    };
+    for scenario in &scenario::ALL {
+        if !arguments.asks_for(scenario.name) {
+            continue;
+        }
+        let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
+        Console.line(scenario.name, scenario.title);
+        let measured = measure::measure(scenario, &effort, &yard).await;
+        let (points, absent) = measured.with_context(|| scenario.name.to_owned())?;
+        let measured = Measured {
+            run,
+            points,
+            absent,
+        };
+        report.scenarios.insert(scenario.name.to_owned(), measured);
+        report.write(kept)?;
+    }
+    if arguments.asks_for(MEMORY) {
+        let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
+        Console.line(MEMORY, &format!("{} users…", memory::USERS));
+        let memory = memory::measure(&yard, arguments.rest(), &effort).await?;
+        report.memory = Some((run, memory));
+    }
+    Ok(())
+}
+
+/// By a program of its own: it needs a wasm runtime, which this one can do without.
+fn count_costs() -> Result<Vec<Cost>> {
+    Console.line(COSTS, "building weir-costs…");
+    let binary = build::binary("weir-costs", &[])?;
+    let said = command::succeed(&mut Command::new(binary), Duration::from_secs(1_800))?;
+    serde_json::from_str(&said).context("weir-costs says otherwise than expected")
+}
+
+/// The page and its plots.
+fn write_page(report: &Report, home: &Path) -> Result<()> {
+    let plots = home.join("plots");
+    std::fs::create_dir_all(&plots).with_context(|| format!("cannot make {}", plots.display()))?;
+    let write = |file: PathBuf, text: String| {
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    };
+    write(home.join("RESULTS.md"), markdown::page(report))?;
+    for (name, svg) in all_plots(report) {
+        write(plots.join(format!("{name}.svg")), svg)?;
+    }
+    Ok(())
+}
+
+fn all_plots(report: &Report) -> Vec<(String, String)> {
+    let groups = markdown::cost_groups(report);
+    let subtitle = "128 connections; solid: the gateway, pale: Redis";
+    let mut plots: Vec<_> = plot::costs(subtitle, &groups)
+        .map(|svg| ("cost".to_owned(), svg))
+        .into_iter()
+        .collect();
+    for scenario in &scenario::ALL {
+        let Some(measured) = report.scenarios.get(scenario.name) else {
+            continue;
+        };
+        let throughput = lines(scenario, measured, false, |round| round.rate).svg();
+        plots.extend(throughput.map(|svg| (format!("{}-throughput", scenario.name), svg)));
+        let p99 = lines(scenario, measured, true, |round| round.p99_ms).svg();
+        plots.extend(p99.map(|svg| (format!("{}-p99", scenario.name), svg)));
+    }
+    plots
+}
+
+/// p99 of the open loop where there is a line of it: in a closed loop it only tells the queue's length.
+fn lines<'a>(
+    scenario: &'a Scenario,
+    measured: &Measured,
+    is_p99: bool,
+    of: fn(&Round) -> f64,
+) -> Lines<'a> {
+    let is_everywhere = scenario.open_loop.connections == scenario::Connections::All;
+    let is_measured = measured.points.iter().any(|point| point.offered.is_some());
+    let is_open = is_p99 && is_everywhere && is_measured;
+    let point = |system, connections| match is_open {
+        true => measured.open(system, connections),
+        false => measured.closed(system, connections),
+    };
+    let series = |system: &System| {
+        let connections = measured.connections().into_iter();
+        let at = |n: usize| {
+            let point: &Point = point(*system, n).filter(|point| point.is_right())?;
+            Some((n, point.spread(of)?))
+        };
+        let points: Vec<_> = connections.filter_map(at).collect();
+        (!points.is_empty()).then_some(Series {
+            system: *system,
+            points,
+        })
+    };
+    Lines {
+        title: scenario.title,
+        subtitle: match (is_p99, is_open) {
+            (false, _) => {
+                "answers a second in a closed loop, one worker on one core; medians, least and greatest"
+            }
+            (true, true) => {
+                "p99 in ms, open loop at 70 % of what the slower one can do; medians, least and greatest"
+            }
+            (true, false) => "p99 in ms, closed loop; medians, least and greatest",
+        },
+        is_log: is_p99,
+        series: scenario.systems.iter().filter_map(series).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::report::tests::{measured, point};
+    use super::*;
+
+    #[test]
+    fn a_page_is_written_with_its_plots() {
+        let mut report = Report::default();
+        let both = |connections| {
+            [System::Weir, System::NginxLua].map(|system| point(system, connections, None, &[50.0]))
+        };
+        let points = both(8).into_iter().chain(both(128)).collect();
+        report
+            .scenarios
+            .insert("redis".to_owned(), measured(points));
+        let temp = tempfile::tempdir().unwrap();
+        write_page(&report, temp.path()).unwrap();
+        let page = std::fs::read_to_string(temp.path().join("RESULTS.md")).unwrap();
+        for link in page.split("](").filter_map(|rest| rest.split(')').next()) {
+            if let Some(plot) = link.strip_prefix("plots/") {
+                assert!(temp.path().join("plots").join(plot).exists(), "{link}");
+            }
+        }
+        assert!(page.contains("plots/redis-p99.svg"));
+    }
+
+    /// Every scenario with whatever peers this machine has, so short that the numbers mean nothing: each system
+    /// must start, answer like the others, and do the work that is asked for.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_system_does_the_work() {
+        let tools = Tools::find_or_get(&Options::default(), &mut Console).unwrap();
+        wasm::build_filters(&tools.wasm, Messages::Keep).unwrap();
+        let effort = Effort {
+            rounds: 1,
+            warm_up: Duration::ZERO,
+            window: Duration::from_millis(200),
+            connections: vec![16],
+            rates: &[],
+        };
+        let temporary = tempfile::tempdir().unwrap();
+        let peers = Peers::find_or_get(Removals::Refuse);
+        let yard = Yard {
+            tools: &tools,
+            peers: &peers,
+            // Nothing is measured: the cores are the other tests'.
+            cores: Cores {
+                server: 0,
+                load: 0,
+                redis: 0,
+            },
+            dir: temporary.path(),
+        };
+        for scenario in scenario::ALL {
+            let scenario = Scenario {
+                connections: scenario::Connections::All,
+                ..scenario
+            };
+            let (points, absent) = measure::measure(&scenario, &effort, &yard).await.unwrap();
+            let systems = scenario.systems.len() - absent.len();
+            assert!(points.len() >= systems, "{}: {absent:?}", scenario.name);
+            for point in &points {
+                assert!(point.is_right(), "{}: {point:?}", scenario.name);
+            }
+            println!("{}: {} systems, {absent:?}", scenario.name, systems);
+        }
+    }
+
+    #[test]
+    fn a_name_asks_for_one_scenario() {
+        let arguments = Arguments {
+            quick: true,
+            only: vec!["redis".to_owned()],
+            connections: vec![7],
+            allow_removals: false,
+            render: false,
+            report: None,
+        };
+        assert!(arguments.asks_for("redis") && !arguments.asks_for(MEMORY));
+        assert_eq!(arguments.effort().connections, [7]);
+        let all = Arguments {
+            only: vec![],
+            ..arguments
+        };
+        assert!(
+            all.asks_for(COSTS) && !all.asks_for(MEMORY),
+            "a million users take a minute"
+        );
+        let names = scenario::ALL.map(|scenario| scenario.name);
+        assert!(!names.contains(&MEMORY) && !names.contains(&COSTS));
+    }
+}

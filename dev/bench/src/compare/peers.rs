@@ -1,0 +1,96 @@
+//! The servers of others, found or installed once for all scenarios; and what is said where that was not possible.
+
+use super::report::Absent;
+use anyhow::{Result, anyhow};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_stack::report::Console;
+use weir_stack::tools::{Peer, Removals};
+
+/// What Weir is compared with, or why it is not there.
+pub(super) struct Peers {
+    nginx: Result<Peer, String>,
+    webdis: Result<Peer, String>,
+}
+
+impl Peers {
+    pub(super) fn find_or_get(removals: Removals) -> Self {
+        let kept = |found: Result<Peer>| found.map_err(|error| format!("{error:#}"));
+        Self {
+            nginx: kept(Peer::nginx(removals, &mut Console)),
+            webdis: kept(Peer::webdis(removals, &mut Console)),
+        }
+    }
+
+    pub(super) fn nginx(&self) -> Result<&Peer> {
+        self.nginx.as_ref().map_err(|why| anyhow!("{why}"))
+    }
+
+    pub(super) fn webdis(&self) -> Result<&Peer> {
+        self.webdis.as_ref().map_err(|why| anyhow!("{why}"))
+    }
+}
+
+/// What could not be measured, by reason: for the end of a run, where it is seen. `None` if nothing is missing.
+pub(super) fn missing(absent: &[(&str, &Absent)]) -> Option<String> {
+    let mut by_reason: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (scenario, absent) in absent {
+        let what = format!("{} in {scenario}", absent.system.label());
+        by_reason.entry(&absent.reason).or_default().insert(what);
+    }
+    if by_reason.is_empty() {
+        return None;
+    }
+    let rule = "=".repeat(78);
+    let mut text =
+        format!("\n{rule}\nNOT EVERYTHING WAS MEASURED: the comparison is incomplete.\n");
+    for (reason, systems) in by_reason {
+        let systems: Vec<String> = systems.into_iter().collect();
+        text += &format!("\nMissing: {}\nReason:  {reason}\n", systems.join(", "));
+    }
+    Some(text + &rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::system::System;
+    use super::*;
+
+    fn absent(system: System, reason: &str) -> Absent {
+        Absent {
+            system,
+            reason: reason.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_once_for_each_reason() {
+        let nginx = absent(System::NginxLua, "would remove libluajit-5.1-2");
+        let limit = absent(System::NginxLimit, "would remove libluajit-5.1-2");
+        let webdis = absent(System::EnvoyWebdis, "no apt-get");
+        let said = missing(&[
+            ("redis", &nginx),
+            ("user-limit", &limit),
+            ("redis", &webdis),
+        ])
+        .unwrap();
+        assert_eq!(
+            said.matches("would remove libluajit-5.1-2").count(),
+            1,
+            "{said}"
+        );
+        assert!(said.contains("NOT EVERYTHING WAS MEASURED"), "{said}");
+        assert!(
+            said.contains("nginx + Lua in redis, nginx limit_req in user-limit"),
+            "{said}"
+        );
+        assert!(
+            said.contains("Missing: wasm + Webdis in redis\nReason:  no apt-get"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_complete_run_says_nothing() {
+        assert_eq!(missing(&[]), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! What was measured, as it is kept in `bench/results.json`.
+
+use super::cores::Cores;
+use super::memory::Memories;
+use super::statistics::Spread;
+use super::system::System;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// All scenarios that were ever measured, each as of its last run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Report {
+    pub(super) scenarios: BTreeMap<String, Measured>,
+    pub(super) memory: Option<(Run, Memories)>,
+    /// What does not depend on the machine: by `weir-costs`.
+    pub(super) costs: Vec<Cost>,
+}
+
+/// When, where and how something was measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Run {
+    /// Year, month and day, UTC.
+    pub(super) date: String,
+    /// As git describes it.
+    pub(super) commit: String,
+    pub(super) machine: String,
+    pub(super) cores: Cores,
+    /// Of everything that ran.
+    pub(super) versions: BTreeMap<String, String>,
+    pub(super) is_quick: bool,
+    pub(super) rounds: u32,
+    pub(super) window_s: f64,
+    /// The load average of the last minute at the beginning: what else the machine did.
+    pub(super) load_average: f64,
+}
+
+/// One scenario.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Measured {
+    pub(super) run: Run,
+    pub(super) points: Vec<Point>,
+    /// What could not run.
+    pub(super) absent: Vec<Absent>,
+}
+
+/// A system that could not run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Absent {
+    pub(super) system: System,
+    pub(super) reason: String,
+}
+
+/// One system with one number of connections at one pace.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Point {
+    pub(super) system: System,
+    pub(super) connections: usize,
+    /// Requests that are due each second in an open loop; `None` in a closed one.
+    pub(super) offered: Option<f64>,
+    pub(super) rounds: Vec<Round>,
+}
+
+/// One round.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Round {
+    /// Answers a second.
+    pub(super) rate: f64,
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) p999_ms: f64,
+    /// Processor time a request, in microseconds: of the server with its sidecars, and of Redis.
+    pub(super) server_us: f64,
+    pub(super) redis_us: f64,
+    /// Script calls that Redis had, a request.
+    pub(super) script_calls: f64,
+    /// How much of the window the server and the generator were on their cores, 0 to 1.
+    pub(super) server_busy: f64,
+    pub(super) load_busy: f64,
+    pub(super) unanswered: u64,
+    /// Answers with a status that the scenario does not expect.
+    pub(super) wrong: u64,
+    pub(super) statuses: BTreeMap<u16, u64>,
+}
+
+/// What one request costs in the filters' VMs, as a host for tests counts it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Cost {
+    pub(super) scenario: String,
+    pub(super) fuel: f64,
+    pub(super) host_calls: f64,
+    pub(super) bytes_copied: f64,
+    pub(super) redis_commands: f64,
+}
+
+/// Of more wrong answers than this share a measurement does not count.
+const WRONG_MAX: f64 = 0.001;
+
+impl Point {
+    /// One number of each round, in their order.
+    pub(super) fn each(&self, of: impl Fn(&Round) -> f64) -> Vec<f64> {
+        self.rounds.iter().map(of).collect()
+    }
+
+    pub(super) fn spread(&self, of: impl Fn(&Round) -> f64) -> Option<Spread> {
+        Spread::of(self.each(of))
+    }
+
+    /// Whether it did the work that was asked for.
+    pub(super) fn is_right(&self) -> bool {
+        let wrong: u64 = self.rounds.iter().map(|round| round.wrong).sum();
+        let all: u64 = self
+            .rounds
+            .iter()
+            .flat_map(|round| round.statuses.values())
+            .sum();
+        all > 0 && wrong as f64 <= all as f64 * WRONG_MAX
+    }
+}
+
+impl Measured {
+    /// A system's closed loop with so many connections.
+    pub(super) fn closed(&self, system: System, connections: usize) -> Option<&Point> {
+        self.points.iter().find(|point| {
+            point.system == system && point.connections == connections && point.offered.is_none()
+        })
+    }
+
+    /// Its open loop at the rate that the systems' own speed gave: that is measured before the fixed ones.
+    pub(super) fn open(&self, system: System, connections: usize) -> Option<&Point> {
+        self.points.iter().find(|point| {
+            point.system == system && point.connections == connections && point.offered.is_some()
+        })
+    }
+
+    /// The ratios, round by round, of one number of two points; none if either did other work.
+    pub(super) fn ratio(
+        of: Option<&Point>,
+        to: Option<&Point>,
+        number: impl Fn(&Round) -> f64 + Copy,
+    ) -> Option<Spread> {
+        let (of, to) = (of?, to?);
+        if !of.is_right() || !to.is_right() {
+            return None;
+        }
+        Spread::of_ratios(&of.each(number), &to.each(number))
+    }
+
+    /// The numbers of connections, in their order.
+    pub(super) fn connections(&self) -> Vec<usize> {
+        let all = self.points.iter().map(|point| point.connections);
+        let all: std::collections::BTreeSet<usize> = all.collect();
+        all.into_iter().collect()
+    }
+}
+
+impl Report {
+    /// What a file holds; nothing if there is none.
+    pub(super) fn read(file: &Path) -> Result<Self> {
+        match std::fs::read_to_string(file) {
+            Ok(text) => serde_json::from_str(&text)
+                .with_context(|| format!("{} is of another version; remove it", file.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+        }
+    }
+
+    pub(super) fn write(&self, file: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
+/// For the tests of what is made of reports.
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::compare) fn run() -> Run {
+        Run {
+            date: "2026-11-21".to_owned(),
+            commit: "abc1234".to_owned(),
+            machine: "2 cores".to_owned(),
+            cores: Cores {
+                server: 0,
+                load: 1,
+                redis: 1,
+            },
+            versions: BTreeMap::from([("Envoy".to_owned(), "1.40.0".to_owned())]),
+            is_quick: true,
+            rounds: 2,
+            window_s: 0.5,
+            load_average: 0.5,
+        }
+    }
+
+    pub(in crate::compare) fn point(
+        system: System,
+        connections: usize,
+        offered: Option<f64>,
+        rates: &[f64],
+    ) -> Point {
+        let round = |rate: &f64| Round {
+            rate: *rate,
+            p50_ms: 1.0,
+            p99_ms: 1e5 / rate,
+            p999_ms: 2e5 / rate,
+            server_us: 1e6 / rate,
+            redis_us: 1.0,
+            script_calls: 0.04,
+            statuses: BTreeMap::from([(201, 1_000)]),
+            ..Round::default()
+        };
+        Point {
+            system,
+            connections,
+            offered,
+            rounds: rates.iter().map(round).collect(),
+        }
+    }
+
+    pub(in crate::compare) fn measured(points: Vec<Point>) -> Measured {
+        Measured {
+            run: run(),
+            points,
+            absent: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_point_that_did_other_work_has_no_ratio() {
+        let mut weir = point(System::Weir, 128, None, &[75.0, 50.0]);
+        let nginx = point(System::NginxLua, 128, None, &[100.0, 100.0]);
+        let ratio = |weir: &Point| Measured::ratio(Some(weir), Some(&nginx), |round| round.rate);
+        assert_eq!(ratio(&weir).unwrap().median, 0.625);
+        weir.rounds[0].wrong = 3;
+        assert_eq!(ratio(&weir), None);
+    }
+
+    #[test]
+    fn the_open_loop_at_the_systems_own_rate_counts() {
+        let offered = [None, Some(9_000.0), Some(2_000.0), Some(12_000.0)];
+        let points = offered.map(|rate| point(System::Weir, 128, rate, &[13_000.0]));
+        let measured = measured(points.into());
+        let of = |point: Option<&Point>| point.unwrap().offered;
+        assert_eq!(of(measured.open(System::Weir, 128)), Some(9_000.0));
+        assert_eq!(of(measured.closed(System::Weir, 128)), None);
+        assert!(measured.open(System::Weir, 8).is_none());
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("results.json");
+        assert!(Report::read(&file).unwrap().scenarios.is_empty());
+        let points = vec![point(System::EnvoyDirect, 8, None, &[1.0])];
+        let mut report = Report::default();
+        report
+            .scenarios
+            .insert("redis".to_owned(), measured(points));
+        report.write(&file).unwrap();
+        let read = Report::read(&file).unwrap();
+        assert_eq!(
+            read.scenarios["redis"].points[0].system,
+            System::EnvoyDirect
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! A system's Redis, filled as an origin would fill it: the catalogue, and each shard's stock.
+
+use super::cores;
+use super::request::{HOST, Kind, SALES, code};
+use super::server::peer_file;
+use anyhow::{Context, Result};
+use redis::aio::MultiplexedConnection;
+use std::path::Path;
+use std::time::Duration;
+use weir_base::id::SaleId;
+use weir_link::code::LinkId;
+use weir_link::record::Link;
+use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
+use weir_scripts::keys::{self, DEFAULT_PREFIX, LinkKeys, ShardKeys};
+use weir_stack::ports;
+use weir_stack::redis::{RedisOptions, RedisServer};
+use weir_stack::tools;
+
+/// Over how many shards a sale is spread, in every system.
+const SHARDS: u32 = 4;
+
+/// Units of a shard: more than can be asked for.
+const STOCK: u64 = 1_000_000_000;
+
+/// 1 January 2100.
+const LATER_MS: u64 = 4_102_444_800_000;
+
+/// Where links lead: as long as what bare Envoy answers.
+const TARGET: &str = "https://target.example/page";
+
+/// Links of one pipeline.
+const LINKS_A_STEP: u64 = 1_000;
+
+/// A Redis that keeps nothing on disk.
+pub(super) struct Store {
+    server: RedisServer,
+    connection: MultiplexedConnection,
+    claim_sha: String,
+    kind: Kind,
+    pub(super) pid: u32,
+}
+
+impl Store {
+    pub(super) async fn start(
+        tool: &tools::Redis,
+        core: usize,
+        dir: &Path,
+        kind: Kind,
+    ) -> Result<Self> {
+        let options = RedisOptions {
+            durable: false,
+            ..RedisOptions::durable(ports::free()?, &dir.join("redis"), &dir.join("redis.log"))
+        };
+        let mut server = RedisServer::start_with(tool, &options).await?;
+        let pid = server.process().pid().context("Redis has ended")?;
+        cores::pin(pid, core)?;
+        let mut connection = server.connection().await?;
+        connection.set_response_timeout(Duration::from_secs(60));
+        let load = |source: &str| {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(source);
+            load
+        };
+        let claim_sha = load(&peer_file("claim.lua")?)
+            .query_async(&mut connection)
+            .await?;
+        // The gate says it itself; the one behind Webdis does not.
+        load(weir_scripts::claim::SCRIPT.source)
+            .exec_async(&mut connection)
+            .await?;
+        let mut store = Self {
+            server,
+            connection,
+            claim_sha,
+            kind,
+            pid,
+        };
+        store.rebalance().await?;
+        store.fill_links().await?;
+        Ok(store)
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// The digest of the peers' script.
+    pub(super) fn claim_sha(&self) -> &str {
+        &self.claim_sha
+    }
+
+    /// Forgets all claims; the stock is full again. In one step, so that no poll sees a Redis without sales.
+    pub(super) async fn rebalance(&mut self) -> Result<()> {
+        if self.kind.links() > 0 || self.kind == Kind::MakeLink {
+            return Ok(());
+        }
+        let mut all = redis::pipe();
+        all.atomic().cmd("FLUSHALL").arg("ASYNC");
+        let catalogue = serde_json::to_string(&catalogue()?)?;
+        all.set(keys::catalogue(DEFAULT_PREFIX), catalogue);
+        for sale in SALES {
+            let id = SaleId::new(sale).ok().context("a sale's name")?;
+            let stock = if sale == "gone" { 0 } else { STOCK };
+            for shard in 0..SHARDS {
+                let keys = ShardKeys::new(DEFAULT_PREFIX, &id, shard);
+                all.set(keys.stock(), stock);
+                // Without one a gateway takes the shard for lost at each poll, and asks Redis again.
+                all.set(keys.epoch(), 1);
+            }
+        }
+        all.exec_async(&mut self.connection)
+            .await
+            .context("cannot fill Redis")
+    }
+
+    /// Links, once: each as Weir's record, and as the mere target for others.
+    async fn fill_links(&mut self) -> Result<()> {
+        let set = |all: &mut redis::Pipeline, key: Vec<u8>, value: &[u8]| {
+            all.set(key, value).ignore();
+        };
+        let record = Link::to(TARGET).encode();
+        let mut all = redis::pipe();
+        let domains = format!(r#"{{"version":1,"domains":[{{"id":"b","hosts":["{HOST}"]}}]}}"#);
+        set(
+            &mut all,
+            keys::link_domains(DEFAULT_PREFIX),
+            domains.as_bytes(),
+        );
+        for n in 0..self.kind.links() {
+            let code = code(n).context("a link's code")?;
+            let id: LinkId = format!("b/{}", code.as_str())
+                .parse()
+                .ok()
+                .context("a link")?;
+            set(
+                &mut all,
+                LinkKeys::new(DEFAULT_PREFIX, &id).record(),
+                &record,
+            );
+            let plain = format!("link:{}", code.as_str());
+            set(&mut all, plain.into_bytes(), TARGET.as_bytes());
+            if n % LINKS_A_STEP == 0 {
+                all.exec_async(&mut self.connection)
+                    .await
+                    .context("cannot fill Redis")?;
+                all.clear();
+            }
+        }
+        all.exec_async(&mut self.connection)
+            .await
+            .context("cannot fill Redis")
+    }
+
+    /// Script calls so far: what gateways ask, without their polls.
+    pub(super) async fn script_calls(&self) -> Result<u64> {
+        let calls = self.server.command_calls().await?;
+        let count = |name: &str| calls.get(name).copied().unwrap_or(0);
+        Ok(count("evalsha") + count("eval"))
+    }
+}
+
+fn catalogue() -> Result<Catalogue> {
+    let sales: Result<Vec<Sale>> = SALES.into_iter().map(sale).collect();
+    Ok(Catalogue {
+        switch: SaleState::Open,
+        sales: sales?,
+    })
+}
+
+fn sale(name: &str) -> Result<Sale> {
+    let starts_at_ms = if name == "later" { LATER_MS } else { 1 };
+    Ok(Sale {
+        id: SaleId::new(name).ok().context("a sale's name")?,
+        starts_at_ms,
+        ends_at_ms: LATER_MS + 1,
+        shards: SHARDS,
+        user_cap: 1,
+        state: SaleState::Open,
+        reservation: false,
+        token: name == "tokened",
+        degrade: Degrade::default(),
+        band: Band::High,
+    })
+}

@@ -1,0 +1,184 @@
+//! `cargo xtask bench links`: how fast short links are made in batches, and what they take in Redis.
+
+use super::keyspace::{Keyspace, used};
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use weir_scripts::keys::DEFAULT_PREFIX;
+use weir_stack::http::{Connection, Method};
+use weir_stack::origin::{self, Origin, OriginOptions};
+use weir_stack::redis::{RedisOptions, RedisServer};
+use weir_stack::report::Console;
+use weir_stack::{DataDir, Secrets, ports, tools};
+use weir_tasks::up::Stop;
+
+/// Links of one request while Redis is filled.
+const BATCH: u64 = 1_000;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// How many links Redis is filled with
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    links: u64,
+
+    /// Write all numbers to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// What a number of links takes in Redis.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Filled {
+    links: u64,
+    per_s: f64,
+    /// Of all that Redis' allocator has given out, a link's share.
+    bytes_by_info: f64,
+    /// By MEMORY USAGE, which counts a key and its value, and not the tables around them.
+    bytes_by_usage: f64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let binary = origin::ensure_built_release()?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let filled = runtime.block_on(async {
+        let mut stop = Stop::new()?;
+        tokio::select! {
+            filled = measure(arguments.links, &binary) => filled,
+            () = stop.asked() => anyhow::bail!("stopped"),
+        }
+    })?;
+    if let Some(file) = &arguments.report {
+        std::fs::write(file, serde_json::to_string_pretty(&filled)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that runs, with the newest first: it ends first, too.
+struct Running {
+    origin: Origin,
+    redis: RedisServer,
+    token: String,
+    _data: DataDir,
+}
+
+async fn start(binary: &Path) -> Result<Running> {
+    let data = DataDir::open(None)?;
+    let tool = tools::Redis::find_or_get(&mut Console)?;
+    let options = RedisOptions {
+        // What makes a link durable is the origin's log.
+        durable: false,
+        ..RedisOptions::durable(ports::free()?, &data.path, &data.path.join("redis.log"))
+    };
+    let redis = RedisServer::start_with(&tool, &options).await?;
+    let domains = data.path.join("links.json");
+    let json = json!({"domains": [{"id": "s", "hosts": ["s.example.com"]}]});
+    std::fs::write(&domains, json.to_string())?;
+    let secrets = Secrets::random()?;
+    let token = secrets.admin_token.clone();
+    let options = OriginOptions {
+        port: ports::free()?,
+        admin_port: ports::free()?,
+        database: data.path.join("weir.db"),
+        redis_url: redis.url(),
+        redis_ca: None,
+        key_prefix: DEFAULT_PREFIX.to_owned(),
+        risk_rules: None,
+        links: Some(domains),
+        secrets,
+    };
+    let origin = Origin::start(binary, options, &data.path.join("origin.log")).await?;
+    Ok(Running {
+        origin,
+        redis,
+        token,
+        _data: data,
+    })
+}
+
+async fn measure(links: u64, binary: &Path) -> Result<Filled> {
+    let mut running = start(binary).await?;
+    let filled = fill(&mut running, links).await?;
+    wait_until_drained(&running).await?;
+    Ok(filled)
+}
+
+/// The cold store has all that was made.
+async fn wait_until_drained(running: &Running) -> Result<()> {
+    let url = format!("{}/metrics", running.origin.admin_url());
+    let start = Instant::now();
+    loop {
+        let metrics = weir_stack::http::get(&url).await?.text();
+        let waiting = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("weir_origin_link_log_waiting_bytes "));
+        if waiting == Some("0") {
+            println!(
+                "the cold store had all of it {:.1} s later",
+                start.elapsed().as_secs_f64()
+            );
+            return Ok(());
+        }
+        ensure!(
+            start.elapsed() < Duration::from_secs(120),
+            "the cold store does not take links"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Fills the empty Redis: what it then needs more, it needs for the links.
+async fn fill(running: &mut Running, links: u64) -> Result<Filled> {
+    let mut redis = running.redis.connection().await?;
+    let before = used(&mut redis).await?;
+    let authority = running.origin.admin_url();
+    let mut http = Connection::open(authority.trim_start_matches("http://")).await?;
+    let bearer = format!("Bearer {}", running.token);
+    let start = Instant::now();
+    for first in (0..links).step_by(BATCH as usize) {
+        let count = BATCH.min(links - first);
+        let batch: Vec<_> = (first..first + count).map(link).collect();
+        let body = serde_json::to_vec(&batch)?;
+        let headers = [("authorization", bearer.as_str())];
+        let answer = http.send(Method::POST, "/links", &headers, body).await?;
+        ensure!(
+            answer.status == 201,
+            "a batch was answered {}",
+            answer.status
+        );
+    }
+    let per_s = links as f64 / start.elapsed().as_secs_f64();
+    let after = used(&mut redis).await?;
+    let keys = Keyspace::scan(&mut redis, &format!("{DEFAULT_PREFIX}:link")).await?;
+    let filled = Filled {
+        links,
+        per_s,
+        bytes_by_info: (after - before) as f64 / links as f64,
+        bytes_by_usage: keys.bytes as f64 / keys.keys as f64,
+    };
+    println!("{links} links in batches of {BATCH}: {per_s:.0} links/s");
+    println!(
+        "a link in Redis: {:.1} bytes by INFO memory, {:.1} by MEMORY USAGE",
+        filled.bytes_by_info, filled.bytes_by_usage
+    );
+    Ok(filled)
+}
+
+/// With a target of 100 bytes.
+fn link(n: u64) -> serde_json::Value {
+    let path = format!("https://shop.example.com/campaigns/spring/{n:010}/");
+    json!({"target": format!("{path:x<100}")})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_a_hundred_bytes() {
+        assert_eq!(link(7)["target"].as_str().unwrap().len(), 100);
+    }
+}

@@ -1,0 +1,309 @@
+//! `cargo xtask bench warm`: many sales open at once, one of them with very many reserved users.
+
+mod report;
+
+use super::gateway::Memory;
+use super::keyspace::{self, Keyspace, Listed};
+use super::reservations::{self, user};
+use anyhow::{Context, Result, ensure};
+use report::Report;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use weir_base::id::SaleId;
+use weir_sale::sale::{SALES_MAX, SHARDS_MAX};
+use weir_scripts::keys::ShardKeys;
+use weir_stack::Stack;
+use weir_stack::http::{self, Method};
+use weir_stack::report::{Console, Reporter};
+use weir_stack::sale::{sale_json, verdict};
+use weir_stack::tools::Options;
+use weir_tasks::up::{self, Stop, Unnamed};
+
+/// Units of each sale: more than the buyers here.
+const STOCK: u64 = 1_000;
+
+/// Users of each kind who try to buy from the large sale.
+const BUYERS: u32 = 10;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Arguments {
+    /// Users who have reserved for the large sale
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    users: u32,
+
+    /// How many in a thousand of them are blocked
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=500))]
+    blocked_per_mille: u32,
+
+    /// Sales open at once, the large one among them
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=SALES_MAX as i64))]
+    sales: u32,
+
+    /// Parts of the large sale's stock, and of its lists of users, in Redis
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
+    shards: u32,
+
+    /// Write what was measured to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    #[command(flatten)]
+    up: up::Arguments,
+}
+
+pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
+    let builder = up::prepare(&arguments.up, tools, Unnamed::Free)?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let mut stop = Stop::new()?;
+        let measured = async {
+            let mut stack = up::start(builder).await?;
+            measure(&mut stack, arguments.plan(), &mut Console).await
+        };
+        let report = tokio::select! {
+            report = measured => report?,
+            () = stop.asked() => return Ok(ExitCode::FAILURE),
+        };
+        println!("{}", report.table());
+        if let Some(file) = &arguments.report {
+            write_report(&report, file)?;
+        }
+        Ok(match report.is_good() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    })
+}
+
+fn write_report(report: &Report, file: &Path) -> Result<()> {
+    let text = serde_json::to_string_pretty(&report.json())?;
+    std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))
+}
+
+impl Arguments {
+    fn plan(&self) -> Plan {
+        Plan {
+            users: self.users,
+            blocked: (u64::from(self.users) * u64::from(self.blocked_per_mille) / 1_000) as u32,
+            sales: self.sales,
+            shards: self.shards,
+            workers: self.up.workers(),
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    users: u32,
+    /// The first so many of the users.
+    blocked: u32,
+    sales: u32,
+    shards: u32,
+    workers: u32,
+}
+
+/// The gateway's memory at each stage.
+#[derive(Debug, Clone, Copy)]
+struct Stages {
+    no_sale: Memory,
+    all_but_the_large_sale: Memory,
+    all_sales: Memory,
+    after_purchases: Memory,
+}
+
+async fn measure(stack: &mut Stack, plan: Plan, say: &mut dyn Reporter) -> Result<Report> {
+    let mut redis = stack.redis.access.connect().await?;
+    let (run, now_ms) = run_name()?;
+    let no_sale = Memory::read(stack).await?;
+
+    let others: Vec<String> = (1..plan.sales).map(|n| format!("{run}-{n}")).collect();
+    say.line("sales", &format!("opening {}…", others.len()));
+    for sale in &others {
+        stack.make_sale(sale, STOCK, 1).await?;
+    }
+    if let Some(last) = others.last() {
+        // The catalogue goes out whole: who knows the last one knows all.
+        stack.wait_until_known(last).await?;
+    }
+    let all_but_the_large_sale = Memory::read(stack).await?;
+
+    say.line("reservations", &format!("{} into SQL…", plan.users));
+    let large = format!("{run}-large");
+    let mut sale = sale_json(&large, STOCK, plan.shards)?;
+    sale["reservation"] = json!({ "from_ms": now_ms - 1, "until_ms": now_ms });
+    stack.create_sale(&sale).await?;
+    let started = Instant::now();
+    let (database, users) = (stack.database_path(), plan.users);
+    reservations::write(database, &large, users, plan.blocked, now_ms).await?;
+    let sql = started.elapsed();
+
+    let redis_before = keyspace::used(&mut redis).await?;
+    say.line("warm-up", "…");
+    let started = Instant::now();
+    stack.warm_sale(&large).await?;
+    let warm_up = started.elapsed();
+    let redis_after = keyspace::used(&mut redis).await?;
+    stack.wait_until_known(&large).await?;
+    let all_sales = Memory::read(stack).await?;
+
+    say.line("purchases", "…");
+    let verdicts = buy(stack, plan, &large, &others).await?;
+    let after_purchases = Memory::read(stack).await?;
+    say.line("redis", "every key's size…");
+    let keyspace = Keyspace::scan(&mut redis, &stack.key_prefix).await?;
+    let listed = Listed::count(&mut redis, &shards_of(stack, &large, plan.shards)?).await?;
+    stack.check_children()?;
+    Ok(Report {
+        plan,
+        sql,
+        warm_up,
+        redis_before,
+        redis_after,
+        keyspace,
+        listed,
+        gateway: Stages {
+            no_sale,
+            all_but_the_large_sale,
+            all_sales,
+            after_purchases,
+        },
+        verdicts,
+    })
+}
+
+/// A name of its own for every run, so that a kept --data folder takes one after another; and when it
+/// began.
+fn run_name() -> Result<(String, u64)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let now_ms = u64::try_from(now.as_millis())?;
+    Ok((format!("bench-{now_ms}"), now_ms))
+}
+
+fn shards_of(stack: &Stack, sale: &str, shards: u32) -> Result<Vec<ShardKeys>> {
+    let id = SaleId::new(sale).ok().context("not the name of a sale")?;
+    let keys = |shard| ShardKeys::new(&stack.key_prefix, &id, shard);
+    Ok((0..shards).map(keys).collect())
+}
+
+/// Answers by the buyers' kind and the gate's verdict.
+type Verdicts = BTreeMap<Buyer, BTreeMap<String, u64>>;
+
+/// Who buys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Buyer {
+    /// Has reserved for the large sale.
+    Reserved,
+    /// Has reserved for it, and is blocked.
+    Blocked,
+    /// Has not reserved for it.
+    Stranger,
+    /// Buys from one of the other sales.
+    Elsewhere,
+}
+
+impl Buyer {
+    const ALL: [Self; 4] = [
+        Self::Reserved,
+        Self::Blocked,
+        Self::Stranger,
+        Self::Elsewhere,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::Blocked => "blocked",
+            Self::Stranger => "strangers",
+            Self::Elsewhere => "other sales",
+        }
+    }
+
+    /// The gate's right answer.
+    fn verdict(self) -> &'static str {
+        match self {
+            Self::Reserved | Self::Elsewhere => "granted",
+            Self::Blocked => "blocked",
+            Self::Stranger => "not_reserved",
+        }
+    }
+
+    /// How many of them come.
+    fn count(self, plan: &Plan) -> u32 {
+        match self {
+            Self::Reserved => BUYERS.min(plan.users - plan.blocked),
+            Self::Blocked => BUYERS.min(plan.blocked),
+            Self::Stranger => BUYERS,
+            Self::Elsewhere => plan.sales - 1,
+        }
+    }
+
+    /// The `n`th of them: spread over all that there are.
+    fn name(self, n: u32, plan: &Plan) -> String {
+        let spread = |all: u32| u64::from(all) * u64::from(n) / u64::from(self.count(plan));
+        match self {
+            Self::Reserved => user(plan.blocked + spread(plan.users - plan.blocked) as u32),
+            Self::Blocked => user(spread(plan.blocked) as u32),
+            Self::Stranger => user(plan.users + n),
+            Self::Elsewhere => user(n),
+        }
+    }
+}
+
+async fn buy(stack: &Stack, plan: Plan, large: &str, others: &[String]) -> Result<Verdicts> {
+    let mut verdicts = Verdicts::new();
+    for buyer in Buyer::ALL {
+        let seen = verdicts.entry(buyer).or_default();
+        for n in 0..buyer.count(&plan) {
+            let sale = match buyer {
+                Buyer::Elsewhere => others.get(n as usize).context("a sale")?,
+                _ => large,
+            };
+            let user = buyer.name(n, &plan);
+            let headers = [("x-user-id", user.as_str())];
+            let answer = http::send(Method::POST, &stack.buy_url(sale), &headers, "").await?;
+            let verdict = verdict(&answer).to_owned();
+            ensure!(
+                verdict != "granted" || answer.status == 201,
+                "the origin answered {} to a granted claim: {}",
+                answer.status,
+                answer.text()
+            );
+            *seen.entry(verdict).or_default() += 1;
+        }
+    }
+    Ok(verdicts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_stack::report::Silent;
+
+    #[tokio::test]
+    async fn users_arrive_in_small_values_and_get_their_answers() {
+        let plan = Plan {
+            users: 5_000,
+            blocked: 50,
+            sales: 3,
+            shards: 2,
+            workers: 1,
+        };
+        let builder = Stack::builder().workers(plan.workers);
+        let mut stack = builder.start().await.unwrap();
+        let report = measure(&mut stack, plan, &mut Silent).await.unwrap();
+        assert!(report.is_good(), "{}", report.table());
+        let listed = Listed {
+            reserved: 5_000,
+            blocked: 50,
+        };
+        assert_eq!(report.listed, listed);
+        // 5,000 users in 2 · 256 sets: some ten in each, so nothing comes near a list of all.
+        let (all, largest) = (report.keyspace.bytes, &report.keyspace.largest);
+        assert!(largest.bytes * 20 < all, "{largest:?} of {all}");
+        assert!(report.redis_after > report.redis_before);
+    }
+}

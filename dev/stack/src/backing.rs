@@ -1,0 +1,163 @@
+//! The Redis behind a stack: its own, of whatever kind, or one that runs already.
+
+use crate::certificates::Certificates;
+use crate::envoy::EnvoyConfig;
+use crate::fault::FaultProxy;
+use crate::redis::{self, Access, Lock, RedisKind, RedisOptions, RedisServer};
+use crate::report::Reporter;
+use crate::{ports, secrets, tools};
+use ::redis::IntoConnectionInfo;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::Path;
+
+/// What origin and gateways are told about Redis.
+#[derive(Debug)]
+pub struct Backing {
+    /// A server of our own, if there is just one.
+    pub server: Option<RedisServer>,
+    /// The nodes of a cluster of our own.
+    pub cluster: Vec<RedisServer>,
+    /// For the origin and for tests: the URL, or the nodes' with commas between them.
+    pub access: Access,
+    /// Variables for Envoy.
+    pub(crate) variables: Vec<(String, String)>,
+    host: String,
+    port: u16,
+}
+
+impl Backing {
+    /// A Redis that runs already.
+    pub(crate) fn running(url: &str) -> Result<Self> {
+        let (host, port) = plain_redis(url)?;
+        Ok(Self {
+            server: None,
+            cluster: Vec::new(),
+            access: Access::plain(format!("redis://{host}:{port}")),
+            variables: Vec::new(),
+            host,
+            port,
+        })
+    }
+
+    /// Starts one of `kind` with its data in `dir`; a single one on `port` if that is named.
+    pub(crate) async fn start(
+        kind: RedisKind,
+        port: Option<u16>,
+        dir: &Path,
+        reporter: &mut (dyn Reporter + Send),
+    ) -> Result<Self> {
+        let tool = tools::Redis::find_or_get(reporter)?;
+        if kind == RedisKind::Cluster {
+            return Self::start_cluster(&tool, dir).await;
+        }
+        let port = port.map_or_else(ports::free, Ok)?;
+        let mut options = RedisOptions::durable(port, &dir.join("redis"), &dir.join("redis.log"));
+        options.durable = kind != RedisKind::Forgetful;
+        let mut variables = Vec::new();
+        if kind == RedisKind::Secured {
+            let password = secrets::random_hex()?;
+            variables.push(("WEIR_REDIS_PASSWORD".to_owned(), password.clone()));
+            options.lock = Some(Lock {
+                password,
+                certificates: Certificates::kept_in(&dir.join("tls"))?,
+            });
+        }
+        let server = RedisServer::start_with(&tool, &options).await?;
+        Ok(Self {
+            access: server.access().clone(),
+            server: Some(server),
+            cluster: Vec::new(),
+            variables,
+            host: "127.0.0.1".to_owned(),
+            port,
+        })
+    }
+
+    async fn start_cluster(tool: &tools::Redis, dir: &Path) -> Result<Self> {
+        let cluster = redis::start_cluster(tool, dir).await?;
+        let urls: Vec<String> = cluster.iter().map(RedisServer::url).collect();
+        Ok(Self {
+            server: None,
+            port: cluster[0].port(),
+            cluster,
+            access: Access::plain(urls.join(",")),
+            variables: Vec::new(),
+            host: "127.0.0.1".to_owned(),
+        })
+    }
+
+    /// All servers of our own.
+    pub(crate) fn servers(&mut self) -> impl Iterator<Item = &mut RedisServer> {
+        self.server.iter_mut().chain(&mut self.cluster)
+    }
+
+    /// A proxy that gateways shall reach it through.
+    pub(crate) async fn faults_before_gateways(&mut self) -> Result<FaultProxy> {
+        let proxy = self.start_proxy().await?;
+        self.port = proxy.port();
+        Ok(proxy)
+    }
+
+    /// A proxy for the origin, whose client knows no password and no TLS of it.
+    pub(crate) async fn faults_behind_origin(&self) -> Result<FaultProxy> {
+        ensure!(
+            plain_redis(&self.access.url).is_ok(),
+            "no fault proxy for the origin before a Redis with TLS or a password"
+        );
+        self.start_proxy().await
+    }
+
+    async fn start_proxy(&self) -> Result<FaultProxy> {
+        // A cluster's nodes name their own addresses, past any proxy.
+        ensure!(self.cluster.is_empty(), "no fault proxy before a cluster");
+        FaultProxy::start(ports::free()?, ([127, 0, 0, 1], self.port).into()).await
+    }
+
+    /// Tells gateways where it is, and what it is.
+    pub(crate) fn configure(&self, config: EnvoyConfig) -> Result<EnvoyConfig> {
+        let ports: Vec<u16> = self.cluster.iter().map(RedisServer::port).collect();
+        if let Ok(ports) = ports.try_into() {
+            return config.redis_cluster(ports);
+        }
+        let config = match &self.access.ca {
+            Some(ca) => config.redis_tls(ca)?,
+            None => config,
+        };
+        config.redis(&self.host, self.port)
+    }
+}
+
+/// The host and port of a Redis URL that the shipped config can reach.
+fn plain_redis(url: &str) -> Result<(String, u16)> {
+    let info = url
+        .into_connection_info()
+        .with_context(|| format!("not a Redis URL: {url}"))?;
+    let settings = info.redis_settings();
+    ensure!(
+        settings.password().is_none() && settings.username().is_none() && settings.db() == 0,
+        "envoy/weir.yaml reaches a Redis with no password and in database 0 only; for another, \
+         copy the file and change what envoy/redis-tls.yaml tells"
+    );
+    match info.addr() {
+        ::redis::ConnectionAddr::Tcp(host, port) => Ok((host.clone(), *port)),
+        _ => bail!("envoy/weir.yaml reaches Redis over plain TCP only: redis://host:port"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redis_that_the_shipped_config_cannot_reach_is_refused() {
+        assert_eq!(plain_redis("redis://h:7").unwrap(), ("h".to_owned(), 7));
+        for url in [
+            "redis://:secret@h:7",
+            "redis://h:7/3",
+            "rediss://h:7",
+            "h:7",
+        ] {
+            assert!(plain_redis(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Programs of the workspace, built by cargo.
+
+use crate::{command, workspace};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+/// Builds the binary `name` if it isn't up to date (cargo decides) and returns its path.
+///
+/// It is the build of `cargo xtask`: features are those of the whole workspace, so that no dependency is compiled
+/// twice, once for each set of features.
+pub fn binary(name: &str, profile: &[&str]) -> Result<PathBuf> {
+    // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
+    let _lock = workspace::lock(name)?;
+    let output = command::cargo()
+        .args(["build", "--quiet", "--workspace", "--bin", name])
+        .args(profile)
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(workspace::root())
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(
+        output.status.success(),
+        "building {name} failed ({})\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    executable(&stdout, name).with_context(|| format!("cargo built {name} but named no binary"))
+}
+
+/// The path in cargo's message about the binary.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct Message {
+        target: Target,
+        executable: Option<PathBuf>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
+        .filter(|message| message.target.name == name)
+        .find_map(|message| message.executable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_binary_is_read_from_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"weir_sale"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"weir-origin"},"executable":"/t/debug/weir-origin"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(
+            executable(messages, "weir-origin"),
+            Some(PathBuf::from("/t/debug/weir-origin"))
+        );
+    }
+}

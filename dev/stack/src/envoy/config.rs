@@ -1,0 +1,638 @@
+//! The shipped Envoy files with what differs from run to run: ports, addresses, paths, a filter's settings.
+//!
+//! There is no template and no second config for tests: what users copy is what runs. Each file is read into a tree
+//! and edited there. An edit whose place is gone from the file is an error that names the place.
+
+use super::tree::{self, at, fields, list, set};
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+// The shipped files, from the root of the workspace.
+const SHIPPED: &str = "envoy/weir.yaml";
+const RATELIMIT: &str = "envoy/ratelimit.yaml";
+const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
+const SHORTLINK: &str = "envoy/shortlink.yaml";
+const JWT: &str = "envoy/jwt.yaml";
+const REDIS_TLS: &str = "envoy/redis-tls.yaml";
+const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
+
+// What stands in them.
+/// The gate, as `envoy/weir.yaml` calls it.
+pub const GATE: &str = "weir.seckill_gate";
+const LIMITER: &str = "weir.ratelimit";
+const LINKS: &str = "weir.shortlink_redirect";
+const BRIDGE: &str = "weir.redis_bridge";
+const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
+const REDIS_CLUSTER: &str = "weir_redis_upstream";
+/// The cluster of the origin, as the files call it.
+const ORIGINS: [&str; 2] = ["origin", "weir_origin"];
+/// The folder that their wasm paths name.
+const WASM_DIR: &str = "target/weir/";
+
+const LISTENERS: &str = "/static_resources/listeners";
+const CLUSTERS: &str = "/static_resources/clusters";
+/// In a wasm filter: its settings, and the variables that it sees.
+const SETTINGS: &str = "/typed_config/config/configuration/value";
+const VM: &str = "/typed_config/config/vm_config";
+const TRUSTED_CA: &str =
+    "/transport_socket/typed_config/common_tls_context/validation_context/trusted_ca/filename";
+
+/// How a request asks [`EnvoyConfig::holding`] to hold it, in milliseconds.
+pub const HOLD_HEADER: &str = "x-envoy-fault-delay-request";
+
+/// The gateway's port in the shipped files.
+pub const SHIPPED_GATEWAY_PORT: u16 = 10_000;
+/// The admin port in the shipped files.
+pub const SHIPPED_ADMIN_PORT: u16 = 9901;
+
+/// A shipped config, edited.
+#[derive(Debug, Clone)]
+pub struct EnvoyConfig {
+    tree: Value,
+    gateway_port: u16,
+    admin_port: u16,
+}
+
+impl EnvoyConfig {
+    /// `envoy/weir.yaml` as it is in the workspace, but with the filters' paths absolute: the file names them from
+    /// the workspace's root, and Envoy may run elsewhere.
+    pub fn shipped() -> Result<Self> {
+        Self::read(SHIPPED)
+    }
+
+    /// `envoy/ratelimit.yaml` in the same way, or `envoy/ratelimit-redis.yaml`. Envoy itself answers what passes,
+    /// with 200, in place of a service.
+    pub fn ratelimit(with_redis: bool) -> Result<Self> {
+        let file = if with_redis {
+            RATELIMIT_REDIS
+        } else {
+            RATELIMIT
+        };
+        let answer = json!({ "direct_response": { "status": 200 } });
+        Self::read(file)?.act_on_route_to("service", answer)
+    }
+
+    /// `envoy/shortlink.yaml` in the same way as the shipped file.
+    pub fn shortlink() -> Result<Self> {
+        Self::read(SHORTLINK)
+    }
+
+    fn read(file: &str) -> Result<Self> {
+        let [tree] = <[Value; 1]>::try_from(tree::read(file)?)
+            .ok()
+            .with_context(|| format!("{file} is not one document"))?;
+        Ok(Self::of(tree).wasm_dir(&workspace::out_dir()))
+    }
+
+    /// Any YAML that is built like the shipped files.
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(Self::of(tree::document(text)?))
+    }
+
+    fn of(tree: Value) -> Self {
+        Self {
+            tree,
+            gateway_port: SHIPPED_GATEWAY_PORT,
+            admin_port: SHIPPED_ADMIN_PORT,
+        }
+    }
+
+    /// The port on which the gateway listens.
+    pub fn gateway_port(mut self, port: u16) -> Result<Self> {
+        self.gateway_port = port;
+        let listeners = list(&mut self.tree, LISTENERS)?;
+        let gateway = tree::position(listeners, "gateway")?;
+        set(
+            &mut listeners[gateway],
+            "/address/socket_address/port_value",
+            port,
+        )?;
+        Ok(self)
+    }
+
+    /// The port of Envoy's admin interface.
+    pub fn admin_port(mut self, port: u16) -> Result<Self> {
+        self.admin_port = port;
+        self.set("/admin/address/socket_address/port_value", port)
+    }
+
+    /// Where the origin is.
+    pub fn origin(mut self, address: SocketAddr) -> Result<Self> {
+        let clusters = list(&mut self.tree, CLUSTERS)?;
+        let named = |cluster: &&mut Value| ORIGINS.iter().any(|name| cluster["name"] == *name);
+        let origin = clusters.iter_mut().find(named);
+        tree::set_endpoint(origin.context("there is no origin here")?, 0, address)?;
+        Ok(self)
+    }
+
+    /// Where Redis is. A name is resolved here, once.
+    pub fn redis(self, host: &str, port: u16) -> Result<Self> {
+        let address = (host, port)
+            .to_socket_addrs()
+            .with_context(|| format!("cannot resolve the Redis host {host}"))?
+            .min_by_key(SocketAddr::is_ipv6)
+            .with_context(|| format!("the Redis host {host} has no address"))?;
+        self.edit_cluster(REDIS_CLUSTER, |cluster| {
+            tree::set_endpoint(cluster, 0, address)
+        })
+    }
+
+    /// Redis over TLS and with the password in `WEIR_REDIS_PASSWORD`, as in `envoy/redis-tls.yaml`; `ca` is the
+    /// authority, in PEM. Where Redis is, [`EnvoyConfig::redis`] says.
+    pub fn redis_tls(mut self, ca: &Path) -> Result<Self> {
+        let [mut settings, mut clusters] = two_documents(REDIS_TLS)?;
+        *at(self.filter(BRIDGE)?, SETTINGS)? = at(&mut settings, "/value")?.take();
+        let config = self.take_redis_cluster(&mut clusters)?;
+        let ca = ca.display().to_string();
+        config.edit_cluster(REDIS_CLUSTER, |cluster| set(cluster, TRUSTED_CA, ca))
+    }
+
+    /// A Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/redis-cluster.yaml`. Instead of
+    /// [`EnvoyConfig::redis`].
+    pub fn redis_cluster(self, ports: [u16; 3]) -> Result<Self> {
+        self.redis_nodes(ports)?
+            .edit_filter(GATE, |json| set(json, "/redis/topology", "cluster"))
+    }
+
+    /// The same for a filter whose settings are given, and say so themselves.
+    pub fn redis_nodes(mut self, ports: [u16; 3]) -> Result<Self> {
+        let [mut proxy, mut clusters] = two_documents(REDIS_NODES)?;
+        *self.filter(TCP_PROXY)? = at(&mut proxy, "/0")?.take();
+        let config = self.take_redis_cluster(&mut clusters)?;
+        config.edit_cluster(REDIS_CLUSTER, |cluster| {
+            ensure!(
+                list(cluster, tree::ENDPOINTS)?.len() == ports.len(),
+                "{REDIS_NODES} names another number of nodes"
+            );
+            let mut addresses = ports
+                .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+                .into_iter();
+            addresses
+                .by_ref()
+                .enumerate()
+                .try_for_each(|(node, address)| tree::set_endpoint(cluster, node, address))
+        })
+    }
+
+    /// With the Redis cluster of another shipped file in the place of its own, as people are told to put it there.
+    fn take_redis_cluster(self, fragment: &mut Value) -> Result<Self> {
+        let clusters = list(fragment, "/clusters")?;
+        let theirs = tree::position(clusters, REDIS_CLUSTER)?;
+        let theirs = clusters[theirs].take();
+        self.edit_cluster(REDIS_CLUSTER, |cluster| {
+            *cluster = theirs;
+            Ok(())
+        })
+    }
+
+    /// The folder that holds the filters.
+    pub fn wasm_dir(mut self, dir: &Path) -> Self {
+        tree::visit(&mut self.tree, &mut |value| {
+            if let Some(file) = value.as_str().and_then(|text| text.strip_prefix(WASM_DIR)) {
+                *value = dir.join(file).display().to_string().into();
+            }
+        });
+        self
+    }
+
+    /// With `envoy/jwt.yaml` in front of the gate: users are who a token says.
+    pub fn jwt(mut self) -> Result<Self> {
+        let mut read = tree::read(JWT)?;
+        let filters = list(read.first_mut().context("it is empty")?, "")?;
+        self.http_filters()?.splice(0..0, filters.drain(..));
+        Ok(self)
+    }
+
+    /// What every key in Redis starts with.
+    pub fn key_prefix(self, prefix: &str) -> Result<Self> {
+        self.edit_filter(GATE, |json| set(json, "/redis/key_prefix", prefix))
+    }
+
+    /// With this JSON as the rate limiter's settings; of [`EnvoyConfig::ratelimit`]'s files only.
+    pub fn limiter_config(self, json: &str) -> Result<Self> {
+        self.filter_config(LIMITER, json)
+    }
+
+    /// The same of the filter of [`EnvoyConfig::shortlink`].
+    pub fn links_config(self, json: &str) -> Result<Self> {
+        self.filter_config(LINKS, json)
+    }
+
+    fn filter_config(mut self, filter: &str, json: &str) -> Result<Self> {
+        set(self.filter(filter)?, SETTINGS, json)?;
+        Ok(self)
+    }
+
+    /// With the limiter's module that sees responses.
+    pub fn ratelimit_headers(mut self) -> Result<Self> {
+        let variant = workspace::out_dir().join("ratelimit-headers.wasm");
+        let file = format!("{VM}/code/local/filename");
+        set(self.filter(LIMITER)?, &file, variant.display().to_string())?;
+        Ok(self)
+    }
+
+    /// Without the rate limiter, to be compared with; of [`EnvoyConfig::ratelimit`]`(false)` only.
+    pub fn without_limiter(self) -> Result<Self> {
+        self.without(LIMITER)
+    }
+
+    /// Without the filter, but with a route that redirects all that comes, to be compared with; of
+    /// [`EnvoyConfig::shortlink`] only.
+    pub fn redirecting(self) -> Result<Self> {
+        let redirect = json!({ "redirect": {
+            "https_redirect": true, "host_redirect": "target.example", "path_redirect": "/page",
+            "response_code": "FOUND",
+        } });
+        self.without(LINKS)?
+            .act_on_route_to("weir_origin", redirect)
+    }
+
+    fn without(mut self, filter: &str) -> Result<Self> {
+        let filters = self.http_filters()?;
+        filters.remove(tree::position(filters, filter)?);
+        Ok(self)
+    }
+
+    /// With a filter before the router that holds a request for as many milliseconds as its header [`HOLD_HEADER`]
+    /// says: so it stays under way.
+    pub fn holding(mut self) -> Result<Self> {
+        let hold = json!({
+            "name": "envoy.filters.http.fault",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+                "delay": { "header_delay": {}, "percentage": { "numerator": 100 } },
+            },
+        });
+        let filters = self.http_filters()?;
+        let router = tree::position(filters, "envoy.filters.http.router")?;
+        filters.insert(router, hold);
+        Ok(self)
+    }
+
+    /// With `http_filters`, `route_config` and further clusters of `fragment`, a YAML file with these three at its
+    /// top, in place of the shipped filters and routes. The listener and all its limits stay.
+    pub fn with_http_of(mut self, fragment: &str) -> Result<Self> {
+        let mut fragment = tree::document(fragment)?;
+        for part in ["http_filters", "route_config"] {
+            let theirs = at(&mut fragment, &format!("/{part}"))?.take();
+            set(self.http()?, &format!("/{part}"), theirs)?;
+        }
+        if let Some(Value::Array(clusters)) = fragment.get_mut("clusters") {
+            list(&mut self.tree, CLUSTERS)?.append(clusters);
+        }
+        Ok(self)
+    }
+
+    /// With Envoy itself answering orders that the gate lets pass, with 200 and this JSON, in place of the origin.
+    pub fn orders_answered(mut self, body: &str) -> Result<Self> {
+        let is_orders = |value: &Value| value["name"] == "orders" && !value["match"].is_null();
+        let orders = tree::only(&mut self.tree, "the route for orders", is_orders)?;
+        let answer = json!({ "status": 200, "body": { "inline_string": body } });
+        let route = fields(orders, "")?;
+        route.remove("route").context("orders go nowhere")?;
+        route.insert("direct_response".to_owned(), answer);
+        list(orders, "/response_headers_to_add")?.push(json!({
+            "header": { "key": "content-type", "value": "application/json" },
+            "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+        }));
+        Ok(self)
+    }
+
+    /// With the filter `name` told these variables of Envoy's environment, and no others.
+    pub fn filter_variables(mut self, name: &str, variables: &[&str]) -> Result<Self> {
+        let vm = fields(self.filter(name)?, VM)?;
+        let told = json!({ "host_env_keys": variables });
+        vm.insert("environment_variables".to_owned(), told);
+        Ok(self)
+    }
+
+    /// With this timeout on every route that has one.
+    pub fn route_timeouts(mut self, timeout: &str) -> Result<Self> {
+        let mut count = 0;
+        tree::visit(self.http()?, &mut |value| {
+            if let Some(route) = value.pointer_mut("/route/timeout") {
+                *route = timeout.into();
+                count += 1;
+            }
+        });
+        ensure!(count > 0, "no route has a timeout");
+        Ok(self)
+    }
+
+    /// With one more listener, as YAML.
+    pub fn add_listener(mut self, yaml: &str) -> Result<Self> {
+        let listener = tree::document(yaml)?;
+        list(&mut self.tree, LISTENERS)?.push(listener);
+        Ok(self)
+    }
+
+    /// With the settings of the wasm filter `name`, which are JSON, changed by `edit`.
+    pub fn edit_filter(
+        mut self,
+        name: &str,
+        edit: impl FnOnce(&mut Value) -> Result<()>,
+    ) -> Result<Self> {
+        let settings = at(self.filter(name)?, SETTINGS)?;
+        let text = settings.as_str().context("its settings are no text")?;
+        let mut json = serde_json::from_str(text).context("its settings are not JSON")?;
+        edit(&mut json).with_context(|| format!("in the settings of {name}"))?;
+        *settings = json.to_string().into();
+        Ok(self)
+    }
+
+    /// With the connection manager's own settings changed by `edit`.
+    pub fn edit_http(mut self, edit: impl FnOnce(&mut Value) -> Result<()>) -> Result<Self> {
+        edit(self.http()?)?;
+        Ok(self)
+    }
+
+    /// With a cluster changed by `edit`.
+    pub fn edit_cluster(
+        mut self,
+        name: &str,
+        edit: impl FnOnce(&mut Value) -> Result<()>,
+    ) -> Result<Self> {
+        let clusters = list(&mut self.tree, CLUSTERS)?;
+        let cluster = tree::position(clusters, name).context("no such cluster")?;
+        edit(&mut clusters[cluster]).with_context(|| format!("in the cluster {name}"))?;
+        Ok(self)
+    }
+
+    /// The port on which the gateway will listen.
+    pub fn chosen_gateway_port(&self) -> u16 {
+        self.gateway_port
+    }
+
+    /// The port of Envoy's admin interface.
+    pub fn chosen_admin_port(&self) -> u16 {
+        self.admin_port
+    }
+
+    /// What Envoy loads: JSON, which its YAML parser takes too.
+    pub fn render(&self) -> String {
+        format!("{:#}\n", self.tree)
+    }
+
+    fn set(mut self, pointer: &str, new: impl Into<Value>) -> Result<Self> {
+        set(&mut self.tree, pointer, new)?;
+        Ok(self)
+    }
+
+    /// A filter of a listener or of the connection manager.
+    fn filter(&mut self, name: &str) -> Result<&mut Value> {
+        let is_it = |value: &Value| value["name"] == name && !value["typed_config"].is_null();
+        tree::only(at(&mut self.tree, LISTENERS)?, name, is_it)
+    }
+
+    /// The connection manager of the gateway.
+    fn http(&mut self) -> Result<&mut Value> {
+        let listeners = list(&mut self.tree, LISTENERS)?;
+        let gateway = tree::position(listeners, "gateway")?;
+        let is_it = |value: &Value| value["http_filters"].is_array();
+        tree::only(&mut listeners[gateway], "the http_filters", is_it)
+    }
+
+    fn http_filters(&mut self) -> Result<&mut Vec<Value>> {
+        list(self.http()?, "/http_filters")
+    }
+
+    /// With something else done to what is routed to `cluster`, by the only route there.
+    fn act_on_route_to(mut self, cluster: &str, action: Value) -> Result<Self> {
+        let is_it = |value: &Value| value["route"]["cluster"] == cluster;
+        let route = fields(tree::only(self.http()?, "the route", is_it)?, "")?;
+        route.remove("route");
+        let Value::Object(mut action) = action else {
+            anyhow::bail!("not what a route does: {action}");
+        };
+        route.append(&mut action);
+        Ok(self)
+    }
+}
+
+fn two_documents(file: &str) -> Result<[Value; 2]> {
+    let read = <[Value; 2]>::try_from(tree::read(file)?);
+    read.ok()
+        .with_context(|| format!("{file} has not two documents"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(config: Result<EnvoyConfig>) -> Value {
+        serde_json::from_str(&config.unwrap().render()).unwrap()
+    }
+
+    fn settings(config: Result<EnvoyConfig>, filter: &str) -> Value {
+        let mut config = config.unwrap();
+        let text = at(config.filter(filter).unwrap(), SETTINGS).unwrap().take();
+        serde_json::from_str(text.as_str().unwrap()).unwrap()
+    }
+
+    /// The places at which two trees differ.
+    fn differences(one: &Value, other: &Value) -> Vec<String> {
+        let flat = |tree: &Value| {
+            let mut flat = std::collections::BTreeMap::new();
+            flatten(tree, String::new(), &mut flat);
+            flat
+        };
+        let (one, other) = (flat(one), flat(other));
+        let places: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
+        let differs = |place: &&&String| one.get(**place) != other.get(**place);
+        places
+            .iter()
+            .filter(differs)
+            .map(|place| (*place).clone())
+            .collect()
+    }
+
+    fn flatten(tree: &Value, here: String, flat: &mut std::collections::BTreeMap<String, Value>) {
+        match tree {
+            Value::Object(fields) => fields
+                .iter()
+                .for_each(|(name, value)| flatten(value, format!("{here}/{name}"), flat)),
+            Value::Array(list) => list
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| flatten(value, format!("{here}/{index}"), flat)),
+            value => drop(flat.insert(here, value.clone())),
+        }
+    }
+
+    #[test]
+    fn everything_named_is_replaced_and_nothing_else() {
+        let shipped = EnvoyConfig::shipped();
+        let edited = EnvoyConfig::shipped()
+            .and_then(|config| config.gateway_port(9901)?.admin_port(10_000))
+            .and_then(|config| config.origin("127.0.0.2:1".parse()?)?.redis("127.0.0.3", 2));
+        let (shipped, edited) = (rendered(shipped), rendered(edited));
+        let address = "load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address";
+        let mut expected = vec![
+            "/admin/address/socket_address/port_value".to_owned(),
+            "/static_resources/listeners/0/address/socket_address/port_value".to_owned(),
+        ];
+        for cluster in [1, 2] {
+            expected.push(format!(
+                "/static_resources/clusters/{cluster}/{address}/address"
+            ));
+            expected.push(format!(
+                "/static_resources/clusters/{cluster}/{address}/port_value"
+            ));
+        }
+        expected.sort();
+        assert_eq!(differences(&shipped, &edited), expected);
+    }
+
+    #[test]
+    fn filters_are_loaded_from_the_named_folder() {
+        let text = rendered(EnvoyConfig::shipped()).to_string();
+        let out = workspace::out_dir().join("seckill-gate.wasm");
+        assert!(text.contains(&out.display().to_string()), "{text}");
+        assert!(!text.contains("\"target/weir/"), "{text}");
+    }
+
+    #[test]
+    fn a_place_that_is_gone_is_an_error_that_names_it() {
+        let parsed = || EnvoyConfig::parse("static_resources: { listeners: [], clusters: [] }");
+        let error = parsed()
+            .and_then(|config| config.admin_port(1))
+            .unwrap_err();
+        assert!(error.to_string().contains("/admin/"), "{error}");
+        let error = parsed()
+            .and_then(|config| config.gateway_port(1))
+            .unwrap_err();
+        assert!(error.to_string().contains("gateway"), "{error}");
+        let error = parsed()
+            .and_then(|config| config.key_prefix("x"))
+            .unwrap_err();
+        assert!(error.to_string().contains(GATE), "{error}");
+    }
+
+    #[test]
+    fn the_limiter_takes_other_settings_or_goes() {
+        let json = r#"{ "rules": [] }"#;
+        for with_redis in [false, true] {
+            let config =
+                EnvoyConfig::ratelimit(with_redis).and_then(|config| config.limiter_config(json));
+            assert_eq!(settings(config, LIMITER), json!({ "rules": [] }));
+        }
+        let bare = EnvoyConfig::ratelimit(false).and_then(EnvoyConfig::without_limiter);
+        let bare = rendered(bare).to_string();
+        assert!(!bare.contains("wasm.v3") && bare.contains("filters.http.router"));
+        assert!(
+            bare.contains(r#""direct_response":{"status":200}"#),
+            "{bare}"
+        );
+        assert!(EnvoyConfig::shipped().unwrap().without_limiter().is_err());
+    }
+
+    #[test]
+    fn links_take_other_settings_or_leave_it_to_envoy() {
+        let config = EnvoyConfig::shortlink()
+            .and_then(|config| config.links_config(r#"{ "redis": {} }"#))
+            .and_then(|config| config.origin("127.0.0.1:7".parse()?)?.redis("127.0.0.1", 8))
+            .and_then(|config| config.gateway_port(1)?.admin_port(2));
+        assert_eq!(settings(config, LINKS), json!({ "redis": {} }));
+        let bare =
+            rendered(EnvoyConfig::shortlink().and_then(EnvoyConfig::redirecting)).to_string();
+        assert!(!bare.contains("shortlink-redirect.wasm") && bare.contains("path_redirect"));
+    }
+
+    #[test]
+    fn the_redis_of_a_fragment_takes_the_place_of_the_shipped_one() {
+        let config = EnvoyConfig::shipped()
+            .and_then(|config| config.redis_tls(Path::new("/run/ca.pem")))
+            .and_then(|config| config.redis("127.0.0.1", 7));
+        assert_eq!(
+            settings(
+                config
+                    .as_ref()
+                    .cloned()
+                    .map_err(|e| anyhow::anyhow!("{e:#}")),
+                BRIDGE
+            )["auth"]["password"]["env"],
+            "WEIR_REDIS_PASSWORD"
+        );
+        let text = rendered(config).to_string();
+        assert!(text.contains("/run/ca.pem") && text.contains("UpstreamTlsContext"));
+        assert_eq!(text.matches(r#""name":"weir_redis_upstream""#).count(), 1);
+        let config = EnvoyConfig::shipped().and_then(|config| config.redis_cluster([1, 2, 3]));
+        let text = rendered(config).to_string();
+        assert!(
+            text.contains("envoy.clusters.redis") && !text.contains("700"),
+            "{text}"
+        );
+        assert!(text.contains(r#"\"topology\":\"cluster\""#), "{text}");
+        assert!(text.contains("redis_proxy") && !text.contains("tcp_proxy"));
+        assert_eq!(text.matches(r#""name":"weir_redis_upstream""#).count(), 1);
+    }
+
+    #[test]
+    fn a_token_is_checked_before_the_gate() {
+        let mut config = EnvoyConfig::shipped().and_then(EnvoyConfig::jwt).unwrap();
+        let filters = config.http_filters().unwrap();
+        let names: Vec<_> = filters
+            .iter()
+            .map(|filter| filter["name"].as_str().unwrap())
+            .collect();
+        let expected = [
+            "envoy.filters.http.jwt_authn",
+            GATE,
+            "envoy.filters.http.router",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn others_filters_stand_in_the_shipped_listener() {
+        const FRAGMENT: &str = "http_filters:\n  - name: mine\nroute_config:\n  name: r\n";
+        let with = |fragment: &str| EnvoyConfig::shipped()?.with_http_of(fragment);
+        let mut config = with(&format!("{FRAGMENT}clusters:\n  - name: beside\n")).unwrap();
+        let http = config.http().unwrap();
+        assert_eq!(http["http_filters"], json!([{ "name": "mine" }]));
+        assert_eq!(http["route_config"], json!({ "name": "r" }));
+        assert_eq!(http["request_headers_timeout"], "10s");
+        let clusters = list(&mut config.tree, CLUSTERS).unwrap();
+        assert_eq!(clusters.last().unwrap()["name"], "beside");
+        assert!(with(FRAGMENT).is_ok() && with("route_config:\n").is_err());
+    }
+
+    #[test]
+    fn a_filters_settings_are_edited_as_json() {
+        let config = EnvoyConfig::shipped()
+            .unwrap()
+            .edit_filter(GATE, |json| set(json, "/poll_interval_ms", 999));
+        let json = settings(config, GATE);
+        assert_eq!(json["poll_interval_ms"], 999);
+        assert_eq!(json["user_header"], "x-user-id");
+        let shipped = || EnvoyConfig::shipped().unwrap();
+        assert!(shipped().edit_filter("weir.nothing", |_| Ok(())).is_err());
+        assert!(
+            shipped()
+                .edit_filter(GATE, |json| set(json, "/no", 1))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn envoy_answers_orders_and_nothing_else_is_changed() {
+        let shipped = rendered(EnvoyConfig::shipped());
+        let edited =
+            rendered(EnvoyConfig::shipped().and_then(|config| config.orders_answered("{}")));
+        for place in differences(&shipped, &edited) {
+            assert!(place.contains("/virtual_hosts/0/routes/0/"), "{place}");
+        }
+        assert!(edited.to_string().contains("direct_response"));
+    }
+
+    #[test]
+    fn all_routes_with_a_timeout_get_another() {
+        let text = rendered(EnvoyConfig::shipped().and_then(|config| config.route_timeouts("1s")))
+            .to_string();
+        assert_eq!(text.matches(r#""timeout":"1s""#).count(), 4);
+        assert!(!text.contains(r#""timeout":"5s""#));
+    }
+}

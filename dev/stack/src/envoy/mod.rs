@@ -1,0 +1,240 @@
+//! Stock Envoy with a config of ours.
+
+mod config;
+mod tree;
+
+pub use config::{EnvoyConfig, GATE, HOLD_HEADER, SHIPPED_ADMIN_PORT, SHIPPED_GATEWAY_PORT};
+pub use tree::{set, socket_address};
+
+use crate::process::{DiedChild, Process};
+use crate::{command, http, tools};
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Compiling the filters takes most of it: 1 s on an idle core.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+const VALIDATE_LIMIT: Duration = Duration::from_secs(60);
+
+/// How an Envoy is run.
+#[derive(Debug, Clone)]
+pub struct EnvoyOptions {
+    /// What it loads.
+    pub config: EnvoyConfig,
+    /// Worker threads (`--concurrency`).
+    pub workers: u32,
+    /// `trace`, `debug`, `info`, `warning`, `error`, `critical` or `off`.
+    pub log_level: String,
+    /// Variables beside our own environment. Secrets reach the filter this way.
+    pub variables: Vec<(String, String)>,
+    /// The folder for the rendered `envoy.json` and `envoy.log`.
+    pub dir: PathBuf,
+}
+
+/// A running Envoy.
+#[derive(Debug)]
+pub struct Envoy {
+    process: Process,
+    gateway_port: u16,
+    admin_port: u16,
+}
+
+impl Envoy {
+    /// Starts it and waits until it is live.
+    ///
+    /// If it refuses its config or ends for another reason, the error holds the end of its
+    /// log.
+    pub async fn start(tool: &tools::Envoy, options: &EnvoyOptions) -> Result<Self> {
+        let file = write_config(&options.config, &options.dir)?;
+        let log = options.dir.join("envoy.log");
+        let (binary, given) = (tool.path.clone(), options.clone());
+        let process = Process::start("envoy", &log, move || command(&binary, &file, &given))?;
+        let mut envoy = Self {
+            process,
+            gateway_port: options.config.chosen_gateway_port(),
+            admin_port: options.config.chosen_admin_port(),
+        };
+        envoy.wait_ready().await?;
+        Ok(envoy)
+    }
+
+    /// `http://127.0.0.1:<port>` of the gateway.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.gateway_port)
+    }
+
+    /// `http://127.0.0.1:<port>` of the admin interface.
+    pub fn admin_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.admin_port)
+    }
+
+    /// The process: stop it, kill it, read its log.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Starts it again on the same ports after its process was stopped.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.process.start_again()?;
+        self.wait_ready().await
+    }
+
+    /// All counters and gauges by name.
+    pub async fn stats(&self) -> Result<BTreeMap<String, u64>> {
+        let url = format!("{}/stats?format=json", self.admin_url());
+        Ok(parse_stats(&http::get(&url).await?.json()?))
+    }
+
+    /// One counter or gauge; 0 if there is none of that name, since Envoy makes some only
+    /// when they first count.
+    pub async fn stat(&self, name: &str) -> Result<u64> {
+        Ok(self.stats().await?.get(name).copied().unwrap_or(0))
+    }
+
+    /// An error if it ended by itself.
+    pub fn check(&mut self) -> Result<(), DiedChild> {
+        self.process.check()
+    }
+
+    async fn wait_ready(&mut self) -> Result<()> {
+        let url = format!("{}/ready", self.admin_url());
+        self.process
+            .wait_ready(READY_LIMIT, || http::is_ok(&url))
+            .await
+    }
+}
+
+/// Lets Envoy check `config` without running it (`--mode validate`). The error holds what
+/// Envoy says against it.
+pub fn validate(tool: &tools::Envoy, options: &EnvoyOptions) -> Result<()> {
+    let file = write_config(&options.config, &options.dir)?;
+    let mut command = command(&tool.path, &file, options);
+    command.args(["--mode", "validate"]);
+    command::succeed(&mut command, VALIDATE_LIMIT)?;
+    Ok(())
+}
+
+fn write_config(config: &EnvoyConfig, dir: &Path) -> Result<PathBuf> {
+    let file = dir.join("envoy.json");
+    let text = config.render();
+    std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::write(&file, text))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
+}
+
+fn command(binary: &Path, config: &Path, options: &EnvoyOptions) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .arg("--config-path")
+        .arg(config)
+        .args(["--concurrency", &options.workers.to_string()])
+        .args(["--log-level", &options.log_level])
+        // Two Envoys on one machine would meet in the shared memory for hot restarts.
+        .arg("--disable-hot-restart")
+        .envs(options.variables.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+/// `{"stats": [{"name": …, "value": …}, …]}`, with histograms among them, which are not
+/// numbers and are left out.
+fn parse_stats(json: &serde_json::Value) -> BTreeMap<String, u64> {
+    let stats = json["stats"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let parse = |stat: &serde_json::Value| {
+        let name = stat["name"].as_str()?;
+        Some((name.to_owned(), stat["value"].as_u64()?))
+    };
+    stats.iter().filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_and_histograms_left_out() {
+        let json = serde_json::json!({"stats": [
+            {"name": "server.live", "value": 1},
+            {"histograms": {"supported_quantiles": [0.5]}},
+        ]});
+        let stats = parse_stats(&json);
+        assert_eq!(stats.get("server.live"), Some(&1));
+        assert_eq!(stats.len(), 1);
+    }
+
+    const MINIMAL: &str = r#"
+        admin:
+          address: { socket_address: { address: 127.0.0.1, port_value: 9901 } }
+        static_resources: {}
+        "#;
+
+    fn minimal(text: &str, dir: &Path) -> EnvoyOptions {
+        let port = crate::ports::free().unwrap();
+        EnvoyOptions {
+            config: EnvoyConfig::parse(text)
+                .and_then(|config| config.admin_port(port))
+                .unwrap(),
+            workers: 1,
+            log_level: "info".to_owned(),
+            variables: Vec::new(),
+            dir: dir.to_path_buf(),
+        }
+    }
+
+    fn tool() -> tools::Envoy {
+        let options = tools::Options::default();
+        tools::Envoy::find_or_get(&options, &mut crate::report::Silent).unwrap()
+    }
+
+    #[tokio::test]
+    async fn envoy_starts_answers_stats_and_starts_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let options = minimal(MINIMAL, temp.path());
+        validate(&tool(), &options).unwrap();
+        let mut envoy = Envoy::start(&tool(), &options).await.unwrap();
+        assert_eq!(envoy.stat("server.live").await.unwrap(), 1);
+        envoy.process().stop();
+        envoy.start_again().await.unwrap();
+        envoy.check().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refused_config_is_an_error_with_envoys_reason() {
+        let temp = tempfile::tempdir().unwrap();
+        let broken = format!("{MINIMAL}no_such_field: 1");
+        let options = minimal(&broken, temp.path());
+        for error in [
+            validate(&tool(), &options).unwrap_err(),
+            Envoy::start(&tool(), &options).await.unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("no_such_field"), "{error}");
+        }
+    }
+
+    /// Fails when an edit of the file left a text out that is replaced.
+    #[test]
+    fn the_shipped_config_is_accepted_with_everything_replaced() {
+        crate::wasm::ensure_filters().unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let config = EnvoyConfig::shipped()
+            .unwrap()
+            .gateway_port(crate::ports::free().unwrap())
+            .and_then(|config| config.admin_port(crate::ports::free()?))
+            .and_then(|config| config.origin(([127, 0, 0, 1], 1).into()))
+            .and_then(|config| config.redis("127.0.0.1", 2)?.key_prefix("t1"))
+            .unwrap();
+        let options = EnvoyOptions {
+            config,
+            variables: ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"]
+                .map(|name| (name.to_owned(), "00".repeat(32)))
+                .into(),
+            ..minimal(MINIMAL, temp.path())
+        };
+        validate(&tool(), &options).unwrap();
+    }
+}

@@ -1,0 +1,41 @@
+//! Finds, builds and runs what Weir needs: the wasm toolchain, Envoy, Redis, the filters and
+//! the origin.
+//!
+//! `cargo xtask` and the end-to-end tests use the same code, so what the tests prove is what
+//! a person runs. Everything that this crate writes is under `<workspace>/target/weir/`,
+//! unless a data folder is named.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let mut stack = weir_stack::Stack::builder().workers(2).start().await?;
+//! stack.open_sale("summer", 100, 4).await?;
+//! let answer = weir_stack::http::get(&stack.buy_url("summer")).await?;
+//! assert_eq!(answer.status, 404, "buying is a POST");
+//! stack.check_children()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod backing;
+pub mod build;
+pub mod certificates;
+pub mod command;
+pub mod envoy;
+pub mod fault;
+pub mod http;
+pub mod mariadb;
+pub mod origin;
+pub mod ports;
+pub mod process;
+pub mod redis;
+pub mod report;
+pub mod sale;
+mod secrets;
+mod stack;
+pub mod tools;
+pub mod wasm;
+pub mod workspace;
+
+pub use backing::Backing;
+pub use secrets::Secrets;
+pub use stack::{Builder, DataDir, Faults, GatewayOptions, Stack};

@@ -1,0 +1,163 @@
+//! The origin, run as a child.
+
+use crate::process::{DiedChild, Process};
+use crate::secrets::Secrets;
+use crate::{build, http};
+use anyhow::Result;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const NAME: &str = "weir-origin";
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Builds `weir-origin` if it isn't up to date and returns its binary.
+pub fn ensure_built() -> Result<PathBuf> {
+    build::binary(NAME, &[])
+}
+
+/// As [`ensure_built`], as operators build it: for measurements of the origin itself.
+pub fn ensure_built_release() -> Result<PathBuf> {
+    build::binary(NAME, &["--release"])
+}
+
+/// How an origin is run.
+#[derive(Debug, Clone)]
+pub struct OriginOptions {
+    /// The port on 127.0.0.1 that gateways send orders to.
+    pub port: u16,
+    /// The port on 127.0.0.1 of the admin routes.
+    pub admin_port: u16,
+    /// The SQLite file; made if it isn't there.
+    pub database: PathBuf,
+    /// Where Redis is; the nodes of a cluster with commas between them.
+    pub redis_url: String,
+    /// The authority that signed Redis' certificate, in PEM, if it is not one of the system's.
+    pub redis_ca: Option<PathBuf>,
+    /// What every key in Redis starts with.
+    pub key_prefix: String,
+    /// The rules of its risk check; without them it has none.
+    pub risk_rules: Option<PathBuf>,
+    /// The domains of its short links, a JSON file; without it it has none. The log of new links is beside
+    /// the database.
+    pub links: Option<PathBuf>,
+    /// What it shares with the gateway and its admin.
+    pub secrets: Secrets,
+}
+
+/// A running origin.
+#[derive(Debug)]
+pub struct Origin {
+    process: Process,
+    options: OriginOptions,
+}
+
+impl Origin {
+    /// Starts `binary` and waits until it is ready.
+    pub async fn start(binary: &Path, options: OriginOptions, log: &Path) -> Result<Self> {
+        let (binary, given) = (binary.to_path_buf(), options.clone());
+        let process = Process::start("origin", log, move || origin_command(&binary, &given))?;
+        let mut origin = Self { process, options };
+        origin.wait_ready().await?;
+        Ok(origin)
+    }
+
+    /// `http://127.0.0.1:<port>`, where gateways send orders.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.options.port)
+    }
+
+    /// The address of that URL.
+    pub fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.options.port).into()
+    }
+
+    /// `http://127.0.0.1:<admin port>`.
+    pub fn admin_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.options.admin_port)
+    }
+
+    /// The SQLite file.
+    pub fn database(&self) -> &Path {
+        &self.options.database
+    }
+
+    /// The process: stop it, kill it, read its log.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Starts it again, on the same ports with the same data, after its process was stopped.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.process.start_again()?;
+        self.wait_ready().await
+    }
+
+    /// An error if it ended by itself.
+    pub fn check(&mut self) -> Result<(), DiedChild> {
+        self.process.check()
+    }
+
+    async fn wait_ready(&mut self) -> Result<()> {
+        let url = format!("{}/readyz", self.admin_url());
+        self.process
+            .wait_ready(READY_LIMIT, || http::is_ok(&url))
+            .await
+    }
+}
+
+/// Secrets go in by the environment: arguments are for everyone on the machine to read.
+fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .arg("--listen")
+        .arg(format!("127.0.0.1:{}", options.port))
+        .arg("--admin-listen")
+        .arg(format!("127.0.0.1:{}", options.admin_port))
+        .arg("--database-url")
+        .arg(format!("sqlite://{}", options.database.display()))
+        .args(["--key-prefix", &options.key_prefix])
+        // It may hold a password.
+        .env("WEIR_REDIS_URL", &options.redis_url)
+        .env("WEIR_CLAIM_SECRET", &options.secrets.claim)
+        .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token);
+    if let Some(rules) = &options.risk_rules {
+        command.arg("--risk-rules").arg(rules);
+    }
+    if let Some(links) = &options.links {
+        command.arg("--links").arg(links);
+        let log = options.database.with_extension("links-log");
+        command.arg("--links-log").arg(log);
+    }
+    if let Some(ca) = &options.redis_ca {
+        command.env("SSL_CERT_FILE", ca);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command;
+
+    #[test]
+    fn no_secret_is_an_argument() {
+        let options = OriginOptions {
+            port: 1,
+            admin_port: 2,
+            database: PathBuf::from("/d/weir.db"),
+            redis_url: "redis://:hush@127.0.0.1:3".to_owned(),
+            redis_ca: None,
+            key_prefix: "weir".to_owned(),
+            risk_rules: None,
+            links: None,
+            secrets: Secrets::random().unwrap(),
+        };
+        let shown = command::show(&origin_command(Path::new("weir-origin"), &options));
+        assert!(shown.contains("sqlite:///d/weir.db"), "{shown}");
+        assert!(!shown.contains(&options.secrets.claim), "{shown}");
+        assert!(!shown.contains(&options.secrets.admin_token), "{shown}");
+        assert!(!shown.contains("hush"), "{shown}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Sales on a running stack: made and warmed through the origin's admin routes, and known to every
+//! worker before anybody buys.
+
+use crate::Stack;
+use crate::http::{self, Method, Response};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Open this long: longer than any storm or test.
+const OPEN_FOR_MS: u128 = 3_600_000;
+
+/// Gateways poll the catalogue every 500 ms unless configured otherwise.
+const KNOWN_LIMIT: Duration = Duration::from_secs(30);
+const KNOWN_POLL: Duration = Duration::from_millis(50);
+
+/// Every worker has a VM of its own that polls by itself, and one connection reaches one
+/// worker. So many probes over new connections in a row must know the sale.
+const KNOWN_IN_A_ROW: u32 = 20;
+
+/// The gate's word on an answer; empty if the answer is not the gate's.
+pub fn verdict(answer: &Response) -> &str {
+    answer.header("x-weir-verdict").unwrap_or_default()
+}
+
+/// A sale of `total` units over `shards` that is open now and for an hour, one unit a user: what the
+/// origin takes at `POST /sales`.
+pub fn sale_json(sale: &str, total: u64, shards: u32) -> Result<Value> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    Ok(json!({
+        "id": sale,
+        "title": sale,
+        "total": total,
+        "shards": shards,
+        "user_cap": 1,
+        "starts_at_ms": now,
+        "ends_at_ms": now + OPEN_FOR_MS,
+    }))
+}
+
+impl Stack {
+    /// Makes a sale of `total` units over `shards` that is open now, one unit a user, puts its
+    /// stock into Redis, and waits until every worker of every gateway knows it.
+    pub async fn open_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
+        self.make_sale(sale, total, shards).await?;
+        self.wait_until_known(sale).await
+    }
+
+    /// Like [`Stack::open_sale`], with `more` of what the origin takes at `POST /sales`: an object.
+    pub async fn open_sale_with(
+        &self,
+        sale: &str,
+        total: u64,
+        shards: u32,
+        more: Value,
+    ) -> Result<()> {
+        let mut body = sale_json(sale, total, shards)?;
+        for (name, value) in more.as_object().context("not an object")? {
+            body[name] = value.clone();
+        }
+        self.create_sale(&body).await?;
+        self.warm_sale(sale).await?;
+        self.wait_until_known(sale).await
+    }
+
+    /// Like [`Stack::open_sale`], without the waiting.
+    pub async fn make_sale(&self, sale: &str, total: u64, shards: u32) -> Result<()> {
+        self.create_sale(&sale_json(sale, total, shards)?).await?;
+        self.warm_sale(sale).await
+    }
+
+    /// Makes a sale as `body` says, which is what the origin takes.
+    pub async fn create_sale(&self, body: &Value) -> Result<()> {
+        self.admin(Method::POST, "/sales", &body.to_string(), 201)
+            .await?;
+        Ok(())
+    }
+
+    /// Puts a sale's stock and users into Redis.
+    pub async fn warm_sale(&self, sale: &str) -> Result<()> {
+        let warm = format!("/sales/{sale}/warm");
+        self.admin(Method::POST, &warm, "", 200).await?;
+        Ok(())
+    }
+
+    /// Waits until every worker of every gateway knows `sale`.
+    pub async fn wait_until_known(&self, sale: &str) -> Result<()> {
+        for gateway in self.gateway_urls() {
+            known_at(&gateway, sale).await?;
+        }
+        Ok(())
+    }
+
+    /// One request to the origin's admin port; the answer's JSON, null if it has no body. An error if
+    /// its status is not `expected`.
+    pub async fn admin(
+        &self,
+        method: Method,
+        path: &str,
+        body: &str,
+        expected: u16,
+    ) -> Result<Value> {
+        let token = format!("Bearer {}", self.admin_token);
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let url = format!("{}{path}", self.origin_admin_url());
+        let answer = http::send(method, &url, &headers, body.to_owned()).await?;
+        let (status, text) = (answer.status, answer.text());
+        ensure!(
+            status == expected,
+            "the origin answered {status} to {path}: {text}"
+        );
+        match status {
+            204 => Ok(Value::Null),
+            _ => answer.json(),
+        }
+    }
+
+    /// Where `sale` is bought from.
+    pub fn buy_url(&self, sale: &str) -> String {
+        format!("{}/sales/{sale}/orders", self.gateway_url())
+    }
+}
+
+/// By a request that takes no unit: the gate looks at the sale first and then misses the
+/// user.
+async fn known_at(gateway: &str, sale: &str) -> Result<()> {
+    let url = format!("{gateway}/sales/{sale}/orders");
+    let deadline = Instant::now() + KNOWN_LIMIT;
+    let mut in_a_row = 0;
+    while in_a_row < KNOWN_IN_A_ROW {
+        let answer = http::send(Method::POST, &url, &[], "").await;
+        let answer = answer.context("the gateway does not answer")?;
+        if verdict(&answer) == "invalid_user" {
+            in_a_row += 1;
+            continue;
+        }
+        in_a_row = 0;
+        ensure!(
+            Instant::now() < deadline,
+            "the gateway does not know the sale after {} s: it answers {}: {}",
+            KNOWN_LIMIT.as_secs(),
+            answer.status,
+            answer.text()
+        );
+        tokio::time::sleep(KNOWN_POLL).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! How a stack is to be started.
+
+use crate::envoy::EnvoyConfig;
+use crate::redis::RedisKind;
+use crate::tools;
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// A change of the shipped config on top of ports and paths.
+pub(super) type Edit = Box<dyn FnOnce(EnvoyConfig) -> Result<EnvoyConfig> + Send>;
+
+/// How a stack is to be started. Ports that are not named are free ones.
+#[derive(Default)]
+pub struct Builder {
+    pub(super) tools: tools::Options,
+    pub(super) workers: Option<u32>,
+    pub(super) data_dir: Option<PathBuf>,
+    pub(super) ports: Ports,
+    pub(super) redis_url: Option<String>,
+    pub(super) redis_kind: RedisKind,
+    pub(super) faults: FaultsWanted,
+    pub(super) key_prefix: Option<String>,
+    pub(super) risk_rules: Option<String>,
+    pub(super) links: Option<String>,
+    pub(super) envoy_log_level: Option<String>,
+    pub(super) edits: Vec<Edit>,
+}
+
+/// The ports that are named.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    pub(super) gateway: Option<u16>,
+    pub(super) origin: Option<u16>,
+    pub(super) origin_admin: Option<u16>,
+    pub(super) envoy_admin: Option<u16>,
+    pub(super) redis: Option<u16>,
+}
+
+/// Where a [`FaultProxy`](crate::fault::FaultProxy) is to stand.
+#[derive(Debug, Default)]
+pub(super) struct FaultsWanted {
+    pub(super) before_redis: bool,
+    pub(super) before_origin: bool,
+    pub(super) behind_origin: bool,
+}
+
+impl Builder {
+    /// The Envoy binary to use and the like.
+    pub fn tools(mut self, tools: tools::Options) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Envoy's worker threads; 2 if not set.
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Keeps data, logs and secrets in this folder, for this run and later ones.
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(dir.into());
+        self
+    }
+
+    /// The gateway's port.
+    pub fn gateway_port(mut self, port: u16) -> Self {
+        self.ports.gateway = Some(port);
+        self
+    }
+
+    /// The origin's port.
+    pub fn origin_port(mut self, port: u16) -> Self {
+        self.ports.origin = Some(port);
+        self
+    }
+
+    /// The port of the origin's admin routes.
+    pub fn origin_admin_port(mut self, port: u16) -> Self {
+        self.ports.origin_admin = Some(port);
+        self
+    }
+
+    /// The port of Envoy's admin interface.
+    pub fn envoy_admin_port(mut self, port: u16) -> Self {
+        self.ports.envoy_admin = Some(port);
+        self
+    }
+
+    /// The port of our own Redis.
+    pub fn redis_port(mut self, port: u16) -> Self {
+        self.ports.redis = Some(port);
+        self
+    }
+
+    /// A running Redis to use instead of one of our own: `redis://host:port`.
+    pub fn redis_url(mut self, url: impl Into<String>) -> Self {
+        self.redis_url = Some(url.into());
+        self
+    }
+
+    /// The kind of our own Redis; [`RedisKind::Durable`] if not set.
+    pub fn redis_kind(mut self, kind: RedisKind) -> Self {
+        self.redis_kind = kind;
+        self
+    }
+
+    /// Puts a [`FaultProxy`](crate::fault::FaultProxy) between gateways and Redis; the origin reaches Redis past it.
+    pub fn faults_before_redis(mut self) -> Self {
+        self.faults.before_redis = true;
+        self
+    }
+
+    /// Puts a [`FaultProxy`](crate::fault::FaultProxy) between gateways and the origin.
+    pub fn faults_before_origin(mut self) -> Self {
+        self.faults.before_origin = true;
+        self
+    }
+
+    /// Puts a [`FaultProxy`](crate::fault::FaultProxy) between the origin and Redis, a single one over plain TCP; gateways
+    /// reach Redis past it.
+    pub fn faults_behind_origin(mut self) -> Self {
+        self.faults.behind_origin = true;
+        self
+    }
+
+    /// What every key in Redis starts with; `weir` if not set.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.key_prefix = Some(prefix.into());
+        self
+    }
+
+    /// The rules of the origin's risk check, as JSON; without them it has none. They are kept in the
+    /// data folder's `risk-rules.json`.
+    pub fn risk_rules(mut self, rules: impl Into<String>) -> Self {
+        self.risk_rules = Some(rules.into());
+        self
+    }
+
+    /// The domains of short links, as JSON; without them there are none. They are kept in the data folder's
+    /// `links.json`.
+    pub fn links(mut self, domains: impl Into<String>) -> Self {
+        self.links = Some(domains.into());
+        self
+    }
+
+    /// Envoy's log level; `info` if not set.
+    pub fn envoy_log_level(mut self, level: impl Into<String>) -> Self {
+        self.envoy_log_level = Some(level.into());
+        self
+    }
+
+    /// Changes the shipped config further, as a test of a config error does.
+    pub fn edit_config(
+        mut self,
+        edit: impl FnOnce(EnvoyConfig) -> Result<EnvoyConfig> + Send + 'static,
+    ) -> Self {
+        self.edits.push(Box::new(edit));
+        self
+    }
+}

@@ -1,0 +1,231 @@
+//! Redis, origin and Envoy together, as `cargo xtask up` and the end-to-end tests run them.
+
+mod builder;
+mod data;
+mod start;
+
+pub use builder::Builder;
+pub use data::DataDir;
+
+use crate::backing::Backing;
+use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use crate::fault::FaultProxy;
+use crate::origin::Origin;
+use crate::process::DiedChild;
+use crate::redis::RedisServer;
+use crate::{http, ports, tools};
+use anyhow::{Result, ensure};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What keys start with unless it is said.
+const KEY_PREFIX: &str = "weir";
+
+/// Gateways poll for domains every second; a machine that is busy takes longer.
+const DOMAINS_LIMIT: Duration = Duration::from_secs(30);
+const DOMAINS_POLL: Duration = Duration::from_millis(50);
+
+/// What runs. Dropping it stops Envoy, the origin and Redis, in that order, and removes the data unless a data folder
+/// was named or the thread is panicking: a failed test's logs are worth reading.
+#[derive(Debug)]
+pub struct Stack {
+    /// Envoy.
+    pub envoy: Envoy,
+    /// Further gateways, in the order in which they were started.
+    pub gateways: Vec<Envoy>,
+    /// A gateway for short links, if it was started.
+    pub link_gateway: Option<Envoy>,
+    /// What stands between the others, if it was asked for.
+    pub faults: Faults,
+    /// The origin.
+    pub origin: Origin,
+    /// Redis, of whatever kind.
+    pub redis: Backing,
+    /// What every key in Redis starts with.
+    pub key_prefix: String,
+    /// The bearer token for the origin's admin routes.
+    pub admin_token: String,
+    envoy_tool: tools::Envoy,
+    envoy_options: EnvoyOptions,
+    data: DataDir,
+}
+
+/// Proxies that break what goes through them, when they are told to.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Between gateways and origin.
+    pub before_origin: Option<FaultProxy>,
+    /// Between gateways and Redis.
+    pub before_redis: Option<FaultProxy>,
+    /// Between the origin and Redis.
+    pub behind_origin: Option<FaultProxy>,
+}
+
+/// How a further gateway differs from the first.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GatewayOptions {
+    /// Worker threads; 0 for as many as the first one has.
+    pub workers: u32,
+    /// How far its clock is ahead of the machine's, in milliseconds; behind if negative. Its timers
+    /// run as always.
+    pub clock_ahead_ms: i64,
+}
+
+impl GatewayOptions {
+    fn clock_variables(&self) -> Result<Vec<(String, String)>> {
+        if self.clock_ahead_ms == 0 {
+            return Ok(Vec::new());
+        }
+        let variables = [
+            ("LD_PRELOAD", tools::clock()?.display().to_string()),
+            ("WEIR_CLOCK_AHEAD_MS", self.clock_ahead_ms.to_string()),
+        ];
+        Ok(variables
+            .map(|(name, value)| (name.to_owned(), value))
+            .into())
+    }
+}
+
+impl Stack {
+    /// How to start one: `Stack::builder().workers(2).start().await?`.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// `http://127.0.0.1:<port>` of the gateway.
+    pub fn gateway_url(&self) -> String {
+        self.envoy.url()
+    }
+
+    /// The same without `http://`: for a connection in hand.
+    pub fn gateway_authority(&self) -> String {
+        self.gateway_url().trim_start_matches("http://").to_owned()
+    }
+
+    /// Where gateways send orders.
+    pub fn origin_url(&self) -> String {
+        self.origin.url()
+    }
+
+    /// The origin's admin routes.
+    pub fn origin_admin_url(&self) -> String {
+        self.origin.admin_url()
+    }
+
+    /// Envoy's admin interface.
+    pub fn envoy_admin_url(&self) -> String {
+        self.envoy.admin_url()
+    }
+
+    /// `redis://host:port`; the nodes' with commas between them for a cluster, and with a password if it has one.
+    pub fn redis_url(&self) -> &str {
+        &self.redis.access.url
+    }
+
+    /// The origin's SQLite file.
+    pub fn database_path(&self) -> &Path {
+        self.origin.database()
+    }
+
+    /// Data, logs and the rendered config.
+    pub fn data_dir(&self) -> &Path {
+        &self.data.path
+    }
+
+    /// Starts another gateway with ports of its own before the same Redis and origin. It has the
+    /// first one's config. Returns its URL; the gateway itself is the last of `gateways`.
+    pub async fn start_gateway(&mut self, options: GatewayOptions) -> Result<String> {
+        let mut envoy = self.envoy_options.clone();
+        let name = format!("gateway-{}", self.gateways.len() + 2);
+        envoy.dir = self.data_dir().join(name);
+        let config = envoy.config.gateway_port(ports::free()?)?;
+        envoy.config = config.admin_port(ports::free()?)?;
+        if options.workers > 0 {
+            envoy.workers = options.workers;
+        }
+        envoy.variables.append(&mut options.clock_variables()?);
+        let gateway = Envoy::start(&self.envoy_tool, &envoy).await?;
+        let url = gateway.url();
+        self.gateways.push(gateway);
+        Ok(url)
+    }
+
+    /// Starts a gateway on `port` that does nothing but answer short links, from `envoy/shortlink.yaml`, before
+    /// the same origin and the same plain Redis. Waits until every worker knows the domains, which the
+    /// origin must [have](Builder::links). Returns its URL.
+    pub async fn start_link_gateway(&mut self, port: u16) -> Result<String> {
+        ensure!(
+            self.key_prefix == KEY_PREFIX,
+            "envoy/shortlink.yaml has the usual key prefix"
+        );
+        let origin = self.origin_url().trim_start_matches("http://").parse()?;
+        let config = EnvoyConfig::shortlink()?
+            .gateway_port(port)?
+            .admin_port(ports::free()?)?
+            .origin(origin)?;
+        let options = EnvoyOptions {
+            config: Backing::running(&self.redis.access.url)?.configure(config)?,
+            variables: Vec::new(),
+            dir: self.data_dir().join("link-gateway"),
+            ..self.envoy_options.clone()
+        };
+        let envoy = Envoy::start(&self.envoy_tool, &options).await?;
+        wait_for_domains(&envoy, options.workers).await?;
+        let url = envoy.url();
+        self.link_gateway = Some(envoy);
+        Ok(url)
+    }
+
+    /// The URLs of all gateways, the first one's first.
+    pub fn gateway_urls(&self) -> Vec<String> {
+        let further = self.gateways.iter().map(Envoy::url);
+        std::iter::once(self.gateway_url()).chain(further).collect()
+    }
+
+    /// An error that says which child ended by itself and shows the end of its log.
+    pub fn check_children(&mut self) -> Result<(), DiedChild> {
+        self.envoy.check()?;
+        self.gateways.iter_mut().try_for_each(Envoy::check)?;
+        self.link_gateway.iter_mut().try_for_each(Envoy::check)?;
+        self.origin.check()?;
+        self.redis.servers().try_for_each(RedisServer::check)
+    }
+
+    /// Stops gateways, origin and Redis in that order, each by SIGTERM.
+    pub fn stop(&mut self) {
+        self.envoy.process().stop();
+        for gateway in self.gateways.iter_mut().chain(&mut self.link_gateway) {
+            gateway.process().stop();
+        }
+        self.origin.process().stop();
+        self.redis.servers().for_each(RedisServer::stop);
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.stop();
+        if std::thread::panicking() {
+            self.data.keep();
+            eprintln!("logs are in {}", self.data_dir().display());
+        }
+    }
+}
+
+/// Each worker reads the domains by itself, and begins with its first request; a connection reaches any.
+async fn wait_for_domains(envoy: &Envoy, workers: u32) -> Result<()> {
+    let deadline = Instant::now() + DOMAINS_LIMIT;
+    loop {
+        // Of whatever host: the answer does not matter.
+        http::get(&envoy.url()).await.ok();
+        let loaded = envoy.stat("wasmcustom.weir_shortlink_domains_loaded_total");
+        if loaded.await.is_ok_and(|count| count >= workers.into()) {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "not every worker has read its domains within {DOMAINS_LIMIT:?}"
+        );
+        tokio::time::sleep(DOMAINS_POLL).await;
+    }
+}

@@ -1,0 +1,185 @@
+//! From a [`Builder`] to a running [`Stack`], step by step.
+
+use super::builder::Builder;
+use super::{DataDir, Faults, KEY_PREFIX, Stack};
+use crate::backing::Backing;
+use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use crate::fault::FaultProxy;
+use crate::origin::{self, Origin, OriginOptions};
+use crate::ports;
+use crate::redis::Access;
+use crate::report::{Reporter, Silent};
+use crate::secrets::Secrets;
+use crate::tools::{self, WasmToolchain};
+use crate::wasm::{self, Messages};
+use anyhow::Result;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Envoy's worker threads unless it is said.
+const WORKERS: u32 = 2;
+
+/// What is found or built before anything runs.
+struct Programs {
+    envoy: tools::Envoy,
+    origin: PathBuf,
+}
+
+/// What all parts of one stack share.
+struct Common {
+    data: DataDir,
+    secrets: Secrets,
+    key_prefix: String,
+}
+
+impl Builder {
+    /// Builds what isn't up to date, then starts Redis, origin and Envoy and waits until each is ready. If one can't
+    /// start, those already running are stopped.
+    pub async fn start(self) -> Result<Stack> {
+        self.start_reporting(&mut Silent).await
+    }
+
+    /// Like [`Builder::start`], and says one line for each step.
+    pub async fn start_reporting(self, reporter: &mut (dyn Reporter + Send)) -> Result<Stack> {
+        // Before anything is built: a bad URL should be told at once.
+        let running = self.redis_url.as_deref().map(Backing::running);
+        let running = running.transpose()?;
+        let programs = Programs::get(&self.tools, reporter)?;
+        let common = self.common()?;
+        let mut redis = match running {
+            Some(running) => running,
+            None => {
+                let (kind, port) = (self.redis_kind, self.ports.redis);
+                Backing::start(kind, port, &common.data.path, reporter).await?
+            }
+        };
+        let mut faults = Faults::default();
+        let origin_redis = self.redis_of_origin(&redis, &mut faults).await?;
+        let options = self.origin_options(&common, origin_redis)?;
+        let log = common.data.path.join("origin.log");
+        let origin = Origin::start(&programs.origin, options, &log).await?;
+        self.stand_between(&origin, &mut redis, &mut faults).await?;
+        let envoy_options = self.envoy_options(&common, &redis, &origin, &faults)?;
+        Ok(Stack {
+            envoy: Envoy::start(&programs.envoy, &envoy_options).await?,
+            gateways: Vec::new(),
+            link_gateway: None,
+            faults,
+            origin,
+            redis,
+            key_prefix: common.key_prefix,
+            admin_token: common.secrets.admin_token,
+            envoy_tool: programs.envoy,
+            envoy_options,
+            data: common.data,
+        })
+    }
+
+    fn common(&self) -> Result<Common> {
+        let data = DataDir::open(self.data_dir.clone())?;
+        let prefix = self.key_prefix.as_deref().unwrap_or(KEY_PREFIX);
+        Ok(Common {
+            secrets: Secrets::kept_in(&data.path.join("secrets.env"))?,
+            key_prefix: prefix.to_owned(),
+            data,
+        })
+    }
+
+    /// How the origin reaches Redis: through a proxy, if that was asked for.
+    async fn redis_of_origin(&self, redis: &Backing, faults: &mut Faults) -> Result<Access> {
+        if !self.faults.behind_origin {
+            return Ok(redis.access.clone());
+        }
+        let proxy = redis.faults_behind_origin().await?;
+        let url = format!("redis://127.0.0.1:{}", proxy.port());
+        faults.behind_origin = Some(proxy);
+        Ok(Access::plain(url))
+    }
+
+    fn origin_options(&self, common: &Common, redis: Access) -> Result<OriginOptions> {
+        let data = &common.data;
+        Ok(OriginOptions {
+            port: or_free(self.ports.origin)?,
+            admin_port: or_free(self.ports.origin_admin)?,
+            database: data.path.join("weir.db"),
+            redis_url: redis.url,
+            redis_ca: redis.ca,
+            key_prefix: common.key_prefix.clone(),
+            risk_rules: data.write("risk-rules.json", self.risk_rules.as_deref())?,
+            links: data.write("links.json", self.links.as_deref())?,
+            secrets: common.secrets.clone(),
+        })
+    }
+
+    /// Starts the proxies before gateways that were asked for.
+    async fn stand_between(
+        &self,
+        origin: &Origin,
+        redis: &mut Backing,
+        faults: &mut Faults,
+    ) -> Result<()> {
+        if self.faults.before_origin {
+            let proxy = FaultProxy::start(ports::free()?, origin.address()).await?;
+            faults.before_origin = Some(proxy);
+        }
+        if self.faults.before_redis {
+            faults.before_redis = Some(redis.faults_before_gateways().await?);
+        }
+        Ok(())
+    }
+
+    fn envoy_options(
+        self,
+        common: &Common,
+        redis: &Backing,
+        origin: &Origin,
+        faults: &Faults,
+    ) -> Result<EnvoyOptions> {
+        let proxied = faults.before_origin.as_ref().map(FaultProxy::address);
+        let address = proxied.unwrap_or_else(|| origin.address());
+        let config = self.gateway_config(&common.key_prefix, redis, address)?;
+        let mut edits = self.edits.into_iter();
+        let variables = [
+            ("WEIR_CLAIM_SECRET", &common.secrets.claim),
+            ("WEIR_TOKEN_SECRET", &common.secrets.token),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.clone()));
+        Ok(EnvoyOptions {
+            config: edits.try_fold(config, |config, edit| edit(config))?,
+            workers: self.workers.unwrap_or(WORKERS),
+            log_level: self.envoy_log_level.unwrap_or_else(|| "info".to_owned()),
+            variables: [&variables[..], &redis.variables].concat(),
+            dir: common.data.path.clone(),
+        })
+    }
+
+    fn gateway_config(
+        &self,
+        key_prefix: &str,
+        redis: &Backing,
+        origin: SocketAddr,
+    ) -> Result<EnvoyConfig> {
+        let config = EnvoyConfig::shipped()?
+            .gateway_port(or_free(self.ports.gateway)?)?
+            .admin_port(or_free(self.ports.envoy_admin)?)?
+            .origin(origin)?
+            .key_prefix(key_prefix)?;
+        redis.configure(config)
+    }
+}
+
+impl Programs {
+    fn get(options: &tools::Options, reporter: &mut (dyn Reporter + Send)) -> Result<Self> {
+        let envoy = tools::Envoy::find_or_get(options, reporter)?;
+        let toolchain = WasmToolchain::find_or_get(reporter)?;
+        let filters = wasm::build_filters(&toolchain, Messages::Keep)?;
+        wasm::report(&filters, reporter);
+        let origin = origin::ensure_built()?;
+        reporter.line("origin", &origin.display().to_string());
+        Ok(Self { envoy, origin })
+    }
+}
+
+fn or_free(port: Option<u16>) -> Result<u16> {
+    port.map_or_else(ports::free, Ok)
+}

@@ -1,0 +1,195 @@
+//! Debian packages, installed where that may be done without asking.
+
+use crate::command;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Long enough for the largest of our packages (100 MB) on a slow line.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Why apt cannot be used here, or how it can.
+enum Access {
+    Root,
+    Sudo,
+}
+
+/// Whether other packages may be removed for those that are installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Removals {
+    /// No: rather go without.
+    #[default]
+    Refuse,
+    /// The person has said so.
+    Allow,
+}
+
+/// Installs `packages`. Refuses rather than remove another package for them.
+///
+/// The error of a machine where it may not be done is an instruction to the person.
+pub(super) fn install(packages: &[&str]) -> Result<()> {
+    install_with(packages, Removals::Refuse)
+}
+
+fn install_with(packages: &[&str], removals: Removals) -> Result<()> {
+    let list = packages.join(" ");
+    if command::on_path("apt-get").is_none() {
+        bail!("this machine has no apt-get to install {list} with");
+    }
+    let Some(access) = access() else {
+        bail!("not root, and sudo asks for a password; run: sudo apt-get install {list}");
+    };
+    apt(&access, &["update"]).context("apt-get update failed")?;
+    let removed = removed_for(packages)?;
+    if removals == Removals::Refuse && !removed.is_empty() {
+        return Err(RemovalsNeeded { removed, list }.into());
+    }
+    // Between the look and the installation things may have changed.
+    let keep_others = match removals {
+        Removals::Refuse => "--no-remove",
+        Removals::Allow => "--remove",
+    };
+    let options = ["install", "-y", "--no-install-recommends", keep_others];
+    apt(&access, &[&options, packages].concat())
+        .with_context(|| format!("apt-get could not install {list}"))
+}
+
+/// Why nothing was installed: other packages would have gone.
+#[derive(Debug)]
+pub(super) struct RemovalsNeeded {
+    removed: Vec<String>,
+    list: String,
+}
+
+impl std::fmt::Display for RemovalsNeeded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "installing {} would remove {}",
+            self.list,
+            self.removed.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for RemovalsNeeded {}
+
+/// The packages that apt would remove to install `packages`.
+fn removed_for(packages: &[&str]) -> Result<Vec<String>> {
+    let mut simulate = Command::new("apt-get");
+    simulate
+        .args(["install", "--simulate", "-q", "--no-install-recommends"])
+        .args(packages);
+    let said = command::succeed(&mut simulate, LIMIT)
+        .with_context(|| format!("apt-get cannot install {}", packages.join(" ")))?;
+    Ok(removed_in(&said))
+}
+
+/// The names in the lines `Remv <name> [<version>]` of a simulation; `Purg` removes a package's settings, too.
+fn removed_in(simulation: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let mut words = line.split_whitespace();
+        let is_removal = matches!(words.next()?, "Remv" | "Purg");
+        words.next().filter(|_| is_removal).map(str::to_owned)
+    };
+    simulation.lines().filter_map(name).collect()
+}
+
+/// As [`install`], but no service of the packages is started: their servers are run by us, when they are
+/// needed. Debian asks `policy-rc.d` whether a service may be; an administrator's own is left alone.
+pub(super) fn install_stopped(packages: &[&str], removals: Removals) -> Result<()> {
+    if Path::new(POLICY).exists() {
+        return install_with(packages, removals);
+    }
+    let list = packages.join(" ");
+    let Some(access) = access() else {
+        bail!("not root, and sudo asks for a password; run: sudo apt-get install {list}");
+    };
+    as_root(&access, &["sh", "-c", FORBID])?;
+    let installed = install_with(packages, removals);
+    as_root(&access, &["rm", "-f", POLICY])?;
+    installed
+}
+
+/// Debian's own place for it.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+const FORBID: &str =
+    "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d";
+
+fn as_root(access: &Access, args: &[&str]) -> Result<()> {
+    let mut command = match access {
+        Access::Root => Command::new("env"),
+        Access::Sudo => {
+            let mut sudo = Command::new("sudo");
+            sudo.args(["-n", "env"]);
+            sudo
+        }
+    };
+    command::succeed(command.args(args), LIMIT)?;
+    Ok(())
+}
+
+fn access() -> Option<Access> {
+    let quick = Duration::from_secs(5);
+    let id = command::succeed(Command::new("id").arg("-u"), quick).ok()?;
+    if id.trim() == "0" {
+        return Some(Access::Root);
+    }
+    command::succeed(Command::new("sudo").args(["-n", "true"]), quick).ok()?;
+    Some(Access::Sudo)
+}
+
+fn apt(access: &Access, args: &[&str]) -> Result<()> {
+    // Another apt may be at work, as on a machine that has just started.
+    let command = [
+        "DEBIAN_FRONTEND=noninteractive",
+        "apt-get",
+        "-q",
+        "-o",
+        "DPkg::Lock::Timeout=300",
+    ];
+    as_root(access, &[&command, args].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Debian 12 says where `wrk` is installed, shortened.
+    const SIMULATION: &str = "\
+NOTE: This is only a simulation!
+Reading package lists...
+The following packages will be REMOVED:
+  libluajit-5.1-2 wrk
+The following NEW packages will be installed:
+  libluajit2-5.1-2 libnginx-mod-http-lua nginx
+0 upgraded, 3 newly installed, 2 to remove and 0 not upgraded.
+Remv wrk [4.1.0-3+b2]
+Remv libluajit-5.1-2 [2.1.0~beta3+git20220320+dfsg-4.1] [libnginx-mod-http-lua:amd64 ]
+Inst libluajit2-5.1-2 (2.1-20230119-1 Debian:12.13/oldstable [amd64])
+Inst nginx (1.22.1-9+deb12u3 Debian:12.13/oldstable [amd64])
+Conf nginx (1.22.1-9+deb12u3 Debian:12.13/oldstable [amd64])
+";
+
+    #[test]
+    fn what_would_be_removed_is_read_from_a_simulation() {
+        assert_eq!(removed_in(SIMULATION), ["wrk", "libluajit-5.1-2"]);
+        let harmless: Vec<&str> = SIMULATION
+            .lines()
+            .filter(|line| !line.starts_with("Remv"))
+            .collect();
+        assert!(removed_in(&harmless.join("\n")).is_empty());
+        assert_eq!(removed_in("Purg old [1.0]\nRemvx no [1]\nRemv"), ["old"]);
+    }
+
+    #[test]
+    fn the_error_names_what_would_go() {
+        let error = RemovalsNeeded {
+            removed: removed_in(SIMULATION),
+            list: "nginx".to_owned(),
+        };
+        let said = error.to_string();
+        assert_eq!(said, "installing nginx would remove wrk, libluajit-5.1-2");
+    }
+}

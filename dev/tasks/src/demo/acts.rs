@@ -1,0 +1,172 @@
+//! What people do: reserve, try too early, check out, buy and pay.
+
+use super::cast::Person;
+use super::client::{Ask, Line};
+use super::crowd::Act;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use weir_sale::verdict::Verdict;
+use weir_stack::http::Response;
+use weir_stack::sale::verdict;
+
+/// Where a sale's visitors go.
+#[derive(Debug)]
+pub(super) struct Paths {
+    pub(super) reservations: String,
+    pub(super) checkout: String,
+    pub(super) orders: String,
+}
+
+impl Paths {
+    pub(super) fn of(sale: &str) -> Arc<Self> {
+        Arc::new(Self {
+            reservations: format!("/sales/{sale}/reservations"),
+            checkout: format!("/sales/{sale}/checkout"),
+            orders: format!("/sales/{sale}/orders"),
+        })
+    }
+}
+
+/// Reserving, for those of this name; whether it was noted.
+pub(super) struct Reserve(pub(super) Arc<Paths>);
+
+impl Act for Reserve {
+    type Who = String;
+    type Outcome = bool;
+
+    async fn play(&self, line: &mut Line, name: String) -> bool {
+        let ask = Ask {
+            path: &self.0.reservations,
+            user: &name,
+            token: None,
+            good: "reserved",
+        };
+        line.ask(&ask)
+            .await
+            .is_some_and(|answer| answer.status < 300)
+    }
+}
+
+/// Buying before the start.
+pub(super) struct TryEarly(pub(super) Arc<Paths>);
+
+impl Act for TryEarly {
+    type Who = String;
+    type Outcome = ();
+
+    async fn play(&self, line: &mut Line, name: String) {
+        line.ask(&order(&self.0, &name, None)).await;
+    }
+}
+
+/// Fetching a token; returns the person with it, and when it counts.
+pub(super) struct CheckOut(pub(super) Arc<Paths>);
+
+impl Act for CheckOut {
+    type Who = Person;
+    type Outcome = (Person, Instant);
+
+    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, Instant) {
+        let answer = line.ask(&check_out(&self.0, &who.name)).await;
+        let (token, usable) = answer.as_ref().and_then(minted).unzip();
+        who.token = token;
+        (who, usable.unwrap_or_else(Instant::now))
+    }
+}
+
+/// The checkout's token, and from when on it counts. The server's clock counts, whatever ours says.
+pub(super) fn minted(answer: &Response) -> Option<(String, Instant)> {
+    let body = answer.json().ok()?;
+    let number = |name: &str| body[name].as_u64();
+    let wait_ms = number("usable_at_ms")?.saturating_sub(number("now_ms")?);
+    let usable = Instant::now() + Duration::from_millis(wait_ms);
+    Some((body["token"].as_str()?.to_owned(), usable))
+}
+
+pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> Ask<'a> {
+    Ask {
+        path: &paths.checkout,
+        user,
+        token: None,
+        good: "",
+    }
+}
+
+pub(super) fn order<'a>(paths: &'a Paths, user: &'a str, token: Option<&'a str>) -> Ask<'a> {
+    Ask {
+        path: &paths.orders,
+        user,
+        token,
+        good: "ordered",
+    }
+}
+
+/// How a try to buy ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// There is a paid order.
+    Paid,
+    /// There is an order that will not be paid.
+    Unpaid,
+    /// Nothing was left.
+    SoldOut,
+    /// The gate lets this person not buy.
+    Refused,
+    /// No final answer, or one that should not be.
+    Lost,
+}
+
+/// Buying, and paying at once: the hold is short.
+pub(super) struct Buy(pub(super) Arc<Paths>);
+
+impl Act for Buy {
+    type Who = Person;
+    type Outcome = (Person, Fate);
+
+    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, Fate) {
+        let ask = order(&self.0, &who.name, who.token.as_deref());
+        let Some(answer) = line.ask(&ask).await else {
+            return (who, Fate::Lost);
+        };
+        let outcome = match ordered(&answer) {
+            // Once only: whoever comes again does not forget again.
+            Some(_) if std::mem::take(&mut who.forgets) => Fate::Unpaid,
+            Some(order) => pay(line, &who.name, &order).await,
+            None => unsold(&answer),
+        };
+        (who, outcome)
+    }
+}
+
+/// The order that an answer names: a new one, or the one that the person has already.
+fn ordered(answer: &Response) -> Option<String> {
+    let has_order = answer.status < 300 || verdict(answer) == Verdict::CapReached.word();
+    let body = has_order.then(|| answer.json().ok()).flatten()?;
+    body["order"].as_str().map(str::to_owned)
+}
+
+fn unsold(answer: &Response) -> Fate {
+    let verdict = Verdict::ALL
+        .iter()
+        .find(|known| known.word() == verdict(answer));
+    match verdict {
+        Some(Verdict::SoldOut) => Fate::SoldOut,
+        Some(Verdict::Blocked | Verdict::NotReserved) => Fate::Refused,
+        _ => Fate::Lost,
+    }
+}
+
+async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
+    let ask = Ask {
+        path: &format!("/orders/{order}/pay"),
+        user,
+        token: None,
+        good: "paid",
+    };
+    match line.ask(&ask).await {
+        Some(answer) if answer.status == 200 => Fate::Paid,
+        // Too late, or not known: then it expires, unless it is paid after all.
+        _ => Fate::Unpaid,
+    }
+}

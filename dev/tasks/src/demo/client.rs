@@ -1,0 +1,101 @@
+//! One connection, and those who ask over it, one after another.
+
+use super::tally::Tally;
+use anyhow::Result;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_stack::http::{Connection, Method, Response};
+
+/// Who asks gives up after this many exchanges.
+const TRIES_MAX: u32 = 10;
+
+/// An exchange that takes longer counts as a broken connection.
+pub(super) const EXCHANGE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Waits before a retry: after a broken connection, and at most, whatever Retry-After says.
+const RETRY_AFTER_BREAK: Duration = Duration::from_millis(100);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
+
+/// What somebody asks: always a POST without a body.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask<'a> {
+    pub(super) path: &'a str,
+    pub(super) user: &'a str,
+    pub(super) token: Option<&'a str>,
+    /// The word for a good answer, if it is not the gate's.
+    pub(super) good: &'static str,
+}
+
+/// A connection to the gateway that is opened when it is needed.
+pub(super) struct Line {
+    authority: Arc<str>,
+    connection: Option<Connection>,
+    pub(super) seen: Tally,
+}
+
+impl Line {
+    pub(super) fn new(authority: Arc<str>) -> Result<Self> {
+        Ok(Self {
+            authority,
+            connection: None,
+            seen: Tally::empty()?,
+        })
+    }
+
+    /// As a person asks: again after a broken connection, and as long as the answer says to come
+    /// back. `None` after ten tries.
+    pub(super) async fn ask(&mut self, ask: &Ask<'_>) -> Option<Response> {
+        for _ in 0..TRIES_MAX {
+            let wait = match self.ask_once(ask).await {
+                Some(answer) if matches!(answer.status, 429 | 503) => retry_after(&answer),
+                Some(answer) => return Some(answer),
+                None => RETRY_AFTER_BREAK,
+            };
+            tokio::time::sleep(wait).await;
+        }
+        self.seen.gave_up += 1;
+        None
+    }
+
+    /// As a bot asks; `None` if the connection broke.
+    pub(super) async fn ask_once(&mut self, ask: &Ask<'_>) -> Option<Response> {
+        self.seen.requests += 1;
+        let started = Instant::now();
+        match tokio::time::timeout(EXCHANGE_LIMIT, self.send(ask)).await {
+            Ok(Ok(answer)) => {
+                self.seen.count(&answer, ask.good, started.elapsed());
+                Some(answer)
+            }
+            _ => {
+                self.connection = None;
+                self.seen.broken += 1;
+                None
+            }
+        }
+    }
+
+    async fn send(&mut self, ask: &Ask<'_>) -> Result<Response> {
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => Connection::open(&self.authority).await?,
+        };
+        let mut headers = vec![("x-user-id", ask.user)];
+        headers.extend(
+            ask.token
+                .map(|token| (weir_base::headers::ORDER_TOKEN, token)),
+        );
+        let answer = connection
+            .send(Method::POST, ask.path, &headers, "")
+            .await?;
+        self.connection = Some(connection);
+        Ok(answer)
+    }
+}
+
+/// What a 429 or 503 asks for, within reason.
+fn retry_after(answer: &Response) -> Duration {
+    let seconds = answer
+        .header("retry-after")
+        .and_then(|value| value.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(1)).min(RETRY_AFTER_MAX)
+}

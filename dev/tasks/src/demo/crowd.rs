@@ -1,0 +1,163 @@
+//! Many at once: a crowd shares some connections, each of which serves one after another.
+
+use super::client::Line;
+use super::tally::Tally;
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::vec::IntoIter;
+use tokio::task::JoinSet;
+
+/// What each of a crowd does.
+pub(super) trait Act: Send + Sync + 'static {
+    /// Who does it.
+    type Who: Send + 'static;
+    /// What becomes of them.
+    type Outcome: Send + 'static;
+
+    fn play(&self, line: &mut Line, who: Self::Who) -> impl Future<Output = Self::Outcome> + Send;
+}
+
+/// Where a crowd goes.
+#[derive(Debug, Clone)]
+pub(super) struct Crowd {
+    /// The gateway's host and port.
+    pub(super) authority: Arc<str>,
+    /// How many connections are shared.
+    pub(super) connections: u32,
+    /// What the progress bar says; none without.
+    pub(super) label: Option<&'static str>,
+}
+
+/// What all connections share.
+struct Stage<A: Act> {
+    act: A,
+    waiting: Mutex<IntoIter<A::Who>>,
+    bar: ProgressBar,
+}
+
+impl Crowd {
+    /// Lets all of `who` play `act`; returns what became of each, in the order in which they were
+    /// done, and what they saw.
+    pub(super) async fn play<A: Act>(
+        &self,
+        act: A,
+        who: Vec<A::Who>,
+    ) -> Result<(Vec<A::Outcome>, Tally)> {
+        let lines = who.len().min(self.connections as usize);
+        let mut outcomes = Vec::with_capacity(who.len());
+        let stage = Arc::new(Stage {
+            act,
+            bar: self.bar(who.len()),
+            waiting: Mutex::new(who.into_iter()),
+        });
+        let mut playing = JoinSet::new();
+        for _ in 0..lines {
+            playing.spawn(serve(stage.clone(), Line::new(self.authority.clone())?));
+        }
+        let mut seen = Tally::empty()?;
+        while let Some(line) = playing.join_next().await {
+            let (done, saw) = line.context("a client crashed")?;
+            outcomes.extend(done);
+            seen.add(&saw)?;
+        }
+        stage.bar.finish_and_clear();
+        Ok((outcomes, seen))
+    }
+
+    /// Hidden by itself when standard error is no terminal.
+    fn bar(&self, length: usize) -> ProgressBar {
+        let Some(label) = self.label else {
+            return ProgressBar::hidden();
+        };
+        let style = ProgressStyle::with_template(
+            "          {prefix:<11} {bar:30} {pos}/{len}  {per_sec}  {elapsed} (rest {eta})",
+        );
+        let bar = ProgressBar::new(length as u64).with_prefix(label);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar
+    }
+}
+
+async fn serve<A: Act>(stage: Arc<Stage<A>>, mut line: Line) -> (Vec<A::Outcome>, Tally) {
+    let mut outcomes = Vec::new();
+    while let Some(who) = stage.next() {
+        outcomes.push(stage.act.play(&mut line, who).await);
+        stage.bar.inc(1);
+    }
+    (outcomes, line.seen)
+}
+
+impl<A: Act> Stage<A> {
+    fn next(&self) -> Option<A::Who> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::Ask;
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    struct Knock;
+
+    impl Act for Knock {
+        type Who = u32;
+        type Outcome = Option<u16>;
+
+        async fn play(&self, line: &mut Line, who: u32) -> Option<u16> {
+            let user = format!("user-{who}");
+            let ask = Ask {
+                path: "/",
+                user: &user,
+                token: None,
+                good: "good",
+            };
+            line.ask(&ask).await.map(|answer| answer.status)
+        }
+    }
+
+    /// Answers the first request of each connection with 503, the second with 201, and
+    /// closes at the third.
+    async fn flaky(mut stream: TcpStream) {
+        const ANSWERS: [&str; 2] = [
+            "HTTP/1.1 503 x\r\nretry-after: 0\r\nx-weir-verdict: unavailable\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 201 x\r\nx-weir-verdict: granted\r\ncontent-length: 0\r\n\r\n",
+        ];
+        let mut buffer = [0; 4096];
+        for answer in ANSWERS {
+            if stream.read(&mut buffer).await.unwrap_or(0) == 0 {
+                return;
+            }
+            stream.write_all(answer.as_bytes()).await.ok();
+        }
+        _ = stream.read(&mut buffer).await.unwrap_or(0);
+    }
+
+    #[tokio::test]
+    async fn a_crowd_retries_after_503_and_broken_connections_and_all_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let crowd = Crowd {
+            authority: listener.local_addr().unwrap().to_string().into(),
+            connections: 2,
+            label: None,
+        };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(flaky(stream));
+            }
+        });
+        let (outcomes, seen) = crowd.play(Knock, (0..10).collect()).await.unwrap();
+        assert_eq!(outcomes, [Some(201); 10]);
+        assert_eq!(seen.statuses.get(&201), Some(&10));
+        assert_eq!(seen.words.get("granted"), Some(&10));
+        assert_eq!(seen.statuses.get(&503), Some(&10));
+        assert_eq!(seen.gave_up, 0);
+        assert_eq!(seen.requests, 20 + seen.broken);
+        assert_eq!(seen.latency_us.len(), 20);
+    }
+}

@@ -1,0 +1,456 @@
+//! The sale from its creation to the last paid unit, step by step.
+
+use super::Arguments;
+use super::acts::{Buy, CheckOut, Fate, Paths, Reserve, TryEarly};
+use super::bots::{Forge, Pester};
+use super::cast::{self, Bot, Person, Role, Shares, Trick};
+use super::counters::Counters;
+use super::crowd::Crowd;
+use super::operator::{self, Audit, Plan};
+use super::sql::{Checked, Sql};
+use super::tally::{Tallies, Tally};
+use super::teller::Teller;
+use super::visitor::Standing;
+use anyhow::{Result, ensure};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+use weir_sale::verdict::Verdict;
+use weir_stack::Stack;
+
+/// How long something that must happen may take on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(100);
+
+/// Between two looks at the countdown.
+const TICK: Duration = Duration::from_secs(1);
+
+/// One connection reaches one worker, and each finds out by itself that units have come back: so many
+/// in a row must say it.
+const RUNNING_IN_A_ROW: u32 = 10;
+
+/// So often people come back. Each time most of what is left is paid, so it takes a few.
+const ROUNDS_MAX: u32 = 20;
+
+/// Bots have connections of their own: one for so many of people's.
+const CONNECTIONS_PER_BOT_LINE: u32 = 8;
+
+/// A sale under way.
+pub(super) struct Play<'a> {
+    stack: &'a Mutex<Stack>,
+    gateway: String,
+    database: PathBuf,
+    sale: String,
+    shares: Shares,
+    plan: Plan,
+    paths: Arc<Paths>,
+    connections: u32,
+    seed: u64,
+    /// Orders that had expired when the sale reopened last.
+    expired: u64,
+    pub(super) teller: Teller,
+    /// What everybody saw, all steps together.
+    pub(super) seen: Tallies,
+}
+
+/// One rush: from the first request to buy to the last answer.
+#[derive(Debug)]
+pub(super) struct Rush {
+    pub(super) seen: Tallies,
+    pub(super) counters: Counters,
+    pub(super) took: Duration,
+    /// People who came.
+    pub(super) came: usize,
+    /// Orders that were paid.
+    pub(super) paid: usize,
+    /// Orders that were not.
+    pub(super) unpaid: usize,
+}
+
+impl Rush {
+    /// Exchanges in a second.
+    pub(super) fn requests_per_s(&self) -> f64 {
+        self.seen.requests() as f64 / self.took.as_secs_f64().max(f64::EPSILON)
+    }
+}
+
+/// What a whole sale leaves to report.
+pub(super) struct Played {
+    pub(super) rushes: Vec<Rush>,
+    pub(super) reserved: Checked,
+    pub(super) audit: Audit,
+}
+
+impl<'a> Play<'a> {
+    pub(super) async fn new(
+        stack: &'a Mutex<Stack>,
+        sale: &str,
+        shares: Shares,
+        arguments: &Arguments,
+    ) -> Result<Self> {
+        let (gateway, database) = {
+            let stack = stack.lock().await;
+            (stack.gateway_url(), stack.database_path().to_owned())
+        };
+        Ok(Self {
+            stack,
+            gateway,
+            database,
+            sale: sale.to_owned(),
+            shares,
+            plan: Plan {
+                stock: arguments.stock,
+                shards: arguments.shards,
+            },
+            paths: Paths::of(sale),
+            connections: arguments.connections,
+            seed: arguments.seed,
+            expired: 0,
+            teller: Teller::new(),
+            seen: Tallies::empty()?,
+        })
+    }
+
+    /// All of it.
+    pub(super) async fn run(&mut self) -> Result<Played> {
+        let people = cast::people(&self.shares, self.seed);
+        let bots = cast::bots(&self.shares);
+        self.make().await?;
+        let reserved = self.reserve(&people, &bots).await?;
+        self.count_down(&people).await?;
+        let (people, bots) = self.check_out(people, bots).await?;
+        let rushes = self.sell(people, bots).await?;
+        let audit = self.settled().await?;
+        Ok(Played {
+            rushes,
+            reserved,
+            audit,
+        })
+    }
+
+    async fn make(&mut self) -> Result<()> {
+        operator::make(
+            &*self.stack.lock().await,
+            &self.sale,
+            &self.shares,
+            self.plan,
+        )
+        .await?;
+        let Plan { stock, shards } = self.plan;
+        let pay_within = operator::PAY_WITHIN.as_secs();
+        self.teller.tell(
+            "sale",
+            format!("{} made: {stock} units in {shards} shards", self.sale),
+        );
+        self.teller.tell(
+            "sale",
+            format!("reservation and order token needed, {pay_within} s to pay an order"),
+        );
+        self.tell_of_few();
+        Ok(())
+    }
+
+    /// With fewer people than units nothing is sold out, and nothing can be.
+    fn tell_of_few(&mut self) {
+        let (eligible, stock) = (self.shares.eligible(), self.plan.stock);
+        if eligible < stock {
+            let rest = stock - eligible;
+            let text = format!("only {eligible} people for {stock} units: {rest} will be left");
+            self.teller.tell("sale", text);
+        }
+    }
+
+    /// People reserve, floods do, and the origin looks at all of them meanwhile.
+    async fn reserve(&mut self, people: &[Person], bots: &[Bot]) -> Result<Checked> {
+        let reserving = people.iter().filter(|who| who.role != Role::Stranger);
+        let reserving = reserving.map(|who| who.name.clone()).collect();
+        let floods = bots.iter().filter(|bot| bot.trick == Trick::Flood);
+        let floods = floods.map(|bot| bot.name.clone()).collect();
+        let started = Instant::now();
+        let (people, bots) = (self.people("reserving"), self.bots());
+        let (people, bots) = tokio::try_join!(
+            people.play(Reserve(self.paths.clone()), reserving),
+            bots.play(Reserve(self.paths.clone()), floods),
+        )?;
+        self.note(people.1, bots.1)?;
+        let reserved = people.0.into_iter().chain(bots.0).filter(|noted| *noted);
+        let text = format!("{} have reserved in {}", reserved.count(), seconds(started));
+        self.teller.tell("reservation", text);
+        self.check_risk().await
+    }
+
+    async fn check_risk(&mut self) -> Result<Checked> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let checked = Checked::read(&self.database, &self.sale).await?;
+            if checked.pending == 0 {
+                let Checked {
+                    reserved, blocked, ..
+                } = checked;
+                let text = format!("{blocked} of {reserved} blocked, in the background");
+                self.teller.tell("risk check", text);
+                return Ok(checked);
+            }
+            let waiting = checked.pending;
+            ensure!(
+                Instant::now() < deadline,
+                "{waiting} still wait for the risk check"
+            );
+            sleep(POLL).await;
+        }
+    }
+
+    /// The sale gets its start and is warmed; visitors watch the clock, and some cannot wait.
+    async fn count_down(&mut self, people: &[Person]) -> Result<()> {
+        operator::set_start(&*self.stack.lock().await, &self.sale).await?;
+        self.stack.lock().await.wait_until_known(&self.sale).await?;
+        self.teller.tell(
+            "warm-up",
+            "start set, reservations closed, stock put into Redis",
+        );
+        let early = people.iter().take(self.shares.early as usize);
+        let early = early.map(|who| who.name.clone()).collect();
+        let (_, seen) = self
+            .people("too early")
+            .play(TryEarly(self.paths.clone()), early)
+            .await?;
+        let (tried, refused) = (self.shares.early, seen.of(Verdict::NotStarted));
+        self.note(seen, Tally::empty()?)?;
+        let text = format!("{tried} people try to buy already: {refused} not_started");
+        self.teller.tell("countdown", text);
+        loop {
+            let standing = self.standing().await?;
+            let left = standing.starts_in;
+            let text = format!(
+                "{:.1} s, {}, {} left",
+                left.as_secs_f64(),
+                standing.state,
+                standing.remaining
+            );
+            self.teller.tell("countdown", text);
+            if left.is_zero() {
+                break;
+            }
+            sleep(left.min(TICK)).await;
+        }
+        Ok(())
+    }
+
+    /// Everybody gets a token and waits until it counts, while bots try without.
+    async fn check_out(
+        &mut self,
+        people: Vec<Person>,
+        bots: Vec<Bot>,
+    ) -> Result<(Vec<Person>, Vec<Bot>)> {
+        let started = Instant::now();
+        let (crowd, botnet) = (self.people("checkout"), self.bots());
+        let pester = self.pester()?;
+        let (people, bots) = tokio::try_join!(
+            crowd.play(CheckOut(self.paths.clone()), people),
+            botnet.play(pester, bots),
+        )?;
+        let minted = people.1.of(Verdict::TokenMinted);
+        let tricked = bots.1.requests;
+        self.note(people.1, bots.1)?;
+        let usable = people.0.iter().map(|(_, usable)| *usable).max();
+        let text = format!("{minted} people have a token after {}", seconds(started));
+        self.teller.tell("checkout", text);
+        let text = format!(
+            "bots meanwhile: {tricked} tries, {} units",
+            self.sql().await?.bots
+        );
+        self.teller.tell("checkout", text);
+        if let Some(usable) = usable {
+            tokio::time::sleep_until(usable).await;
+        }
+        let people = people.0.into_iter().map(|(who, _)| who).collect();
+        Ok((people, bots.0))
+    }
+
+    /// Rush after rush, until each unit that somebody may buy is paid.
+    async fn sell(&mut self, mut people: Vec<Person>, mut bots: Vec<Bot>) -> Result<Vec<Rush>> {
+        let target = self.plan.stock.min(self.shares.eligible());
+        let mut rushes = Vec::new();
+        for round in 0..ROUNDS_MAX {
+            let order = cast::shuffled(people, self.seed.wrapping_add(round.into()));
+            let (rush, back) = self.rush(order, std::mem::take(&mut bots)).await?;
+            rushes.push(rush);
+            people = back;
+            let sql = self.sql().await?;
+            if sql.paid >= u64::from(target) || people.is_empty() {
+                break;
+            }
+            self.reopen().await?;
+        }
+        Ok(rushes)
+    }
+
+    /// All try to buy; those who may come again come back from it.
+    async fn rush(&mut self, people: Vec<Person>, bots: Vec<Bot>) -> Result<(Rush, Vec<Person>)> {
+        let before = self.counters().await?;
+        let (came, started) = (people.len(), Instant::now());
+        let (crowd, botnet) = (self.people("rush"), self.bots());
+        let pester = self.pester()?;
+        let (people, bots) = tokio::try_join!(
+            crowd.play(Buy(self.paths.clone()), people),
+            botnet.play(pester, bots),
+        )?;
+        let took = started.elapsed();
+        let of = |outcome| people.0.iter().filter(|(_, its)| *its == outcome).count();
+        let rush = Rush {
+            seen: Tallies {
+                people: people.1,
+                bots: bots.1,
+            },
+            counters: self.counters().await?.since(&before),
+            took,
+            came,
+            paid: of(Fate::Paid),
+            unpaid: of(Fate::Unpaid),
+        };
+        self.seen.add(&rush.seen)?;
+        self.tell_rush(&rush).await?;
+        let again = people.0.into_iter();
+        let again = again.filter(|(_, outcome)| !matches!(outcome, Fate::Paid | Fate::Refused));
+        let again = again
+            .map(|(who, _)| who)
+            .filter(|who| who.role == Role::Buyer);
+        Ok((rush, again.collect()))
+    }
+
+    async fn tell_rush(&mut self, rush: &Rush) -> Result<()> {
+        let Rush {
+            came, paid, unpaid, ..
+        } = rush;
+        let took = rush.took.as_secs_f64();
+        let text = format!("{came} people in {took:.1} s: {paid} paid, {unpaid} did not pay");
+        self.teller.tell("rush", text);
+        let standing = self.standing_after_rush().await?;
+        let text = format!("{}, {} left", standing.state, standing.remaining);
+        self.teller.tell("rush", text);
+        Ok(())
+    }
+
+    /// A worker that nobody has asked for the last unit hears that it is gone from the origin, by way of
+    /// the catalogue, after a second or so. Meanwhile units may come back.
+    async fn standing_after_rush(&self) -> Result<Standing> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let standing = self.standing().await?;
+            let is_told = standing.state != "running" || self.sql().await?.remaining > 0;
+            if is_told || Instant::now() >= deadline {
+                return Ok(standing);
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// Waits until every unpaid order has expired and each worker sells again.
+    async fn reopen(&mut self) -> Result<()> {
+        let epoch = self.audit().await?.epoch;
+        let deadline = Instant::now() + PATIENCE;
+        let expired = loop {
+            let sql = self.sql().await?;
+            if sql.unpaid() == 0 {
+                break sql.expired - self.expired;
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{} orders do not expire",
+                sql.unpaid()
+            );
+            sleep(POLL).await;
+        };
+        self.expired += expired;
+        self.running_everywhere(deadline).await?;
+        let after = self.audit().await?.epoch;
+        let raised = after - epoch;
+        let text =
+            format!("{expired} not paid in time; reopened, the shards' epochs raised by {raised}");
+        self.teller.tell("expiry", text);
+        Ok(())
+    }
+
+    async fn running_everywhere(&self, deadline: Instant) -> Result<()> {
+        let mut in_a_row = 0;
+        while in_a_row < RUNNING_IN_A_ROW {
+            let state = self.standing().await?.state;
+            if state == "running" {
+                in_a_row += 1;
+                continue;
+            }
+            in_a_row = 0;
+            ensure!(
+                Instant::now() < deadline,
+                "the sale does not reopen: it is {state}"
+            );
+            sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// The audit once nothing is under way any more, or as it is after a while.
+    async fn settled(&mut self) -> Result<Audit> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let audit = self.audit().await?;
+            if audit.is_at_rest() || Instant::now() >= deadline {
+                let Audit { orders, total, .. } = audit;
+                self.teller
+                    .tell("audit", format!("{orders} of {total} units ordered"));
+                return Ok(audit);
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    async fn audit(&self) -> Result<Audit> {
+        Audit::read(&*self.stack.lock().await, &self.sale).await
+    }
+
+    async fn counters(&self) -> Result<Counters> {
+        Counters::read(&*self.stack.lock().await).await
+    }
+
+    async fn sql(&self) -> Result<Sql> {
+        Sql::read(&self.database, &self.sale).await
+    }
+
+    async fn standing(&self) -> Result<Standing> {
+        Standing::ask(&self.gateway, &self.sale).await
+    }
+
+    fn pester(&self) -> Result<Pester> {
+        Ok(Pester {
+            paths: self.paths.clone(),
+            forge: Arc::new(Forge::new(&self.sale)?),
+        })
+    }
+
+    fn note(&mut self, people: Tally, bots: Tally) -> Result<()> {
+        self.seen.add(&Tallies { people, bots })
+    }
+
+    fn people(&self, label: &'static str) -> Crowd {
+        self.crowd(self.connections, Some(label))
+    }
+
+    fn bots(&self) -> Crowd {
+        self.crowd(self.connections.div_ceil(CONNECTIONS_PER_BOT_LINE), None)
+    }
+
+    fn crowd(&self, connections: u32, label: Option<&'static str>) -> Crowd {
+        let url = &self.gateway;
+        Crowd {
+            authority: url.trim_start_matches("http://").into(),
+            connections,
+            label,
+        }
+    }
+}
+
+fn seconds(since: Instant) -> String {
+    format!("{:.1} s", since.elapsed().as_secs_f64())
+}

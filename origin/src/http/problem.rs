@@ -1,0 +1,236 @@
+//! Refusals as clients see them: problem details (RFC 9457).
+
+use std::borrow::Cow;
+
+use axum::Json;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tracing::error;
+
+use crate::redis::CallError;
+use crate::sql::SqlError;
+use crate::unavailable::Unavailable;
+
+/// How long a client waits before it asks again, in seconds. Within it a broken connection to SQL
+/// or Redis is usually back.
+const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
+
+/// A refusal: its status, a code for programs and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// One word, for programs: the member `error`, and the end of `type`.
+    pub code: &'static str,
+    /// The kind of problem in a few words, the same for every occurrence.
+    pub title: &'static str,
+    /// What is wrong this time.
+    pub detail: Cow<'static, str>,
+    /// What the client may do about it.
+    pub remedy: Remedy,
+}
+
+/// What a refused client may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Nothing, or what the sentence says.
+    None,
+    /// Ask again after a second: `retry-after`.
+    Retry,
+    /// Show credentials of this scheme: `www-authenticate`.
+    Authenticate(&'static str),
+}
+
+impl Problem {
+    /// A refusal.
+    pub fn new(
+        status: StatusCode,
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            code,
+            title,
+            detail: detail.into(),
+            remedy: Remedy::None,
+        }
+    }
+
+    /// The same, and the client may ask again after a second.
+    #[must_use]
+    pub fn retry(mut self) -> Self {
+        self.remedy = Remedy::Retry;
+        self
+    }
+
+    /// The same, naming the credentials that are asked for.
+    #[must_use]
+    pub fn challenge(mut self, scheme: &'static str) -> Self {
+        self.remedy = Remedy::Authenticate(scheme);
+        self
+    }
+
+    /// 503: nothing is known, or the outcome is unknown. Safe to ask again.
+    pub fn unavailable(code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        let title = "Temporarily unavailable";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail).retry()
+    }
+
+    /// 503: SQL did not answer. The reason is in the log, not in the answer.
+    pub fn sql() -> Self {
+        Self::unavailable(
+            "sql_unavailable",
+            "the database did not answer; please try again",
+        )
+    }
+
+    /// 503: too much waits for SQL already. Nothing was done.
+    pub fn overloaded() -> Self {
+        Self::unavailable("overloaded", "too many requests; please try again")
+    }
+
+    /// 503: Redis did not answer. The reason is in the log, not in the answer.
+    pub fn redis() -> Self {
+        Self::unavailable(
+            "redis_unavailable",
+            "Redis did not answer; please try again",
+        )
+    }
+
+    /// 409: the request contradicts how things stand.
+    pub fn conflict(
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::new(StatusCode::CONFLICT, code, title, detail)
+    }
+
+    /// 404: there is nothing of this name.
+    pub fn not_found(
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, title, detail)
+    }
+
+    /// 422: the request can be read, but may not be.
+    pub fn unprocessable(
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, title, detail)
+    }
+
+    /// 400: the body cannot be read.
+    pub fn invalid_body(detail: impl Into<Cow<'static, str>>) -> Self {
+        let status = StatusCode::BAD_REQUEST;
+        Self::new(status, "invalid_body", "Invalid body", detail)
+    }
+
+    /// 400: the query string cannot be read, or asks for what cannot be.
+    pub fn invalid_query(detail: impl Into<Cow<'static, str>>) -> Self {
+        let status = StatusCode::BAD_REQUEST;
+        Self::new(status, "invalid_query", "Invalid query", detail)
+    }
+}
+
+/// The reason goes to the log, not to the client.
+impl From<SqlError> for Problem {
+    fn from(error: SqlError) -> Self {
+        error!(%error, "no answer from SQL");
+        match error {
+            SqlError::Overloaded => Self::overloaded(),
+            SqlError::Sql(_) => Self::sql(),
+        }
+    }
+}
+
+impl From<Unavailable> for Problem {
+    fn from(error: Unavailable) -> Self {
+        match error {
+            Unavailable::Sql(error) => error.into(),
+            Unavailable::Redis(error) => error.into(),
+        }
+    }
+}
+
+/// The reason goes to the log, not to the client.
+impl From<CallError> for Problem {
+    fn from(error: CallError) -> Self {
+        error!(%error, "no answer from Redis");
+        Self::redis()
+    }
+}
+
+impl Problem {
+    /// The problem as JSON.
+    pub fn body(&self) -> Value {
+        json!({
+            "type": format!("urn:weir:problem:{}", self.code),
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "error": self.code,
+        })
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, json);
+        self.remedy.write(headers);
+        response
+    }
+}
+
+impl Remedy {
+    fn write(self, headers: &mut HeaderMap) {
+        match self {
+            Self::None => {}
+            Self::Retry => {
+                headers.insert(header::RETRY_AFTER, RETRY_AFTER_S);
+            }
+            Self::Authenticate(scheme) => {
+                let scheme = HeaderValue::from_static(scheme);
+                headers.insert(header::WWW_AUTHENTICATE, scheme);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    #[tokio::test]
+    async fn a_problem_is_written_as_rfc_9457_says() {
+        let response = Problem::sql().into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json"
+        );
+        assert_eq!(response.headers()["retry-after"], "1");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(
+            serde_json::from_slice::<Value>(&body).unwrap(),
+            json!({
+                "type": "urn:weir:problem:sql_unavailable",
+                "title": "Temporarily unavailable",
+                "status": 503,
+                "detail": "the database did not answer; please try again",
+                "error": "sql_unavailable",
+            })
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! What can be configured of short links.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use weir_link::code::Length;
+use weir_link::domain::{Domains, DomainsConfig};
+use weir_link::scramble::{Numbering, Scramble};
+use weir_link::segment::{Plan, Times};
+
+use super::geo::{Geo, GeoError};
+use super::log::{LogLimits, Sync};
+use super::numbers::Clock;
+use crate::clock::now_ms;
+use crate::secret::{self, SecretError, Variables};
+
+/// Names the variable that holds the secret that scrambles the codes of links.
+pub const LINK_SECRET: &str = "WEIR_LINK_SECRET";
+
+/// The flags of links.
+#[derive(Clone, Args)]
+pub struct LinkConfig {
+    /// Where clicks on links come from: a database of cities or countries in MaxMind's format
+    #[arg(long, env = "WEIR_GEO_CITY_DB")]
+    pub geo_city_db: Option<PathBuf>,
+
+    /// Whose networks they come from: a database of autonomous systems in MaxMind's format
+    #[arg(long, env = "WEIR_GEO_ASN_DB")]
+    pub geo_asn_db: Option<PathBuf>,
+
+    /// The domains of short links, a JSON file; without it there are no links
+    #[arg(long, env = "WEIR_LINKS")]
+    pub links: Option<PathBuf>,
+
+    /// The folder in which new links are kept until the database has them; each origin needs its own
+    #[arg(long, env = "WEIR_LINKS_LOG", default_value = "weir-links-log")]
+    pub links_log: PathBuf,
+
+    /// When a new link counts as kept: when the system has it, or when the disk has
+    #[arg(long, env = "WEIR_LINKS_LOG_SYNC", value_enum, default_value_t = Sync::Os)]
+    pub links_log_sync: Sync,
+
+    /// How many seconds nobody may have the code of a link that has ended; longer than gateways
+    /// remember links
+    #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]
+    pub links_quarantine_s: u64,
+}
+
+impl LinkConfig {
+    /// The databases that tell where clicks come from.
+    ///
+    /// # Errors
+    /// Names the flag and the file that cannot be used.
+    pub fn geo(&self) -> Result<Geo, GeoError> {
+        Geo::open(self.geo_city_db.as_deref(), self.geo_asn_db.as_deref())
+    }
+
+    /// How links are made and kept; `None` if there are to be none.
+    ///
+    /// # Errors
+    /// Names the file and the field that will not do.
+    pub fn settings(&self, scramble: Option<Scramble>) -> Result<Option<Settings>> {
+        let Some(path) = &self.links else {
+            return Ok(None);
+        };
+        let mut settings = Settings::new(read_domains(path)?, self.links_log.clone());
+        settings.sync = self.links_log_sync;
+        settings.times.quarantine_ms = self.links_quarantine_s.saturating_mul(1_000);
+        settings.numbering = scramble.map_or_else(Numbering::plain, Numbering::scrambled);
+        Ok(Some(settings))
+    }
+}
+
+/// What scrambles the codes of links, if a secret is set.
+///
+/// # Errors
+/// See [`SecretError`].
+pub fn scramble(variables: Variables<'_>) -> Result<Option<Scramble>, SecretError> {
+    if !secret::is_set(variables, LINK_SECRET) {
+        return Ok(None);
+    }
+    let secret = secret::read(variables, LINK_SECRET)?;
+    let scramble = Scramble::new(secret.as_bytes());
+    let scramble = scramble.map_err(|error| SecretError::unfit(LINK_SECRET, error))?;
+    Ok(Some(scramble))
+}
+
+fn read_domains(path: &Path) -> Result<Domains> {
+    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut json = serde_json::Deserializer::from_slice(&json);
+    let domains: DomainsConfig = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    domains
+        .checked()
+        .with_context(|| path.display().to_string())
+}
+
+/// How links are made and kept.
+#[derive(Clone)]
+pub struct Settings {
+    /// Under which domains.
+    pub domains: Domains,
+    /// How numbers become codes.
+    pub numbering: Numbering,
+    /// The folder of the log.
+    pub log: PathBuf,
+    /// When an entry of the log counts as written.
+    pub sync: Sync,
+    /// What the log may hold.
+    pub log_limits: LogLimits,
+    /// How the numbers of each length are parted.
+    pub plans: [Plan; Length::ALL.len()],
+    /// For how long numbers and names are kept from others.
+    pub times: Times,
+    /// Reads the clock.
+    pub clock: Clock,
+}
+
+impl Settings {
+    /// The usual ones.
+    pub fn new(domains: Domains, log: PathBuf) -> Self {
+        Self {
+            domains,
+            numbering: Numbering::plain(),
+            log,
+            sync: Sync::default(),
+            log_limits: LogLimits::default(),
+            plans: Length::ALL.map(Plan::standard),
+            times: Times::default(),
+            clock: Arc::new(now_ms),
+        }
+    }
+}

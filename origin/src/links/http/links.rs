@@ -1,0 +1,359 @@
+//! The admin's routes of links.
+
+use std::fmt::Display;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tracing::error;
+use weir_link::code::{Code, DomainId, LinkId};
+
+use super::{Enabled, idempotency};
+use crate::http::{JsonBody, Problem, describe, read_json};
+use crate::links::Links;
+use crate::links::create::CreateError;
+use crate::links::edit::{EditError, Edited};
+use crate::links::find::FindError;
+use crate::links::request::{EditRequest, LinkRequest, Refused};
+use crate::links::store::{Place, StoredLink};
+use crate::links::view::{LinkView, PastView};
+
+/// The largest body of new links, in bytes: a thousand with targets of 4 KB.
+pub(super) const BODY_LEN_MAX: usize = 4 * 1024 * 1024;
+
+/// The most links of one request.
+const BATCH_MAX: usize = 1_000;
+
+/// The most links of one page.
+const PAGE_MAX: usize = 200;
+
+/// Links of a page that does not say.
+const PAGE: usize = 50;
+
+/// The link that a path names, and its `?domain=`: the first domain unless set.
+pub(super) struct NamedLink(pub LinkId);
+
+#[derive(Deserialize)]
+struct Named {
+    domain: Option<String>,
+}
+
+impl FromRequestParts<Enabled> for NamedLink {
+    type Rejection = Problem;
+
+    /// A name that no link can have is one that no link has.
+    async fn from_request_parts(parts: &mut Parts, enabled: &Enabled) -> Result<Self, Problem> {
+        let links = Links::from_request_parts(parts, enabled).await?;
+        let code = Path::<String>::from_request_parts(parts, enabled).await;
+        let code = code.ok().and_then(|Path(code)| Code::new(code).ok());
+        let named = Query::<Named>::from_request_parts(parts, enabled).await;
+        let domain = match named.map_err(|_| unknown_link())?.0.domain {
+            Some(id) => DomainId::new(id).map_err(|_| unknown_link())?,
+            None => links.domains().default_domain().id.clone(),
+        };
+        let code = code.ok_or_else(unknown_link)?;
+        Ok(Self(LinkId { domain, code }))
+    }
+}
+
+/// `POST /links`: one, or a list of up to 1,000. With an `Idempotency-Key`, once.
+pub(super) async fn create(
+    links: Links,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let Some(key) = idempotency::key(&headers)? else {
+        return Ok(made(&links, &body).await?.into_response());
+    };
+    idempotency::once(links.records(), key, &body, made(&links, &body)).await
+}
+
+/// What was made, as it is answered, now and to whoever asks with the same key.
+pub(super) struct Made {
+    pub(super) status: StatusCode,
+    pub(super) location: Option<String>,
+    pub(super) json: Vec<u8>,
+}
+
+impl IntoResponse for Made {
+    fn into_response(self) -> Response {
+        let kind = HeaderValue::from_static("application/json");
+        let mut response = (self.status, [(header::CONTENT_TYPE, kind)], self.json).into_response();
+        let location = self.location.map(HeaderValue::try_from);
+        if let Some(Ok(location)) = location {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+        response
+    }
+}
+
+async fn made(links: &Links, body: &[u8]) -> Result<Made, Problem> {
+    let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if is_list {
+        return made_all(links, body).await;
+    }
+    let request: LinkRequest = read_json(body)?;
+    let made = links.creator().create(request).await;
+    let link = made.map_err(not_made)?;
+    Ok(Made {
+        status: StatusCode::CREATED,
+        location: Some(format!("/links/{}?domain={}", link.code, link.domain)),
+        json: to_json(&link)?,
+    })
+}
+
+/// One answer each, in their order: a link, or a problem. 201 if all were made, else 207.
+async fn made_all(links: &Links, body: &[u8]) -> Result<Made, Problem> {
+    let all: Vec<Value> =
+        serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
+    if !(1..=BATCH_MAX).contains(&all.len()) {
+        let detail = format!(
+            "a list has 1 to {BATCH_MAX} links, this one has {}",
+            all.len()
+        );
+        return Err(Problem::invalid_body(detail));
+    }
+    let requests: Vec<Result<LinkRequest, Problem>> = all.into_iter().map(read).collect();
+    let sound = requests.iter().filter_map(|request| request.as_ref().ok());
+    let made = links.creator().create_all(sound.cloned().collect()).await;
+    let status = match requests.iter().all(Result::is_ok) && made.iter().all(Result::is_ok) {
+        true => StatusCode::CREATED,
+        false => StatusCode::MULTI_STATUS,
+    };
+    let mut made = made.into_iter();
+    let mut answers = Vec::with_capacity(requests.len());
+    for request in requests {
+        answers.push(match request {
+            Err(problem) => Item::Problem(problem.body()),
+            Ok(_) => match made.next() {
+                Some(Ok(link)) => Item::Link(Box::new(link)),
+                Some(Err(error)) => Item::Problem(not_made(error).body()),
+                None => return Err(Problem::overloaded()),
+            },
+        });
+    }
+    Ok(Made {
+        status,
+        location: None,
+        json: to_json(&answers)?,
+    })
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item {
+    Link(Box<LinkView>),
+    Problem(Value),
+}
+
+fn read(value: Value) -> Result<LinkRequest, Problem> {
+    let request = serde_path_to_error::deserialize(value);
+    request.map_err(|error| Problem::invalid_body(describe(&error)))
+}
+
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(value).map_err(|error| {
+        error!(%error, "an answer is no JSON");
+        Problem::overloaded()
+    })
+}
+
+/// Which page of links.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    tag: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `GET /links`: those that were made last, page by page.
+pub(super) async fn list(
+    links: Links,
+    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(page) = page.map_err(|error| Problem::invalid_query(error.body_text()))?;
+    let after = page.after.as_deref().map(place);
+    let after = match after {
+        Some(None) => {
+            let detail = "after is no `next` of an earlier page";
+            return Err(Problem::invalid_query(detail));
+        }
+        after => after.flatten(),
+    };
+    let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let tag = page.tag.as_deref().filter(|tag| !tag.is_empty());
+    // One more tells whether there is another page.
+    let found = links.store().list(tag, after.as_ref(), limit + 1);
+    let mut found = found.await?;
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| has_more).map(cursor);
+    let view = |link| LinkView::of(link, links.domains());
+    let views: Vec<LinkView> = found.into_iter().map(view).collect();
+    Ok(Json(json!({ "links": views, "next": next })))
+}
+
+/// `<created_at_ms>.<domain>.<code>`: neither has a dot.
+fn cursor(link: &StoredLink) -> String {
+    format!("{}.{}.{}", link.created_at_ms, link.id.domain, link.id.code)
+}
+
+fn place(cursor: &str) -> Option<Place> {
+    let (created_at_ms, name) = cursor.split_once('.')?;
+    let (domain, code) = name.split_once('.')?;
+    Some(Place {
+        created_at_ms: created_at_ms.parse().ok()?,
+        id: LinkId {
+            domain: DomainId::new(domain).ok()?,
+            code: Code::new(code).ok()?,
+        },
+    })
+}
+
+/// `GET /links/{code}`.
+pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Response, Problem> {
+    Ok(with_etag(found(&links, &id).await?))
+}
+
+/// The link of this name, as the API shows it.
+pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Problem> {
+    let found = links.finder().find(id).await.map_err(not_found)?;
+    Ok(LinkView::of(found, links.domains()))
+}
+
+/// `PATCH /links/{code}`: what is not named stays. With `If-Match: "<version>"`, only that version.
+pub(super) async fn edit(
+    links: Links,
+    NamedLink(id): NamedLink,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<EditRequest>,
+) -> Result<Response, Problem> {
+    let version = if_match(&headers)?;
+    let edited = links.editor().edit(&id, version, &request).await;
+    let Edited { link, is_published } = edited.map_err(not_edited)?;
+    let mut response = with_etag(link);
+    *response.status_mut() = followed(is_published, StatusCode::OK);
+    Ok(response)
+}
+
+/// `DELETE /links/{code}`. Its code is free again when the quarantine is over.
+pub(super) async fn delete(
+    links: Links,
+    NamedLink(id): NamedLink,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    let deleted = links.editor().delete(&id, if_match(&headers)?).await;
+    let is_published = deleted.map_err(not_edited)?;
+    Ok(followed(is_published, StatusCode::NO_CONTENT))
+}
+
+/// 202: it is done, and gateways will see it when Redis answers again.
+fn followed(is_published: bool, status: StatusCode) -> StatusCode {
+    if is_published {
+        status
+    } else {
+        StatusCode::ACCEPTED
+    }
+}
+
+/// `GET /links/{code}/history`: what was done to it, the last first.
+pub(super) async fn history(
+    links: Links,
+    NamedLink(id): NamedLink,
+) -> Result<Json<Value>, Problem> {
+    let mut past = links.store().history(&id).await?;
+    if past.is_empty() {
+        let created = links.finder().find(&id).await.map_err(not_found)?;
+        past = vec![created.into()];
+    }
+    let history: Vec<PastView> = past.into_iter().rev().map(Into::into).collect();
+    Ok(Json(json!({ "history": history })))
+}
+
+fn with_etag(link: LinkView) -> Response {
+    let etag = format!("\"{}\"", link.says.version);
+    ([(header::ETAG, etag)], Json(link)).into_response()
+}
+
+/// The version that a request is about: `*` and no header are any.
+fn if_match(headers: &HeaderMap) -> Result<Option<u32>, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let digits = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    let version = digits.and_then(|digits| digits.parse().ok());
+    version.map(Some).ok_or_else(|| {
+        let detail = "If-Match is a version in quotes, such as \"3\"";
+        let status = StatusCode::BAD_REQUEST;
+        Problem::new(status, "invalid_if_match", "Invalid If-Match", detail)
+    })
+}
+
+fn unknown_link() -> Problem {
+    let detail = "there is no such link";
+    Problem::not_found("unknown_link", "Unknown link", detail)
+}
+
+fn refusal(refused: &Refused) -> Problem {
+    Problem::unprocessable(refused.word, "Invalid link", refused.to_string())
+}
+
+fn not_made(failure: CreateError) -> Problem {
+    match failure {
+        CreateError::Refused(refused) => refusal(&refused),
+        CreateError::Taken => {
+            let detail = "there is a link of this code already, or there may soon be one";
+            Problem::conflict("code_taken", "Code taken", detail)
+        }
+        CreateError::Store(error) => error.into(),
+        CreateError::Redis(error) => error.into(),
+        CreateError::Log(error) => {
+            error!(%error, "a link was not made");
+            let detail = "the link could not be kept; please try again";
+            Problem::unavailable("log_unavailable", detail)
+        }
+        CreateError::NoNumber(error) => {
+            error!(%error, "a link was not made");
+            Problem::unavailable("no_numbers", "there is no free code; please try again")
+        }
+    }
+}
+
+fn not_found(failure: FindError) -> Problem {
+    match failure {
+        FindError::Unknown => unknown_link(),
+        FindError::NotYet => busy(&failure),
+        FindError::Store(error) => error.into(),
+        FindError::Redis(error) => error.into(),
+    }
+}
+
+fn not_edited(failure: EditError) -> Problem {
+    match failure {
+        EditError::Find(failure) => not_found(failure),
+        EditError::Refused(refused) => refusal(&refused),
+        EditError::Version(_) => {
+            let status = StatusCode::PRECONDITION_FAILED;
+            let detail = failure.to_string();
+            Problem::new(status, "version_conflict", "Changed meanwhile", detail)
+        }
+        EditError::Busy => busy(&failure),
+        EditError::Store(error) => error.into(),
+    }
+}
+
+fn busy(failure: &impl Display) -> Problem {
+    Problem::unavailable("link_busy", format!("{failure}; please try again"))
+}

@@ -1,0 +1,67 @@
+//! The routes of links: requests in, answers out. What they ask for is decided elsewhere.
+
+mod follow;
+mod idempotency;
+mod links;
+mod page;
+mod qr;
+mod stats;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, FromRequestParts};
+use axum::http::request::Parts;
+use axum::routing::{get, post};
+use weir_scripts::routes::LINK_LOOKUP;
+
+use super::Links;
+use crate::http::Problem;
+
+pub use page::routes as page;
+
+/// The links of an origin, if it has any. Without them the routes answer `links_off`.
+#[derive(Clone, Debug)]
+struct Enabled(Option<Links>);
+
+impl FromRequestParts<Enabled> for Links {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut Parts, enabled: &Enabled) -> Result<Self, Problem> {
+        enabled.0.clone().ok_or_else(|| {
+            let detail = "this origin has no links: start it with --links";
+            Problem::not_found("links_off", "No links", detail)
+        })
+    }
+}
+
+/// The route for gateways.
+///
+/// - `GET` and `HEAD /l/{code}`: a short link that Redis does not know, by the host.
+pub fn public(links: Option<Links>) -> Router {
+    Router::new()
+        .route(&format!("{LINK_LOOKUP}{{code}}"), get(follow::follow))
+        .with_state(Enabled(links))
+}
+
+/// The routes for operators.
+///
+/// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
+/// - `GET /links/{code}/stats` and `/stats.csv`, `/qr.svg` and `/qr.png`
+pub fn admin(links: Option<Links>) -> Router {
+    Router::new()
+        .route(
+            "/links",
+            post(links::create)
+                .layer(DefaultBodyLimit::max(links::BODY_LEN_MAX))
+                .get(links::list),
+        )
+        .route(
+            "/links/{code}",
+            get(links::get).patch(links::edit).delete(links::delete),
+        )
+        .route("/links/{code}/history", get(links::history))
+        .route("/links/{code}/stats", get(stats::stats))
+        .route("/links/{code}/stats.csv", get(stats::csv))
+        .route("/links/{code}/qr.svg", get(qr::svg))
+        .route("/links/{code}/qr.png", get(qr::png))
+        .with_state(Enabled(links))
+}

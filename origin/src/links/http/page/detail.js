@@ -1,0 +1,180 @@
+// One link: its QR code, its statistics, and what may be changed of it.
+
+import { api } from "./api.js";
+import { announce, ask, el, field, outward, replace } from "./dom.js";
+import { DAY_MS, life, time } from "./format.js";
+import { labels, state, tags } from "./home.js";
+import { complaint } from "./notice.js";
+import { qrCard } from "./qr.js";
+import { statsCard } from "./stats.js";
+
+const ACTIONS = { create: "Created", edit: "Edited", disable: "Disabled", enable: "Enabled", delete: "Deleted" };
+
+/** What the origin thinks of a target's host. */
+const FLAGS = "This host mixes alphabets, as imitations of other hosts do. Check it before you share it.";
+
+export async function detail(name) {
+  const link = await api.link(name);
+  const view = el("div", { class: "detail" });
+  const show = (shown) => replace(view, head(shown, show), columns(shown, show));
+  show(link);
+  return view;
+}
+
+function columns(link, show) {
+  return el(
+    "div",
+    { class: "columns" },
+    el("div", { class: "wide" }, statsCard(link)),
+    el("div", { class: "narrow" }, qrCard(link), editor(link, show), past(link)),
+  );
+}
+
+/** Name, target and state, with what can be done at once. */
+function head(link, show) {
+  const said = el("div", {});
+  const toggle = el("button", { type: "button", id: "toggle" }, link.disabled ? "Enable" : "Disable");
+  toggle.addEventListener("click", async () => {
+    toggle.disabled = true;
+    try {
+      show(await api.edit(link, { disabled: !link.disabled }));
+      announce(link.disabled ? "Enabled" : "Disabled");
+      document.getElementById("toggle")?.focus();
+    } catch (error) {
+      replace(said, complaint(error));
+      toggle.disabled = false;
+    }
+  });
+  const remove = async () => {
+    const text = `${link.url} will stop working, and its statistics are deleted.`;
+    if (!(await ask("Delete this link?", text, "Delete"))) {
+      return;
+    }
+    try {
+      await api.remove(link);
+      location.hash = "#/";
+    } catch (error) {
+      replace(said, complaint(error));
+    }
+  };
+  return el(
+    "header",
+    { class: "card head" },
+    el("a", { class: "back", href: "#/" }, "All links"),
+    el(
+      "div",
+      { class: "row apart" },
+      el("h1", { id: "name" }, outward(link.url, { id: "url" }), copier(link.url)),
+      el(
+        "div",
+        { class: "row" },
+        toggle,
+        el("button", { type: "button", class: "danger", id: "delete", onclick: remove }, "Delete"),
+      ),
+    ),
+    el("p", { class: "leads" }, "Leads to ", outward(link.target, { id: "target" })),
+    el("div", { class: "row facts" }, state(link), facts(link), labels(link)),
+    link.flag ? el("p", { class: "notice bad" }, FLAGS) : null,
+    said,
+  );
+}
+
+function facts(link) {
+  const said = [`created ${time(link.created_at_ms)}`];
+  if (link.life_ms) {
+    said.push(`ends ${life(link.life_ms)} after its last click`);
+  }
+  if (link.ends_at_ms) {
+    said.push(`ends ${time(link.ends_at_ms)} at the latest`);
+  }
+  if (link.max_clicks) {
+    said.push(`at most ${link.max_clicks} clicks`);
+  }
+  return el("span", { class: "hint" }, said.join(" · "));
+}
+
+function copier(text) {
+  const button = el("button", { type: "button", class: "quiet small", id: "copy" }, "Copy");
+  const done = (word) => {
+    button.textContent = word;
+    announce(word);
+    setTimeout(() => {
+      button.textContent = "Copy";
+    }, 2000);
+  };
+  button.addEventListener("click", async () => {
+    try {
+      // Only there on pages that came over TLS, or from this machine.
+      await navigator.clipboard.writeText(text);
+      done("Copied");
+    } catch {
+      getSelection().selectAllChildren(document.getElementById("url"));
+      done("Press Ctrl+C");
+    }
+  });
+  return button;
+}
+
+function editor(link, show) {
+  const target = el("input", { type: "url", required: true, maxlength: 2048, value: link.target, name: "new-target" });
+  const days = el("input", { type: "number", min: 1, max: 3650, name: "new-days" });
+  if (link.life_ms && link.life_ms % DAY_MS === 0) {
+    days.value = link.life_ms / DAY_MS;
+  }
+  const tagged = el("input", { name: "new-tags", value: (link.tags ?? []).join(", "), autocomplete: "off" });
+  const said = el("div", {});
+  const button = el("button", { type: "submit", class: "primary" }, "Save");
+  const save = async (event) => {
+    event.preventDefault();
+    const changes = { target: target.value.trim(), tags: tags(tagged.value) };
+    const wanted = days.value === "" ? null : Number(days.value);
+    if (wanted && wanted * DAY_MS !== link.life_ms) {
+      changes.life_days = wanted;
+    }
+    button.disabled = true;
+    try {
+      show(await api.edit(link, changes));
+      announce("Saved");
+    } catch (error) {
+      replace(said, complaint(error));
+      button.disabled = false;
+    }
+  };
+  return el(
+    "form",
+    { class: "card", id: "edit", onsubmit: save },
+    el("h2", {}, "Edit"),
+    said,
+    field("Target address", target),
+    field("Lifetime in days", days),
+    field("Tags", tagged, "Separated by commas."),
+    el("div", { class: "row" }, button),
+  );
+}
+
+/** What was changed and when, read when it is asked for. */
+function past(link) {
+  const list = el("ol", { class: "past" });
+  const details = el("details", { class: "card" }, el("summary", {}, el("h2", {}, "History")), list);
+  details.addEventListener("toggle", async () => {
+    if (!details.open) {
+      return;
+    }
+    try {
+      const { history } = await api.history(link);
+      const entry = (change) =>
+        el(
+          "li",
+          {},
+          el("strong", {}, ACTIONS[change.action] ?? change.action),
+          " ",
+          el("time", {}, time(change.at_ms)),
+          el("p", { class: "hint" }, change.target),
+        );
+      replace(list, history.map(entry));
+    } catch (error) {
+      replace(list, complaint(error));
+    }
+  });
+  return details;
+}

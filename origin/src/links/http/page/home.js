@@ -1,0 +1,151 @@
+// The list of links, and the form that makes one.
+
+import { api } from "./api.js";
+import { el, field, replace } from "./dom.js";
+import { time } from "./format.js";
+import { complaint } from "./notice.js";
+
+const PAGE = 25;
+
+/** Where a link is shown. */
+export const place = (link) => `#/l/${link.domain}/${link.code}`;
+
+export async function home() {
+  const list = await links();
+  return [el("h1", { class: "unseen" }, "Links"), maker(), list];
+}
+
+/** The tags in a line of text. */
+export function tags(text) {
+  const all = text.split(",").map((tag) => tag.trim());
+  return [...new Set(all.filter((tag) => tag !== ""))];
+}
+
+/** The number in a control; undefined if it is empty. */
+const numberIn = (control) => (control.value === "" ? undefined : Number(control.value));
+
+function maker() {
+  const target = el("input", {
+    type: "url",
+    name: "target",
+    required: true,
+    maxlength: 2048,
+    placeholder: "https://example.com/a/long/address",
+    autocomplete: "off",
+  });
+  const code = el("input", {
+    name: "code",
+    minlength: 3,
+    maxlength: 32,
+    pattern: "[0-9A-Za-z_\\-]{3,32}",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  const days = el("input", { type: "number", name: "days", min: 1, max: 3650 });
+  const clicks = el("input", { type: "number", name: "clicks", min: 1, max: 1000000000 });
+  const domain = el("input", { name: "domain", pattern: "[a-z0-9\\-]{1,16}", autocomplete: "off", spellcheck: "false" });
+  const tagged = el("input", { name: "tags", autocomplete: "off" });
+  const said = el("div", {});
+  const button = el("button", { class: "primary", type: "submit" }, "Shorten");
+  const make = async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      const made = await api.create({
+        target: target.value.trim(),
+        code: code.value || undefined,
+        domain: domain.value || undefined,
+        life_days: numberIn(days),
+        max_clicks: numberIn(clicks),
+        tags: tagged.value ? tags(tagged.value) : undefined,
+      });
+      location.hash = place(made);
+    } catch (error) {
+      replace(said, complaint(error));
+      button.disabled = false;
+    }
+  };
+  const options = el(
+    "details",
+    {},
+    el("summary", {}, "Options"),
+    el(
+      "div",
+      { class: "grid" },
+      field("Custom code", code, "3 to 32 letters, digits, - and _. Leave empty to generate one."),
+      field("Lifetime in days", days, "The link ends after this long without a click. Leave empty for the domain’s default."),
+      field("Maximum clicks", clicks, "The link ends after this many. Leave empty for no limit."),
+      field("Tags", tagged, "Separated by commas."),
+      field("Domain", domain, "Its id. Leave empty for the default."),
+    ),
+  );
+  return el(
+    "form",
+    { class: "card maker", onsubmit: make, id: "make" },
+    el("h2", {}, "New link"),
+    said,
+    el("div", { class: "together" }, field("Target address", target), button),
+    options,
+  );
+}
+
+/** A card with the newest links, those of one tag if one is chosen, and more on demand. */
+async function links() {
+  const rows = el("tbody", {});
+  const said = el("div", {});
+  const tag = el("input", { type: "search", name: "tag", autocomplete: "off", placeholder: "Only this tag" });
+  const more = el("button", { type: "button", class: "quiet", hidden: true }, "More");
+  let after;
+  const load = async (isFirst) => {
+    const page = await api.list({ tag: tag.value.trim(), after: isFirst ? undefined : after, limit: PAGE });
+    if (isFirst) {
+      rows.replaceChildren();
+    }
+    rows.append(...page.links.map(row));
+    after = page.next;
+    more.hidden = !after;
+    const hasNone = rows.children.length === 0;
+    replace(said, hasNone && el("p", { class: "hint", id: "none" }, tag.value ? "No link has this tag." : "No links yet."));
+  };
+  const tell = (error) => replace(said, complaint(error));
+  more.addEventListener("click", () => load(false).catch(tell));
+  tag.addEventListener("change", () => load(true).catch(tell));
+  await load(true);
+  const heads = ["Link", "Target", "Created", "State"];
+  return el(
+    "section",
+    { class: "card" },
+    el("div", { class: "row apart" }, el("h2", {}, "Links"), el("div", { class: "labelless" }, field("Tag", tag))),
+    el(
+      "table",
+      { class: "links", id: "links" },
+      el("thead", {}, el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)))),
+      rows,
+    ),
+    said,
+    el("div", { class: "row" }, more),
+  );
+}
+
+/** A link's state: one word and its colour. */
+export function state(link) {
+  const hasEnded = link.expires_at_ms && link.expires_at_ms <= Date.now();
+  const [kind, text] = link.disabled ? ["off", "Disabled"] : hasEnded ? ["off", "Ended"] : ["on", "Active"];
+  return el("span", { class: `state ${kind}` }, text);
+}
+
+function row(link) {
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, el("a", { href: place(link) }, link.url.replace(/^https?:\/\//, ""))),
+    el("td", { class: "target" }, el("span", { title: link.target }, link.target), labels(link)),
+    el("td", { class: "when" }, time(link.created_at_ms)),
+    el("td", {}, state(link)),
+  );
+}
+
+/** A link's tags. */
+export function labels(link) {
+  return link.tags?.length ? el("ul", { class: "tags" }, link.tags.map((tag) => el("li", {}, tag))) : null;
+}

@@ -1,0 +1,92 @@
+// Which view is shown: by the address behind `#`, once there is a token.
+
+import { api, Problem, token } from "./api.js";
+import { detail } from "./detail.js";
+import { announce, el, field, replace } from "./dom.js";
+import { home } from "./home.js";
+import { complaint } from "./notice.js";
+
+const content = document.getElementById("content");
+const signOut = document.getElementById("sign-out");
+
+function signIn(why) {
+  signOut.hidden = true;
+  document.title = "Sign in · Weir links";
+  const shown = el("input", { type: "password", autocomplete: "current-password", required: true, name: "token" });
+  const said = el("div", {}, why ? complaint(why) : null);
+  const button = el("button", { class: "primary", type: "submit" }, "Sign in");
+  const enter = async (event) => {
+    event.preventDefault();
+    token.set(shown.value.trim());
+    button.disabled = true;
+    try {
+      await api.list({ limit: 1 });
+      show();
+    } catch (error) {
+      token.forget();
+      replace(said, complaint(error.status === 401 ? new Error("That is not the admin token.") : error));
+      button.disabled = false;
+      shown.select();
+    }
+  };
+  const hint = "The value of WEIR_ADMIN_TOKEN. It stays in this tab until you close it.";
+  replace(
+    content,
+    el(
+      "form",
+      { class: "card sign-in", onsubmit: enter },
+      el("h1", {}, "Sign in"),
+      said,
+      // For password managers, which keep a token under a name.
+      el("input", { type: "text", autocomplete: "username", value: "admin", hidden: true }),
+      field("Admin token", shown, hint),
+      el("div", { class: "row" }, button),
+    ),
+  );
+  shown.focus();
+}
+
+/** Shows what the address says. */
+async function show() {
+  if (!token.get()) {
+    signIn();
+    return;
+  }
+  signOut.hidden = false;
+  const [, domain, code] = location.hash.match(/^#\/l\/([a-z0-9-]+)\/([\w-]+)$/) ?? [];
+  const asked = location.hash;
+  try {
+    const view = code ? await detail({ domain, code }) : await home();
+    // The person may have gone on meanwhile.
+    if (asked === location.hash) {
+      replace(content, view);
+      document.title = code ? `${code} · Weir links` : "Weir links";
+      announce(document.title);
+      window.scrollTo(0, 0);
+    }
+  } catch (error) {
+    failed(error);
+  }
+}
+
+function failed(error) {
+  if (error instanceof Problem && error.status === 401) {
+    token.forget();
+    signIn(new Error("The token is no longer valid. Please sign in again."));
+    return;
+  }
+  replace(
+    content,
+    complaint(error),
+    el("p", {}, el("a", { href: "#/" }, "All links")),
+    el("button", { type: "button", onclick: show }, "Try again"),
+  );
+}
+
+signOut.addEventListener("click", () => {
+  token.forget();
+  location.hash = "#/";
+  signIn();
+});
+window.addEventListener("hashchange", show);
+show();

@@ -1,0 +1,266 @@
+//! Clicks on short links.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use sqlx::Error;
+use weir_link::code::LinkId;
+
+use super::LinkStore;
+use crate::links::stats::{
+    BATCHES_KEPT_MS, Batch, DAYS_KEPT_MS, HOURS_KEPT_MS, OTHER, Part, PartCount, Point, Slot, Span,
+    Uniques, UniquesBySlot,
+};
+use crate::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
+
+const INSERT_BATCH: &str = "INSERT INTO click_batches (id, at_ms) VALUES (?, ?)";
+
+const ADD_CLICKS: &str = "
+    UPDATE link_clicks SET
+        clicks = clicks + ?,
+        visitors = CASE WHEN visitors < ? THEN ? ELSE visitors END,
+        addresses = CASE WHEN addresses < ? THEN ? ELSE addresses END
+    WHERE domain = ? AND code = ? AND span = ? AND at_ms = ?";
+
+const INSERT_CLICKS: &str = "
+    INSERT INTO link_clicks (clicks, visitors, addresses, domain, code, span, at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?)";
+
+const SELECT_VALUES: &str = "
+    SELECT part, value FROM link_click_parts WHERE domain = ? AND code = ? AND day_ms = ?";
+
+const ADD_PART: &str = "
+    UPDATE link_click_parts SET clicks = clicks + ?
+    WHERE domain = ? AND code = ? AND day_ms = ? AND part = ? AND value = ?";
+
+const INSERT_PART: &str = "
+    INSERT INTO link_click_parts (clicks, domain, code, day_ms, part, value)
+    VALUES (?, ?, ?, ?, ?, ?)";
+
+const SELECT_POINTS: &str = "
+    SELECT at_ms, clicks, visitors, addresses FROM link_clicks
+    WHERE domain = ? AND code = ? AND span = ? AND at_ms >= ? AND at_ms < ?
+    ORDER BY at_ms";
+
+const SELECT_PARTS: &str = "
+    SELECT part, value, CAST(SUM(clicks) AS SIGNED) AS total FROM link_click_parts
+    WHERE domain = ? AND code = ? AND day_ms >= ? AND day_ms < ?
+    GROUP BY part, value
+    ORDER BY total DESC, value";
+
+const CLEAN_BATCHES: &str = "DELETE FROM click_batches WHERE at_ms < ?";
+
+const CLEAN_CLICKS: &str = "DELETE FROM link_clicks WHERE span = ? AND at_ms < ?";
+
+const CLEAN_PARTS: &str = "DELETE FROM link_click_parts WHERE day_ms < ?";
+
+/// What batches add, by the row it is added to. The order is that in which rows are locked, so that two
+/// transactions seldom wait for each other.
+#[derive(Default)]
+struct Sums<'a> {
+    slots: BTreeMap<Slot, u64>,
+    parts: BTreeMap<Slot, BTreeMap<(Part, &'a str), u64>>,
+}
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, batch: &'a Batch) {
+        for clicks in &batch.clicks {
+            let count = u64::from(clicks.count);
+            let hour = Slot::at(&clicks.link, Span::Hour, clicks.at_ms);
+            let day = Slot::at(&clicks.link, Span::Day, clicks.at_ms);
+            *self.slots.entry(hour).or_default() += count;
+            *self.slots.entry(day.clone()).or_default() += count;
+            let parts = self.parts.entry(day).or_default();
+            for (part, value) in Part::ALL.into_iter().zip(&clicks.values) {
+                *parts.entry((part, value)).or_default() += count;
+            }
+        }
+    }
+}
+
+impl LinkStore {
+    /// Counts the batches that were not counted before, in one transaction, and takes over what is known
+    /// of visitors. Tells of each batch whether it was counted now.
+    pub async fn count_clicks(
+        &self,
+        batches: &[Batch],
+        uniques: &UniquesBySlot,
+        now_ms: u64,
+    ) -> Result<Vec<bool>, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let mut sums = Sums::default();
+            let mut counted = Vec::with_capacity(batches.len());
+            for batch in batches {
+                let insert = sql(INSERT_BATCH).text(&batch.id).number(now_ms);
+                let is_new = tx.insert(insert).await?;
+                counted.push(is_new);
+                if is_new {
+                    sums.add(batch);
+                }
+            }
+            for (slot, clicks) in &sums.slots {
+                let seen = uniques.get(slot).copied().unwrap_or_default();
+                add_clicks(&mut tx, slot, *clicks, seen).await?;
+            }
+            // After the rows of the days, which others that count for the same day wait for.
+            for (day, parts) in &sums.parts {
+                add_parts(&mut tx, day, parts).await?;
+            }
+            tx.commit().await?;
+            Ok(counted)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// The spans of a link with clicks that begin within `from_ms..until_ms`, in order.
+    pub async fn click_points(
+        &self,
+        link: &LinkId,
+        span: Span,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> Result<Vec<Point>, SqlError> {
+        let select = of_link(sql(SELECT_POINTS), link).text(span.as_str());
+        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        Ok(rows.iter().map(point).collect::<Result<_, _>>()?)
+    }
+
+    /// The clicks of the days that begin within `from_ms..until_ms` by every part, the largest first.
+    pub async fn click_parts(
+        &self,
+        link: &LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> Result<Vec<PartCount>, SqlError> {
+        let select = of_link(sql(SELECT_PARTS), link);
+        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        let read = |row: &Row| {
+            Ok(PartCount {
+                part: part(row)?,
+                value: row.text("value")?,
+                clicks: row.number("total")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Removes what is older than it is kept; tells how many rows that were.
+    pub async fn clean_clicks(&self, now_ms: u64) -> Result<u64, SqlError> {
+        let before = |kept_ms: u64| now_ms.saturating_sub(kept_ms);
+        let statements = || {
+            [
+                sql(CLEAN_BATCHES).number(before(BATCHES_KEPT_MS)),
+                sql(CLEAN_CLICKS)
+                    .text(Span::Hour.as_str())
+                    .number(before(HOURS_KEPT_MS)),
+                sql(CLEAN_CLICKS)
+                    .text(Span::Day.as_str())
+                    .number(before(DAYS_KEPT_MS)),
+                sql(CLEAN_PARTS).number(before(DAYS_KEPT_MS)),
+            ]
+        };
+        let mut removed = 0;
+        for statement in statements() {
+            removed += self.db.execute(statement).await?;
+        }
+        Ok(removed)
+    }
+}
+
+async fn add_clicks(tx: &mut Tx, slot: &Slot, clicks: u64, seen: Uniques) -> Result<(), Error> {
+    let add = || {
+        let update = sql(ADD_CLICKS).number(clicks);
+        let update = update.number(seen.visitors).number(seen.visitors);
+        let update = update.number(seen.addresses).number(seen.addresses);
+        of_slot(update, slot)
+    };
+    if tx.execute(add()).await? == 1 {
+        return Ok(());
+    }
+    let insert = sql(INSERT_CLICKS).number(clicks);
+    let insert = insert.number(seen.visitors).number(seen.addresses);
+    if !tx.insert(of_slot(insert, slot)).await? {
+        // Another transaction has made it meanwhile.
+        tx.execute(add()).await?;
+    }
+    Ok(())
+}
+
+fn of_slot<'a>(statement: Statement<'a>, slot: &'a Slot) -> Statement<'a> {
+    of_link(statement, &slot.link)
+        .text(slot.span.as_str())
+        .number(slot.start_ms)
+}
+
+fn of_link<'a>(statement: Statement<'a>, link: &'a LinkId) -> Statement<'a> {
+    statement
+        .text(link.domain.as_str())
+        .text(link.code.as_str())
+}
+
+/// Adds to the values of a day; those beyond a part's limit go to [`OTHER`].
+async fn add_parts(
+    tx: &mut Tx,
+    day: &Slot,
+    parts: &BTreeMap<(Part, &str), u64>,
+) -> Result<(), Error> {
+    let select = of_link(sql(SELECT_VALUES), &day.link).number(day.start_ms);
+    let mut there = BTreeSet::new();
+    for row in tx.all(select).await? {
+        there.insert((part(&row)?, row.text("value")?));
+    }
+    for ((part, value), clicks) in folded(&there, parts) {
+        let is_there = there.contains(&(part, value.to_owned()));
+        let statement = sql(if is_there { ADD_PART } else { INSERT_PART }).number(clicks);
+        let statement = of_link(statement, &day.link).number(day.start_ms);
+        tx.execute(statement.text(part.as_str()).text(value))
+            .await?;
+    }
+    Ok(())
+}
+
+/// `parts` with at most [`Part::values_max`] values in each, those that are `there` included.
+fn folded<'a>(
+    there: &BTreeSet<(Part, String)>,
+    parts: &BTreeMap<(Part, &'a str), u64>,
+) -> BTreeMap<(Part, &'a str), u64> {
+    let mut room: BTreeMap<Part, usize> = BTreeMap::new();
+    for part in Part::ALL {
+        let taken = there
+            .iter()
+            .filter(|(of, value)| *of == part && value != OTHER);
+        let left = part.values_max().saturating_sub(taken.count());
+        room.insert(part, left);
+    }
+    let known: HashSet<(Part, &str)> = there.iter().map(|(part, v)| (*part, v.as_str())).collect();
+    let mut sums = BTreeMap::new();
+    for (&(part, value), clicks) in parts {
+        let left = room.entry(part).or_default();
+        let value = if known.contains(&(part, value)) || value == OTHER {
+            value
+        } else if *left > 0 {
+            *left -= 1;
+            value
+        } else {
+            OTHER
+        };
+        *sums.entry((part, value)).or_default() += clicks;
+    }
+    sums
+}
+
+fn part(row: &Row) -> Result<Part, Error> {
+    let name = row.text("part")?;
+    Part::of(&name).ok_or_else(|| damaged("part", format!("there is no {name}")))
+}
+
+fn point(row: &Row) -> Result<Point, Error> {
+    Ok(Point {
+        at_ms: row.number("at_ms")?,
+        clicks: row.number("clicks")?,
+        uniques: Uniques {
+            visitors: row.number("visitors")?,
+            addresses: row.number("addresses")?,
+        },
+    })
+}

@@ -1,0 +1,37 @@
+//! The schema's history. All domains share one database, so their migrations have one order.
+
+use crate::sql::Migrations;
+
+/// One file for each database.
+macro_rules! migration {
+    ($database:literal, $version:literal, $name:literal, $file:literal) => {
+        (
+            $version,
+            $name,
+            include_str!(concat!("../migrations/", $database, "/", $file, ".sql")),
+        )
+    };
+}
+
+/// All migrations of one database, in order. A file never changes once it is released.
+macro_rules! migrations {
+    ($database:literal) => {
+        &[
+            migration!($database, 1, "sales and orders", "0001_sales_and_orders"),
+            migration!(
+                $database,
+                2,
+                "risk checks that fail",
+                "0002_risk_checks_that_fail"
+            ),
+            migration!($database, 3, "links", "0003_links"),
+            migration!($database, 4, "link clicks", "0004_link_clicks"),
+        ]
+    };
+}
+
+/// The migrations of both databases.
+pub const ALL: Migrations = Migrations {
+    sqlite: migrations!("sqlite"),
+    mysql: migrations!("mysql"),
+};

@@ -1,0 +1,136 @@
+//! The origin, put together from its domains: the only place besides start-up that knows them all.
+
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use weir_base::key::KeyRing;
+
+use crate::http::{self, ADMIN_LIMIT, AdminToken, Health, PUBLIC_LIMIT};
+use crate::links::geo::Geo;
+use crate::links::metrics::LinkMetrics;
+use crate::links::{self, Links, Settings};
+use crate::metrics::Metrics;
+use crate::redis::Redis;
+use crate::sales::metrics::SaleMetrics;
+use crate::sales::orders::SqlLimits;
+use crate::sales::risk::RiskScorer;
+use crate::sales::{self, Sales};
+use crate::sql::{Database, OpenError};
+
+/// Opens the origin's database; see [`Database::open`].
+///
+/// # Errors
+/// See [`OpenError`].
+pub async fn open_database(url: &str) -> Result<Database, OpenError> {
+    Database::open(url, &crate::migrations::ALL).await
+}
+
+/// All domains on one database and one Redis.
+#[derive(Debug)]
+pub struct Origin {
+    database: Database,
+    redis: Redis,
+    metrics: Metrics,
+    link_metrics: LinkMetrics,
+    sales: Sales,
+    links: Option<Links>,
+}
+
+impl Origin {
+    /// An origin with sales, whose claims are signed with one of `keys`.
+    pub fn new(database: Database, redis: Redis, keys: KeyRing, limits: SqlLimits) -> Self {
+        let metrics = Metrics::default();
+        let sale_metrics = SaleMetrics::register(&metrics);
+        let sales = Sales::new(database.clone(), redis.clone(), keys, limits, sale_metrics);
+        Self {
+            link_metrics: LinkMetrics::register(&metrics),
+            links: None,
+            sales,
+            metrics,
+            database,
+            redis,
+        }
+    }
+
+    /// The same, with short links.
+    ///
+    /// # Errors
+    /// See [`links::OpenError`].
+    pub async fn with_links(mut self, settings: Settings) -> Result<Self, links::OpenError> {
+        let (database, redis) = (self.database.clone(), self.redis.clone());
+        let metrics = self.link_metrics.clone();
+        self.links = Some(Links::open(settings, database, redis, metrics).await?);
+        Ok(self)
+    }
+
+    /// Sales and orders.
+    pub fn sales(&self) -> &Sales {
+        &self.sales
+    }
+
+    /// Short links, if it has any.
+    pub fn links(&self) -> Option<&Links> {
+        self.links.as_ref()
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The routes for gateways.
+    pub fn public_routes(&self) -> Router {
+        let routes = sales::http::public(self.sales.clone())
+            .merge(links::http::public(self.links.clone()))
+            .merge(http::alive());
+        http::finish(routes, PUBLIC_LIMIT, self.metrics.requests())
+    }
+
+    /// The routes for operators, who show `token`, and for probes and the page of links, which need none.
+    pub fn admin_routes(&self, token: AdminToken) -> Router {
+        let health = Health {
+            database: self.database.clone(),
+            redis: self.redis.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let guarded =
+            sales::http::admin(self.sales.clone()).merge(links::http::admin(self.links.clone()));
+        let routes = http::with_token(guarded, token)
+            .merge(http::alive())
+            .merge(http::probes(health))
+            .merge(links::http::page());
+        http::finish(routes, ADMIN_LIMIT, self.metrics.requests())
+    }
+
+    /// Starts what runs in the background until `stop`: users are scored by `scorer`, if there is one, and blocked
+    /// from `risk_threshold` on; `geo` tells where clicks come from.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub fn spawn(
+        &self,
+        scorer: Option<Arc<dyn RiskScorer>>,
+        risk_threshold: u32,
+        geo: Geo,
+        stop: &CancellationToken,
+    ) -> Result<Vec<JoinHandle<()>>, links::NoName> {
+        let mut tasks = self.sales.spawn(stop);
+        if let Some(scorer) = scorer {
+            let worker = self.sales.risk_worker(scorer, risk_threshold);
+            tasks.push(tokio::spawn(worker.run(stop.clone())));
+        }
+        if let Some(links) = &self.links {
+            tasks.extend(links.spawn(stop));
+            tasks.push(links.spawn_counter(geo, stop)?);
+        }
+        Ok(tasks)
+    }
+
+    /// Waits for orders under way, then closes the connections to SQL.
+    pub async fn finish(&self) {
+        self.sales.finish().await;
+        self.database.close().await;
+    }
+}

@@ -1,0 +1,113 @@
+//! The connection to Redis: one server or a cluster, plain or over TLS.
+
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::{ClusterClient, ClusterConfig};
+use redis::cluster_async::ClusterConnection;
+use redis::{Client, Cmd, RedisError, Value};
+use tokio::task::JoinSet;
+
+/// How long one try may take: half a call.
+const RESPONSE_LIMIT: Duration = Duration::from_millis(500);
+
+/// The longest pause between two tries to connect. A Redis that is back is found within it.
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Further tries to connect on behalf of one call; the next call tries again.
+const RECONNECTS: usize = 1;
+
+/// Tries that a cluster gets for one command: a shard that moved needs a second one.
+const CLUSTER_RETRIES: u32 = 2;
+
+/// A connection that reconnects by itself. Cloning it is cheap: clones share it.
+#[derive(Clone)]
+pub(super) enum Connection {
+    /// One server.
+    Single(ConnectionManager),
+    /// A Redis Cluster: each command goes to the node that holds its keys.
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    /// A connection to the server at `urls`, or to the cluster if there are several, with commas between
+    /// them. `rediss://` means TLS, by the system's authorities or those in `SSL_CERT_FILE`.
+    ///
+    /// Connects when it is first used, so Redis may be down now. Needs a tokio runtime.
+    pub(super) fn open(urls: &str) -> Result<Self, RedisError> {
+        let mut nodes = urls.split(',').map(str::trim).peekable();
+        let first = nodes.next().unwrap_or_default();
+        if nodes.peek().is_none() {
+            let client = Client::open(first)?;
+            let manager = ConnectionManager::new_lazy_with_config(client, single_config())?;
+            return Ok(Self::Single(manager));
+        }
+        let client = ClusterClient::builder(std::iter::once(first).chain(nodes))
+            .retries(CLUSTER_RETRIES)
+            .max_retry_wait(RECONNECT_PAUSE_MAX.as_millis() as u64)
+            .build()?;
+        let config = ClusterConfig::new()
+            .set_connection_timeout(RESPONSE_LIMIT)
+            .set_response_timeout(RESPONSE_LIMIT);
+        let connection = client.get_pending_async_connection_with_config(config);
+        Ok(Self::Cluster(connection))
+    }
+
+    /// Sends `command` and waits for the reply.
+    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, RedisError> {
+        match self {
+            Self::Single(connection) => command.query_async(&mut connection.clone()).await,
+            Self::Cluster(connection) => command.query_async(&mut connection.clone()).await,
+        }
+    }
+
+    /// Sends `commands` at once, again if the connection turned out to be broken, and waits for all replies.
+    pub(super) async fn query_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
+        match self {
+            Self::Single(connection) => {
+                let mut all = redis::Pipeline::with_capacity(commands.len());
+                commands.into_iter().for_each(|command| {
+                    all.add_command(command);
+                });
+                match all.query_async(&mut connection.clone()).await {
+                    Err(error) if error.is_unrecoverable_error() => {
+                        all.query_async(&mut connection.clone()).await
+                    }
+                    replies => replies,
+                }
+            }
+            Self::Cluster(connection) => query_nodes(connection, commands).await,
+        }
+    }
+}
+
+/// Each to the node that holds its key, all at the same time.
+async fn query_nodes(
+    connection: &ClusterConnection,
+    commands: Vec<Cmd>,
+) -> Result<Vec<Value>, RedisError> {
+    let mut tasks = JoinSet::new();
+    let mut replies = vec![Value::Nil; commands.len()];
+    for (n, command) in commands.into_iter().enumerate() {
+        let mut connection = connection.clone();
+        tasks.spawn(async move {
+            let reply: Result<Value, RedisError> = command.query_async(&mut connection).await;
+            (n, reply)
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        let (n, reply) = done.map_err(|error| std::io::Error::other(error.to_string()))?;
+        if let Some(to) = replies.get_mut(n) {
+            *to = reply?;
+        }
+    }
+    Ok(replies)
+}
+
+fn single_config() -> ConnectionManagerConfig {
+    ConnectionManagerConfig::new()
+        .set_connection_timeout(Some(RESPONSE_LIMIT))
+        .set_response_timeout(Some(RESPONSE_LIMIT))
+        .set_max_delay(RECONNECT_PAUSE_MAX)
+        .set_number_of_retries(RECONNECTS)
+}

@@ -1,0 +1,107 @@
+//! What can be configured of sales.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use weir_base::key::{KeyError, KeyRing, SigningKey};
+
+use super::orders::SqlLimits;
+use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
+use crate::secret::{self, SecretError, Variables};
+
+/// Names the variable that holds the secret that gateways and origin share.
+pub const CLAIM_SECRET: &str = "WEIR_CLAIM_SECRET";
+
+/// Names the variable that holds the secret before it: claims signed with it count, too.
+pub const CLAIM_SECRET_PREVIOUS: &str = "WEIR_CLAIM_SECRET_PREVIOUS";
+
+/// The flags of sales.
+#[derive(Clone, Args)]
+pub struct SaleConfig {
+    /// The id of the claim secret; the same as the gateways'
+    #[arg(long, env = "WEIR_CLAIM_KEY_ID", default_value = "k1")]
+    pub claim_key_id: String,
+
+    /// The id of the claim secret before it, if there is one
+    #[arg(long, env = "WEIR_CLAIM_PREVIOUS_KEY_ID", default_value = "k0")]
+    pub claim_previous_key_id: String,
+
+    /// How many calls on SQL orders, payments and reservations may have under way
+    #[arg(long, env = "WEIR_SQL_WORKING_MAX", default_value_t = 32)]
+    pub sql_working_max: usize,
+
+    /// How many more may wait; beyond it they are refused at once
+    #[arg(long, env = "WEIR_SQL_WAITING_MAX", default_value_t = 1024)]
+    pub sql_waiting_max: usize,
+
+    /// Rules of the embedded risk check, a JSON file
+    #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
+    pub risk_rules: Option<PathBuf>,
+
+    /// The risk service instead: POST {sale, user} there answers {score}; http:// only
+    #[arg(long, env = "WEIR_RISK_URL")]
+    pub risk_url: Option<String>,
+
+    /// Users of this score and above are blocked
+    #[arg(long, env = "WEIR_RISK_THRESHOLD", default_value_t = 80)]
+    pub risk_threshold: u32,
+}
+
+impl SaleConfig {
+    /// How much work at once SQL is given by the public.
+    pub fn sql_limits(&self) -> SqlLimits {
+        SqlLimits {
+            working_max: self.sql_working_max,
+            waiting_max: self.sql_waiting_max,
+        }
+    }
+
+    /// What checks claims and users: the secret of now, and the one before it, if there is one.
+    ///
+    /// # Errors
+    /// See [`SecretError`].
+    pub fn claim_keys(&self, variables: Variables<'_>) -> Result<KeyRing, SecretError> {
+        let mut keys = vec![read_key(variables, CLAIM_SECRET, &self.claim_key_id)?];
+        if secret::is_set(variables, CLAIM_SECRET_PREVIOUS) {
+            let id = &self.claim_previous_key_id;
+            keys.push(read_key(variables, CLAIM_SECRET_PREVIOUS, id)?);
+        }
+        // Two of one id.
+        KeyRing::new(keys).map_err(|error| SecretError::unfit("WEIR_CLAIM_PREVIOUS_KEY_ID:", error))
+    }
+
+    /// The risk check that the flags name; without one, nobody is scored.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn scorer(&self) -> Result<Option<Arc<dyn RiskScorer>>> {
+        if let Some(url) = &self.risk_url {
+            let scorer = HttpScorer::new(url, HttpSettings::default());
+            let scorer = scorer.context("--risk-url: must be http://<host>[:<port>]/…")?;
+            return Ok(Some(Arc::new(scorer)));
+        }
+        let Some(path) = &self.risk_rules else {
+            return Ok(None);
+        };
+        let rules = Rules::read(path).context("--risk-rules")?;
+        Ok(Some(Arc::new(rules)))
+    }
+}
+
+fn read_key(
+    variables: Variables<'_>,
+    name: &'static str,
+    id: &str,
+) -> Result<SigningKey, SecretError> {
+    let secret = secret::read(variables, name)?;
+    SigningKey::new(id, secret.as_bytes()).map_err(|error| {
+        let name = match error {
+            KeyError::TooShort(_) => name,
+            KeyError::Id if name == CLAIM_SECRET => "WEIR_CLAIM_KEY_ID",
+            KeyError::Id => "WEIR_CLAIM_PREVIOUS_KEY_ID",
+        };
+        SecretError::unfit(name, error)
+    })
+}

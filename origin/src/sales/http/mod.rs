@@ -1,0 +1,84 @@
+//! The routes of sales: requests in, answers out. What they ask for is decided elsewhere.
+
+mod orders;
+mod sales;
+mod switches;
+mod user_orders;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::routing::{get, post, put};
+use weir_base::id::SaleId;
+
+use super::Sales;
+use super::new_sale::NewSaleError;
+use crate::http::Problem;
+
+/// The routes for gateways.
+///
+/// - `POST /orders`: a signed claim becomes an order.
+/// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: for the signed user.
+/// - `POST /sales/{id}/reservations`: for the signed user.
+pub fn public(sales: Sales) -> Router {
+    Router::new()
+        .route("/orders", post(orders::post))
+        .route("/orders/{id}", get(user_orders::get))
+        .route("/orders/{id}/pay", post(user_orders::pay))
+        .route("/orders/{id}/cancel", post(user_orders::cancel))
+        .route("/sales/{id}/reservations", post(user_orders::reserve))
+        .with_state(sales)
+}
+
+/// The routes for operators.
+///
+/// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `PATCH /sales/{id}`
+/// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
+/// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `PUT /switch`
+/// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
+pub fn admin(sales: Sales) -> Router {
+    Router::new()
+        .route("/sales", post(sales::create).get(sales::list))
+        .route("/sales/{id}", get(sales::status).patch(switches::edit))
+        .route("/sales/{id}/switch", put(switches::set))
+        .route("/sales/{id}/close", post(switches::close))
+        .route(
+            "/sales/{id}/blocked/{user}",
+            put(switches::block).delete(switches::unblock),
+        )
+        .route("/switch", put(switches::set_global))
+        .route("/sales/{id}/warm", post(sales::warm))
+        .route("/sales/{id}/rewarm", post(sales::rewarm))
+        .route("/sales/{id}/audit", get(sales::audit))
+        .with_state(sales)
+}
+
+/// The sale that the path names.
+struct SalePath(SaleId);
+
+impl<S: Send + Sync> FromRequestParts<S> for SalePath {
+    type Rejection = Problem;
+
+    /// A name that no sale can have is one that no sale has.
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(id) = path.map_err(|_| unknown_sale())?;
+        SaleId::new(id).map(Self).map_err(|_| unknown_sale())
+    }
+}
+
+/// 404 on the routes of a sale.
+fn unknown_sale() -> Problem {
+    unknown_sale_with(StatusCode::NOT_FOUND)
+}
+
+/// 404 on the routes of a sale, 409 for an order on one.
+fn unknown_sale_with(status: StatusCode) -> Problem {
+    let detail = "there is no such sale";
+    Problem::new(status, "unknown_sale", "Unknown sale", detail)
+}
+
+fn invalid_sale(error: &NewSaleError) -> Problem {
+    Problem::unprocessable("invalid_sale", "Invalid sale", error.to_string())
+}

@@ -1,0 +1,137 @@
+//! The admin's routes of sales.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode, header};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tracing::{error, info};
+use weir_base::id::SaleId;
+
+use super::switches::stored;
+use super::{SalePath, invalid_sale, unknown_sale};
+use crate::clock::now_ms;
+use crate::http::{JsonBody, Problem};
+use crate::sales::Sales;
+use crate::sales::books::{Books, BooksView};
+use crate::sales::catalogue::PublishError;
+use crate::sales::new_sale::NewSale;
+use crate::sales::status::{SaleStatus, SaleSummary};
+use crate::sales::warm::WarmError;
+
+/// The most sales in one list: those that end last.
+const LIST_LEN_MAX: usize = 1_000;
+
+/// A new sale, with the path at which it is found.
+type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
+
+/// `POST /sales`: makes a sale. Gateways do not know of it before it is warmed.
+pub(super) async fn create(
+    State(sales): State<Sales>,
+    JsonBody(sale): JsonBody<NewSale>,
+) -> Result<Created, Problem> {
+    sale.check().map_err(|error| invalid_sale(&error))?;
+    if !sales.store.create_sale(&sale, now_ms()).await? {
+        let detail = "there is a sale of this id already";
+        return Err(Problem::conflict("duplicate_sale", "Duplicate", detail));
+    }
+    info!(sale = %sale.id, total = sale.total, shards = sale.shards, "sale made");
+    let stored = stored(&sales, &sale.id).await?;
+    let location = [(header::LOCATION, format!("/sales/{}", sale.id))];
+    Ok((StatusCode::CREATED, location, Json(stored.into())))
+}
+
+/// `GET /sales`: those that end last, without what Redis holds of them.
+pub(super) async fn list(State(sales): State<Sales>) -> Result<Json<Value>, Problem> {
+    let stored = sales.store.sales(LIST_LEN_MAX).await?;
+    let list: Vec<SaleSummary> = stored.into_iter().map(Into::into).collect();
+    Ok(Json(json!({ "sales": list })))
+}
+
+/// `GET /sales/{id}`: what SQL and Redis hold of it.
+pub(super) async fn status(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<SaleStatus>, Problem> {
+    let status = SaleStatus::read(&sales.store, &sales.ledger, &id).await?;
+    status.map(Json).ok_or_else(unknown_sale)
+}
+
+/// The answer to a warm-up.
+#[derive(Debug, Serialize)]
+pub(super) struct WarmView {
+    id: SaleId,
+    shard_count: u32,
+    /// Shards that got their stock just now; the others held it already.
+    shards_filled: u32,
+}
+
+/// `POST /sales/{id}/warm`: puts its stock on Redis and tells gateways of it. Again changes
+/// nothing.
+pub(super) async fn warm(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<WarmView>, Problem> {
+    let warmed = sales.warmer.warm(&id).await;
+    let warmed = warmed.map_err(|error| not_warm(&id, &error))?;
+    Ok(Json(WarmView {
+        id,
+        shard_count: warmed.shards,
+        shards_filled: warmed.filled,
+    }))
+}
+
+/// The answer to a rebuilding.
+#[derive(Debug, Serialize)]
+pub(super) struct RewarmView {
+    id: SaleId,
+    /// Shards that had lost their data and were rebuilt just now.
+    shards_rebuilt: u32,
+}
+
+/// `POST /sales/{id}/rewarm`: rebuilds shards that lost their data. Their units follow within seconds, once the
+/// reconciler is sure how many are missing. The origin also does all of this by itself.
+pub(super) async fn rewarm(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<RewarmView>, Problem> {
+    let stored = stored(&sales, &id).await?;
+    if stored.warmed_at_ms.is_none() {
+        let detail = "the sale was never warmed: there is nothing to rebuild";
+        return Err(Problem::conflict("not_warmed", "Not warmed", detail));
+    }
+    let mut shards_rebuilt = 0;
+    for shard in 0..stored.sale.shards {
+        let rebuilt = sales.rebuilder.rebuild(&stored.sale, shard).await?;
+        shards_rebuilt += u32::from(rebuilt);
+    }
+    Ok(Json(RewarmView { id, shards_rebuilt }))
+}
+
+/// `GET /sales/{id}/audit`: each term of `stock + transfers + claims + orders = total`.
+pub(super) async fn audit(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<BooksView>, Problem> {
+    let books = Books::read(&sales.store, &sales.ledger, &id).await?;
+    Ok(Json(books.ok_or_else(unknown_sale)?.view(id)))
+}
+
+fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {
+    let conflict = |code| {
+        let detail = failure.to_string();
+        Problem::conflict(code, "Not warmed", detail)
+    };
+    match failure {
+        WarmError::UnknownSale => return unknown_sale(),
+        WarmError::StockLost { .. } => return conflict("stock_lost"),
+        WarmError::NotOurs { .. } => return conflict("redis_not_empty"),
+        WarmError::CatalogueFull => return conflict("catalogue_full"),
+        _ => {}
+    }
+    error!(error = %failure, sale = %id, "not warmed");
+    match failure {
+        WarmError::Ledger(_) | WarmError::Publish(PublishError::Ledger(_)) => Problem::redis(),
+        _ => Problem::sql(),
+    }
+}

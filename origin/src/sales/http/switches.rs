@@ -1,0 +1,181 @@
+//! The admin's routes of switches, edits and blocked users.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::{error, info};
+use weir_base::id::{SaleId, UserId};
+use weir_sale::sale::{Degrade, SaleState};
+
+use super::{SalePath, invalid_sale, unknown_sale};
+use crate::clock::now_ms;
+use crate::http::{JsonBody, Problem};
+use crate::sales::Sales;
+use crate::sales::ledger::UserList;
+use crate::sales::new_sale::NewSale;
+use crate::sales::status::SaleSummary;
+use crate::sales::store::{EditRefusal, StoredSale, Updated};
+
+/// A sale's switch.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Switch {
+    state: SaleState,
+    #[serde(default)]
+    degrade: Degrade,
+}
+
+/// The switch of all sales.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GlobalSwitch {
+    state: SaleState,
+}
+
+/// `PUT /sales/{id}/switch`.
+pub(super) async fn set(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+    JsonBody(switch): JsonBody<Switch>,
+) -> Result<Json<SaleSummary>, Problem> {
+    switch_to(&sales, &id, switch).await
+}
+
+/// `POST /sales/{id}/close`: the switch to `closed`; degraded modes stay.
+pub(super) async fn close(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<SaleSummary>, Problem> {
+    let degrade = stored(&sales, &id).await?.sale.degrade;
+    let state = SaleState::Closed;
+    switch_to(&sales, &id, Switch { state, degrade }).await
+}
+
+async fn switch_to(
+    sales: &Sales,
+    id: &SaleId,
+    switch: Switch,
+) -> Result<Json<SaleSummary>, Problem> {
+    let set = sales.store.set_state(id, switch.state, switch.degrade);
+    if !set.await? {
+        return Err(unknown_sale());
+    }
+    info!(sale = %id, ?switch, "switched");
+    publish(sales).await?;
+    Ok(Json(stored(sales, id).await?.into()))
+}
+
+/// `PUT /switch`: of all sales. The stricter of this and a sale's own counts.
+pub(super) async fn set_global(
+    State(sales): State<Sales>,
+    JsonBody(switch): JsonBody<GlobalSwitch>,
+) -> Result<Json<Value>, Problem> {
+    sales.store.set_global_switch(switch.state).await?;
+    info!(?switch, "all sales switched");
+    publish(&sales).await?;
+    Ok(Json(json!({ "state": switch.state })))
+}
+
+/// Publishes at once. If that fails, SQL has the switch and the publisher keeps trying; the operator is told that
+/// gateways do not know of it yet.
+async fn publish(sales: &Sales) -> Result<(), Problem> {
+    sales.publisher.publish().await.map_err(|error| {
+        error!(%error, "the catalogue is not published");
+        let detail = "noted, but gateways do not know of it yet: Redis or SQL did not answer";
+        Problem::unavailable("not_published", detail)
+    })
+}
+
+/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts.
+pub(super) async fn edit(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+    JsonBody(changes): JsonBody<serde_json::Map<String, Value>>,
+) -> Result<Json<SaleSummary>, Problem> {
+    let edited = edited(&stored(&sales, &id).await?, changes)?;
+    match sales.store.update_sale(&edited, now_ms()).await? {
+        Updated::Done => {}
+        Updated::Unknown => return Err(unknown_sale()),
+        Updated::Refused(refusal) => return Err(not_edited(refusal)),
+    }
+    info!(sale = %id, "sale changed");
+    publish(&sales).await?;
+    Ok(Json(stored(&sales, &id).await?.into()))
+}
+
+fn edited(
+    stored: &StoredSale,
+    changes: serde_json::Map<String, Value>,
+) -> Result<NewSale, Problem> {
+    let sale = &stored.sale;
+    let mut whole = json!({
+        "id": sale.id, "title": stored.title, "total": stored.total, "shards": sale.shards,
+        "user_cap": sale.user_cap, "starts_at_ms": sale.starts_at_ms,
+        "ends_at_ms": sale.ends_at_ms, "token": sale.token, "reservation": stored.reservation,
+        "payment": stored.payment, "warm_before_ms": stored.warm_before_ms,
+    });
+    for (name, value) in changes {
+        if name == "id" && value.as_str() != Some(sale.id.as_str()) {
+            return Err(Problem::invalid_body("id: a sale's name is for ever"));
+        }
+        whole[name] = value;
+    }
+    let edited: NewSale = serde_path_to_error::deserialize(whole)
+        .map_err(|error| Problem::invalid_body(error.to_string()))?;
+    edited.check().map_err(|error| invalid_sale(&error))?;
+    Ok(edited)
+}
+
+fn not_edited(refusal: EditRefusal) -> Problem {
+    let code = match refusal {
+        EditRefusal::Started => "sale_started",
+        EditRefusal::Warmed => "sale_warmed",
+    };
+    Problem::conflict(code, "Not changed", refusal.to_string())
+}
+
+/// `PUT /sales/{id}/blocked/{user}`: the user may not buy.
+pub(super) async fn block(
+    State(sales): State<Sales>,
+    Path((id, user)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (stored, user) = sale_and_user(&sales, id, user).await?;
+    let (sale, users) = (&stored.sale, std::slice::from_ref(&user));
+    let store = &sales.store;
+    store.block(&sale.id, &user, "operator", now_ms()).await?;
+    let list = UserList::Blocked;
+    sales.ledger.add_users(sale, list, users).await?;
+    info!(sale = %stored.sale.id, "a user is blocked");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `DELETE /sales/{id}/blocked/{user}`: the user may buy again.
+pub(super) async fn unblock(
+    State(sales): State<Sales>,
+    Path((id, user)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (stored, user) = sale_and_user(&sales, id, user).await?;
+    let (sale, list) = (&stored.sale, UserList::Blocked);
+    sales.store.unblock(&sale.id, &user).await?;
+    sales.ledger.remove_user(sale, list, &user).await?;
+    info!(sale = %stored.sale.id, "a user is no longer blocked");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn sale_and_user(
+    sales: &Sales,
+    id: String,
+    user: String,
+) -> Result<(StoredSale, UserId), Problem> {
+    let id = SaleId::new(id).map_err(|_| unknown_sale())?;
+    let user = UserId::new(user).map_err(|error| {
+        Problem::unprocessable("invalid_user", "Invalid user", error.to_string())
+    })?;
+    Ok((stored(sales, &id).await?, user))
+}
+
+pub(super) async fn stored(sales: &Sales, id: &SaleId) -> Result<StoredSale, Problem> {
+    sales.store.sale(id).await?.ok_or_else(unknown_sale)
+}

@@ -1,0 +1,152 @@
+//! A user's orders and reservations. The gateway says who the user is, and signs it.
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use serde_json::{Value, json};
+use tokio::task::JoinError;
+use tracing::{error, warn};
+use weir_base::headers;
+use weir_base::id::UserId;
+use weir_sale::identity;
+
+use super::orders::{OrderView, only};
+use super::{SalePath, unknown_sale};
+use crate::clock::now_ms;
+use crate::http::Problem;
+use crate::sales::Sales;
+use crate::sales::ledger::UserList;
+use crate::sales::store::{Cancelled, Paid, Reserved};
+use crate::sql::SqlError;
+
+/// Who asks.
+pub(super) struct SignedUser(pub UserId);
+
+impl FromRequestParts<Sales> for SignedUser {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, sales: &Sales) -> Result<Self, Problem> {
+        let value = only(&parts.headers, headers::USER, user_missing, user_invalid)?;
+        let signature = headers::USER_SIGNATURE;
+        let signature = only(&parts.headers, signature, user_missing, user_invalid)?;
+        let user = identity::verify(&sales.keys, value, signature, now_ms());
+        user.map(Self).map_err(|error| {
+            warn!(%error, "a user is refused");
+            user_invalid()
+        })
+    }
+}
+
+/// `GET /orders/{id}`: an order of this user.
+pub(super) async fn get(
+    State(sales): State<Sales>,
+    SignedUser(user): SignedUser,
+    Path(id): Path<String>,
+) -> Result<Json<OrderView>, Problem> {
+    let order = sales.orders.sql(sales.store.order(&id, &user)).await;
+    Ok(Json(OrderView::from(&order?.ok_or_else(unknown_order)?)))
+}
+
+/// `POST /orders/{id}/pay`: pays it, if its time has not passed. Again changes nothing.
+pub(super) async fn pay(
+    State(sales): State<Sales>,
+    SignedUser(user): SignedUser,
+    Path(id): Path<String>,
+) -> Result<Json<OrderView>, Problem> {
+    let paid = sales.orders.pay(id, user).await;
+    match ended(paid)? {
+        Paid::Now(order) | Paid::Again(order) => Ok(Json(OrderView::from(&order))),
+        Paid::Expired => Err(conflict("order_expired", "the time to pay has passed")),
+        Paid::Cancelled => Err(conflict("order_cancelled", "the order was cancelled")),
+        Paid::SoldOut => Err(conflict("sold_out", "sold out")),
+        Paid::Unknown => Err(unknown_order()),
+    }
+}
+
+/// `POST /orders/{id}/cancel`: takes an unpaid order back. Again changes nothing.
+pub(super) async fn cancel(
+    State(sales): State<Sales>,
+    SignedUser(user): SignedUser,
+    Path(id): Path<String>,
+) -> Result<Json<OrderView>, Problem> {
+    let cancelled = sales.orders.cancel(id, user).await;
+    match ended(cancelled)? {
+        Cancelled::Now(order) | Cancelled::Again(order) => Ok(Json(OrderView::from(&order))),
+        Cancelled::Expired(_) => Err(conflict("order_expired", "the order has expired before")),
+        Cancelled::Paid(_) => Err(conflict("order_paid", "the order is paid, and stays")),
+        Cancelled::Unknown => Err(unknown_order()),
+    }
+}
+
+/// `POST /sales/{id}/reservations`: 201 for a new one, 200 for one that was made before.
+pub(super) async fn reserve(
+    State(sales): State<Sales>,
+    SignedUser(user): SignedUser,
+    SalePath(id): SalePath,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    let call = sales.store.reserve(&id, &user, now_ms());
+    let reserved = sales.orders.sql(call).await;
+    let status = match reserved? {
+        Reserved::Now => StatusCode::CREATED,
+        Reserved::Again => StatusCode::OK,
+        refused => return Err(not_reserved(refused)),
+    };
+    // After SQL has it, so that a warm-up under way finds it there; and whether or not the sale is
+    // warm, so that none falls between.
+    let sale = sales.store.sale(&id).await?;
+    let sale = sale.ok_or_else(|| not_reserved(Reserved::Unknown))?.sale;
+    let users = std::slice::from_ref(&user);
+    let added = sales.ledger.add_users(&sale, UserList::Reserved, users);
+    added.await.map_err(|error| {
+        warn!(%error, sale = %id, "a reservation is not in Redis");
+        Problem::redis()
+    })?;
+    Ok((status, Json(json!({ "sale": id, "user": user.as_str() }))))
+}
+
+fn not_reserved(refused: Reserved) -> Problem {
+    match refused {
+        Reserved::NotOpen { wait_ms } => {
+            let detail = format!("reservations open in {wait_ms} ms");
+            Problem::conflict("reservation_not_open", "Too early", detail)
+        }
+        Reserved::Closed => conflict("reservation_closed", "reservations have ended"),
+        Reserved::NoReservation => {
+            conflict("no_reservation", "nobody needs to reserve for this sale")
+        }
+        _ => unknown_sale(),
+    }
+}
+
+/// The outcome of a task that decides an order.
+type Ended<T> = Result<Result<T, SqlError>, JoinError>;
+
+pub(super) fn ended<T>(outcome: Ended<T>) -> Result<T, Problem> {
+    let answer = outcome.map_err(|error| {
+        // A panic in the task: a fault of ours, with the outcome unknown.
+        error!(%error, "an order's task ended early");
+        Problem::sql()
+    })?;
+    Ok(answer?)
+}
+
+fn conflict(code: &'static str, detail: &'static str) -> Problem {
+    Problem::conflict(code, "Not possible", detail)
+}
+
+fn unknown_order() -> Problem {
+    Problem::not_found("unknown_order", "Unknown order", "you have no such order")
+}
+
+fn user_missing() -> Problem {
+    let status = StatusCode::UNAUTHORIZED;
+    let detail = "requests come with a user that a gateway signed";
+    Problem::new(status, "user_missing", "No user", detail).challenge("Weir-User")
+}
+
+fn user_invalid() -> Problem {
+    let status = StatusCode::FORBIDDEN;
+    let detail = "the user is not one that this origin's gateways signed";
+    Problem::new(status, "user_invalid", "Invalid user", detail)
+}

@@ -1,0 +1,83 @@
+//! Regular work: unpaid orders expire, Redis follows SQL, sales are warmed in time.
+//!
+//! It may run in several origins at once: SQL decides each step once, and Redis' steps may be repeated.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use super::metrics::SaleMetrics;
+use super::orders::Orders;
+use super::store::SaleStore;
+use super::warm::Warmer;
+use crate::background::Rounds;
+use crate::clock::now_ms;
+use crate::sql::SqlError;
+
+/// The pause between two rounds.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// Orders of one step: SQL ends them in transactions of its own.
+const ORDERS_MAX: usize = 256;
+
+/// Does the regular work.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    pub(super) store: SaleStore,
+    pub(super) orders: Orders,
+    pub(super) warmer: Warmer,
+    pub(super) metrics: SaleMetrics,
+}
+
+impl Jobs {
+    /// Works until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut rounds = Rounds::every(PERIOD, "expiring, following and warming", stop);
+        while rounds.next().await {
+            let outcome = self.round().await;
+            rounds.ended(&outcome);
+        }
+    }
+
+    /// One round of all of them.
+    ///
+    /// # Errors
+    /// When SQL does not answer. If Redis does not, that is logged, and tried again in the next round.
+    pub async fn round(&self) -> Result<(), SqlError> {
+        self.expire().await?;
+        self.follow().await?;
+        self.warm().await
+    }
+
+    /// SQL ends orders that were not paid in time; then Redis gives their units back.
+    async fn expire(&self) -> Result<(), SqlError> {
+        loop {
+            let expired = self.store.expire(now_ms(), ORDERS_MAX).await?;
+            for order in &expired {
+                self.metrics.expired.inc();
+                info!(order = %order.id, units = order.units, "not paid in time: expired");
+                self.orders.follow(order).await;
+            }
+            if expired.len() < ORDERS_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn follow(&self) -> Result<(), SqlError> {
+        for order in self.store.unfollowed(ORDERS_MAX).await? {
+            self.orders.follow(&order).await;
+        }
+        Ok(())
+    }
+
+    async fn warm(&self) -> Result<(), SqlError> {
+        for id in self.store.due_to_warm(now_ms()).await? {
+            if let Err(error) = self.warmer.warm(&id).await {
+                error!(sale = %id, %error, "not warmed before its start");
+            }
+        }
+        Ok(())
+    }
+}

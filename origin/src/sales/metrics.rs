@@ -1,0 +1,211 @@
+//! What is counted of sales and orders. `docs/metrics.md` lists every name.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use crate::metrics::{Group, Metrics};
+
+/// What becomes of claims at `POST /orders`.
+const ORDER_OUTCOMES: [&str; 6] = [
+    "ordered",
+    "ordered_before",
+    "released",
+    "sold_out",
+    "unknown_sale",
+    "user_cap",
+];
+
+/// What the reconciler makes of claims past their deadline.
+const CLAIM_OUTCOMES: [&str; 2] = ["released", "ordered_before"];
+
+/// A group of open claims.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimAge {
+    /// In the label.
+    pub word: &'static str,
+    /// By how much the deadline has passed at most, in milliseconds; 0: it lies ahead.
+    pub past_ms_max: Option<u64>,
+}
+
+/// Open claims are told apart by how far their deadline has passed, the youngest first.
+pub const CLAIM_AGES: [ClaimAge; 4] = [
+    ClaimAge {
+        word: "no",
+        past_ms_max: Some(0),
+    },
+    ClaimAge {
+        word: "10s",
+        past_ms_max: Some(10_000),
+    },
+    ClaimAge {
+        word: "60s",
+        past_ms_max: Some(60_000),
+    },
+    ClaimAge {
+        word: "more",
+        past_ms_max: None,
+    },
+];
+
+/// How risk checks end.
+const RISK_OUTCOMES: [&str; 3] = ["passed", "blocked", "failed"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SaleLabel {
+    sale: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgeLabel {
+    sale: String,
+    past_deadline: &'static str,
+}
+
+/// The numbers of sales. Cloning it is cheap: clones share them.
+#[derive(Clone, Debug)]
+pub struct SaleMetrics {
+    orders: Family<OutcomeLabel, Counter>,
+    reconciled: Family<OutcomeLabel, Counter>,
+    open_claims: Family<SaleLabel, Gauge>,
+    open_claims_by_age: Family<AgeLabel, Gauge>,
+    drift: Family<SaleLabel, Gauge>,
+    cold_shards: Family<SaleLabel, Gauge>,
+    risk: Family<OutcomeLabel, Counter>,
+    /// How long after deadline and grace claims were found by the reconciler.
+    pub overdue_seconds: Histogram,
+    /// Units of transfers that the reconciler finished.
+    pub units_moved: Counter,
+    /// Units put back or taken by the repair of drift.
+    pub units_repaired: Counter,
+    /// Orders that ended since they were not paid in time.
+    pub expired: Counter,
+    /// Requests refused since too many waited for SQL.
+    pub shed: Counter,
+    /// Cold shards rebuilt from SQL.
+    pub rewarmed: Counter,
+    /// How long SQL took for public requests, waiting in line included.
+    pub sql_seconds: Histogram,
+}
+
+impl SaleMetrics {
+    /// Registers all of them.
+    pub fn register(metrics: &Metrics) -> Self {
+        let metrics = metrics.group(Self::add_to);
+        metrics.start_at_zero();
+        metrics
+    }
+
+    fn add_to(group: &mut Group<'_>) -> Self {
+        // 0.5 ms to 8 s, and 0.25 s to 8 minutes.
+        let sql_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 15));
+        let overdue_seconds = Histogram::new(exponential_buckets(0.25, 2.0, 12));
+        Self {
+            orders: group.add("orders", "Claims that came, by what became of them"),
+            reconciled: group.add(
+                "claims_reconciled",
+                "Claims past their deadline, by outcome",
+            ),
+            open_claims: group.add("open_claims", "Claims that are neither order nor released"),
+            open_claims_by_age: group.add(
+                "open_claims_by_age",
+                "Open claims by how far their deadline has passed",
+            ),
+            drift: group.add(
+                "drift_units",
+                "Units that the sum has too many; below 0: too few",
+            ),
+            cold_shards: group.add(
+                "cold_shards",
+                "Shards of warmed sales without stock in Redis",
+            ),
+            risk: group.add("risk_checks", "Risk checks, by outcome"),
+            overdue_seconds: group.add_this(
+                "overdue_seconds",
+                "How late claims past deadline and grace were found, in seconds",
+                overdue_seconds,
+            ),
+            units_moved: group.add(
+                "units_moved",
+                "Units of transfers finished by the reconciler",
+            ),
+            units_repaired: group.add("units_repaired", "Units put right by the repair of drift"),
+            expired: group.add("orders_expired", "Orders that were not paid in time"),
+            shed: group.add("shed", "Requests refused since too many waited for SQL"),
+            rewarmed: group.add("shards_rewarmed", "Cold shards rebuilt from SQL"),
+            sql_seconds: group.add_this(
+                "sql_seconds",
+                "How long SQL took for public requests, in seconds",
+                sql_seconds,
+            ),
+        }
+    }
+
+    /// Makes the counters whose labels are known: one that first shows with its first event has no
+    /// increase that an alert could see.
+    fn start_at_zero(&self) {
+        for outcome in ORDER_OUTCOMES {
+            let _ = self.orders.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in CLAIM_OUTCOMES {
+            let _ = self.reconciled.get_or_create(&OutcomeLabel { outcome });
+        }
+        for outcome in RISK_OUTCOMES {
+            let _ = self.risk.get_or_create(&OutcomeLabel { outcome });
+        }
+    }
+
+    /// Counts a claim's outcome at `POST /orders`.
+    pub fn order(&self, outcome: &'static str) {
+        self.orders.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Counts a claim that the reconciler ended.
+    pub fn claim_reconciled(&self, outcome: &'static str) {
+        self.reconciled
+            .get_or_create(&OutcomeLabel { outcome })
+            .inc();
+    }
+
+    /// Counts a risk check.
+    pub fn risk_check(&self, outcome: &'static str) {
+        self.risk.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Notes how a sale stands in Redis.
+    pub fn sale(&self, sale: &str, open_claims: u64, cold: u64) {
+        let label = SaleLabel {
+            sale: sale.to_owned(),
+        };
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.open_claims
+            .get_or_create(&label)
+            .set(gauge(open_claims));
+        self.cold_shards.get_or_create(&label).set(gauge(cold));
+    }
+
+    /// Notes how far the deadlines of a sale's open claims have passed, as [`CLAIM_AGES`] has it.
+    pub fn open_claims_by_age(&self, sale: &str, claims: [u64; CLAIM_AGES.len()]) {
+        for (age, count) in CLAIM_AGES.iter().zip(claims) {
+            let label = AgeLabel {
+                sale: sale.to_owned(),
+                past_deadline: age.word,
+            };
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.open_claims_by_age.get_or_create(&label).set(count);
+        }
+    }
+
+    /// Notes a sale's drift.
+    pub fn drift(&self, sale: &str, units: i64) {
+        let sale = sale.to_owned();
+        self.drift.get_or_create(&SaleLabel { sale }).set(units);
+    }
+}

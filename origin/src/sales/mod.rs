@@ -1,0 +1,169 @@
+//! Flash sales: made, warmed, sold, reconciled.
+//!
+//! SQL is the truth, Redis the admission ledger in front of it. The origin makes sales, puts their stock on Redis,
+//! tells gateways of them, and turns the claims that gateways grant into orders.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`http`] | the public and the admin routes; decides nothing |
+//! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
+//! | [`warm`] | puts a sale's stock on Redis, once |
+//! | [`jobs`] | expires unpaid orders, has Redis follow, warms sales in time |
+//! | [`risk`] | scores who has reserved, and blocks |
+//! | [`status`] | what SQL and Redis hold of a sale, and whether it adds up |
+//! | [`books`] | every term of the sum that must hold |
+//! | [`reconcile`] | cleans up after lost replies and crashes |
+//! | [`rebuild`] | rebuilds a shard that lost its data |
+//! | [`catalogue`] | publishes what gateways poll |
+//! | [`new_sale`] | checks sales before they are made |
+//! | [`store`] | sales and orders in SQL |
+//! | [`ledger`] | the admission ledger in Redis |
+//! | [`metrics`], [`config`] | what is counted, what can be configured |
+//!
+//! What is absent: handlers hold no SQL and no Redis commands; [`store`] knows nothing of Redis and [`ledger`]
+//! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`] and [`reconcile`] alone.
+
+pub mod books;
+pub mod catalogue;
+pub mod config;
+pub mod http;
+pub mod jobs;
+pub mod ledger;
+pub mod metrics;
+pub mod new_sale;
+pub mod orders;
+pub mod rebuild;
+pub mod reconcile;
+pub mod risk;
+pub mod status;
+pub mod store;
+pub mod warm;
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use weir_base::key::KeyRing;
+
+use crate::redis::Redis;
+use crate::sql::Database;
+use catalogue::Publisher;
+use jobs::Jobs;
+use ledger::Ledger;
+use metrics::SaleMetrics;
+use orders::{Orders, SqlLimits};
+use rebuild::Rebuilder;
+use reconcile::Reconciler;
+use risk::{RiskScorer, RiskWorker};
+use store::SaleStore;
+use warm::Warmer;
+
+/// Everything about sales, put together. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Sales {
+    store: SaleStore,
+    ledger: Ledger,
+    orders: Orders,
+    warmer: Warmer,
+    publisher: Publisher,
+    rebuilder: Rebuilder,
+    keys: Arc<KeyRing>,
+    metrics: SaleMetrics,
+}
+
+impl Sales {
+    /// Sales in this database and on this Redis. Claims and users must be signed with one of `keys`.
+    pub fn new(
+        database: Database,
+        redis: Redis,
+        keys: KeyRing,
+        limits: SqlLimits,
+        metrics: SaleMetrics,
+    ) -> Self {
+        let (store, ledger) = (SaleStore::new(database), Ledger::new(redis));
+        let publisher = Publisher::new(store.clone(), ledger.clone());
+        let rebuilder = Rebuilder::new(store.clone(), ledger.clone());
+        Self {
+            orders: Orders::new(store.clone(), ledger.clone(), metrics.clone(), limits),
+            warmer: Warmer::new(
+                store.clone(),
+                ledger.clone(),
+                publisher.clone(),
+                rebuilder.clone(),
+            ),
+            publisher,
+            rebuilder,
+            keys: Arc::new(keys),
+            metrics,
+            store,
+            ledger,
+        }
+    }
+
+    /// Starts what runs in the background until `stop`.
+    pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+        vec![
+            tokio::spawn(self.publisher.clone().run(stop.clone())),
+            tokio::spawn(self.reconciler().run(stop.clone())),
+            tokio::spawn(self.jobs().run(stop.clone())),
+        ]
+    }
+
+    /// Waits for orders that are being decided. To be called when no more can start.
+    pub async fn finish(&self) {
+        self.orders.finish().await;
+    }
+
+    /// Sales and orders in SQL.
+    pub fn store(&self) -> &SaleStore {
+        &self.store
+    }
+
+    /// The admission ledger in Redis.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Turns claims into orders.
+    pub fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
+    /// Tells gateways of sales.
+    pub fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
+    /// Expires, follows and warms; to be [run](Jobs::run) once.
+    pub fn jobs(&self) -> Jobs {
+        Jobs {
+            store: self.store.clone(),
+            orders: self.orders.clone(),
+            warmer: self.warmer.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    /// Cleans up what was left behind; to be [run](Reconciler::run) once.
+    pub fn reconciler(&self) -> Reconciler {
+        Reconciler::new(
+            self.store.clone(),
+            self.ledger.clone(),
+            self.orders.clone(),
+            self.publisher.clone(),
+            self.rebuilder.clone(),
+            self.metrics.clone(),
+        )
+    }
+
+    /// Scores who has reserved, and blocks users of `threshold` and above; to be [run](RiskWorker::run) once.
+    pub fn risk_worker(&self, scorer: Arc<dyn RiskScorer>, threshold: u32) -> RiskWorker {
+        RiskWorker::new(
+            self.store.clone(),
+            self.ledger.clone(),
+            self.metrics.clone(),
+            scorer,
+            threshold,
+        )
+    }
+}

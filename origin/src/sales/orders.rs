@@ -1,0 +1,280 @@
+//! A claim becomes an order or is released for good; an order is paid, cancelled or expires.
+//!
+//! SQL decides, Redis follows. If a step between the two is lost, it is found again: the reconciler finds open
+//! claims, and SQL lists the ended and paid orders that Redis may not have followed.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, Span, info, warn};
+use weir_base::id::UserId;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Deduction, ReleaseKind};
+
+use super::ledger::Ledger;
+use super::metrics::SaleMetrics;
+use super::store::{Cancelled, OrderStatus, Paid, Placed, SaleStore, Shortage, StoredOrder};
+use crate::clock::now_ms;
+use crate::redis::CallError;
+use crate::sql::{Shed, SqlError};
+
+/// How many calls on SQL orders, payments and reservations may run at once, and how many more may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct SqlLimits {
+    /// Running.
+    pub working_max: usize,
+    /// Waiting. Beyond it, requests are refused at once.
+    pub waiting_max: usize,
+}
+
+impl Default for SqlLimits {
+    fn default() -> Self {
+        Self {
+            working_max: 32,
+            waiting_max: 1024,
+        }
+    }
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    /// It is an order now.
+    Ordered(StoredOrder),
+    /// It was an order already.
+    OrderedBefore(StoredOrder),
+    /// It was released before and never becomes an order; its user may claim again.
+    Released,
+    /// There was no unit for it: it is released.
+    Short(Shortage),
+}
+
+impl ClaimOutcome {
+    /// Its word in metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Ordered(_) => "ordered",
+            Self::OrderedBefore(_) => "ordered_before",
+            Self::Released => "released",
+            Self::Short(Shortage::SoldOut) => "sold_out",
+            Self::Short(Shortage::UnknownSale) => "unknown_sale",
+            Self::Short(Shortage::UserCap) => "user_cap",
+        }
+    }
+}
+
+/// Turns claims into orders.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    store: SaleStore,
+    ledger: Ledger,
+    metrics: SaleMetrics,
+    shed: Arc<Shed>,
+    tasks: TaskTracker,
+}
+
+impl Orders {
+    pub(super) fn new(
+        store: SaleStore,
+        ledger: Ledger,
+        metrics: SaleMetrics,
+        limits: SqlLimits,
+    ) -> Self {
+        Self {
+            store,
+            ledger,
+            metrics,
+            shed: Arc::new(Shed::new(limits.working_max, limits.waiting_max)),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Decides the claim's outcome in a task of its own, which ends even if the client hangs up: no unit is left between
+    /// SQL and Redis.
+    ///
+    /// The task fails with [`SqlError`] when SQL does not answer; then nothing was released.
+    pub fn start(&self, ticket: Ticket) -> JoinHandle<Result<ClaimOutcome, SqlError>> {
+        let orders = self.clone();
+        self.spawn(async move { orders.decide(&ticket).await })
+    }
+
+    /// Pays an order of `user`, in a task of its own as [`Orders::start`] does.
+    pub fn pay(&self, order: String, user: UserId) -> JoinHandle<Result<Paid, SqlError>> {
+        let orders = self.clone();
+        self.spawn(async move {
+            let call = orders.store.pay(&order, &user, now_ms());
+            let paid = orders.sql(call).await?;
+            if let Paid::Now(order) | Paid::Again(order) = &paid {
+                orders.follow(order).await;
+            }
+            Ok(paid)
+        })
+    }
+
+    /// Takes an order of `user` back, in a task of its own as [`Orders::start`] does.
+    pub fn cancel(&self, order: String, user: UserId) -> JoinHandle<Result<Cancelled, SqlError>> {
+        let orders = self.clone();
+        self.spawn(async move {
+            let call = orders.store.cancel(&order, &user, now_ms());
+            let cancelled = orders.sql(call).await?;
+            if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
+                orders.follow(order).await;
+            }
+            Ok(cancelled)
+        })
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn(work.instrument(Span::current()))
+    }
+
+    /// Makes a call on SQL for the public: it waits in line, or is refused at once.
+    ///
+    /// # Errors
+    /// [`SqlError::Overloaded`] when the line is full; else those of the call.
+    pub async fn sql<T>(
+        &self,
+        call: impl Future<Output = Result<T, SqlError>>,
+    ) -> Result<T, SqlError> {
+        let start = std::time::Instant::now();
+        let answer = self.shed.run(call).await;
+        if matches!(answer, Err(SqlError::Overloaded)) {
+            self.metrics.shed.inc();
+        } else {
+            self.metrics
+                .sql_seconds
+                .observe(start.elapsed().as_secs_f64());
+        }
+        answer
+    }
+
+    /// How many claims are being decided.
+    pub fn in_flight(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Waits until none is being decided. To be called when no more can start.
+    pub async fn finish(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn decide(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
+        let outcome = self.outcome(ticket).await?;
+        self.metrics.order(outcome.word());
+        Ok(outcome)
+    }
+
+    async fn outcome(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
+        let placed = self.sql(self.store.place(ticket, now_ms())).await?;
+        let Placed::Short(shortage) = placed else {
+            return Ok(self.follow_claim(ticket, placed).await);
+        };
+        if shortage == Shortage::UserCap {
+            // The unit is there, only not for this user: another may have it.
+            let known = self.store.release(ticket, now_ms()).await?;
+            let placed = known.unwrap_or(Placed::Released { void: false });
+            return Ok(match self.follow_claim(ticket, placed).await {
+                ClaimOutcome::Released => ClaimOutcome::Short(shortage),
+                outcome => outcome,
+            });
+        }
+        if self.store.void(ticket, now_ms()).await? {
+            warn!(claim = %ticket.claim_id(), ?shortage, "no unit in SQL behind the claim");
+            self.release(ticket, ReleaseKind::Void).await;
+            return Ok(ClaimOutcome::Short(shortage));
+        }
+        // The same claim, sent twice, got its outcome in the other request meanwhile.
+        let placed = self.store.place(ticket, now_ms()).await?;
+        Ok(self.follow_claim(ticket, placed).await)
+    }
+
+    /// Ends a claim whose deadline has passed: unless its outcome is decided already, it is released for
+    /// good. Redis follows.
+    ///
+    /// # Errors
+    /// When SQL does not answer; then nothing was released.
+    pub async fn end_overdue(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
+        let known = self.store.release(ticket, now_ms()).await?;
+        let placed = known.unwrap_or(Placed::Released { void: false });
+        let outcome = self.follow_claim(ticket, placed).await;
+        self.metrics.claim_reconciled(outcome.word());
+        Ok(outcome)
+    }
+
+    /// Has Redis follow what SQL has decided of a claim.
+    async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> ClaimOutcome {
+        match placed {
+            Placed::New(order) => {
+                info!(claim = %order.id, units = order.units, "ordered");
+                self.follow(&order).await;
+                ClaimOutcome::Ordered(order)
+            }
+            Placed::Again(order) => {
+                self.follow(&order).await;
+                ClaimOutcome::OrderedBefore(order)
+            }
+            Placed::Released { void: true } => {
+                self.release(ticket, ReleaseKind::Void).await;
+                ClaimOutcome::Released
+            }
+            // A taken name: SQL can never hold an order of this claim, which is a release, too.
+            Placed::Released { void: false } | Placed::NameTaken => {
+                self.release(ticket, ReleaseKind::Decided).await;
+                ClaimOutcome::Released
+            }
+            Placed::Short(shortage) => ClaimOutcome::Short(shortage),
+        }
+    }
+
+    /// Has Redis follow an order to where it stands in SQL. Doing it again changes nothing, and a
+    /// failure changes nothing for the client: it is done again later.
+    pub async fn follow(&self, order: &StoredOrder) {
+        if let Err(error) = follow_order(&self.ledger, order).await {
+            warn!(order = %order.id, status = order.status.word(), %error, "Redis did not follow");
+            return;
+        }
+        if order.status == OrderStatus::Unpaid {
+            return;
+        }
+        if let Err(error) = self.store.mark_followed(&order.id, order.status).await {
+            warn!(order = %order.id, %error, "not noted that Redis has followed");
+        }
+    }
+
+    /// As with [`Orders::follow`].
+    async fn release(&self, ticket: &Ticket, kind: ReleaseKind) {
+        if let Err(error) = self.ledger.release(ticket, kind).await {
+            warn!(claim = %ticket.claim_id(), %error, "not released");
+        }
+    }
+}
+
+/// Brings Redis to where an order stands in SQL.
+///
+/// # Errors
+/// When Redis does not answer.
+pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), CallError> {
+    match order.status {
+        OrderStatus::Unpaid if order.deducted => {
+            ledger.settle(order, Deduction::AtOrder).await?;
+        }
+        OrderStatus::Unpaid => {
+            ledger.settle(order, Deduction::AtPayment).await?;
+        }
+        OrderStatus::Paid => {
+            // An open claim is settled with its units; a deferred order is charged for them.
+            ledger.settle(order, Deduction::AtOrder).await?;
+            ledger.charge(order).await?;
+        }
+        OrderStatus::Cancelled | OrderStatus::Expired => {
+            ledger.cancel(order).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! What SQL and Redis hold of a sale, and whether it adds up.
+
+use serde::Serialize;
+use weir_base::id::SaleId;
+use weir_sale::ledger::Audit;
+use weir_sale::sale::{Degrade, SaleState};
+
+use super::ledger::Ledger;
+use super::new_sale::{Payment, Window};
+use super::store::{SaleStore, SaleTotals, StoredSale};
+use crate::unavailable::Unavailable;
+
+/// A sale, without what Redis holds of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SaleSummary {
+    /// Its name.
+    pub id: SaleId,
+    /// What people call it.
+    pub title: String,
+    /// Units to sell, from the start.
+    pub total: u64,
+    /// Units that SQL has not sold.
+    pub remaining: u64,
+    /// Over how many shards the stock is spread.
+    pub shard_count: u32,
+    /// The most units one user may have.
+    pub user_cap: u32,
+    /// First instant at which claims are taken, in milliseconds since the Unix epoch.
+    pub starts_at_ms: u64,
+    /// First instant at which they are taken no more.
+    pub ends_at_ms: u64,
+    /// The operator's switch.
+    pub state: SaleState,
+    /// What the operator has taken out of the way.
+    pub degrade: Degrade,
+    /// Whether only who brings an order token may buy.
+    pub token: bool,
+    /// When users may reserve; null: nobody needs to.
+    pub reservation: Option<Window>,
+    /// When an order takes its units, and for how long.
+    pub payment: Payment,
+    /// How long before its start it is warmed by itself; null: by hand only.
+    pub warm_before_ms: Option<u64>,
+    /// When it was made.
+    pub created_at_ms: u64,
+    /// When its stock was first put on Redis; null until then.
+    pub warmed_at_ms: Option<u64>,
+}
+
+/// A sale, and what SQL and Redis hold of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SaleStatus {
+    /// The sale.
+    #[serde(flatten)]
+    pub summary: SaleSummary,
+    /// Orders in SQL that are unpaid or paid.
+    pub orders: u64,
+    /// Units that SQL has taken from the stock for them.
+    pub units_ordered: u64,
+    /// What Redis holds, by shard.
+    pub shards: Vec<ShardStatus>,
+    /// Whether `Σ stock + Σ held + units_ordered = total`.
+    ///
+    /// Redis is read first, SQL after it, so under way the sum may be too high but never too low
+    /// by that: a claim that became an order in between counts as both. On a sale that is at rest
+    /// it is exact. False as long as a shard is cold.
+    pub balanced: bool,
+}
+
+/// What Redis holds on one shard.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ShardStatus {
+    /// Units left; null: not warmed, or lost.
+    pub stock: Option<i64>,
+    /// Units in open claims.
+    pub held: u64,
+    /// Units in settled orders.
+    pub bought: u64,
+    /// Raised whenever units come back.
+    pub epoch: i64,
+}
+
+impl SaleStatus {
+    /// Reads a sale's status; `None` if there is no such sale. Redis reads every record of the sale for it: for
+    /// operators and tests.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn read(
+        store: &SaleStore,
+        ledger: &Ledger,
+        id: &SaleId,
+    ) -> Result<Option<Self>, Unavailable> {
+        let Some(totals) = store.totals(id).await? else {
+            return Ok(None);
+        };
+        let mut shards = Vec::new();
+        for shard in 0..totals.stored.sale.shards {
+            shards.push(ledger.audit(id, shard).await?);
+        }
+        // Again, now that Redis is read: see `SaleStatus::balanced`. Sales are never deleted.
+        let totals = store.totals(id).await?;
+        Ok(totals.map(|totals| Self::new(totals, &shards)))
+    }
+
+    fn new(totals: SaleTotals, shards: &[Audit]) -> Self {
+        Self {
+            balanced: is_balanced(&totals, shards),
+            orders: totals.orders.active(),
+            units_ordered: totals.units_deducted,
+            shards: shards.iter().map(ShardStatus::from).collect(),
+            summary: totals.stored.into(),
+        }
+    }
+}
+
+fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
+    let in_redis: Option<i64> = shards
+        .iter()
+        .map(|s| s.stock?.checked_add_unsigned(s.held))
+        .sum();
+    in_redis.and_then(|units| units.checked_add_unsigned(totals.units_deducted))
+        == i64::try_from(totals.stored.total).ok()
+}
+
+impl From<&Audit> for ShardStatus {
+    fn from(audit: &Audit) -> Self {
+        let &Audit {
+            stock,
+            held,
+            bought,
+            epoch,
+            ..
+        } = audit;
+        Self {
+            stock,
+            held,
+            bought,
+            epoch,
+        }
+    }
+}
+
+impl From<StoredSale> for SaleSummary {
+    fn from(stored: StoredSale) -> Self {
+        let sale = stored.sale;
+        Self {
+            id: sale.id,
+            title: stored.title,
+            total: stored.total,
+            remaining: stored.remaining,
+            shard_count: sale.shards,
+            user_cap: sale.user_cap,
+            starts_at_ms: sale.starts_at_ms,
+            ends_at_ms: sale.ends_at_ms,
+            state: sale.state,
+            degrade: sale.degrade,
+            token: sale.token,
+            reservation: stored.reservation,
+            payment: stored.payment,
+            warm_before_ms: stored.warm_before_ms,
+            created_at_ms: stored.created_at_ms,
+            warmed_at_ms: stored.warmed_at_ms,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The outcomes of claims.
+
+use sqlx::Error;
+use weir_sale::claim::Ticket;
+
+use super::payments::take_stock;
+use super::{OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
+use super::{orders, sales};
+use crate::sales::new_sale::Payment;
+use crate::sql::{Database, SqlError, Tx, retried, sql};
+
+const INSERT_OUTCOME: &str = "
+    INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, void, at_ms)
+    VALUES (?, ?, ?, ?, ?, ?)";
+
+const SELECT_OUTCOME: &str = "SELECT user_id, outcome, void FROM claim_outcomes WHERE claim_id = ?";
+
+const INSERT_BUYER: &str = "INSERT INTO buyers (units, sale_id, user_id) VALUES (?, ?, ?)";
+
+const ADD_TO_BUYER: &str = "
+    UPDATE buyers SET units = units + ? WHERE sale_id = ? AND user_id = ? AND units + ? <= ?";
+
+const INSERT_ORDER: &str = "
+    INSERT INTO orders
+        (id, sale_id, shard, generation, user_id, quantity, status, deducted, pay_by_ms,
+        created_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+const INSERT_CHANGE: &str = "
+    INSERT INTO change_log (sale_id, order_id, units, reason, at_ms)
+    VALUES (?, ?, ?, ?, ?)";
+
+/// What is decided about a claim.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Ordered,
+    Released,
+    Void,
+}
+
+impl SaleStore {
+    /// Makes a claim an order, in one transaction: its outcome, the order, the change log, and the
+    /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
+    /// is paid `at_payment` takes no stock yet.
+    pub async fn place(&self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
+        Ok(retried(|| place_once(&self.db, ticket, now_ms)).await?)
+    }
+
+    /// Decides that a claim without units behind it never becomes an order. False if its outcome was
+    /// decided before.
+    pub async fn void(&self, ticket: &Ticket, now_ms: u64) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let won = insert_outcome(&mut tx, ticket, Outcome::Void, now_ms).await?;
+            tx.commit().await?;
+            Ok(won)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// Decides that a claim never becomes an order, unless its outcome was decided before: then that is
+    /// told.
+    pub async fn release(&self, ticket: &Ticket, now_ms: u64) -> Result<Option<Placed>, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            if insert_outcome(&mut tx, ticket, Outcome::Released, now_ms).await? {
+                tx.commit().await?;
+                return Ok(None);
+            }
+            let known = known_outcome(&mut tx, ticket).await?;
+            tx.rollback().await?;
+            Ok(Some(known))
+        };
+        Ok(retried(once).await?)
+    }
+}
+
+async fn place_once(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
+    let mut tx = db.begin().await?;
+    let placed = place_in(&mut tx, ticket, now_ms).await?;
+    if matches!(placed, Placed::New(_)) {
+        tx.commit().await?;
+    } else {
+        tx.rollback().await?;
+    }
+    Ok(placed)
+}
+
+/// The steps, in the design's order. Whatever but [`Placed::New`] comes of them is rolled back.
+async fn place_in(tx: &mut Tx, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
+    if !insert_outcome(tx, ticket, Outcome::Ordered, now_ms).await? {
+        return known_outcome(tx, ticket).await;
+    }
+    let Some(sale) = sales::select_one(tx, &ticket.sale).await? else {
+        return Ok(Placed::Short(Shortage::UnknownSale));
+    };
+    if !add_to_buyer(tx, ticket, sale.sale.user_cap).await? {
+        return Ok(Placed::Short(Shortage::UserCap));
+    }
+    let order = new_order(ticket, &sale, now_ms);
+    insert_order(tx, &order).await?;
+    let taken = if order.deducted { order.units } else { 0 };
+    insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;
+    if order.deducted && !take_stock(tx, &order).await? {
+        return Ok(Placed::Short(Shortage::SoldOut));
+    }
+    Ok(Placed::New(order))
+}
+
+/// Decides the claim's outcome; false if it was decided before.
+async fn insert_outcome(
+    tx: &mut Tx,
+    ticket: &Ticket,
+    outcome: Outcome,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let word = match outcome {
+        Outcome::Ordered => "ordered",
+        Outcome::Released | Outcome::Void => "released",
+    };
+    let id = ticket.claim_id();
+    let insert = sql(INSERT_OUTCOME)
+        .text(id.as_str())
+        .text(ticket.sale.as_str())
+        .text(ticket.user.as_str())
+        .text(word)
+        .number(outcome == Outcome::Void)
+        .number(now_ms);
+    tx.insert(insert).await
+}
+
+/// The outcome that was decided before.
+async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<Placed, Error> {
+    let id = ticket.claim_id();
+    let row = tx.one(sql(SELECT_OUTCOME).text(id.as_str())).await?;
+    let row = row.ok_or(Error::RowNotFound)?;
+    if row.text("user_id")? != ticket.user.as_str() {
+        return Ok(Placed::NameTaken);
+    }
+    // The column's CHECK leaves no third.
+    if row.text("outcome")? != "ordered" {
+        let void = row.flag("void")?;
+        return Ok(Placed::Released { void });
+    }
+    let order = orders::select(tx, id.as_str()).await?;
+    Ok(Placed::Again(order.ok_or(Error::RowNotFound)?))
+}
+
+/// Counts the units as the user's; false if that is more than one user may have. Most users have
+/// one order, so the insertion is tried first.
+async fn add_to_buyer(tx: &mut Tx, ticket: &Ticket, user_cap: u32) -> Result<bool, Error> {
+    if ticket.quantity > user_cap {
+        return Ok(false);
+    }
+    let with = |statement| {
+        sql(statement)
+            .number(ticket.quantity)
+            .text(ticket.sale.as_str())
+            .text(ticket.user.as_str())
+    };
+    if tx.insert(with(INSERT_BUYER)).await? {
+        return Ok(true);
+    }
+    let add = with(ADD_TO_BUYER).number(ticket.quantity).number(user_cap);
+    Ok(tx.execute(add).await? == 1)
+}
+
+/// The order as the sale's way to pay has it.
+fn new_order(ticket: &Ticket, sale: &StoredSale, now_ms: u64) -> StoredOrder {
+    let pay_by_ms = match sale.payment {
+        Payment::Hold { pay_within_ms } => Some(now_ms.saturating_add(pay_within_ms)),
+        Payment::AtOrder | Payment::AtPayment => None,
+    };
+    StoredOrder {
+        id: ticket.claim_id().to_string(),
+        sale: ticket.sale.clone(),
+        shard: ticket.shard,
+        generation: ticket.generation,
+        user: ticket.user.clone(),
+        units: ticket.quantity,
+        status: OrderStatus::Unpaid,
+        deducted: sale.payment != Payment::AtPayment,
+        pay_by_ms,
+        created_at_ms: now_ms,
+    }
+}
+
+async fn insert_order(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
+    let insert = sql(INSERT_ORDER)
+        .text(&order.id)
+        .text(order.sale.as_str())
+        .number(order.shard)
+        .number(order.generation)
+        .text(order.user.as_str())
+        .number(order.units)
+        .text(order.status.word())
+        .number(order.deducted)
+        .maybe(order.pay_by_ms)
+        .number(order.created_at_ms);
+    tx.execute(insert).await.map(drop)
+}
+
+/// Logs a change of the sale's stock by `units`.
+pub(super) async fn insert_change(
+    tx: &mut Tx,
+    order: &StoredOrder,
+    units: i64,
+    reason: &'static str,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let insert = sql(INSERT_CHANGE)
+        .text(order.sale.as_str())
+        .text(&order.id)
+        .signed(units)
+        .text(reason)
+        .number(now_ms);
+    tx.execute(insert).await.map(drop)
+}

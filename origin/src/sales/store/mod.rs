@@ -1,0 +1,288 @@
+//! Sales and orders in SQL: the truth that Redis follows.
+//!
+//! | module | does |
+//! |---|---|
+//! | `sales` | sales, their switches and sums |
+//! | `claims` | decides claims: ordered or released |
+//! | `orders` | orders as they are read, and those Redis has yet to follow |
+//! | `payments` | orders paid, cancelled or expired |
+//! | `reservations` | who has reserved, who is blocked |
+
+mod claims;
+mod orders;
+mod payments;
+mod reservations;
+mod sales;
+
+use weir_base::id::{SaleId, UserId};
+use weir_sale::sale::Sale;
+
+use super::new_sale::{Payment, Window};
+use crate::sql::Database;
+
+/// Sales and orders in SQL. Cloning it is cheap.
+///
+/// Instants are milliseconds since the Unix epoch. A call fails only when SQL does not answer or answers with an
+/// error. Calling again is safe: what changes something changes it once.
+///
+/// Pages are sorted by the bytes of the user's name; a page shorter than its limit is the last.
+#[derive(Clone, Debug)]
+pub struct SaleStore {
+    db: Database,
+}
+
+impl SaleStore {
+    /// The store in this database.
+    pub fn new(db: Database) -> Self {
+        Self { db }
+    }
+}
+
+/// A sale as SQL has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSale {
+    /// What gateways see of it; the band is that of the units that are left in SQL.
+    pub sale: Sale,
+    /// What people call it.
+    pub title: String,
+    /// Units to sell, from the start.
+    pub total: u64,
+    /// Units not ordered.
+    pub remaining: u64,
+    /// When its users may reserve; `None`: nobody needs to.
+    pub reservation: Option<Window>,
+    /// When an order takes units, and for how long.
+    pub payment: Payment,
+    /// How long before its start it is warmed by itself; `None`: by hand only.
+    pub warm_before_ms: Option<u64>,
+    /// When it was made, in milliseconds since the Unix epoch.
+    pub created_at_ms: u64,
+    /// When its stock was first put on Redis.
+    pub warmed_at_ms: Option<u64>,
+}
+
+/// A sale, and what became of its claims, all as of one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaleTotals {
+    /// The sale.
+    pub stored: StoredSale,
+    /// Its orders, by status.
+    pub orders: OrderCounts,
+    /// The units of unpaid and paid orders that were taken from stock:
+    /// `stored.remaining + units_deducted = stored.total`.
+    pub units_deducted: u64,
+    /// The units of unpaid orders that take theirs at payment.
+    pub units_deferred: u64,
+    /// Whether the outcome of any claim on it is decided: then Redis has handed out units.
+    pub has_outcomes: bool,
+    /// The latest entry of the sale's change log; 0 if there is none. Two answers with one version
+    /// tell the same stock.
+    pub version: u64,
+}
+
+/// How many orders a sale has, by status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderCounts {
+    /// Made and not paid.
+    pub unpaid: u64,
+    /// Paid.
+    pub paid: u64,
+    /// Taken back by their users.
+    pub cancelled: u64,
+    /// Not paid in time.
+    pub expired: u64,
+}
+
+impl OrderCounts {
+    /// Orders that hold, or will hold, units.
+    pub fn active(&self) -> u64 {
+        self.unpaid + self.paid
+    }
+}
+
+/// Where an order stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OrderStatus {
+    /// Made and not paid.
+    Unpaid,
+    /// Paid: for ever.
+    Paid,
+    /// Taken back by its user: for ever.
+    Cancelled,
+    /// Not paid in time: for ever.
+    Expired,
+}
+
+impl OrderStatus {
+    /// Every status.
+    pub const ALL: [Self; 4] = [Self::Unpaid, Self::Paid, Self::Cancelled, Self::Expired];
+
+    /// The word in SQL and JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unpaid => "unpaid",
+            Self::Paid => "paid",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// Whether the order holds, or will hold, its units.
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::Unpaid | Self::Paid)
+    }
+}
+
+/// An order, with all that Redis needs to follow it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredOrder {
+    /// Its name, which is its claim's.
+    pub id: String,
+    /// The sale.
+    pub sale: SaleId,
+    /// The shard of its claim.
+    pub shard: u32,
+    /// The generation of its claim.
+    pub generation: u64,
+    /// Whose it is.
+    pub user: UserId,
+    /// How many units.
+    pub units: u32,
+    /// Where it stands.
+    pub status: OrderStatus,
+    /// Whether its units were taken from stock (and given back, if it was cancelled or expired).
+    pub deducted: bool,
+    /// Until when it must be paid; `None`: no limit, or decided.
+    pub pay_by_ms: Option<u64>,
+    /// When it was made, in milliseconds since the Unix epoch.
+    pub created_at_ms: u64,
+}
+
+/// What became of a claim that asked to be an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// It is an order now.
+    New(StoredOrder),
+    /// It was an order already, which may have ended meanwhile.
+    Again(StoredOrder),
+    /// It was released before, and never becomes an order.
+    Released {
+        /// SQL had no unit behind it.
+        void: bool,
+    },
+    /// Another user's claim of the same name had its outcome decided before. Redis lost data, and a
+    /// clock went back: this claim never becomes an order.
+    NameTaken,
+    /// SQL has no units for it. Nothing was changed.
+    Short(Shortage),
+}
+
+/// Why SQL has no units for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Fewer units are left than the claim holds.
+    SoldOut,
+    /// SQL has no such sale.
+    UnknownSale,
+    /// The user's orders and this claim together are more than one user may have: Redis has lost
+    /// orders of the user.
+    UserCap,
+}
+
+/// The answer to a payment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Paid {
+    /// It is paid now.
+    Now(StoredOrder),
+    /// It was paid before.
+    Again(StoredOrder),
+    /// It comes too late: the deadline has passed, whether or not the order was ended for it yet.
+    Expired,
+    /// The user took the order back before.
+    Cancelled,
+    /// The order takes its units now, and there are none. It stays as it is.
+    SoldOut,
+    /// This user has no such order.
+    Unknown,
+}
+
+/// The answer to a user who takes an order back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It is cancelled now; its units are in stock again.
+    Now(StoredOrder),
+    /// It was cancelled before.
+    Again(StoredOrder),
+    /// It has expired before.
+    Expired(StoredOrder),
+    /// It is paid, and stays.
+    Paid(StoredOrder),
+    /// This user has no such order.
+    Unknown,
+}
+
+/// The answer to a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// The user has reserved now.
+    Now,
+    /// The user had reserved before.
+    Again,
+    /// Reservations have not opened.
+    NotOpen {
+        /// Milliseconds until they do: at least 1.
+        wait_ms: u64,
+    },
+    /// Reservations have ended.
+    Closed,
+    /// Nobody needs to reserve for this sale.
+    NoReservation,
+    /// SQL has no such sale.
+    Unknown,
+}
+
+/// The answer to a changed sale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Updated {
+    /// It is as given now.
+    Done,
+    /// SQL has no such sale.
+    Unknown,
+    /// It stays as it was.
+    Refused(EditRefusal),
+}
+
+/// Why a sale may not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditRefusal {
+    /// Its rules hold from its start on, or from its first order.
+    #[error("the sale has started")]
+    Started,
+    /// Stock, shards, or whether one must reserve cannot change once they are on Redis.
+    #[error(
+        "the sale is warmed: its total, its shards, and whether users must reserve cannot change"
+    )]
+    Warmed,
+}
+
+/// A user who has reserved and whom nobody has judged yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unscored {
+    /// The sale.
+    pub sale: SaleId,
+    /// Who.
+    pub user: UserId,
+    /// When the user reserved.
+    pub at_ms: u64,
+    /// How many checks have failed to say anything.
+    pub failed_checks: u32,
+}
+
+/// What a risk check said of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Score {
+    /// The higher, the worse.
+    pub score: u32,
+    /// Whether the user is blocked for it.
+    pub block: bool,
+}

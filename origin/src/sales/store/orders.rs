@@ -1,0 +1,135 @@
+//! Orders as they are read, and what Redis has still to follow.
+
+use sqlx::Error;
+use weir_base::id::{SaleId, UserId};
+use weir_sale::ledger::{Deduction, OrderEntry};
+
+use super::sales::sale_id;
+use super::{OrderStatus, SaleStore, StoredOrder};
+use crate::sql::{Row, SqlError, Tx, damaged, retried, sql};
+
+const SELECT_ORDER: &str = "SELECT * FROM orders WHERE id = ?";
+
+const SELECT_PAGE: &str = "
+    SELECT * FROM orders
+    WHERE sale_id = ? AND shard = ? AND generation > ? AND status IN ('unpaid', 'paid')
+    ORDER BY generation
+    LIMIT ?";
+
+const SELECT_UNFOLLOWED: &str = "
+    SELECT orders.*
+    FROM unfollowed_orders JOIN orders ON orders.id = unfollowed_orders.order_id
+    ORDER BY unfollowed_orders.at_ms, orders.id
+    LIMIT ?";
+
+const INSERT_UNFOLLOWED: &str = "
+    INSERT INTO unfollowed_orders (order_id, at_ms) VALUES (?, ?)";
+
+// An order changes once after it was made, so a status that it has is the one that was followed.
+const DELETE_UNFOLLOWED: &str = "
+    DELETE FROM unfollowed_orders
+    WHERE order_id = ? AND EXISTS (SELECT 1 FROM orders WHERE id = ? AND status = ?)";
+
+impl SaleStore {
+    /// One order of this user.
+    pub async fn order(
+        &self,
+        order_id: &str,
+        user: &UserId,
+    ) -> Result<Option<StoredOrder>, SqlError> {
+        let row = self.db.one(sql(SELECT_ORDER).text(order_id)).await?;
+        let order = row.as_ref().map(stored).transpose()?;
+        Ok(order.filter(|order| order.user == *user))
+    }
+
+    /// At most `limit` unpaid and paid orders, of users at home on `shard`, with their users: those
+    /// that came of a later generation than `after`, the earliest first.
+    pub async fn orders_page(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(UserId, OrderEntry)>, SqlError> {
+        let select = sql(SELECT_PAGE)
+            .text(sale.as_str())
+            .number(shard)
+            .number(after)
+            .number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(entry).collect::<Result<_, _>>()?)
+    }
+
+    /// At most `limit` orders that Redis may not have followed, those that changed first first:
+    /// cancelled and expired ones (`cancel` in Redis), and those that took their units when they
+    /// were paid (`settle` in Redis, then `charge`). A new order is not among them: its claim is
+    /// open in Redis until Redis has followed.
+    pub async fn unfollowed(&self, limit: usize) -> Result<Vec<StoredOrder>, SqlError> {
+        let rows = self.db.all(sql(SELECT_UNFOLLOWED).number(limit)).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// Notes that Redis has followed the order to this status, which is of no effect if it has
+    /// another one now.
+    pub async fn mark_followed(&self, order_id: &str, status: OrderStatus) -> Result<(), SqlError> {
+        let delete = || {
+            sql(DELETE_UNFOLLOWED)
+                .text(order_id)
+                .text(order_id)
+                .text(status.word())
+        };
+        retried(|| self.db.execute(delete())).await?;
+        Ok(())
+    }
+}
+
+/// The same within a transaction, whoever's it is.
+pub(super) async fn select(tx: &mut Tx, order_id: &str) -> Result<Option<StoredOrder>, Error> {
+    let row = tx.one(sql(SELECT_ORDER).text(order_id)).await?;
+    row.as_ref().map(stored).transpose()
+}
+
+fn entry(row: &Row) -> Result<(UserId, OrderEntry), Error> {
+    let deduction = match row.flag("deducted")? {
+        true => Deduction::AtOrder,
+        false => Deduction::AtPayment,
+    };
+    let entry = OrderEntry {
+        generation: row.number("generation")?,
+        units: row.number("quantity")?,
+        deduction,
+    };
+    Ok((user_id(row)?, entry))
+}
+
+/// Notes in the order's own transaction that Redis has to follow it.
+pub(super) async fn note_unfollowed(tx: &mut Tx, id: &str, now_ms: u64) -> Result<(), Error> {
+    let insert = sql(INSERT_UNFOLLOWED).text(id).number(now_ms);
+    tx.execute(insert).await.map(drop)
+}
+
+pub(super) fn stored(row: &Row) -> Result<StoredOrder, Error> {
+    Ok(StoredOrder {
+        id: row.text("id")?,
+        sale: sale_id(row, "sale_id")?,
+        shard: row.number("shard")?,
+        generation: row.number("generation")?,
+        user: user_id(row)?,
+        units: row.number("quantity")?,
+        status: status(row)?,
+        deducted: row.flag("deducted")?,
+        pay_by_ms: row.maybe("pay_by_ms")?,
+        created_at_ms: row.number("created_at_ms")?,
+    })
+}
+
+pub(super) fn status(row: &Row) -> Result<OrderStatus, Error> {
+    let word = row.text("status")?;
+    let mut all = OrderStatus::ALL.into_iter();
+    all.find(|status| status.word() == word)
+        .ok_or_else(|| damaged("status", "names no status"))
+}
+
+pub(super) fn user_id(row: &Row) -> Result<UserId, Error> {
+    UserId::new(row.text("user_id")?).map_err(|error| damaged("user_id", error))
+}

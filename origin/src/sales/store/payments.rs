@@ -1,0 +1,225 @@
+//! What becomes of an order: paid, cancelled or expired, each decided in one transaction by the
+//! one statement that changes its status.
+
+use std::collections::BTreeMap;
+
+use sqlx::Error;
+use weir_base::id::{SaleId, UserId};
+
+use super::claims::insert_change;
+use super::{Cancelled, OrderStatus, Paid, SaleStore, StoredOrder, orders};
+use crate::sql::{Database, SqlError, Tx, retried, sql};
+
+/// The most orders that expire in one transaction. The stock's row is locked while it is
+/// committed, so orders wait no longer than that.
+const EXPIRE_TOGETHER: usize = 50;
+
+const TAKE_STOCK: &str = "
+    UPDATE stock SET remaining = remaining - ? WHERE sale_id = ? AND remaining >= ?";
+
+const RETURN_STOCK: &str = "UPDATE stock SET remaining = remaining + ? WHERE sale_id = ?";
+
+const TAKE_FROM_BUYER: &str = "
+    UPDATE buyers SET units = units - ? WHERE sale_id = ? AND user_id = ?";
+
+// A late payment is refused whether or not the order was ended for it yet.
+const PAY: &str = "
+    UPDATE orders SET status = 'paid', deducted = 1, pay_by_ms = NULL, paid_at_ms = ?
+    WHERE id = ? AND user_id = ? AND status = 'unpaid' AND (pay_by_ms IS NULL OR pay_by_ms > ?)";
+
+const CANCEL: &str = "
+    UPDATE orders SET status = 'cancelled', pay_by_ms = NULL, ended_at_ms = ?
+    WHERE id = ? AND user_id = ? AND status = 'unpaid'";
+
+const EXPIRE: &str = "
+    UPDATE orders SET status = 'expired', pay_by_ms = NULL, ended_at_ms = ?
+    WHERE id = ? AND status = 'unpaid' AND pay_by_ms <= ?";
+
+const SELECT_OVERDUE: &str = "
+    SELECT * FROM orders WHERE pay_by_ms <= ? ORDER BY pay_by_ms LIMIT ?";
+
+impl SaleStore {
+    /// Pays an order, in one transaction. An order that has no units yet takes them now.
+    pub async fn pay(&self, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, SqlError> {
+        Ok(retried(|| pay_once(&self.db, order_id, user, now_ms)).await?)
+    }
+
+    /// Takes an unpaid order back, in one transaction; its units return to stock.
+    pub async fn cancel(
+        &self,
+        order_id: &str,
+        user: &UserId,
+        now_ms: u64,
+    ) -> Result<Cancelled, SqlError> {
+        Ok(retried(|| cancel_once(&self.db, order_id, user, now_ms)).await?)
+    }
+
+    /// Ends at most `limit` orders whose time to pay has passed; their units return to stock.
+    /// Tells which were ended just now.
+    pub async fn expire(&self, now_ms: u64, limit: usize) -> Result<Vec<StoredOrder>, SqlError> {
+        let rows = self
+            .db
+            .all(sql(SELECT_OVERDUE).number(now_ms).number(limit))
+            .await?;
+        let overdue: Result<Vec<_>, Error> = rows.iter().map(orders::stored).collect();
+        let mut expired = Vec::new();
+        for together in overdue?.chunks(EXPIRE_TOGETHER) {
+            expired.extend(retried(|| expire_once(&self.db, together, now_ms)).await?);
+        }
+        Ok(expired)
+    }
+}
+
+async fn pay_once(
+    db: &Database,
+    order_id: &str,
+    user: &UserId,
+    now_ms: u64,
+) -> Result<Paid, Error> {
+    let mut tx = db.begin().await?;
+    let paid = pay_in(&mut tx, order_id, user, now_ms).await?;
+    if matches!(paid, Paid::Now(_)) {
+        tx.commit().await?;
+    } else {
+        tx.rollback().await?;
+    }
+    Ok(paid)
+}
+
+async fn pay_in(tx: &mut Tx, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, Error> {
+    // As it was before: it tells whether the units are taken now. That never changes but here.
+    let Some(before) = own(tx, order_id, user).await? else {
+        return Ok(Paid::Unknown);
+    };
+    let pay = sql(PAY)
+        .number(now_ms)
+        .text(order_id)
+        .text(user.as_str())
+        .number(now_ms);
+    let changed = tx.execute(pay).await? == 1;
+    let order = own(tx, order_id, user).await?.ok_or(Error::RowNotFound)?;
+    if !changed {
+        return Ok(match order.status {
+            OrderStatus::Paid => Paid::Again(order),
+            OrderStatus::Cancelled => Paid::Cancelled,
+            OrderStatus::Unpaid | OrderStatus::Expired => Paid::Expired,
+        });
+    }
+    if !before.deducted {
+        orders::note_unfollowed(tx, order_id, now_ms).await?;
+    }
+    let taken = if before.deducted { 0 } else { order.units };
+    insert_change(tx, &order, -i64::from(taken), "pay", now_ms).await?;
+    if !before.deducted && !take_stock(tx, &order).await? {
+        return Ok(Paid::SoldOut);
+    }
+    Ok(Paid::Now(order))
+}
+
+async fn cancel_once(
+    db: &Database,
+    order_id: &str,
+    user: &UserId,
+    now_ms: u64,
+) -> Result<Cancelled, Error> {
+    let mut tx = db.begin().await?;
+    let cancel = sql(CANCEL)
+        .number(now_ms)
+        .text(order_id)
+        .text(user.as_str());
+    let changed = tx.execute(cancel).await? == 1;
+    let Some(order) = own(&mut tx, order_id, user).await? else {
+        return Ok(Cancelled::Unknown);
+    };
+    if changed {
+        end(&mut tx, &order, "cancel", now_ms).await?;
+        return_stock(&mut tx, &order.sale, order_units(&order)).await?;
+        tx.commit().await?;
+        return Ok(Cancelled::Now(order));
+    }
+    tx.rollback().await?;
+    Ok(match order.status {
+        OrderStatus::Cancelled => Cancelled::Again(order),
+        OrderStatus::Expired => Cancelled::Expired(order),
+        // Unpaid: it cannot be, since it was not changed; that it stays is the safe answer.
+        OrderStatus::Paid | OrderStatus::Unpaid => Cancelled::Paid(order),
+    })
+}
+
+async fn expire_once(
+    db: &Database,
+    overdue: &[StoredOrder],
+    now_ms: u64,
+) -> Result<Vec<StoredOrder>, Error> {
+    let mut tx = db.begin().await?;
+    let mut expired = Vec::new();
+    let mut units = BTreeMap::<&SaleId, u64>::new();
+    for order in overdue {
+        let expire = sql(EXPIRE).number(now_ms).text(&order.id).number(now_ms);
+        if tx.execute(expire).await? == 0 {
+            continue; // Paid or cancelled meanwhile.
+        }
+        end(&mut tx, order, "expire", now_ms).await?;
+        *units.entry(&order.sale).or_default() += order_units(order);
+        expired.push(StoredOrder {
+            status: OrderStatus::Expired,
+            pay_by_ms: None,
+            ..order.clone()
+        });
+    }
+    // Last, and in the order of their names, so that two such transactions never wait for each
+    // other.
+    for (sale, units) in units {
+        return_stock(&mut tx, sale, units).await?;
+    }
+    tx.commit().await?;
+    Ok(expired)
+}
+
+async fn own(tx: &mut Tx, order_id: &str, user: &UserId) -> Result<Option<StoredOrder>, Error> {
+    let order = orders::select(tx, order_id).await?;
+    Ok(order.filter(|order| order.user == *user))
+}
+
+/// What is the same for every order that ends without being paid, but for the stock.
+async fn end(
+    tx: &mut Tx,
+    order: &StoredOrder,
+    reason: &'static str,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let take = sql(TAKE_FROM_BUYER)
+        .number(order.units)
+        .text(order.sale.as_str())
+        .text(order.user.as_str());
+    tx.execute(take).await?;
+    orders::note_unfollowed(tx, &order.id, now_ms).await?;
+    let units = i64::try_from(order_units(order)).unwrap_or(i64::MAX);
+    insert_change(tx, order, units, reason, now_ms).await
+}
+
+/// The units that the order has from stock.
+fn order_units(order: &StoredOrder) -> u64 {
+    if order.deducted {
+        u64::from(order.units)
+    } else {
+        0
+    }
+}
+
+/// Takes the units; false if fewer are left.
+pub(super) async fn take_stock(tx: &mut Tx, order: &StoredOrder) -> Result<bool, Error> {
+    let take = sql(TAKE_STOCK)
+        .number(order.units)
+        .text(order.sale.as_str())
+        .number(order.units);
+    Ok(tx.execute(take).await? == 1)
+}
+
+async fn return_stock(tx: &mut Tx, sale: &SaleId, units: u64) -> Result<(), Error> {
+    if units > 0 {
+        let give = sql(RETURN_STOCK).number(units).text(sale.as_str());
+        tx.execute(give).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Who has reserved, and who is blocked.
+
+use sqlx::Error;
+use weir_base::id::{SaleId, UserId};
+
+use super::orders::user_id;
+use super::sales::sale_id;
+use super::{Reserved, SaleStore, Score, Unscored};
+use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
+
+const INSERT_RESERVATION: &str = "
+    INSERT INTO reservations (sale_id, user_id, at_ms, check_at_ms, risk_state)
+    VALUES (?, ?, ?, ?, 'pending')";
+
+const SELECT_UNSCORED: &str = "
+    SELECT sale_id, user_id, at_ms, failed_checks FROM reservations
+    WHERE risk_state = 'pending' AND check_at_ms <= ?
+    ORDER BY check_at_ms
+    LIMIT ?";
+
+const POSTPONE_CHECK: &str = "
+    UPDATE reservations SET failed_checks = failed_checks + 1, check_at_ms = ?
+    WHERE sale_id = ? AND user_id = ? AND risk_state = 'pending'";
+
+const SET_SCORE: &str = "
+    UPDATE reservations SET risk_state = 'scored', score = ? WHERE sale_id = ? AND user_id = ?";
+
+const INSERT_BLOCKED: &str = "
+    INSERT INTO blocked_users (sale_id, user_id, reason, at_ms) VALUES (?, ?, ?, ?)";
+
+const DELETE_BLOCKED: &str = "DELETE FROM blocked_users WHERE sale_id = ? AND user_id = ?";
+
+const SELECT_RESERVED: &str = "
+    SELECT user_id FROM reservations WHERE sale_id = ? AND user_id > ? ORDER BY user_id LIMIT ?";
+
+const SELECT_BLOCKED: &str = "
+    SELECT user_id FROM blocked_users WHERE sale_id = ? AND user_id > ? ORDER BY user_id LIMIT ?";
+
+/// The reason of users whom the risk check has blocked.
+const RISK: &str = "risk";
+
+impl SaleStore {
+    /// Reserves for a user.
+    pub async fn reserve(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        now_ms: u64,
+    ) -> Result<Reserved, SqlError> {
+        let Some(sale) = self.sale(id).await? else {
+            return Ok(Reserved::Unknown);
+        };
+        let Some(window) = sale.reservation else {
+            return Ok(Reserved::NoReservation);
+        };
+        if now_ms < window.from_ms {
+            let wait_ms = window.from_ms - now_ms;
+            return Ok(Reserved::NotOpen { wait_ms });
+        }
+        if now_ms >= window.until_ms {
+            return Ok(Reserved::Closed);
+        }
+        let insert = || {
+            of_user(sql(INSERT_RESERVATION), id, user)
+                .number(now_ms)
+                .number(now_ms)
+        };
+        let new = retried(|| self.db.insert(insert())).await?;
+        Ok(if new { Reserved::Now } else { Reserved::Again })
+    }
+
+    /// At most `limit` users whom no risk check has judged and whose turn has come: those first whose
+    /// turn came first. It comes with the reservation, unless it is postponed.
+    pub async fn reservations_to_score(
+        &self,
+        now_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<Unscored>, SqlError> {
+        let select = sql(SELECT_UNSCORED).number(now_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(unscored).collect::<Result<_, _>>()?)
+    }
+
+    /// Counts a risk check that said nothing; the user's turn comes again at `check_at_ms`.
+    pub async fn postpone_check(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        check_at_ms: u64,
+    ) -> Result<(), SqlError> {
+        let postpone = || of_user(sql(POSTPONE_CHECK).number(check_at_ms), id, user);
+        retried(|| self.db.execute(postpone())).await?;
+        Ok(())
+    }
+
+    /// Notes what the risk check said of a user who has reserved, and blocks the user if it said
+    /// so. False if that user has not reserved.
+    pub async fn set_score(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        score: Score,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let set = of_user(sql(SET_SCORE).number(score.score), id, user);
+            let there = tx.execute(set).await? == 1;
+            if there && score.block {
+                insert_blocked(&mut tx, id, user, RISK, now_ms).await?;
+            }
+            tx.commit().await?;
+            Ok(there)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// Blocks a user. False if the user is blocked already; the first reason stays.
+    pub async fn block(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        reason: &str,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            let new = insert_blocked(&mut tx, id, user, reason, now_ms).await?;
+            tx.commit().await?;
+            Ok(new)
+        };
+        Ok(retried(once).await?)
+    }
+
+    /// Lets a user buy again. False if the user is not blocked.
+    pub async fn unblock(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
+        let delete = || of_user(sql(DELETE_BLOCKED), id, user);
+        Ok(retried(|| self.db.execute(delete())).await? == 1)
+    }
+
+    /// At most `limit` users who have reserved, after `after`.
+    pub async fn reserved_page(
+        &self,
+        id: &SaleId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>, SqlError> {
+        Ok(page(&self.db, sql(SELECT_RESERVED), id, after, limit).await?)
+    }
+
+    /// At most `limit` blocked users, after `after`.
+    pub async fn blocked_page(
+        &self,
+        id: &SaleId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>, SqlError> {
+        Ok(page(&self.db, sql(SELECT_BLOCKED), id, after, limit).await?)
+    }
+}
+
+fn unscored(row: &Row) -> Result<Unscored, Error> {
+    Ok(Unscored {
+        sale: sale_id(row, "sale_id")?,
+        user: user_id(row)?,
+        at_ms: row.number("at_ms")?,
+        failed_checks: row.number("failed_checks")?,
+    })
+}
+
+async fn insert_blocked(
+    tx: &mut Tx,
+    id: &SaleId,
+    user: &UserId,
+    reason: &str,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let insert = of_user(sql(INSERT_BLOCKED), id, user);
+    tx.insert(insert.text(reason).number(now_ms)).await
+}
+
+async fn page<'a>(
+    db: &Database,
+    select: Statement<'a>,
+    id: &'a SaleId,
+    after: Option<&'a UserId>,
+    limit: usize,
+) -> Result<Vec<UserId>, Error> {
+    // No user's name is empty.
+    let after = after.map_or("", UserId::as_str);
+    let select = select.text(id.as_str()).text(after).number(limit);
+    let rows = db.all(select).await?;
+    rows.iter().map(user_id).collect()
+}
+
+fn of_user<'a>(statement: Statement<'a>, id: &'a SaleId, user: &'a UserId) -> Statement<'a> {
+    statement.text(id.as_str()).text(user.as_str())
+}

@@ -1,0 +1,363 @@
+//! Sales, their switches and their sums.
+
+use sqlx::Error;
+use weir_base::id::SaleId;
+use weir_sale::sale::{Band, Degrade, Sale, SaleState};
+
+use super::{EditRefusal, OrderCounts, OrderStatus, SaleStore, SaleTotals, StoredSale, Updated};
+use crate::sales::new_sale::{NewSale, Payment, Window};
+use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
+
+const INSERT_SALE: &str = "
+    INSERT INTO sales
+        (title, total, shards, user_cap, starts_at_ms, ends_at_ms, token, reserve_from_ms,
+        reserve_until_ms, payment, pay_within_ms, warm_before_ms, id, state, skip_risk,
+        skip_reservation, static_page, created_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+
+const UPDATE_SALE: &str = "
+    UPDATE sales SET
+        title = ?, total = ?, shards = ?, user_cap = ?, starts_at_ms = ?, ends_at_ms = ?,
+        token = ?, reserve_from_ms = ?, reserve_until_ms = ?, payment = ?, pay_within_ms = ?,
+        warm_before_ms = ?
+    WHERE id = ?";
+
+const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)";
+
+const SET_STOCK: &str = "UPDATE stock SET remaining = ? WHERE sale_id = ?";
+
+const SELECT_ONE: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE sales.id = ?";
+
+const SELECT_LIST: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    ORDER BY ends_at_ms DESC, id
+    LIMIT ?";
+
+const SELECT_CATALOGUE: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE warmed_at_ms IS NOT NULL AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id
+    LIMIT ?";
+
+const SELECT_DUE: &str = "
+    SELECT id FROM sales
+    WHERE warmed_at_ms IS NULL AND warm_before_ms IS NOT NULL
+        AND starts_at_ms - warm_before_ms <= ? AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id";
+
+const MARK_WARMED: &str = "
+    UPDATE sales SET warmed_at_ms = ? WHERE id = ? AND warmed_at_ms IS NULL";
+
+const SET_STATE: &str = "
+    UPDATE sales SET state = ?, skip_risk = ?, skip_reservation = ?, static_page = ?
+    WHERE id = ?";
+
+// CAST: MySQL's sums are decimal numbers.
+const SELECT_ORDERS: &str = "
+    SELECT status, deducted, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units
+    FROM orders WHERE sale_id = ?
+    GROUP BY status, deducted";
+
+const SELECT_OUTCOMES: &str = "SELECT 1 AS one FROM claim_outcomes WHERE sale_id = ? LIMIT 1";
+
+const SELECT_VERSION: &str = "
+    SELECT COALESCE(MAX(id), 0) AS version FROM change_log WHERE sale_id = ?";
+
+/// The setting that holds the operator's switch of all sales.
+const GLOBAL_SWITCH: &str = "switch";
+
+const SELECT_SETTING: &str = "SELECT value FROM settings WHERE name = ?";
+
+const UPDATE_SETTING: &str = "UPDATE settings SET value = ? WHERE name = ?";
+
+const INSERT_SETTING: &str = "INSERT INTO settings (value, name) VALUES (?, ?)";
+
+impl SaleStore {
+    /// Makes a sale, open, with all its units remaining. False if there is one of that id.
+    pub async fn create_sale(&self, new: &NewSale, now_ms: u64) -> Result<bool, SqlError> {
+        Ok(retried(|| create_once(&self.db, new, now_ms)).await?)
+    }
+
+    /// Changes the sale of that id, before it starts, to what `sale` says; its state stays.
+    pub async fn update_sale(&self, new: &NewSale, now_ms: u64) -> Result<Updated, SqlError> {
+        Ok(retried(|| update_once(&self.db, new, now_ms)).await?)
+    }
+
+    /// Sets the operator's switches of a sale, at any time. False if there is no such sale.
+    pub async fn set_state(
+        &self,
+        id: &SaleId,
+        state: SaleState,
+        degrade: Degrade,
+    ) -> Result<bool, SqlError> {
+        let set = || {
+            sql(SET_STATE)
+                .text(state.word())
+                .number(degrade.skip_risk)
+                .number(degrade.skip_reservation)
+                .number(degrade.static_page)
+                .text(id.as_str())
+        };
+        Ok(retried(|| self.db.execute(set())).await? == 1)
+    }
+
+    /// The operator's switch of all sales: open, unless it was ever set.
+    pub async fn global_switch(&self) -> Result<SaleState, SqlError> {
+        let row = self.db.one(sql(SELECT_SETTING).text(GLOBAL_SWITCH));
+        match row.await? {
+            Some(row) => Ok(parse_state(&row, "value")?),
+            None => Ok(SaleState::default()),
+        }
+    }
+
+    /// Sets it.
+    pub async fn set_global_switch(&self, state: SaleState) -> Result<(), SqlError> {
+        let with = |statement: &'static str| sql(statement).text(state.word()).text(GLOBAL_SWITCH);
+        if self.db.execute(with(UPDATE_SETTING)).await? == 0
+            && !self.db.insert(with(INSERT_SETTING)).await?
+        {
+            // Someone else has made it in between.
+            self.db.execute(with(UPDATE_SETTING)).await?;
+        }
+        Ok(())
+    }
+
+    /// One sale.
+    pub async fn sale(&self, id: &SaleId) -> Result<Option<StoredSale>, SqlError> {
+        let row = self.db.one(sql(SELECT_ONE).text(id.as_str())).await?;
+        Ok(row.as_ref().map(stored).transpose()?)
+    }
+
+    /// One sale and its sums, all of it as of one instant. Reads each of its orders: for operators
+    /// and jobs.
+    pub async fn totals(&self, id: &SaleId) -> Result<Option<SaleTotals>, SqlError> {
+        // All its numbers are of one instant.
+        let mut tx = self.db.snapshot().await?;
+        let Some(stored) = select_one(&mut tx, id).await? else {
+            return Ok(None);
+        };
+        let version = tx.one(sql(SELECT_VERSION).text(id.as_str())).await?;
+        let version = version.map_or(Ok(0), |row| row.number("version"))?;
+        let mut totals = SaleTotals {
+            stored,
+            orders: OrderCounts::default(),
+            units_deducted: 0,
+            units_deferred: 0,
+            has_outcomes: has_outcomes(&mut tx, id).await?,
+            version,
+        };
+        for row in tx.all(sql(SELECT_ORDERS).text(id.as_str())).await? {
+            add_orders(&mut totals, &row)?;
+        }
+        tx.rollback().await?;
+        Ok(Some(totals))
+    }
+
+    /// At most `limit` sales, those that end last first.
+    pub async fn sales(&self, limit: usize) -> Result<Vec<StoredSale>, SqlError> {
+        let rows = self.db.all(sql(SELECT_LIST).number(limit)).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// At most `limit` warmed sales that end after `ended_after_ms`, those that start first first.
+    pub async fn catalogue(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<Sale>, SqlError> {
+        let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        rows.iter().map(|row| Ok(stored(row)?.sale)).collect()
+    }
+
+    /// The sales that are to be warmed by now, have not been, and have not ended.
+    pub async fn due_to_warm(&self, now_ms: u64) -> Result<Vec<SaleId>, SqlError> {
+        let select = sql(SELECT_DUE).number(now_ms).number(now_ms);
+        let rows = self.db.all(select).await?;
+        Ok(rows
+            .iter()
+            .map(|row| sale_id(row, "id"))
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// Notes that a sale's stock is on Redis, unless that is noted already.
+    pub async fn mark_warmed(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+        let mark = || sql(MARK_WARMED).number(now_ms).text(id.as_str());
+        retried(|| self.db.execute(mark())).await?;
+        Ok(())
+    }
+}
+
+async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<bool, Error> {
+    let mut tx = db.begin().await?;
+    let insert = with_fields(sql(INSERT_SALE), new)
+        .text(SaleState::Open.word())
+        .number(now_ms);
+    if !tx.insert(insert).await? {
+        tx.rollback().await?;
+        return Ok(false);
+    }
+    let stock = sql(INSERT_STOCK).text(new.id.as_str()).number(new.total);
+    tx.execute(stock).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Updated, Error> {
+    let mut tx = db.begin().await?;
+    let Some(old) = select_one(&mut tx, &new.id).await? else {
+        return Ok(Updated::Unknown);
+    };
+    if let Some(refusal) = refusal(&mut tx, &old, new, now_ms).await? {
+        return Ok(Updated::Refused(refusal));
+    }
+    tx.execute(with_fields(sql(UPDATE_SALE), new)).await?;
+    let stock = sql(SET_STOCK).number(new.total).text(new.id.as_str());
+    tx.execute(stock).await?;
+    tx.commit().await?;
+    Ok(Updated::Done)
+}
+
+/// A sale may be changed only while no order of it can be, and what is on Redis only before it is
+/// there.
+async fn refusal(
+    tx: &mut Tx,
+    old: &StoredSale,
+    new: &NewSale,
+    now_ms: u64,
+) -> Result<Option<EditRefusal>, Error> {
+    if now_ms >= old.sale.starts_at_ms || has_outcomes(tx, &new.id).await? {
+        return Ok(Some(EditRefusal::Started));
+    }
+    let on_redis = (old.total, old.sale.shards, old.sale.reservation);
+    let wanted = (new.total, new.shards, new.reservation.is_some());
+    let fixed = old.warmed_at_ms.is_some() && on_redis != wanted;
+    Ok(fixed.then_some(EditRefusal::Warmed))
+}
+
+/// The fields that the admin gives, in the order of the statements above.
+fn with_fields<'a>(statement: Statement<'a>, new: &'a NewSale) -> Statement<'a> {
+    let (payment, pay_within_ms) = payment_words(new.payment);
+    statement
+        .text(&new.title)
+        .number(new.total)
+        .number(new.shards)
+        .number(new.user_cap)
+        .number(new.starts_at_ms)
+        .number(new.ends_at_ms)
+        .number(new.token)
+        .maybe(new.reservation.map(|window| window.from_ms))
+        .maybe(new.reservation.map(|window| window.until_ms))
+        .text(payment)
+        .maybe(pay_within_ms)
+        .maybe(new.warm_before_ms)
+        .text(new.id.as_str())
+}
+
+fn payment_words(payment: Payment) -> (&'static str, Option<u64>) {
+    match payment {
+        Payment::AtOrder => ("at_order", None),
+        Payment::Hold { pay_within_ms } => ("hold", Some(pay_within_ms)),
+        Payment::AtPayment => ("at_payment", None),
+    }
+}
+
+/// The same within a transaction.
+pub(super) async fn select_one(tx: &mut Tx, id: &SaleId) -> Result<Option<StoredSale>, Error> {
+    let row = tx.one(sql(SELECT_ONE).text(id.as_str())).await?;
+    row.as_ref().map(stored).transpose()
+}
+
+fn add_orders(totals: &mut SaleTotals, row: &Row) -> Result<(), Error> {
+    let status = super::orders::status(row)?;
+    let orders: u64 = row.number("orders")?;
+    let units: u64 = row.number("units")?;
+    match status {
+        OrderStatus::Unpaid => totals.orders.unpaid += orders,
+        OrderStatus::Paid => totals.orders.paid += orders,
+        OrderStatus::Cancelled => totals.orders.cancelled += orders,
+        OrderStatus::Expired => totals.orders.expired += orders,
+    }
+    if status.is_active() && row.flag("deducted")? {
+        totals.units_deducted += units;
+    } else if status.is_active() {
+        totals.units_deferred += units;
+    }
+    Ok(())
+}
+
+async fn has_outcomes(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
+    let row = tx.one(sql(SELECT_OUTCOMES).text(id.as_str())).await?;
+    Ok(row.is_some())
+}
+
+fn stored(row: &Row) -> Result<StoredSale, Error> {
+    let total = row.number("total")?;
+    let remaining = row.number("remaining")?;
+    let reservation = window(row)?;
+    Ok(StoredSale {
+        sale: sale(row, reservation.is_some(), Band::of(remaining, total))?,
+        title: row.text("title")?,
+        total,
+        remaining,
+        reservation,
+        payment: payment(row)?,
+        warm_before_ms: row.maybe("warm_before_ms")?,
+        created_at_ms: row.number("created_at_ms")?,
+        warmed_at_ms: row.maybe("warmed_at_ms")?,
+    })
+}
+
+fn sale(row: &Row, reservation: bool, band: Band) -> Result<Sale, Error> {
+    Ok(Sale {
+        id: sale_id(row, "id")?,
+        starts_at_ms: row.number("starts_at_ms")?,
+        ends_at_ms: row.number("ends_at_ms")?,
+        shards: row.number("shards")?,
+        user_cap: row.number("user_cap")?,
+        state: parse_state(row, "state")?,
+        reservation,
+        token: row.flag("token")?,
+        degrade: Degrade {
+            skip_risk: row.flag("skip_risk")?,
+            skip_reservation: row.flag("skip_reservation")?,
+            static_page: row.flag("static_page")?,
+        },
+        band,
+    })
+}
+
+fn window(row: &Row) -> Result<Option<Window>, Error> {
+    let (from_ms, until_ms) = (
+        row.maybe("reserve_from_ms")?,
+        row.maybe("reserve_until_ms")?,
+    );
+    let window = from_ms.zip(until_ms);
+    Ok(window.map(|(from_ms, until_ms)| Window { from_ms, until_ms }))
+}
+
+fn payment(row: &Row) -> Result<Payment, Error> {
+    match (row.text("payment")?.as_str(), row.maybe("pay_within_ms")?) {
+        ("at_order", None) => Ok(Payment::AtOrder),
+        ("hold", Some(pay_within_ms)) => Ok(Payment::Hold { pay_within_ms }),
+        ("at_payment", None) => Ok(Payment::AtPayment),
+        _ => Err(damaged("payment", "names no way to pay")),
+    }
+}
+
+fn parse_state(row: &Row, column: &str) -> Result<SaleState, Error> {
+    let word = row.text(column)?;
+    let mut states = SaleState::ALL.into_iter();
+    states
+        .find(|state| state.word() == word)
+        .ok_or_else(|| damaged(column, "names no state"))
+}
+
+pub(super) fn sale_id(row: &Row, column: &str) -> Result<SaleId, Error> {
+    SaleId::new(row.text(column)?).map_err(|error| damaged(column, error))
+}

@@ -1,0 +1,73 @@
+//! Secrets come by the environment or from files, never as flags: everyone on the machine can read arguments.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Looks up an environment variable.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// A secret is missing or unfit. Each error names the variable.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// Neither the variable nor the one with a file's path is set.
+    #[error("{0} is not set, and {0}_FILE is not either")]
+    Missing(&'static str),
+    /// Both are.
+    #[error("{0} and {0}_FILE are both set: which one counts?")]
+    Both(&'static str),
+    /// The secret is not text.
+    #[error("{0} is not UTF-8")]
+    NotText(&'static str),
+    /// The file cannot be read.
+    #[error("{name}_FILE: cannot read {}: {source}", path.display())]
+    File {
+        /// The variable, without `_FILE`.
+        name: &'static str,
+        /// What it names.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The secret, or what belongs to it, will not do.
+    #[error("{name} {problem}")]
+    Unfit {
+        /// The variable at fault.
+        name: &'static str,
+        /// Why not.
+        problem: String,
+    },
+}
+
+impl SecretError {
+    /// The variable `name` holds what will not do.
+    pub fn unfit(name: &'static str, problem: impl std::fmt::Display) -> Self {
+        let problem = problem.to_string();
+        Self::Unfit { name, problem }
+    }
+}
+
+/// Whether the variable or the one with a file's path is set.
+pub fn is_set(variables: Variables<'_>, name: &str) -> bool {
+    variables(name).is_some() || variables(&format!("{name}_FILE")).is_some()
+}
+
+/// Reads the secret from the variable `name`, or from the file that `<name>_FILE` names.
+///
+/// # Errors
+/// See [`SecretError`].
+pub fn read(variables: Variables<'_>, name: &'static str) -> Result<String, SecretError> {
+    match (variables(name), variables(&format!("{name}_FILE"))) {
+        (None, None) => Err(SecretError::Missing(name)),
+        (Some(_), Some(_)) => Err(SecretError::Both(name)),
+        (Some(secret), None) => secret.into_string().map_err(|_| SecretError::NotText(name)),
+        (None, Some(path)) => read_file(name, path.into()),
+    }
+}
+
+fn read_file(name: &'static str, path: PathBuf) -> Result<String, SecretError> {
+    match std::fs::read_to_string(&path) {
+        // Editors and `echo` end a file with a line break that is not meant.
+        Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
+        Err(source) => Err(SecretError::File { name, path, source }),
+    }
+}

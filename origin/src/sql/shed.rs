@@ -1,0 +1,100 @@
+//! Limits the public's work on SQL: so many calls run, so many wait, and the rest are refused at once, so that
+//! accepted requests finish in time.
+
+use std::future::Future;
+
+use tokio::sync::Semaphore;
+
+use super::SqlError;
+
+/// A limit in front of a store.
+#[derive(Debug)]
+pub struct Shed {
+    /// One permit a call that waits or works.
+    taken: Semaphore,
+    /// One permit a call that works. It hands them out in the order of asking.
+    working: Semaphore,
+}
+
+impl Shed {
+    /// Lets at most `working_max` calls work and `waiting_max` wait. `working_max` of 0 counts as 1.
+    pub fn new(working_max: usize, waiting_max: usize) -> Self {
+        let most = Semaphore::MAX_PERMITS;
+        let working_max = working_max.clamp(1, most);
+        Self {
+            taken: Semaphore::new(working_max.saturating_add(waiting_max).min(most)),
+            working: Semaphore::new(working_max),
+        }
+    }
+
+    /// Makes a call on SQL when its turn comes.
+    ///
+    /// # Errors
+    /// [`SqlError::Overloaded`], at once, when too many wait already; else those of the call.
+    pub async fn run<T>(
+        &self,
+        call: impl Future<Output = Result<T, SqlError>>,
+    ) -> Result<T, SqlError> {
+        let _taken = self.taken.try_acquire().map_err(|_| SqlError::Overloaded)?;
+        let _working = self
+            .working
+            .acquire()
+            .await
+            .map_err(|_| SqlError::Overloaded)?;
+        call.await
+    }
+
+    /// How many more calls would be taken now.
+    pub fn room(&self) -> usize {
+        self.taken.available_permits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+    use std::sync::Arc;
+    use tokio::sync::oneshot;
+    use tokio::task::yield_now;
+
+    #[tokio::test]
+    async fn calls_wait_in_line_and_those_beyond_it_are_refused_at_once() {
+        let shed = Arc::new(Shed::new(1, 1));
+        let (end, ended) = oneshot::channel::<()>();
+        let (first, second) = (shed.clone(), shed.clone());
+        let work = async move {
+            ended.await.ok();
+            Ok(1)
+        };
+        let works = tokio::spawn(async move { first.run(work).await });
+        // It has the permit before the next one asks for it.
+        while shed.room() > 1 {
+            yield_now().await;
+        }
+        let waits = tokio::spawn(async move { second.run(async { Ok(2) }).await });
+        while shed.room() > 0 {
+            yield_now().await;
+        }
+        let refused = shed.run(async { Ok(3) }).await;
+        assert!(matches!(refused, Err(SqlError::Overloaded)));
+        assert!(!waits.is_finished());
+        end.send(()).unwrap();
+        assert_eq!(works.await.unwrap().unwrap(), 1);
+        assert_eq!(waits.await.unwrap().unwrap(), 2);
+        assert_eq!(shed.run(async { Ok(4) }).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_makes_room() {
+        let shed = Arc::new(Shed::new(1, 0));
+        let endless = shed.clone();
+        let task = tokio::spawn(async move { endless.run::<()>(pending()).await });
+        while shed.room() > 0 {
+            yield_now().await;
+        }
+        task.abort();
+        task.await.unwrap_err();
+        assert_eq!(shed.room(), 1);
+    }
+}

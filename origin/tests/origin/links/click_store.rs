@@ -1,0 +1,217 @@
+//! Clicks on short links.
+
+use weir_link::code::LinkId;
+use weir_origin::links::stats::{
+    Batch, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS, HOURS_KEPT_MS, Part, Slot, Span, Uniques,
+    UniquesBySlot,
+};
+use weir_origin::links::store::{LinkStore, NewLink};
+
+use crate::store::join_all;
+
+const DAY: u64 = 20_000 * DAY_MS;
+
+fn link(name: &str) -> LinkId {
+    name.parse().unwrap()
+}
+
+fn clicks(name: &str, at_ms: u64, count: u32, referrer: &str) -> Clicks {
+    let values = ["mobile", "ios", "safari", referrer, "DE-BE", "Netz", "de"];
+    Clicks {
+        link: link(name),
+        at_ms,
+        count,
+        values: values.map(str::to_owned),
+    }
+}
+
+fn batch(id: &str, clicks: Vec<Clicks>) -> Batch {
+    let id = id.to_owned();
+    Batch { id, clicks }
+}
+
+fn uniques(name: &str, span: Span, at_ms: u64, visitors: u64, addresses: u64) -> UniquesBySlot {
+    let seen = Uniques {
+        visitors,
+        addresses,
+    };
+    [(Slot::at(&link(name), span, at_ms), seen)].into()
+}
+
+/// Clicks, visitors and addresses of each span, by when it begins after [`DAY`].
+async fn points(store: &LinkStore, name: &str, span: Span) -> Vec<(u64, u64, u64, u64)> {
+    let name = link(name);
+    let points = store.click_points(&name, span, DAY, DAY + 10 * DAY_MS);
+    let points = points.await.unwrap().into_iter();
+    let tuple = |p: weir_origin::links::stats::Point| {
+        let Uniques {
+            visitors,
+            addresses,
+        } = p.uniques;
+        (p.at_ms - DAY, p.clicks, visitors, addresses)
+    };
+    points.map(tuple).collect()
+}
+
+async fn part(store: &LinkStore, name: &str, part: Part) -> Vec<(String, u64)> {
+    let parts = store.click_parts(&link(name), DAY, DAY + 10 * DAY_MS).await;
+    let parts = parts.unwrap().into_iter().filter(|p| p.part == part);
+    parts.map(|p| (p.value, p.clicks)).collect()
+}
+
+async fn a_batch_counts_once_whatever_it_is_with(store: &LinkStore) {
+    let none = UniquesBySlot::new();
+    let one = batch("vm-1", vec![clicks("s/abc", DAY, 3, "a.example")]);
+    let two = batch(
+        "vm-2",
+        vec![
+            clicks("s/abc", DAY + HOUR_MS, 2, "b.example"),
+            clicks("s/abc", DAY + DAY_MS, 1, "b.example"),
+            clicks("s/xyz", DAY + 5, 7, "direct"),
+        ],
+    );
+    let first = store.count_clicks(std::slice::from_ref(&one), &none, DAY);
+    assert_eq!(first.await.unwrap(), [true]);
+    let both = [one.clone(), two.clone(), two.clone()];
+    let again = store.count_clicks(&both, &none, DAY).await.unwrap();
+    assert_eq!(again, [false, true, false]);
+    let again = store.count_clicks(&both, &none, DAY).await.unwrap();
+    assert_eq!(again, [false, false, false]);
+
+    let hours = points(store, "s/abc", Span::Hour).await;
+    assert_eq!(hours, [(0, 3, 0, 0), (HOUR_MS, 2, 0, 0), (DAY_MS, 1, 0, 0)]);
+    let days = points(store, "s/abc", Span::Day).await;
+    assert_eq!(days, [(0, 5, 0, 0), (DAY_MS, 1, 0, 0)]);
+    let referrers = part(store, "s/abc", Part::Referrer).await;
+    assert_eq!(
+        referrers,
+        [("a.example".to_owned(), 3), ("b.example".to_owned(), 3)]
+    );
+    assert_eq!(
+        part(store, "s/xyz", Part::Region).await,
+        [("DE-BE".to_owned(), 7)]
+    );
+    // A code is another one in another case.
+    assert_eq!(points(store, "s/ABC", Span::Day).await, []);
+}
+
+async fn visitors_are_the_most_that_were_told(store: &LinkStore) {
+    for (id, visitors, addresses) in [("1", 5, 2), ("2", 4, 3), ("3", 6, 1)] {
+        let seen = uniques("s/abc", Span::Day, DAY, visitors, addresses);
+        let batch = batch(id, vec![clicks("s/abc", DAY, 1, "direct")]);
+        let counted = store.count_clicks(std::slice::from_ref(&batch), &seen, DAY);
+        assert_eq!(counted.await.unwrap(), [true]);
+    }
+    assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 3, 6, 3)]);
+}
+
+async fn referrers_beyond_the_limit_are_others(store: &LinkStore) {
+    let max = Part::Referrer.values_max();
+    let from = |first: usize, count: usize| -> Vec<Clicks> {
+        let names = (first..first + count).map(|n| format!("{n}.example"));
+        names.map(|name| clicks("s/abc", DAY, 1, &name)).collect()
+    };
+    let none = UniquesBySlot::new();
+    for (id, first, count) in [("1", 0, max - 5), ("2", max - 10, 30), ("3", 0, 5)] {
+        let batch = batch(id, from(first, count));
+        store.count_clicks(&[batch], &none, DAY).await.unwrap();
+    }
+    let referrers = part(store, "s/abc", Part::Referrer).await;
+    assert_eq!(referrers.len(), max + 1);
+    let of = |name: &str| {
+        referrers
+            .iter()
+            .find(|(value, _)| value == name)
+            .map(|(_, n)| *n)
+    };
+    // 30 of the second batch: 5 are there, 5 more fit.
+    assert_eq!(of("other"), Some(20));
+    assert_eq!(of("0.example"), Some(2));
+    assert_eq!(
+        referrers.iter().map(|(_, n)| n).sum::<u64>(),
+        max as u64 - 5 + 30 + 5
+    );
+}
+
+async fn transactions_at_once_lose_nothing(store: &LinkStore) {
+    let none = UniquesBySlot::new();
+    let batches: Vec<Batch> = (0..40)
+        .map(|n| {
+            let referrer = format!("{}.example", n % 4);
+            let at_ms = DAY + (n % 3) * HOUR_MS;
+            batch(&n.to_string(), vec![clicks("s/abc", at_ms, 1, &referrer)])
+        })
+        .collect();
+    // Each comes twice, as from two origins.
+    let calls = batches.iter().chain(&batches);
+    let calls = calls.map(|batch| store.count_clicks(std::slice::from_ref(batch), &none, DAY));
+    let counted = join_all(calls).await.into_iter().map(Result::unwrap);
+    assert_eq!(counted.flatten().filter(|new| *new).count(), 40);
+    assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 40, 0, 0)]);
+    let referrers = part(store, "s/abc", Part::Referrer).await;
+    assert_eq!(
+        referrers.iter().map(|(_, n)| n).collect::<Vec<_>>(),
+        [&10; 4]
+    );
+}
+
+async fn what_is_old_goes(store: &LinkStore) {
+    let none = UniquesBySlot::new();
+    let batch = batch(
+        "1",
+        vec![clicks("s/abc", DAY, 1, "x"), clicks("s/abd", DAY, 1, "x")],
+    );
+    let batches = [batch];
+    store.count_clicks(&batches, &none, DAY).await.unwrap();
+    assert_eq!(store.clean_clicks(DAY).await.unwrap(), 0);
+    assert_eq!(store.clean_clicks(DAY + HOURS_KEPT_MS).await.unwrap(), 1);
+    assert_eq!(
+        store.clean_clicks(DAY + HOURS_KEPT_MS + 1).await.unwrap(),
+        2
+    );
+    assert_eq!(points(store, "s/abc", Span::Hour).await, []);
+    assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 1, 0, 0)]);
+    assert_eq!(points(store, "s/abd", Span::Day).await, [(0, 1, 0, 0)]);
+    store.clean_clicks(DAY + DAYS_KEPT_MS + 1).await.unwrap();
+    assert_eq!(points(store, "s/abd", Span::Day).await, []);
+    assert_eq!(part(store, "s/abd", Part::Region).await, []);
+}
+
+on_every_database!(
+    LinkStore:
+    a_batch_counts_once_whatever_it_is_with,
+    visitors_are_the_most_that_were_told,
+    referrers_beyond_the_limit_are_others,
+    transactions_at_once_lose_nothing,
+    what_is_old_goes,
+);
+
+#[tokio::test]
+async fn clicks_go_with_their_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/weir.db", dir.path().display());
+    let database = weir_origin::origin::open_database(&url).await.unwrap();
+    let links = LinkStore::new(database);
+    for (id, name) in [("1", "s/abc"), ("2", "s/abd")] {
+        let new = NewLink {
+            id: link(name),
+            record: r#"0 0 {"t":"https://a.example/"}"#.to_owned(),
+            tags: Vec::new(),
+            life_ms: 1,
+            ends_at_ms: 0,
+            created_at_ms: DAY,
+        };
+        assert!(links.insert(&new).await.unwrap());
+        let batches = [batch(id, vec![clicks(name, DAY, 1, "x")])];
+        let none = UniquesBySlot::new();
+        links.count_clicks(&batches, &none, DAY).await.unwrap();
+    }
+    let ended = links.ended(0, DAY + 2, 9).await.unwrap();
+    let first = ended.into_iter().filter(|ended| ended.id == link("s/abc"));
+    assert_eq!(links.remove(&first.collect::<Vec<_>>()).await.unwrap(), 1);
+    assert_eq!(points(&links, "s/abc", Span::Hour).await, []);
+    assert_eq!(points(&links, "s/abc", Span::Day).await, []);
+    assert_eq!(part(&links, "s/abc", Part::Region).await, []);
+    assert_eq!(points(&links, "s/abd", Span::Day).await, [(0, 1, 0, 0)]);
+    assert_eq!(part(&links, "s/abd", Part::Region).await.len(), 1);
+}

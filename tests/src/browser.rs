@@ -1,0 +1,374 @@
+//! A browser that a test clicks through: Chromium without a window, driven by [`fantoccini`].
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use fantoccini::elements::Element;
+use fantoccini::error::CmdError;
+use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use url::{ParseError, Url};
+use weir_stack::http::{self, Method};
+use weir_stack::process::Process;
+use weir_stack::{ports, tools};
+
+use crate::PATIENCE;
+
+/// A browser starts within seconds; a machine that compiles meanwhile gets much more.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// Between two looks at a page.
+const POLL: Duration = Duration::from_millis(50);
+
+/// How often something is done to an element that the page has replaced meanwhile.
+const STALE_MAX: u32 = 20;
+
+/// A running browser with one page.
+#[derive(Debug)]
+pub struct Browser {
+    client: Client,
+    // Dropped in this order: the driver lets go of the browser before that ends.
+    driver: Process,
+    browser: Process,
+}
+
+/// What the page is shown on.
+#[derive(Debug, Clone, Copy)]
+pub struct Screen {
+    /// In CSS pixels.
+    pub width: u32,
+    /// In CSS pixels.
+    pub height: u32,
+    /// Whether the system prefers dark pages.
+    pub is_dark: bool,
+    /// Whether it is a phone's.
+    pub is_phone: bool,
+}
+
+/// A command of chromedriver's own, beyond WebDriver: its path within the session, and its parameters.
+#[derive(Debug)]
+struct Extension {
+    path: &'static str,
+    parameters: Value,
+}
+
+impl WebDriverCompatibleCommand for Extension {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
+        base.join(&format!(
+            "session/{}/{}",
+            session.unwrap_or_default(),
+            self.path
+        ))
+    }
+
+    fn method_and_body(&self, _url: &Url) -> (Method, Option<String>) {
+        (Method::POST, Some(self.parameters.to_string()))
+    }
+}
+
+impl Browser {
+    /// Starts one with its profile and logs in `dir`, which must be its alone.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn start(tool: &tools::Chromium, dir: &Path) -> Result<Self> {
+        let debug_port = ports::free()?;
+        let (binary, profile) = (tool.browser.clone(), dir.join("profile"));
+        let make = move || browser_command(&binary, &profile, debug_port);
+        let mut browser = Process::start("chromium", &dir.join("chromium.log"), make)?;
+        let debugger = format!("http://127.0.0.1:{debug_port}/json/version");
+        let is_ready = || http::is_ok(&debugger);
+        browser.wait_ready(READY_LIMIT, is_ready).await?;
+        let (driver, url) = start_driver(&tool.driver, dir).await?;
+        let capabilities = capabilities(debug_port)?;
+        let mut builder = ClientBuilder::new(HttpConnector::new());
+        let client = builder.capabilities(capabilities).connect(&url).await?;
+        Ok(Self {
+            client,
+            driver,
+            browser,
+        })
+    }
+
+    /// An error if the browser or its driver ended by itself.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&mut self) -> Result<()> {
+        self.browser.check()?;
+        Ok(self.driver.check()?)
+    }
+
+    /// Goes to `url` and waits until it has loaded.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn open(&self, url: &str) -> Result<()> {
+        Ok(self.client.goto(url).await?)
+    }
+
+    /// The address that is shown.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub async fn url(&self) -> Result<String> {
+        Ok(self.client.current_url().await?.into())
+    }
+
+    /// What JavaScript's `script`, a function's body, returns for `arguments`. If that is a promise, what comes
+    /// of it.
+    ///
+    /// # Errors
+    /// When it throws.
+    pub async fn run(&self, script: &str, arguments: &[Value]) -> Result<Value> {
+        Ok(self.client.execute(script, arguments.to_vec()).await?)
+    }
+
+    /// Waits until `script` returns something that JavaScript takes for true, and tells what.
+    ///
+    /// # Errors
+    /// When it throws, or does not within [`PATIENCE`].
+    pub async fn until(&self, script: &str, arguments: &[Value]) -> Result<Value> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let value = self.run(script, arguments).await?;
+            let is_false = matches!(value, Value::Null | Value::Bool(false));
+            if !is_false && value != json!("") && value != json!(0) {
+                return Ok(value);
+            }
+            ensure!(
+                tokio::time::Instant::now() < deadline,
+                "not within {PATIENCE:?}: {script} with {arguments:?}; the page says:\n{}",
+                self.page_text().await.unwrap_or_default()
+            );
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// All text that the page shows.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub async fn page_text(&self) -> Result<String> {
+        let text = self.run("return document.body.innerText", &[]).await?;
+        Ok(text.as_str().context("the page has no text")?.to_owned())
+    }
+
+    /// Waits for what `selector` (CSS) names, and tells its text as it is shown.
+    ///
+    /// # Errors
+    /// When it does not appear within [`PATIENCE`].
+    pub async fn text(&self, selector: &str) -> Result<String> {
+        let text = self.act_on(selector, async |element| element.text().await);
+        text.await.with_context(|| format!("no {selector}"))
+    }
+
+    /// Waits until the page shows `wanted` where `selector` points.
+    ///
+    /// # Errors
+    /// When it does not within [`PATIENCE`].
+    pub async fn wait_for_text(&self, selector: &str, wanted: &str) -> Result<()> {
+        let script =
+            "return document.querySelector(arguments[0])?.innerText.includes(arguments[1])";
+        self.until(script, &[json!(selector), json!(wanted)])
+            .await
+            .map(drop)
+    }
+
+    /// Clicks what `selector` names, once it is there, as a person does: it must be visible and nothing
+    /// may cover it.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn click(&self, selector: &str) -> Result<()> {
+        let clicked = self.act_on(selector, async |element| element.click().await);
+        clicked
+            .await
+            .with_context(|| format!("cannot click {selector}"))
+    }
+
+    /// Types `text` into a field in place of what it holds.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn type_into(&self, selector: &str, text: &str) -> Result<()> {
+        let typed = self.act_on(selector, async |element| {
+            element.clear().await?;
+            element.send_keys(text).await
+        });
+        typed
+            .await
+            .with_context(|| format!("cannot type into {selector}"))
+    }
+
+    /// Does something to what `selector` names, once it is there; again, if the page was drawn anew in
+    /// between, so that it was another element.
+    async fn act_on<T>(
+        &self,
+        selector: &str,
+        act: impl AsyncFn(Element) -> Result<T, CmdError>,
+    ) -> Result<T, CmdError> {
+        for _ in 1..STALE_MAX {
+            let done = match self.find(selector).await {
+                Ok(element) => act(element).await,
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(error) if error.is_stale_element_reference() => {}
+                done => return done,
+            }
+        }
+        act(self.find(selector).await?).await
+    }
+
+    async fn find(&self, selector: &str) -> Result<Element, CmdError> {
+        let wait = self.client.wait().at_most(PATIENCE).every(POLL);
+        wait.for_element(Locator::Css(selector)).await
+    }
+
+    /// Shows the page as on this screen from now on.
+    ///
+    /// # Errors
+    /// When the browser cannot.
+    pub async fn show_on(&self, screen: Screen) -> Result<()> {
+        let metrics = json!({
+            "width": screen.width, "height": screen.height,
+            "deviceScaleFactor": 1, "mobile": screen.is_phone,
+        });
+        self.devtools("Emulation.setDeviceMetricsOverride", metrics)
+            .await?;
+        let scheme = if screen.is_dark { "dark" } else { "light" };
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.devtools("Emulation.setEmulatedMedia", media).await?;
+        Ok(())
+    }
+
+    /// The whole page as a PNG, from its top to its end.
+    ///
+    /// # Errors
+    /// When the browser cannot.
+    pub async fn screenshot(&self) -> Result<Vec<u8>> {
+        let asked = json!({ "format": "png", "captureBeyondViewport": true });
+        let taken = self.devtools("Page.captureScreenshot", asked).await?;
+        let data = taken["data"].as_str().context("no picture")?;
+        let picture = STANDARD.decode(data);
+        picture.map_err(|error| anyhow!("the picture is not base64: {error}"))
+    }
+
+    /// Errors and warnings that the page has caused so far, such as what its policy has blocked.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub async fn complaints(&self) -> Result<Vec<String>> {
+        let logged = self
+            .extension("se/log", json!({ "type": "browser" }))
+            .await?;
+        let entries = logged.as_array().context("the log is no list")?;
+        Ok(entries.iter().map(ToString::to_string).collect())
+    }
+
+    /// A command of Chromium's own protocol.
+    async fn devtools(&self, command: &str, parameters: Value) -> Result<Value> {
+        let body = json!({ "cmd": command, "params": parameters });
+        self.extension("goog/cdp/execute", body).await
+    }
+
+    async fn extension(&self, path: &'static str, parameters: Value) -> Result<Value> {
+        let command = Extension { path, parameters };
+        Ok(self.client.issue_cmd(command).await?)
+    }
+}
+
+fn browser_command(binary: &Path, profile: &Path, debug_port: u16) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .args(["--headless=new", "--disable-gpu", "--no-first-run"])
+        // Containers have little shared memory.
+        .arg("--disable-dev-shm-usage")
+        .args(["--disable-background-networking", "--disable-sync"])
+        .arg(format!("--remote-debugging-port={debug_port}"))
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg("about:blank");
+    if rustix::process::getuid().is_root() {
+        // Root has no sandbox to give itself up to, and Chromium refuses to start otherwise.
+        command.arg("--no-sandbox");
+    }
+    command
+}
+
+/// Starts chromedriver; tells its URL, too.
+async fn start_driver(binary: &Path, dir: &Path) -> Result<(Process, String)> {
+    let port = ports::free()?;
+    let binary = binary.to_path_buf();
+    let make = move || {
+        let mut command = Command::new(&binary);
+        command.arg(format!("--port={port}"));
+        command
+    };
+    let mut driver = Process::start("chromedriver", &dir.join("chromedriver.log"), make)?;
+    let url = format!("http://127.0.0.1:{port}");
+    let status = format!("{url}/status");
+    let is_ready = || http::is_ok(&status);
+    driver.wait_ready(READY_LIMIT, is_ready).await?;
+    Ok((driver, url))
+}
+
+/// Lets the driver take over the running browser.
+fn capabilities(debug_port: u16) -> Result<Capabilities> {
+    let wanted = json!({
+        "goog:chromeOptions": { "debuggerAddress": format!("127.0.0.1:{debug_port}") },
+        "goog:loggingPrefs": { "browser": "WARNING" },
+    });
+    let Value::Object(wanted) = wanted else {
+        return Err(anyhow!("capabilities are an object"));
+    };
+    Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_stack::report::Silent;
+
+    #[tokio::test]
+    async fn a_page_is_clicked_through_and_shown() {
+        let temp = tempfile::tempdir().unwrap();
+        let tool = tools::Chromium::find_or_get(&mut Silent).unwrap();
+        let mut browser = Browser::start(&tool, temp.path()).await.unwrap();
+        let page = "data:text/html,<input id=name value=x><button>Go</button><p></p><script>\
+                    document.querySelector('button').onclick = () => setTimeout(() => {\
+                    document.querySelector('p').textContent = 'Hello ' + document.querySelector('input').value\
+                    }, 200)</script>";
+        browser.open(page).await.unwrap();
+        browser.type_into("#name", "Ada").await.unwrap();
+        browser.click("button").await.unwrap();
+        browser.wait_for_text("p", "Hello Ada").await.unwrap();
+        let screen = Screen {
+            width: 390,
+            height: 844,
+            is_dark: true,
+            is_phone: true,
+        };
+        browser.show_on(screen).await.unwrap();
+        let is_dark = "return matchMedia('(prefers-color-scheme: dark)').matches";
+        assert_eq!(browser.run(is_dark, &[]).await.unwrap(), json!(true));
+        let picture = browser.screenshot().await.unwrap();
+        assert!(picture.starts_with(b"\x89PNG"));
+        browser
+            .open("data:text/html,<script>nothing()</script>")
+            .await
+            .unwrap();
+        let complaints = browser.complaints().await.unwrap();
+        assert!(
+            complaints.concat().contains("nothing is not defined"),
+            "{complaints:?}"
+        );
+        browser.check().unwrap();
+    }
+}
