@@ -107,6 +107,11 @@ fn sell_out(world: &mut World) {
             .witness
             .violate(world.now_us(), format!("at the end: {unrest}"));
     }
+    let streams = world.remembered_streams();
+    if streams > 0 {
+        let what = format!("{streams} streams that have ended are remembered");
+        world.witness.violate(world.now_us(), what);
+    }
 }
 
 fn check_all_sold(world: &mut World) {

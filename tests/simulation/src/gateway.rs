@@ -303,6 +303,11 @@ impl Worker {
         self.streams.contains_key(&stream)
     }
 
+    /// Streams that engine and host remember.
+    pub(crate) fn remembered(&self) -> usize {
+        self.gate.open_streams() + self.streams.len()
+    }
+
     /// How far apart ticks must be from now on, if that has changed.
     pub(crate) fn changed_tick(&mut self) -> Option<u64> {
         let tick_ms = self.gate.tick_ms();

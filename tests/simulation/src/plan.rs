@@ -25,7 +25,7 @@ pub(crate) struct Setting {
     pub(crate) shards: u32,
     pub(crate) total: u64,
     pub(crate) user_cap: u32,
-    pub(crate) payment: Payment,
+    pub(crate) payment: PayMode,
     pub(crate) gateways: u32,
     /// Of each gateway.
     pub(crate) workers: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Setting {
 
 /// When units leave the stock, and whether an order waits for its payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Payment {
+pub(crate) enum PayMode {
     AtOrder,
     AtPayment,
     Hold { pay_within_ms: u64 },
@@ -306,10 +306,10 @@ fn setting(rng: &mut Rng) -> Setting {
         total: rng.between(0, 10),
         user_cap: rng.pick(&[1, 1, 1, 2, 3]),
         payment: rng.pick(&[
-            Payment::AtOrder,
-            Payment::AtOrder,
-            Payment::AtPayment,
-            Payment::Hold {
+            PayMode::AtOrder,
+            PayMode::AtOrder,
+            PayMode::AtPayment,
+            PayMode::Hold {
                 pay_within_ms: 2_500,
             },
         ]),

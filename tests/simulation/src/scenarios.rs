@@ -1,14 +1,14 @@
 //! Schedules made by hand: for defects that chance meets too rarely.
 
 use crate::defect::{Defect, KNOWN_DEFECTS};
-use crate::plan::{Client, Fault, Payment, Plan, Setting, Then, TimedFault};
+use crate::plan::{Client, Fault, PayMode, Plan, Setting, Then, TimedFault};
 use crate::{Options, run_plan};
 
 const SETTING: Setting = Setting {
     shards: 1,
     total: 2,
     user_cap: 1,
-    payment: Payment::AtOrder,
+    payment: PayMode::AtOrder,
     gateways: 2,
     workers: 1,
     origins: 1,

@@ -14,6 +14,7 @@ use weir_scripts::Call;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
+use crate::redis::digest_of;
 use crate::sql::Sql;
 use crate::world::RequestId;
 
@@ -178,7 +179,7 @@ impl Io {
     /// Runs a script, by its digest unless Redis does not know it.
     pub(crate) async fn run(&self, call: &Call) -> Result<Value, RedisError> {
         let mut commands = Vec::new();
-        call.encode_evalsha(&call.script.sha1_hex(), &mut commands);
+        call.encode_evalsha(digest_of(call.script), &mut commands);
         let value = self.attempt(commands).await?;
         if !matches!(&value, Value::Error(error) if error.starts_with(b"NOSCRIPT")) {
             return no_error(value);
