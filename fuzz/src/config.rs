@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_scripts::keys;
 use weir_engine_gate::config::{LimitsConfig, OverloadConfig};
+use weir_scripts::keys;
 
 /// The bridge's configuration: taken if and only if it is an object of positive limits, and what
 /// is taken is what was written.

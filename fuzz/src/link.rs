@@ -1,5 +1,7 @@
 //! Short links: what stands in Redis of them, and what whoever clicks one sends.
 
+use weir_engine_links::config::Config;
+use weir_engine_links::request::{Fields, Resource};
 use weir_link::answer::{Method, Reply, Visit, answer};
 use weir_link::cache::{Found, Limits, LinkName, Memory};
 use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
@@ -7,8 +9,6 @@ use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::code::DomainId;
 use weir_link::domain::DomainsConfig;
 use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
-use weir_engine_links::config::Config;
-use weir_engine_links::request::{Fields, Resource};
 
 use crate::config::{check_nothing_follows, check_refusal};
 

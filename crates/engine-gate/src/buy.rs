@@ -21,9 +21,11 @@ impl<D: SharedData + Clone> Gate<D> {
     ) {
         let now_ms = request.now_ms();
         let found = self.find(sale);
+        let is_shadow = self.is_shadow(&found);
         let buyer = Buyer {
-            is_shadow: self.is_shadow(&found),
-            poses_as_gateway: request.headers().pose_as_gateway(),
+            is_shadow,
+            // Of a request that is answered here nobody wants to know.
+            poses_as_gateway: is_shadow && request.headers().pose_as_gateway(),
         };
         let job = found.and_then(|(switch, sale)| self.admit(switch, sale, request, buyer, now_ms));
         let job = job.and_then(|job| {
@@ -76,7 +78,10 @@ impl<D: SharedData + Clone> Gate<D> {
                     rebalances: 0,
                     checks,
                     pass: None,
-                    buyer,
+                    buyer: Buyer {
+                        poses_as_gateway: request.headers().pose_as_gateway(),
+                        ..buyer
+                    },
                 })
             }
         }

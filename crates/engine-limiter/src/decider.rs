@@ -1,5 +1,6 @@
 //! Which requests pass.
 
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
@@ -34,7 +35,7 @@ pub enum Next<D> {
     /// It goes on.
     Pass(Passed<D>),
     /// Redis has to decide.
-    Ask(CheckJob<D>),
+    Ask(Box<CheckJob<D>>),
 }
 
 impl<D: SharedData> Decider<D> {
@@ -107,7 +108,7 @@ impl<D: SharedData> Decider<D> {
             Some(pass) if evaluation.needs_redis() && may_wait => {
                 let is_grpc = is_grpc(request);
                 let job = self.check_job(evaluation, pass, is_grpc, now_ms);
-                Ok(Next::Ask(job))
+                Ok(Next::Ask(Box::new(job)))
             }
             _ => self.without_redis(evaluation, now_ms).map(Next::Pass),
         }

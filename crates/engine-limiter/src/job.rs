@@ -38,6 +38,9 @@ pub struct CheckJob<D> {
     pub evaluation: Evaluation<D>,
 }
 
+/// Jobs that wait together.
+type Jobs<D> = Vec<Pending<Job<D>>>;
+
 /// Groups jobs into calls as the topology allows.
 #[derive(Debug)]
 pub struct LimitPlan<D> {
@@ -53,8 +56,8 @@ impl<D> LimitPlan<D> {
 
     fn group(
         &self,
-        requests: Vec<Pending<Job<D>>>,
-        plan: fn(Vec<Pending<Job<D>>>) -> Planned<Job<D>>,
+        requests: Jobs<D>,
+        plan: fn(Jobs<D>) -> Planned<Job<D>>,
     ) -> Vec<Planned<Job<D>>> {
         match self.topology {
             _ if requests.is_empty() => vec![],
@@ -71,7 +74,7 @@ impl<D> LimitPlan<D> {
 impl<D> Plan for LimitPlan<D> {
     type Job = Job<D>;
 
-    fn plan(&self, requests: Vec<Pending<Job<D>>>, _now_ms: u64) -> Vec<Planned<Job<D>>> {
+    fn plan(&self, requests: Jobs<D>, _now_ms: u64) -> Vec<Planned<Job<D>>> {
         let is_check = |request: &Pending<Job<D>>| matches!(request.job, Job::Check(_));
         let (checks, backs): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_check);
         // What has ended first makes room for what begins.
@@ -81,7 +84,7 @@ impl<D> Plan for LimitPlan<D> {
     }
 }
 
-fn check_call<D>(requests: Vec<Pending<Job<D>>>) -> Planned<Job<D>> {
+fn check_call<D>(requests: Jobs<D>) -> Planned<Job<D>> {
     let limits: Vec<&Vec<LimitRequest>> = requests
         .iter()
         .filter_map(|request| match &request.job {
@@ -94,7 +97,7 @@ fn check_call<D>(requests: Vec<Pending<Job<D>>>) -> Planned<Job<D>> {
     Planned { call, requests }
 }
 
-fn back_call<D>(requests: Vec<Pending<Job<D>>>) -> Planned<Job<D>> {
+fn back_call<D>(requests: Jobs<D>) -> Planned<Job<D>> {
     let charges: Vec<Charge> = requests
         .iter()
         .filter_map(|request| match &request.job {

@@ -121,11 +121,17 @@ impl<D: SharedData + Clone> Limiter<D> {
         effects.respond(stream, Rc::new(refused.answer(is_grpc, config)));
     }
 
-    fn wait(&mut self, stream: StreamId, job: CheckJob<D>, now_ms: u64, effects: &mut Effects) {
+    fn wait(
+        &mut self,
+        stream: StreamId,
+        job: Box<CheckJob<D>>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
         let Some(pump) = &mut self.pump else { return };
         self.streams.insert(stream, Stream::Waiting);
         // It has room, or the request would not have to wait.
-        let _ = pump.enqueue(stream, Job::Check(Box::new(job)), now_ms, effects);
+        let _ = pump.enqueue(stream, Job::Check(job), now_ms, effects);
     }
 
     fn on_response(&mut self, stream: StreamId, effects: &mut Effects) {

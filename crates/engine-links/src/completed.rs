@@ -17,7 +17,7 @@ use weir_scripts::{link_clicks, link_read};
 use crate::answer::respond;
 use crate::clicks::Clicks;
 use crate::job::{Job, ReadJob};
-use crate::links::Links;
+use crate::links::{LinkRequest, Links};
 use crate::lookups::Ended;
 use crate::metrics::{AnswerKind, Place};
 use crate::origin::{self, relayed};
@@ -107,22 +107,39 @@ impl Links {
         effects: &mut Effects,
     ) {
         let request = stream.and_then(|stream| self.waiting.remove(&stream));
-        let Ok(read) = read else {
-            self.counters.redis_failed.increment();
-            if let Some(request) = request {
-                self.without_redis(request, now_ms, effects);
+        let link = match read {
+            Ok(Some(read)) => self.decoded(read, effects),
+            Ok(None) => {
+                self.memory.drop_link(&job.name);
+                None
             }
-            return;
+            Err(_) => {
+                self.counters.redis_failed.increment();
+                if let Some(request) = request {
+                    self.without_redis(request, now_ms, effects);
+                }
+                return;
+            }
         };
-        if read.is_none() {
-            self.memory.drop_link(&job.name);
+        match (link, request) {
+            (Some((link, read)), request) => {
+                self.found_in_redis(request, job, link, &read, now_ms, effects);
+            }
+            (None, Some(request)) => self.ask_origin(request, now_ms, effects),
+            (None, None) => {}
         }
-        let Some((link, read)) = read.and_then(|read| self.decoded(read, effects)) else {
-            if let Some(request) = request {
-                self.ask_origin(request, now_ms, effects);
-            }
-            return;
-        };
+    }
+
+    /// Redis has the link: it is answered, and remembered.
+    fn found_in_redis(
+        &mut self,
+        request: Option<LinkRequest>,
+        job: &ReadJob,
+        link: Link,
+        read: &Read,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
         self.counters.found.increment(Place::Redis);
         // Redis does not count clicks of a disabled link, so it is never used up.
         let is_used_up = read.clicks_left == Some(0);
@@ -166,7 +183,7 @@ impl Links {
         self.counters.found.increment(Place::Origin);
         let (told, ended) = match origin::Found::from(response) {
             origin::Found::Response(response) => {
-                self.relay(lookup.owner, &response, effects);
+                self.relay(lookup.owner, response, effects);
                 (lookup.followers, Ended::Found)
             }
             origin::Found::Unknown => {
@@ -184,7 +201,7 @@ impl Links {
     }
 
     /// Passes the origin's response on, if the client has not gone.
-    fn relay(&mut self, owner: Option<StreamId>, response: &FetchResponse, effects: &mut Effects) {
+    fn relay(&mut self, owner: Option<StreamId>, response: FetchResponse, effects: &mut Effects) {
         let Some(request) = owner.and_then(|stream| self.waiting.remove(&stream)) else {
             return;
         };

@@ -224,6 +224,7 @@ impl Links {
             .enqueue(request.stream, job, now_ms, effects)
         {
             Ok(()) => self.wait(request),
+            // There was room for the job a moment ago.
             Err(_full) => self.without_redis(request, now_ms, effects),
         }
     }

@@ -75,7 +75,7 @@ pub(crate) fn lookup_headers(visitor: &Visitor) -> Vec<(&'static str, String)> {
 
 /// The origin's response, for a client that has asked with `method`. `None` if it would change the method: the origin was
 /// asked with GET.
-pub(crate) fn relayed(response: &FetchResponse, method: Method) -> Option<Answer> {
+pub(crate) fn relayed(response: FetchResponse, method: Method) -> Option<Answer> {
     if method == Method::Other && (200..304).contains(&response.status) {
         return None;
     }
@@ -84,11 +84,7 @@ pub(crate) fn relayed(response: &FetchResponse, method: Method) -> Option<Answer
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .filter(|(name, _)| !name.starts_with(':') && !NOT_PASSED_ON.contains(name))
         .collect();
-    Some(Answer::new(
-        response.status,
-        &headers,
-        response.body.clone(),
-    ))
+    Some(Answer::new(response.status, &headers, response.body))
 }
 
 /// As it may stand in a path: everything but visible ASCII is percent-encoded.
@@ -145,7 +141,7 @@ mod tests {
     #[test]
     fn a_response_is_passed_on_without_what_belongs_to_its_connection() {
         let headers = [("location", "/x"), ("server", "envoy"), (LINK, "known")];
-        let relay = |status, method| relayed(&response(status, &headers), method);
+        let relay = |status, method| relayed(response(status, &headers), method);
         let answer = relay(302, Method::Get).unwrap();
         let names: Vec<_> = answer.headers.iter().map(|(name, _)| name).collect();
         assert_eq!((answer.status, names), (302, vec![b"location".as_slice()]));

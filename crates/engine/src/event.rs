@@ -25,7 +25,8 @@ pub enum Event<'a> {
         /// Its stream.
         stream: StreamId,
     },
-    /// A stream has ended, or its client has gone. Nothing more happens to it.
+    /// A stream has ended, or its client has gone. Nothing more happens to it. A host need not tell of a stream that the
+    /// effects of its request's own event have answered.
     Closed {
         /// The stream.
         stream: StreamId,

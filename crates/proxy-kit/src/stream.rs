@@ -7,14 +7,14 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use weir_engine::Engine;
 
-use crate::worker::Worker;
+use crate::worker::{Flow, Worker};
 
 /// One HTTP stream: it only passes callbacks on.
 pub(crate) struct Stream<E: Engine> {
     id: u32,
     worker: Rc<RefCell<Worker<E>>>,
-    /// Whether the engine knows of it.
-    has_begun: bool,
+    /// Whether the engine is to be told of its end.
+    is_open: bool,
 }
 
 impl<E: Engine> Stream<E> {
@@ -22,7 +22,7 @@ impl<E: Engine> Stream<E> {
         Self {
             id,
             worker,
-            has_begun: false,
+            is_open: false,
         }
     }
 }
@@ -31,10 +31,11 @@ impl<E: Engine> Context for Stream<E> {}
 
 impl<E: Engine> HttpContext for Stream<E> {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
-        self.has_begun = true;
-        match self.worker.borrow_mut().on_request(self.id) {
-            true => Action::Continue,
-            false => Action::Pause,
+        let flow = self.worker.borrow_mut().on_request(self.id);
+        self.is_open = flow != Flow::Answered;
+        match flow {
+            Flow::GoesOn => Action::Continue,
+            Flow::Waits | Flow::Answered => Action::Pause,
         }
     }
 
@@ -46,7 +47,7 @@ impl<E: Engine> HttpContext for Stream<E> {
 
 impl<E: Engine> Drop for Stream<E> {
     fn drop(&mut self) {
-        if self.has_begun {
+        if self.is_open {
             self.worker.borrow_mut().on_closed(self.id);
         }
     }

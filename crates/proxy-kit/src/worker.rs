@@ -6,7 +6,9 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::MapType;
 use weir_base::FieldError;
 use weir_engine::redis::Reply;
-use weir_engine::{BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Level, StreamId};
+use weir_engine::{
+    Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Level, StreamId,
+};
 
 use crate::fetch::{Fetches, read_response};
 use crate::filter::Configured;
@@ -36,12 +38,23 @@ struct Callback {
     is_root: bool,
     /// The context that host calls are for now.
     effective: u32,
-    /// Whether the request of this callback's own stream goes on.
-    continues: bool,
+    /// What became of the request of this callback's own stream.
+    flow: Flow,
     /// A stream for which an effect failed: the rest of its effects are left out.
     undelivered: Option<StreamId>,
     /// What the engine is to be told when all effects were applied.
     feedback: VecDeque<Feedback>,
+}
+
+/// What became of a request when its event was handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It waits.
+    Waits,
+    /// It goes on.
+    GoesOn,
+    /// It was answered: the engine has no more to do with it.
+    Answered,
 }
 
 /// What came of an effect.
@@ -61,7 +74,7 @@ impl Callback {
             context,
             is_root,
             effective: context,
-            continues: false,
+            flow: Flow::Waits,
             undelivered: None,
             feedback: VecDeque::new(),
         }
@@ -116,8 +129,8 @@ impl<E: Engine> Worker<E> {
 
     // --- callbacks of streams
 
-    /// The request's headers have come. Whether the request goes on at once.
-    pub(crate) fn on_request(&mut self, stream: StreamId) -> bool {
+    /// The request's headers have come.
+    pub(crate) fn on_request(&mut self, stream: StreamId) -> Flow {
         let request = HostRequest::default();
         let event = Event::Request {
             stream,
@@ -219,18 +232,22 @@ impl<E: Engine> Worker<E> {
 
     // --- events and effects
 
-    /// Gives the engine an event, and does what it wants. Whether the request of the callback's stream goes on.
-    fn run(&mut self, event: Event<'_>, mut callback: Callback) -> bool {
+    /// Gives the engine an event, and does what it wants. What became of the request of the callback's stream.
+    fn run(&mut self, event: Event<'_>, mut callback: Callback) -> Flow {
         self.engine.handle(event, &mut self.effects);
         self.apply_all(&mut callback);
         while let Some(feedback) = callback.feedback.pop_front() {
             self.engine.handle(feedback.event(), &mut self.effects);
             self.apply_all(&mut callback);
         }
-        callback.continues
+        callback.flow
     }
 
     fn apply_all(&mut self, callback: &mut Callback) {
+        // Most streams end without any.
+        if self.effects.as_slice().is_empty() {
+            return;
+        }
         let mut applying = std::mem::take(&mut self.applying);
         self.effects.take_into(&mut applying);
         for effect in applying.drain(..) {
@@ -332,7 +349,7 @@ fn apply_to_stream(
     let request = MapType::HttpRequestHeaders;
     let done = match effect {
         Effect::Respond { answer, .. } => {
-            return reply::send(&answer).then_some(()).ok_or(StreamGone);
+            return respond(stream, &answer, callback);
         }
         Effect::RemoveRequestHeader { name, .. } => hostcalls::remove_map_value(request, name),
         // Envoy looks through all headers to set one, and not to add one.
@@ -340,7 +357,7 @@ fn apply_to_stream(
             hostcalls::add_map_value(request, name, &value)
         }
         Effect::Continue { .. } if stream == callback.context => {
-            callback.continues = true;
+            callback.flow = Flow::GoesOn;
             Ok(())
         }
         Effect::Continue { .. } => hostcalls::resume_http_request(),
@@ -350,6 +367,16 @@ fn apply_to_stream(
         _ => Ok(()),
     };
     done.map_err(|_| StreamGone)
+}
+
+fn respond(stream: StreamId, answer: &Answer, callback: &mut Callback) -> Result<(), StreamGone> {
+    if !reply::send(answer) {
+        return Err(StreamGone);
+    }
+    if stream == callback.context {
+        callback.flow = Flow::Answered;
+    }
+    Ok(())
 }
 
 /// Sends a call. Whether it went. Streams to the bridge belong to the root context, and only its callbacks may open one.

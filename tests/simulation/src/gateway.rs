@@ -236,7 +236,13 @@ impl Worker {
             stream,
             request: &request,
         };
-        (stream, self.run(event, now_ms, network))
+        let out = self.run(event, now_ms, network);
+        // As the Proxy-Wasm host: it does not tell of a stream that its own event has answered.
+        let is_answered = |stream: &Stream| stream.state == StreamState::Answered;
+        if self.streams.get(&stream).is_some_and(is_answered) {
+            self.streams.remove(&stream);
+        }
+        (stream, out)
     }
 
     pub(crate) fn tick(&mut self, now_ms: u64, network: &RefCell<Network>) -> Vec<Out> {

@@ -114,6 +114,47 @@ fn followers_are_answered_though_the_client_of_the_look_up_has_gone() {
 }
 
 #[test]
+fn a_request_that_was_read_too_late_learns_of_the_look_up_of_another() {
+    let mut host = Host::new();
+    let first = host.click("/abc");
+    host.tick();
+    // So many are a batch of their own, beside the first.
+    let others: Vec<_> = (0..4).map(|_| host.click("/abc")).collect();
+    host.tick();
+    let late = *host.calls.last_key_value().unwrap().0;
+    host.run_call(late);
+    while host.calls.len() > 1 {
+        let (&batch, _) = host.calls.first_key_value().unwrap();
+        host.reply(batch);
+    }
+    let (&lookup, _) = host.lookups.first_key_value().unwrap();
+    host.respond(lookup);
+    host.tick();
+    assert_eq!((host.status(first), host.engine.waiting()), (404, 4));
+    host.reply(late);
+    assert!(others.iter().all(|stream| host.status(*stream) == 404));
+    assert_eq!(host.metric("lookups_total"), 1);
+}
+
+#[test]
+fn clients_that_have_gone_leave_their_place_to_others() {
+    let config = r#"{"redis":{},"origin":{"waiting_max":3}}"#;
+    let mut host = Host::with(config);
+    let streams = crowd(&mut host, 3);
+    let cold = |host: &mut Host| {
+        let stream = host.click("/other");
+        host.tick();
+        while let Some((&batch, _)) = host.calls.first_key_value() {
+            host.reply(batch);
+        }
+        host.status(stream)
+    };
+    assert_eq!(cold(&mut host), 503, "too many wait");
+    host.close(streams[1]);
+    assert_eq!(cold(&mut host), 0, "it waits");
+}
+
+#[test]
 fn a_failed_look_up_answers_all_who_waited_and_is_not_remembered() {
     let mut host = Host::new();
     let streams = crowd(&mut host, 3);

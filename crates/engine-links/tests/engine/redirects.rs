@@ -91,6 +91,62 @@ fn while_redis_is_down_stale_links_are_answered_and_others_come_from_the_origin(
 }
 
 #[test]
+fn a_link_that_has_gone_is_not_answered_even_if_redis_is_down() {
+    let mut host = Host::new();
+    host.redis.records.insert("s/abc".into(), link(TARGET));
+    host.redis.tell_of("s/other");
+    host.advance(300);
+    host.click("/abc");
+    host.run();
+    host.redis.records.clear();
+    // Changes were missed, so that the link is read again.
+    host.redis.changes.clear();
+    host.advance(300);
+    host.has_origin = false;
+    let ask = |host: &mut Host| {
+        let stream = host.click("/abc");
+        host.run();
+        host.status(stream)
+    };
+    assert_eq!(ask(&mut host), 503);
+    host.is_connected = false;
+    assert_eq!(ask(&mut host), 503);
+}
+
+#[test]
+fn nothing_is_read_for_clients_that_have_gone() {
+    let mut host = Host::new();
+    let streams: Vec<_> = (0..3).map(|_| host.click("/abc")).collect();
+    streams.iter().for_each(|stream| host.close(*stream));
+    host.run();
+    assert_eq!(host.metric("redis_requests_total"), 0);
+    assert_eq!(host.metric("lookups_total"), 0);
+}
+
+#[test]
+fn renewals_take_no_place_from_requests_that_wait() {
+    let config = r#"{"redis":{"waiting_max":1,"batches_max":1},"cache":{"fresh_ms":1000}}"#;
+    let mut host = Host::with(config);
+    for code in ["s/hot", "s/warm"] {
+        host.redis.records.insert(code.into(), link(TARGET));
+        host.click(&format!("/{}", &code[2..]));
+        host.run();
+    }
+    let reads = host.metric("redis_requests_total");
+    // One read is under way, and one waits: there is no room.
+    host.now_ms += 1_001;
+    host.click("/one");
+    host.tick();
+    host.click("/two");
+    for path in ["/hot", "/warm"] {
+        let stream = host.click(path);
+        assert_eq!(host.location(stream), TARGET);
+    }
+    host.run();
+    assert_eq!(host.metric("redis_requests_total"), reads + 2);
+}
+
+#[test]
 fn a_link_with_a_maximum_of_clicks_is_counted_by_redis_until_it_is_used_up() {
     let mut host = Host::new();
     let twice = Link {

@@ -162,7 +162,7 @@ impl Host {
 
     /// Gives the turn that was asked for, if one was.
     pub fn turn(&mut self) {
-        if std::mem::take(&mut self.is_woken) {
+        if mem::take(&mut self.is_woken) {
             self.tick();
         }
     }
