@@ -67,6 +67,8 @@ fn settle(world: &mut World) {
         let what = format!("{repaired} units repaired though nothing was lost");
         world.witness.violate(world.now_us(), what);
     }
+    // Gateways see the catalogue and the epochs as they are now.
+    world.run_ms(MEMORY_MS);
     if world.witness.excuses(Defect::C7) {
         // Breakers that clocks have kept open: until they are not.
         world.run_ms(steps_ms);
@@ -98,17 +100,31 @@ fn sell_out(world: &mut World) {
             return;
         }
     }
-    let left = world.sql.remaining;
-    if left != 0 {
-        world
-            .witness
-            .violate(world.now_us(), format!("{left} units are left"));
-    }
+    check_all_sold(world);
     world.run_ms(1_000);
     if let Some(unrest) = unrest(&world.redis, &world.sql) {
         world
             .witness
             .violate(world.now_us(), format!("at the end: {unrest}"));
+    }
+    let streams = world.remembered_streams();
+    if streams > 0 {
+        let what = format!("{streams} streams that have ended are remembered");
+        world.witness.violate(world.now_us(), what);
+    }
+}
+
+fn check_all_sold(world: &mut World) {
+    let (left, at_us) = (world.sql.remaining, world.now_us());
+    if left == 0 {
+        return;
+    }
+    let what = format!("{left} units are left");
+    // Nobody may buy whose reservation Redis has forgotten.
+    let is_list = world.sql.sale.reservation && world.witness.lists_may_be_forgotten();
+    match is_list {
+        true => drop(world.witness.show(Defect::C6, at_us, what)),
+        false => world.witness.violate(at_us, what),
     }
 }
 

@@ -42,8 +42,8 @@ const CONFIG: &str = r#"{
     "claim": { "ttl_ms": 2000, "keys": [{ "secret": { "env": "SECRET" } }] },
     "redis": { "deadline_ms": 250 },
     "overload": {
-        "redis_breaker": { "window_ms": 2000, "min_requests": 6, "failure_percent": 60, "open_ms": 300 },
-        "origin_breaker": { "window_ms": 2000, "min_requests": 6, "failure_percent": 60, "open_ms": 300 }
+        "redis_breaker": { "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300 },
+        "origin_breaker": { "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300 }
     }
 }"#;
 
@@ -102,6 +102,8 @@ pub(crate) enum Out {
         headers: Vec<(&'static str, String)>,
     },
     Wake,
+    /// The engine was told that an effect could not be applied: of which kind.
+    FedBack(&'static str),
     /// The engine has broken a rule of hosts.
     Wrong(String),
 }
@@ -234,7 +236,13 @@ impl Worker {
             stream,
             request: &request,
         };
-        (stream, self.run(event, now_ms, network))
+        let out = self.run(event, now_ms, network);
+        // As the Proxy-Wasm host: it does not tell of a stream that its own event has answered.
+        let is_answered = |stream: &Stream| stream.state == StreamState::Answered;
+        if self.streams.get(&stream).is_some_and(is_answered) {
+            self.streams.remove(&stream);
+        }
+        (stream, out)
     }
 
     pub(crate) fn tick(&mut self, now_ms: u64, network: &RefCell<Network>) -> Vec<Out> {
@@ -301,6 +309,11 @@ impl Worker {
         self.streams.contains_key(&stream)
     }
 
+    /// Streams that engine and host remember.
+    pub(crate) fn remembered(&self) -> usize {
+        self.gate.open_streams() + self.streams.len()
+    }
+
     /// How far apart ticks must be from now on, if that has changed.
     pub(crate) fn changed_tick(&mut self) -> Option<u64> {
         let tick_ms = self.gate.tick_ms();
@@ -319,11 +332,14 @@ impl Worker {
         self.gate.handle(event, &mut self.effects);
         self.apply_all(&mut callback, network);
         while let Some(feedback) = callback.feedback.pop_front() {
-            let event = match feedback {
-                Feedback::NotSent(batch) => Event::NotSent { batch },
-                Feedback::Deferred(batch) => Event::Deferred { batch },
-                Feedback::Undelivered(stream) => Event::Undelivered { stream, now_ms },
+            let (kind, event) = match feedback {
+                Feedback::NotSent(batch) => ("not sent", Event::NotSent { batch }),
+                Feedback::Deferred(batch) => ("deferred", Event::Deferred { batch }),
+                Feedback::Undelivered(stream) => {
+                    ("undelivered", Event::Undelivered { stream, now_ms })
+                }
             };
+            callback.out.push(Out::FedBack(kind));
             self.gate.handle(event, &mut self.effects);
             self.apply_all(&mut callback, network);
         }

@@ -6,7 +6,7 @@
 //! - Gateways are real: [`weir_engine_gate::Gate`], several workers each, in a small host that applies their effects.
 //! - Redis is the model of each shard that the Lua is tested against ([`weir_sale::ledger::ShardLedger`]), behind the
 //!   commands that gateways and origins really send.
-//! - Origins follow `origin/src` function by function, on the same pure decisions; SQL is a model of its transactions.
+//! - Origins follow `origin/src/sales` function by function, on the same pure decisions; SQL is a model of its transactions.
 //! - Faults: lost, doubled, late and cut calls; dead and paused gateways; dead origins; Redis that restarts, with all its
 //!   data, with what it held a moment ago, or empty; clocks that are set; clients who leave; transactions that fail or
 //!   whose commit nobody hears of; claims that nobody signed.
@@ -31,6 +31,8 @@ mod queue;
 mod random;
 mod redis;
 mod runner;
+#[cfg(test)]
+mod scenarios;
 mod shrink;
 mod sql;
 mod stats;

@@ -84,6 +84,7 @@ fn print_stats(stats: &Stats, seconds: f64) {
         stats.schedules, stats.steps, stats.orders, stats.units_repaired
     );
     println!("faults: {:?}", stats.faults);
+    println!("feedback to gates: {:?}", stats.feedback);
     println!("answers: {:?}", stats.answers);
     println!("known defects, excused: {:?}", stats.defects);
 }

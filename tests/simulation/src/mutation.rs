@@ -23,6 +23,8 @@ pub enum Mutation {
     ClaimNotIdempotent,
     /// Redis counts generations from 1, without the time as a floor.
     GenerationsWithoutTime,
+    /// A gateway waits for ever for a call to Redis.
+    TimeoutForgotten,
     /// A gateway gives a user's claim back when the reply to it is lost.
     UnknownTakenForRefused,
     /// The origin gives a claim back when SQL's answer to an order is lost.
@@ -53,7 +55,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Every mutation.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::EpochNotRaisedAtRelease,
         Self::EpochNotRaisedAtCancel,
         Self::DeliveryNotCounted,
@@ -61,6 +63,7 @@ impl Mutation {
         Self::LendNotRecorded,
         Self::ClaimNotIdempotent,
         Self::GenerationsWithoutTime,
+        Self::TimeoutForgotten,
         Self::UnknownTakenForRefused,
         Self::LostCommitTakenForRollback,
         Self::ReleaseWithoutOutcome,

@@ -25,7 +25,7 @@ pub(crate) struct Setting {
     pub(crate) shards: u32,
     pub(crate) total: u64,
     pub(crate) user_cap: u32,
-    pub(crate) payment: Payment,
+    pub(crate) payment: PayMode,
     pub(crate) gateways: u32,
     /// Of each gateway.
     pub(crate) workers: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Setting {
 
 /// When units leave the stock, and whether an order waits for its payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Payment {
+pub(crate) enum PayMode {
     AtOrder,
     AtPayment,
     Hold { pay_within_ms: u64 },
@@ -251,7 +251,7 @@ impl Plan {
         clients.sort_by_key(|client| client.at_ms);
         let faults = rng.between(0, 14);
         let mut faults: Vec<_> = (0..faults)
-            .map(|_| timed_fault(&mut rng, setting, hazards))
+            .flat_map(|_| timed_faults(&mut rng, setting, hazards))
             .collect();
         faults.sort_by_key(|fault| fault.at_ms);
         Self {
@@ -306,10 +306,10 @@ fn setting(rng: &mut Rng) -> Setting {
         total: rng.between(0, 10),
         user_cap: rng.pick(&[1, 1, 1, 2, 3]),
         payment: rng.pick(&[
-            Payment::AtOrder,
-            Payment::AtOrder,
-            Payment::AtPayment,
-            Payment::Hold {
+            PayMode::AtOrder,
+            PayMode::AtOrder,
+            PayMode::AtPayment,
+            PayMode::Hold {
                 pay_within_ms: 2_500,
             },
         ]),
@@ -342,6 +342,33 @@ fn client(rng: &mut Rng, setting: Setting) -> Client {
             _ => Then::Nothing,
         },
     }
+}
+
+/// A fault; and sometimes another one in its midst, since what breaks together is hardest to survive.
+fn timed_faults(rng: &mut Rng, setting: Setting, hazards: Hazards) -> Vec<TimedFault> {
+    let first = timed_fault(rng, setting, hazards);
+    let mut faults = vec![first];
+    if !rng.chance(25) {
+        return faults;
+    }
+    let with = |at_ms: u64, fault| TimedFault { at_ms, fault };
+    match first.fault {
+        fault if fault.loses_data() => {
+            // Gateways that stand still do not see what comes back.
+            let at_ms = first.at_ms.saturating_sub(rng.between(0, 20));
+            let for_ms = rng.between(50, 1_500);
+            let paused = |gateway| with(at_ms, Fault::PauseGateway { gateway, for_ms });
+            faults.extend((0..setting.gateways).map(paused));
+        }
+        Fault::KillOrigin { for_ms, .. } if hazards.clocks => {
+            let by_ms = -(rng.between(500, 3_000) as i64);
+            let at_ms = first.at_ms + rng.between(0, for_ms);
+            let set = |gateway| with(at_ms, Fault::SetGatewayClock { gateway, by_ms });
+            faults.extend((0..setting.gateways).map(set));
+        }
+        _ => {}
+    }
+    faults
 }
 
 fn timed_fault(rng: &mut Rng, setting: Setting, hazards: Hazards) -> TimedFault {

@@ -1,4 +1,4 @@
-//! SQL as the origin uses it: every method is one transaction. See `origin/src/store/{claims,orders,payments,sales}.rs`.
+//! SQL as the origin uses it: every method is one transaction. See `origin/src/sales/store/{claims,orders,payments,sales}.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use weir_sale::sale::Sale;
 use weir_sale::shard::home_shard;
 
 use crate::mutation::Mutation;
-use crate::plan::Payment;
+use crate::plan::PayMode;
 
 /// A claim's name within its sale: shard and generation. An order has that of the claim it came of.
 pub(crate) type ClaimName = (u32, u64);
@@ -81,7 +81,7 @@ pub(crate) enum Paid {
 #[derive(Debug)]
 pub(crate) struct Sql {
     pub(crate) sale: Sale,
-    payment: Payment,
+    payment: PayMode,
     pub(crate) total: u64,
     /// May only be below 0 by a mutation.
     pub(crate) remaining: i64,
@@ -114,7 +114,7 @@ impl Sql {
     pub(crate) fn new(
         sale: Sale,
         total: u64,
-        payment: Payment,
+        payment: PayMode,
         mutation: Option<Mutation>,
     ) -> Self {
         Self {
@@ -163,15 +163,15 @@ impl Sql {
 
     fn new_order(&self, ticket: &Ticket, now_ms: u64) -> Order {
         let pay_by_ms = match self.payment {
-            Payment::Hold { pay_within_ms } => Some(now_ms + pay_within_ms),
-            Payment::AtOrder | Payment::AtPayment => None,
+            PayMode::Hold { pay_within_ms } => Some(now_ms + pay_within_ms),
+            PayMode::AtOrder | PayMode::AtPayment => None,
         };
         Order {
             name: (ticket.shard, ticket.generation),
             user: ticket.user.clone(),
             units: ticket.quantity,
             status: Status::Unpaid,
-            is_deducted: self.payment != Payment::AtPayment,
+            is_deducted: self.payment != PayMode::AtPayment,
             pay_by_ms,
         }
     }
@@ -256,7 +256,7 @@ impl Sql {
             Status::Paid => None,
             Status::Cancelled | Status::Expired => {
                 let order = order.clone();
-                if self.mutation == Some(Mutation::CancelledTwice) {
+                if self.mutation == Some(Mutation::CancelledTwice) && order.is_deducted {
                     self.remaining += i64::from(order.units);
                 }
                 Some(order)

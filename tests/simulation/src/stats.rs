@@ -15,6 +15,8 @@ pub struct Stats {
     pub orders: u64,
     /// Faults that began, by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// What gateways' hosts have told their engines of effects that could not be applied, by kind.
+    pub feedback: BTreeMap<&'static str, u64>,
     /// What clients have heard, by verdict or by the origin's word.
     pub answers: BTreeMap<String, u64>,
     /// Units that reconcilers have put back or taken after losses.
@@ -32,6 +34,9 @@ impl Stats {
         self.units_repaired += other.units_repaired;
         for (kind, count) in &other.faults {
             *self.faults.entry(kind).or_default() += count;
+        }
+        for (kind, count) in &other.feedback {
+            *self.feedback.entry(kind).or_default() += count;
         }
         for (word, count) in &other.answers {
             *self.answers.entry(word.clone()).or_default() += count;

@@ -32,8 +32,8 @@ pub(crate) struct Witness {
     pub(crate) violation: Option<Violation>,
     /// How often a known defect has shown itself.
     pub(crate) defects: BTreeMap<Defect, u64>,
-    /// Every claim that Redis has granted, and its user.
-    granted: BTreeMap<ClaimName, UserId>,
+    /// Every claim that Redis has granted, and its user: more than one only by [`Defect::S1`].
+    granted: BTreeMap<ClaimName, BTreeSet<UserId>>,
     pub(crate) has_lost: bool,
     /// Users whose claims or orders Redis may have forgotten, or remembers although they ended: see [`Defect::C6`].
     forgotten: BTreeSet<UserId>,
@@ -79,7 +79,10 @@ impl Witness {
     pub(crate) fn after_redis(&mut self, redis: &mut Redis, sql: &Sql, now_us: u64) {
         for claim in std::mem::take(&mut redis.granted) {
             let name = (claim.shard, claim.generation);
-            if self.granted.insert(name, claim.user).is_some() {
+            let users = self.granted.entry(name).or_default();
+            let is_repeated = !users.is_empty();
+            users.insert(claim.user);
+            if is_repeated {
                 self.generation_repeated(name, now_us);
             }
         }
@@ -133,7 +136,9 @@ impl Witness {
 
     fn check_order(&mut self, order: &Order, redis: &Redis, sql: &Sql, now_us: u64) {
         let name = order.name;
-        if self.granted.get(&name) != Some(&order.user) || !sql.is_at_home(order) {
+        let granted = self.granted.get(&name);
+        let is_granted = granted.is_some_and(|users| users.contains(&order.user));
+        if !is_granted || !sql.is_at_home(order) {
             self.violate(
                 now_us,
                 format!("order {name:?} came of no claim of its user"),

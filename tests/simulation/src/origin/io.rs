@@ -14,6 +14,7 @@ use weir_scripts::Call;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
+use crate::redis::digest_of;
 use crate::sql::Sql;
 use crate::world::RequestId;
 
@@ -178,18 +179,22 @@ impl Io {
     /// Runs a script, by its digest unless Redis does not know it.
     pub(crate) async fn run(&self, call: &Call) -> Result<Value, RedisError> {
         let mut commands = Vec::new();
-        call.encode_evalsha(&call.script.sha1_hex(), &mut commands);
-        let value = self.send(commands).await?;
+        call.encode_evalsha(digest_of(call.script), &mut commands);
+        let value = self.attempt(commands).await?;
         if !matches!(&value, Value::Error(error) if error.starts_with(b"NOSCRIPT")) {
-            return Ok(value);
+            return no_error(value);
         }
         let mut commands = Vec::new();
         call.encode_eval(&mut commands);
         self.send(commands).await
     }
 
-    /// Sends one command, and once more if its connection broke.
     pub(crate) async fn send(&self, command: Vec<u8>) -> Result<Value, RedisError> {
+        no_error(self.attempt(command).await?)
+    }
+
+    /// Sends one command, and once more if its connection broke.
+    async fn attempt(&self, command: Vec<u8>) -> Result<Value, RedisError> {
         let mut done = self.ask(Op::Redis(command.clone())).await;
         if matches!(done, Done::Broken) {
             done = self.ask(Op::Redis(command)).await;
@@ -205,5 +210,12 @@ impl Io {
     pub(crate) fn answer(&self, request: RequestId, response: Response) {
         // Nothing is waited for.
         drop(self.ask(Op::Answer(request, response)));
+    }
+}
+
+fn no_error(value: Value) -> Result<Value, RedisError> {
+    match value {
+        Value::Error(_) => Err(RedisError),
+        value => Ok(value),
     }
 }

@@ -1,4 +1,4 @@
-//! A claim becomes an order, or is released for good; Redis follows: see `origin/src/orders.rs`.
+//! A claim becomes an order, or is released for good; Redis follows: see `origin/src/sales/orders.rs`.
 
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;

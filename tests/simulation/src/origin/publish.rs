@@ -1,9 +1,10 @@
-//! The catalogue, written from SQL: see `origin/src/catalogue.rs`.
+//! The catalogue, written from SQL: see `origin/src/sales/catalogue.rs`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir_sale::sale::{Band, Catalogue, Sale, SaleState};
+use weir_scripts::documents::catalogue;
 
 use super::io::Io;
 use super::ledger::Ledger;
@@ -41,7 +42,7 @@ impl Publisher {
             switch: SaleState::Open,
             sales: sale.into_iter().collect(),
         };
-        let json = serde_json::to_vec(&catalogue).map_err(|_| BrokeOff)?;
+        let json = catalogue::write(&catalogue).map_err(|_| BrokeOff)?;
         if only_changed && *self.last.borrow() == json {
             return Ok(());
         }

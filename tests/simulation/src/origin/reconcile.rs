@@ -1,4 +1,4 @@
-//! The reconciler: see `origin/src/reconcile.rs`, whose numbers these are.
+//! The reconciler: see `origin/src/sales/reconcile.rs`, whose numbers these are.
 
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, ShardProbe, Transfer};
@@ -178,7 +178,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// See `origin/src/books.rs`.
+    /// See `origin/src/sales/books.rs`.
     async fn books(&self, shards: usize) -> Result<Books, BrokeOff> {
         let mut before = self.audits(shards).await?;
         let mut reading = 1;

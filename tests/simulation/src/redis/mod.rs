@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 use weir_base::id::UserId;
 use weir_resp::{Value, decode};
 use weir_sale::ledger::{Audit, ReleaseKind, ShardLedger};
-use weir_sale::sale::Catalogue;
-use weir_scripts::SCRIPTS;
+use weir_scripts::documents::catalogue;
 use weir_scripts::keys::DEFAULT_PREFIX;
+use weir_scripts::{SCRIPTS, Script};
 
 use crate::mutation::Mutation;
 
@@ -24,9 +24,16 @@ const HISTORY_US: u64 = 2_000_000;
 
 /// Every script by its digest.
 static DIGESTS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::new(|| {
-    let entry = |script: &&'static weir_scripts::Script| (script.sha1_hex(), script.name);
+    let entry = |script: &&'static Script| (script.sha1_hex(), script.name);
     SCRIPTS.iter().map(entry).collect()
 });
+
+/// The digest of a script, which is not worked out anew for each call.
+pub(crate) fn digest_of(script: &Script) -> &'static str {
+    let mut known = DIGESTS.iter();
+    let found = known.find(|(_, name)| **name == script.name);
+    found.map_or("", |(digest, _)| digest.as_str())
+}
 
 /// One server.
 #[derive(Debug)]
@@ -191,8 +198,7 @@ impl Redis {
     /// Whether the catalogue names a sale.
     pub(crate) fn has_catalogue(&self) -> bool {
         let json = self.state.catalogue.as_deref().unwrap_or_default();
-        let catalogue = serde_json::from_slice::<Catalogue>(json);
-        catalogue.is_ok_and(|catalogue| !catalogue.sales.is_empty())
+        catalogue::read(json).is_ok_and(|catalogue| !catalogue.sales.is_empty())
     }
 
     /// The users who hold a claim.
@@ -303,7 +309,7 @@ pub(crate) fn describe(commands: &[u8]) -> String {
 }
 
 fn describe_one(words: &Words) -> String {
-    let script = |is_it: &dyn Fn(&weir_scripts::Script) -> bool| {
+    let script = |is_it: &dyn Fn(&Script) -> bool| {
         SCRIPTS
             .iter()
             .find(|script| is_it(script))

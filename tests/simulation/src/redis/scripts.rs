@@ -311,8 +311,8 @@ fn orders(record: &[u8]) -> Vec<OrderEntry> {
     let entry = |text: &str| {
         let at = text.find([':', '~']).expect("an order has a mark");
         OrderEntry {
-            generation: number(text[..at].as_bytes()),
-            units: number(text[at + 1..].as_bytes()),
+            generation: number(&text.as_bytes()[..at]),
+            units: number(&text.as_bytes()[at + 1..]),
             deduction: deduction(&text.as_bytes()[at..=at]),
         }
     };

@@ -35,7 +35,9 @@ impl World {
             batch,
             reply: Err(Unknown::Timeout.into()),
         };
-        self.queue.after(timeout_ms * 1_000 + late_us, timeout);
+        if self.mutation != Some(Mutation::TimeoutForgotten) {
+            self.queue.after(timeout_ms * 1_000 + late_us, timeout);
+        }
         self.send_to_redis(Caller::Gateway(place, batch), bytes, fate, link);
     }
 

@@ -451,6 +451,12 @@ impl World {
         }
     }
 
+    /// Streams that gateways remember.
+    pub(crate) fn remembered_streams(&self) -> usize {
+        let workers = self.gateways.iter().flat_map(|gateway| &gateway.workers);
+        workers.map(Worker::remembered).sum()
+    }
+
     pub(crate) fn open_requests(&self) -> usize {
         let open = |request: &&Request| !request.is_over;
         self.requests.values().filter(open).count()

@@ -161,6 +161,7 @@ impl World {
                 answer,
             } => self.answered(place, request, stream, &answer),
             Out::WentOn { request, headers } => self.went_on(request, headers),
+            Out::FedBack(kind) => *self.stats.feedback.entry(kind).or_default() += 1,
             Out::Wrong(what) => self.witness.violate(self.queue.now_us(), what),
         }
     }

@@ -1,0 +1,33 @@
+//! Each rule of the protocol, broken: the simulation must notice.
+
+use std::thread::available_parallelism;
+
+use weir_simulation::{Mutation, Options, run_many};
+
+/// The first seed of each search.
+const SEED: u64 = 1;
+
+/// A mistake that is not found in so many schedules is not found.
+const SCHEDULES_MAX: u64 = 4_000;
+
+#[test]
+fn every_mutation_is_caught_and_without_it_the_same_schedules_pass() {
+    let threads = available_parallelism().map_or(1, usize::from);
+    let mut longest = 0;
+    for mutation in Mutation::ALL {
+        let options = Options {
+            mutation: Some(mutation),
+            ..Options::default()
+        };
+        let outcome = run_many(SEED, SCHEDULES_MAX, threads, &options, |_| {});
+        let report = outcome.failure;
+        let report = report.unwrap_or_else(|| panic!("{mutation} is not caught"));
+        let schedules = report.seed - SEED + 1;
+        let what = report.violation.expect("it failed").what;
+        println!("{mutation}: {schedules} schedules: {what}");
+        assert!(!what.starts_with("panic"), "{mutation}: {what}");
+        longest = longest.max(schedules);
+    }
+    let outcome = run_many(SEED, longest, threads, &Options::default(), |_| {});
+    assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+}
