@@ -28,5 +28,5 @@ pub(crate) fn identify(
         effects.add_header(stream, headers::USER, signed.value);
         effects.add_header(stream, headers::USER_SIGNATURE, signed.signature);
     }
-    effects.go_on(stream);
+    effects.let_go(stream);
 }

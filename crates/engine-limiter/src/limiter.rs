@@ -57,8 +57,8 @@ impl<D: SharedData + Clone> Limiter<D> {
     pub fn new(config: Checked, data: D, seed: u64) -> Self {
         let mut metrics = Metrics::new();
         let ruleset = Ruleset::new(config.rules.clone(), &data, seed, &mut metrics);
+        let counts = Counts::new(&mut metrics, "weir_ratelimit");
         let pump = config.redis.as_ref().map(|redis| {
-            let counts = Counts::new(&mut metrics, "weir_ratelimit");
             let plan = LimitPlan::new(redis.topology);
             Pump::new(redis.pump_settings(DEADLINE_MS), plan, counts)
         });
@@ -110,9 +110,10 @@ impl<D: SharedData + Clone> Limiter<D> {
     }
 
     fn pass(&mut self, stream: StreamId, passed: Passed<D>, effects: &mut Effects) {
-        if !passed.is_done() {
-            self.streams.insert(stream, Stream::Passed(passed));
+        if passed.is_done() {
+            return effects.let_go(stream);
         }
+        self.streams.insert(stream, Stream::Passed(passed));
         effects.go_on(stream);
     }
 

@@ -56,9 +56,13 @@ struct Needs {
 impl Reload {
     /// `None` if the configuration does not want it.
     pub fn new(config: &Checked, metrics: &mut Metrics) -> Option<Self> {
+        // They are defined in any case: a name that comes and goes is of no use to a dashboard.
+        let mut counter = |what: &str| metrics.counter(format!("weir_ratelimit_{what}_total"));
+        let loaded = counter("rules_loaded");
+        let refused = counter("rules_refused");
+        let failed = counter("polls_failed");
         let interval_ms = config.poll_interval_ms?;
         let redis = config.redis.as_ref()?;
-        let mut counter = |what: &str| metrics.counter(format!("weir_ratelimit_{what}_total"));
         Some(Self {
             schedule: Schedule::new(interval_ms),
             interval_ms,
@@ -68,9 +72,9 @@ impl Reload {
                 has_user: config.user_header.is_some(),
             },
             seen: None,
-            loaded: counter("rules_loaded"),
-            refused: counter("rules_refused"),
-            failed: counter("polls_failed"),
+            loaded,
+            refused,
+            failed,
         })
     }
 

@@ -142,7 +142,7 @@ impl Links {
         let fields = Fields::of(request.headers());
         let Some(domain) = self.sites.find(fields.host) else {
             self.counters.answers.increment(AnswerKind::Passed);
-            return effects.go_on(stream);
+            return effects.let_go(stream);
         };
         match fields.resource(&domain.id) {
             Resource::Link(name) => {

@@ -41,12 +41,11 @@ impl SecretSource {
     }
 }
 
-/// Reads a configuration. None at all counts as `{}`.
+/// Reads a configuration.
 ///
 /// # Errors
 /// When it is not JSON, has an unknown field, lacks one, or has one of a wrong type; with the path.
 pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
-    let json = if json.is_empty() { b"{}" } else { json };
     let mut reader = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut reader)
         .map_err(|error| FieldError::new(format!("{}", error.path()), error.into_inner()))?;

@@ -61,6 +61,8 @@ pub enum Effect {
     Continue {
         /// The stream.
         stream: StreamId,
+        /// Whether the engine has nothing more to do with it: then the host need not tell of its end.
+        is_over: bool,
     },
     /// Sets a header of the response that is about to go to the client.
     SetResponseHeader {
@@ -142,7 +144,14 @@ impl Effects {
 
     /// Lets a stream's request go on.
     pub fn go_on(&mut self, stream: StreamId) {
-        self.push(Effect::Continue { stream });
+        let is_over = false;
+        self.push(Effect::Continue { stream, is_over });
+    }
+
+    /// Lets a stream's request go on, and has nothing more to do with it.
+    pub fn let_go(&mut self, stream: StreamId) {
+        let is_over = true;
+        self.push(Effect::Continue { stream, is_over });
     }
 
     /// Adds a request header.

@@ -26,7 +26,7 @@ pub enum Event<'a> {
         stream: StreamId,
     },
     /// A stream has ended, or its client has gone. Nothing more happens to it. A host need not tell of a stream that the
-    /// effects of its request's own event have answered.
+    /// effects of its request's own event have answered or let go.
     Closed {
         /// The stream.
         stream: StreamId,

@@ -26,6 +26,12 @@ impl Counter {
         let sum = self.count.get().saturating_add(count as u64);
         self.count.set(sum);
     }
+
+    /// Takes back what was added with the same event: it did not happen.
+    pub(crate) fn take_back(&self, count: usize) {
+        let rest = self.count.get().saturating_sub(count as u64);
+        self.count.set(rest);
+    }
 }
 
 /// A histogram. Its values are recorded by [`Effect::Record`](crate::Effect::Record).

@@ -121,6 +121,21 @@ impl Counts {
     }
 }
 
+impl Counts {
+    fn add<J>(&self, batch: &Batch<J>) {
+        self.batches.increment();
+        self.commands.add(batch.calls.len());
+        self.requests.add(batch.len());
+    }
+
+    /// The host did not send it.
+    fn take_back<J>(&self, batch: &Batch<J>) {
+        self.batches.take_back(1);
+        self.commands.take_back(batch.calls.len());
+        self.requests.take_back(batch.len());
+    }
+}
+
 /// Whether a batch names its scripts by digest or spells them out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Spelling {
@@ -323,9 +338,6 @@ impl<P: Plan> Pump<P> {
         effects: &mut Effects,
     ) -> Option<Vec<Completed<P::Job>>> {
         let batch = self.batches.remove(&id)?;
-        self.counts.batches.increment();
-        self.counts.commands.add(batch.calls.len());
-        self.counts.requests.add(batch.len());
         match read(reply, batch.calls.len()) {
             Ok(values) => self.complete(batch, values, now_ms, effects),
             Err(failure) => self.fail(batch.calls, &failure),
@@ -338,6 +350,7 @@ impl<P: Plan> Pump<P> {
         let Some(batch) = self.batches.remove(&id) else {
             return false;
         };
+        self.counts.take_back(&batch);
         self.fail(batch.calls, &Definite::NotSent.into());
         self.wake(effects);
         true
@@ -348,6 +361,7 @@ impl<P: Plan> Pump<P> {
         let Some(batch) = self.batches.remove(&id) else {
             return false;
         };
+        self.counts.take_back(&batch);
         let requests = batch.calls.into_iter().flat_map(|call| call.requests);
         self.waiting.extend(requests);
         let by_deadline = |pending: &Pending<P::Job>| pending.deadline_ms;
@@ -426,6 +440,7 @@ impl<P: Plan> Pump<P> {
             spelling,
             sent_at_ms: now_ms,
         };
+        self.counts.add(&batch);
         self.batches.insert(id, batch);
     }
 

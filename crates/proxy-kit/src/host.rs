@@ -24,7 +24,7 @@ pub fn now_ns() -> u64 {
     })
 }
 
-/// The plugin's configuration, as it is written; empty if there is none.
+/// The plugin's configuration, as it is written; `{}` if there is none.
 ///
 /// # Errors
 /// When the host does not give it.
@@ -32,7 +32,8 @@ pub fn configuration() -> Result<Vec<u8>, FieldError> {
     let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX);
     let problem = |status| format!("the host does not give it: {status:?}");
     let json = json.map_err(|status| FieldError::new("", problem(status)))?;
-    Ok(json.unwrap_or_default())
+    let json = json.filter(|json| !json.is_empty());
+    Ok(json.unwrap_or_else(|| b"{}".to_vec()))
 }
 
 /// Makes a panic log its message and place: on `wasm32-unknown-unknown` it would end the VM without a word. `filter` is

@@ -32,11 +32,13 @@ impl<E: Engine> Context for Stream<E> {}
 impl<E: Engine> HttpContext for Stream<E> {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
         let flow = self.worker.borrow_mut().on_request(self.id);
-        self.is_open = flow != Flow::Answered;
-        match flow {
-            Flow::GoesOn => Action::Continue,
-            Flow::Waits | Flow::Answered => Action::Pause,
-        }
+        let (action, is_open) = match flow {
+            Flow::Waits => (Action::Pause, true),
+            Flow::Answered => (Action::Pause, false),
+            Flow::GoesOn { is_over } => (Action::Continue, !is_over),
+        };
+        self.is_open = is_open;
+        action
     }
 
     fn on_http_response_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {

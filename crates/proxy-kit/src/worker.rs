@@ -51,8 +51,8 @@ struct Callback {
 pub(crate) enum Flow {
     /// It waits.
     Waits,
-    /// It goes on.
-    GoesOn,
+    /// It goes on. `is_over`: the engine has no more to do with it.
+    GoesOn { is_over: bool },
     /// It was answered: the engine has no more to do with it.
     Answered,
 }
@@ -286,7 +286,7 @@ impl<E: Engine> Worker<E> {
             Effect::Respond { stream, .. }
             | Effect::RemoveRequestHeader { stream, .. }
             | Effect::AddRequestHeader { stream, .. }
-            | Effect::Continue { stream }
+            | Effect::Continue { stream, .. }
             | Effect::SetResponseHeader { stream, .. } => apply_to(stream, effect, callback),
         }
     }
@@ -356,8 +356,8 @@ fn apply_to_stream(
         Effect::AddRequestHeader { name, value, .. } => {
             hostcalls::add_map_value(request, name, &value)
         }
-        Effect::Continue { .. } if stream == callback.context => {
-            callback.flow = Flow::GoesOn;
+        Effect::Continue { is_over, .. } if stream == callback.context => {
+            callback.flow = Flow::GoesOn { is_over };
             Ok(())
         }
         Effect::Continue { .. } => hostcalls::resume_http_request(),

@@ -297,7 +297,7 @@ impl Bench {
             Effect::Respond { stream, answer } => {
                 self.settle(*stream, Outcome::Answered(answer.status));
             }
-            Effect::Continue { stream } => {
+            Effect::Continue { stream, .. } => {
                 self.went_on += 1;
                 self.settle(*stream, Outcome::WentOn);
             }
@@ -367,7 +367,7 @@ fn stream_of(effect: &Effect) -> Option<StreamId> {
         Effect::Respond { stream, .. }
         | Effect::RemoveRequestHeader { stream, .. }
         | Effect::AddRequestHeader { stream, .. }
-        | Effect::Continue { stream }
+        | Effect::Continue { stream, .. }
         | Effect::SetResponseHeader { stream, .. } => Some(*stream),
         _ => None,
     }

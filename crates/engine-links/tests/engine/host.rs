@@ -272,7 +272,7 @@ impl Host {
                 let first = self.answers.insert(stream, answer);
                 assert!(first.is_none(), "a second answer to {stream}");
             }
-            Effect::Continue { stream } => assert!(self.passed.insert(stream)),
+            Effect::Continue { stream, .. } => assert!(self.passed.insert(stream)),
             Effect::Call {
                 batch,
                 at_once: true,

@@ -315,7 +315,7 @@ impl Host {
                 Effect::Record { .. } => {}
                 Effect::Log(level, text) => self.log.push((level, text)),
                 Effect::Respond { stream, .. }
-                | Effect::Continue { stream }
+                | Effect::Continue { stream, .. }
                 | Effect::SetResponseHeader { stream, .. } => {
                     if undelivered.contains(&stream) {
                         continue;

@@ -120,7 +120,13 @@ fn a_request_that_one_local_rule_decides_has_one_effect_and_its_end_none() {
         request: &request,
     };
     host.limiter.handle(event, &mut effects);
-    assert_eq!(effects.as_slice(), [Effect::Continue { stream: 99 }]);
+    assert_eq!(
+        effects.as_slice(),
+        [Effect::Continue {
+            stream: 99,
+            is_over: true
+        }]
+    );
     let end = EndWithoutClock;
     let event = Event::Closed {
         stream: 99,
