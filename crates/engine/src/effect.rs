@@ -240,7 +240,11 @@ impl Effects {
 
     /// Moves all effects to the end of `list`. The bytes of calls stay until [`Effects::clear_bytes`].
     pub fn take_into(&mut self, list: &mut Vec<Effect>) {
-        list.append(&mut self.list);
+        match list.is_empty() {
+            // Both keep their memory.
+            true => core::mem::swap(&mut self.list, list),
+            false => list.append(&mut self.list),
+        }
     }
 
     /// What stands at the place that an [`Effect::Call`] names: whole commands.

@@ -250,25 +250,31 @@ impl<E: Engine> Worker<E> {
         }
         let mut applying = std::mem::take(&mut self.applying);
         self.effects.take_into(&mut applying);
-        for effect in applying.drain(..) {
+        for effect in &applying {
             self.apply(effect, callback);
         }
+        applying.clear();
         self.applying = applying;
         self.effects.clear_bytes();
     }
 
-    fn apply(&mut self, effect: Effect, callback: &mut Callback) {
-        match effect {
+    fn apply(&mut self, effect: &Effect, callback: &mut Callback) {
+        match *effect {
+            Effect::Respond { stream, .. }
+            | Effect::RemoveRequestHeader { stream, .. }
+            | Effect::AddRequestHeader { stream, .. }
+            | Effect::Continue { stream, .. }
+            | Effect::SetResponseHeader { stream, .. } => apply_to(stream, effect, callback),
             Effect::Call {
                 batch,
-                body,
+                ref body,
                 timeout_ms,
                 now_ms,
                 at_once,
             } => {
                 let call = Call {
                     batch,
-                    body: self.effects.bytes(&body),
+                    body: self.effects.bytes(body),
                     timeout_ms,
                     now_ms,
                 };
@@ -279,15 +285,10 @@ impl<E: Engine> Worker<E> {
                     });
                 }
             }
-            Effect::Fetch { id, fetch } => self.fetch(id, fetch, callback),
+            Effect::Fetch { id, ref fetch } => self.fetch(id, fetch.clone(), callback),
             Effect::Wake => self.wake(),
             Effect::Record { histogram, value } => self.metrics.record(histogram, value),
-            Effect::Log(level, text) => log::log!(level_of(level), "{}: {text}", E::NAME),
-            Effect::Respond { stream, .. }
-            | Effect::RemoveRequestHeader { stream, .. }
-            | Effect::AddRequestHeader { stream, .. }
-            | Effect::Continue { stream, .. }
-            | Effect::SetResponseHeader { stream, .. } => apply_to(stream, effect, callback),
+            Effect::Log(level, ref text) => log::log!(level_of(level), "{}: {text}", E::NAME),
         }
     }
 
@@ -330,7 +331,7 @@ impl Feedback {
     }
 }
 
-fn apply_to(stream: StreamId, effect: Effect, callback: &mut Callback) {
+fn apply_to(stream: StreamId, effect: &Effect, callback: &mut Callback) {
     if callback.undelivered == Some(stream) {
         return;
     }
@@ -342,27 +343,25 @@ fn apply_to(stream: StreamId, effect: Effect, callback: &mut Callback) {
 
 fn apply_to_stream(
     stream: StreamId,
-    effect: Effect,
+    effect: &Effect,
     callback: &mut Callback,
 ) -> Result<(), StreamGone> {
     callback.enter_stream(stream)?;
     let request = MapType::HttpRequestHeaders;
     let done = match effect {
-        Effect::Respond { answer, .. } => {
-            return respond(stream, &answer, callback);
-        }
+        Effect::Respond { answer, .. } => return respond(stream, answer, callback),
         Effect::RemoveRequestHeader { name, .. } => hostcalls::remove_map_value(request, name),
         // Envoy looks through all headers to set one, and not to add one.
         Effect::AddRequestHeader { name, value, .. } => {
-            hostcalls::add_map_value(request, name, &value)
+            hostcalls::add_map_value(request, name, value)
         }
         Effect::Continue { is_over, .. } if stream == callback.context => {
-            callback.flow = Flow::GoesOn { is_over };
+            callback.flow = Flow::GoesOn { is_over: *is_over };
             Ok(())
         }
         Effect::Continue { .. } => hostcalls::resume_http_request(),
         Effect::SetResponseHeader { name, value, .. } => {
-            hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(&value))
+            hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value))
         }
         _ => Ok(()),
     };
