@@ -1,6 +1,6 @@
 //! What the origin counts, as Prometheus reads it. `docs/metrics.md` lists every name.
 //!
-//! Each domain registers its own metrics with [`Metrics::group`]; here are the registry and what every request
+//! Each domain registers its own metrics with `Metrics::group`; here are the registry and what every request
 //! counts.
 
 use std::fmt::Write as _;

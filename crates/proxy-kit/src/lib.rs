@@ -8,7 +8,7 @@
 //! | [`filter`](mod@filter) | what a filter is |
 //! | [`root`], [`stream`] | the Proxy-Wasm contexts |
 //! | [`worker`] | one VM: its engine, and the one place that applies effects |
-//! | [`link`], [`streams`] | calls to Redis, on gRPC streams to the bridge that stay open |
+//! | [`link`], `streams` | calls to Redis, on gRPC streams to the bridge that stay open |
 //! | [`fetch`] | HTTP requests of the engine's own |
 //! | [`request`] | the request, read from the host as far as the engine asks |
 //! | [`bridge`] | in which words the bridge says that there are no replies |

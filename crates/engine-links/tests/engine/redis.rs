@@ -60,7 +60,7 @@ impl Redis {
             [b"GETRANGE", key, b"0", last] if *key == domains => {
                 let length: usize = number(last) + 1;
                 let end = length.min(self.domains.len());
-                bulk(out, self.domains[..end].as_bytes());
+                bulk(out, &self.domains.as_bytes()[..end]);
             }
             [b"STRLEN", key] if *key == domains => integer(out, self.domains.len() as i64),
             [b"GET", key] if *key == domains => bulk(out, self.domains.as_bytes()),
@@ -127,7 +127,7 @@ impl Redis {
         let mut left = -1;
         if link.max_clicks > 0 {
             let used = self.used.entry(id.to_owned()).or_default();
-            left = i64::try_from(u64::from(link.max_clicks).saturating_sub(*used)).unwrap();
+            left = i64::try_from(link.max_clicks.saturating_sub(*used)).unwrap();
             *used += u64::from(is_click && left > 0);
         }
         array(out, 3);

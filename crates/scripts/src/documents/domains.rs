@@ -2,7 +2,7 @@
 //!
 //! The document may have megabytes, so gateways do not fetch it with every poll. They fetch its first
 //! [`BEGINNING_LEN`] bytes and its length, and all of it if these differ from the last ones ([`Outline`]). This works
-//! since [`write`] puts the version, a hash of all the rest, first.
+//! since [`write()`] puts the version, a hash of all the rest, first.
 
 use alloc::vec::Vec;
 
