@@ -80,8 +80,8 @@ fn more_links_than_fit_take_no_more_memory() {
         }
         gate.host.advance(Duration::from_secs(2));
     };
-    // By then the allocator has found its places.
-    for _ in 0..4 {
+    // By then the allocator has found its places: it does after seven rounds, and 30 more change nothing.
+    for _ in 0..10 {
         all(&gate);
     }
     let pages = gate.memory_pages();
@@ -91,7 +91,7 @@ fn more_links_than_fit_take_no_more_memory() {
     }
     assert_eq!(gate.memory_pages(), pages);
     assert!(pages <= 32, "{pages} pages of 64 KiB");
-    assert!(gate.metric("evictions_total") >= 7 * 800);
+    assert!(gate.metric("evictions_total") >= 13 * 800);
     assert_eq!(gate.host.open_contexts(Thread::Worker(0)), 0);
 }
 
