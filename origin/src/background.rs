@@ -1,6 +1,6 @@
 //! Work in the background: rounds that repeat until the origin stops.
 //!
-//! ```ignore
+//! ```text
 //! let mut rounds = Rounds::every(PERIOD, "reconciling", stop);
 //! while rounds.next().await {
 //!     let outcome = self.round().await;
