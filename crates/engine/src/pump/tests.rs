@@ -416,6 +416,34 @@ fn a_call_that_is_not_the_pumps_is_left_to_its_owner() {
     assert!(bench.effects.as_slice().is_empty());
 }
 
+#[test]
+fn whoever_asks_again_waits_even_where_no_place_is_left() {
+    let mut bench = Bench::new(Settings {
+        waiting_max: 1,
+        ..SETTINGS
+    });
+    bench.enqueue(1, 1, 0).unwrap();
+    bench.pump.enqueue_again(2, 2, 0, &mut bench.effects);
+    bench.apply();
+    assert!(bench.pump.is_full());
+    assert_eq!((bench.pump.waiting(), bench.wakes), (2, 1));
+    bench.turn(0);
+    let completed = bench.reply(0, 1);
+    assert_eq!(streams(&completed).len(), 2);
+}
+
+#[test]
+fn ticks_come_four_times_in_a_deadline_within_bounds() {
+    for (deadline_ms, tick_ms) in [(100, 25), (1, 10), (60_000, 500)] {
+        let bench = Bench::new(Settings {
+            deadline_ms,
+            ..SETTINGS
+        });
+        assert_eq!(bench.pump.tick_ms(), tick_ms);
+        assert_eq!(bench.pump.settings().deadline_ms, deadline_ms);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Enqueue,
