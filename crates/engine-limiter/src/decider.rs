@@ -16,7 +16,7 @@ use crate::evaluation::{Evaluation, Passed};
 use crate::job::CheckJob;
 use crate::redis::{Outcome, Redis};
 use crate::request::{RuleRequest, is_grpc};
-use crate::ruleset::{Charged, RuleHit, RuleHits, Ruleset};
+use crate::ruleset::{Charged, Hits, RuleHit, RuleHits, Ruleset};
 
 /// The header in which an operator shows the secret.
 const DEBUG: &str = "x-weir-debug";
@@ -49,9 +49,11 @@ impl<D: SharedData> Decider<D> {
         let user_header = self.config.user_header.as_deref();
         let hits = self.ruleset.hits(&RuleRequest::new(request, user_header));
         let hits = hits.map_err(|rule| self.deny(rule))?;
-        match hits.only_local() {
-            Some(hit) if !self.tells_passing() => self.decide_one(hit, now_ms).map(Next::Pass),
-            _ => self.evaluate(hits, request, may_wait, now_ms),
+        match hits {
+            Hits::OneLocal(hit) if !self.tells_passing() => {
+                self.decide_one(hit, now_ms).map(Next::Pass)
+            }
+            hits => self.evaluate(hits.into_lists(), request, may_wait, now_ms),
         }
     }
 
@@ -67,25 +69,22 @@ impl<D: SharedData> Decider<D> {
         self.config.headers.on_allowed || self.config.debug_secret.is_some()
     }
 
-    /// One rule that counts here decides. Nearly every request is such a one, so it costs no lists.
-    fn decide_one(&mut self, hit: &RuleHit, now_ms: u64) -> Result<Passed<D>, Refused> {
+    /// One rule that counts here decides.
+    fn decide_one(&mut self, hit: RuleHit, now_ms: u64) -> Result<Passed<D>, Refused> {
         let mut passed = Passed::default();
-        let Some(check) = self.ruleset.charge_one(hit, now_ms) else {
+        let Some(check) = self.ruleset.charge_one(&hit, now_ms) else {
             return Ok(passed);
-        };
-        let charged = || Charged {
-            hit: hit.clone(),
-            check,
         };
         if !check.is_allowed() {
             let evaluation = Evaluation::new(&self.ruleset, RuleHits::default(), false);
-            return Err(self.limit(&evaluation, &[charged()], now_ms));
+            return Err(self.limit(&evaluation, &[Charged { hit, check }], now_ms));
         }
         if let Some((_, metrics)) = self.ruleset.rule(hit.rule) {
             metrics.allowed.increment();
         }
         if hit.goes_back() {
-            passed.here.push((Rc::clone(&self.ruleset), charged()));
+            let charged = Charged { hit, check };
+            passed.here.push((Rc::clone(&self.ruleset), charged));
         }
         Ok(passed)
     }

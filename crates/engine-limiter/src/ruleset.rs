@@ -2,7 +2,9 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 
 use weir_base::shared_data::SharedData;
 use weir_engine::Metrics;
@@ -33,7 +35,18 @@ pub struct RuleHit {
     hit: Hit,
 }
 
-/// What a request takes of all rules, by who counts it.
+/// What a request takes of all rules.
+#[derive(Debug)]
+pub enum Hits {
+    /// Nothing.
+    None,
+    /// One rule that is enforced and counted here decides. Nearly every request is such a one, so it costs no lists.
+    OneLocal(RuleHit),
+    /// Anything else.
+    Lists(RuleHits),
+}
+
+/// What a request takes of several rules, by who counts it.
 #[derive(Debug, Default)]
 pub struct RuleHits {
     /// Enforced, counted here.
@@ -75,16 +88,35 @@ impl RuleHit {
     }
 }
 
-impl RuleHits {
-    /// The hit that decides by itself, if there is no other.
-    pub fn only_local(&self) -> Option<&RuleHit> {
-        let others = [&self.redis, &self.local_shadow, &self.redis_shadow];
-        match self.local.as_slice() {
-            [one] if others.iter().all(|list| list.is_empty()) => Some(one),
-            _ => None,
+impl Hits {
+    fn push(&mut self, rule: &Rule, hit: RuleHit) {
+        match self {
+            Self::None if rule.mode == Mode::Enforce && rule.store == Store::Local => {
+                *self = Self::OneLocal(hit);
+            }
+            Self::Lists(lists) => lists.push(rule, hit),
+            Self::None | Self::OneLocal(_) => {
+                let mut lists = mem::replace(self, Self::None).into_lists();
+                lists.push(rule, hit);
+                *self = Self::Lists(lists);
+            }
         }
     }
 
+    /// The same hits, in lists.
+    pub fn into_lists(self) -> RuleHits {
+        match self {
+            Self::None => RuleHits::default(),
+            Self::OneLocal(hit) => RuleHits {
+                local: vec![hit],
+                ..RuleHits::default()
+            },
+            Self::Lists(lists) => lists,
+        }
+    }
+}
+
+impl RuleHits {
     fn push(&mut self, rule: &Rule, hit: RuleHit) {
         let list = match (rule.mode, rule.store) {
             (Mode::Enforce, Store::Local) => &mut self.local,
@@ -118,8 +150,8 @@ impl<D: SharedData> Ruleset<D> {
     }
 
     /// What the request takes of which rules; or the rule that denies its key.
-    pub fn hits(&self, request: &impl Request) -> Result<RuleHits, usize> {
-        let mut hits = RuleHits::default();
+    pub fn hits(&self, request: &impl Request) -> Result<Hits, usize> {
+        let mut hits = Hits::None;
         for (index, (rule, place)) in self.rules.iter().zip(&self.places).enumerate() {
             match (rule.apply(request), rule.mode) {
                 (Applied::Not, _) => {}

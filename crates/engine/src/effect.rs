@@ -127,9 +127,17 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// No effects yet.
+    /// No effects yet, and room for those of most events.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            list: Self::list(),
+            ..Self::default()
+        }
+    }
+
+    /// An empty list for [`Effects::take_into`], with as much room.
+    pub fn list() -> Vec<Effect> {
+        Vec::with_capacity(8)
     }
 
     /// Wants `effect` done, after all others so far.

@@ -100,18 +100,25 @@ impl Decision {
 struct SlotKey([u8; SLOT_KEY_LEN]);
 
 impl SlotKey {
+    /// Checks all bytes, so it is called once for a decision.
     fn as_str(&self) -> &str {
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
+/// Where a key stands.
+struct Place {
+    fingerprint: Fingerprint,
+    slot_key: SlotKey,
+}
+
 /// A key in its slot, as it was read.
 struct Found<'a, D> {
     ask: TableRequest<'a, D>,
-    key: SlotKey,
+    fingerprint: Fingerprint,
+    slot_key: &'a str,
     version: u32,
     slot: Slot,
-    fingerprint: Fingerprint,
     state: State,
     now_ms: u64,
 }
@@ -119,12 +126,17 @@ struct Found<'a, D> {
 /// Decides on one request of one table. Says also how many states of other keys were lost that still were
 /// of use.
 pub fn decide_one<D: SharedData>(ask: TableRequest<'_, D>, now_ms: u64) -> (Check, usize) {
-    Found::read(ask, now_ms).charge()
+    let place = ask.place();
+    Found::read(ask, place.fingerprint, place.slot_key.as_str(), now_ms).charge()
 }
 
 /// Decides on one request of several tables: it is charged to all of them, or to none.
 pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> Decision {
-    let found: Vec<Found<'_, D>> = asks.iter().map(|ask| Found::read(*ask, now_ms)).collect();
+    let places: Vec<Place> = asks.iter().map(TableRequest::place).collect();
+    let places_of_asks = asks.iter().zip(&places);
+    let read = places_of_asks
+        .map(|(ask, place)| Found::read(*ask, place.fingerprint, place.slot_key.as_str(), now_ms));
+    let found: Vec<Found<'_, D>> = read.collect();
     let mut decision = Decision {
         checks: found.iter().map(Found::check).collect(),
         evicted_by: vec![],
@@ -151,10 +163,21 @@ pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> D
 }
 
 impl<D: SharedData> TableRequest<'_, D> {
+    fn place(&self) -> Place {
+        let fingerprint = Fingerprint::new(self.table.seed, self.key);
+        let slot = fingerprint.slot(self.table.slots);
+        Place {
+            fingerprint,
+            slot_key: self.table.slot_key(slot),
+        }
+    }
+
     /// Takes back a charge that was made when a check gave `mark`.
     pub fn take_back(&self, mark: u64, now_ms: u64) {
+        let place = self.place();
+        let slot_key = place.slot_key.as_str();
         for _ in 0..TRIES_MAX {
-            let mut found = Found::read(*self, now_ms);
+            let mut found = Found::read(*self, place.fingerprint, slot_key, now_ms);
             found.state.take_back(&self.quota, self.cost, mark);
             if found.write().is_some() {
                 return;
@@ -164,19 +187,22 @@ impl<D: SharedData> TableRequest<'_, D> {
 }
 
 impl<'a, D: SharedData> Found<'a, D> {
-    fn read(ask: TableRequest<'a, D>, now_ms: u64) -> Self {
-        let table = ask.table;
-        let fingerprint = Fingerprint::new(table.seed, ask.key);
-        let key = table.slot_key(fingerprint.slot(table.slots));
-        let (bytes, version) = table.data.get(key.as_str()).unwrap_or((vec![], MISSING));
+    fn read(
+        ask: TableRequest<'a, D>,
+        fingerprint: Fingerprint,
+        slot_key: &'a str,
+        now_ms: u64,
+    ) -> Self {
+        let stored = ask.table.data.get(slot_key);
+        let (bytes, version) = stored.unwrap_or((vec![], MISSING));
         let slot = Slot::read(bytes, &ask.quota);
         Self {
             state: slot.state(&ask.quota, fingerprint, now_ms),
             ask,
-            key,
+            fingerprint,
+            slot_key,
             version,
             slot,
-            fingerprint,
             now_ms,
         }
     }
@@ -197,7 +223,7 @@ impl<'a, D: SharedData> Found<'a, D> {
             if let Some(evictions) = self.write() {
                 return (charged, evictions);
             }
-            self = Self::read(self.ask, self.now_ms);
+            self = Self::read(self.ask, self.fingerprint, self.slot_key, self.now_ms);
         }
         (self.check(), 0)
     }
@@ -209,7 +235,7 @@ impl<'a, D: SharedData> Found<'a, D> {
             .slot
             .put(quota, self.fingerprint, &self.state, self.now_ms);
         let data = &self.ask.table.data;
-        let is_written = data.set(self.key.as_str(), self.slot.as_bytes(), self.version);
+        let is_written = data.set(self.slot_key, self.slot.as_bytes(), self.version);
         is_written.then_some(usize::from(has_lost))
     }
 }

@@ -112,7 +112,7 @@ impl<E: Engine> Worker<E> {
             root_id,
             engine: configured.engine,
             effects: Effects::new(),
-            applying: Vec::new(),
+            applying: Effects::list(),
             link: configured.redis_cluster.map(Link::new),
             fetches: Fetches::default(),
             wake_queue,

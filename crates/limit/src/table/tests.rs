@@ -216,7 +216,9 @@ fn wrongly_admitted(load: f64) -> f64 {
         if let Some(second) = second {
             // Only looked at: were it charged, its state would crowd its slot.
             let key = second.to_le_bytes();
-            let found = Found::read(ask(&key), comes_at_ms(second) + PER_MS - 1);
+            let (ask, at_ms) = (ask(&key), comes_at_ms(second) + PER_MS - 1);
+            let place = ask.place();
+            let found = Found::read(ask, place.fingerprint, place.slot_key.as_str(), at_ms);
             admitted += u64::from(found.check().is_allowed());
             asked_again += 1;
         }
