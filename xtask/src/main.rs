@@ -32,6 +32,13 @@ const SIMULATION: Program = Program {
     takes_task: false,
 };
 
+/// The whole stack for a long time.
+const SOAK: Program = Program {
+    binary: "weir-soak",
+    beside: &["weir-origin"],
+    takes_task: false,
+};
+
 struct Task {
     name: &'static str,
     about: &'static str,
@@ -110,6 +117,19 @@ const TASKS: &[Task] = &[
             what: "run 2,000 schedules",
             how_long: "30 s",
         }],
+    },
+    Task {
+        name: "soak",
+        about: "Run everything at half of its capacity with a fault each minute (--minutes N)",
+        program: &SOAK,
+        steps: &[
+            GET_TOOLS,
+            BUILD_WASM,
+            Step {
+                what: "run (--minutes N)",
+                how_long: "60 min",
+            },
+        ],
     },
     Task {
         name: "mutants",

@@ -1,0 +1,201 @@
+//! What goes wrong.
+
+use anyhow::{Context, Result};
+use std::time::Duration;
+use tokio::time::sleep;
+use weir_stack::Stack;
+use weir_stack::fault::Fault as Wire;
+
+/// A fault of one period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Redis is killed and started again; it has its append-only file.
+    RedisKilled,
+    /// The origin is killed and started again.
+    OriginKilled,
+    /// The second gateway is killed and started again.
+    GatewayKilled,
+    /// Redis forgets everything.
+    RedisEmptied,
+    /// Redis does nothing for a while.
+    RedisFrozen,
+    /// The origin does nothing for a while.
+    OriginFrozen,
+    /// Redis' replies to gateways are late.
+    RepliesDelayed,
+    /// Redis' replies to gateways are lost.
+    RepliesLost,
+    /// Gateways' calls to the origin are lost.
+    OrdersLost,
+    /// The origin's answers to gateways are lost.
+    AnswersLost,
+    /// The origin's connections to Redis break.
+    OriginCutOff,
+}
+
+/// Those after which a process is another one.
+const KILLS: [Fault; 3] = [
+    Fault::RedisKilled,
+    Fault::OriginKilled,
+    Fault::GatewayKilled,
+];
+
+/// Those through which all processes live.
+const LIVED_THROUGH: [Fault; 8] = [
+    Fault::RedisEmptied,
+    Fault::RedisFrozen,
+    Fault::OriginFrozen,
+    Fault::RepliesDelayed,
+    Fault::RepliesLost,
+    Fault::OrdersLost,
+    Fault::AnswersLost,
+    Fault::OriginCutOff,
+];
+
+/// A delay that most deadlines allow.
+const DELAY: Duration = Duration::from_millis(50);
+
+impl Fault {
+    /// The fault of each of `periods`: kills only in the first half, and each kind before any comes again.
+    pub fn schedule(periods: u32, seed: u64) -> Vec<Self> {
+        let early: Vec<Self> = KILLS.into_iter().chain(LIVED_THROUGH).collect();
+        let mut random = Random(seed);
+        let half = periods / 2;
+        let mut faults = random.rounds(&early, half as usize);
+        faults.extend(random.rounds(&LIVED_THROUGH, (periods - half) as usize));
+        faults
+    }
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RedisKilled => "Redis killed",
+            Self::OriginKilled => "origin killed",
+            Self::GatewayKilled => "gateway killed",
+            Self::RedisEmptied => "Redis emptied",
+            Self::RedisFrozen => "Redis frozen",
+            Self::OriginFrozen => "origin frozen",
+            Self::RepliesDelayed => "Redis' replies delayed",
+            Self::RepliesLost => "Redis' replies lost",
+            Self::OrdersLost => "orders lost",
+            Self::AnswersLost => "origin's answers lost",
+            Self::OriginCutOff => "origin cut off from Redis",
+        }
+    }
+
+    /// Lets it happen for `length`, and mends it.
+    pub(crate) async fn strike(self, stack: &mut Stack, length: Duration) -> Result<()> {
+        match self {
+            Self::RedisKilled => {
+                let redis = stack.redis.server.as_mut().context("no Redis of its own")?;
+                redis.kill();
+                sleep(length).await;
+                redis.start_again().await
+            }
+            Self::OriginKilled => {
+                stack.origin.process().kill();
+                sleep(length).await;
+                stack.origin.start_again().await
+            }
+            Self::GatewayKilled => {
+                let gateway = stack.gateways.first_mut().context("no second gateway")?;
+                gateway.process().kill();
+                sleep(length).await;
+                gateway.start_again().await
+            }
+            Self::RedisEmptied => {
+                let mut redis = stack.redis.access.connect().await?;
+                let flush = redis::cmd("FLUSHALL");
+                flush
+                    .exec_async(&mut redis)
+                    .await
+                    .context("cannot empty Redis")
+            }
+            Self::RedisFrozen => {
+                let redis = stack.redis.server.as_mut().context("no Redis of its own")?;
+                redis.process().freeze();
+                sleep(length).await;
+                redis.process().thaw();
+                Ok(())
+            }
+            Self::OriginFrozen => {
+                stack.origin.process().freeze();
+                sleep(length).await;
+                stack.origin.process().thaw();
+                Ok(())
+            }
+            Self::RepliesDelayed => on_wire(stack, Wire::Delay(DELAY), length, Place::Redis).await,
+            Self::RepliesLost => on_wire(stack, Wire::Swallow, length, Place::Redis).await,
+            Self::OrdersLost => on_wire(stack, Wire::Lose, length, Place::Origin).await,
+            Self::AnswersLost => on_wire(stack, Wire::Swallow, length, Place::Origin).await,
+            Self::OriginCutOff => on_wire(stack, Wire::Cut, length, Place::BehindOrigin).await,
+        }
+    }
+}
+
+/// Where a wire is.
+enum Place {
+    Redis,
+    Origin,
+    BehindOrigin,
+}
+
+async fn on_wire(stack: &Stack, fault: Wire, length: Duration, place: Place) -> Result<()> {
+    let faults = &stack.faults;
+    let proxy = match place {
+        Place::Redis => &faults.before_redis,
+        Place::Origin => &faults.before_origin,
+        Place::BehindOrigin => &faults.behind_origin,
+    };
+    let proxy = proxy.as_ref().context("no proxy there")?;
+    proxy.set(fault);
+    sleep(length).await;
+    proxy.set(Wire::Pass);
+    Ok(())
+}
+
+/// SplitMix64: small, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// `count` of them, each once before any comes again.
+    fn rounds(&mut self, faults: &[Fault], count: usize) -> Vec<Fault> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            let mut round = faults.to_vec();
+            while !round.is_empty() {
+                let at = (self.next() % round.len() as u64) as usize;
+                all.push(round.swap_remove(at));
+            }
+        }
+        all.truncate(count);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_comes_before_any_comes_again_and_kills_only_in_the_first_half() {
+        let faults = Fault::schedule(60, 7);
+        assert_eq!(faults.len(), 60);
+        assert_eq!(faults, Fault::schedule(60, 7));
+        assert_ne!(faults, Fault::schedule(60, 8));
+        let (first, second) = faults.split_at(30);
+        for fault in KILLS.into_iter().chain(LIVED_THROUGH) {
+            assert!(first.contains(&fault), "{fault:?}");
+        }
+        assert!(!second.iter().any(|fault| KILLS.contains(fault)));
+        assert!(LIVED_THROUGH.iter().all(|fault| second.contains(fault)));
+    }
+}

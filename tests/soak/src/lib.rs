@@ -1,0 +1,22 @@
+//! A soak: the whole stack at half of what it can do, with a fault in each period.
+//!
+//! Every period opens a sale, and all buyers go over to it. Nobody pays, so each unit is held, expires and is sold again
+//! until the buyers leave; then the sale rests, and when its last hold has ended, its books must have every unit again.
+//! Beside the sale, short links are followed.
+//!
+//! What could grow is sampled once a period: memory and file descriptors of each process, Redis' keys, logs. In the first
+//! half faults kill processes. In the second half all of them live, so that a trend of one would show; [`trend`] says what
+//! counts as one.
+
+mod faults;
+mod load;
+mod plot;
+mod report;
+mod sales;
+mod sample;
+mod soak;
+mod trend;
+
+pub use faults::Fault;
+pub use report::Report;
+pub use soak::{Settings, run};

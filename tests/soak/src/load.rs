@@ -1,0 +1,138 @@
+//! Buyers, and people who follow links.
+
+use anyhow::Result;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weir_load::{Mark, Outcome, Pace, Plan};
+
+/// HTTP connections of each kind of load.
+const CONNECTIONS: usize = 16;
+
+/// A window: short, as a gateway's death ends it.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// How long capacity is measured.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// What is done when the server is away.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What a kind of load asks: the request of a number.
+pub(crate) type Ask = Arc<dyn Fn(u64) -> String + Send + Sync>;
+
+/// What has come of a load since it was last looked at.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    pub(crate) answers: u64,
+    /// Answers of 500 and above.
+    pub(crate) errors: u64,
+    /// The worst p99 of a window.
+    pub(crate) p99_ms: f64,
+    /// Windows that ended because the server was away.
+    pub(crate) broken: u64,
+}
+
+/// A load that goes on until it is dropped.
+pub(crate) struct Load {
+    seen: Arc<Mutex<Seen>>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How many requests a second `server` answers.
+pub(crate) fn capacity(server: SocketAddr, ask: &Ask) -> Result<f64> {
+    let outcome = window(server, ask, Pace::Closed, PROBE, 0)?;
+    Ok(outcome.rate())
+}
+
+impl Load {
+    /// Asks `server` so many times a second, whatever it answers. Numbers begin at `first`.
+    pub(crate) fn start(server: SocketAddr, ask: Ask, per_second: f64, first: u64) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (its_seen, ends) = (Arc::clone(&seen), Arc::clone(&is_over));
+        let thread = std::thread::spawn(move || {
+            let mut next = first;
+            while !ends.load(Ordering::Relaxed) {
+                let outcome = window(server, &ask, Pace::Open { per_second }, WINDOW, next);
+                // More than a window can ask, whatever is owed from before.
+                next += (per_second * 10.0 * WINDOW.as_secs_f64()) as u64;
+                note(&its_seen, outcome);
+            }
+        });
+        Self {
+            seen,
+            is_over,
+            thread: Some(thread),
+        }
+    }
+
+    /// What was seen since the last time.
+    pub(crate) fn take(&self) -> Seen {
+        let mut seen = self.seen.lock().unwrap_or_else(|held| held.into_inner());
+        std::mem::take(&mut *seen)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+fn note(seen: &Mutex<Seen>, outcome: Result<Outcome>) {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            seen.lock().unwrap_or_else(|held| held.into_inner()).broken += 1;
+            return std::thread::sleep(PAUSE);
+        }
+    };
+    let errors = outcome.statuses.range(500..).map(|(_, count)| count);
+    let errors: u64 = errors.sum();
+    let mut seen = seen.lock().unwrap_or_else(|held| held.into_inner());
+    seen.answers += outcome.statuses.values().sum::<u64>();
+    seen.errors += errors;
+    seen.p99_ms = seen.p99_ms.max(outcome.latencies.percentile_ms(99.0));
+}
+
+fn window(
+    server: SocketAddr,
+    ask: &Ask,
+    pace: Pace,
+    window: Duration,
+    first: u64,
+) -> Result<Outcome> {
+    let plan = Plan {
+        server,
+        connections: CONNECTIONS,
+        pace,
+        warm_up: Duration::ZERO,
+        window,
+        core: None,
+    };
+    let mut request = |number: u64, text: &mut Vec<u8>| {
+        text.extend_from_slice(ask(first + number).as_bytes());
+    };
+    weir_load::run(&plan, &mut request, &mut |_: Mark| {})
+}
+
+/// An HTTP/1.1 request without a body.
+pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n");
+    for (name, value) in headers {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{name}: {value}\r\n");
+    }
+    if method == "POST" {
+        text += "content-length: 0\r\n";
+    }
+    text + "\r\n"
+}

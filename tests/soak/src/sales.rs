@@ -1,0 +1,112 @@
+//! One sale a period, and its books.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use weir_stack::Stack;
+use weir_tests::{Books, books};
+
+/// Units of a sale, and its shards.
+const TOTAL: u64 = 500;
+const SHARDS: u32 = 4;
+
+/// How long a unit is held for a buyer who does not pay.
+const HOLD: Duration = Duration::from_secs(15);
+
+/// How long after its last buyer a sale may take until each unit is back: a hold, a claim's life, the reconciler's
+/// rounds, and a fault of the period in which that falls.
+const DRAIN_LIMIT: Duration = Duration::from_secs(90);
+const DRAIN_POLL: Duration = Duration::from_millis(500);
+
+/// Sales whose books are still to be checked.
+#[derive(Debug, Default)]
+pub(crate) struct Sales {
+    left: VecDeque<String>,
+}
+
+/// What the books of one sale said.
+#[derive(Debug, Clone)]
+pub(crate) struct Checked {
+    pub(crate) sale: String,
+    /// What is wrong, if anything is.
+    pub(crate) problem: Option<String>,
+}
+
+impl Sales {
+    /// Opens the sale of a period.
+    pub(crate) async fn open(stack: &Stack, sale: &str) -> Result<()> {
+        let hold_ms = u64::try_from(HOLD.as_millis())?;
+        let more = json!({ "payment": { "hold": { "pay_within_ms": hold_ms } } });
+        stack.open_sale_with(sale, TOTAL, SHARDS, more).await
+    }
+
+    /// Its buyers have left.
+    pub(crate) fn leave(&mut self, sale: String) {
+        self.left.push_back(sale);
+    }
+
+    /// Checks the books of those that were left at least `rests` sales ago.
+    pub(crate) async fn check(&mut self, stack: &Stack, rests: usize) -> Vec<Checked> {
+        let mut checked = Vec::new();
+        while self.left.len() > rests {
+            let Some(sale) = self.left.pop_front() else {
+                break;
+            };
+            let problem = drained(stack, &sale).await.err();
+            checked.push(Checked {
+                sale,
+                problem: problem.map(|problem| format!("{problem:#}")),
+            });
+        }
+        checked
+    }
+}
+
+/// Waits until each unit of a sale that nobody pays for is in stock again.
+async fn drained(stack: &Stack, sale: &str) -> Result<()> {
+    let deadline = Instant::now() + DRAIN_LIMIT;
+    loop {
+        let books = books(stack, sale).await;
+        if let Ok(books) = books {
+            ensure!(books.orders <= TOTAL, "oversold: {books:?}");
+            if is_whole(&books) {
+                return Ok(());
+            }
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        ensure!(!left.is_zero(), "units are missing: {books:?}");
+        sleep(DRAIN_POLL).await;
+    }
+}
+
+fn is_whole(books: &Books) -> bool {
+    books.balance() && books.orders == 0 && books.held == 0 && books.stock == TOTAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_too_few_or_too_many_is_not_whole() {
+        let whole = Books {
+            total: TOTAL,
+            orders: 0,
+            remaining: TOTAL,
+            stock: TOTAL,
+            held: 0,
+        };
+        assert!(is_whole(&whole));
+        for stock in [TOTAL - 1, TOTAL + 1] {
+            assert!(!is_whole(&Books { stock, ..whole }));
+        }
+        let held = Books {
+            held: 1,
+            stock: TOTAL - 1,
+            ..whole
+        };
+        assert!(!is_whole(&held));
+    }
+}

@@ -1,0 +1,75 @@
+//! Whether something grows.
+//!
+//! The slope is Theil's and Sen's: the median of the slopes between all pairs of samples. A few samples that stand out, as
+//! those taken while a fault lasts, do not move it. (H. Theil, 1950; P. K. Sen, "Estimates of the regression coefficient
+//! based on Kendall's tau", 1968.)
+
+/// What a quantity may grow by over the samples, as a share of its median, before that is a trend.
+const SHARE_MAX: f64 = 0.10;
+
+/// How a quantity has moved over the samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Trend {
+    /// By how much, from the first sample to the last.
+    pub(crate) growth: f64,
+    /// Its median.
+    pub(crate) median: f64,
+}
+
+impl Trend {
+    /// The trend of `samples`, taken at even distances.
+    pub(crate) fn of(samples: &[f64]) -> Self {
+        let mut slopes = Vec::new();
+        for (first, from) in samples.iter().enumerate() {
+            for (second, to) in samples.iter().enumerate().skip(first + 1) {
+                slopes.push((to - from) / (second - first) as f64);
+            }
+        }
+        let distance = samples.len().saturating_sub(1) as f64;
+        Self {
+            growth: median(slopes) * distance,
+            median: median(samples.to_vec()),
+        }
+    }
+
+    /// Whether it grows: by more than a tenth, and by more than `grain`, below which a change means nothing.
+    pub(crate) fn grows(&self, grain: f64) -> bool {
+        self.growth > grain && self.growth > self.median * SHARE_MAX
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => values[count / 2],
+        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leak_is_a_trend() {
+        let leak: Vec<f64> = (0..30).map(|minute| 50.0 + f64::from(minute)).collect();
+        let trend = Trend::of(&leak);
+        assert!((trend.growth - 29.0).abs() < 1e-9, "{trend:?}");
+        assert!(trend.grows(5.0));
+        assert!(!trend.grows(30.0), "below the grain");
+    }
+
+    #[test]
+    fn noise_a_step_that_goes_back_and_a_fall_are_none() {
+        let noise = |minute: u32| 50.0 + f64::from(minute % 3);
+        let mut samples: Vec<f64> = (0..30).map(noise).collect();
+        samples[29] = 500.0;
+        samples[10] = 500.0;
+        assert!(!Trend::of(&samples).grows(0.0));
+        let fall: Vec<f64> = (0..30).map(|minute| 50.0 - f64::from(minute)).collect();
+        assert!(!Trend::of(&fall).grows(0.0));
+        assert!(!Trend::of(&[]).grows(0.0));
+        assert!(!Trend::of(&[1.0]).grows(0.0));
+    }
+}
