@@ -62,7 +62,7 @@ refusal("invalid_token", 403, "the order token is missing or not valid; go to th
 refusal("rate_limited", 429, "too many requests; please wait a moment")
 refusal("blocked", 403, "the risk check has blocked you from this sale")
 refusal("cap_reached", 409, "you already have as many units as one person may have")
-refusal("unavailable", 503, "no answer could be had; please try again, a retry never buys twice")
+refusal("unavailable", 503, "no answer could be had; please try again: with the same Idempotency-Key you never buy twice")
 
 local digest, digest_len = ffi.new("unsigned char[32]"), ffi.new("unsigned int[1]")
 local function tag_of(text)

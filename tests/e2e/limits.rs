@@ -128,6 +128,21 @@ async fn a_user_who_floods_is_limited_and_nobody_else() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_floods_from_behind_a_nat_leaves_the_address_to_the_neighbours() -> Result<()> {
+    let stack = limited("nat").await?;
+    let home = caller(&stack, "nat", HOME);
+    for _ in 0..10 * ADDRESS_BURST {
+        home.buy("mallory", None).await?;
+    }
+    // What mallory was granted is all that the address has spent.
+    for n in 0..ADDRESS_BURST - 2 * USER_BURST {
+        let answer = home.buy(&format!("neighbour-{n}"), None).await?;
+        assert_eq!((answer.status, verdict(&answer)), (201, "granted"), "{n}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_floods_is_limited_whatever_names_it_uses_and_no_other_one() -> Result<()> {
     let stack = limited("address-flood").await?;
     let home = caller(&stack, "address-flood", HOME);

@@ -15,6 +15,7 @@ mod outage;
 mod page;
 mod ratelimit;
 mod redis_kinds;
+mod retries;
 mod storm;
 mod streams;
 mod switches;

@@ -13,6 +13,10 @@ pub const CLAIM_SIGNATURE: &str = "x-weir-claim-signature";
 /// Request header from a client to the gateway: the order token that the checkout route gave.
 pub const ORDER_TOKEN: &str = "x-weir-order-token";
 
+/// Request header from a client: which attempt to buy this is. Trying again with the same key never buys twice; see
+/// `IdempotencyKey` of `weir-sale`.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
 /// Request header from the gateway to the origin: who the user is, on requests that carry no
 /// claim: `v1;<issued_at_ms>;<user>`.
 pub const USER: &str = "x-weir-user";

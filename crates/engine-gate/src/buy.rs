@@ -1,10 +1,12 @@
 //! A request to buy, up to its claim.
 
+use weir_base::headers;
 use weir_base::shared_data::SharedData;
 use weir_engine::{Effects, Request, StreamId};
-use weir_sale::admission::{Admission, Rejection, admit};
+use weir_sale::admission::{Admission, Rejection, admit, admit_attempt};
 use weir_sale::claim::ClaimId;
-use weir_sale::sale::{Sale, SaleState};
+use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
+use weir_sale::sale::{Phase, Sale, SaleState};
 use weir_sale::verdict::Verdict;
 
 use crate::gate::{Gate, StreamState};
@@ -64,7 +66,12 @@ impl<D: SharedData + Clone> Gate<D> {
         now_ms: u64,
     ) -> Result<ClaimJob, Rejection> {
         let user = self.user(request)?;
-        match admit(switch, sale, &user, &self.memory, now_ms) {
+        let attempt = attempt(request)?;
+        let admission = match attempt {
+            None => admit(switch, sale, &user, &self.memory, now_ms),
+            Some(_) => admit_attempt(switch, sale, &user, now_ms),
+        };
+        match admission {
             Admission::Reject(rejection) => Err(rejection),
             Admission::Claim { shard, checks } => {
                 self.check_token(sale, &user, request, now_ms)?;
@@ -77,6 +84,8 @@ impl<D: SharedData + Clone> Gate<D> {
                     shards: sale.shards,
                     rebalances: 0,
                     checks,
+                    attempt,
+                    refusal: (sale.phase(now_ms) == Phase::Ended).then_some(Verdict::Ended),
                     pass: None,
                     buyer: Buyer {
                         poses_as_gateway: request.headers().pose_as_gateway(),
@@ -112,5 +121,16 @@ impl<D: SharedData + Clone> Gate<D> {
             true => self.metrics.shadow.increment(verdict),
             false => self.metrics.requests.increment(verdict),
         }
+    }
+}
+
+/// The key of the attempt that `request` is, if it names one.
+fn attempt(request: &dyn Request) -> Result<Option<AttemptTag>, Rejection> {
+    match request.headers().get(headers::IDEMPOTENCY_KEY) {
+        None => Ok(None),
+        Some(value) => match IdempotencyKey::read(&value) {
+            Ok(key) => Ok(Some(key.tag())),
+            Err(_) => Err(Verdict::InvalidIdempotencyKey.into()),
+        },
     }
 }

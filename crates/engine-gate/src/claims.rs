@@ -160,6 +160,11 @@ impl<D: SharedData + Clone> Gate<D> {
             }
             return;
         };
+        if let Some(refusal) = job.refusal
+            && !matches!(conclusion, Conclusion::Pass { .. })
+        {
+            return self.reject_waiting(stream, &job, refusal, None, effects);
+        }
         match conclusion {
             Conclusion::Rebalance => self.rebalance(stream, job, now_ms, effects),
             Conclusion::Pass { verdict, held } => {

@@ -22,7 +22,7 @@ use weir_engine::config::{Environment, content_type, header_name, within};
 pub use weir_engine::config::{RedisConfig, Topology};
 
 pub use self::keys::KeyConfig;
-pub use self::limits::{LimitsConfig, OverloadConfig, RateConfig};
+pub use self::limits::{IdentifiedLimits, LimitsConfig, OverloadConfig, RateConfig};
 pub use self::token::{TokenConfig, TokenSettings};
 use crate::route::{Route, RouteKind};
 
@@ -409,6 +409,10 @@ mod tests {
             "limits.address.burst",
         );
         added(r#""limits": { "user": { "burst": 1 } }"#, "limits.user");
+        added(
+            r#""limits": { "identified": { "user": { "rate_per_s": 1, "burst": 0 } } }"#,
+            "limits.identified.user.burst",
+        );
         added(
             r#""overload": { "in_flight_max": 0 }"#,
             "overload.in_flight_max",

@@ -25,7 +25,6 @@ use weir_sale::verdict::Verdict;
 use crate::NAME;
 use crate::answers::Answers;
 use crate::config::{Checked, DEADLINE_MS};
-use crate::identify::identify;
 use crate::job::{ClaimJob, ClaimPlan};
 use crate::limits::Limits;
 use crate::metrics::{Metrics, PREFIX};
@@ -125,7 +124,7 @@ impl<D: SharedData + Clone> Gate<D> {
                 self.note_request(effects);
                 effects.respond(stream, self.status(sale, request.now_ms()));
             }
-            None => identify(&self.config, stream, &path, request, effects),
+            None => self.identify(stream, &path, request, effects),
         }
     }
 

@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use weir_base::breaker::Pass;
 use weir_base::id::{SaleId, UserId};
 use weir_engine::pump::{Pending, Plan, Planned};
+use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
+use weir_sale::verdict::Verdict;
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{Call, claim, deposit, lend, probe, release, settle_transfer};
 
@@ -47,6 +49,11 @@ pub struct ClaimJob {
     pub rebalances: u8,
     /// What the shard must look at besides.
     pub checks: Checks,
+    /// The key of the attempt, if the request names it.
+    pub attempt: Option<AttemptTag>,
+    /// What a request hears that does not go on, if that is certain before it is asked: the sale is over, and only an
+    /// attempt that was granted before goes on.
+    pub refusal: Option<Verdict>,
     /// For the outcome at Redis, until there is one.
     pub pass: Option<Pass>,
     /// Who waits.
@@ -241,6 +248,7 @@ impl ClaimPlan {
                 keys: self.keys(sale, *shard),
                 terms: self.terms(requests, now_ms),
                 users: claim_jobs(requests).map(|job| &job.user).collect(),
+                attempts: attempts(requests),
             })
             .collect();
         let call = claim::call(&groups);
@@ -280,6 +288,14 @@ impl ClaimPlan {
     }
 }
 
+/// The keys of the requests' attempts: nothing, and no memory for it, if none has one.
+fn attempts(requests: &[Pending<Job>]) -> Vec<Option<AttemptTag>> {
+    match claim_jobs(requests).any(|job| job.attempt.is_some()) {
+        true => claim_jobs(requests).map(|job| job.attempt).collect(),
+        false => Vec::new(),
+    }
+}
+
 fn claim_jobs(requests: &[Pending<Job>]) -> impl Iterator<Item = &ClaimJob> {
     requests.iter().filter_map(|request| match &request.job {
         Job::Claim(job) => Some(job),
@@ -300,6 +316,8 @@ mod tests {
             shards: 4,
             rebalances: 0,
             checks: Checks::default(),
+            attempt: None,
+            refusal: None,
             pass: None,
             buyer: Buyer::default(),
         });

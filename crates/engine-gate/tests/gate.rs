@@ -92,6 +92,142 @@ fn a_user_who_must_wait_for_the_limit_costs_redis_nothing() {
     assert_eq!(bench.calls, calls);
 }
 
+const KEYED: [(&str, &str); 2] = [("x-user-id", "alice"), ("idempotency-key", "\"k-1\"")];
+
+#[test]
+fn an_attempt_that_is_ordered_goes_on_though_the_sale_is_known_to_be_empty_or_is_over() {
+    let mut bench = Bench::open();
+    bench.sell_out();
+    bench.buy(1, "alice");
+    assert_eq!(bench.answer(1).0, 409, "it costs Redis nothing");
+    bench.request(2, "POST", "/sales/s/orders", &KEYED);
+    bench.run(Reply::Ordered);
+    assert_eq!(bench.outcome(2), Some(Outcome::WentOn));
+    let added = bench.added_headers(2);
+    assert!(added[0].1.starts_with("v1;s;0;7;1;"), "{added:?}");
+    assert_eq!(added[2], (headers::VERDICT, "granted_again".into()));
+    bench.close(2);
+    assert!(bench.is_at_rest());
+
+    bench.request(3, "POST", "/sales/s/orders", &KEYED);
+    bench.run(Reply::Empty);
+    assert!(bench.answer(3).1.contains("sold_out"));
+
+    bench.catalogue = bench.catalogue.replace("9000000000000", "2");
+    bench.advance(300);
+    bench.buy(4, "alice");
+    assert_eq!(bench.answer(4).0, 410);
+    bench.request(5, "POST", "/sales/s/orders", &KEYED);
+    bench.run(Reply::Ordered);
+    assert_eq!(bench.outcome(5), Some(Outcome::WentOn));
+    for (stream, reply) in [(6, Reply::Draining), (7, Reply::Cold), (8, Reply::Empty)] {
+        bench.request(stream, "POST", "/sales/s/orders", &KEYED);
+        bench.run(reply);
+        assert_eq!(bench.answer(stream).0, 410, "{reply:?}");
+    }
+}
+
+#[test]
+fn a_second_attempt_waits_for_the_first_and_a_key_that_is_none_is_refused() {
+    let mut bench = Bench::open();
+    bench.request(1, "POST", "/sales/s/orders", &KEYED);
+    bench.run(Reply::InProgress);
+    let (status, body) = bench.answer(1);
+    assert_eq!(status, 409);
+    assert!(body.contains("in_progress"), "{body}");
+    let calls = bench.calls;
+    for key in ["", "a b", "a,b", &"k".repeat(129)] {
+        let mut bench = Bench::open();
+        let headers = [("x-user-id", "alice"), ("idempotency-key", key)];
+        bench.request(2, "POST", "/sales/s/orders", &headers);
+        let (status, body) = bench.answer(2);
+        assert_eq!(status, 400, "{body}");
+        assert!(body.contains("invalid_idempotency_key"), "{body}");
+    }
+    assert_eq!(bench.calls, calls, "it costs Redis nothing");
+}
+
+const NAT: &str = r#", "limits": { "user": { "rate_per_s": 1, "burst": 3 },
+    "address": { "rate_per_s": 1, "burst": 10 } }"#;
+
+#[test]
+fn a_user_who_is_refused_does_not_use_up_the_address_of_the_neighbours() {
+    let mut bench = Bench::with(NAT);
+    for stream in 0..200 {
+        bench.buy(stream, "mallory");
+        bench.run(Reply::CapReached);
+    }
+    for n in 0..7 {
+        let stream = 1_000 + n;
+        bench.buy(stream, &format!("neighbour-{n}"));
+        bench.run(Reply::Granted);
+        assert_eq!(bench.outcome(stream), Some(Outcome::WentOn), "{n}");
+    }
+    bench.buy(2_000, "one-too-many");
+    assert_eq!(bench.answer(2_000).0, 429, "the address has a limit, too");
+}
+
+const PAYING: &str = r#", "identify_prefixes": ["/orders/"]"#;
+
+#[test]
+fn what_sql_answers_is_limited_by_itself() {
+    let mut bench = Bench::with(PAYING);
+    let alice = [("x-user-id", "alice")];
+    for stream in 0..20 {
+        bench.request(stream, "POST", "/orders/s.0.1/pay", &alice);
+        assert_eq!(bench.outcome(stream), Some(Outcome::WentOn));
+        assert_eq!(bench.added_headers(stream)[0].0, headers::USER);
+    }
+    bench.request(20, "GET", "/orders/s.0.1", &alice);
+    let (status, body) = bench.answer(20);
+    assert_eq!(status, 429);
+    assert!(body.contains("rate_limited"), "{body}");
+    bench.request(21, "GET", "/orders/s.0.1", &[("x-user-id", "bob")]);
+    assert_eq!(bench.outcome(21), Some(Outcome::WentOn));
+    bench.request(22, "GET", "/elsewhere", &alice);
+    assert_eq!(bench.outcome(22), Some(Outcome::WentOn));
+    bench.buy(23, "alice");
+    bench.run(Reply::Granted);
+    assert_eq!(
+        bench.outcome(23),
+        Some(Outcome::WentOn),
+        "buying is counted apart"
+    );
+    // Nobody in particular: the address counts.
+    for stream in 100..2_079 {
+        bench.request(stream, "GET", "/orders/s.0.1", &[]);
+        assert_eq!(bench.outcome(stream), Some(Outcome::WentOn));
+    }
+    bench.request(3_000, "GET", "/orders/s.0.1", &[]);
+    assert_eq!(bench.answer(3_000).0, 429);
+    bench.request_from("192.0.2.2", 3_001, "GET", "/orders/s.0.1", &[]);
+    assert_eq!(bench.outcome(3_001), Some(Outcome::WentOn));
+}
+
+proptest! {
+    /// However users and addresses mix: what was refused has charged nobody, so as many pass as both limits allow.
+    #[test]
+    fn a_request_is_charged_to_user_and_address_or_to_neither(
+        requests in prop::collection::vec((0..4_usize, 0..2_usize), 0..80),
+    ) {
+        let mut bench = Bench::with(NAT);
+        let (mut by_user, mut by_address) = ([0_u32; 4], [0_u32; 2]);
+        for (n, (user, address)) in requests.into_iter().enumerate() {
+            let stream = n as u32;
+            let name = format!("user-{user}");
+            let from = format!("192.0.2.{address}");
+            let headers = [("x-user-id", name.as_str())];
+            bench.request_from(&from, stream, "POST", "/sales/s/orders", &headers);
+            bench.run(Reply::Granted);
+            let may_pass = by_user[user] < 3 && by_address[address] < 10;
+            let passed = bench.outcome(stream) == Some(Outcome::WentOn);
+            prop_assert_eq!(passed, may_pass);
+            by_user[user] += u32::from(passed);
+            by_address[address] += u32::from(passed);
+        }
+    }
+}
+
 #[test]
 fn a_request_of_somebody_who_left_goes_back() {
     let mut bench = Bench::open();

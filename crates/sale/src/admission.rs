@@ -1,6 +1,6 @@
 //! The admission chain, from cheap to dear.
 
-use crate::ledger::{Checks, ClaimReply, OpenClaim};
+use crate::ledger::{Checks, ClaimReply, DELIVERIES_MAX, OpenClaim};
 use crate::sale::{Phase, Sale, SaleState};
 use crate::shard::home_shard;
 use crate::sold_out::SoldOutMemory;
@@ -58,6 +58,23 @@ pub fn admit(
         return Admission::Reject(Verdict::SoldOut.into());
     }
     let checks = checks(switch, sale);
+    Admission::Claim { shard, checks }
+}
+
+/// Decides on one request that names its attempt by a key, as [`admit`] does on one that does not.
+///
+/// It may be an attempt whose answer was lost, of which only Redis knows. So neither the memory of a sale without units
+/// nor the sale's end keeps it from the shard; after the end nobody gets a new claim.
+pub fn admit_attempt(switch: SaleState, sale: &Sale, user: &UserId, now_ms: u64) -> Admission {
+    let checks = match check_open(switch, sale, now_ms) {
+        Ok(()) => checks(switch, sale),
+        Err(rejection) if rejection.verdict == Verdict::Ended => Checks {
+            drain: true,
+            ..checks(switch, sale)
+        },
+        Err(rejection) => return Admission::Reject(rejection),
+    };
+    let shard = home_shard(user, sale.shards);
     Admission::Claim { shard, checks }
 }
 
@@ -147,6 +164,20 @@ pub fn conclude(reply: ClaimReply, is_sale_empty: bool, rebalances: u8) -> Concl
             verdict: Verdict::GrantedAgain,
             held,
         },
+        // The origin knows the order by its claim, and answers it again.
+        ClaimReply::Ordered {
+            generation,
+            quantity,
+        } => Conclusion::Pass {
+            verdict: Verdict::GrantedAgain,
+            held: OpenClaim {
+                generation,
+                quantity,
+                deadline_ms: 0,
+                delivery: DELIVERIES_MAX,
+            },
+        },
+        ClaimReply::InProgress => reject(Verdict::InProgress),
         ClaimReply::CapReached { generation } => Conclusion::Reject {
             verdict: Verdict::CapReached,
             ordered: (generation > 0).then_some(generation),
@@ -233,6 +264,35 @@ mod tests {
             Conclusion::Pass { .. } | Conclusion::Rebalance => panic!("a full cap passes"),
         };
         assert_eq!((ordered(0), ordered(7)), (None, Some(7)));
+    }
+
+    #[test]
+    fn an_attempt_with_a_key_reaches_its_shard_even_if_all_is_gone_or_the_sale_is_over() {
+        let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
+        let at = |sale: &Sale, now_ms| admit_attempt(sale.state, sale, &user, now_ms);
+        let asked = |admission| match admission {
+            Admission::Claim { shard, checks } => Ok((shard, checks.drain)),
+            Admission::Reject(rejection) => Err(rejection.verdict),
+        };
+        let home = home_shard(&user, 4);
+        assert_eq!(asked(at(&sale, 1_500)), Ok((home, false)));
+        assert_eq!(asked(at(&sale, 2_000)), Ok((home, true)));
+        assert_eq!(asked(at(&sale, 400)), Err(Verdict::NotStarted));
+        sale.state = SaleState::Closed;
+        assert_eq!(asked(at(&sale, 1_500)), Err(Verdict::Closed));
+    }
+
+    #[test]
+    fn an_attempt_that_is_ordered_goes_on_to_the_origin_once_more() {
+        let ordered = ClaimReply::Ordered {
+            generation: 7,
+            quantity: 2,
+        };
+        let Conclusion::Pass { verdict, held } = conclude(ordered, true, 0) else {
+            panic!("it was refused");
+        };
+        assert_eq!(verdict, Verdict::GrantedAgain);
+        assert_eq!((held.generation, held.quantity), (7, 2));
     }
 
     #[test]

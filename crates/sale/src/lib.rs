@@ -45,6 +45,7 @@ extern crate std;
 
 pub mod admission;
 pub mod claim;
+pub mod idempotency;
 pub mod identity;
 pub mod ledger;
 pub mod rebalance;

@@ -25,6 +25,10 @@ pub enum Verdict {
     SoldOut,
     /// There is no order token in the request, or one that does not count.
     InvalidToken,
+    /// The request's idempotency key is not well formed.
+    InvalidIdempotencyKey,
+    /// Another attempt of the user to buy is not decided yet. Safe to retry.
+    InProgress,
     /// The user or the address asks more often than allowed.
     RateLimited,
     /// The risk check has blocked the user.
@@ -45,7 +49,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -57,10 +61,12 @@ impl Verdict {
         Self::StaticPage,
         Self::SoldOut,
         Self::InvalidToken,
+        Self::InvalidIdempotencyKey,
         Self::RateLimited,
         Self::Blocked,
         Self::NotReserved,
         Self::CapReached,
+        Self::InProgress,
         Self::Restocking,
         Self::Overloaded,
         Self::Unavailable,
@@ -81,6 +87,8 @@ impl Verdict {
             Self::StaticPage => "static_page",
             Self::SoldOut => "sold_out",
             Self::InvalidToken => "invalid_token",
+            Self::InvalidIdempotencyKey => "invalid_idempotency_key",
+            Self::InProgress => "in_progress",
             Self::RateLimited => "rate_limited",
             Self::Blocked => "blocked",
             Self::NotReserved => "not_reserved",
@@ -97,6 +105,7 @@ impl Verdict {
     pub const fn status(self) -> Option<u16> {
         match self {
             Self::Granted | Self::GrantedAgain => None,
+            Self::InvalidIdempotencyKey => Some(400),
             Self::UnknownSale => Some(404),
             Self::InvalidUser => Some(401),
             Self::NotStarted
@@ -106,7 +115,7 @@ impl Verdict {
             | Self::Blocked
             | Self::NotReserved => Some(403),
             Self::Ended => Some(410),
-            Self::SoldOut | Self::CapReached => Some(409),
+            Self::SoldOut | Self::CapReached | Self::InProgress => Some(409),
             Self::RateLimited => Some(429),
             Self::StaticPage | Self::Restocking | Self::Overloaded | Self::Unavailable => Some(503),
             Self::TokenMinted => Some(200),
@@ -117,7 +126,11 @@ impl Verdict {
     pub const fn may_be_retried(self) -> bool {
         matches!(
             self,
-            Self::StaticPage | Self::Restocking | Self::Overloaded | Self::Unavailable
+            Self::StaticPage
+                | Self::InProgress
+                | Self::Restocking
+                | Self::Overloaded
+                | Self::Unavailable
         )
     }
 
@@ -137,6 +150,12 @@ impl Verdict {
             Self::InvalidToken => {
                 "the order token is missing or not valid; go to the checkout again"
             }
+            Self::InvalidIdempotencyKey => {
+                "the header Idempotency-Key must be 1 to 128 letters, digits or -_.~:+/=@"
+            }
+            Self::InProgress => {
+                "another order of yours is not decided yet; please try again in a moment"
+            }
             Self::RateLimited => "too many requests; please wait a moment",
             Self::Blocked => "the risk check has blocked you from this sale",
             Self::NotReserved => "only those who have reserved may buy",
@@ -144,7 +163,7 @@ impl Verdict {
             Self::Restocking => "units are on their way; please try again",
             Self::Overloaded => "too busy right now; please try again",
             Self::Unavailable => {
-                "no answer could be had; please try again, a retry never buys twice"
+                "no answer could be had; please try again: with the same Idempotency-Key you never buy twice"
             }
             Self::TokenMinted => "an order token for you",
         }

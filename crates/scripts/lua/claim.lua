@@ -12,12 +12,14 @@
 --   and behind those of all groups, in the groups' order, what each group's checks ask for:
 --   reserved         `reserved:<bucket>`: sets of users with a reservation
 --   blocked          `blocked:<bucket>`: sets of users who may not buy
+--   attempt          `attempt:<user>:<tag>`: the generation that this attempt was granted, for a day
 -- ARGV:
 --   1     now_ms     the gateway's clock
 --   2     groups     how many there are
---   then, a group: ttl_ms, user_cap, quantity, checks, count, `count` users, and, if checks has
---   `b` or `r`, as many buckets
---     checks   `-`, or letters: `b` not blocked, `r` reserved, `d` drain: no new claims
+--   then, a group: ttl_ms, user_cap, quantity, checks, count, `count` users, if checks has `b` or `r`
+--   as many buckets, and if it has `k` as many tags
+--     checks   `-`, or letters: `b` not blocked, `r` reserved, `d` drain: no new claims, `k` attempts have keys
+--     tag      of the attempt's key; `-` if it has none
 --
 -- Returns one text with an answer a user, in the order given, commas between. An answer is numbers in
 -- decimal, a space between:
@@ -29,11 +31,14 @@
 --   6                                blocked
 --   7                                no reservation
 --   8                                no new claims are made
+--   9 generation quantity            this attempt has become an order
+--   10                               another attempt holds a claim that is not decided, and the cap allows for both
 -- A text, and not an array of arrays: gateways read it, and they read a text many times faster.
 -- A user who is refused leaves no trace.
 
 local KEYS_A_GROUP = 5
-local COLD, BLOCKED, UNRESERVED, DRAINING = '5', '6', '7', '8'
+local COLD, BLOCKED, UNRESERVED, DRAINING, IN_PROGRESS = '5', '6', '7', '8', '10'
+local ATTEMPT_TTL_MS = '86400000'
 
 local now_ms = tonumber(ARGV[1])
 local ledger_keys = KEYS_A_GROUP * tonumber(ARGV[2])
@@ -65,6 +70,8 @@ local first_record, first_answer -- what a first claim's record and answer say b
 local open -- claims that were open before this batch, once somebody needs to know
 local fields, pending -- what is to be written: users and records, and the pending claims' deadlines and users
 local records -- what this batch has made of users' records
+local attempt -- the key of the request's attempt, if it has one
+local attempts = {} -- what this call has granted to attempts: generations by key
 
 local function is_in(sets, i)
   return redis.call('SISMEMBER', sets .. ':' .. ARGV[i + count], ARGV[i]) == 1
@@ -89,7 +96,21 @@ local function take(user)
   sequence = math.max(sequence + 1, now_ms)
   pending[#pending + 1] = deadline
   pending[#pending + 1] = user
-  return number(sequence)
+  local generation = number(sequence)
+  if attempt then attempts[attempt] = generation end
+  return generation
+end
+
+-- Which claim the request's attempt was granted before.
+local function granted()
+  return attempt and (attempts[attempt] or redis.call('GET', attempt))
+end
+
+-- The order that the request's attempt has become, as an answer.
+local function order(r)
+  local generation = granted()
+  local units = generation and string.match(',' .. r.orders, ',' .. generation .. '[:~](%d+)')
+  return units and '9 ' .. generation .. ' ' .. units
 end
 
 -- A user without a record: nothing has to be read, and little to be written anew.
@@ -109,7 +130,11 @@ local function handed_out(code, user, r)
 end
 
 local function decide_known(user, r)
-  if r.held > 0 then return handed_out('2', user, r) end
+  if r.held > 0 then
+    -- Where the cap allows for one order only, this claim can become no other attempt's second order.
+    if attempt and user_cap > quantity and granted() ~= number(r.generation) then return IN_PROGRESS end
+    return handed_out('2', user, r)
+  end
   if drains then return DRAINING end
   if ordered(r, '[:~]') + quantity > user_cap then
     return '3 ' .. (string.match(r.orders, '(%d+)[:~]%d+$') or '0')
@@ -130,7 +155,10 @@ local function decide(at)
   local blocked = string.find(checks, 'b', 1, true) and take_set()
   drains = string.find(checks, 'd', 1, true)
   fields, pending, records, open = {}, {}, {}, nil
+  local tags = string.find(checks, 'k', 1, true) and take_set()
   local after = (reserved or blocked) and last + count + 1 or last + 1
+  local first_tag = after
+  if tags then after = after + count end
   if not stock then
     for _ = first, last do answers[#answers + 1] = COLD end
     return after
@@ -144,13 +172,18 @@ local function decide(at)
     local user = ARGV[i]
     -- The batch may hold a user twice: the second request must see what the first did.
     local record = records[user] or found[i - first + 1]
-    local answer
-    if blocked and is_in(blocked, i) then
+    local known = record and parse(record)
+    attempt = tags and ARGV[first_tag + i - first]
+    attempt = attempt and attempt ~= '-' and tags .. ':' .. ARGV[i] .. ':' .. attempt
+    local answer = attempt and known and order(known)
+    if answer then
+      -- Whatever was decided of its user since.
+    elseif blocked and is_in(blocked, i) then
       answer = BLOCKED
     elseif reserved and not is_in(reserved, i) then
       answer = UNRESERVED
-    elseif record then
-      answer = decide_known(user, parse(record))
+    elseif known then
+      answer = decide_known(user, known)
     else
       answer = decide_first(user)
     end
@@ -180,4 +213,5 @@ for _, batch in ipairs(batches) do
   if #batch.pending > 0 then redis.call('ZADD', KEYS[batch.k + 2], unpack(batch.pending)) end
   redis.call('HSET', KEYS[batch.k + 1], unpack(batch.fields))
 end
+for key, generation in pairs(attempts) do redis.call('SET', key, generation, 'PX', ATTEMPT_TTL_MS) end
 return table.concat(answers, ',')

@@ -1,9 +1,11 @@
 //! `claim.lua`: who gets units of which shard.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
+use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Checks, ClaimReply, ClaimTerms, OpenClaim};
 use weir_sale::shard::bucket;
 
@@ -26,7 +28,18 @@ pub struct Group<'a> {
     pub terms: ClaimTerms,
     /// Who asks, in the order in which they are decided.
     pub users: Vec<&'a UserId>,
+    /// For each user by which key the request names its attempt, if it does. Empty: none does.
+    pub attempts: Vec<Option<AttemptTag>>,
 }
+
+impl Group<'_> {
+    fn has_attempts(&self) -> bool {
+        self.attempts.iter().any(Option::is_some)
+    }
+}
+
+/// How long Redis knows which claim an attempt was granted, in milliseconds: a day. `claim.lua` has it, too.
+pub const ATTEMPT_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// What the keys of a group, a user with a bucket, and a group's terms take on the wire, of most sales: memory for them
 /// is taken at once.
@@ -53,15 +66,19 @@ pub fn call(groups: &[Group<'_>]) -> Call {
         group
             .keys
             .push_checked_sets(group.terms.checks, &mut call.keys);
+        if group.has_attempts() {
+            group.keys.push_attempts(&mut call.keys);
+        }
     }
     call
 }
 
-fn push_requests(args: &mut Arguments, Group { terms, users, .. }: &Group<'_>) {
+fn push_requests(args: &mut Arguments, group: &Group<'_>) {
+    let Group { terms, users, .. } = group;
     args.push_decimal(terms.ttl_ms);
     args.push_decimal(terms.user_cap.into());
     args.push_decimal(terms.quantity.into());
-    args.push(letters(terms.checks));
+    args.push(letters(terms.checks, group.has_attempts()));
     args.push_decimal(users.len() as u64);
     for user in users {
         args.push(user.as_str().as_bytes());
@@ -71,9 +88,34 @@ fn push_requests(args: &mut Arguments, Group { terms, users, .. }: &Group<'_>) {
             args.push_decimal(bucket(user).into());
         }
     }
+    if group.has_attempts() {
+        let tags = group
+            .attempts
+            .iter()
+            .map(Some)
+            .chain(core::iter::repeat(None));
+        for (_, tag) in users.iter().zip(tags) {
+            match tag.copied().flatten() {
+                Some(tag) => args.push(tag.to_string().as_bytes()),
+                None => args.push(b"-"),
+            }
+        }
+    }
 }
 
-fn letters(checks: Checks) -> &'static [u8] {
+fn letters(checks: Checks, has_attempts: bool) -> &'static [u8] {
+    if has_attempts {
+        return match (checks.blocked, checks.reserved, checks.drain) {
+            (false, false, false) => b"k",
+            (false, false, true) => b"dk",
+            (false, true, false) => b"rk",
+            (false, true, true) => b"rdk",
+            (true, false, false) => b"bk",
+            (true, false, true) => b"bdk",
+            (true, true, false) => b"brk",
+            (true, true, true) => b"brdk",
+        };
+    }
     match (checks.blocked, checks.reserved, checks.drain) {
         (false, false, false) => b"-",
         (false, false, true) => b"d",
@@ -128,6 +170,11 @@ fn answer(text: &mut Numbers<'_>) -> Option<ClaimReply> {
         6 => ClaimReply::Blocked,
         7 => ClaimReply::NotReserved,
         8 => ClaimReply::Draining,
+        9 => ClaimReply::Ordered {
+            generation: next()?,
+            quantity: next()?.try_into().ok()?,
+        },
+        10 => ClaimReply::InProgress,
         _ => return None,
     })
 }

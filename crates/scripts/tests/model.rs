@@ -10,6 +10,7 @@ use proptest::test_runner::TestRunner;
 use support::{Redis, Server};
 use weir_base::id::{SaleId, UserId};
 use weir_resp::Value;
+use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::ledger::{
     Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, SettleReply,
     ShardLedger, Transfer,
@@ -55,19 +56,31 @@ impl Pair {
         warmed
     }
 
-    /// One batch of claims.
+    /// One batch of claims, of attempts without keys.
     fn claim(&mut self, users: &[UserId], terms: ClaimTerms) -> Vec<ClaimReply> {
+        self.claim_for(users, &vec![None; users.len()], terms)
+    }
+
+    /// One batch of claims.
+    fn claim_for(
+        &mut self,
+        users: &[UserId],
+        attempts: &[Option<AttemptTag>],
+        terms: ClaimTerms,
+    ) -> Vec<ClaimReply> {
         let group = claim::Group {
             keys: self.keys.clone(),
             terms,
             users: users.iter().collect(),
+            attempts: attempts.to_vec(),
         };
         let reply = self.redis.run(&claim::call(&[group]));
         let replies =
             claim::parse(&reply, users.len()).unwrap_or_else(|e| panic!("{e}: {reply:?}"));
         let expected: Vec<_> = users
             .iter()
-            .map(|user| self.model.claim(user, terms))
+            .zip(attempts)
+            .map(|(user, attempt)| self.model.claim_for(user, *attempt, terms))
             .collect();
         assert_eq!(replies, expected);
         replies
@@ -226,10 +239,16 @@ enum Mark {
     Unblock,
 }
 
+fn tag(key: u8) -> AttemptTag {
+    IdempotencyKey::read(&[b'a' + key]).unwrap().tag()
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Claim {
         users: Vec<u8>,
+        /// By which key each names its attempt, if it does.
+        attempts: Vec<Option<u8>>,
         quantity: u32,
         checks: Checks,
     },
@@ -271,13 +290,18 @@ fn any_op() -> impl Strategy<Value = Op> {
             reserved,
             drain,
         });
+    let attempt = prop_oneof![3 => Just(None), 2 => (0..3_u8).prop_map(Some)];
+    let attempts = prop_oneof![
+        1 => Just(vec![None; 8]),
+        2 => prop::collection::vec(attempt, 8),
+    ];
     // Mostly the right generation.
     let off_by = || prop_oneof![4 => Just(0_u64), 1 => 1..3_u64];
     let claim = || (0..6_u8, off_by());
     let transfer = (1..6_u64, 1..4_u64).prop_map(|(id, units)| Transfer { id, units });
     prop_oneof![
-        6 => (users(), 1..3_u32, checks)
-            .prop_map(|(users, quantity, checks)| Op::Claim { users, quantity, checks }),
+        6 => (users(), attempts, 1..3_u32, checks)
+            .prop_map(|(users, attempts, quantity, checks)| Op::Claim { users, attempts, quantity, checks }),
         4 => (claim(), deduction).prop_map(|((user, off_by), d)| Op::Settle(user, off_by, d)),
         2 => claim().prop_map(|(user, off_by)| Op::Charge(user, off_by)),
         2 => claim().prop_map(|(user, off_by)| Op::Cancel(user, off_by)),
@@ -322,6 +346,7 @@ impl Story {
         match op {
             Op::Claim {
                 users,
+                attempts,
                 quantity,
                 checks,
             } => {
@@ -329,7 +354,9 @@ impl Story {
                     checks,
                     ..terms(self.now_ms, self.user_cap, quantity)
                 };
-                let replies = pair.claim(&names(&users), terms);
+                let attempts: Vec<_> = attempts.iter().map(|key| key.map(tag)).collect();
+                let attempts = &attempts[..users.len()];
+                let replies = pair.claim_for(&names(&users), attempts, terms);
                 self.note(&users, &replies);
             }
             Op::Settle(n, off_by, deduction) => {
@@ -404,6 +431,51 @@ fn lua_and_model_answer_alike() {
 }
 
 #[test]
+fn an_attempt_with_a_key_gets_its_claim_and_its_order_again_and_never_a_second() {
+    let server = Server::start();
+    let mut pair = Pair::warmed(&server, 2);
+    let (alice, [first, second]) = ([user(1)], [1, 2].map(|n| [Some(tag(n))]));
+    let claim = |pair: &mut Pair, key| pair.claim_for(&alice, key, terms(10, 2, 1))[0];
+    let ClaimReply::Granted(held) = claim(&mut pair, &first) else {
+        panic!("not granted");
+    };
+    assert!(matches!(
+        claim(&mut pair, &first),
+        ClaimReply::GrantedAgain(again) if again.generation == held.generation
+    ));
+    let other = claim(&mut pair, &second);
+    assert_eq!(
+        other,
+        ClaimReply::InProgress,
+        "it could become an order of either"
+    );
+    pair.settle(&alice[0], held.generation, Deduction::AtOrder);
+    let ordered = ClaimReply::Ordered {
+        generation: held.generation,
+        quantity: 1,
+    };
+    assert_eq!(claim(&mut pair, &first), ordered);
+    let ClaimReply::Granted(next) = claim(&mut pair, &second) else {
+        panic!("the cap allows for two");
+    };
+    pair.settle(&alice[0], next.generation, Deduction::AtOrder);
+    assert_eq!(claim(&mut pair, &first), ordered, "though nothing is left");
+    pair.mark(&alice[0], Mark::Block);
+    assert_eq!(
+        claim(&mut pair, &first),
+        ordered,
+        "though the user is blocked since"
+    );
+    assert_eq!(pair.model.audit().stock, Some(0));
+    let key = pair.keys.attempt(&alice[0], tag(1));
+    let Value::Integer(ttl_ms) = pair.redis.command(&[b"PTTL", &key]) else {
+        panic!("no integer");
+    };
+    let day_ms = i64::try_from(claim::ATTEMPT_TTL_MS).unwrap();
+    assert!((day_ms - 60_000..=day_ms).contains(&ttl_ms), "{ttl_ms}");
+}
+
+#[test]
 fn one_call_decides_many_shards_each_from_its_own_stock() {
     let server = Server::start();
     let mut redis = server.connect();
@@ -417,6 +489,7 @@ fn one_call_decides_many_shards_each_from_its_own_stock() {
         keys,
         terms: terms(10, 1, 1),
         users: users.iter().collect(),
+        attempts: vec![],
     };
     let groups: Vec<_> = shards.into_iter().map(group).collect();
     let replies = claim::parse(&redis.run(&claim::call(&groups)), 6).unwrap();
@@ -451,6 +524,8 @@ fn one_call_makes_of_each_shard_the_checks_that_it_asks_for() {
             ..terms(10, 1, 1)
         },
         users: vec![&blocked, &reserved],
+        // Of every other shard: what is asked for of one does not move what is asked for of the next.
+        attempts: vec![(shard % 2 == 0).then(|| tag(1))],
     };
     let groups: Vec<_> = (0..).zip(asked).map(group).collect();
     // The first stays cold.
@@ -502,6 +577,7 @@ fn units_after_a_claim_on(damaged: impl Fn(&ShardKeys) -> Vec<u8>) -> [Value; 2]
         keys: keys.clone(),
         terms: terms(10, 1, 1),
         users: vec![&user],
+        attempts: vec![],
     });
     let reply = redis.run(&claim::call(&groups));
     assert!(matches!(reply, Value::Error(_)), "{reply:?}");

@@ -13,11 +13,11 @@ use weir_sale::sale::Sale;
 use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{
-    audit, cancel, charge, deposit, lend, overdue, probe, release, restock, restore, settle,
+    audit, cancel, charge, claim, deposit, lend, overdue, probe, release, restock, restore, settle,
     settle_transfer, warm, wipe,
 };
 
-use super::store::StoredOrder;
+use super::store::{OrderedAttempt, StoredOrder};
 use crate::clock::now_ms;
 use crate::redis::{CallError, Redis};
 
@@ -148,6 +148,31 @@ impl Ledger {
             }
             let redis = self.redis.clone();
             tasks.spawn(async move { redis.send(&add).await });
+        }
+        while !tasks.is_empty() {
+            joined(tasks.join_next().await)?;
+        }
+        Ok(())
+    }
+
+    /// Says again which claim each attempt was granted.
+    pub async fn add_attempts(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        attempts: &[OrderedAttempt],
+    ) -> Result<(), CallError> {
+        let keys = self.shard(sale, shard);
+        let mut tasks = JoinSet::new();
+        for (user, key, generation) in attempts {
+            let mut set = redis::cmd("SET");
+            set.arg(keys.attempt(user, key.tag())).arg(*generation);
+            set.arg("PX").arg(claim::ATTEMPT_TTL_MS);
+            if tasks.len() >= COMMANDS_AT_ONCE {
+                joined(tasks.join_next().await)?;
+            }
+            let redis = self.redis.clone();
+            tasks.spawn(async move { redis.send(&set).await });
         }
         while !tasks.is_empty() {
             joined(tasks.join_next().await)?;

@@ -15,7 +15,9 @@ use weir_sale::ledger::{Deduction, ReleaseKind};
 
 use super::ledger::Ledger;
 use super::metrics::SaleMetrics;
-use super::store::{Cancelled, OrderStatus, Paid, Placed, SaleStore, Shortage, StoredOrder};
+use super::store::{
+    Attempt, Cancelled, OrderStatus, Paid, Placed, SaleStore, Shortage, StoredOrder,
+};
 use crate::clock::now_ms;
 use crate::redis::CallError;
 use crate::sql::{Shed, SqlError};
@@ -45,6 +47,8 @@ pub enum ClaimOutcome {
     Ordered(StoredOrder),
     /// It was an order already.
     OrderedBefore(StoredOrder),
+    /// Its attempt's key came with another request before.
+    KeyReused,
     /// It was released before and never becomes an order; its user may claim again.
     Released,
     /// There was no unit for it: it is released.
@@ -57,6 +61,7 @@ impl ClaimOutcome {
         match self {
             Self::Ordered(_) => "ordered",
             Self::OrderedBefore(_) => "ordered_before",
+            Self::KeyReused => "key_reused",
             Self::Released => "released",
             Self::Short(Shortage::SoldOut) => "sold_out",
             Self::Short(Shortage::UnknownSale) => "unknown_sale",
@@ -95,9 +100,24 @@ impl Orders {
     /// SQL and Redis.
     ///
     /// The task fails with [`SqlError`] when SQL does not answer; then nothing was released.
-    pub fn start(&self, ticket: Ticket) -> JoinHandle<Result<ClaimOutcome, SqlError>> {
+    ///
+    /// If the request's attempt cannot be read, the claim is given up, unless it was decided before: then the answer is
+    /// the reason.
+    pub fn start<E: Send + 'static>(
+        &self,
+        ticket: Ticket,
+        attempt: impl Future<Output = Result<Option<Attempt>, E>> + Send + 'static,
+    ) -> JoinHandle<Result<Result<ClaimOutcome, E>, SqlError>> {
         let orders = self.clone();
-        self.spawn(async move { orders.decide(&ticket).await })
+        self.spawn(async move {
+            Ok(match attempt.await {
+                Ok(attempt) => Ok(orders.decide(&ticket, attempt.as_ref()).await?),
+                Err(unread) => {
+                    orders.sql(orders.give_back(&ticket)).await?;
+                    Err(unread)
+                }
+            })
+        })
     }
 
     /// Pays an order of `user`, in a task of its own as [`Orders::start`] does.
@@ -164,14 +184,29 @@ impl Orders {
         self.tasks.wait().await;
     }
 
-    async fn decide(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
-        let outcome = self.outcome(ticket).await?;
+    async fn decide(
+        &self,
+        ticket: &Ticket,
+        attempt: Option<&Attempt>,
+    ) -> Result<ClaimOutcome, SqlError> {
+        let outcome = self.outcome(ticket, attempt).await?;
         self.metrics.order(outcome.word());
         Ok(outcome)
     }
 
-    async fn outcome(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
-        let placed = self.sql(self.store.place(ticket, now_ms())).await?;
+    async fn outcome(
+        &self,
+        ticket: &Ticket,
+        attempt: Option<&Attempt>,
+    ) -> Result<ClaimOutcome, SqlError> {
+        let placed = self.sql(self.store.place_attempt(ticket, attempt, now_ms()));
+        let placed = placed.await?;
+        if matches!(
+            placed,
+            Placed::Elsewhere(_) | Placed::KeyReused { is_spare: true }
+        ) {
+            self.give_back(ticket).await?;
+        }
         let Placed::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
@@ -190,8 +225,16 @@ impl Orders {
             return Ok(ClaimOutcome::Short(shortage));
         }
         // The same claim, sent twice, got its outcome in the other request meanwhile.
-        let placed = self.store.place(ticket, now_ms()).await?;
+        let placed = self.store.place_attempt(ticket, attempt, now_ms()).await?;
         Ok(self.follow_claim(ticket, placed).await)
+    }
+
+    /// Ends a claim that is not needed, unless its outcome was decided before: its unit is there for others.
+    async fn give_back(&self, ticket: &Ticket) -> Result<(), SqlError> {
+        let known = self.store.release(ticket, now_ms()).await?;
+        let placed = known.unwrap_or(Placed::Released { void: false });
+        self.follow_claim(ticket, placed).await;
+        Ok(())
     }
 
     /// Ends a claim whose deadline has passed: unless its outcome is decided already, it is released for
@@ -215,7 +258,7 @@ impl Orders {
                 self.follow(&order).await;
                 ClaimOutcome::Ordered(order)
             }
-            Placed::Again(order) => {
+            Placed::Again(order) | Placed::Elsewhere(order) => {
                 self.follow(&order).await;
                 ClaimOutcome::OrderedBefore(order)
             }
@@ -229,6 +272,7 @@ impl Orders {
                 ClaimOutcome::Released
             }
             Placed::Short(shortage) => ClaimOutcome::Short(shortage),
+            Placed::KeyReused { .. } => ClaimOutcome::KeyReused,
         }
     }
 

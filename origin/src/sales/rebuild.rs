@@ -61,9 +61,24 @@ impl Rebuilder {
             }
         }
         self.add_users(sale).await?;
+        self.add_attempts(sale, shard).await?;
         let rebuilt = self.ledger.warm(id, shard, 0, now_ms()).await?;
         info!(sale = %id, shard, users = users.len(), rebuilt, "a shard is rebuilt");
         Ok(rebuilt)
+    }
+
+    /// Which attempts with a key have become which orders, so that trying again finds them though nothing is left.
+    async fn add_attempts(&self, sale: &Sale, shard: u32) -> Result<(), Unavailable> {
+        let mut after = 0;
+        loop {
+            let page = self.store.attempts_page(&sale.id, shard, after, PAGE_LEN);
+            let page = page.await?;
+            self.ledger.add_attempts(&sale.id, shard, &page).await?;
+            match page.last() {
+                Some((_, _, generation)) if page.len() == PAGE_LEN => after = *generation,
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// The orders that stand, of all users at home on the shard, oldest first.

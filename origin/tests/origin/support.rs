@@ -26,6 +26,7 @@ use weir_origin::origin::open_database;
 use weir_origin::redis::Redis;
 use weir_origin::sales::orders::SqlLimits;
 use weir_sale::claim::Ticket;
+use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
 use weir_sale::shard::home_shard;
 use weir_scripts::{Call, claim, keys};
@@ -386,33 +387,71 @@ impl World {
         name: &str,
         now_ms: u64,
     ) -> Result<Ticket, ClaimReply> {
+        let reply = self.try_claim(sale, name, None, 1, now_ms).await;
+        self.ticket(sale, name, reply)
+    }
+
+    /// Claims a unit as a gateway does, for one of several orders that the user may have.
+    pub async fn claim_with_cap(
+        &self,
+        sale: &str,
+        name: &str,
+        user_cap: u32,
+    ) -> Result<Ticket, ClaimReply> {
+        let reply = self.try_attempt(sale, name, None, user_cap).await;
+        self.ticket(sale, name, reply)
+    }
+
+    /// What a gateway hears that asks for a claim now.
+    pub async fn try_attempt(
+        &self,
+        sale: &str,
+        name: &str,
+        attempt: Option<AttemptTag>,
+        user_cap: u32,
+    ) -> ClaimReply {
+        self.try_claim(sale, name, attempt, user_cap, now_ms())
+            .await
+    }
+
+    async fn try_claim(
+        &self,
+        sale: &str,
+        name: &str,
+        attempt: Option<AttemptTag>,
+        user_cap: u32,
+        now_ms: u64,
+    ) -> ClaimReply {
         let (sale, user) = (id(sale), user(name));
-        let shard = home_shard(&user, SHARDS);
-        let keys = keys::ShardKeys::new(&self.prefix, &sale, shard);
         let terms = ClaimTerms {
             now_ms,
             ttl_ms: CLAIM_TTL_MS,
-            user_cap: 1,
+            user_cap,
             quantity: 1,
             checks: Checks::default(),
         };
         let group = claim::Group {
-            keys,
+            keys: keys::ShardKeys::new(&self.prefix, &sale, home_shard(&user, SHARDS)),
             terms,
             users: vec![&user],
+            attempts: vec![attempt],
         };
         let reply = self.script(&claim::call(&[group])).await;
-        let replies = claim::parse(&reply, 1).unwrap();
-        let (ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held)) = replies[0] else {
-            return Err(replies[0]);
+        claim::parse(&reply, 1).unwrap()[0]
+    }
+
+    /// The ticket that a gateway makes of a grant.
+    pub fn ticket(&self, sale: &str, name: &str, reply: ClaimReply) -> Result<Ticket, ClaimReply> {
+        let (ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held)) = reply else {
+            return Err(reply);
         };
         Ok(Ticket {
-            shard,
+            sale: id(sale),
+            shard: home_shard(&user(name), SHARDS),
             generation: held.generation,
             quantity: held.quantity,
             deadline_ms: held.deadline_ms,
-            sale,
-            user,
+            user: user(name),
         })
     }
 

@@ -3,6 +3,8 @@
 
 use support::Backing;
 
+#[path = "../origin/attempts.rs"]
+mod attempts;
 #[path = "../origin/auth.rs"]
 mod auth;
 #[path = "../origin/clicks/mod.rs"]

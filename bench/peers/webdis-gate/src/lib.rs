@@ -87,6 +87,7 @@ impl Gate {
             keys: keys.ok_or(Verdict::Unavailable)?.clone(),
             terms,
             users: vec![user],
+            attempts: vec![],
         };
         self.send(&claim::call(&[group]))
             .map_err(|_| Verdict::Unavailable)?;

@@ -22,10 +22,24 @@ pub struct LimitsConfig {
     /// For each address, or network of IPv6: no limit unless set.
     #[serde(default)]
     pub address: Option<RateConfig>,
-    /// How much is remembered of each of the two: so many times 8 users or addresses, in some 400 bytes
+    /// The same of requests for `identify_prefixes`, which reserve, pay, cancel or read: these cost SQL, and are counted
+    /// apart, so that who looks at an order has as many tries to buy.
+    #[serde(default)]
+    pub identified: IdentifiedLimits,
+    /// How much is remembered of each of these: so many times 8 users or addresses, in some 400 bytes
     /// each; 4,096 unless set, 1 to 65,536.
     #[serde(default = "default_slots")]
     pub slots: u32,
+}
+
+/// How often may be asked for what SQL answers. A limit that is `null` is none.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IdentifiedLimits {
+    /// For each user: 10 a second, 20 at once, unless set.
+    pub user: Option<RateConfig>,
+    /// For each address, or network of IPv6: 1,000 a second, 2,000 at once, unless set.
+    pub address: Option<RateConfig>,
 }
 
 /// A rate.
@@ -56,6 +70,7 @@ impl Default for LimitsConfig {
         Self {
             user: None,
             address: None,
+            identified: IdentifiedLimits::default(),
             slots: default_slots(),
         }
     }
@@ -71,10 +86,25 @@ impl Default for OverloadConfig {
     }
 }
 
+impl Default for IdentifiedLimits {
+    fn default() -> Self {
+        let rate = |rate_per_s, burst| Some(RateConfig { rate_per_s, burst });
+        Self {
+            user: rate(10, 20),
+            address: rate(1_000, 2_000),
+        }
+    }
+}
+
 impl LimitsConfig {
     pub(super) fn check(&self) -> Result<(), FieldError> {
         within("limits.slots", self.slots.into(), 1, SLOTS_MAX.into())?;
-        for (name, rate) in [("user", &self.user), ("address", &self.address)] {
+        for (name, rate) in [
+            ("user", &self.user),
+            ("address", &self.address),
+            ("identified.user", &self.identified.user),
+            ("identified.address", &self.identified.address),
+        ] {
             if let Some(rate) = rate {
                 rate.check(&format!("limits.{name}"))?;
             }

@@ -10,7 +10,7 @@ use weir_engine::redis::Unknown;
 use weir_engine::{BatchId, Effect, Effects, Engine, Event, Headers, Level, StreamId};
 use weir_engine_gate::{Config, Gate};
 use weir_resp::{Value, decode};
-use weir_scripts::{claim, release};
+use weir_scripts::{claim, probe, release};
 
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -22,6 +22,10 @@ pub enum Reply {
     Granted,
     Blocked,
     CapReached,
+    /// The attempt is an order: that of generation 7.
+    Ordered,
+    InProgress,
+    Draining,
     Empty,
     Cold,
     /// Bytes that are no reply.
@@ -52,6 +56,8 @@ pub struct Bench {
     /// Streams that are gone though nobody has said so.
     pub gone: BTreeSet<StreamId>,
     pub is_down: bool,
+    /// Whether probes find nothing.
+    is_empty: bool,
     pub calls: usize,
     pub granted: usize,
     pub went_on: usize,
@@ -101,6 +107,7 @@ impl Bench {
             catalogue: CATALOGUE.into(),
             gone: BTreeSet::new(),
             is_down: false,
+            is_empty: false,
             calls: 0,
             granted: 0,
             went_on: 0,
@@ -111,11 +118,22 @@ impl Bench {
     }
 
     pub fn request(&mut self, stream: StreamId, method: &str, path: &str, more: &[(&str, &str)]) {
+        self.request_from("192.0.2.1", stream, method, path, more);
+    }
+
+    pub fn request_from(
+        &mut self,
+        address: &str,
+        stream: StreamId,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+    ) {
         let mut headers = vec![(":method", method), (":path", path)];
         headers.extend(more);
         let request = PlainRequest {
             headers: Headers::new(&headers),
-            peer_address: b"192.0.2.1:4711".to_vec(),
+            peer_address: format!("{address}:4711").into_bytes(),
             now_ms: self.now_ms,
         };
         self.handle(Event::Request {
@@ -126,6 +144,14 @@ impl Bench {
 
     pub fn buy(&mut self, stream: StreamId, user: &str) {
         self.request(stream, "POST", "/sales/s/orders", &[("x-user-id", user)]);
+    }
+
+    /// Lets the gate find that nothing is left, of its sale of one shard.
+    pub fn sell_out(&mut self) {
+        self.is_empty = true;
+        self.buy(u32::MAX, "latecomer");
+        self.run(Reply::Empty);
+        assert!(self.answer(u32::MAX).1.contains("sold_out"));
     }
 
     pub fn close(&mut self, stream: StreamId) {
@@ -215,6 +241,10 @@ impl Bench {
             let keys: usize = text(&words[2]).parse().unwrap();
             self.handed_back += (words.len() - 3 - keys) / 3;
         }
+        if self.is_empty && is_script(words, &probe::SCRIPT) {
+            // One shard: no stock, epoch 1, no open claim, no transfer.
+            return b"*1\r\n*4\r\n:0\r\n:1\r\n:0\r\n:0\r\n".to_vec();
+        }
         match text(&words[0]).as_str() {
             "GET" if text(&words[1]).contains("catalogue") => bulk(&self.catalogue),
             "GET" => bulk("1"),
@@ -232,6 +262,9 @@ impl Bench {
                 format!("1 {} 1 {deadline_ms} 0", self.generations)
             }
             Reply::CapReached => "3 7".into(),
+            Reply::Ordered => "9 7 1".into(),
+            Reply::InProgress => "10".into(),
+            Reply::Draining => "8".into(),
             Reply::Empty => "4 1 0".into(),
             Reply::Cold => "5".into(),
             Reply::Blocked => "6".into(),
@@ -415,9 +448,10 @@ fn users_of(words: &[Vec<u8>]) -> Vec<String> {
         let [_ttl_ms, _cap, _quantity, letters] = [(); 4].map(|()| args.next().unwrap());
         let count = number(&mut args);
         users.extend(args.by_ref().take(count));
-        if letters.contains(['b', 'r']) {
-            args.by_ref().take(count).for_each(drop);
-        }
+        let buckets = usize::from(letters.contains(['b', 'r']));
+        let tags = usize::from(letters.contains('k'));
+        let behind = count * (buckets + tags);
+        args.by_ref().take(behind).for_each(drop);
     }
     users
 }

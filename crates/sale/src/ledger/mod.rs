@@ -59,6 +59,15 @@ pub enum ClaimReply {
     Granted(OpenClaim),
     /// The claim that the user holds already, delivered once more.
     GrantedAgain(OpenClaim),
+    /// This attempt has become an order: that of the claim of this generation.
+    Ordered {
+        /// The order's generation.
+        generation: u64,
+        /// Its units.
+        quantity: u32,
+    },
+    /// Another attempt of the user holds a claim that is not decided yet.
+    InProgress,
     /// No new claims are made any more.
     Draining,
     /// The user has all that one user may have; the last order came of the claim of this generation.

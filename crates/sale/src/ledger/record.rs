@@ -39,6 +39,12 @@ impl Record {
         core::mem::take(&mut self.held)
     }
 
+    /// The order of this generation.
+    pub(super) fn order(&self, generation: u64) -> Option<&OrderEntry> {
+        let mut orders = self.orders.iter();
+        orders.find(|order| order.generation == generation)
+    }
+
     /// Units in all orders that stand.
     pub(super) fn ordered(&self) -> u64 {
         self.orders.iter().map(|order| order.units).sum()

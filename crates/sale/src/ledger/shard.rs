@@ -8,6 +8,7 @@ use super::{
     Audit, Checks, ClaimReply, ClaimTerms, Deduction, DepositReply, LendReply, OpenTransfer,
     OrderEntry, Overdue, ReleaseKind, ReleaseReply, SettleReply, ShardProbe, Transfer,
 };
+use crate::idempotency::AttemptTag;
 use weir_base::id::UserId;
 
 /// One shard's part of a sale.
@@ -17,6 +18,8 @@ pub struct ShardLedger {
     epoch: i64,
     sequence: u64,
     users: BTreeMap<UserId, Record>,
+    /// Which claim each attempt with a key was granted. (Redis forgets them after a day.)
+    attempts: BTreeMap<(UserId, AttemptTag), u64>,
     reserved: BTreeSet<UserId>,
     blocked: BTreeSet<UserId>,
     /// By target. One at a time for each, so that the target need remember only the last id.
@@ -55,17 +58,41 @@ impl ShardLedger {
         };
     }
 
-    /// One user's claim.
+    /// One user's claim, of an attempt without a key.
     pub fn claim(&mut self, user: &UserId, terms: ClaimTerms) -> ClaimReply {
+        self.claim_for(user, None, terms)
+    }
+
+    /// One user's claim. An attempt that was granted a claim before gets that one or its order; see `claim.lua`.
+    pub fn claim_for(
+        &mut self,
+        user: &UserId,
+        attempt: Option<AttemptTag>,
+        terms: ClaimTerms,
+    ) -> ClaimReply {
         let Some(stock) = self.stock else {
             return ClaimReply::Cold;
         };
+        let record = self.users.get(user).cloned().unwrap_or_default();
+        let attempt = attempt.map(|tag| (user.clone(), tag));
+        let granted = attempt.as_ref().and_then(|key| self.attempts.get(key));
+        let order = granted.and_then(|&generation| record.order(generation));
+        if let Some(order) = order {
+            return ClaimReply::Ordered {
+                generation: order.generation,
+                // A claim's quantity, from a u32.
+                quantity: order.units as u32,
+            };
+        }
         if let Some(refused) = self.refused(user, terms.checks) {
             return refused;
         }
-        let record = self.users.get(user).cloned().unwrap_or_default();
         if record.held > 0 {
-            return self.deliver_again(user, record);
+            let is_other = attempt.is_some() && granted != Some(&record.generation);
+            return match is_other && terms.user_cap > terms.quantity {
+                true => ClaimReply::InProgress,
+                false => self.deliver_again(user, record),
+            };
         }
         if terms.checks.drain {
             return ClaimReply::Draining;
@@ -82,7 +109,11 @@ impl ShardLedger {
             };
         }
         self.stock = Some(stock - signed(wanted));
-        self.grant(user, record, terms)
+        let reply = self.grant(user, record, terms);
+        if let Some(attempt) = attempt {
+            self.attempts.insert(attempt, self.sequence);
+        }
+        reply
     }
 
     fn refused(&self, user: &UserId, checks: Checks) -> Option<ClaimReply> {

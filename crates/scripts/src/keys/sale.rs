@@ -4,8 +4,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_base::id::SaleId;
+use weir_base::id::{SaleId, UserId};
 use weir_resp::Arguments;
+use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::Checks;
 
 /// The key of the catalogue of sales.
@@ -20,6 +21,7 @@ const EPOCH: &str = "epoch";
 const SEQUENCE: &str = "sequence";
 const RESERVED: &str = "reserved";
 const BLOCKED: &str = "blocked";
+const ATTEMPTS: &str = "attempt";
 
 /// The keys of one shard of a sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +109,11 @@ impl ShardKeys {
         }
     }
 
+    /// Appends what the keys of [`ShardKeys::attempt`] start with.
+    pub(crate) fn push_attempts(&self, keys: &mut Arguments) {
+        self.push(ATTEMPTS, keys);
+    }
+
     fn push(&self, name: &str, keys: &mut Arguments) {
         keys.push_joined(&[self.tag.as_bytes(), b":", name.as_bytes()]);
     }
@@ -114,6 +121,11 @@ impl ShardKeys {
     /// Set: users of this home shard and this [bucket](weir_sale::shard::bucket) with a reservation.
     pub fn reserved(&self, bucket: u32) -> Vec<u8> {
         self.key(&format!("{RESERVED}:{bucket}"))
+    }
+
+    /// Integer that expires: the generation of the claim that this attempt of this user was granted.
+    pub fn attempt(&self, user: &UserId, tag: AttemptTag) -> Vec<u8> {
+        self.key(&format!("{ATTEMPTS}:{user}:{tag}"))
     }
 
     /// Set: users of this home shard and this bucket who may not buy.

@@ -179,6 +179,7 @@ fn on_redis(redis: &mut Redis, keys: &ShardKeys, write: &Write) -> Reply {
                 keys: keys.clone(),
                 terms: *terms,
                 users: vec![user],
+                attempts: vec![],
             };
             Reply::Claim(claim::parse(&run(claim::call(&[group])), 1).unwrap()[0])
         }

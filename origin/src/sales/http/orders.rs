@@ -1,22 +1,27 @@
 //! `POST /orders`: a signed claim becomes an order.
 
-use std::str;
+use std::time::Duration;
+use std::{fmt, str};
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use tracing::warn;
 use weir_base::headers;
 use weir_base::key::KeyRing;
 use weir_sale::claim::{Ticket, TicketError};
+use weir_sale::idempotency::IdempotencyKey;
 
 use super::unknown_sale_with;
 use super::user_orders::ended;
 use crate::http::Problem;
 use crate::sales::Sales;
 use crate::sales::orders::ClaimOutcome;
-use crate::sales::store::{Shortage, StoredOrder};
+use crate::sales::store::{Attempt, Shortage, StoredOrder};
 
 /// An order, as its buyer sees it.
 #[derive(Debug, Serialize)]
@@ -30,17 +35,27 @@ pub(super) struct OrderView {
     pay_by_ms: Option<u64>,
 }
 
-/// 201 for a new order, 200 for one that the same claim made before.
+/// The longest body of a request with an idempotency key, in bytes.
+const BODY_LEN_MAX: usize = 64 * 1024;
+
+/// How long such a body may take. Its claim is held meanwhile.
+const BODY_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// 201 for a new order, 200 for one that the same claim, or the same attempt, made before.
+///
+/// The body is the client's, and what it says is of no matter here. Only with a key it is read, as the key counts for
+/// one request: then a client that sends too much of it, or only a part, gives its claim up.
 pub(super) async fn post(
     State(sales): State<Sales>,
-    // Not the body: it is the client's, and an order must not depend on it. Otherwise a client that sends too much of
-    // it, or only a part, would hold a unit without buying it.
     headers: HeaderMap,
+    body: Body,
 ) -> Result<(StatusCode, Json<OrderView>), Problem> {
     let ticket = read_ticket(&headers, &sales.keys)?;
-    match ended(sales.orders.start(ticket).await)? {
+    let attempt = read_attempt(headers, body);
+    match ended(sales.orders.start(ticket, attempt).await)?? {
         ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
         ClaimOutcome::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
+        ClaimOutcome::KeyReused => Err(key_reused()),
         ClaimOutcome::Released => Err(claim_released()),
         ClaimOutcome::Short(Shortage::SoldOut) => Err(sold_out()),
         ClaimOutcome::Short(Shortage::UserCap) => Err(user_cap()),
@@ -59,6 +74,43 @@ impl From<&StoredOrder> for OrderView {
             pay_by_ms: order.pay_by_ms,
         }
     }
+}
+
+/// The attempt that the client names by a key, if it does.
+async fn read_attempt(headers: HeaderMap, body: Body) -> Result<Option<Attempt>, Problem> {
+    if !headers.contains_key(headers::IDEMPOTENCY_KEY) {
+        return Ok(None);
+    }
+    let missing = || invalid_key("is missing");
+    let twice = || invalid_key("is there more than once");
+    let key = only(&headers, headers::IDEMPOTENCY_KEY, missing, twice)?;
+    let key = IdempotencyKey::read(key).map_err(invalid_key)?;
+    let body = Limited::new(body, BODY_LEN_MAX).collect();
+    let body = tokio::time::timeout(BODY_TIME_MAX, body).await;
+    let body = body.ok().and_then(Result::ok).ok_or_else(unread_body)?;
+    let body_sha256 = hex::encode(digest(&SHA256, &body.to_bytes()));
+    Ok(Some(Attempt { key, body_sha256 }))
+}
+
+fn invalid_key(reason: impl fmt::Display) -> Problem {
+    let detail = format!("Idempotency-Key {reason}");
+    let status = StatusCode::BAD_REQUEST;
+    Problem::new(status, "invalid_idempotency_key", "Invalid key", detail)
+}
+
+fn unread_body() -> Problem {
+    let detail = format!(
+        "of a request with an Idempotency-Key the body may have {BODY_LEN_MAX} bytes, and take {} s",
+        BODY_TIME_MAX.as_secs()
+    );
+    Problem::invalid_body(detail)
+}
+
+/// draft-ietf-httpapi-idempotency-key-header, section 2.7.
+fn key_reused() -> Problem {
+    let detail =
+        "this Idempotency-Key came with another request before; use a new one for a new request";
+    Problem::unprocessable("idempotency_key_reused", "Key used before", detail)
 }
 
 /// Redis has lost orders of this user and let the user claim again.

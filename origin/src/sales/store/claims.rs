@@ -4,8 +4,8 @@ use sqlx::Error;
 use weir_sale::claim::Ticket;
 
 use super::payments::take_stock;
-use super::{OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
-use super::{orders, sales};
+use super::{Attempt, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
+use super::{attempts, orders, sales};
 use crate::sales::new_sale::Payment;
 use crate::sql::{Database, SqlError, Tx, retried, sql};
 
@@ -43,7 +43,18 @@ impl SaleStore {
     /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
     /// is paid `at_payment` takes no stock yet.
     pub async fn place(&self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
-        Ok(retried(|| place_once(&self.db, ticket, now_ms)).await?)
+        self.place_attempt(ticket, None, now_ms).await
+    }
+
+    /// As [`SaleStore::place`]. An attempt with a key becomes an order once: see [`Placed::Elsewhere`] and
+    /// [`Placed::KeyReused`].
+    pub async fn place_attempt(
+        &self,
+        ticket: &Ticket,
+        attempt: Option<&Attempt>,
+        now_ms: u64,
+    ) -> Result<Placed, SqlError> {
+        Ok(retried(|| place_once(&self.db, ticket, attempt, now_ms)).await?)
     }
 
     /// Decides that a claim without units behind it never becomes an order. False if its outcome was
@@ -75,9 +86,14 @@ impl SaleStore {
     }
 }
 
-async fn place_once(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
+async fn place_once(
+    db: &Database,
+    ticket: &Ticket,
+    attempt: Option<&Attempt>,
+    now_ms: u64,
+) -> Result<Placed, Error> {
     let mut tx = db.begin().await?;
-    let placed = place_in(&mut tx, ticket, now_ms).await?;
+    let placed = place_in(&mut tx, ticket, attempt, now_ms).await?;
     if matches!(placed, Placed::New(_)) {
         tx.commit().await?;
     } else {
@@ -87,7 +103,17 @@ async fn place_once(db: &Database, ticket: &Ticket, now_ms: u64) -> Result<Place
 }
 
 /// The steps, in the design's order. Whatever but [`Placed::New`] comes of them is rolled back.
-async fn place_in(tx: &mut Tx, ticket: &Ticket, now_ms: u64) -> Result<Placed, Error> {
+async fn place_in(
+    tx: &mut Tx,
+    ticket: &Ticket,
+    attempt: Option<&Attempt>,
+    now_ms: u64,
+) -> Result<Placed, Error> {
+    if let Some(attempt) = attempt
+        && let Some(bound) = attempts::bind(tx, ticket, attempt).await?
+    {
+        return Ok(bound);
+    }
     if !insert_outcome(tx, ticket, Outcome::Ordered, now_ms).await? {
         return known_outcome(tx, ticket).await;
     }

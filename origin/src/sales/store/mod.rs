@@ -3,18 +3,22 @@
 //! | module | does |
 //! |---|---|
 //! | `sales` | sales, their switches and sums |
+//! | `attempts` | which attempt with a key has become which order |
 //! | `claims` | decides claims: ordered or released |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
 //! | `payments` | orders paid, cancelled or expired |
 //! | `reservations` | who has reserved, who is blocked |
 
+mod attempts;
 mod claims;
 mod orders;
 mod payments;
 mod reservations;
 mod sales;
 
+pub use attempts::OrderedAttempt;
 use weir_base::id::{SaleId, UserId};
+use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::sale::Sale;
 
 use super::new_sale::{Payment, Window};
@@ -158,6 +162,15 @@ pub struct StoredOrder {
     pub created_at_ms: u64,
 }
 
+/// The request that a claim came with, if its client named the attempt by a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The key.
+    pub key: IdempotencyKey,
+    /// SHA-256 of the request's body, in hex. A key counts for one request only.
+    pub body_sha256: String,
+}
+
 /// What became of a claim that asked to be an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
@@ -175,6 +188,13 @@ pub enum Placed {
     NameTaken,
     /// SQL has no units for it. Nothing was changed.
     Short(Shortage),
+    /// Its attempt has become this order, by another claim: this one is not needed. Nothing was changed.
+    Elsewhere(StoredOrder),
+    /// The attempt's key came with another request before. Nothing was changed.
+    KeyReused {
+        /// Whether this claim is not needed: the key's order is another claim's.
+        is_spare: bool,
+    },
 }
 
 /// Why SQL has no units for a claim.

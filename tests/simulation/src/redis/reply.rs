@@ -69,6 +69,11 @@ fn claim(reply: &ClaimReply) -> String {
         ClaimReply::Blocked => "6".into(),
         ClaimReply::NotReserved => "7".into(),
         ClaimReply::Draining => "8".into(),
+        ClaimReply::Ordered {
+            generation,
+            quantity,
+        } => format!("9 {generation} {quantity}"),
+        ClaimReply::InProgress => "10".into(),
     }
 }
 

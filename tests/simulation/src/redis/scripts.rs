@@ -2,6 +2,7 @@
 
 use weir_base::id::UserId;
 use weir_resp::Value;
+use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{
     Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, Transfer,
 };
@@ -47,6 +48,8 @@ struct Group {
     shard: usize,
     terms: ClaimTerms,
     users: Vec<UserId>,
+    /// As many as users.
+    attempts: Vec<Option<AttemptTag>>,
 }
 
 impl Redis {
@@ -67,10 +70,11 @@ impl Redis {
             shard,
             terms,
             users,
+            attempts,
         } in groups(arguments)
         {
-            for user in users {
-                let reply = self.claim_one(shard, &user, terms);
+            for (user, attempt) in users.into_iter().zip(attempts) {
+                let reply = self.claim_one(shard, &user, attempt, terms);
                 if let ClaimReply::Granted(held) = reply {
                     self.granted.push(Granted {
                         shard: shard as u32,
@@ -84,7 +88,13 @@ impl Redis {
         reply::claims(&replies)
     }
 
-    fn claim_one(&mut self, shard: usize, user: &UserId, terms: ClaimTerms) -> ClaimReply {
+    fn claim_one(
+        &mut self,
+        shard: usize,
+        user: &UserId,
+        attempt: Option<AttemptTag>,
+        terms: ClaimTerms,
+    ) -> ClaimReply {
         let mutation = self.mutation;
         let Shard {
             ledger, epoch_lag, ..
@@ -97,10 +107,10 @@ impl Redis {
             },
             _ => terms,
         };
-        let reply = match (mutation, ledger.claim(user, terms)) {
+        let reply = match (mutation, ledger.claim_for(user, attempt, terms)) {
             (Some(Mutation::ClaimNotIdempotent), ClaimReply::GrantedAgain(held)) => {
                 ledger.release(user, held.generation, ReleaseKind::Decided);
-                ledger.claim(user, terms)
+                ledger.claim_for(user, attempt, terms)
             }
             (_, reply) => reply,
         };
@@ -264,23 +274,36 @@ fn groups(arguments: &Arguments<'_>) -> Vec<Group> {
             reserved: letters.contains(&b'r'),
             drain: letters.contains(&b'd'),
         };
+        let has_buckets = checks.blocked || checks.reserved;
+        let users_at = at + 5;
+        at = users_at + users * if has_buckets { 2 } else { 1 };
+        let attempts = match letters.contains(&b'k') {
+            true => (at..at + users)
+                .map(|at| tag(&arguments.args[at]))
+                .collect(),
+            false => vec![None; users],
+        };
         groups.push(Group {
             shard: shard_of(&keys[0]),
             terms: ClaimTerms {
                 now_ms,
-                ttl_ms: arguments.number(at),
-                user_cap: arguments.number(at + 1) as u32,
-                quantity: arguments.number(at + 2) as u32,
+                ttl_ms: arguments.number(users_at - 5),
+                user_cap: arguments.number(users_at - 4) as u32,
+                quantity: arguments.number(users_at - 3) as u32,
                 checks,
             },
-            users: (at + 5..at + 5 + users)
+            users: (users_at..users_at + users)
                 .map(|at| arguments.user(at))
                 .collect(),
+            attempts,
         });
-        let has_buckets = checks.blocked || checks.reserved;
-        at += 5 + users * if has_buckets { 2 } else { 1 };
+        at += if letters.contains(&b'k') { users } else { 0 };
     }
     groups
+}
+
+fn tag(word: &[u8]) -> Option<AttemptTag> {
+    AttemptTag::from_hex(std::str::from_utf8(word).ok()?)
 }
 
 fn release(shard: &mut Shard, arguments: &Arguments<'_>, mutation: Option<Mutation>) -> Value {

@@ -1,0 +1,109 @@
+//! The key by which a client names an attempt to buy, so that trying again never buys twice.
+//!
+//! It is the value of the request header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a string in
+//! quotes, or, as many clients write it, the same without them.
+
+use alloc::string::String;
+use core::fmt;
+
+use weir_base::hash::stable_hash;
+use weir_base::id::{IdError, check};
+
+/// A key: 1 to [`IdempotencyKey::LEN_MAX`] letters, digits and `-_.~:+/=@`, which is room for UUIDs, ULIDs and Base64.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdempotencyKey(String);
+
+/// A key as Redis knows it, beside its user: a hash, so that a long key costs no more than a short one. Two keys of one
+/// user that have one tag are taken for one key; nobody else is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptTag(u64);
+
+impl IdempotencyKey {
+    /// The most bytes in a key, without quotes.
+    pub const LEN_MAX: usize = 128;
+
+    /// Reads the header's value.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn read(value: &[u8]) -> Result<Self, IdError> {
+        let value = value.trim_ascii();
+        let unquoted = value
+            .strip_prefix(b"\"")
+            .and_then(|rest| rest.strip_suffix(b"\""));
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:+/=@".contains(&byte);
+        check(unquoted.unwrap_or(value), Self::LEN_MAX, allowed).map(|key| Self(key.into()))
+    }
+
+    /// The key as text, without quotes.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The key as Redis knows it.
+    pub fn tag(&self) -> AttemptTag {
+        AttemptTag(stable_hash(self.0.as_bytes()))
+    }
+}
+
+impl AttemptTag {
+    /// Reads what [`fmt::Display`] writes.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        u64::from_str_radix(digits, 16).ok().map(Self)
+    }
+}
+
+impl fmt::Display for AttemptTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn read(value: &str) -> Result<IdempotencyKey, IdError> {
+        IdempotencyKey::read(value.as_bytes())
+    }
+
+    #[test]
+    fn a_key_is_the_same_with_and_without_quotes() {
+        let uuid = "8e03978e-40d5-43dd-bc93-6894a57f9324";
+        let quoted = read(&alloc::format!("\"{uuid}\"")).unwrap();
+        assert_eq!(quoted.as_str(), uuid);
+        assert_eq!(read(uuid).unwrap(), quoted);
+        assert_eq!(read(uuid).unwrap().tag(), quoted.tag());
+        let tag = quoted.tag();
+        assert_eq!(AttemptTag::from_hex(&alloc::format!("{tag}")), Some(tag));
+        assert_ne!(read("a").unwrap().tag(), read("b").unwrap().tag());
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for (value, error) in [
+            ("", IdError::Empty),
+            ("\"\"", IdError::Empty),
+            ("a b", IdError::Byte { at: 1 }),
+            // Two headers, as proxies join them.
+            ("a,b", IdError::Byte { at: 1 }),
+            ("\"a", IdError::Byte { at: 0 }),
+            ("a;b=1", IdError::Byte { at: 1 }),
+            ("é", IdError::Byte { at: 0 }),
+        ] {
+            assert_eq!(read(value).unwrap_err(), error, "{value}");
+        }
+        assert!(IdempotencyKey::read(&[b'a'; 128]).is_ok());
+        let long = IdempotencyKey::read(&[b'a'; 129]);
+        assert_eq!(long.unwrap_err(), IdError::TooLong { max: 128 });
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_the_reader(value: Vec<u8>) {
+            let _ = IdempotencyKey::read(&value);
+        }
+    }
+}

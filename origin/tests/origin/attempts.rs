@@ -1,0 +1,182 @@
+//! `Idempotency-Key`: an attempt to buy becomes one order, however often it is made.
+
+use std::collections::HashSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::http::Request;
+use hyper::body::Frame;
+use redis::Cmd;
+use tokio::task::JoinSet;
+use weir_base::headers::IDEMPOTENCY_KEY;
+use weir_sale::claim::Ticket;
+use weir_sale::idempotency::IdempotencyKey;
+use weir_sale::ledger::ClaimReply;
+use weir_scripts::keys::ShardKeys;
+
+use crate::support::{Answer, World, claim_headers, id, user};
+
+/// A sale of which one user may have two.
+async fn world(units: u64) -> World {
+    let world = World::new().await;
+    let cap = serde_json::json!({ "user_cap": 2 });
+    world.sale_with("s", units, cap).await;
+    world
+}
+
+async fn post(world: &World, ticket: &Ticket, key: &str, body: impl Into<Body>) -> Answer {
+    let mut request = Request::post("/orders").header(IDEMPOTENCY_KEY, key);
+    for (name, value) in claim_headers(ticket) {
+        request = request.header(name, value);
+    }
+    world.public(request.body(body.into()).unwrap()).await
+}
+
+#[tokio::test]
+async fn a_retry_whose_order_was_made_gets_it_again_and_not_a_second_unit() {
+    let world = world(8).await;
+    let first = world.claim("s", "alice").await;
+    let made = post(&world, &first, "\"k-1\"", "{}").await;
+    assert_eq!(made.status, 201, "{made:?}");
+    // Redis has forgotten the attempt, and grants a second claim.
+    let spare = world.claim_with_cap("s", "alice", 2).await.unwrap();
+    assert_ne!(spare.claim_id(), first.claim_id());
+    let again = post(&world, &spare, "k-1", "{}").await;
+    assert_eq!(again.status, 200, "{again:?}");
+    assert_eq!(again.body, made.body);
+    assert_eq!(world.number("SELECT COUNT(*) FROM orders").await, 1);
+    assert_eq!(world.remaining().await, 7);
+    let audit = world.audit(&first).await;
+    assert_eq!((audit.held, audit.bought), (0, 1), "the spare unit is back");
+
+    let next = world.claim_with_cap("s", "alice", 2).await.unwrap();
+    let second = post(&world, &next, "k-2", "{}").await;
+    assert_eq!(second.status, 201, "another key is another order");
+    assert_ne!(second.body["order"], made.body["order"]);
+}
+
+#[tokio::test]
+async fn a_key_counts_for_one_request_only() {
+    let world = world(8).await;
+    let first = world.claim("s", "alice").await;
+    let made = post(&world, &first, "k", r#"{"size":"M"}"#).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let refused = post(&world, &first, "k", r#"{"size":"L"}"#).await;
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert_eq!(refused.code(), "idempotency_key_reused");
+    let spare = world.claim_with_cap("s", "alice", 2).await.unwrap();
+    let refused = post(&world, &spare, "k", r#"{"size":"L"}"#).await;
+    assert_eq!(refused.status, 422, "{refused:?}");
+    let audit = world.audit(&first).await;
+    assert_eq!((audit.held, audit.bought), (0, 1));
+    // Other users have keys of their own.
+    let bobs = world.claim("s", "bob").await;
+    let made = post(&world, &bobs, "k", r#"{"size":"L"}"#).await;
+    assert_eq!(made.status, 201, "{made:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_tries_at_once_with_as_many_claims_are_one_order() {
+    let world = Arc::new(world(40).await);
+    let mut tasks = JoinSet::new();
+    for n in 0..20 {
+        // Claims that no shard knows, as if Redis had lost each before the next.
+        let ticket = Ticket {
+            generation: 1_000 + n,
+            ..crate::support::ticket("s", "alice", 1)
+        };
+        let world = world.clone();
+        tasks.spawn(async move { post(&world, &ticket, "k", "{}").await });
+    }
+    let answers = tasks.join_all().await;
+    let made = answers.iter().filter(|answer| answer.status == 201).count();
+    assert_eq!(made, 1, "{answers:?}");
+    let order = |answer: &Answer| answer.body["order"].clone();
+    let orders: HashSet<String> = answers
+        .iter()
+        .map(|answer| order(answer).to_string())
+        .collect();
+    assert_eq!(orders.len(), 1, "{answers:?}");
+    assert_eq!(world.number("SELECT COUNT(*) FROM orders").await, 1);
+    assert_eq!(world.remaining().await, 39);
+}
+
+/// A body that breaks off.
+struct HungUp;
+
+impl hyper::body::Body for HungUp {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        Poll::Ready(Some(Err(std::io::Error::other("the client hung up"))))
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_gives_its_claim_up() {
+    let world = world(8).await;
+    let ticket = world.claim("s", "alice").await;
+    let long = vec![b'x'; 64 * 1024 + 1];
+    let refused = post(&world, &ticket, "k", long).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (400, "invalid_body")
+    );
+    assert_eq!(
+        world.audit(&ticket).await.held,
+        0,
+        "its unit is there for others"
+    );
+    let ticket = world.claim("s", "alice").await;
+    let broken = Body::new(HungUp);
+    let refused = post(&world, &ticket, "k", broken).await;
+    assert_eq!(refused.code(), "invalid_body");
+    assert_eq!(world.audit(&ticket).await.held, 0);
+    let ticket = world.claim("s", "alice").await;
+    let refused = post(&world, &ticket, "no key", "{}").await;
+    let code = (refused.status.as_u16(), refused.code());
+    assert_eq!(code, (400, "invalid_idempotency_key"));
+    let ticket = world.claim("s", "alice").await;
+    let made = post(&world, &ticket, "k", "{}").await;
+    assert_eq!(made.status, 201, "{made:?}");
+}
+
+#[tokio::test]
+async fn redis_knows_the_attempt_that_it_granted_also_after_it_was_rebuilt() {
+    let world = world(1).await;
+    let key = IdempotencyKey::read(b"k").unwrap();
+    let first = world.try_attempt("s", "alice", Some(key.tag()), 2).await;
+    let Ok(ticket) = world.ticket("s", "alice", first) else {
+        panic!("{first:?}");
+    };
+    let made = post(&world, &ticket, "k", "{}").await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let ordered = ClaimReply::Ordered {
+        generation: ticket.generation,
+        quantity: 1,
+    };
+    let again = world.try_attempt("s", "alice", Some(key.tag()), 2).await;
+    assert_eq!(again, ordered, "nothing is left, and nothing is needed");
+
+    let keys = ShardKeys::new(&world.prefix, &id("s"), ticket.shard);
+    for lost in [
+        keys.stock(),
+        keys.claims(),
+        keys.attempt(&user("alice"), key.tag()),
+    ] {
+        let mut forget = Cmd::new();
+        world.redis(forget.arg("DEL").arg(lost)).await;
+    }
+    let rewarmed = world
+        .admin("POST", "/sales/s/rewarm", &serde_json::Value::Null)
+        .await;
+    assert_eq!(rewarmed.body["shards_rebuilt"], 1, "{rewarmed:?}");
+    let again = world.try_attempt("s", "alice", Some(key.tag()), 2).await;
+    assert_eq!(again, ordered);
+}
