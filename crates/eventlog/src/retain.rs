@@ -1,0 +1,53 @@
+//! Deletes what nobody needs.
+
+use std::io::ErrorKind;
+
+use crate::{Log, LogError, at};
+
+/// What is kept of that which was [released](Log::release), for those who want to read it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Files that were written to within so many milliseconds.
+    pub age_ms: u64,
+    /// The latest files, up to so many bytes together.
+    pub bytes_max: u64,
+}
+
+impl Retention {
+    /// Nothing is kept.
+    pub const NONE: Self = Self {
+        age_ms: 0,
+        bytes_max: 0,
+    };
+}
+
+impl Log {
+    /// Deletes whole files that were released, and that `retention` does not keep: those that are too old, and the oldest
+    /// of those that are too many. What was not released stays, however old and large: a slow reader loses nothing.
+    ///
+    /// # Errors
+    /// When a file cannot be deleted.
+    pub fn retain(&self, retention: Retention, now_ms: u64) -> Result<(), LogError> {
+        let shared = self.shared();
+        let released = *shared.released.borrow();
+        let written = *shared.written.borrow();
+        let mut bytes = 0_u64;
+        let mut gone = Vec::new();
+        for (number, info) in shared.files().iter().rev() {
+            bytes = bytes.saturating_add(info.len);
+            let is_old = now_ms.saturating_sub(info.written_at_ms) >= retention.age_ms;
+            let is_kept = !is_old && bytes <= retention.bytes_max;
+            if *number < released.file && *number < written.file && !is_kept {
+                gone.push(*number);
+            }
+        }
+        for number in gone {
+            let path = shared.folder.file(number);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&path)(error)),
+                _ => shared.files().remove(&number),
+            };
+        }
+        Ok(())
+    }
+}
