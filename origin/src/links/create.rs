@@ -11,7 +11,7 @@ use tracing::{error, warn};
 use weir_link::code::{Code, Length, LinkId};
 use weir_link::domain::Domains;
 
-use super::log::{AppendError, Log};
+use super::log::{AppendError, LinkLog};
 use super::metrics::LinkMetrics;
 use super::numbers::{Allocator, Clock, NoNumber};
 use super::records::{LinkRecords, Record};
@@ -111,7 +111,7 @@ impl<'a> Ready<'a> {
 pub struct Creator {
     pub(super) store: LinkStore,
     pub(super) records: LinkRecords,
-    pub(super) log: Log,
+    pub(super) log: LinkLog,
     pub(super) allocator: Allocator,
     pub(super) domains: Arc<Domains>,
     pub(super) metrics: LinkMetrics,

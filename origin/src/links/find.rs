@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_link::code::LinkId;
 
-use super::log::Log;
+use super::log::LinkLog;
 use super::records::{Life, LinkRecords};
 use super::store::{LinkStore, StoredLink};
 use crate::redis::CallError;
@@ -38,11 +38,11 @@ pub enum FindError {
 pub struct Finder {
     store: LinkStore,
     records: LinkRecords,
-    log: Log,
+    log: LinkLog,
 }
 
 impl Finder {
-    pub(super) fn new(store: LinkStore, records: LinkRecords, log: Log) -> Self {
+    pub(super) fn new(store: LinkStore, records: LinkRecords, log: LinkLog) -> Self {
         Self {
             store,
             records,

@@ -61,7 +61,7 @@ use create::Creator;
 use edit::Editor;
 use find::Finder;
 use geo::Geo;
-use log::{Log, LogError, drain};
+use log::{LinkLog, LogError, drain};
 use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
 use publish::Publisher;
@@ -100,7 +100,7 @@ struct Parts {
     store: LinkStore,
     redis: Redis,
     records: LinkRecords,
-    log: Log,
+    log: LinkLog,
     allocator: Allocator,
     creator: Creator,
     finder: Finder,
@@ -135,7 +135,7 @@ impl Links {
         check_numbering(&settings, &store).await?;
         let ids: Vec<DomainId> = settings.domains.iter().map(|d| d.id.clone()).collect();
         let known = store.domains(&ids).await?;
-        let log = Log::open(&settings.log, settings.sync, settings.log_limits)?;
+        let log = LinkLog::open(&settings.log, settings.sync, settings.log_limits)?;
         let parts = Parts::new(settings, known, log, store, redis, metrics);
         Ok(Self(Arc::new(parts)))
     }
@@ -190,7 +190,7 @@ impl Links {
     }
 
     /// The log.
-    pub fn log(&self) -> &Log {
+    pub fn log(&self) -> &LinkLog {
         &self.0.log
     }
 
@@ -244,7 +244,7 @@ impl Parts {
     fn new(
         settings: Settings,
         known_domains: Vec<DomainId>,
-        log: Log,
+        log: LinkLog,
         store: LinkStore,
         redis: Redis,
         metrics: LinkMetrics,

@@ -1,17 +1,21 @@
 //! Drains the log into the cold store.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
-use super::read::{BATCH, Batch};
-use super::{Log, LogError, Reader};
+use tracing::error;
+use weir_eventlog::{Batch, LogError, Position, Record, Retention};
+
+use super::{LinkLog, Reader};
 use crate::background::{Backoff, Rounds};
 use crate::links::metrics::LinkMetrics;
-use crate::links::store::{LinkStore, LogPosition};
+use crate::links::store::{Entry, LinkStore};
+
+/// The most entries of a batch: what one transaction takes.
+const BATCH: usize = 512;
 
 /// The pause after a batch that was not full: links reach the cold store that much later, in fewer transactions.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -23,7 +27,7 @@ const BACKOFF: Backoff = Backoff {
 };
 
 /// Drains the log until `stop`, and then what is left, if the store takes it.
-pub async fn run(log: Log, store: LinkStore, metrics: LinkMetrics, stop: CancellationToken) {
+pub async fn run(log: LinkLog, store: LinkStore, metrics: LinkMetrics, stop: CancellationToken) {
     let drainer = Drainer {
         log,
         store,
@@ -36,7 +40,7 @@ pub async fn run(log: Log, store: LinkStore, metrics: LinkMetrics, stop: Cancell
 }
 
 struct Drainer {
-    log: Log,
+    log: LinkLog,
     store: LinkStore,
     metrics: LinkMetrics,
     stop: CancellationToken,
@@ -64,11 +68,13 @@ impl Drainer {
 
     async fn try_open(&self) -> Result<Reader, anyhow::Error> {
         let from = self.store.log_position(self.log.id()).await?;
-        Ok(Reader::new(&self.log, from)?)
+        let reader = Reader::new(&self.log.0, from, BATCH)?;
+        self.log.0.release(reader.position());
+        Ok(reader)
     }
 
     async fn drain(&self, mut reader: Reader) {
-        let mut written = self.log.shared().written.subscribe();
+        let mut written = self.log.0.written();
         let mut reads = self.rounds("reading the log of links");
         loop {
             written.mark_unchanged();
@@ -81,7 +87,7 @@ impl Drainer {
             reads.ended(&batch);
             let goes_on = match batch {
                 Ok(batch) => {
-                    let count = batch.entries.len();
+                    let count = batch.records.len();
                     self.take(batch).await && self.wait(count, &mut written).await
                 }
                 Err(_) => reads.next().await,
@@ -93,7 +99,7 @@ impl Drainer {
     }
 
     /// Until there is something to read; false if there never will be.
-    async fn wait(&self, count: usize, written: &mut watch::Receiver<LogPosition>) -> bool {
+    async fn wait(&self, count: usize, written: &mut watch::Receiver<Position>) -> bool {
         match count {
             0 => tokio::select! {
                 () = self.stop.cancelled() => false,
@@ -112,25 +118,36 @@ impl Drainer {
     /// False if the origin stops before the store takes it: then it stays in the log.
     async fn take(&self, batch: Batch) -> bool {
         let mut rounds = self.rounds("draining the log of links");
-        while !batch.entries.is_empty() {
-            let drained = self.store.drain(self.log.id(), batch.next, &batch.entries);
+        let entries: Vec<Entry> = batch.records.iter().filter_map(entry).collect();
+        while !batch.records.is_empty() {
+            let drained = self.store.drain(self.log.id(), batch.next, &entries);
             let drained = drained.await;
             rounds.ended(&drained);
             match drained {
                 Ok(taken) => {
-                    self.metrics.drained(batch.entries.len() as u64, taken);
+                    self.metrics.drained(entries.len() as u64, taken);
                     break;
                 }
                 Err(_) if rounds.next().await => {}
                 Err(_) => return false,
             }
         }
-        let shared = self.log.shared();
-        shared.bytes_drained.fetch_add(batch.len, Ordering::Relaxed);
-        shared.drained.send_replace(batch.next);
+        self.log.0.release(batch.next);
+        if let Err(error) = self.log.0.retain(Retention::NONE, u64::MAX) {
+            error!(%error, "a file of the log of links cannot be deleted");
+        }
         self.metrics.log_waiting(self.log.waiting_bytes());
         true
     }
+}
+
+/// Only another program can have written what is none.
+fn entry(record: &Record) -> Option<Entry> {
+    let entry = serde_json::from_slice(&record.payload);
+    if let Err(error) = &entry {
+        error!(%error, at = ?record.position, "a record in the log of links is no link");
+    }
+    entry.ok()
 }
 
 async fn read(mut reader: Reader) -> Result<(Reader, Result<Batch, LogError>), JoinError> {

@@ -1,33 +1,26 @@
 //! The log of new links: an acknowledged link survives in it until the cold store has it.
 //!
-//! A folder of files, each only ever appended to. Before a link is acknowledged its [entry](Entry) is written
-//! here; the [drainer](drain) carries entries into the cold store, which notes in the same transaction how far
-//! it has the log; a file that the store has whole is deleted. After a crash the next process goes on where the
-//! store is.
-//!
-//! - `kill -9` of the origin loses nothing: what was written is the kernel's.
-//! - A power cut loses nothing with [`Sync::Disk`]; with [`Sync::Os`] it may lose what the system had not
-//!   written yet, a few seconds at most.
-//! - Loss of the folder loses what the cold store has not taken yet, normally less than a second's links.
-//!
-//! One process at a time has a folder: it holds the lock of the file `lock`. The file `id` names the log in
-//! the cold store.
+//! Before a link is acknowledged its [entry](Entry) is written here; the [drainer](drain) carries entries into the cold
+//! store, which notes in the same transaction how far it has the log. After a crash the next process goes on where the
+//! store is. What a crash or a loss costs is told in [`weir_eventlog`]: the loss of the folder costs what the cold store
+//! has not taken yet, normally less than a second's links.
 
 pub mod drain;
-mod frame;
-mod read;
-mod write;
 
-use std::fs::{File, TryLockError};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::ValueEnum;
+use weir_eventlog::{Log, NewRecord, Position, Reader};
 
 use super::store::Entry;
 
-pub use read::Reader;
-pub use write::{AppendError, Log, LogLimits};
+pub use weir_eventlog::{AppendError, Limits as LogLimits, LogError};
+
+/// The most bytes of an entry's JSON: a record, and the tags.
+const ENTRY_LEN_MAX: usize = 256 * 1024;
+
+/// The log has one partition: entries keep their order.
+const PARTITION: u16 = 0;
 
 /// When an entry counts as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -39,97 +32,77 @@ pub enum Sync {
     Disk,
 }
 
-/// Why there is no log to write to.
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// Another process has the folder.
-    #[error("{} is another process's log: each origin needs one of its own", .0.display())]
-    Taken(PathBuf),
-    /// The folder or a file in it cannot be made or read.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The file `id` holds something else.
-    #[error("{} is not the name of a log", .0.display())]
-    Id(PathBuf),
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> LogError {
-    let path = path.to_owned();
-    move |source| LogError::Io { path, source }
-}
-
-/// A folder that this process alone has, until it drops it.
-#[derive(Debug)]
-struct Folder {
-    path: PathBuf,
-    id: String,
-    _lock: File,
-}
-
-impl Folder {
-    /// Makes the folder if it is not there.
-    fn open(path: &Path) -> Result<Self, LogError> {
-        std::fs::create_dir_all(path).map_err(at(path))?;
-        let lock_path = path.join("lock");
-        let lock = File::create(&lock_path).map_err(at(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(LogError::Taken(path.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(at(&lock_path)(source)),
+impl From<Sync> for weir_eventlog::Sync {
+    fn from(sync: Sync) -> Self {
+        match sync {
+            Sync::Os => Self::Os,
+            Sync::Disk => Self::Disk,
         }
-        Ok(Self {
-            id: read_or_make_id(path)?,
-            path: path.to_owned(),
-            _lock: lock,
-        })
-    }
-
-    fn file(&self, number: u64) -> PathBuf {
-        self.path.join(format!("{number:016}.log"))
-    }
-
-    /// The numbers of the files that are there, the first first.
-    fn files(&self) -> Result<Vec<u64>, LogError> {
-        let number = |name: &std::ffi::OsStr| {
-            let digits = name.to_str()?.strip_suffix(".log")?;
-            digits.parse::<u64>().ok()
-        };
-        let entries = std::fs::read_dir(&self.path).map_err(at(&self.path))?;
-        let names: Result<Vec<_>, _> = entries.map(|e| e.map(|e| e.file_name())).collect();
-        let names = names.map_err(at(&self.path))?;
-        let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
     }
 }
 
-/// 32 hexadecimal digits from the kernel, written once.
-fn read_or_make_id(folder: &Path) -> Result<String, LogError> {
-    let path = folder.join("id");
-    match std::fs::read_to_string(&path) {
-        Ok(id) if is_id(id.trim_end()) => return Ok(id.trim_end().to_owned()),
-        Ok(_) => return Err(LogError::Id(path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(at(&path)(error)),
+/// The log of links. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct LinkLog(Log);
+
+impl LinkLog {
+    /// Opens the log in `path`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub fn open(path: &Path, sync: Sync, limits: LogLimits) -> Result<Self, LogError> {
+        Log::open(path, sync.into(), limits).map(Self)
     }
-    let random = || -> io::Result<String> {
-        let mut bytes = [0; 16];
-        io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut bytes)?;
-        Ok(hex::encode(bytes))
-    };
-    let id = random().map_err(at(Path::new("/dev/urandom")))?;
-    // Whole or not at all: a crash between leaves no half id.
-    let draft = folder.join("id.new");
-    std::fs::write(&draft, &id).map_err(at(&draft))?;
-    std::fs::rename(&draft, &path).map_err(at(&path))?;
-    Ok(id)
+
+    /// The log's name in the cold store.
+    pub fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    /// Bytes that the cold store has not taken yet.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.0.waiting_bytes()
+    }
+
+    /// Writes entries, all in one piece; returns once they are as safe as [`Sync`] says.
+    ///
+    /// # Errors
+    /// See [`AppendError`].
+    pub async fn append<'a>(
+        &self,
+        entries: impl IntoIterator<Item = &'a Entry>,
+    ) -> Result<Position, AppendError> {
+        let entries: Vec<&Entry> = entries.into_iter().collect();
+        let payloads: Result<Vec<_>, _> = entries.iter().map(|entry| payload(entry)).collect();
+        let payloads = payloads?;
+        let records = payloads.iter().map(|payload| NewRecord {
+            partition: PARTITION,
+            payload,
+        });
+        let now_ms = entries.iter().map(|entry| made_at_ms(entry)).max();
+        self.0.append(records, now_ms.unwrap_or(0)).await
+    }
+
+    /// Whether the cold store has all that is written.
+    pub fn is_drained(&self) -> bool {
+        self.0.is_released()
+    }
+
+    /// Returns once the cold store has all that is written by now.
+    pub async fn drained(&self) {
+        self.0.released().await;
+    }
 }
 
-fn is_id(id: &str) -> bool {
-    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+fn payload(entry: &Entry) -> Result<Vec<u8>, AppendError> {
+    let json = serde_json::to_vec(entry).map_err(|_| AppendError::Length)?;
+    match json.len() <= ENTRY_LEN_MAX {
+        true => Ok(json),
+        false => Err(AppendError::Length),
+    }
+}
+
+fn made_at_ms(entry: &Entry) -> u64 {
+    let (Entry::Made(link) | Entry::Void(link)) = entry;
+    link.created_at_ms
 }

@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use sqlx::Error;
+use weir_eventlog::Position;
 
-use super::{Entry, LinkStore, LogPosition, NewLink, ends_at};
+use super::{Entry, LinkStore, NewLink, ends_at};
 use crate::sql::{Database, SqlError, Statement, Tx, damaged, retried, sql};
 
 /// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
@@ -47,12 +48,12 @@ pub(super) fn tags_json(tags: &[String]) -> Result<String, Error> {
 
 impl LinkStore {
     /// How far the log named `log` is in the store.
-    pub async fn log_position(&self, log: &str) -> Result<LogPosition, SqlError> {
+    pub async fn log_position(&self, log: &str) -> Result<Position, SqlError> {
         let row = self.db.one(sql(SELECT_POSITION).text(log)).await?;
         let Some(row) = row else {
-            return Ok(LogPosition::default());
+            return Ok(Position::default());
         };
-        Ok(LogPosition {
+        Ok(Position {
             file: row.number("file_no")?,
             byte: row.number("at_byte")?,
         })
@@ -63,7 +64,7 @@ impl LinkStore {
     pub async fn drain(
         &self,
         log: &str,
-        position: LogPosition,
+        position: Position,
         entries: &[Entry],
     ) -> Result<u64, SqlError> {
         Ok(retried(|| drain_once(&self.db, log, position, entries)).await?)
@@ -84,7 +85,7 @@ impl LinkStore {
 async fn drain_once(
     db: &Database,
     log: &str,
-    position: LogPosition,
+    position: Position,
     entries: &[Entry],
 ) -> Result<u64, Error> {
     let mut tx = db.begin().await?;
@@ -190,7 +191,7 @@ async fn void(tx: &mut Tx, link: &NewLink) -> Result<(), Error> {
     Ok(())
 }
 
-async fn move_on(tx: &mut Tx, log: &str, position: LogPosition) -> Result<(), Error> {
+async fn move_on(tx: &mut Tx, log: &str, position: Position) -> Result<(), Error> {
     let set = |statement| {
         let statement: Statement<'_> = sql(statement);
         statement

@@ -181,15 +181,6 @@ pub struct Place {
     pub id: LinkId,
 }
 
-/// How far a log is in the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogPosition {
-    /// The log's file.
-    pub file: u64,
-    /// The first byte of it that is not in the store.
-    pub byte: u64,
-}
-
 /// A link whose end has come, as far as the store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_origin::links::log::{AppendError, Log, LogError, LogLimits, Sync, drain};
+use weir_origin::links::log::{AppendError, LinkLog, LogError, LogLimits, Sync, drain};
 use weir_origin::links::metrics::LinkMetrics;
 use weir_origin::links::store::{Entry, LinkStore};
 use weir_origin::metrics::Metrics;
@@ -29,10 +29,10 @@ async fn store(dir: &Path) -> LinkStore {
 }
 
 /// Opens the log, once the thread of the one before it has ended.
-fn open(dir: &Path, limits: LogLimits) -> Log {
+fn open(dir: &Path, limits: LogLimits) -> LinkLog {
     let deadline = Instant::now() + LIMIT;
     loop {
-        match Log::open(&dir.join("log"), Sync::Os, limits) {
+        match LinkLog::open(&dir.join("log"), Sync::Os, limits) {
             Ok(log) => return log,
             Err(LogError::Taken(_)) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(5));
@@ -46,14 +46,14 @@ fn made(n: u64) -> Entry {
     Entry::Made(new_link(&format!("s/code-{n}"), n))
 }
 
-fn drain(log: &Log, store: &LinkStore) -> (CancellationToken, JoinHandle<()>) {
+fn drain(log: &LinkLog, store: &LinkStore) -> (CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let metrics = LinkMetrics::register(&Metrics::default());
     let run = drain::run(log.clone(), store.clone(), metrics, stop.clone());
     (stop, tokio::spawn(run))
 }
 
-async fn drained(log: &Log, store: &LinkStore) {
+async fn drained(log: &LinkLog, store: &LinkStore) {
     let (stop, task) = drain(log, store);
     tokio::time::timeout(LIMIT, log.drained()).await.unwrap();
     stop.cancel();
@@ -156,13 +156,13 @@ async fn a_folder_is_one_process_own_and_keeps_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path(), LIMITS);
     let name = first.id().to_owned();
-    let second = Log::open(&dir.path().join("log"), Sync::Os, LIMITS);
+    let second = LinkLog::open(&dir.path().join("log"), Sync::Os, LIMITS);
     assert!(matches!(second, Err(LogError::Taken(_))), "{second:?}");
     drop(first);
     assert_eq!(open(dir.path(), LIMITS).id(), name);
     std::fs::write(dir.path().join("log/id"), "x").unwrap();
     let path = dir.path().join("log");
-    let renamed = std::iter::repeat_with(|| Log::open(&path, Sync::Disk, LIMITS).unwrap_err())
+    let renamed = std::iter::repeat_with(|| LinkLog::open(&path, Sync::Disk, LIMITS).unwrap_err())
         .find(|error| !matches!(error, LogError::Taken(_)))
         .unwrap();
     assert!(matches!(renamed, LogError::Id(_)), "{renamed}");
@@ -172,7 +172,7 @@ async fn a_folder_is_one_process_own_and_keeps_its_name() {
 async fn a_log_that_waits_for_the_disk_writes_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).await;
-    let log = Log::open(&dir.path().join("log"), Sync::Disk, LIMITS).unwrap();
+    let log = LinkLog::open(&dir.path().join("log"), Sync::Disk, LIMITS).unwrap();
     let one = |n| {
         let log = log.clone();
         async move { log.append(&[made(n)]).await.unwrap() }

@@ -1,10 +1,11 @@
 //! The cold store: the same suite over SQLite and MariaDB.
 
+use weir_eventlog::Position;
 use weir_link::code::{Code, DomainId, Length};
 use weir_link::record::Link;
 use weir_link::segment::Segment;
 use weir_origin::links::store::{
-    Action, Change, Ended, Entry, LinkStore, LogPosition, NewLink, Place, StoredLink,
+    Action, Change, Ended, Entry, LinkStore, NewLink, Place, StoredLink,
 };
 
 use super::{id, new_link, tagged};
@@ -30,8 +31,8 @@ on_every_database! {
 
 const LOG: &str = "0123456789abcdef0123456789abcdef";
 
-fn at(byte: u64) -> LogPosition {
-    LogPosition { file: 3, byte }
+fn at(byte: u64) -> Position {
+    Position { file: 3, byte }
 }
 
 fn names(links: &[StoredLink]) -> Vec<String> {
@@ -58,7 +59,7 @@ async fn edited(store: &LinkStore, before: &StoredLink, action: Action, now_ms: 
 
 async fn a_log_is_taken_once_and_its_position_with_it(store: &LinkStore) {
     let before = store.log_position(LOG).await.unwrap();
-    assert_eq!(before, LogPosition::default());
+    assert_eq!(before, Position::default());
     // More than one statement takes, and some that are left over.
     let made = |n: u64| Entry::Made(tagged(&format!("s/code-{n}"), n, &["a", "ü"]));
     let entries: Vec<Entry> = (0..150).map(made).collect();
