@@ -15,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::redis::Redis;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
+use crate::sales::payment::Payments;
 use crate::sales::risk::RiskScorer;
 use crate::sales::{self, Sales};
 use crate::sql::{Database, OpenError};
@@ -52,6 +53,15 @@ impl Origin {
             database,
             redis,
         }
+    }
+
+    /// The same, with a payment provider.
+    #[must_use]
+    pub fn with_payments(mut self, payments: Option<Payments>) -> Self {
+        if let Some(payments) = payments {
+            self.sales = self.sales.with_payments(payments);
+        }
+        self
     }
 
     /// The same, with short links.

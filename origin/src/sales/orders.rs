@@ -16,7 +16,8 @@ use weir_sale::ledger::{Deduction, ReleaseKind};
 use super::ledger::Ledger;
 use super::metrics::SaleMetrics;
 use super::store::{
-    Attempt, Cancelled, OrderStatus, Paid, Placed, SaleStore, Shortage, StoredOrder,
+    Attempt, Cancelled, OrderStatus, PaymentEvent, PaymentNoted, Placed, SaleStore, Shortage,
+    StoredOrder,
 };
 use crate::clock::now_ms;
 use crate::redis::CallError;
@@ -120,16 +121,19 @@ impl Orders {
         })
     }
 
-    /// Pays an order of `user`, in a task of its own as [`Orders::start`] does.
-    pub fn pay(&self, order: String, user: UserId) -> JoinHandle<Result<Paid, SqlError>> {
+    /// Notes what a provider says of a payment, in a task of its own as [`Orders::start`] does. If its order is paid,
+    /// Redis follows.
+    pub fn note_payment(&self, event: PaymentEvent) -> JoinHandle<Result<PaymentNoted, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            let call = orders.store.pay(&order, &user, now_ms());
-            let paid = orders.sql(call).await?;
-            if let Paid::Now(order) | Paid::Again(order) = &paid {
+            let call = orders.store.note_payment(&event, now_ms());
+            let noted = orders.sql(call).await?;
+            if let PaymentNoted::Noted(_, order) = &noted
+                && order.status == OrderStatus::Paid
+            {
                 orders.follow(order).await;
             }
-            Ok(paid)
+            Ok(noted)
         })
     }
 

@@ -7,16 +7,19 @@
 //! | `claims` | decides claims: ordered or released |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
 //! | `payments` | orders paid, cancelled or expired |
+//! | `provider` | payments at a provider: started, decided, refunded |
 //! | `reservations` | who has reserved, who is blocked |
 
 mod attempts;
 mod claims;
 mod orders;
 mod payments;
+mod provider;
 mod reservations;
 mod sales;
 
 pub use attempts::OrderedAttempt;
+pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::sale::Sale;

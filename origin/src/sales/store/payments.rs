@@ -86,7 +86,13 @@ async fn pay_once(
     Ok(paid)
 }
 
-async fn pay_in(tx: &mut Tx, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, Error> {
+/// Pays the order. Whatever but [`Paid::Now`] comes of it is to be rolled back, if it is [`Paid::SoldOut`].
+pub(super) async fn pay_in(
+    tx: &mut Tx,
+    order_id: &str,
+    user: &UserId,
+    now_ms: u64,
+) -> Result<Paid, Error> {
     // As it was before: it tells whether the units are taken now. That never changes but here.
     let Some(before) = own(tx, order_id, user).await? else {
         return Ok(Paid::Unknown);
