@@ -17,6 +17,7 @@ use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
 use crate::sales::payment::Payments;
 use crate::sales::risk::RiskScorer;
+use crate::sales::store::HoldRules;
 use crate::sales::{self, Sales};
 use crate::sql::{Database, OpenError};
 
@@ -61,6 +62,13 @@ impl Origin {
         if let Some(payments) = payments {
             self.sales = self.sales.with_payments(payments);
         }
+        self
+    }
+
+    /// The same, with these rules for holds that expire.
+    #[must_use]
+    pub fn with_holds(mut self, rules: HoldRules) -> Self {
+        self.sales = self.sales.with_holds(rules);
         self
     }
 

@@ -63,6 +63,7 @@ impl Desk {
             links: Some(domains(path)?),
             // Nobody pays here.
             provider_port: 9,
+            flags: vec![],
             secrets: secrets.clone(),
         };
         let binary = origin::ensure_built()?;

@@ -258,6 +258,33 @@ async fn a_sale_that_was_sold_out_reopens_when_an_unpaid_order_expires() -> Resu
     audited(&stack, "expire", 0, 1).await
 }
 
+/// With a hold of a second, somebody who orders again at each expiry once took 9 of 11 holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lets_holds_expire_leaves_the_next_to_others() -> Result<()> {
+    let stack = stack("hoard").await?;
+    let hold = json!({ "payment": { "hold": { "pay_within_ms": 1_000 } } });
+    stack.open_sale_with("hoard", 2, 1, hold).await?;
+    let lost = order(&stack, "hoard", "mallory").await?;
+    let barred = ["granted_again", "cap_reached", "restocking", "blocked"];
+    until("mallory's hold has expired", async || {
+        let answer = buy(&stack, "hoard", "mallory").await;
+        answer.is_ok_and(|answer| {
+            assert!(barred.contains(&verdict(&answer)), "{}", answer.text());
+            verdict(&answer) == "blocked"
+        })
+    })
+    .await?;
+    let seen = ask(&stack, Method::GET, &lost, Some("mallory")).await?;
+    is_told(&seen, 200, "expired")?;
+    for user in ["alice", "bob"] {
+        let path = buys_at_last(&stack, "hoard", user, &["sold_out", "restocking"]).await?;
+        pays(&stack, &path, user).await?;
+    }
+    let answer = buy(&stack, "hoard", "mallory").await?;
+    assert_eq!(decided(&answer), (403, "blocked"));
+    audited(&stack, "hoard", 0, 2).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_order_gives_its_unit_to_the_next_one() -> Result<()> {
     let stack = stack("cancel").await?;

@@ -89,6 +89,7 @@ async fn origin_in(data: &DataDir, redis: &RedisServer, secrets: &Secrets) -> Re
         links: Some(domains),
         // Nobody pays here.
         provider_port: 9,
+        flags: vec![],
         secrets: secrets.clone(),
     };
     Origin::start(&ensure_built()?, options, &data.path.join("origin.log")).await

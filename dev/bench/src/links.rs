@@ -90,6 +90,7 @@ async fn start(binary: &Path) -> Result<Running> {
         links: Some(domains),
         // Nobody pays here.
         provider_port: 9,
+        flags: vec![],
         secrets,
     };
     let origin = Origin::start(binary, options, &data.path.join("origin.log")).await?;

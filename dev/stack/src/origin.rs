@@ -44,6 +44,8 @@ pub struct OriginOptions {
     pub links: Option<PathBuf>,
     /// The port on 127.0.0.1 of the payment provider.
     pub provider_port: u16,
+    /// Further flags.
+    pub flags: Vec<String>,
     /// What it shares with the gateway and its admin.
     pub secrets: Secrets,
 }
@@ -127,6 +129,7 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         .args(["--payment-key-id", provider::KEY_ID])
         .args(["--payment-url", &provider::pay_url(options.provider_port)])
         .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token);
+    command.args(&options.flags);
     if let Some(rules) = &options.risk_rules {
         command.arg("--risk-rules").arg(rules);
     }
@@ -158,6 +161,7 @@ mod tests {
             risk_rules: None,
             links: None,
             provider_port: 4,
+            flags: vec![],
             secrets: Secrets::random().unwrap(),
         };
         let shown = command::show(&origin_command(Path::new("weir-origin"), &options));

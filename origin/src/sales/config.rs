@@ -10,6 +10,7 @@ use weir_base::key::{KeyError, KeyRing, SigningKey};
 use super::orders::SqlLimits;
 use super::payment::{PLACE, Payments};
 use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
+use super::store::HoldRules;
 use crate::secret::{self, SecretError, Variables};
 
 /// Names the variable that holds the secret that gateways and origin share.
@@ -55,6 +56,14 @@ pub struct SaleConfig {
     #[arg(long, env = "WEIR_SQL_WAITING_MAX", default_value_t = 1024)]
     pub sql_waiting_max: usize,
 
+    /// For how long who lets a hold expire unpaid may not buy in that sale, in milliseconds; 0: may at once
+    #[arg(long, env = "WEIR_HOLD_COOLDOWN_MS", default_value_t = HoldRules::default().cooldown_ms)]
+    pub hold_cooldown_ms: u64,
+
+    /// After how many such holds a user may not buy in that sale again; 0: however many
+    #[arg(long, env = "WEIR_EXPIRED_HOLDS_MAX", default_value_t = HoldRules::default().expired_max)]
+    pub expired_holds_max: u32,
+
     /// Rules of the embedded risk check, a JSON file
     #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
     pub risk_rules: Option<PathBuf>,
@@ -74,6 +83,14 @@ impl SaleConfig {
         SqlLimits {
             working_max: self.sql_working_max,
             waiting_max: self.sql_waiting_max,
+        }
+    }
+
+    /// What follows for users who let holds expire.
+    pub fn hold_rules(&self) -> HoldRules {
+        HoldRules {
+            cooldown_ms: self.hold_cooldown_ms,
+            expired_max: self.expired_holds_max,
         }
     }
 

@@ -10,7 +10,9 @@ use super::store::PaymentState;
 use crate::metrics::{Group, Metrics};
 
 /// What becomes of claims at `POST /orders`.
-const ORDER_OUTCOMES: [&str; 7] = [
+const ORDER_OUTCOMES: [&str; 9] = [
+    "cooling_down",
+    "unpaid_holds",
     "key_reused",
     "ordered",
     "ordered_before",

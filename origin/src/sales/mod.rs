@@ -59,7 +59,7 @@ use payment::Payments;
 use rebuild::Rebuilder;
 use reconcile::Reconciler;
 use risk::{RiskScorer, RiskWorker};
-use store::SaleStore;
+use store::{HoldRules, SaleStore};
 use warm::Warmer;
 
 /// Everything about sales, put together. Cloning it is cheap.
@@ -74,6 +74,7 @@ pub struct Sales {
     keys: Arc<KeyRing>,
     /// `None`: nobody can pay.
     payments: Option<Arc<Payments>>,
+    holds: HoldRules,
     metrics: SaleMetrics,
 }
 
@@ -101,6 +102,7 @@ impl Sales {
             rebuilder,
             keys: Arc::new(keys),
             payments: None,
+            holds: HoldRules::default(),
             metrics,
             store,
             ledger,
@@ -111,6 +113,13 @@ impl Sales {
     #[must_use]
     pub fn with_payments(mut self, payments: Payments) -> Self {
         self.payments = Some(Arc::new(payments));
+        self
+    }
+
+    /// The same, with these rules for holds that expire.
+    #[must_use]
+    pub fn with_holds(mut self, rules: HoldRules) -> Self {
+        self.holds = rules;
         self
     }
 
@@ -154,6 +163,7 @@ impl Sales {
             store: self.store.clone(),
             orders: self.orders.clone(),
             warmer: self.warmer.clone(),
+            holds: self.holds,
             metrics: self.metrics.clone(),
         }
     }

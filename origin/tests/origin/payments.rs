@@ -6,7 +6,10 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_sale::shard::home_shard;
+use weir_origin::sales::store::HoldRules;
+use weir_sale::ledger::ClaimReply;
+use weir_sale::shard::{bucket, home_shard};
+use weir_scripts::keys;
 
 use crate::support::{
     Answer, PAYMENT_SECRET, PREVIOUS_PAYMENT_SECRET, SECRET, SHARDS, World, id, user,
@@ -425,4 +428,125 @@ async fn what_redis_missed_it_follows_later() {
     world.origin.sales().jobs().round().await.unwrap();
     assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
     assert!(store.unfollowed(9).await.unwrap().is_empty());
+}
+
+/// A sale of 11 units with short holds, and an origin with these rules.
+async fn hoard(rules: HoldRules) -> World {
+    let world = World::with_holds(rules).await;
+    let hold = json!({ "payment": { "hold": { "pay_within_ms": 1 } }, "shards": 1 });
+    world.sale_with("s", 11, hold).await;
+    world
+}
+
+/// Tries to order as gateways let users, lets the hold expire, and tries again: how many holds there were.
+async fn holds_of_eleven_tries(world: &World, name: &str) -> usize {
+    let mut holds = 0;
+    for _ in 0..11 {
+        if let Ok(ticket) = world.claim_as_gateways_do("s", name).await {
+            let made = world.order(&ticket).await;
+            holds += usize::from(made.status == 201);
+        }
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        world.origin.sales().jobs().round().await.unwrap();
+    }
+    holds
+}
+
+#[tokio::test]
+async fn who_lets_holds_expire_cannot_hoard_the_stock() {
+    let rules = HoldRules::default();
+    let world = hoard(rules).await;
+    assert_eq!(
+        holds_of_eleven_tries(&world, "mallory").await,
+        1,
+        "a cooldown"
+    );
+    let rules = HoldRules {
+        cooldown_ms: 0,
+        ..rules
+    };
+    let world = hoard(rules).await;
+    assert_eq!(holds_of_eleven_tries(&world, "mallory").await, 3, "a cap");
+    let off = HoldRules {
+        expired_max: 0,
+        ..rules
+    };
+    let world = hoard(off).await;
+    assert_eq!(
+        holds_of_eleven_tries(&world, "mallory").await,
+        11,
+        "both are off"
+    );
+    assert_eq!(
+        holds_of_eleven_tries(&world, "bob").await,
+        11,
+        "nobody else is concerned"
+    );
+}
+
+#[tokio::test]
+async fn a_cooldown_ends_and_a_block_meanwhile_stays() {
+    let rules = HoldRules {
+        cooldown_ms: 200,
+        expired_max: 0,
+    };
+    let world = hoard(rules).await;
+    let refused = async |name: &str| world.claim_as_gateways_do("s", name).await.unwrap_err();
+    for name in ["alice", "bob"] {
+        let ticket = world.claim_as_gateways_do("s", name).await.unwrap();
+        assert_eq!(world.order(&ticket).await.status, 201);
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        world.origin.sales().jobs().round().await.unwrap();
+        assert_eq!(refused(name).await, ClaimReply::Blocked);
+    }
+    let blocked = world
+        .admin("PUT", "/sales/s/blocked/bob", &Value::Null)
+        .await;
+    assert_eq!(blocked.status, 204);
+    tokio::time::sleep(Duration::from_millis(210)).await;
+    world.origin.sales().jobs().round().await.unwrap();
+    assert_eq!(refused("bob").await, ClaimReply::Blocked);
+    world.claim_as_gateways_do("s", "alice").await.unwrap();
+}
+
+/// Redis has forgotten who must wait: SQL says so, and the unit is there for others.
+#[tokio::test]
+async fn sql_refuses_whom_redis_has_forgotten() {
+    for (rules, status, code) in [
+        (
+            HoldRules {
+                cooldown_ms: 5_000,
+                expired_max: 0,
+            },
+            429,
+            "cooling_down",
+        ),
+        (
+            HoldRules {
+                cooldown_ms: 0,
+                expired_max: 1,
+            },
+            403,
+            "unpaid_holds",
+        ),
+    ] {
+        let world = hoard(rules).await;
+        holds_of_eleven_tries(&world, "mallory").await;
+        let sets = keys::ShardKeys::new(&world.prefix, &id("s"), 0);
+        let forget = sets.blocked(bucket(&user("mallory")));
+        world.redis(redis::cmd("DEL").arg(forget)).await;
+        let ticket = world.claim_as_gateways_do("s", "mallory").await.unwrap();
+        let refused = world.order(&ticket).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (status, code),
+            "{refused:?}"
+        );
+        assert_eq!(refused.headers.contains_key("retry-after"), status == 429);
+        assert_eq!(
+            terms(&world).await,
+            json!([11, 0, 0, 0]),
+            "the unit is back"
+        );
+    }
 }

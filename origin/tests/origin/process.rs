@@ -95,6 +95,7 @@ fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
         risk_rules: None,
         links: None,
         provider_port: 9,
+        flags: vec![],
         secrets: Secrets {
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),

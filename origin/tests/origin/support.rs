@@ -28,6 +28,7 @@ use weir_origin::origin::open_database;
 use weir_origin::redis::Redis;
 use weir_origin::sales::orders::SqlLimits;
 use weir_origin::sales::payment::Payments;
+use weir_origin::sales::store::HoldRules;
 use weir_sale::claim::Ticket;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
@@ -258,6 +259,15 @@ impl World {
         Self::with(redis_url, None).await
     }
 
+    /// With these rules for holds that expire.
+    pub async fn with_holds(rules: HoldRules) -> Self {
+        let mut world = Self::new().await;
+        world.origin = world.origin.with_holds(rules);
+        world.app = world.origin.public_routes();
+        world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        world
+    }
+
     /// With short links under these domains.
     pub async fn with_links(domains: Value, change: impl FnOnce(&mut Settings) + 'static) -> Self {
         let links: LinkSetup = (domains, Box::new(change));
@@ -439,7 +449,6 @@ impl World {
         user_cap: u32,
         now_ms: u64,
     ) -> ClaimReply {
-        let (sale, user) = (id(sale), user(name));
         let terms = ClaimTerms {
             now_ms,
             ttl_ms: CLAIM_TTL_MS,
@@ -447,8 +456,39 @@ impl World {
             quantity: 1,
             checks: Checks::default(),
         };
+        let shard = home_shard(&user(name), SHARDS);
+        self.try_terms(sale, shard, name, attempt, terms).await
+    }
+
+    /// Claims a unit of a sale of one shard, unless the user is blocked.
+    pub async fn claim_as_gateways_do(&self, sale: &str, name: &str) -> Result<Ticket, ClaimReply> {
+        let checks = Checks {
+            blocked: true,
+            ..Checks::default()
+        };
+        let terms = ClaimTerms {
+            now_ms: now_ms(),
+            ttl_ms: CLAIM_TTL_MS,
+            user_cap: 1,
+            quantity: 1,
+            checks,
+        };
+        let reply = self.try_terms(sale, 0, name, None, terms).await;
+        let ticket = self.ticket(sale, name, reply)?;
+        Ok(Ticket { shard: 0, ..ticket })
+    }
+
+    async fn try_terms(
+        &self,
+        sale: &str,
+        shard: u32,
+        name: &str,
+        attempt: Option<AttemptTag>,
+        terms: ClaimTerms,
+    ) -> ClaimReply {
+        let (sale, user) = (id(sale), user(name));
         let group = claim::Group {
-            keys: keys::ShardKeys::new(&self.prefix, &sale, home_shard(&user, SHARDS)),
+            keys: keys::ShardKeys::new(&self.prefix, &sale, shard),
             terms,
             users: vec![&user],
             attempts: vec![attempt],

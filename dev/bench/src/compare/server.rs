@@ -143,6 +143,7 @@ impl Yard<'_> {
             links: Some(domains),
             // Nobody pays here.
             provider_port: 9,
+            flags: vec![],
             secrets: Secrets {
                 admin_token: ADMIN_TOKEN.to_owned(),
                 ..Secrets::random()?

@@ -117,6 +117,7 @@ impl Builder {
             risk_rules: data.write("risk-rules.json", self.risk_rules.as_deref())?,
             links: data.write("links.json", self.links.as_deref())?,
             provider_port: ports::free()?,
+            flags: self.origin_flags.clone(),
             secrets: common.secrets.clone(),
         })
     }

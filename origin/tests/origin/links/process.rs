@@ -27,6 +27,7 @@ async fn start(dir: &Path, redis: &RedisServer) -> Origin {
         risk_rules: None,
         links: Some(domains),
         provider_port: 9,
+        flags: vec![],
         secrets: Secrets {
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
