@@ -11,6 +11,7 @@ use weir_scripts::keys;
 use crate::http::AdminToken;
 use crate::links::config::{LinkConfig, scramble};
 use crate::sales::config::SaleConfig;
+use crate::sales::payment::Payments;
 use crate::secret::{self, SecretError, Variables};
 
 /// Names the variable that holds the admin's token.
@@ -21,6 +22,10 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
   WEIR_CLAIM_SECRET   what gateways sign claims with, at least 32 bytes
   WEIR_CLAIM_SECRET_PREVIOUS
                       optional: the secret before it, while gateways change over
+  WEIR_PAYMENT_SECRET optional: what the payment provider signs its callbacks with, at least 32 bytes; without it
+                      nobody can pay
+  WEIR_PAYMENT_SECRET_PREVIOUS
+                      optional: the secret before it, while the provider changes over
   WEIR_ADMIN_TOKEN    the bearer token of the admin routes, at least 32 bytes
   WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
                       from this one; at least 32 bytes. It must stay for as long as there are links
@@ -93,6 +98,8 @@ fn parse_prefix(prefix: &str) -> Result<String, &'static str> {
 pub struct Secrets {
     /// Checks claims and users.
     pub claim_keys: KeyRing,
+    /// Knows the payment provider, if there is one.
+    pub payments: Option<Payments>,
     /// Opens the admin routes.
     pub admin_token: AdminToken,
     /// Scrambles the codes of links, if it is set.
@@ -110,6 +117,7 @@ impl Secrets {
         let admin_token = AdminToken::new(&token)
             .map_err(|too_short| SecretError::unfit(ADMIN_TOKEN, too_short))?;
         Ok(Self {
+            payments: config.sales.payments(variables)?,
             claim_keys,
             admin_token,
             link_scramble: scramble(variables)?,

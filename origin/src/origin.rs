@@ -15,7 +15,9 @@ use crate::metrics::Metrics;
 use crate::redis::Redis;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
+use crate::sales::payment::Payments;
 use crate::sales::risk::RiskScorer;
+use crate::sales::store::HoldRules;
 use crate::sales::{self, Sales};
 use crate::sql::{Database, OpenError};
 
@@ -52,6 +54,22 @@ impl Origin {
             database,
             redis,
         }
+    }
+
+    /// The same, with a payment provider.
+    #[must_use]
+    pub fn with_payments(mut self, payments: Option<Payments>) -> Self {
+        if let Some(payments) = payments {
+            self.sales = self.sales.with_payments(payments);
+        }
+        self
+    }
+
+    /// The same, with these rules for holds that expire.
+    #[must_use]
+    pub fn with_holds(mut self, rules: HoldRules) -> Self {
+        self.sales = self.sales.with_holds(rules);
+        self
     }
 
     /// The same, with short links.

@@ -61,6 +61,9 @@ impl Desk {
             key_prefix: "weir".to_owned(),
             risk_rules: None,
             links: Some(domains(path)?),
+            // Nobody pays here.
+            provider_port: 9,
+            flags: vec![],
             secrets: secrets.clone(),
         };
         let binary = origin::ensure_built()?;

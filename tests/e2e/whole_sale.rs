@@ -11,7 +11,8 @@ use weir_base::key::KeyRing;
 use weir_base::key::SigningKey;
 use weir_sale::identity;
 use weir_stack::http::{self, Method, Response};
-use weir_stack::{Secrets, Stack};
+use weir_stack::provider::PaymentProvider;
+use weir_stack::{Secrets, Stack, ports};
 use weir_tests::{buy, until, verdict};
 
 const HOUR_MS: u64 = 60 * 60 * 1_000;
@@ -54,6 +55,21 @@ fn path_of(made: &Response) -> Result<String> {
 /// What `user` does with the order: `pay` or `cancel`.
 async fn end(stack: &Stack, order: &str, user: &str, how: &str) -> Result<Response> {
     ask(stack, Method::POST, &format!("{order}/{how}"), Some(user)).await
+}
+
+/// Pays at the provider, as the shop's answer says; the order is paid then.
+async fn pays(stack: &Stack, order: &str, user: &str) -> Result<()> {
+    let started = end(stack, order, user, "pay").await?;
+    let body = started.json()?;
+    let pay_url = body["pay_url"].as_str();
+    let pay_url = pay_url.with_context(|| format!("nothing to pay: {body}"))?;
+    let told = http::send(Method::POST, pay_url, &[], "").await?;
+    ensure!(told.json()?["state"] == "paid", "{}", told.text());
+    is_told(
+        &ask(stack, Method::GET, order, Some(user)).await?,
+        200,
+        "paid",
+    )
 }
 
 /// The status and the order's, or the problem's name.
@@ -199,9 +215,23 @@ async fn an_order_is_paid_in_time_and_then_stays() -> Result<()> {
     let hold = json!({ "payment": { "hold": { "pay_within_ms": HOUR_MS } } });
     stack.open_sale_with("paid", 3, 1, hold).await?;
     let path = order(&stack, "paid", "alice").await?;
-    for _ in 0..2 {
-        is_told(&end(&stack, &path, "alice", "pay").await?, 200, "paid")?;
-    }
+    let started = end(&stack, &path, "alice", "pay").await?;
+    ensure!(started.status == 201, "{}", started.text());
+    let seen = ask(&stack, Method::GET, &path, Some("alice")).await?;
+    is_told(&seen, 200, "unpaid")?;
+    pays(&stack, &path, "alice").await?;
+    // The provider says so once more; and somebody else, who does not know the secret.
+    let payment = started.json()?["payment"].clone();
+    let payment = payment.as_str().context("no payment")?;
+    let told = stack.provider.caller().tell(payment, "paid").await?;
+    ensure!(told.json()?["state"] == "paid", "{}", told.text());
+    let url = format!("{}/payments/callback", stack.gateway_url());
+    let secret = "a guess, of thirty-two characters";
+    let forger = PaymentProvider::start(ports::free()?, &url, secret).await?;
+    let forged = forger.caller().tell(payment, "failed").await?;
+    ensure!(forged.status == 403, "{}", forged.text());
+    let again = end(&stack, &path, "alice", "pay").await?;
+    ensure!((again.status, &again.json()?["state"]) == (200, &json!("paid")));
     let cancelled = end(&stack, &path, "alice", "cancel").await?;
     is_told(&cancelled, 409, "order_paid")?;
     let seen = ask(&stack, Method::GET, &path, Some("alice")).await?;
@@ -224,8 +254,35 @@ async fn a_sale_that_was_sold_out_reopens_when_an_unpaid_order_expires() -> Resu
     is_told(&late, 409, "order_expired")?;
     let seen = ask(&stack, Method::GET, &lost, Some("alice")).await?;
     is_told(&seen, 200, "expired")?;
-    is_told(&end(&stack, &path, "bob", "pay").await?, 200, "paid")?;
+    pays(&stack, &path, "bob").await?;
     audited(&stack, "expire", 0, 1).await
+}
+
+/// With a hold of a second, somebody who orders again at each expiry once took 9 of 11 holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lets_holds_expire_leaves_the_next_to_others() -> Result<()> {
+    let stack = stack("hoard").await?;
+    let hold = json!({ "payment": { "hold": { "pay_within_ms": 1_000 } } });
+    stack.open_sale_with("hoard", 2, 1, hold).await?;
+    let lost = order(&stack, "hoard", "mallory").await?;
+    let barred = ["granted_again", "cap_reached", "restocking", "blocked"];
+    until("mallory's hold has expired", async || {
+        let answer = buy(&stack, "hoard", "mallory").await;
+        answer.is_ok_and(|answer| {
+            assert!(barred.contains(&verdict(&answer)), "{}", answer.text());
+            verdict(&answer) == "blocked"
+        })
+    })
+    .await?;
+    let seen = ask(&stack, Method::GET, &lost, Some("mallory")).await?;
+    is_told(&seen, 200, "expired")?;
+    for user in ["alice", "bob"] {
+        let path = buys_at_last(&stack, "hoard", user, &["sold_out", "restocking"]).await?;
+        pays(&stack, &path, user).await?;
+    }
+    let answer = buy(&stack, "hoard", "mallory").await?;
+    assert_eq!(decided(&answer), (403, "blocked"));
+    audited(&stack, "hoard", 0, 2).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -242,7 +299,7 @@ async fn a_cancelled_order_gives_its_unit_to_the_next_one() -> Result<()> {
     let next = buys_at_last(&stack, "cancel", "bob", &["sold_out", "restocking"]).await?;
     let paid = end(&stack, &path, "alice", "pay").await?;
     is_told(&paid, 409, "order_cancelled")?;
-    is_told(&end(&stack, &next, "bob", "pay").await?, 200, "paid")?;
+    pays(&stack, &next, "bob").await?;
     audited(&stack, "cancel", 0, 1).await
 }
 
@@ -261,7 +318,7 @@ async fn where_units_leave_at_payment_who_pays_first_has_them() -> Result<()> {
     // Her order leaves the unit in stock, as soon as its claim has ended.
     let quick = buys_at_last(&stack, "at-payment", "bob", &["sold_out", "restocking"]).await?;
     audited(&stack, "at-payment", 1, 0).await?;
-    is_told(&end(&stack, &quick, "bob", "pay").await?, 200, "paid")?;
+    pays(&stack, &quick, "bob").await?;
     let late = end(&stack, &slow, "alice", "pay").await?;
     is_told(&late, 409, "sold_out")?;
     audited(&stack, "at-payment", 0, 1).await?;
@@ -308,7 +365,7 @@ async fn an_order_is_its_users_whatever_another_one_sends() -> Result<()> {
         }
     }
     buys_as_herself_with_a_forged_claim(&stack).await?;
-    is_told(&end(&stack, &path, "alice", "pay").await?, 200, "paid")?;
+    pays(&stack, &path, "alice").await?;
     audited(&stack, "whose", 0, 2).await
 }
 

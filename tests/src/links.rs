@@ -87,6 +87,9 @@ async fn origin_in(data: &DataDir, redis: &RedisServer, secrets: &Secrets) -> Re
         key_prefix: "weir".to_owned(),
         risk_rules: None,
         links: Some(domains),
+        // Nobody pays here.
+        provider_port: 9,
+        flags: vec![],
         secrets: secrets.clone(),
     };
     Origin::start(&ensure_built()?, options, &data.path.join("origin.log")).await

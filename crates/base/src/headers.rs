@@ -17,6 +17,12 @@ pub const ORDER_TOKEN: &str = "x-weir-order-token";
 /// `IdempotencyKey` of `weir-sale`.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
+/// Request header from a payment provider to the origin: when it signed its callback, in seconds since the Unix epoch.
+pub const PAYMENT_TIMESTAMP: &str = "x-weir-payment-timestamp";
+
+/// Request header from a payment provider to the origin: the signature of `<timestamp>.<body>`, `<key id>;<hex>`.
+pub const PAYMENT_SIGNATURE: &str = "x-weir-payment-signature";
+
 /// Request header from the gateway to the origin: who the user is, on requests that carry no
 /// claim: `v1;<issued_at_ms>;<user>`.
 pub const USER: &str = "x-weir-user";

@@ -76,23 +76,27 @@ pub enum Purpose {
     User,
     /// The seed of a hash, see [`KeyRing::seed`].
     Seed,
+    /// A payment provider's callback. It has no prefix, so that a provider need not know of one, but begins with a
+    /// digit, as no prefix does.
+    PaymentCallback,
     /// A round of the permutation of link numbers, which makes codes of them.
     LinkScramble,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Claim,
         Self::OrderToken,
         Self::User,
         Self::Seed,
+        Self::PaymentCallback,
         Self::LinkScramble,
     ];
 
     const fn prefix(self) -> &'static str {
         match self {
-            Self::Claim => "",
+            Self::Claim | Self::PaymentCallback => "",
             Self::OrderToken => "weir-order-token\n",
             Self::User => "weir-user\n",
             Self::Seed => "weir-seed\n",

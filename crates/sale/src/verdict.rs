@@ -31,7 +31,7 @@ pub enum Verdict {
     InProgress,
     /// The user or the address asks more often than allowed.
     RateLimited,
-    /// The risk check has blocked the user.
+    /// The risk check or an operator has blocked the user, or the user let holds expire unpaid.
     Blocked,
     /// The user has not reserved, and only who has may buy.
     NotReserved,
@@ -157,7 +157,7 @@ impl Verdict {
                 "another order of yours is not decided yet; please try again in a moment"
             }
             Self::RateLimited => "too many requests; please wait a moment",
-            Self::Blocked => "the risk check has blocked you from this sale",
+            Self::Blocked => "you may not buy in this sale, or not yet",
             Self::NotReserved => "only those who have reserved may buy",
             Self::CapReached => "you already have as many units as one person may have",
             Self::Restocking => "units are on their way; please try again",

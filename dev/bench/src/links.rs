@@ -88,6 +88,9 @@ async fn start(binary: &Path) -> Result<Running> {
         key_prefix: DEFAULT_PREFIX.to_owned(),
         risk_rules: None,
         links: Some(domains),
+        // Nobody pays here.
+        provider_port: 9,
+        flags: vec![],
         secrets,
     };
     let origin = Origin::start(binary, options, &data.path.join("origin.log")).await?;

@@ -27,6 +27,7 @@ pub mod mariadb;
 pub mod origin;
 pub mod ports;
 pub mod process;
+pub mod provider;
 pub mod redis;
 pub mod report;
 pub mod sale;

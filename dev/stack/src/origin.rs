@@ -2,7 +2,7 @@
 
 use crate::process::{DiedChild, Process};
 use crate::secrets::Secrets;
-use crate::{build, http};
+use crate::{build, http, provider};
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,10 @@ pub struct OriginOptions {
     /// The domains of its short links, a JSON file; without it it has none. The log of new links is beside
     /// the database.
     pub links: Option<PathBuf>,
+    /// The port on 127.0.0.1 of the payment provider.
+    pub provider_port: u16,
+    /// Further flags.
+    pub flags: Vec<String>,
     /// What it shares with the gateway and its admin.
     pub secrets: Secrets,
 }
@@ -121,7 +125,11 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         // It may hold a password.
         .env("WEIR_REDIS_URL", &options.redis_url)
         .env("WEIR_CLAIM_SECRET", &options.secrets.claim)
+        .env("WEIR_PAYMENT_SECRET", &options.secrets.payment)
+        .args(["--payment-key-id", provider::KEY_ID])
+        .args(["--payment-url", &provider::pay_url(options.provider_port)])
         .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token);
+    command.args(&options.flags);
     if let Some(rules) = &options.risk_rules {
         command.arg("--risk-rules").arg(rules);
     }
@@ -152,11 +160,14 @@ mod tests {
             key_prefix: "weir".to_owned(),
             risk_rules: None,
             links: None,
+            provider_port: 4,
+            flags: vec![],
             secrets: Secrets::random().unwrap(),
         };
         let shown = command::show(&origin_command(Path::new("weir-origin"), &options));
         assert!(shown.contains("sqlite:///d/weir.db"), "{shown}");
         assert!(!shown.contains(&options.secrets.claim), "{shown}");
+        assert!(!shown.contains(&options.secrets.payment), "{shown}");
         assert!(!shown.contains(&options.secrets.admin_token), "{shown}");
         assert!(!shown.contains("hush"), "{shown}");
     }

@@ -10,6 +10,7 @@ use std::path::Path;
 const CLAIM: &str = "WEIR_CLAIM_SECRET";
 const TOKEN: &str = "WEIR_TOKEN_SECRET";
 const ADMIN: &str = "WEIR_ADMIN_TOKEN";
+const PAYMENT: &str = "WEIR_PAYMENT_SECRET";
 
 /// What gateway, origin and admin share.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Secrets {
     pub claim: String,
     /// With it gateways sign order tokens and check them: 64 hexadecimal digits.
     pub token: String,
+    /// With it the payment provider signs callbacks and the origin checks them: 64 hexadecimal digits.
+    pub payment: String,
     /// The bearer token of the origin's admin routes: 64 hexadecimal digits.
     pub admin_token: String,
 }
@@ -34,6 +37,7 @@ impl Secrets {
         Ok(Self {
             claim: random_hex()?,
             token: random_hex()?,
+            payment: random_hex()?,
             admin_token: random_hex()?,
         })
     }
@@ -42,8 +46,10 @@ impl Secrets {
     /// owner only: a data folder's claims stay valid over restarts.
     pub fn kept_in(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
-            Ok(text) => parse(&text)
-                .with_context(|| format!("{} lacks {CLAIM}, {TOKEN} or {ADMIN}", file.display())),
+            Ok(text) => parse(&text).with_context(|| {
+                let file = file.display();
+                format!("{file} lacks {CLAIM}, {TOKEN}, {PAYMENT} or {ADMIN}")
+            }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let secrets = Self::random()?;
                 secrets.keep(file)?;
@@ -63,8 +69,8 @@ impl Secrets {
                 .open(file)?;
             write!(
                 file,
-                "{CLAIM}={}\n{TOKEN}={}\n{ADMIN}={}\n",
-                self.claim, self.token, self.admin_token
+                "{CLAIM}={}\n{TOKEN}={}\n{PAYMENT}={}\n{ADMIN}={}\n",
+                self.claim, self.token, self.payment, self.admin_token
             )
         };
         write().with_context(|| format!("cannot write {}", file.display()))
@@ -79,6 +85,7 @@ fn parse(text: &str) -> Option<Secrets> {
     Some(Secrets {
         claim: value(CLAIM)?,
         token: value(TOKEN)?,
+        payment: value(PAYMENT)?,
         admin_token: value(ADMIN)?,
     })
 }

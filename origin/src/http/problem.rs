@@ -14,7 +14,7 @@ use crate::unavailable::Unavailable;
 
 /// How long a client waits before it asks again, in seconds. Within it a broken connection to SQL
 /// or Redis is usually back.
-const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
+const RETRY_AFTER_S: u64 = 1;
 
 /// A refusal: its status, a code for programs and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub struct Problem {
 pub enum Remedy {
     /// Nothing, or what the sentence says.
     None,
-    /// Ask again after a second: `retry-after`.
-    Retry,
+    /// Ask again after so many seconds: `retry-after`.
+    Retry(u64),
     /// Show credentials of this scheme: `www-authenticate`.
     Authenticate(&'static str),
 }
@@ -61,8 +61,14 @@ impl Problem {
 
     /// The same, and the client may ask again after a second.
     #[must_use]
-    pub fn retry(mut self) -> Self {
-        self.remedy = Remedy::Retry;
+    pub fn retry(self) -> Self {
+        self.retry_after(RETRY_AFTER_S)
+    }
+
+    /// The same, and the client may ask again after so many seconds.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.remedy = Remedy::Retry(seconds);
         self
     }
 
@@ -196,8 +202,8 @@ impl Remedy {
     fn write(self, headers: &mut HeaderMap) {
         match self {
             Self::None => {}
-            Self::Retry => {
-                headers.insert(header::RETRY_AFTER, RETRY_AFTER_S);
+            Self::Retry(seconds) => {
+                headers.insert(header::RETRY_AFTER, seconds.into());
             }
             Self::Authenticate(scheme) => {
                 let scheme = HeaderValue::from_static(scheme);

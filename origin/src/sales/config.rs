@@ -8,7 +8,9 @@ use clap::Args;
 use weir_base::key::{KeyError, KeyRing, SigningKey};
 
 use super::orders::SqlLimits;
+use super::payment::{PLACE, Payments};
 use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
+use super::store::HoldRules;
 use crate::secret::{self, SecretError, Variables};
 
 /// Names the variable that holds the secret that gateways and origin share.
@@ -16,6 +18,12 @@ pub const CLAIM_SECRET: &str = "WEIR_CLAIM_SECRET";
 
 /// Names the variable that holds the secret before it: claims signed with it count, too.
 pub const CLAIM_SECRET_PREVIOUS: &str = "WEIR_CLAIM_SECRET_PREVIOUS";
+
+/// Names the variable that holds the secret with which the payment provider signs its callbacks.
+pub const PAYMENT_SECRET: &str = "WEIR_PAYMENT_SECRET";
+
+/// Names the variable that holds the secret before it: callbacks signed with it count, too.
+pub const PAYMENT_SECRET_PREVIOUS: &str = "WEIR_PAYMENT_SECRET_PREVIOUS";
 
 /// The flags of sales.
 #[derive(Clone, Args)]
@@ -28,6 +36,18 @@ pub struct SaleConfig {
     #[arg(long, env = "WEIR_CLAIM_PREVIOUS_KEY_ID", default_value = "k0")]
     pub claim_previous_key_id: String,
 
+    /// The id of the payment secret; the same as the provider's
+    #[arg(long, env = "WEIR_PAYMENT_KEY_ID", default_value = "p1")]
+    pub payment_key_id: String,
+
+    /// The id of the payment secret before it, if there is one
+    #[arg(long, env = "WEIR_PAYMENT_PREVIOUS_KEY_ID", default_value = "p0")]
+    pub payment_previous_key_id: String,
+
+    /// Where buyers pay, with {payment} in the place of the payment's name; without it the site's page must know
+    #[arg(long, env = "WEIR_PAYMENT_URL", value_parser = parse_payment_url)]
+    pub payment_url: Option<String>,
+
     /// How many calls on SQL orders, payments and reservations may have under way
     #[arg(long, env = "WEIR_SQL_WORKING_MAX", default_value_t = 32)]
     pub sql_working_max: usize,
@@ -35,6 +55,14 @@ pub struct SaleConfig {
     /// How many more may wait; beyond it they are refused at once
     #[arg(long, env = "WEIR_SQL_WAITING_MAX", default_value_t = 1024)]
     pub sql_waiting_max: usize,
+
+    /// For how long who lets a hold expire unpaid may not buy in that sale, in milliseconds; 0: may at once
+    #[arg(long, env = "WEIR_HOLD_COOLDOWN_MS", default_value_t = HoldRules::default().cooldown_ms)]
+    pub hold_cooldown_ms: u64,
+
+    /// After how many such holds a user may not buy in that sale again; 0: however many
+    #[arg(long, env = "WEIR_EXPIRED_HOLDS_MAX", default_value_t = HoldRules::default().expired_max)]
+    pub expired_holds_max: u32,
 
     /// Rules of the embedded risk check, a JSON file
     #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
@@ -58,18 +86,33 @@ impl SaleConfig {
         }
     }
 
+    /// What follows for users who let holds expire.
+    pub fn hold_rules(&self) -> HoldRules {
+        HoldRules {
+            cooldown_ms: self.hold_cooldown_ms,
+            expired_max: self.expired_holds_max,
+        }
+    }
+
     /// What checks claims and users: the secret of now, and the one before it, if there is one.
     ///
     /// # Errors
     /// See [`SecretError`].
     pub fn claim_keys(&self, variables: Variables<'_>) -> Result<KeyRing, SecretError> {
-        let mut keys = vec![read_key(variables, CLAIM_SECRET, &self.claim_key_id)?];
-        if secret::is_set(variables, CLAIM_SECRET_PREVIOUS) {
-            let id = &self.claim_previous_key_id;
-            keys.push(read_key(variables, CLAIM_SECRET_PREVIOUS, id)?);
+        CLAIMS.read(variables, &self.claim_key_id, &self.claim_previous_key_id)
+    }
+
+    /// The payment provider, if there is one: if its secret is set.
+    ///
+    /// # Errors
+    /// See [`SecretError`].
+    pub fn payments(&self, variables: Variables<'_>) -> Result<Option<Payments>, SecretError> {
+        if !secret::is_set(variables, PAYMENT_SECRET) {
+            return Ok(None);
         }
-        // Two of one id.
-        KeyRing::new(keys).map_err(|error| SecretError::unfit("WEIR_CLAIM_PREVIOUS_KEY_ID:", error))
+        let (id, previous) = (&self.payment_key_id, &self.payment_previous_key_id);
+        let keys = PAYMENTS.read(variables, id, previous)?;
+        Ok(Some(Payments::new(keys, self.payment_url.clone())))
     }
 
     /// The risk check that the flags name; without one, nobody is scored.
@@ -90,18 +133,65 @@ impl SaleConfig {
     }
 }
 
+/// A secret, and the one before it, and where their ids come from.
+struct KeyNames {
+    secret: &'static str,
+    id: &'static str,
+    previous_secret: &'static str,
+    previous_id: &'static str,
+}
+
+const CLAIMS: KeyNames = KeyNames {
+    secret: CLAIM_SECRET,
+    id: "WEIR_CLAIM_KEY_ID",
+    previous_secret: CLAIM_SECRET_PREVIOUS,
+    previous_id: "WEIR_CLAIM_PREVIOUS_KEY_ID",
+};
+
+const PAYMENTS: KeyNames = KeyNames {
+    secret: PAYMENT_SECRET,
+    id: "WEIR_PAYMENT_KEY_ID",
+    previous_secret: PAYMENT_SECRET_PREVIOUS,
+    previous_id: "WEIR_PAYMENT_PREVIOUS_KEY_ID",
+};
+
+impl KeyNames {
+    fn read(
+        &self,
+        variables: Variables<'_>,
+        id: &str,
+        previous_id: &str,
+    ) -> Result<KeyRing, SecretError> {
+        let mut keys = vec![read_key(variables, self.secret, self.id, id)?];
+        if secret::is_set(variables, self.previous_secret) {
+            let (secret, name) = (self.previous_secret, self.previous_id);
+            keys.push(read_key(variables, secret, name, previous_id)?);
+        }
+        // Two of one id.
+        KeyRing::new(keys).map_err(|error| SecretError::unfit(self.previous_id, error))
+    }
+}
+
 fn read_key(
     variables: Variables<'_>,
     name: &'static str,
+    id_name: &'static str,
     id: &str,
 ) -> Result<SigningKey, SecretError> {
     let secret = secret::read(variables, name)?;
     SigningKey::new(id, secret.as_bytes()).map_err(|error| {
         let name = match error {
             KeyError::TooShort(_) => name,
-            KeyError::Id if name == CLAIM_SECRET => "WEIR_CLAIM_KEY_ID",
-            KeyError::Id => "WEIR_CLAIM_PREVIOUS_KEY_ID",
+            KeyError::Id => id_name,
         };
         SecretError::unfit(name, error)
     })
+}
+
+fn parse_payment_url(url: &str) -> Result<String, String> {
+    let is_web = url.starts_with("https://") || url.starts_with("http://");
+    match is_web && url.contains(PLACE) {
+        true => Ok(url.to_owned()),
+        false => Err(format!("must be a URL with {PLACE} in it")),
+    }
 }

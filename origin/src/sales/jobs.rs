@@ -1,15 +1,15 @@
-//! Regular work: unpaid orders expire, Redis follows SQL, sales are warmed in time.
+//! Regular work: unpaid orders expire, cooldowns end, Redis follows SQL, sales are warmed in time.
 //!
 //! It may run in several origins at once: SQL decides each step once, and Redis' steps may be repeated.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::metrics::SaleMetrics;
 use super::orders::Orders;
-use super::store::SaleStore;
+use super::store::{HoldRules, SaleStore};
 use super::warm::Warmer;
 use crate::background::Rounds;
 use crate::clock::now_ms;
@@ -27,6 +27,7 @@ pub struct Jobs {
     pub(super) store: SaleStore,
     pub(super) orders: Orders,
     pub(super) warmer: Warmer,
+    pub(super) holds: HoldRules,
     pub(super) metrics: SaleMetrics,
 }
 
@@ -46,6 +47,7 @@ impl Jobs {
     /// When SQL does not answer. If Redis does not, that is logged, and tried again in the next round.
     pub async fn round(&self) -> Result<(), SqlError> {
         self.expire().await?;
+        self.end_cooldowns().await?;
         self.follow().await?;
         self.warm().await
     }
@@ -53,7 +55,7 @@ impl Jobs {
     /// SQL ends orders that were not paid in time; then Redis gives their units back.
     async fn expire(&self) -> Result<(), SqlError> {
         loop {
-            let expired = self.store.expire(now_ms(), ORDERS_MAX).await?;
+            let expired = self.store.expire(self.holds, now_ms(), ORDERS_MAX).await?;
             for order in &expired {
                 self.metrics.expired.inc();
                 info!(order = %order.id, units = order.units, "not paid in time: expired");
@@ -63,6 +65,16 @@ impl Jobs {
                 return Ok(());
             }
         }
+    }
+
+    /// Those whose cooldown is over may buy again.
+    async fn end_cooldowns(&self) -> Result<(), SqlError> {
+        for over in self.store.cooldowns_over(now_ms(), ORDERS_MAX).await? {
+            if let Err(error) = self.orders.end_cooldown(&over).await {
+                warn!(sale = %over.sale, %error, "a cooldown is over, and Redis does not know it yet");
+            }
+        }
+        Ok(())
     }
 
     async fn follow(&self) -> Result<(), SqlError> {

@@ -193,6 +193,22 @@ impl Ledger {
         Ok(())
     }
 
+    /// Has gateways refuse a user at home on this shard.
+    pub async fn bar(&self, sale: &SaleId, shard: u32, user: &UserId) -> Result<(), CallError> {
+        let set = self.shard(sale, shard).blocked(bucket(user));
+        let mut add = redis::cmd("SADD");
+        self.redis.send(add.arg(set).arg(user.as_str())).await?;
+        Ok(())
+    }
+
+    /// Has gateways refuse the user no longer.
+    pub async fn unbar(&self, sale: &SaleId, shard: u32, user: &UserId) -> Result<(), CallError> {
+        let set = self.shard(sale, shard).blocked(bucket(user));
+        let mut remove = redis::cmd("SREM");
+        self.redis.send(remove.arg(set).arg(user.as_str())).await?;
+        Ok(())
+    }
+
     fn user_set(&self, sale: &Sale, list: UserList, user: &UserId) -> Vec<u8> {
         let keys = self.shard(&sale.id, home_shard(user, sale.shards));
         match list {

@@ -6,10 +6,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
+use super::store::PaymentState;
 use crate::metrics::{Group, Metrics};
 
 /// What becomes of claims at `POST /orders`.
-const ORDER_OUTCOMES: [&str; 6] = [
+const ORDER_OUTCOMES: [&str; 9] = [
+    "cooling_down",
+    "unpaid_holds",
+    "key_reused",
     "ordered",
     "ordered_before",
     "released",
@@ -59,6 +63,11 @@ struct OutcomeLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SaleLabel {
     sale: String,
 }
@@ -79,6 +88,7 @@ pub struct SaleMetrics {
     drift: Family<SaleLabel, Gauge>,
     cold_shards: Family<SaleLabel, Gauge>,
     risk: Family<OutcomeLabel, Counter>,
+    payments: Family<StateLabel, Counter>,
     /// How long after deadline and grace claims were found by the reconciler.
     pub overdue_seconds: Histogram,
     /// Units of transfers that the reconciler finished.
@@ -127,6 +137,10 @@ impl SaleMetrics {
                 "Shards of warmed sales without stock in Redis",
             ),
             risk: group.add("risk_checks", "Risk checks, by outcome"),
+            payments: group.add(
+                "payment_callbacks",
+                "Callbacks of the payment provider, by the payment's state after it",
+            ),
             overdue_seconds: group.add_this(
                 "overdue_seconds",
                 "How late claims past deadline and grace were found, in seconds",
@@ -157,6 +171,9 @@ impl SaleMetrics {
         for outcome in CLAIM_OUTCOMES {
             let _ = self.reconciled.get_or_create(&OutcomeLabel { outcome });
         }
+        for state in PaymentState::ALL.map(PaymentState::word) {
+            let _ = self.payments.get_or_create(&StateLabel { state });
+        }
         for outcome in RISK_OUTCOMES {
             let _ = self.risk.get_or_create(&OutcomeLabel { outcome });
         }
@@ -177,6 +194,11 @@ impl SaleMetrics {
     /// Counts a risk check.
     pub fn risk_check(&self, outcome: &'static str) {
         self.risk.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Counts a payment provider's callback.
+    pub fn payment(&self, state: &'static str) {
+        self.payments.get_or_create(&StateLabel { state }).inc();
     }
 
     /// Notes how a sale stands in Redis.

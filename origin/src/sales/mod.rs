@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`http`] | the public and the admin routes; decides nothing |
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
+//! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
 //! | [`warm`] | puts a sale's stock on Redis, once |
 //! | [`jobs`] | expires unpaid orders, has Redis follow, warms sales in time |
 //! | [`risk`] | scores who has reserved, and blocks |
@@ -24,6 +25,7 @@
 //! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`] and [`reconcile`] alone.
 
 pub mod books;
+pub mod callback;
 pub mod catalogue;
 pub mod config;
 pub mod http;
@@ -32,6 +34,7 @@ pub mod ledger;
 pub mod metrics;
 pub mod new_sale;
 pub mod orders;
+pub mod payment;
 pub mod rebuild;
 pub mod reconcile;
 pub mod risk;
@@ -52,10 +55,11 @@ use jobs::Jobs;
 use ledger::Ledger;
 use metrics::SaleMetrics;
 use orders::{Orders, SqlLimits};
+use payment::Payments;
 use rebuild::Rebuilder;
 use reconcile::Reconciler;
 use risk::{RiskScorer, RiskWorker};
-use store::SaleStore;
+use store::{HoldRules, SaleStore};
 use warm::Warmer;
 
 /// Everything about sales, put together. Cloning it is cheap.
@@ -68,6 +72,9 @@ pub struct Sales {
     publisher: Publisher,
     rebuilder: Rebuilder,
     keys: Arc<KeyRing>,
+    /// `None`: nobody can pay.
+    payments: Option<Arc<Payments>>,
+    holds: HoldRules,
     metrics: SaleMetrics,
 }
 
@@ -94,10 +101,26 @@ impl Sales {
             publisher,
             rebuilder,
             keys: Arc::new(keys),
+            payments: None,
+            holds: HoldRules::default(),
             metrics,
             store,
             ledger,
         }
+    }
+
+    /// The same, with a payment provider.
+    #[must_use]
+    pub fn with_payments(mut self, payments: Payments) -> Self {
+        self.payments = Some(Arc::new(payments));
+        self
+    }
+
+    /// The same, with these rules for holds that expire.
+    #[must_use]
+    pub fn with_holds(mut self, rules: HoldRules) -> Self {
+        self.holds = rules;
+        self
     }
 
     /// Starts what runs in the background until `stop`.
@@ -140,6 +163,7 @@ impl Sales {
             store: self.store.clone(),
             orders: self.orders.clone(),
             warmer: self.warmer.clone(),
+            holds: self.holds,
             metrics: self.metrics.clone(),
         }
     }

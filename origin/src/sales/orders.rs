@@ -12,15 +12,18 @@ use tracing::{Instrument, Span, info, warn};
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Deduction, ReleaseKind};
+use weir_sale::shard::home_shard;
 
 use super::ledger::Ledger;
 use super::metrics::SaleMetrics;
 use super::store::{
-    Attempt, Cancelled, OrderStatus, Paid, Placed, SaleStore, Shortage, StoredOrder,
+    Attempt, Cancelled, Cooldown, OrderStatus, PaymentEvent, PaymentNoted, Placed, SaleStore,
+    Shortage, StoredOrder,
 };
 use crate::clock::now_ms;
 use crate::redis::CallError;
 use crate::sql::{Shed, SqlError};
+use crate::unavailable::Unavailable;
 
 /// How many calls on SQL orders, payments and reservations may run at once, and how many more may wait.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,8 @@ impl ClaimOutcome {
             Self::Short(Shortage::SoldOut) => "sold_out",
             Self::Short(Shortage::UnknownSale) => "unknown_sale",
             Self::Short(Shortage::UserCap) => "user_cap",
+            Self::Short(Shortage::CoolingDown { .. }) => "cooling_down",
+            Self::Short(Shortage::UnpaidHolds) => "unpaid_holds",
         }
     }
 }
@@ -120,16 +125,19 @@ impl Orders {
         })
     }
 
-    /// Pays an order of `user`, in a task of its own as [`Orders::start`] does.
-    pub fn pay(&self, order: String, user: UserId) -> JoinHandle<Result<Paid, SqlError>> {
+    /// Notes what a provider says of a payment, in a task of its own as [`Orders::start`] does. If its order is paid,
+    /// Redis follows.
+    pub fn note_payment(&self, event: PaymentEvent) -> JoinHandle<Result<PaymentNoted, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            let call = orders.store.pay(&order, &user, now_ms());
-            let paid = orders.sql(call).await?;
-            if let Paid::Now(order) | Paid::Again(order) = &paid {
+            let call = orders.store.note_payment(&event, now_ms());
+            let noted = orders.sql(call).await?;
+            if let PaymentNoted::Noted(_, order) = &noted
+                && order.status == OrderStatus::Paid
+            {
                 orders.follow(order).await;
             }
-            Ok(paid)
+            Ok(noted)
         })
     }
 
@@ -210,8 +218,7 @@ impl Orders {
         let Placed::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
-        if shortage == Shortage::UserCap {
-            // The unit is there, only not for this user: another may have it.
+        if shortage.is_the_users() {
             let known = self.store.release(ticket, now_ms()).await?;
             let placed = known.unwrap_or(Placed::Released { void: false });
             return Ok(match self.follow_claim(ticket, placed).await {
@@ -279,7 +286,18 @@ impl Orders {
     /// Has Redis follow an order to where it stands in SQL. Doing it again changes nothing, and a
     /// failure changes nothing for the client: it is done again later.
     pub async fn follow(&self, order: &StoredOrder) {
-        if let Err(error) = follow_order(&self.ledger, order).await {
+        let followed = match order.status {
+            // First, or the user would be the first to hear that the unit is free again.
+            OrderStatus::Expired => self.bar(order).await,
+            _ => Ok(()),
+        };
+        let followed = match followed {
+            Ok(()) => follow_order(&self.ledger, order)
+                .await
+                .map_err(Unavailable::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = followed {
             warn!(order = %order.id, status = order.status.word(), %error, "Redis did not follow");
             return;
         }
@@ -289,6 +307,32 @@ impl Orders {
         if let Err(error) = self.store.mark_followed(&order.id, order.status).await {
             warn!(order = %order.id, %error, "not noted that Redis has followed");
         }
+    }
+
+    /// Has gateways refuse the user of a hold that has expired, as long as SQL says so.
+    async fn bar(&self, order: &StoredOrder) -> Result<(), Unavailable> {
+        let (sale, user) = (&order.sale, &order.user);
+        if self.store.is_barred(sale, user, now_ms()).await? {
+            self.ledger.bar(sale, order.shard, user).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets gateways know that a cooldown is over.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer: then it is done again.
+    pub async fn end_cooldown(&self, over: &Cooldown) -> Result<(), Unavailable> {
+        let (sale, user) = (&over.sale, &over.user);
+        let shard = home_shard(user, over.shards);
+        if !self.store.is_barred(sale, user, now_ms()).await? {
+            self.ledger.unbar(sale, shard, user).await?;
+            // Blocked, or in another cooldown, since SQL was asked: the unblocking must not outlast that.
+            if self.store.is_barred(sale, user, now_ms()).await? {
+                self.ledger.bar(sale, shard, user).await?;
+            }
+        }
+        Ok(self.store.end_cooldown(over).await?)
     }
 
     /// As with [`Orders::follow`].

@@ -2,10 +2,18 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
+use weir_origin::sales::store::HoldRules;
+use weir_sale::ledger::ClaimReply;
+use weir_sale::shard::{bucket, home_shard};
+use weir_scripts::keys;
 
-use crate::support::{Answer, SHARDS, World, id};
+use crate::support::{
+    Answer, PAYMENT_SECRET, PREVIOUS_PAYMENT_SECRET, SECRET, SHARDS, World, id, user,
+};
 
 /// `[stock, claims, orders, drift]` of sale `s`.
 async fn terms(world: &World) -> Value {
@@ -41,10 +49,13 @@ async fn post(world: &World, name: &str, path: &str, what: &str) -> Answer {
 async fn an_order_is_paid_once_and_then_stays() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
-    for _ in 0..2 {
-        let paid = post(&world, "alice", &path, "pay").await;
+    let payment = world.start_payment("alice", &path).await;
+    let seen = world.as_user("alice", "GET", &path).await;
+    assert_eq!(seen.body["status"], "unpaid", "nobody pays for themselves");
+    for event in ["e-1", "e-1", "e-2"] {
+        let told = world.callback(event, &payment, "paid").await;
         assert_eq!(
-            (paid.status.as_u16(), &paid.body["status"]),
+            (told.status.as_u16(), &told.body["state"]),
             (200, &json!("paid"))
         );
     }
@@ -138,10 +149,270 @@ async fn an_order_that_takes_its_unit_at_payment_leaves_it_in_stock_until_then()
     let world = world(json!("at_payment")).await;
     let path = buy(&world, "alice").await;
     assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
-    let paid = post(&world, "alice", &path, "pay").await;
-    assert_eq!(paid.status, 200, "{paid:?}");
+    let paid = world.pay("alice", &path).await;
+    assert_eq!(paid.body["state"], "paid", "{paid:?}");
     assert_eq!(terms(&world).await, json!([3, 0, 1, 0]));
     assert_eq!(world.remaining().await, 3);
+}
+
+#[tokio::test]
+async fn a_buyers_own_call_only_starts_a_payment() {
+    let world = world(json!("at_order")).await;
+    let path = buy(&world, "alice").await;
+    let started = post(&world, "alice", &path, "pay").await;
+    assert_eq!(started.status, 201, "{started:?}");
+    let payment = started.body["payment"].as_str().unwrap();
+    let order = path.strip_prefix("/orders/").unwrap();
+    assert_eq!(
+        started.body,
+        json!({
+            "payment": format!("{order}.p1"), "order": order, "state": "started", "reason": null,
+            "pay_url": format!("https://pay.example/{order}.p1"),
+        })
+    );
+    let again = post(&world, "alice", &path, "pay").await;
+    assert_eq!((again.status.as_u16(), &again.body), (200, &started.body));
+    let failed = world.callback("e-1", payment, "failed").await;
+    assert_eq!(failed.body["state"], "failed", "{failed:?}");
+    let next = post(&world, "alice", &path, "pay").await;
+    assert_eq!(
+        (next.status.as_u16(), &next.body["payment"]),
+        (201, &json!(format!("{order}.p2")))
+    );
+    // The provider has taken the money after all, and then once more.
+    let paid = world.callback("e-2", payment, "paid").await;
+    assert_eq!(paid.body["state"], "paid", "{paid:?}");
+    let twice = world.callback("e-3", &format!("{order}.p2"), "paid").await;
+    assert_eq!(
+        (&twice.body["state"], &twice.body["reason"]),
+        (&json!("refund_due"), &json!("order_paid"))
+    );
+    let seen = post(&world, "alice", &path, "pay").await;
+    assert_eq!(
+        (seen.status.as_u16(), &seen.body["state"]),
+        (200, &json!("paid"))
+    );
+    assert_eq!(terms(&world).await, json!([3, 0, 1, 0]));
+}
+
+#[tokio::test]
+async fn only_what_the_provider_signed_just_now_counts() {
+    let world = world(json!("at_order")).await;
+    let path = buy(&world, "alice").await;
+    let payment = world.start_payment("alice", &path).await;
+    let body =
+        |event: &str| json!({ "event": event, "payment": payment, "state": "paid" }).to_string();
+    let now_s = now_ms() / 1_000;
+    let (good, other) = (body("e-1"), body("e-2"));
+    for (case, id, secret, at_s, signed, code) in [
+        (
+            "another secret",
+            "p1",
+            SECRET,
+            now_s,
+            &good,
+            "signature_invalid",
+        ),
+        (
+            "another key",
+            "p2",
+            PAYMENT_SECRET,
+            now_s,
+            &good,
+            "signature_invalid",
+        ),
+        (
+            "another body",
+            "p1",
+            PAYMENT_SECRET,
+            now_s,
+            &other,
+            "signature_invalid",
+        ),
+        (
+            "long ago",
+            "p1",
+            PAYMENT_SECRET,
+            now_s - 302,
+            &good,
+            "timestamp_out_of_window",
+        ),
+        (
+            "ahead",
+            "p1",
+            PAYMENT_SECRET,
+            now_s + 310,
+            &good,
+            "timestamp_out_of_window",
+        ),
+    ] {
+        let refused = world.callback_as(id, secret, at_s, signed, &good).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (403, code),
+            "{case}"
+        );
+    }
+    let unsigned = Request::post("/payments/callback")
+        .body(Body::from(good.clone()))
+        .unwrap();
+    let unsigned = world.public(unsigned).await;
+    assert_eq!(
+        (unsigned.status.as_u16(), unsigned.code()),
+        (401, "signature_missing")
+    );
+    for body in [
+        "",
+        "{}",
+        r#"{"event":"","payment":"x","state":"paid"}"#,
+        r#"{"event":"e","payment":"x","state":"odd"}"#,
+    ] {
+        let refused = world
+            .callback_as("p1", PAYMENT_SECRET, now_s, body, body)
+            .await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (400, "invalid_body"),
+            "{body}"
+        );
+    }
+    let unknown = world.callback("e-9", "nothing.p1", "paid").await;
+    assert_eq!(
+        (unknown.status.as_u16(), unknown.code()),
+        (404, "unknown_payment")
+    );
+    assert_eq!(world.number("SELECT COUNT(*) FROM payment_events").await, 0);
+    let seen = world.as_user("alice", "GET", &path).await;
+    assert_eq!(seen.body["status"], "unpaid");
+
+    // The key before still counts while the provider changes over.
+    let paid = world
+        .callback_as("p0", PREVIOUS_PAYMENT_SECRET, now_s, &good, &good)
+        .await;
+    assert_eq!(paid.body["state"], "paid", "{paid:?}");
+    let seen = world.as_user("alice", "GET", &path).await;
+    assert_eq!(seen.body["status"], "paid");
+    assert_eq!(seen.body["payment"]["state"], "paid");
+    let reused = json!({ "event": "e-1", "payment": payment, "state": "failed" }).to_string();
+    let reused = world
+        .callback_as("p1", PAYMENT_SECRET, now_s, &reused, &reused)
+        .await;
+    assert_eq!(
+        (reused.status.as_u16(), reused.code()),
+        (422, "event_reused")
+    );
+}
+
+#[tokio::test]
+async fn money_that_comes_too_late_is_noted_and_given_back() {
+    let world = world(json!({ "hold": { "pay_within_ms": 300 } })).await;
+    let mut due = Vec::new();
+    for (name, is_ended) in [("alice", false), ("bob", true)] {
+        let path = buy(&world, name).await;
+        let payment = world.start_payment(name, &path).await;
+        tokio::time::sleep(Duration::from_millis(310)).await;
+        if is_ended {
+            world.origin.sales().jobs().round().await.unwrap();
+        }
+        for event in ["late-1", "late-1", "late-2"] {
+            let told = world
+                .callback(&format!("{name}-{event}"), &payment, "paid")
+                .await;
+            let said = (&told.body["state"], &told.body["reason"]);
+            assert_eq!(
+                said,
+                (&json!("refund_due"), &json!("order_expired")),
+                "{told:?}"
+            );
+        }
+        world.origin.sales().jobs().round().await.unwrap();
+        let seen = world.as_user(name, "GET", &path).await;
+        assert_eq!(seen.body["status"], "expired");
+        assert_eq!(seen.body["payment"]["state"], "refund_due");
+        due.push(payment);
+    }
+    assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
+    let list = world
+        .admin("GET", "/payments?state=refund_due", &Value::Null)
+        .await;
+    let listed: Vec<&str> = list.body["payments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|payment| payment["payment"].as_str().unwrap())
+        .collect();
+    assert_eq!(listed, due);
+    let path = format!("/payments/{}/refunded", due[0]);
+    for _ in 0..2 {
+        let noted = world.admin("POST", &path, &Value::Null).await;
+        assert_eq!(
+            (noted.status.as_u16(), &noted.body["state"]),
+            (200, &json!("refunded"))
+        );
+    }
+    let odd = world
+        .admin("GET", "/payments?state=odd", &Value::Null)
+        .await;
+    assert_eq!((odd.status.as_u16(), odd.code()), (400, "invalid_query"));
+    let none = world
+        .admin("POST", "/payments/none/refunded", &Value::Null)
+        .await;
+    assert_eq!(
+        (none.status.as_u16(), none.code()),
+        (404, "unknown_payment")
+    );
+}
+
+#[tokio::test]
+async fn money_for_what_is_sold_out_meanwhile_is_noted_and_the_order_stays() {
+    let world = World::new().await;
+    world
+        .sale_with("s", 1, json!({ "payment": "at_payment" }))
+        .await;
+    // The first shard has the only unit.
+    let at_home = |name: &String| home_shard(&user(name), SHARDS) == 0;
+    let mut names = (0..).map(|n| format!("user-{n}")).filter(at_home);
+    let (alice, bob) = (names.next().unwrap(), names.next().unwrap());
+    let slow = buy(&world, &alice).await;
+    let quick = buy(&world, &bob).await;
+    let payment = world.start_payment(&alice, &slow).await;
+    assert_eq!(world.pay(&bob, &quick).await.body["state"], "paid");
+    let late = world.callback("late", &payment, "paid").await;
+    let said = (&late.body["state"], &late.body["reason"]);
+    assert_eq!(said, (&json!("refund_due"), &json!("sold_out")), "{late:?}");
+    let seen = world.as_user(&alice, "GET", &slow).await;
+    assert_eq!(seen.body["status"], "unpaid");
+    assert_eq!(world.remaining().await, 0);
+    let refused = post(&world, &alice, &slow, "pay").await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (409, "sold_out"));
+}
+
+/// Payment and expiry of one order race: exactly one wins, and the money is never lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_events_at_once_one_pays() {
+    let world = std::sync::Arc::new(world(json!("at_order")).await);
+    let path = buy(&world, "alice").await;
+    let payment = world.start_payment("alice", &path).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..16 {
+        let (world, payment) = (world.clone(), payment.clone());
+        // Half of them are deliveries of one event.
+        let event = if n % 2 == 0 {
+            "same".to_owned()
+        } else {
+            format!("e-{n}")
+        };
+        tasks.spawn(async move { world.callback(&event, &payment, "paid").await });
+    }
+    for told in tasks.join_all().await {
+        assert_eq!(told.body["state"], "paid", "{told:?}");
+    }
+    assert_eq!(
+        world
+            .number("SELECT COUNT(*) FROM change_log WHERE reason = 'pay'")
+            .await,
+        1
+    );
 }
 
 #[tokio::test]
@@ -157,4 +428,125 @@ async fn what_redis_missed_it_follows_later() {
     world.origin.sales().jobs().round().await.unwrap();
     assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
     assert!(store.unfollowed(9).await.unwrap().is_empty());
+}
+
+/// A sale of 11 units with short holds, and an origin with these rules.
+async fn hoard(rules: HoldRules) -> World {
+    let world = World::with_holds(rules).await;
+    let hold = json!({ "payment": { "hold": { "pay_within_ms": 1 } }, "shards": 1 });
+    world.sale_with("s", 11, hold).await;
+    world
+}
+
+/// Tries to order as gateways let users, lets the hold expire, and tries again: how many holds there were.
+async fn holds_of_eleven_tries(world: &World, name: &str) -> usize {
+    let mut holds = 0;
+    for _ in 0..11 {
+        if let Ok(ticket) = world.claim_as_gateways_do("s", name).await {
+            let made = world.order(&ticket).await;
+            holds += usize::from(made.status == 201);
+        }
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        world.origin.sales().jobs().round().await.unwrap();
+    }
+    holds
+}
+
+#[tokio::test]
+async fn who_lets_holds_expire_cannot_hoard_the_stock() {
+    let rules = HoldRules::default();
+    let world = hoard(rules).await;
+    assert_eq!(
+        holds_of_eleven_tries(&world, "mallory").await,
+        1,
+        "a cooldown"
+    );
+    let rules = HoldRules {
+        cooldown_ms: 0,
+        ..rules
+    };
+    let world = hoard(rules).await;
+    assert_eq!(holds_of_eleven_tries(&world, "mallory").await, 3, "a cap");
+    let off = HoldRules {
+        expired_max: 0,
+        ..rules
+    };
+    let world = hoard(off).await;
+    assert_eq!(
+        holds_of_eleven_tries(&world, "mallory").await,
+        11,
+        "both are off"
+    );
+    assert_eq!(
+        holds_of_eleven_tries(&world, "bob").await,
+        11,
+        "nobody else is concerned"
+    );
+}
+
+#[tokio::test]
+async fn a_cooldown_ends_and_a_block_meanwhile_stays() {
+    let rules = HoldRules {
+        cooldown_ms: 200,
+        expired_max: 0,
+    };
+    let world = hoard(rules).await;
+    let refused = async |name: &str| world.claim_as_gateways_do("s", name).await.unwrap_err();
+    for name in ["alice", "bob"] {
+        let ticket = world.claim_as_gateways_do("s", name).await.unwrap();
+        assert_eq!(world.order(&ticket).await.status, 201);
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        world.origin.sales().jobs().round().await.unwrap();
+        assert_eq!(refused(name).await, ClaimReply::Blocked);
+    }
+    let blocked = world
+        .admin("PUT", "/sales/s/blocked/bob", &Value::Null)
+        .await;
+    assert_eq!(blocked.status, 204);
+    tokio::time::sleep(Duration::from_millis(210)).await;
+    world.origin.sales().jobs().round().await.unwrap();
+    assert_eq!(refused("bob").await, ClaimReply::Blocked);
+    world.claim_as_gateways_do("s", "alice").await.unwrap();
+}
+
+/// Redis has forgotten who must wait: SQL says so, and the unit is there for others.
+#[tokio::test]
+async fn sql_refuses_whom_redis_has_forgotten() {
+    for (rules, status, code) in [
+        (
+            HoldRules {
+                cooldown_ms: 5_000,
+                expired_max: 0,
+            },
+            429,
+            "cooling_down",
+        ),
+        (
+            HoldRules {
+                cooldown_ms: 0,
+                expired_max: 1,
+            },
+            403,
+            "unpaid_holds",
+        ),
+    ] {
+        let world = hoard(rules).await;
+        holds_of_eleven_tries(&world, "mallory").await;
+        let sets = keys::ShardKeys::new(&world.prefix, &id("s"), 0);
+        let forget = sets.blocked(bucket(&user("mallory")));
+        world.redis(redis::cmd("DEL").arg(forget)).await;
+        let ticket = world.claim_as_gateways_do("s", "mallory").await.unwrap();
+        let refused = world.order(&ticket).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (status, code),
+            "{refused:?}"
+        );
+        assert_eq!(refused.headers.contains_key("retry-after"), status == 429);
+        assert_eq!(
+            terms(&world).await,
+            json!([11, 0, 0, 0]),
+            "the unit is back"
+        );
+    }
 }

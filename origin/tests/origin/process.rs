@@ -94,9 +94,12 @@ fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
         key_prefix: key_prefix.to_owned(),
         risk_rules: None,
         links: None,
+        provider_port: 9,
+        flags: vec![],
         secrets: Secrets {
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
+            payment: support::SECRET.to_owned(),
             admin_token: TOKEN.to_owned(),
         },
     }

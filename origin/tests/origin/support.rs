@@ -14,7 +14,9 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
-use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE};
+use weir_base::headers::{
+    CLAIM, CLAIM_SIGNATURE, PAYMENT_SIGNATURE, PAYMENT_TIMESTAMP, USER, USER_SIGNATURE,
+};
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_link::domain::DomainsConfig;
@@ -25,6 +27,8 @@ use weir_origin::links::Settings;
 use weir_origin::origin::open_database;
 use weir_origin::redis::Redis;
 use weir_origin::sales::orders::SqlLimits;
+use weir_origin::sales::payment::Payments;
+use weir_origin::sales::store::HoldRules;
 use weir_sale::claim::Ticket;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
@@ -41,6 +45,8 @@ use crate::BACKING;
 pub const CLAIM_TTL_MS: u64 = 30_000;
 
 pub const SECRET: &str = "claim-secret-claim-secret-claim-secret";
+pub const PAYMENT_SECRET: &str = "payment-secret-payment-secret-payment";
+pub const PREVIOUS_PAYMENT_SECRET: &str = "previous-secret-previous-secret-previous";
 pub const TOKEN: &str = "admin-token-admin-token-admin-token";
 
 /// The shards of [`World::sale`]'s sales.
@@ -195,6 +201,17 @@ pub fn key() -> SigningKey {
     SigningKey::new("k1", SECRET.as_bytes()).unwrap()
 }
 
+/// A payment provider with two keys, as while a secret is changed.
+fn payments() -> Payments {
+    let key = |id, secret: &str| SigningKey::new(id, secret.as_bytes()).unwrap();
+    let keys = vec![
+        key("p1", PAYMENT_SECRET),
+        key("p0", PREVIOUS_PAYMENT_SECRET),
+    ];
+    let pay_url = "https://pay.example/{payment}".to_owned();
+    Payments::new(KeyRing::new(keys).unwrap(), Some(pay_url))
+}
+
 pub fn id(name: &str) -> SaleId {
     SaleId::new(name).unwrap()
 }
@@ -242,6 +259,15 @@ impl World {
         Self::with(redis_url, None).await
     }
 
+    /// With these rules for holds that expire.
+    pub async fn with_holds(rules: HoldRules) -> Self {
+        let mut world = Self::new().await;
+        world.origin = world.origin.with_holds(rules);
+        world.app = world.origin.public_routes();
+        world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        world
+    }
+
     /// With short links under these domains.
     pub async fn with_links(domains: Value, change: impl FnOnce(&mut Settings) + 'static) -> Self {
         let links: LinkSetup = (domains, Box::new(change));
@@ -260,6 +286,7 @@ impl World {
         let redis = Redis::new(redis_url, &prefix).unwrap();
         let ring = KeyRing::new(vec![key()]).unwrap();
         let mut origin = Origin::new(database, redis, ring, SqlLimits::default());
+        origin = origin.with_payments(Some(payments()));
         let mut stop = None;
         if let Some((domains, change)) = links {
             let domains: DomainsConfig = serde_json::from_value(domains).unwrap();
@@ -422,7 +449,6 @@ impl World {
         user_cap: u32,
         now_ms: u64,
     ) -> ClaimReply {
-        let (sale, user) = (id(sale), user(name));
         let terms = ClaimTerms {
             now_ms,
             ttl_ms: CLAIM_TTL_MS,
@@ -430,8 +456,39 @@ impl World {
             quantity: 1,
             checks: Checks::default(),
         };
+        let shard = home_shard(&user(name), SHARDS);
+        self.try_terms(sale, shard, name, attempt, terms).await
+    }
+
+    /// Claims a unit of a sale of one shard, unless the user is blocked.
+    pub async fn claim_as_gateways_do(&self, sale: &str, name: &str) -> Result<Ticket, ClaimReply> {
+        let checks = Checks {
+            blocked: true,
+            ..Checks::default()
+        };
+        let terms = ClaimTerms {
+            now_ms: now_ms(),
+            ttl_ms: CLAIM_TTL_MS,
+            user_cap: 1,
+            quantity: 1,
+            checks,
+        };
+        let reply = self.try_terms(sale, 0, name, None, terms).await;
+        let ticket = self.ticket(sale, name, reply)?;
+        Ok(Ticket { shard: 0, ..ticket })
+    }
+
+    async fn try_terms(
+        &self,
+        sale: &str,
+        shard: u32,
+        name: &str,
+        attempt: Option<AttemptTag>,
+        terms: ClaimTerms,
+    ) -> ClaimReply {
+        let (sale, user) = (id(sale), user(name));
         let group = claim::Group {
-            keys: keys::ShardKeys::new(&self.prefix, &sale, home_shard(&user, SHARDS)),
+            keys: keys::ShardKeys::new(&self.prefix, &sale, shard),
             terms,
             users: vec![&user],
             attempts: vec![attempt],
@@ -501,6 +558,48 @@ impl World {
         let request = request.header(USER, signed.value);
         let request = request.header(USER_SIGNATURE, signed.signature);
         self.public(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// Starts a payment of this order; its name.
+    pub async fn start_payment(&self, name: &str, order_path: &str) -> String {
+        let started = self
+            .as_user(name, "POST", &format!("{order_path}/pay"))
+            .await;
+        assert!(started.status.is_success(), "{started:?}");
+        started.body["payment"].as_str().unwrap().to_owned()
+    }
+
+    /// What the provider says of a payment, signed now with the key of now.
+    pub async fn callback(&self, event: &str, payment: &str, state: &str) -> Answer {
+        let body = json!({ "event": event, "payment": payment, "state": state }).to_string();
+        let at_s = now_ms() / 1_000;
+        self.callback_as("p1", PAYMENT_SECRET, at_s, &body, &body)
+            .await
+    }
+
+    /// A callback of this body, with a signature of `signed`.
+    pub async fn callback_as(
+        &self,
+        id: &str,
+        secret: &str,
+        at_s: u64,
+        signed: &str,
+        body: &str,
+    ) -> Answer {
+        let key = SigningKey::new(id, secret.as_bytes()).unwrap();
+        let signature = key.sign(&format!("{at_s}.{signed}"));
+        let request = Request::post("/payments/callback")
+            .header(PAYMENT_TIMESTAMP, at_s.to_string())
+            .header(PAYMENT_SIGNATURE, signature);
+        self.public(request.body(Body::from(body.to_owned())).unwrap())
+            .await
+    }
+
+    /// A user pays an order: starts a payment, and the provider says that it was made.
+    pub async fn pay(&self, name: &str, order_path: &str) -> Answer {
+        let payment = self.start_payment(name, order_path).await;
+        self.callback(&format!("{payment}-paid"), &payment, "paid")
+            .await
     }
 
     /// Makes and warms a sale that differs from [`sale_json`] in these members.

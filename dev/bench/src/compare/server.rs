@@ -141,6 +141,9 @@ impl Yard<'_> {
             key_prefix: DEFAULT_PREFIX.to_owned(),
             risk_rules: None,
             links: Some(domains),
+            // Nobody pays here.
+            provider_port: 9,
+            flags: vec![],
             secrets: Secrets {
                 admin_token: ADMIN_TOKEN.to_owned(),
                 ..Secrets::random()?

@@ -20,6 +20,7 @@ pub struct Builder {
     pub(super) redis_kind: RedisKind,
     pub(super) faults: FaultsWanted,
     pub(super) key_prefix: Option<String>,
+    pub(super) origin_flags: Vec<String>,
     pub(super) risk_rules: Option<String>,
     pub(super) links: Option<String>,
     pub(super) envoy_log_level: Option<String>,
@@ -135,6 +136,18 @@ impl Builder {
     pub fn risk_rules(mut self, rules: impl Into<String>) -> Self {
         self.risk_rules = Some(rules.into());
         self
+    }
+
+    /// Further flags of the origin, such as `["--hold-cooldown-ms", "0"]`.
+    pub fn origin_flags<'f>(mut self, flags: impl IntoIterator<Item = &'f str>) -> Self {
+        self.origin_flags
+            .extend(flags.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// Lets users whose hold has expired buy again at once, however often.
+    pub fn holds_may_expire(self) -> Self {
+        self.origin_flags(["--hold-cooldown-ms", "0", "--expired-holds-max", "0"])
     }
 
     /// The domains of short links, as JSON; without them there are none. They are kept in the data folder's

@@ -12,6 +12,7 @@ use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use crate::fault::FaultProxy;
 use crate::origin::Origin;
 use crate::process::DiedChild;
+use crate::provider::PaymentProvider;
 use crate::redis::RedisServer;
 use crate::{http, ports, tools};
 use anyhow::{Result, ensure};
@@ -29,6 +30,8 @@ const DOMAINS_POLL: Duration = Duration::from_millis(50);
 /// was named or the thread is panicking: a failed test's logs are worth reading.
 #[derive(Debug)]
 pub struct Stack {
+    /// The payment provider: buyers pay at it, and it tells the origin through the gateway.
+    pub provider: PaymentProvider,
     /// Envoy.
     pub envoy: Envoy,
     /// Further gateways, in the order in which they were started.

@@ -7,6 +7,7 @@ use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use crate::fault::FaultProxy;
 use crate::origin::{self, Origin, OriginOptions};
 use crate::ports;
+use crate::provider::PaymentProvider;
 use crate::redis::Access;
 use crate::report::{Reporter, Silent};
 use crate::secrets::Secrets;
@@ -18,6 +19,9 @@ use std::path::PathBuf;
 
 /// Envoy's worker threads unless it is said.
 const WORKERS: u32 = 2;
+
+/// Where the payment provider calls back, at the gateway.
+const PAYMENT_CALLBACK: &str = "/payments/callback";
 
 /// What is found or built before anything runs.
 struct Programs {
@@ -56,12 +60,17 @@ impl Builder {
         let mut faults = Faults::default();
         let origin_redis = self.redis_of_origin(&redis, &mut faults).await?;
         let options = self.origin_options(&common, origin_redis)?;
+        let provider_port = options.provider_port;
         let log = common.data.path.join("origin.log");
         let origin = Origin::start(&programs.origin, options, &log).await?;
         self.stand_between(&origin, &mut redis, &mut faults).await?;
         let envoy_options = self.envoy_options(&common, &redis, &origin, &faults)?;
+        let envoy = Envoy::start(&programs.envoy, &envoy_options).await?;
+        let callback_url = format!("{}{PAYMENT_CALLBACK}", envoy.url());
+        let secret = &common.secrets.payment;
         Ok(Stack {
-            envoy: Envoy::start(&programs.envoy, &envoy_options).await?,
+            provider: PaymentProvider::start(provider_port, &callback_url, secret).await?,
+            envoy,
             gateways: Vec::new(),
             link_gateway: None,
             faults,
@@ -107,6 +116,8 @@ impl Builder {
             key_prefix: common.key_prefix.clone(),
             risk_rules: data.write("risk-rules.json", self.risk_rules.as_deref())?,
             links: data.write("links.json", self.links.as_deref())?,
+            provider_port: ports::free()?,
+            flags: self.origin_flags.clone(),
             secrets: common.secrets.clone(),
         })
     }

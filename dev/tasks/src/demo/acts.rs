@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use weir_sale::verdict::Verdict;
-use weir_stack::http::Response;
+use weir_stack::http::{self, Method, Response};
 use weir_stack::sale::verdict;
 
 /// Where a sale's visitors go.
@@ -162,11 +162,22 @@ async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
         path: &format!("/orders/{order}/pay"),
         user,
         token: None,
-        good: "paid",
+        good: "started",
     };
-    match line.ask(&ask).await {
-        Some(answer) if answer.status == 200 => Fate::Paid,
+    let started = line.ask(&ask).await;
+    let pay_url = started.as_ref().and_then(|answer| {
+        let body = answer.json().ok()?;
+        Some(body["pay_url"].as_str()?.to_owned())
+    });
+    let Some(pay_url) = pay_url else {
         // Too late, or not known: then it expires, unless it is paid after all.
+        return Fate::Unpaid;
+    };
+    // At the provider, which tells the shop.
+    let told = http::send(Method::POST, &pay_url, &[], "").await;
+    let told = told.ok().and_then(|answer| answer.json().ok());
+    match told.as_ref().and_then(|body| body["state"].as_str()) {
+        Some("paid") => Fate::Paid,
         _ => Fate::Unpaid,
     }
 }

@@ -93,6 +93,8 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let link_port = link_port(arguments, unnamed)?;
     let builder = up::prepare(&arguments.up, tools, unnamed)?
         .risk_rules(cast::RISK_RULES)
+        // Who forgets to pay comes again.
+        .holds_may_expire()
         .links(link::domains(link_port));
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {

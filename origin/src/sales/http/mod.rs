@@ -1,6 +1,7 @@
 //! The routes of sales: requests in, answers out. What they ask for is decided elsewhere.
 
 mod orders;
+mod payments;
 mod sales;
 mod switches;
 mod user_orders;
@@ -21,12 +22,14 @@ use crate::http::Problem;
 /// - `POST /orders`: a signed claim becomes an order.
 /// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: for the signed user.
 /// - `POST /sales/{id}/reservations`: for the signed user.
+/// - `POST /payments/callback`: signed by the payment provider.
 pub fn public(sales: Sales) -> Router {
     Router::new()
         .route("/orders", post(orders::post))
         .route("/orders/{id}", get(user_orders::get))
-        .route("/orders/{id}/pay", post(user_orders::pay))
+        .route("/orders/{id}/pay", post(payments::start))
         .route("/orders/{id}/cancel", post(user_orders::cancel))
+        .route("/payments/callback", post(payments::callback))
         .route("/sales/{id}/reservations", post(user_orders::reserve))
         .with_state(sales)
 }
@@ -37,6 +40,7 @@ pub fn public(sales: Sales) -> Router {
 /// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
 /// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `PUT /switch`
 /// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
+/// - `GET /payments`, `POST /payments/{id}/refunded`
 pub fn admin(sales: Sales) -> Router {
     Router::new()
         .route("/sales", post(sales::create).get(sales::list))
@@ -47,6 +51,8 @@ pub fn admin(sales: Sales) -> Router {
             "/sales/{id}/blocked/{user}",
             put(switches::block).delete(switches::unblock),
         )
+        .route("/payments", get(payments::list))
+        .route("/payments/{id}/refunded", post(payments::refunded))
         .route("/switch", put(switches::set_global))
         .route("/sales/{id}/warm", post(sales::warm))
         .route("/sales/{id}/rewarm", post(sales::rewarm))

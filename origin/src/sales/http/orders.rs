@@ -59,6 +59,8 @@ pub(super) async fn post(
         ClaimOutcome::Released => Err(claim_released()),
         ClaimOutcome::Short(Shortage::SoldOut) => Err(sold_out()),
         ClaimOutcome::Short(Shortage::UserCap) => Err(user_cap()),
+        ClaimOutcome::Short(Shortage::CoolingDown { wait_ms }) => Err(cooling_down(wait_ms)),
+        ClaimOutcome::Short(Shortage::UnpaidHolds) => Err(unpaid_holds()),
         ClaimOutcome::Short(Shortage::UnknownSale) => Err(unknown_sale_with(StatusCode::CONFLICT)),
     }
 }
@@ -117,6 +119,20 @@ fn key_reused() -> Problem {
 fn user_cap() -> Problem {
     let detail = "you have all units that one user may have";
     Problem::conflict("user_cap", "Cap reached", detail)
+}
+
+/// Gateways refuse such users, unless Redis has forgotten them.
+fn cooling_down(wait_ms: u64) -> Problem {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let detail = "you did not pay an order in time; please wait before you buy again";
+    let wait_s = wait_ms.div_ceil(1_000).max(1);
+    Problem::new(status, "cooling_down", "Please wait", detail).retry_after(wait_s)
+}
+
+fn unpaid_holds() -> Problem {
+    let status = StatusCode::FORBIDDEN;
+    let detail = "you did not pay several orders in time, and may not buy in this sale again";
+    Problem::new(status, "unpaid_holds", "Too many unpaid orders", detail)
 }
 
 /// The claim that a gateway signed. Nothing of it is read before its signature is checked.

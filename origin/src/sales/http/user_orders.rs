@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::task::JoinError;
 use tracing::{error, warn};
@@ -12,12 +13,13 @@ use weir_base::id::UserId;
 use weir_sale::identity;
 
 use super::orders::{OrderView, only};
+use super::payments::PaymentView;
 use super::{SalePath, unknown_sale};
 use crate::clock::now_ms;
 use crate::http::Problem;
 use crate::sales::Sales;
 use crate::sales::ledger::UserList;
-use crate::sales::store::{Cancelled, Paid, Reserved};
+use crate::sales::store::{Cancelled, Reserved};
 use crate::sql::SqlError;
 
 /// Who asks.
@@ -38,30 +40,28 @@ impl FromRequestParts<Sales> for SignedUser {
     }
 }
 
+/// An order with its last payment.
+#[derive(Debug, Serialize)]
+pub(super) struct PaidOrderView {
+    #[serde(flatten)]
+    order: OrderView,
+    /// null: nobody has started to pay.
+    payment: Option<PaymentView>,
+}
+
 /// `GET /orders/{id}`: an order of this user.
 pub(super) async fn get(
     State(sales): State<Sales>,
     SignedUser(user): SignedUser,
     Path(id): Path<String>,
-) -> Result<Json<OrderView>, Problem> {
+) -> Result<Json<PaidOrderView>, Problem> {
     let order = sales.orders.sql(sales.store.order(&id, &user)).await;
-    Ok(Json(OrderView::from(&order?.ok_or_else(unknown_order)?)))
-}
-
-/// `POST /orders/{id}/pay`: pays it, if its time has not passed. Again changes nothing.
-pub(super) async fn pay(
-    State(sales): State<Sales>,
-    SignedUser(user): SignedUser,
-    Path(id): Path<String>,
-) -> Result<Json<OrderView>, Problem> {
-    let paid = sales.orders.pay(id, user).await;
-    match ended(paid)? {
-        Paid::Now(order) | Paid::Again(order) => Ok(Json(OrderView::from(&order))),
-        Paid::Expired => Err(conflict("order_expired", "the time to pay has passed")),
-        Paid::Cancelled => Err(conflict("order_cancelled", "the order was cancelled")),
-        Paid::SoldOut => Err(conflict("sold_out", "sold out")),
-        Paid::Unknown => Err(unknown_order()),
-    }
+    let order = order?.ok_or_else(unknown_order)?;
+    let payment = sales.orders.sql(sales.store.last_payment(&id)).await?;
+    Ok(Json(PaidOrderView {
+        order: OrderView::from(&order),
+        payment: payment.map(PaymentView::from),
+    }))
 }
 
 /// `POST /orders/{id}/cancel`: takes an unpaid order back. Again changes nothing.
@@ -131,11 +131,11 @@ pub(super) fn ended<T>(outcome: Ended<T>) -> Result<T, Problem> {
     Ok(answer?)
 }
 
-fn conflict(code: &'static str, detail: &'static str) -> Problem {
+pub(super) fn conflict(code: &'static str, detail: &'static str) -> Problem {
     Problem::conflict(code, "Not possible", detail)
 }
 
-fn unknown_order() -> Problem {
+pub(super) fn unknown_order() -> Problem {
     Problem::not_found("unknown_order", "Unknown order", "you have no such order")
 }
 

@@ -5,7 +5,7 @@ use weir_sale::claim::Ticket;
 
 use super::payments::take_stock;
 use super::{Attempt, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
-use super::{attempts, orders, sales};
+use super::{attempts, cooldowns, orders, sales};
 use crate::sales::new_sale::Payment;
 use crate::sql::{Database, SqlError, Tx, retried, sql};
 
@@ -18,7 +18,9 @@ const SELECT_OUTCOME: &str = "SELECT user_id, outcome, void FROM claim_outcomes 
 const INSERT_BUYER: &str = "INSERT INTO buyers (units, sale_id, user_id) VALUES (?, ?, ?)";
 
 const ADD_TO_BUYER: &str = "
-    UPDATE buyers SET units = units + ? WHERE sale_id = ? AND user_id = ? AND units + ? <= ?";
+    UPDATE buyers SET units = units + ?
+    WHERE sale_id = ? AND user_id = ? AND units + ? <= ?
+        AND (cooldown_until_ms IS NULL OR cooldown_until_ms <= ?)";
 
 const INSERT_ORDER: &str = "
     INSERT INTO orders
@@ -120,8 +122,9 @@ async fn place_in(
     let Some(sale) = sales::select_one(tx, &ticket.sale).await? else {
         return Ok(Placed::Short(Shortage::UnknownSale));
     };
-    if !add_to_buyer(tx, ticket, sale.sale.user_cap).await? {
-        return Ok(Placed::Short(Shortage::UserCap));
+    if !add_to_buyer(tx, ticket, sale.sale.user_cap, now_ms).await? {
+        let shortage = cooldowns::shortage(tx, &ticket.sale, &ticket.user, now_ms);
+        return Ok(Placed::Short(shortage.await?));
     }
     let order = new_order(ticket, &sale, now_ms);
     insert_order(tx, &order).await?;
@@ -172,9 +175,14 @@ async fn known_outcome(tx: &mut Tx, ticket: &Ticket) -> Result<Placed, Error> {
     Ok(Placed::Again(order.ok_or(Error::RowNotFound)?))
 }
 
-/// Counts the units as the user's; false if that is more than one user may have. Most users have
-/// one order, so the insertion is tried first.
-async fn add_to_buyer(tx: &mut Tx, ticket: &Ticket, user_cap: u32) -> Result<bool, Error> {
+/// Counts the units as the user's; false if that is more than one user may have, or the user may not buy for a while.
+/// Most users have one order, so the insertion is tried first.
+async fn add_to_buyer(
+    tx: &mut Tx,
+    ticket: &Ticket,
+    user_cap: u32,
+    now_ms: u64,
+) -> Result<bool, Error> {
     if ticket.quantity > user_cap {
         return Ok(false);
     }
@@ -188,6 +196,7 @@ async fn add_to_buyer(tx: &mut Tx, ticket: &Ticket, user_cap: u32) -> Result<boo
         return Ok(true);
     }
     let add = with(ADD_TO_BUYER).number(ticket.quantity).number(user_cap);
+    let add = add.number(now_ms);
     Ok(tx.execute(add).await? == 1)
 }
 

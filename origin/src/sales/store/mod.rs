@@ -5,18 +5,24 @@
 //! | `sales` | sales, their switches and sums |
 //! | `attempts` | which attempt with a key has become which order |
 //! | `claims` | decides claims: ordered or released |
+//! | `cooldowns` | users who let holds expire: for how long they may not buy |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
 //! | `payments` | orders paid, cancelled or expired |
+//! | `provider` | payments at a provider: started, decided, refunded |
 //! | `reservations` | who has reserved, who is blocked |
 
 mod attempts;
 mod claims;
+mod cooldowns;
 mod orders;
 mod payments;
+mod provider;
 mod reservations;
 mod sales;
 
 pub use attempts::OrderedAttempt;
+pub use cooldowns::{Cooldown, FOR_GOOD_MS};
+pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::sale::Sale;
@@ -197,6 +203,24 @@ pub enum Placed {
     },
 }
 
+/// What follows for users who let holds expire unpaid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldRules {
+    /// For how long such a user may not buy in that sale, in milliseconds; 0: may at once.
+    pub cooldown_ms: u64,
+    /// After how many such holds the user may not buy in that sale again; 0: however many.
+    pub expired_max: u32,
+}
+
+impl Default for HoldRules {
+    fn default() -> Self {
+        Self {
+            cooldown_ms: 60_000,
+            expired_max: 3,
+        }
+    }
+}
+
 /// Why SQL has no units for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
@@ -207,6 +231,23 @@ pub enum Shortage {
     /// The user's orders and this claim together are more than one user may have: Redis has lost
     /// orders of the user.
     UserCap,
+    /// The user let a hold expire, and has to wait.
+    CoolingDown {
+        /// For how long, in milliseconds.
+        wait_ms: u64,
+    },
+    /// The user let too many holds expire.
+    UnpaidHolds,
+}
+
+impl Shortage {
+    /// Whether the unit is there, only not for this user: then another may have it.
+    pub fn is_the_users(self) -> bool {
+        match self {
+            Self::UserCap | Self::CoolingDown { .. } | Self::UnpaidHolds => true,
+            Self::SoldOut | Self::UnknownSale => false,
+        }
+    }
 }
 
 /// The answer to a payment.

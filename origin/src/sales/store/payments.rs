@@ -7,7 +7,7 @@ use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
 
 use super::claims::insert_change;
-use super::{Cancelled, OrderStatus, Paid, SaleStore, StoredOrder, orders};
+use super::{Cancelled, HoldRules, OrderStatus, Paid, SaleStore, StoredOrder, cooldowns, orders};
 use crate::sql::{Database, SqlError, Tx, retried, sql};
 
 /// The most orders that expire in one transaction. The stock's row is locked while it is
@@ -55,8 +55,13 @@ impl SaleStore {
     }
 
     /// Ends at most `limit` orders whose time to pay has passed; their units return to stock.
-    /// Tells which were ended just now.
-    pub async fn expire(&self, now_ms: u64, limit: usize) -> Result<Vec<StoredOrder>, SqlError> {
+    /// Tells which were ended just now. By `rules` their users may not buy for a while.
+    pub async fn expire(
+        &self,
+        rules: HoldRules,
+        now_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredOrder>, SqlError> {
         let rows = self
             .db
             .all(sql(SELECT_OVERDUE).number(now_ms).number(limit))
@@ -64,7 +69,7 @@ impl SaleStore {
         let overdue: Result<Vec<_>, Error> = rows.iter().map(orders::stored).collect();
         let mut expired = Vec::new();
         for together in overdue?.chunks(EXPIRE_TOGETHER) {
-            expired.extend(retried(|| expire_once(&self.db, together, now_ms)).await?);
+            expired.extend(retried(|| expire_once(&self.db, together, rules, now_ms)).await?);
         }
         Ok(expired)
     }
@@ -86,7 +91,13 @@ async fn pay_once(
     Ok(paid)
 }
 
-async fn pay_in(tx: &mut Tx, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, Error> {
+/// Pays the order. Whatever but [`Paid::Now`] comes of it is to be rolled back, if it is [`Paid::SoldOut`].
+pub(super) async fn pay_in(
+    tx: &mut Tx,
+    order_id: &str,
+    user: &UserId,
+    now_ms: u64,
+) -> Result<Paid, Error> {
     // As it was before: it tells whether the units are taken now. That never changes but here.
     let Some(before) = own(tx, order_id, user).await? else {
         return Ok(Paid::Unknown);
@@ -149,6 +160,7 @@ async fn cancel_once(
 async fn expire_once(
     db: &Database,
     overdue: &[StoredOrder],
+    rules: HoldRules,
     now_ms: u64,
 ) -> Result<Vec<StoredOrder>, Error> {
     let mut tx = db.begin().await?;
@@ -160,6 +172,7 @@ async fn expire_once(
             continue; // Paid or cancelled meanwhile.
         }
         end(&mut tx, order, "expire", now_ms).await?;
+        cooldowns::count_expired(&mut tx, order, rules, now_ms).await?;
         *units.entry(&order.sale).or_default() += order_units(order);
         expired.push(StoredOrder {
             status: OrderStatus::Expired,

@@ -26,9 +26,12 @@ async fn start(dir: &Path, redis: &RedisServer) -> Origin {
         key_prefix: "weir".to_owned(),
         risk_rules: None,
         links: Some(domains),
+        provider_port: 9,
+        flags: vec![],
         secrets: Secrets {
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
+            payment: support::SECRET.to_owned(),
             admin_token: TOKEN.to_owned(),
         },
     };

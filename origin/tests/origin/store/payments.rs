@@ -1,6 +1,7 @@
 //! Orders are paid, cancelled or expire, and Redis is told.
 
 use super::*;
+use weir_origin::sales::store::HoldRules;
 
 on_every_database! {
     SaleStore:
@@ -28,7 +29,10 @@ async fn an_order_is_paid_once(store: &SaleStore) {
     };
     assert_eq!((paid.status, paid.pay_by_ms), (OrderStatus::Paid, None));
     assert_eq!(pay("alice", 999).await, Paid::Again(paid.clone()));
-    assert_eq!(store.expire(999, 9).await.unwrap(), []);
+    assert_eq!(
+        store.expire(HoldRules::default(), 999, 9).await.unwrap(),
+        []
+    );
     let late = store.cancel(&order.id, &user("alice"), 999).await.unwrap();
     assert_eq!(late, Cancelled::Paid(paid.clone()));
     let read = store.order(&order.id, &user("alice")).await.unwrap();
@@ -46,11 +50,17 @@ async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &Sa
     let pay = async || store.pay(&order.id, &user("alice"), 150).await.unwrap();
     assert_eq!(pay().await, Paid::Expired);
     assert_eq!(totals(store).await.stored.remaining, 9);
-    assert_eq!(store.expire(149, 9).await.unwrap(), []);
-    let expired = store.expire(150, 9).await.unwrap();
+    assert_eq!(
+        store.expire(HoldRules::default(), 149, 9).await.unwrap(),
+        []
+    );
+    let expired = store.expire(HoldRules::default(), 150, 9).await.unwrap();
     assert_eq!(expired.len(), 1);
     assert_eq!(expired[0].status, OrderStatus::Expired);
-    assert_eq!(store.expire(150, 9).await.unwrap(), []);
+    assert_eq!(
+        store.expire(HoldRules::default(), 150, 9).await.unwrap(),
+        []
+    );
     assert_eq!(pay().await, Paid::Expired);
     let totals = totals(store).await;
     assert_eq!((totals.orders.expired, totals.stored.remaining), (1, 10));
@@ -106,7 +116,7 @@ async fn redis_is_told_of_each_change_until_it_has_followed(store: &SaleStore) {
     ordered(store, "bob", 2).await;
     assert_eq!(store.unfollowed(9).await.unwrap(), []);
     store.cancel(&first.id, &user("alice"), 120).await.unwrap();
-    let expired = store.expire(150, 9).await.unwrap();
+    let expired = store.expire(HoldRules::default(), 150, 9).await.unwrap();
     let unfollowed = store.unfollowed(9).await.unwrap();
     assert_eq!(unfollowed.len(), 2);
     assert_eq!(
@@ -126,7 +136,10 @@ async fn of_payment_and_expiry_one_wins(store: &SaleStore) {
     for generation in 0..10 {
         let order = ordered(store, &format!("user-{generation}"), generation).await;
         let owner = order.user.clone();
-        let (paid, expired) = tokio::join!(store.pay(&order.id, &owner, 149), store.expire(150, 9));
+        let (paid, expired) = tokio::join!(
+            store.pay(&order.id, &owner, 149),
+            store.expire(HoldRules::default(), 150, 9)
+        );
         let (paid, expired) = (paid.unwrap(), expired.unwrap().len());
         match paid {
             Paid::Now(_) => assert_eq!(expired, 0),

@@ -1,0 +1,117 @@
+//! The signature of a payment provider's callback.
+//!
+//! ```text
+//! x-weir-payment-timestamp: <seconds since the Unix epoch>
+//! x-weir-payment-signature: <key id>;<HMAC-SHA256 of "<timestamp>.<body>", in hex>
+//! ```
+//!
+//! The timestamp is signed with the body, and counts for [`AGE_S_MAX`]: what somebody has recorded cannot be sent again
+//! later. Within that time the event's name keeps it from counting twice.
+
+use std::str;
+
+use weir_base::key::{KeyRing, Purpose, SignatureError};
+
+/// How old a callback may be, in seconds, and how far the provider's clock may be ahead.
+pub const AGE_S_MAX: u64 = 300;
+
+/// Why a callback was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallbackError {
+    /// A header or the body is not text, or the timestamp no number.
+    #[error("the callback is not well formed")]
+    Malformed,
+    /// It is not signed by one of the keys.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// It was signed more than [`AGE_S_MAX`] from now.
+    #[error("the callback was signed at another time")]
+    Age,
+}
+
+/// Checks a callback. Nothing of its body is looked at before its signature counts.
+///
+/// # Errors
+/// Says what is wrong: the form, the signature or the age.
+pub fn verify(
+    keys: &KeyRing,
+    timestamp: &[u8],
+    signature: &[u8],
+    body: &[u8],
+    now_ms: u64,
+) -> Result<(), CallbackError> {
+    let text = |bytes| str::from_utf8(bytes).map_err(|_| CallbackError::Malformed);
+    let (timestamp, signature, body) = (text(timestamp)?, text(signature)?, text(body)?);
+    let signed = [timestamp, ".", body].concat();
+    keys.verify_for(Purpose::PaymentCallback, &signed, signature)?;
+    let at_s: u64 = timestamp.parse().map_err(|_| CallbackError::Malformed)?;
+    match at_s.abs_diff(now_ms / 1_000) <= AGE_S_MAX {
+        true => Ok(()),
+        false => Err(CallbackError::Age),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_base::key::SigningKey;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn ring(ids: &[(&str, u8)]) -> KeyRing {
+        let keys = ids
+            .iter()
+            .map(|&(id, byte)| SigningKey::new(id, &[byte; 32]).unwrap());
+        KeyRing::new(keys.collect()).unwrap()
+    }
+
+    /// As OpenSSL has it: `printf '1700000000.{}' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…07`.
+    const SIGNED: &str = "p1;7b24748c9a3d39ed07b08d270a9c3b5ae3b420a0cba2eb3337b0fd8b739e40cd";
+
+    #[test]
+    fn a_callback_counts_while_it_is_young() {
+        let check = |now_ms| {
+            let (timestamp, signature) = (b"1700000000", SIGNED.as_bytes());
+            verify(&ring(&[("p1", 7)]), timestamp, signature, b"{}", now_ms)
+        };
+        for now_ms in [NOW_MS, NOW_MS - 300_000, NOW_MS + 300_999] {
+            assert_eq!(check(now_ms), Ok(()));
+        }
+        for now_ms in [NOW_MS - 300_001, NOW_MS + 301_000, 0, u64::MAX] {
+            assert_eq!(check(now_ms), Err(CallbackError::Age));
+        }
+    }
+
+    #[test]
+    fn keys_rotate_and_others_do_not_count() {
+        let check = |ring: &KeyRing, timestamp: &str, body: &str| {
+            let (timestamp, body) = (timestamp.as_bytes(), body.as_bytes());
+            verify(ring, timestamp, SIGNED.as_bytes(), body, NOW_MS)
+        };
+        let rotated = ring(&[("p2", 8), ("p1", 7)]);
+        assert_eq!(check(&rotated, "1700000000", "{}"), Ok(()));
+        let dropped = check(&ring(&[("p2", 8)]), "1700000000", "{}");
+        assert_eq!(dropped, Err(SignatureError::UnknownKey.into()));
+        let wrong = Err(SignatureError::Wrong.into());
+        assert_eq!(check(&rotated, "1700000001", "{}"), wrong);
+        assert_eq!(check(&rotated, "1700000000", "{ }"), wrong);
+        // What gateways sign with the same secret is no callback.
+        let claim = ring(&[("p1", 7)]).sign_for(Purpose::User, "1700000000.{}");
+        let refused = verify(&rotated, b"1700000000", claim.as_bytes(), b"{}", NOW_MS);
+        assert_eq!(refused, wrong);
+    }
+
+    #[test]
+    fn nothing_that_a_stranger_sends_panics_the_reader() {
+        let keys = ring(&[("p1", 7)]);
+        for (timestamp, signature, body) in [
+            (&b""[..], &b""[..], &b""[..]),
+            (b"\xff", b"p1;00", b"{}"),
+            (b"1", b"p1", b"{}"),
+            (b"1", b"p1;00", b"\xff"),
+            (b"99999999999999999999", b"p1;00", b"{}"),
+        ] {
+            assert!(verify(&keys, timestamp, signature, body, NOW_MS).is_err());
+        }
+    }
+}

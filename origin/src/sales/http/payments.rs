@@ -1,0 +1,225 @@
+//! Payments: started by buyers, decided by the provider's callback, looked after by operators.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+use weir_base::headers;
+
+use super::orders::only;
+use super::user_orders::{SignedUser, conflict, ended, unknown_order};
+use crate::clock::now_ms;
+use crate::http::Problem;
+use crate::sales::Sales;
+use crate::sales::callback::{self, CallbackError};
+use crate::sales::payment::Payments;
+use crate::sales::store::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
+
+/// The most payments in one list.
+const LIST_LEN_MAX: usize = 1_000;
+
+/// The longest name of an event, in bytes.
+const EVENT_LEN_MAX: usize = 128;
+
+/// A payment, as its buyer sees it.
+#[derive(Debug, Serialize)]
+pub(super) struct PaymentView {
+    /// By this name the provider speaks of it.
+    payment: String,
+    order: String,
+    state: &'static str,
+    /// Why money must be given back; null: it must not.
+    reason: Option<String>,
+    /// Where the buyer pays; null: the site's own page knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pay_url: Option<String>,
+}
+
+impl From<StoredPayment> for PaymentView {
+    fn from(payment: StoredPayment) -> Self {
+        Self {
+            payment: payment.id,
+            order: payment.order,
+            state: payment.state.word(),
+            reason: Some(payment.reason).filter(|reason| !reason.is_empty()),
+            pay_url: None,
+        }
+    }
+}
+
+/// `POST /orders/{id}/pay`: starts a payment; 201 for a new one, 200 for the one that was started, or has paid, before.
+/// The order is paid when the provider says so.
+pub(super) async fn start(
+    State(sales): State<Sales>,
+    SignedUser(user): SignedUser,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<PaymentView>), Problem> {
+    let payments = configured(&sales)?;
+    let start = sales.store.start_payment(&id, &user, now_ms());
+    let (status, payment) = match sales.orders.sql(start).await? {
+        PaymentStart::New(payment) => (StatusCode::CREATED, payment),
+        PaymentStart::Again(payment) => (StatusCode::OK, payment),
+        PaymentStart::Expired => {
+            return Err(conflict("order_expired", "the time to pay has passed"));
+        }
+        PaymentStart::Cancelled => {
+            return Err(conflict("order_cancelled", "the order was cancelled"));
+        }
+        PaymentStart::SoldOut => return Err(conflict("sold_out", "sold out")),
+        PaymentStart::Unknown => return Err(unknown_order()),
+    };
+    let pay_url = match payment.state {
+        PaymentState::Started => payments.pay_url(&payment.id),
+        _ => None,
+    };
+    let view = PaymentView {
+        pay_url,
+        ..payment.into()
+    };
+    Ok((status, Json(view)))
+}
+
+/// What a provider says.
+#[derive(Debug, Deserialize)]
+struct Callback {
+    /// The event's name: the same for each try to deliver it.
+    event: String,
+    /// The payment's name.
+    payment: String,
+    state: CallbackState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CallbackState {
+    Paid,
+    Failed,
+}
+
+/// `POST /payments/callback`: the provider says what became of a payment. Again changes nothing.
+pub(super) async fn callback(
+    State(sales): State<Sales>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<PaymentView>, Problem> {
+    let payments = configured(&sales)?;
+    let event = read_callback(payments, &headers, &body)?;
+    let noted = ended(sales.orders.note_payment(event.clone()).await)?;
+    let payment = match noted {
+        PaymentNoted::Noted(payment, _) => payment,
+        PaymentNoted::Unknown => return Err(unknown_payment()),
+        PaymentNoted::EventReused => {
+            let detail = "another event of this name was noted before";
+            return Err(Problem::unprocessable("event_reused", "Not new", detail));
+        }
+    };
+    sales.metrics.payment(payment.state.word());
+    if payment.state == PaymentState::RefundDue {
+        let (id, reason) = (&payment.id, &payment.reason);
+        warn!(payment = %id, %reason, "paid, and nothing to be had for it: a refund is due");
+    }
+    Ok(Json(payment.into()))
+}
+
+fn read_callback(
+    payments: &Payments,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<PaymentEvent, Problem> {
+    let timestamp = headers::PAYMENT_TIMESTAMP;
+    let timestamp = only(headers, timestamp, signature_missing, signature_invalid)?;
+    let signature = headers::PAYMENT_SIGNATURE;
+    let signature = only(headers, signature, signature_missing, signature_invalid)?;
+    callback::verify(payments.keys(), timestamp, signature, body, now_ms()).map_err(|error| {
+        warn!(%error, "a payment callback is refused");
+        match error {
+            CallbackError::Signature(_) | CallbackError::Malformed => signature_invalid(),
+            CallbackError::Age => out_of_window(),
+        }
+    })?;
+    let callback: Callback =
+        serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
+    if callback.event.is_empty() || callback.event.len() > EVENT_LEN_MAX {
+        let detail = format!("event: must have 1 to {EVENT_LEN_MAX} bytes");
+        return Err(Problem::invalid_body(detail));
+    }
+    Ok(PaymentEvent {
+        id: callback.event,
+        payment: callback.payment,
+        is_paid: callback.state == CallbackState::Paid,
+        body_sha256: hex::encode(digest(&SHA256, body)),
+    })
+}
+
+/// What is asked of the list of payments.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    state: String,
+}
+
+/// `GET /payments?state=refund_due`: those that have been in this state for longest come first.
+pub(super) async fn list(
+    State(sales): State<Sales>,
+    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let words = PaymentState::ALL.map(PaymentState::word).join(", ");
+    let must_be = || Problem::invalid_query(format!("state: must be one of {words}"));
+    let Query(query) = query.map_err(|_| must_be())?;
+    let mut states = PaymentState::ALL.into_iter();
+    let state = states.find(|state| state.word() == query.state);
+    let state = state.ok_or_else(must_be)?;
+    let payments = sales.store.payments_in(state, LIST_LEN_MAX).await?;
+    let payments: Vec<PaymentView> = payments.into_iter().map(Into::into).collect();
+    Ok(Json(json!({ "payments": payments })))
+}
+
+/// `POST /payments/{id}/refunded`: notes that its money was given back. Again changes nothing.
+pub(super) async fn refunded(
+    State(sales): State<Sales>,
+    Path(id): Path<String>,
+) -> Result<Json<PaymentView>, Problem> {
+    let payment = sales.store.note_refund(&id, now_ms()).await?;
+    let payment = payment.ok_or_else(unknown_payment)?;
+    if payment.state != PaymentState::Refunded {
+        let detail = "no refund is due for this payment";
+        return Err(Problem::conflict("no_refund_due", "Not possible", detail));
+    }
+    info!(payment = %payment.id, "refunded");
+    Ok(Json(payment.into()))
+}
+
+fn configured(sales: &Sales) -> Result<&Payments, Problem> {
+    sales.payments.as_deref().ok_or_else(|| {
+        let status = StatusCode::NOT_IMPLEMENTED;
+        let detail = "this origin has no payment provider: see WEIR_PAYMENT_SECRET";
+        Problem::new(status, "payments_not_configured", "No payments", detail)
+    })
+}
+
+fn unknown_payment() -> Problem {
+    let detail = "there is no such payment";
+    Problem::not_found("unknown_payment", "Unknown payment", detail)
+}
+
+fn signature_missing() -> Problem {
+    let status = StatusCode::UNAUTHORIZED;
+    let detail = "callbacks are signed by the provider";
+    Problem::new(status, "signature_missing", "No signature", detail).challenge("Weir-Payment")
+}
+
+fn signature_invalid() -> Problem {
+    let status = StatusCode::FORBIDDEN;
+    let detail = "the callback is not one that the provider signed";
+    Problem::new(status, "signature_invalid", "Invalid signature", detail)
+}
+
+fn out_of_window() -> Problem {
+    let status = StatusCode::FORBIDDEN;
+    let detail = "the callback was signed too long ago, or in the future; sign it anew";
+    Problem::new(status, "timestamp_out_of_window", "Too old", detail)
+}
