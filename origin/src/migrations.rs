@@ -29,6 +29,13 @@ macro_rules! migrations {
             migration!($database, 15, "idempotency keys", "0015_idempotency_keys"),
             migration!($database, 16, "payments", "0016_payments"),
             migration!($database, 17, "cooldowns", "0017_cooldowns"),
+            migration!(
+                $database,
+                18,
+                "visitors of risk checks",
+                "0018_visitors_of_risk_checks"
+            ),
+            migration!($database, 19, "archive", "0019_archive"),
         ]
     };
 }

@@ -13,11 +13,12 @@ use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
 use crate::metrics::Metrics;
 use crate::redis::Redis;
+use crate::sales::archive::ArchiveRules;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
 use crate::sales::payment::Payments;
 use crate::sales::risk::RiskScorer;
-use crate::sales::store::HoldRules;
+use crate::sales::store::{HoldRules, SaleStore};
 use crate::sales::{self, Sales};
 use crate::sql::{Database, OpenError};
 
@@ -43,9 +44,21 @@ pub struct Origin {
 impl Origin {
     /// An origin with sales, whose claims are signed with one of `keys`.
     pub fn new(database: Database, redis: Redis, keys: KeyRing, limits: SqlLimits) -> Self {
+        let store = SaleStore::new(database.clone());
+        Self::with_store(database, store, redis, keys, limits)
+    }
+
+    /// As [`Origin::new`], with this store of sales, in the same database.
+    pub fn with_store(
+        database: Database,
+        store: SaleStore,
+        redis: Redis,
+        keys: KeyRing,
+        limits: SqlLimits,
+    ) -> Self {
         let metrics = Metrics::default();
         let sale_metrics = SaleMetrics::register(&metrics);
-        let sales = Sales::new(database.clone(), redis.clone(), keys, limits, sale_metrics);
+        let sales = Sales::new(store, redis.clone(), keys, limits, sale_metrics);
         Self {
             link_metrics: LinkMetrics::register(&metrics),
             links: None,
@@ -69,6 +82,13 @@ impl Origin {
     #[must_use]
     pub fn with_holds(mut self, rules: HoldRules) -> Self {
         self.sales = self.sales.with_holds(rules);
+        self
+    }
+
+    /// The same, with these rules for what ended sales leave.
+    #[must_use]
+    pub fn with_archive(mut self, rules: ArchiveRules) -> Self {
+        self.sales = self.sales.with_archive(rules);
         self
     }
 

@@ -78,9 +78,11 @@ async fn open(config: &Config, secrets: Secrets) -> Result<Origin> {
         .context("--database-url")?;
     let redis = Redis::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
     let limits = config.sales.sql_limits();
-    let origin = Origin::new(database, redis, secrets.claim_keys, limits);
+    let store = config.sales.store(database.clone())?;
+    let origin = Origin::with_store(database, store, redis, secrets.claim_keys, limits);
     let origin = origin.with_payments(secrets.payments);
     let origin = origin.with_holds(config.sales.hold_rules());
+    let origin = origin.with_archive(config.sales.archive_rules());
     let settings = config.links.settings(secrets.link_scramble);
     match settings.context("--links")? {
         Some(settings) => origin.with_links(settings).await.context("short links"),

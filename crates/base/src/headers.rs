@@ -23,6 +23,10 @@ pub const PAYMENT_TIMESTAMP: &str = "x-weir-payment-timestamp";
 /// Request header from a payment provider to the origin: the signature of `<timestamp>.<body>`, `<key id>;<hex>`.
 pub const PAYMENT_SIGNATURE: &str = "x-weir-payment-signature";
 
+/// Request header from the gateway to the origin: what the gateway would have answered, a `Verdict` of `weir-sale`, on a
+/// request for a sale in shadow that goes on without a claim.
+pub const SHADOW: &str = "x-weir-shadow";
+
 /// Request header from the gateway to the origin: who the user is, on requests that carry no
 /// claim: `v1;<issued_at_ms>;<user>`.
 pub const USER: &str = "x-weir-user";
@@ -39,7 +43,14 @@ pub const LINK_UNKNOWN: &str = "unknown";
 
 /// Headers that only a gateway may send on: copies that a client sent are removed from every
 /// request that passes a gateway.
-pub const GATEWAY_ONLY: [&str; 5] = [CLAIM, CLAIM_SIGNATURE, USER, USER_SIGNATURE, VERDICT];
+pub const GATEWAY_ONLY: [&str; 6] = [
+    CLAIM,
+    CLAIM_SIGNATURE,
+    SHADOW,
+    USER,
+    USER_SIGNATURE,
+    VERDICT,
+];
 
 /// Whether `name`, in lower case, is one of [`GATEWAY_ONLY`].
 pub fn is_gateway_only(name: &[u8]) -> bool {

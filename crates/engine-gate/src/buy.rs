@@ -113,6 +113,7 @@ impl<D: SharedData + Clone> Gate<D> {
         if buyer.poses_as_gateway {
             effects.remove_gateway_headers(stream);
         }
+        effects.add_header(stream, headers::SHADOW, rejection.verdict.word().into());
         effects.go_on(stream);
     }
 

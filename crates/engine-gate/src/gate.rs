@@ -142,7 +142,9 @@ impl<D: SharedData + Clone> Gate<D> {
         match self.find(sale) {
             Ok((switch, sale)) => {
                 let status = SaleStatus::new(switch, sale, &self.memory, now_ms);
-                Rc::new(Answer::json(200, vec![], &status))
+                // It says the same to anybody, so pages of any site may read it.
+                let headers = vec![("access-control-allow-origin", "*")];
+                Rc::new(Answer::json(200, headers, &status))
             }
             Err(rejection) => self.answers.reject(rejection, None),
         }

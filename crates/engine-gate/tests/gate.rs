@@ -261,6 +261,26 @@ fn in_shadow_every_request_goes_on_whatever_is_decided() {
         bench.run(reply);
         assert_eq!(bench.outcome(stream), Some(Outcome::WentOn), "{reply:?}");
     }
+    let added = |stream| bench.added_headers(stream);
+    assert_eq!(added(1)[0].0, headers::CLAIM);
+    assert_eq!(added(2), [(headers::SHADOW, "blocked".into())]);
+    assert_eq!(added(3), [(headers::SHADOW, "unavailable".into())]);
+}
+
+#[test]
+fn a_countdown_may_be_read_by_pages_of_any_site() {
+    let mut bench = Bench::with(r#", "status_routes": [{ "path": "/sales/{sale}" }]"#);
+    bench.request(1, "GET", "/sales/s", &[]);
+    let answered = bench.effects_of(1).find_map(|effect| match effect {
+        Effect::Respond { answer, .. } => Some(answer.headers.clone()),
+        _ => None,
+    });
+    let allowed = answered
+        .unwrap()
+        .get("access-control-allow-origin")
+        .unwrap()
+        .into_owned();
+    assert_eq!(allowed, b"*");
 }
 
 #[test]

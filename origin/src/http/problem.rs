@@ -1,4 +1,5 @@
-//! Refusals as clients see them: problem details (RFC 9457).
+//! Refusals as clients see them: problem details (RFC 9457), with the members `error` and `message` that gateways' own
+//! answers have.
 
 use std::borrow::Cow;
 
@@ -182,7 +183,9 @@ impl Problem {
             "title": self.title,
             "status": self.status.as_u16(),
             "detail": self.detail,
+            // The gateway's two members, so that a client reads one form whoever answers.
             "error": self.code,
+            "message": self.detail,
         })
     }
 }
@@ -236,6 +239,7 @@ mod tests {
                 "status": 503,
                 "detail": "the database did not answer; please try again",
                 "error": "sql_unavailable",
+                "message": "the database did not answer; please try again",
             })
         );
     }

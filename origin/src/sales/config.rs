@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use clap::Args;
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
 use weir_base::key::{KeyError, KeyRing, SigningKey};
 
+use super::archive::ArchiveRules;
 use super::orders::SqlLimits;
 use super::payment::{PLACE, Payments};
 use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
-use super::store::HoldRules;
+use super::store::{HoldRules, SaleStore};
 use crate::secret::{self, SecretError, Variables};
+use crate::sql::Database;
 
 /// Names the variable that holds the secret that gateways and origin share.
 pub const CLAIM_SECRET: &str = "WEIR_CLAIM_SECRET";
@@ -24,6 +26,15 @@ pub const PAYMENT_SECRET: &str = "WEIR_PAYMENT_SECRET";
 
 /// Names the variable that holds the secret before it: callbacks signed with it count, too.
 pub const PAYMENT_SECRET_PREVIOUS: &str = "WEIR_PAYMENT_SECRET_PREVIOUS";
+
+/// What counts as long as the risk check has said nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RiskFail {
+    /// The reservation.
+    Open,
+    /// Nothing.
+    Closed,
+}
 
 /// The flags of sales.
 #[derive(Clone, Args)]
@@ -64,13 +75,25 @@ pub struct SaleConfig {
     #[arg(long, env = "WEIR_EXPIRED_HOLDS_MAX", default_value_t = HoldRules::default().expired_max)]
     pub expired_holds_max: u32,
 
+    /// How long after its end a sale is archived and leaves Redis, in milliseconds; 0: never
+    #[arg(long, env = "WEIR_ARCHIVE_AFTER_MS", default_value_t = 24 * 60 * 60 * 1_000)]
+    pub archive_after_ms: u64,
+
     /// Rules of the embedded risk check, a JSON file
     #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
     pub risk_rules: Option<PathBuf>,
 
-    /// The risk service instead: POST {sale, user} there answers {score}; http:// only
+    /// The risk service instead: POST {sale, user, address, agent} there answers {score}; https:// or http://
     #[arg(long, env = "WEIR_RISK_URL")]
     pub risk_url: Option<String>,
+
+    /// The authority that signed the risk service's certificate, in PEM, if it is not one of the system's
+    #[arg(long, env = "WEIR_RISK_CA", requires = "risk_url")]
+    pub risk_ca: Option<PathBuf>,
+
+    /// What counts as long as the risk check has not judged a reservation: `open`: it counts; `closed`: it does not
+    #[arg(long, env = "WEIR_RISK_FAIL", default_value = "open")]
+    pub risk_fail: RiskFail,
 
     /// Users of this score and above are blocked
     #[arg(long, env = "WEIR_RISK_THRESHOLD", default_value_t = 80)]
@@ -91,6 +114,14 @@ impl SaleConfig {
         HoldRules {
             cooldown_ms: self.hold_cooldown_ms,
             expired_max: self.expired_holds_max,
+        }
+    }
+
+    /// When what ended sales leave goes.
+    pub fn archive_rules(&self) -> ArchiveRules {
+        ArchiveRules {
+            after_ms: (self.archive_after_ms > 0).then_some(self.archive_after_ms),
+            ..ArchiveRules::default()
         }
     }
 
@@ -115,15 +146,29 @@ impl SaleConfig {
         Ok(Some(Payments::new(keys, self.payment_url.clone())))
     }
 
+    /// Sales in this database, as the flags have them.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn store(&self, database: Database) -> Result<SaleStore> {
+        let store = SaleStore::new(database);
+        let has_check = self.risk_url.is_some() || self.risk_rules.is_some();
+        match self.risk_fail {
+            RiskFail::Open => Ok(store),
+            RiskFail::Closed if has_check => Ok(store.with_risk_failing_closed()),
+            RiskFail::Closed => bail!("--risk-fail closed: needs --risk-rules or --risk-url"),
+        }
+    }
+
     /// The risk check that the flags name; without one, nobody is scored.
     ///
     /// # Errors
     /// Names the flag that will not do.
     pub fn scorer(&self) -> Result<Option<Arc<dyn RiskScorer>>> {
         if let Some(url) = &self.risk_url {
-            let scorer = HttpScorer::new(url, HttpSettings::default());
-            let scorer = scorer.context("--risk-url: must be http://<host>[:<port>]/…")?;
-            return Ok(Some(Arc::new(scorer)));
+            let ca = self.risk_ca.as_deref();
+            let scorer = HttpScorer::new(url, ca, HttpSettings::default());
+            return Ok(Some(Arc::new(scorer.context("--risk-url, --risk-ca")?)));
         }
         let Some(path) = &self.risk_rules else {
             return Ok(None);

@@ -10,7 +10,7 @@ use weir_sale::ledger::{
     SettleReply, ShardProbe, Transfer,
 };
 use weir_sale::sale::Sale;
-use weir_sale::shard::{bucket, home_shard};
+use weir_sale::shard::{BUCKETS, bucket, home_shard};
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{
     audit, cancel, charge, claim, deposit, lend, overdue, probe, release, restock, restore, settle,
@@ -348,6 +348,17 @@ impl Ledger {
     ) -> Result<bool, CallError> {
         let call = restore::call(&self.shard(sale, shard), users);
         Ok(restore::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Deletes all that a shard has in Redis but its attempts, which expire.
+    pub async fn clear(&self, sale: &SaleId, shard: u32) -> Result<(), CallError> {
+        let keys = self.shard(sale, shard);
+        let sets = (0..BUCKETS).flat_map(|bucket| [keys.reserved(bucket), keys.blocked(bucket)]);
+        let keys: Vec<Vec<u8>> = keys.ledger().into_iter().chain(sets).collect();
+        for some in keys.chunks(COMMANDS_AT_ONCE) {
+            self.redis.send(redis::cmd("UNLINK").arg(some)).await?;
+        }
+        Ok(())
     }
 
     /// Gives gateways a new catalogue, as JSON.

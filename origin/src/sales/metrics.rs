@@ -89,6 +89,7 @@ pub struct SaleMetrics {
     cold_shards: Family<SaleLabel, Gauge>,
     risk: Family<OutcomeLabel, Counter>,
     payments: Family<StateLabel, Counter>,
+    risk_pending: Gauge,
     /// How long after deadline and grace claims were found by the reconciler.
     pub overdue_seconds: Histogram,
     /// Units of transfers that the reconciler finished.
@@ -137,6 +138,10 @@ impl SaleMetrics {
                 "Shards of warmed sales without stock in Redis",
             ),
             risk: group.add("risk_checks", "Risk checks, by outcome"),
+            risk_pending: group.add(
+                "risk_pending",
+                "Users who have reserved and whom no risk check has judged",
+            ),
             payments: group.add(
                 "payment_callbacks",
                 "Callbacks of the payment provider, by the payment's state after it",
@@ -199,6 +204,12 @@ impl SaleMetrics {
     /// Counts a payment provider's callback.
     pub fn payment(&self, state: &'static str) {
         self.payments.get_or_create(&StateLabel { state }).inc();
+    }
+
+    /// Notes how many users wait for a risk check.
+    pub fn risk_pending(&self, users: u64) {
+        self.risk_pending
+            .set(i64::try_from(users).unwrap_or(i64::MAX));
     }
 
     /// Notes how a sale stands in Redis.

@@ -10,6 +10,7 @@
 //! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
 //! | [`warm`] | puts a sale's stock on Redis, once |
 //! | [`jobs`] | expires unpaid orders, has Redis follow, warms sales in time |
+//! | [`archive`] | clears away what an ended sale leaves |
 //! | [`risk`] | scores who has reserved, and blocks |
 //! | [`status`] | what SQL and Redis hold of a sale, and whether it adds up |
 //! | [`books`] | every term of the sum that must hold |
@@ -24,6 +25,7 @@
 //! What is absent: handlers hold no SQL and no Redis commands; [`store`] knows nothing of Redis and [`ledger`]
 //! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`] and [`reconcile`] alone.
 
+pub mod archive;
 pub mod books;
 pub mod callback;
 pub mod catalogue;
@@ -49,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
 
 use crate::redis::Redis;
-use crate::sql::Database;
+use archive::{ArchiveRules, Archiver};
 use catalogue::Publisher;
 use jobs::Jobs;
 use ledger::Ledger;
@@ -75,19 +77,20 @@ pub struct Sales {
     /// `None`: nobody can pay.
     payments: Option<Arc<Payments>>,
     holds: HoldRules,
+    archive: ArchiveRules,
     metrics: SaleMetrics,
 }
 
 impl Sales {
-    /// Sales in this database and on this Redis. Claims and users must be signed with one of `keys`.
+    /// Sales in this store and on this Redis. Claims and users must be signed with one of `keys`.
     pub fn new(
-        database: Database,
+        store: SaleStore,
         redis: Redis,
         keys: KeyRing,
         limits: SqlLimits,
         metrics: SaleMetrics,
     ) -> Self {
-        let (store, ledger) = (SaleStore::new(database), Ledger::new(redis));
+        let ledger = Ledger::new(redis);
         let publisher = Publisher::new(store.clone(), ledger.clone());
         let rebuilder = Rebuilder::new(store.clone(), ledger.clone());
         Self {
@@ -103,6 +106,7 @@ impl Sales {
             keys: Arc::new(keys),
             payments: None,
             holds: HoldRules::default(),
+            archive: ArchiveRules::default(),
             metrics,
             store,
             ledger,
@@ -123,12 +127,20 @@ impl Sales {
         self
     }
 
+    /// The same, with these rules for what ended sales leave.
+    #[must_use]
+    pub fn with_archive(mut self, rules: ArchiveRules) -> Self {
+        self.archive = rules;
+        self
+    }
+
     /// Starts what runs in the background until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         vec![
             tokio::spawn(self.publisher.clone().run(stop.clone())),
             tokio::spawn(self.reconciler().run(stop.clone())),
             tokio::spawn(self.jobs().run(stop.clone())),
+            tokio::spawn(self.archiver().run(stop.clone())),
         ]
     }
 
@@ -165,6 +177,15 @@ impl Sales {
             warmer: self.warmer.clone(),
             holds: self.holds,
             metrics: self.metrics.clone(),
+        }
+    }
+
+    /// Clears away what ended sales leave; to be [run](Archiver::run) once.
+    pub fn archiver(&self) -> Archiver {
+        Archiver {
+            store: self.store.clone(),
+            ledger: self.ledger.clone(),
+            rules: self.archive,
         }
     }
 

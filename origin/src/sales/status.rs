@@ -29,8 +29,10 @@ pub struct SaleSummary {
     pub starts_at_ms: u64,
     /// First instant at which they are taken no more.
     pub ends_at_ms: u64,
-    /// The operator's switch.
+    /// The operator's switch of this sale.
     pub state: SaleState,
+    /// The switch that counts: the stricter of this sale's own and that of all sales.
+    pub effective_state: SaleState,
     /// What the operator has taken out of the way.
     pub degrade: Degrade,
     /// Whether only who brings an order token may buy.
@@ -45,6 +47,8 @@ pub struct SaleSummary {
     pub created_at_ms: u64,
     /// When its stock was first put on Redis; null until then.
     pub warmed_at_ms: Option<u64>,
+    /// Since when it is archived: it takes no orders, and Redis forgets it; null until then.
+    pub archived_at_ms: Option<u64>,
 }
 
 /// A sale, and what SQL and Redis hold of it.
@@ -95,26 +99,35 @@ impl SaleStatus {
             return Ok(None);
         };
         let mut shards = Vec::new();
-        for shard in 0..totals.stored.sale.shards {
+        // Of an archived sale SQL knows all, and Redis nothing.
+        let shard_count = match totals.stored.archived_at_ms {
+            Some(_) => 0,
+            None => totals.stored.sale.shards,
+        };
+        for shard in 0..shard_count {
             shards.push(ledger.audit(id, shard).await?);
         }
         // Again, now that Redis is read: see `SaleStatus::balanced`. Sales are never deleted.
         let totals = store.totals(id).await?;
-        Ok(totals.map(|totals| Self::new(totals, &shards)))
+        let switch = store.global_switch().await?;
+        Ok(totals.map(|totals| Self::new(totals, &shards, switch)))
     }
 
-    fn new(totals: SaleTotals, shards: &[Audit]) -> Self {
+    fn new(totals: SaleTotals, shards: &[Audit], switch: SaleState) -> Self {
         Self {
             balanced: is_balanced(&totals, shards),
             orders: totals.orders.active(),
             units_ordered: totals.units_deducted,
             shards: shards.iter().map(ShardStatus::from).collect(),
-            summary: totals.stored.into(),
+            summary: SaleSummary::new(totals.stored, switch),
         }
     }
 }
 
 fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
+    if totals.stored.archived_at_ms.is_some() {
+        return totals.stored.remaining + totals.units_deducted == totals.stored.total;
+    }
     let in_redis: Option<i64> = shards
         .iter()
         .map(|s| s.stock?.checked_add_unsigned(s.held))
@@ -141,8 +154,9 @@ impl From<&Audit> for ShardStatus {
     }
 }
 
-impl From<StoredSale> for SaleSummary {
-    fn from(stored: StoredSale) -> Self {
+impl SaleSummary {
+    /// A sale, with the switch of all sales.
+    pub fn new(stored: StoredSale, switch: SaleState) -> Self {
         let sale = stored.sale;
         Self {
             id: sale.id,
@@ -154,6 +168,7 @@ impl From<StoredSale> for SaleSummary {
             starts_at_ms: sale.starts_at_ms,
             ends_at_ms: sale.ends_at_ms,
             state: sale.state,
+            effective_state: sale.state.max(switch),
             degrade: sale.degrade,
             token: sale.token,
             reservation: stored.reservation,
@@ -161,6 +176,7 @@ impl From<StoredSale> for SaleSummary {
             warm_before_ms: stored.warm_before_ms,
             created_at_ms: stored.created_at_ms,
             warmed_at_ms: stored.warmed_at_ms,
+            archived_at_ms: stored.archived_at_ms,
         }
     }
 }

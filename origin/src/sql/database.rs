@@ -204,6 +204,14 @@ impl Row {
         number.map(unsigned).transpose()
     }
 
+    /// A text that may be NULL.
+    pub(crate) fn maybe_text(&self, column: &str) -> Result<Option<String>, Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+        }
+    }
+
     fn signed(&self, column: &str) -> Result<i64, Error> {
         match self {
             Self::Sqlite(row) => row.try_get(column),

@@ -382,3 +382,28 @@ async fn a_release_after_the_order_changes_nothing() {
         .unwrap();
     assert_eq!(world.audit(&ticket).await, before);
 }
+
+/// In shadow a request goes on that the gate would have refused: it hears why.
+#[tokio::test]
+async fn what_a_sale_in_shadow_would_refuse_is_refused_for_that_reason() {
+    let world = World::with_sale("s", 8).await;
+    for (word, status, code) in [
+        ("sold_out", 409, "sold_out"),
+        ("blocked", 403, "blocked"),
+        ("unavailable", 503, "unavailable"),
+        // None that the gate would send.
+        ("granted", 401, "claim_missing"),
+        ("nonsense", 401, "claim_missing"),
+    ] {
+        let headers = [(weir_base::headers::SHADOW, word.as_bytes().to_vec())];
+        let answer = world.post_order(&headers).await;
+        assert_eq!((answer.status.as_u16(), answer.code()), (status, code));
+        assert_eq!(answer.body["message"], answer.body["detail"]);
+    }
+    // With a claim it counts for nothing.
+    let ticket = world.claim("s", "alice").await;
+    let [claim, signature] = claim_headers(&ticket);
+    let shadow = (weir_base::headers::SHADOW, b"sold_out".to_vec());
+    let answer = world.post_order(&[claim, signature, shadow]).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+}

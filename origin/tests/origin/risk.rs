@@ -12,11 +12,11 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use weir_base::breaker::Settings;
-use weir_base::id::{SaleId, UserId};
 use weir_origin::clock::now_ms;
 use weir_origin::sales::risk::{
     HttpScorer, HttpSettings, RiskScorer, RiskWorker, Round, Rules, ScoreError, ScoreFuture,
 };
+use weir_origin::sales::store::{Unscored, Visitor};
 use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::ShardKeys;
 
@@ -48,6 +48,19 @@ async fn is_listed(world: &World, name: &str, is_blocked: bool) -> bool {
         .redis(redis::cmd("SISMEMBER").arg(set).arg(name))
         .await;
     reply == redis::Value::Int(1)
+}
+
+fn unscored(name: &str) -> Unscored {
+    Unscored {
+        sale: id("s"),
+        user: user(name),
+        at_ms: 0,
+        failed_checks: 0,
+        visitor: Visitor {
+            address: "192.0.2.7".to_owned(),
+            agent: "curl/8.0".to_owned(),
+        },
+    }
 }
 
 fn worker(world: &World, scorer: impl RiskScorer + 'static) -> RiskWorker {
@@ -119,7 +132,7 @@ async fn serve(service: Service) -> HttpScorer {
         },
         ..HttpSettings::default()
     };
-    HttpScorer::new(&format!("http://{address}/score"), settings).unwrap()
+    HttpScorer::new(&format!("http://{address}/score"), None, settings).unwrap()
 }
 
 #[tokio::test]
@@ -131,7 +144,7 @@ async fn a_service_that_stumbles_is_asked_again() {
             ..Service::default()
         };
         let scorer = serve(service.clone()).await;
-        let score = scorer.score(&id("s"), &user("mallory")).await;
+        let score = scorer.score(&unscored("mallory")).await;
         assert_eq!(score.unwrap(), 99);
         assert_eq!(service.asked.load(Ordering::SeqCst), 3);
     }
@@ -145,7 +158,7 @@ async fn a_definite_refusal_is_not_repeated_at_once() {
         ..Service::default()
     };
     let scorer = serve(service.clone()).await;
-    assert!(scorer.score(&id("s"), &user("alice")).await.is_err());
+    assert!(scorer.score(&unscored("alice")).await.is_err());
     assert_eq!(service.asked.load(Ordering::SeqCst), 1);
 }
 
@@ -226,8 +239,8 @@ async fn a_service_that_is_down_delays_scores_and_is_left_alone_and_nobody_is_lo
 struct OnlyFor(&'static str);
 
 impl RiskScorer for OnlyFor {
-    fn score<'a>(&'a self, _: &'a SaleId, user: &'a UserId) -> ScoreFuture<'a> {
-        let is_known = user.as_str() == self.0;
+    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a> {
+        let is_known = who.user.as_str() == self.0;
         Box::pin(async move { is_known.then_some(1).ok_or(ScoreError::Status(400)) })
     }
 }
@@ -249,11 +262,156 @@ async fn users_who_cannot_be_scored_do_not_keep_others_from_it() {
 }
 
 #[test]
-fn a_url_that_is_not_http_is_refused() {
-    for url in ["https://x/", "x", "ftp://x", "http:///"] {
+fn a_url_of_neither_http_nor_https_is_refused() {
+    for url in ["x", "ftp://x", "http:///"] {
         assert!(
-            HttpScorer::new(url, HttpSettings::default()).is_none(),
+            HttpScorer::new(url, None, HttpSettings::default()).is_err(),
             "{url}"
         );
     }
+}
+
+/// A check that fails closed: gateways hear of a reservation when its user has passed, and not before.
+#[tokio::test]
+async fn a_check_that_fails_closed_lets_nobody_in_unseen() {
+    let world = World::with_risk_failing_closed().await;
+    let window = json!({ "from_ms": 0, "until_ms": now_ms() + 600_000 });
+    world
+        .sale_with("s", 4, json!({ "reservation": window }))
+        .await;
+    let service = Service {
+        failing: u32::MAX,
+        status: 503,
+        ..Service::default()
+    };
+    let broken = worker(&world, serve(service).await);
+    let state = async |name: &str| {
+        let answer = world.as_user(name, "POST", "/sales/s/reservations").await;
+        answer.body["state"].as_str().unwrap().to_owned()
+    };
+    for name in ["alice", "mallory"] {
+        assert_eq!(state(name).await, "checking");
+    }
+    broken.round().await.unwrap();
+    broken.count_pending().await;
+    let metrics = world.admin("GET", "/metrics", &Value::Null).await.body;
+    assert!(
+        metrics
+            .as_str()
+            .unwrap()
+            .contains("weir_origin_risk_pending 2\n"),
+        "{metrics}"
+    );
+    // Also a Redis that is filled anew does not hear of them.
+    world.admin("POST", "/sales/s/warm", &Value::Null).await;
+    assert!(!is_listed(&world, "alice", false).await);
+
+    let repaired = worker(&world, serve(Service::default()).await);
+    let mut scored = 0;
+    while scored < 2 {
+        scored += repaired.round().await.unwrap().scored;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    repaired.count_pending().await;
+    assert!(is_listed(&world, "alice", false).await);
+    assert!(!is_listed(&world, "mallory", false).await);
+    assert!(is_listed(&world, "mallory", true).await);
+    assert_eq!(state("alice").await, "reserved");
+    let kept = "SELECT COUNT(*) FROM reservations WHERE address <> '' OR agent <> ''";
+    assert_eq!(
+        world.number(kept).await,
+        0,
+        "what the check saw is forgotten with it"
+    );
+}
+
+/// What a risk service over TLS was asked.
+#[tokio::test]
+async fn a_service_is_asked_over_tls_and_told_address_and_agent() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let dir = tempfile::tempdir().unwrap();
+    let made = weir_stack::certificates::Certificates::kept_in(dir.path()).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = acceptor(&made);
+    let asked = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            // One that does not trust us hangs up.
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                continue;
+            };
+            let mut bytes = vec![0; 4096];
+            let mut read = 0;
+            while !bytes[..read].ends_with(b"}") {
+                read += stream.read(&mut bytes[read..]).await.unwrap();
+            }
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{\"score\":42}";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            return String::from_utf8_lossy(&bytes[..read]).into_owned();
+        }
+    });
+    let url = format!("https://{address}/score");
+    let settings = HttpSettings {
+        tries: 1,
+        ..HttpSettings::default()
+    };
+    let other = tempfile::tempdir().unwrap();
+    let stranger = weir_stack::certificates::Certificates::kept_in(other.path()).unwrap();
+    let distrusting = HttpScorer::new(&url, Some(&stranger.ca), settings).unwrap();
+    let refused = distrusting.score(&unscored("alice")).await;
+    assert!(
+        matches!(refused, Err(ScoreError::Connection(_))),
+        "{refused:?}"
+    );
+    let scorer = HttpScorer::new(&url, Some(&made.ca), settings).unwrap();
+    assert_eq!(scorer.score(&unscored("alice")).await.unwrap(), 42);
+    let asked = asked.await.unwrap();
+    let body: Value = serde_json::from_str(asked.rsplit("\r\n\r\n").next().unwrap()).unwrap();
+    let expected =
+        json!({ "sale": "s", "user": "alice", "address": "192.0.2.7", "agent": "curl/8.0" });
+    assert_eq!(body, expected);
+    for bad in ["ftp://x/", "score", "https://"] {
+        assert!(HttpScorer::new(bad, None, settings).is_err(), "{bad}");
+    }
+}
+
+fn acceptor(made: &weir_stack::certificates::Certificates) -> tokio_rustls::TlsAcceptor {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let certificate = CertificateDer::from_pem_file(&made.certificate).unwrap();
+    let key = PrivateKeyDer::from_pem_file(&made.key).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    tokio_rustls::TlsAcceptor::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn the_check_sees_where_a_user_came_from() {
+    let world = world().await;
+    let ring = weir_base::key::KeyRing::new(vec![crate::support::key()]).unwrap();
+    let signed = weir_sale::identity::sign(&ring, &user("alice"), now_ms());
+    let request = axum::http::Request::post("/sales/s/reservations")
+        .header(weir_base::headers::USER, signed.value)
+        .header(weir_base::headers::USER_SIGNATURE, signed.signature)
+        // What the client sent stands before what the gateway saw.
+        .header("x-forwarded-for", "203.0.113.9, 192.0.2.7")
+        .header("user-agent", "x".repeat(600));
+    let made = world
+        .public(request.body(axum::body::Body::empty()).unwrap())
+        .await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let waiting = world
+        .origin
+        .sales()
+        .store()
+        .reservations_to_score(u64::MAX >> 1, 9);
+    let visitor = waiting.await.unwrap()[0].visitor.clone();
+    assert_eq!(visitor.address, "192.0.2.7");
+    assert_eq!(visitor.agent.len(), 512);
 }

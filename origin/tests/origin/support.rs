@@ -26,9 +26,10 @@ use weir_origin::http::AdminToken;
 use weir_origin::links::Settings;
 use weir_origin::origin::open_database;
 use weir_origin::redis::Redis;
+use weir_origin::sales::archive::{ArchiveRules, Archiver};
 use weir_origin::sales::orders::SqlLimits;
 use weir_origin::sales::payment::Payments;
-use weir_origin::sales::store::HoldRules;
+use weir_origin::sales::store::{HoldRules, SaleStore};
 use weir_sale::claim::Ticket;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
@@ -259,6 +260,34 @@ impl World {
         Self::with(redis_url, None).await
     }
 
+    /// With these rules for what ended sales leave.
+    pub async fn with_archive(rules: ArchiveRules) -> Self {
+        let mut world = Self::new().await;
+        world.origin = world.origin.with_archive(rules);
+        world
+    }
+
+    /// An archiver with other rules.
+    pub fn archiver(&self, rules: ArchiveRules) -> Archiver {
+        self.origin.sales().clone().with_archive(rules).archiver()
+    }
+
+    /// The keys in Redis that are of this form, behind the test's prefix.
+    pub async fn keys(&self, form: &str) -> Vec<String> {
+        let mut keys = Vec::new();
+        for url in self.redis_url.split(',') {
+            let mut connection = weir_stack::redis::connect(url).await.unwrap();
+            let mut all = redis::cmd("KEYS");
+            let all = all.arg(format!("{}:{form}", self.prefix));
+            keys.extend(
+                all.query_async::<Vec<String>>(&mut connection)
+                    .await
+                    .unwrap(),
+            );
+        }
+        keys
+    }
+
     /// With these rules for holds that expire.
     pub async fn with_holds(rules: HoldRules) -> Self {
         let mut world = Self::new().await;
@@ -274,7 +303,21 @@ impl World {
         Self::with(&shared_redis().await, Some(links)).await
     }
 
+    /// In which a reservation counts only once a risk check has passed its user.
+    pub async fn with_risk_failing_closed() -> Self {
+        let redis_url = shared_redis().await;
+        Self::with_store(&redis_url, None, SaleStore::with_risk_failing_closed).await
+    }
+
     async fn with(redis_url: &str, links: Option<LinkSetup>) -> Self {
+        Self::with_store(redis_url, links, |store| store).await
+    }
+
+    async fn with_store(
+        redis_url: &str,
+        links: Option<LinkSetup>,
+        change: fn(SaleStore) -> SaleStore,
+    ) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = tempfile::tempdir().unwrap();
@@ -285,7 +328,9 @@ impl World {
         let database = open_database(&database_url).await.unwrap();
         let redis = Redis::new(redis_url, &prefix).unwrap();
         let ring = KeyRing::new(vec![key()]).unwrap();
-        let mut origin = Origin::new(database, redis, ring, SqlLimits::default());
+        let store = change(SaleStore::new(database.clone()));
+        let limits = SqlLimits::default();
+        let mut origin = Origin::with_store(database, store, redis, ring, limits);
         origin = origin.with_payments(Some(payments()));
         let mut stop = None;
         if let Some((domains, change)) = links {

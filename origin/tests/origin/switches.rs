@@ -118,3 +118,51 @@ async fn what_happened_is_counted() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_switch_changes_what_it_names_and_nothing_else() {
+    let world = World::with_sale("s", 1).await;
+    let switch = async |body: Value| {
+        let answer = world.admin("PUT", "/sales/s/switch", &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        (answer.body["state"].clone(), answer.body["degrade"].clone())
+    };
+    let degrade =
+        |risk, page| json!({ "skip_risk": risk, "skip_reservation": false, "static_page": page });
+    let first = switch(json!({ "degrade": { "static_page": true } })).await;
+    assert_eq!(first, (json!("open"), degrade(false, true)));
+    let drained = switch(json!({ "state": "drain" })).await;
+    assert_eq!(
+        drained,
+        (json!("drain"), degrade(false, true)),
+        "the page stays"
+    );
+    let skipped = switch(json!({ "degrade": { "skip_risk": true, "static_page": false } })).await;
+    assert_eq!(skipped, (json!("drain"), degrade(true, false)));
+    let odd = world
+        .admin(
+            "PUT",
+            "/sales/s/switch",
+            &json!({ "degrade": { "page": true } }),
+        )
+        .await;
+    assert_eq!((odd.status.as_u16(), odd.code()), (400, "invalid_body"));
+}
+
+#[tokio::test]
+async fn the_switch_of_all_sales_can_be_read_and_shows_on_each() {
+    let world = World::with_sale("s", 1).await;
+    let switch = async || world.admin("GET", "/switch", &Value::Null).await.body;
+    assert_eq!(switch().await, json!({ "state": "open" }));
+    world
+        .admin("PUT", "/switch", &json!({ "state": "closed" }))
+        .await;
+    assert_eq!(switch().await, json!({ "state": "closed" }));
+    let seen = world.admin("GET", "/sales/s", &Value::Null).await.body;
+    assert_eq!(
+        (&seen["state"], &seen["effective_state"]),
+        (&json!("open"), &json!("closed"))
+    );
+    let list = world.admin("GET", "/sales", &Value::Null).await.body;
+    assert_eq!(list["sales"][0]["effective_state"], "closed");
+}

@@ -3,6 +3,8 @@
 
 use support::Backing;
 
+#[path = "../origin/archive.rs"]
+mod archive;
 #[path = "../origin/attempts.rs"]
 mod attempts;
 #[path = "../origin/auth.rs"]

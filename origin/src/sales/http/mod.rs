@@ -38,7 +38,7 @@ pub fn public(sales: Sales) -> Router {
 ///
 /// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `PATCH /sales/{id}`
 /// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
-/// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `PUT /switch`
+/// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `GET` and `PUT /switch`
 /// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
 /// - `GET /payments`, `POST /payments/{id}/refunded`
 pub fn admin(sales: Sales) -> Router {
@@ -53,7 +53,7 @@ pub fn admin(sales: Sales) -> Router {
         )
         .route("/payments", get(payments::list))
         .route("/payments/{id}/refunded", post(payments::refunded))
-        .route("/switch", put(switches::set_global))
+        .route("/switch", get(switches::global).put(switches::set_global))
         .route("/sales/{id}/warm", post(sales::warm))
         .route("/sales/{id}/rewarm", post(sales::rewarm))
         .route("/sales/{id}/audit", get(sales::audit))

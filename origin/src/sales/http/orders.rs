@@ -15,6 +15,7 @@ use weir_base::headers;
 use weir_base::key::KeyRing;
 use weir_sale::claim::{Ticket, TicketError};
 use weir_sale::idempotency::IdempotencyKey;
+use weir_sale::verdict::Verdict;
 
 use super::unknown_sale_with;
 use super::user_orders::ended;
@@ -50,7 +51,10 @@ pub(super) async fn post(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<OrderView>), Problem> {
-    let ticket = read_ticket(&headers, &sales.keys)?;
+    let ticket = match shadow_refusal(&headers) {
+        Some(refusal) => return Err(refusal),
+        None => read_ticket(&headers, &sales.keys)?,
+    };
     let attempt = read_attempt(headers, body);
     match ended(sales.orders.start(ticket, attempt).await)?? {
         ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
@@ -76,6 +80,23 @@ impl From<&StoredOrder> for OrderView {
             pay_by_ms: order.pay_by_ms,
         }
     }
+}
+
+/// Why a request for a sale in shadow comes without a claim: what the gateway would have answered, this origin does,
+/// since it sells nothing without a claim. Only gateways send the header, and nothing is given for it.
+fn shadow_refusal(headers: &HeaderMap) -> Option<Problem> {
+    let word = headers.get(headers::SHADOW)?.as_bytes();
+    if headers.contains_key(headers::CLAIM) {
+        return None;
+    }
+    let mut verdicts = Verdict::ALL.into_iter();
+    let verdict = verdicts.find(|verdict| verdict.word().as_bytes() == word)?;
+    let status = StatusCode::from_u16(verdict.status()?).ok()?;
+    let refusal = Problem::new(status, verdict.word(), "Refused", verdict.message());
+    Some(match verdict.may_be_retried() {
+        true => refusal.retry(),
+        false => refusal,
+    })
 }
 
 /// The attempt that the client names by a key, if it does.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tracing::{error, info};
 use weir_base::id::SaleId;
 
-use super::switches::stored;
+use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::clock::now_ms;
 use crate::http::{JsonBody, Problem};
@@ -36,15 +36,19 @@ pub(super) async fn create(
         return Err(Problem::conflict("duplicate_sale", "Duplicate", detail));
     }
     info!(sale = %sale.id, total = sale.total, shards = sale.shards, "sale made");
-    let stored = stored(&sales, &sale.id).await?;
+    let made = summary(&sales, stored(&sales, &sale.id).await?).await?;
     let location = [(header::LOCATION, format!("/sales/{}", sale.id))];
-    Ok((StatusCode::CREATED, location, Json(stored.into())))
+    Ok((StatusCode::CREATED, location, made))
 }
 
 /// `GET /sales`: those that end last, without what Redis holds of them.
 pub(super) async fn list(State(sales): State<Sales>) -> Result<Json<Value>, Problem> {
     let stored = sales.store.sales(LIST_LEN_MAX).await?;
-    let list: Vec<SaleSummary> = stored.into_iter().map(Into::into).collect();
+    let switch = sales.store.global_switch().await?;
+    let list: Vec<SaleSummary> = stored
+        .into_iter()
+        .map(|stored| SaleSummary::new(stored, switch))
+        .collect();
     Ok(Json(json!({ "sales": list })))
 }
 
@@ -72,6 +76,7 @@ pub(super) async fn warm(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
 ) -> Result<Json<WarmView>, Problem> {
+    running(&sales, &id).await?;
     let warmed = sales.warmer.warm(&id).await;
     let warmed = warmed.map_err(|error| not_warm(&id, &error))?;
     Ok(Json(WarmView {
@@ -95,7 +100,7 @@ pub(super) async fn rewarm(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
 ) -> Result<Json<RewarmView>, Problem> {
-    let stored = stored(&sales, &id).await?;
+    let stored = running(&sales, &id).await?;
     if stored.warmed_at_ms.is_none() {
         let detail = "the sale was never warmed: there is nothing to rebuild";
         return Err(Problem::conflict("not_warmed", "Not warmed", detail));

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::{error, info};
 use weir_base::id::{SaleId, UserId};
-use weir_sale::sale::{Degrade, SaleState};
+use weir_sale::sale::SaleState;
 
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::clock::now_ms;
@@ -16,15 +16,23 @@ use crate::sales::Sales;
 use crate::sales::ledger::UserList;
 use crate::sales::new_sale::NewSale;
 use crate::sales::status::SaleSummary;
-use crate::sales::store::{EditRefusal, StoredSale, Updated};
+use crate::sales::store::{EditRefusal, StoredSale, SwitchChange, Updated};
 
-/// A sale's switch.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A sale's switch: what is not given stays.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Switch {
-    state: SaleState,
-    #[serde(default)]
-    degrade: Degrade,
+    state: Option<SaleState>,
+    degrade: DegradeChange,
+}
+
+/// As [`Degrade`](weir_sale::sale::Degrade).
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct DegradeChange {
+    skip_risk: Option<bool>,
+    skip_reservation: Option<bool>,
+    static_page: Option<bool>,
 }
 
 /// The switch of all sales.
@@ -48,9 +56,11 @@ pub(super) async fn close(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
 ) -> Result<Json<SaleSummary>, Problem> {
-    let degrade = stored(&sales, &id).await?.sale.degrade;
-    let state = SaleState::Closed;
-    switch_to(&sales, &id, Switch { state, degrade }).await
+    let switch = Switch {
+        state: Some(SaleState::Closed),
+        ..Switch::default()
+    };
+    switch_to(&sales, &id, switch).await
 }
 
 async fn switch_to(
@@ -58,13 +68,18 @@ async fn switch_to(
     id: &SaleId,
     switch: Switch,
 ) -> Result<Json<SaleSummary>, Problem> {
-    let set = sales.store.set_state(id, switch.state, switch.degrade);
-    if !set.await? {
+    let change = SwitchChange {
+        state: switch.state,
+        skip_risk: switch.degrade.skip_risk,
+        skip_reservation: switch.degrade.skip_reservation,
+        static_page: switch.degrade.static_page,
+    };
+    if !sales.store.change_switch(id, &change).await? {
         return Err(unknown_sale());
     }
     info!(sale = %id, ?switch, "switched");
     publish(sales).await?;
-    Ok(Json(stored(sales, id).await?.into()))
+    summary(sales, stored(sales, id).await?).await
 }
 
 /// `PUT /switch`: of all sales. The stricter of this and a sale's own counts.
@@ -76,6 +91,12 @@ pub(super) async fn set_global(
     info!(?switch, "all sales switched");
     publish(&sales).await?;
     Ok(Json(json!({ "state": switch.state })))
+}
+
+/// `GET /switch`: of all sales.
+pub(super) async fn global(State(sales): State<Sales>) -> Result<Json<Value>, Problem> {
+    let state = sales.store.global_switch().await?;
+    Ok(Json(json!({ "state": state })))
 }
 
 /// Publishes at once. If that fails, SQL has the switch and the publisher keeps trying; the operator is told that
@@ -102,7 +123,7 @@ pub(super) async fn edit(
     }
     info!(sale = %id, "sale changed");
     publish(&sales).await?;
-    Ok(Json(stored(&sales, &id).await?.into()))
+    summary(&sales, stored(&sales, &id).await?).await
 }
 
 fn edited(
@@ -173,7 +194,28 @@ async fn sale_and_user(
     let user = UserId::new(user).map_err(|error| {
         Problem::unprocessable("invalid_user", "Invalid user", error.to_string())
     })?;
-    Ok((stored(sales, &id).await?, user))
+    Ok((running(sales, &id).await?, user))
+}
+
+/// The sale as operators see it.
+pub(super) async fn summary(
+    sales: &Sales,
+    stored: StoredSale,
+) -> Result<Json<SaleSummary>, Problem> {
+    let switch = sales.store.global_switch().await?;
+    Ok(Json(SaleSummary::new(stored, switch)))
+}
+
+/// A sale that is not archived.
+pub(super) async fn running(sales: &Sales, id: &SaleId) -> Result<StoredSale, Problem> {
+    let stored = stored(sales, id).await?;
+    match stored.archived_at_ms {
+        None => Ok(stored),
+        Some(_) => {
+            let detail = "the sale is archived: nothing of it changes any more";
+            Err(Problem::conflict("sale_archived", "Archived", detail))
+        }
+    }
 }
 
 pub(super) async fn stored(sales: &Sales, id: &SaleId) -> Result<StoredSale, Problem> {

@@ -2,14 +2,14 @@
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::task::JoinError;
 use tracing::{error, warn};
 use weir_base::headers;
-use weir_base::id::UserId;
+use weir_base::id::{SaleId, UserId};
 use weir_sale::identity;
 
 use super::orders::{OrderView, only};
@@ -19,8 +19,12 @@ use crate::clock::now_ms;
 use crate::http::Problem;
 use crate::sales::Sales;
 use crate::sales::ledger::UserList;
-use crate::sales::store::{Cancelled, Reserved};
+use crate::sales::store::{Cancelled, Reserved, Visitor};
 use crate::sql::SqlError;
+
+/// The characters that are kept of a client's address and of its `User-Agent`, for the risk check.
+const ADDRESS_LEN_MAX: usize = 64;
+const AGENT_LEN_MAX: usize = 512;
 
 /// Who asks.
 pub(super) struct SignedUser(pub UserId);
@@ -84,14 +88,24 @@ pub(super) async fn reserve(
     State(sales): State<Sales>,
     SignedUser(user): SignedUser,
     SalePath(id): SalePath,
+    headers: HeaderMap,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
-    let call = sales.store.reserve(&id, &user, now_ms());
+    let visitor = visitor(&headers);
+    let call = sales.store.reserve_from(&id, &user, &visitor, now_ms());
     let reserved = sales.orders.sql(call).await;
     let status = match reserved? {
         Reserved::Now => StatusCode::CREATED,
         Reserved::Again => StatusCode::OK,
         refused => return Err(not_reserved(refused)),
     };
+    let state = match sales.store.risk_fails_closed() {
+        true if !sales.store.is_checked(&id, &user).await? => "checking",
+        _ => "reserved",
+    };
+    if state == "checking" {
+        // Gateways hear of it when the risk check has passed the user.
+        return Ok((status, Json(reservation(&id, &user, state))));
+    }
     // After SQL has it, so that a warm-up under way finds it there; and whether or not the sale is
     // warm, so that none falls between.
     let sale = sales.store.sale(&id).await?;
@@ -102,7 +116,28 @@ pub(super) async fn reserve(
         warn!(%error, sale = %id, "a reservation is not in Redis");
         Problem::redis()
     })?;
-    Ok((status, Json(json!({ "sale": id, "user": user.as_str() }))))
+    Ok((status, Json(reservation(&id, &user, state))))
+}
+
+fn reservation(id: &SaleId, user: &UserId, state: &str) -> Value {
+    json!({ "sale": id, "user": user.as_str(), "state": state })
+}
+
+/// Where a request came from, as the gateway says: Envoy appends the connection's address to what a client may have
+/// sent.
+fn visitor(headers: &HeaderMap) -> Visitor {
+    let text = |name| {
+        let value = headers.get_all(name).iter().next_back();
+        value.map_or_else(String::new, |value| {
+            String::from_utf8_lossy(value.as_bytes()).into_owned()
+        })
+    };
+    let forwarded = text("x-forwarded-for");
+    let address = forwarded.rsplit(',').next().unwrap_or_default().trim();
+    Visitor {
+        address: address.chars().take(ADDRESS_LEN_MAX).collect(),
+        agent: text("user-agent").chars().take(AGENT_LEN_MAX).collect(),
+    }
 }
 
 fn not_reserved(refused: Reserved) -> Problem {

@@ -1,7 +1,7 @@
 //! Scores users who have reserved, in the background, and blocks those whose score is too high.
 //!
 //! SQL keeps the users yet to be scored, so a crash loses none. If the scorer is down, scores are late; reservations
-//! are not.
+//! are not, unless the check fails closed: then gateways hear of a reservation when its user has passed.
 
 mod http;
 mod rules;
@@ -10,12 +10,11 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-use weir_base::id::{SaleId, UserId};
 
 use crate::background::Rounds;
 use crate::clock::now_ms;
@@ -25,11 +24,14 @@ use crate::sales::metrics::SaleMetrics;
 use crate::sales::store::{SaleStore, Score, Unscored};
 use crate::sql::SqlError;
 
-pub use http::{HttpScorer, HttpSettings};
+pub use http::{HttpScorer, HttpScorerError, HttpSettings};
 pub use rules::{Rules, RulesFileError};
 
 /// The pause when no user waits for a score, or a check failed.
 const PERIOD: Duration = Duration::from_millis(500);
+
+/// The pause between two counts of who waits.
+const COUNT_PERIOD: Duration = Duration::from_secs(5);
 
 /// How long a user waits after a failed check, in milliseconds; doubled with each further one.
 const POSTPONE_MS: u64 = 500;
@@ -46,7 +48,7 @@ pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<u32, ScoreError>> 
 /// Says how much a user looks like a bot.
 pub trait RiskScorer: fmt::Debug + Send + Sync {
     /// The higher, the worse.
-    fn score<'a>(&'a self, sale: &'a SaleId, user: &'a UserId) -> ScoreFuture<'a>;
+    fn score<'a>(&'a self, who: &'a Unscored) -> ScoreFuture<'a>;
 }
 
 /// There is no score yet; ask again.
@@ -112,13 +114,26 @@ impl RiskWorker {
     /// Works until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let mut rounds = Rounds::every(PERIOD, "checking risks", stop);
+        let mut counted = None::<Instant>;
         while rounds.next().await {
+            // All of them are counted for it: not in each round.
+            if counted.is_none_or(|at| at.elapsed() >= COUNT_PERIOD) {
+                counted = Some(Instant::now());
+                self.count_pending().await;
+            }
             let outcome = self.round().await;
             rounds.ended(&outcome);
             if outcome.is_ok_and(|round| round.scored > 0 && round.failed == 0) {
                 // More may be waiting.
                 rounds.next_at_once();
             }
+        }
+    }
+
+    /// Counts those who wait for a score. What SQL does not answer now it does the next time.
+    pub async fn count_pending(&self) {
+        if let Ok(pending) = self.store.risk_pending().await {
+            self.metrics.risk_pending(pending);
         }
     }
 
@@ -168,12 +183,20 @@ impl RiskWorker {
     /// Redis first: SQL's note ends the work, so after a crash before it everything is done again.
     async fn score(&self, waiting: &Unscored) -> Result<(), WorkError> {
         let (id, user) = (&waiting.sale, &waiting.user);
-        let score = self.scorer.score(id, user).await?;
+        let score = self.scorer.score(waiting).await?;
         let block = score >= self.threshold;
-        if block && let Some(stored) = self.store.sale(id).await? {
+        let list = match block {
+            true => Some(UserList::Blocked),
+            false if self.store.risk_fails_closed() => Some(UserList::Reserved),
+            false => None,
+        };
+        if let Some(list) = list
+            && let Some(stored) = self.store.sale(id).await?
+        {
             let users = std::slice::from_ref(user);
-            let list = UserList::Blocked;
             self.ledger.add_users(&stored.sale, list, users).await?;
+        }
+        if block {
             info!(sale = %id, score, "a user is blocked for risk");
         }
         let score = Score { score, block };

@@ -122,6 +122,10 @@ async fn place_in(
     let Some(sale) = sales::select_one(tx, &ticket.sale).await? else {
         return Ok(Placed::Short(Shortage::UnknownSale));
     };
+    if sale.archived_at_ms.is_some() {
+        // Whatever became of the claim was decided long ago, and is forgotten.
+        return Ok(Placed::Released { void: false });
+    }
     if !add_to_buyer(tx, ticket, sale.sale.user_cap, now_ms).await? {
         let shortage = cooldowns::shortage(tx, &ticket.sale, &ticket.user, now_ms);
         return Ok(Placed::Short(shortage.await?));

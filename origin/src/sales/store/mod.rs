@@ -3,6 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | `sales` | sales, their switches and sums |
+//! | `archive` | what an ended sale leaves: moved to an archive, or gone |
 //! | `attempts` | which attempt with a key has become which order |
 //! | `claims` | decides claims: ordered or released |
 //! | `cooldowns` | users who let holds expire: for how long they may not buy |
@@ -11,6 +12,7 @@
 //! | `provider` | payments at a provider: started, decided, refunded |
 //! | `reservations` | who has reserved, who is blocked |
 
+mod archive;
 mod attempts;
 mod claims;
 mod cooldowns;
@@ -20,12 +22,13 @@ mod provider;
 mod reservations;
 mod sales;
 
+pub use archive::EndedSale;
 pub use attempts::OrderedAttempt;
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
-use weir_sale::sale::Sale;
+use weir_sale::sale::{Sale, SaleState};
 
 use super::new_sale::{Payment, Window};
 use crate::sql::Database;
@@ -39,12 +42,29 @@ use crate::sql::Database;
 #[derive(Clone, Debug)]
 pub struct SaleStore {
     db: Database,
+    /// Whether a reservation counts only once a risk check has passed its user.
+    risk_fails_closed: bool,
 }
 
 impl SaleStore {
     /// The store in this database.
     pub fn new(db: Database) -> Self {
-        Self { db }
+        Self {
+            db,
+            risk_fails_closed: false,
+        }
+    }
+
+    /// The same, in which a reservation counts only once a risk check has passed its user.
+    #[must_use]
+    pub fn with_risk_failing_closed(mut self) -> Self {
+        self.risk_fails_closed = true;
+        self
+    }
+
+    /// Whether a reservation counts only once a risk check has passed its user.
+    pub fn risk_fails_closed(&self) -> bool {
+        self.risk_fails_closed
     }
 }
 
@@ -69,6 +89,8 @@ pub struct StoredSale {
     pub created_at_ms: u64,
     /// When its stock was first put on Redis.
     pub warmed_at_ms: Option<u64>,
+    /// Since when it takes no orders and is not put on Redis again.
+    pub archived_at_ms: Option<u64>,
 }
 
 /// A sale, and what became of its claims, all as of one instant.
@@ -313,6 +335,19 @@ pub enum Updated {
     Refused(EditRefusal),
 }
 
+/// A change of a sale's switches: what is `None` stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchChange {
+    /// The switch.
+    pub state: Option<SaleState>,
+    /// As in [`Degrade`](weir_sale::sale::Degrade); so for the next two.
+    pub skip_risk: Option<bool>,
+    /// See there.
+    pub skip_reservation: Option<bool>,
+    /// See there.
+    pub static_page: Option<bool>,
+}
+
 /// Why a sale may not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditRefusal {
@@ -337,6 +372,17 @@ pub struct Unscored {
     pub at_ms: u64,
     /// How many checks have failed to say anything.
     pub failed_checks: u32,
+    /// Where the user came from.
+    pub visitor: Visitor,
+}
+
+/// Where a request came from, for the risk check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Visitor {
+    /// The client's address, as the gateway saw it; empty: not known.
+    pub address: String,
+    /// The client's `User-Agent`, cut off; empty: not known.
+    pub agent: String,
 }
 
 /// What a risk check said of a user.

@@ -8,7 +8,10 @@ use super::sales::sale_id;
 use super::{OrderStatus, SaleStore, StoredOrder};
 use crate::sql::{Row, SqlError, Tx, damaged, retried, sql};
 
-const SELECT_ORDER: &str = "SELECT * FROM orders WHERE id = ?";
+const SELECT_ORDER: &str = "
+    SELECT * FROM orders WHERE id = ?
+    UNION ALL
+    SELECT * FROM orders_archive WHERE id = ?";
 
 const SELECT_PAGE: &str = "
     SELECT * FROM orders
@@ -37,7 +40,10 @@ impl SaleStore {
         order_id: &str,
         user: &UserId,
     ) -> Result<Option<StoredOrder>, SqlError> {
-        let row = self.db.one(sql(SELECT_ORDER).text(order_id)).await?;
+        let row = self
+            .db
+            .one(sql(SELECT_ORDER).text(order_id).text(order_id))
+            .await?;
         let order = row.as_ref().map(stored).transpose()?;
         Ok(order.filter(|order| order.user == *user))
     }
@@ -85,7 +91,9 @@ impl SaleStore {
 
 /// The same within a transaction, whoever's it is.
 pub(super) async fn select(tx: &mut Tx, order_id: &str) -> Result<Option<StoredOrder>, Error> {
-    let row = tx.one(sql(SELECT_ORDER).text(order_id)).await?;
+    let row = tx
+        .one(sql(SELECT_ORDER).text(order_id).text(order_id))
+        .await?;
     row.as_ref().map(stored).transpose()
 }
 

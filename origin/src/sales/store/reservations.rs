@@ -5,15 +5,15 @@ use weir_base::id::{SaleId, UserId};
 
 use super::orders::user_id;
 use super::sales::sale_id;
-use super::{Reserved, SaleStore, Score, Unscored};
+use super::{Reserved, SaleStore, Score, Unscored, Visitor};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 
 const INSERT_RESERVATION: &str = "
-    INSERT INTO reservations (sale_id, user_id, at_ms, check_at_ms, risk_state)
-    VALUES (?, ?, ?, ?, 'pending')";
+    INSERT INTO reservations (sale_id, user_id, at_ms, check_at_ms, address, agent, risk_state)
+    VALUES (?, ?, ?, ?, ?, ?, 'pending')";
 
 const SELECT_UNSCORED: &str = "
-    SELECT sale_id, user_id, at_ms, failed_checks FROM reservations
+    SELECT sale_id, user_id, at_ms, failed_checks, address, agent FROM reservations
     WHERE risk_state = 'pending' AND check_at_ms <= ?
     ORDER BY check_at_ms
     LIMIT ?";
@@ -23,7 +23,18 @@ const POSTPONE_CHECK: &str = "
     WHERE sale_id = ? AND user_id = ? AND risk_state = 'pending'";
 
 const SET_SCORE: &str = "
-    UPDATE reservations SET risk_state = 'scored', score = ? WHERE sale_id = ? AND user_id = ?";
+    UPDATE reservations SET risk_state = 'scored', score = ?, address = '', agent = ''
+    WHERE sale_id = ? AND user_id = ?";
+
+const SELECT_CHECKED: &str = "
+    SELECT user_id FROM reservations
+    WHERE sale_id = ? AND user_id > ? AND risk_state = 'scored' ORDER BY user_id LIMIT ?";
+
+const SELECT_STATE: &str = "
+    SELECT risk_state FROM reservations WHERE sale_id = ? AND user_id = ?";
+
+const COUNT_PENDING: &str = "
+    SELECT COUNT(*) AS pending FROM reservations WHERE risk_state = 'pending'";
 
 const INSERT_BLOCKED: &str = "
     INSERT INTO blocked_users (sale_id, user_id, reason, at_ms) VALUES (?, ?, ?, ?)";
@@ -40,11 +51,23 @@ const SELECT_BLOCKED: &str = "
 const RISK: &str = "risk";
 
 impl SaleStore {
-    /// Reserves for a user.
+    /// Reserves for a user, of whom nothing else is known.
     pub async fn reserve(
         &self,
         id: &SaleId,
         user: &UserId,
+        now_ms: u64,
+    ) -> Result<Reserved, SqlError> {
+        let visitor = Visitor::default();
+        self.reserve_from(id, user, &visitor, now_ms).await
+    }
+
+    /// Reserves for a user who comes from there.
+    pub async fn reserve_from(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+        visitor: &Visitor,
         now_ms: u64,
     ) -> Result<Reserved, SqlError> {
         let Some(sale) = self.sale(id).await? else {
@@ -64,6 +87,8 @@ impl SaleStore {
             of_user(sql(INSERT_RESERVATION), id, user)
                 .number(now_ms)
                 .number(now_ms)
+                .text(&visitor.address)
+                .text(&visitor.agent)
         };
         let new = retried(|| self.db.insert(insert())).await?;
         Ok(if new { Reserved::Now } else { Reserved::Again })
@@ -79,6 +104,19 @@ impl SaleStore {
         let select = sql(SELECT_UNSCORED).number(now_ms).number(limit);
         let rows = self.db.all(select).await?;
         Ok(rows.iter().map(unscored).collect::<Result<_, _>>()?)
+    }
+
+    /// How many users no risk check has judged.
+    pub async fn risk_pending(&self) -> Result<u64, SqlError> {
+        let row = self.db.one(sql(COUNT_PENDING)).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("pending"))?)
+    }
+
+    /// Whether a risk check has judged this user, who has reserved.
+    pub async fn is_checked(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
+        let row = self.db.one(of_user(sql(SELECT_STATE), id, user)).await?;
+        let state = row.map(|row| row.text("risk_state")).transpose()?;
+        Ok(state.as_deref() == Some("scored"))
     }
 
     /// Counts a risk check that said nothing; the user's turn comes again at `check_at_ms`.
@@ -138,14 +176,18 @@ impl SaleStore {
         Ok(retried(|| self.db.execute(delete())).await? == 1)
     }
 
-    /// At most `limit` users who have reserved, after `after`.
+    /// At most `limit` users whose reservations count, after `after`.
     pub async fn reserved_page(
         &self,
         id: &SaleId,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>, SqlError> {
-        Ok(page(&self.db, sql(SELECT_RESERVED), id, after, limit).await?)
+        let select = match self.risk_fails_closed {
+            true => SELECT_CHECKED,
+            false => SELECT_RESERVED,
+        };
+        Ok(page(&self.db, sql(select), id, after, limit).await?)
     }
 
     /// At most `limit` blocked users, after `after`.
@@ -165,6 +207,10 @@ fn unscored(row: &Row) -> Result<Unscored, Error> {
         user: user_id(row)?,
         at_ms: row.number("at_ms")?,
         failed_checks: row.number("failed_checks")?,
+        visitor: Visitor {
+            address: row.text("address")?,
+            agent: row.text("agent")?,
+        },
     })
 }
 

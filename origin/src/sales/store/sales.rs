@@ -4,7 +4,9 @@ use sqlx::Error;
 use weir_base::id::SaleId;
 use weir_sale::sale::{Band, Degrade, Sale, SaleState};
 
-use super::{EditRefusal, OrderCounts, OrderStatus, SaleStore, SaleTotals, StoredSale, Updated};
+use super::{
+    EditRefusal, OrderCounts, OrderStatus, SaleStore, SaleTotals, StoredSale, SwitchChange, Updated,
+};
 use crate::sales::new_sale::{NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
 
@@ -40,7 +42,7 @@ const SELECT_LIST: &str = "
 const SELECT_CATALOGUE: &str = "
     SELECT sales.*, stock.remaining
     FROM sales JOIN stock ON stock.sale_id = sales.id
-    WHERE warmed_at_ms IS NOT NULL AND ends_at_ms > ?
+    WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
     ORDER BY starts_at_ms, id
     LIMIT ?";
 
@@ -57,10 +59,20 @@ const SET_STATE: &str = "
     UPDATE sales SET state = ?, skip_risk = ?, skip_reservation = ?, static_page = ?
     WHERE id = ?";
 
+const CHANGE_SWITCH: &str = "
+    UPDATE sales SET
+        state = COALESCE(?, state), skip_risk = COALESCE(?, skip_risk),
+        skip_reservation = COALESCE(?, skip_reservation), static_page = COALESCE(?, static_page)
+    WHERE id = ?";
+
 // CAST: MySQL's sums are decimal numbers.
 const SELECT_ORDERS: &str = "
     SELECT status, deducted, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units
-    FROM orders WHERE sale_id = ?
+    FROM (
+        SELECT status, deducted, quantity FROM orders WHERE sale_id = ?
+        UNION ALL
+        SELECT status, deducted, quantity FROM orders_archive WHERE sale_id = ?
+    ) AS all_orders
     GROUP BY status, deducted";
 
 const SELECT_OUTCOMES: &str = "SELECT 1 AS one FROM claim_outcomes WHERE sale_id = ? LIMIT 1";
@@ -101,6 +113,28 @@ impl SaleStore {
                 .number(degrade.skip_risk)
                 .number(degrade.skip_reservation)
                 .number(degrade.static_page)
+                .text(id.as_str())
+        };
+        Ok(retried(|| self.db.execute(set())).await? == 1)
+    }
+
+    /// Changes some of the operator's switches of a sale, at any time, in one step: two operators who change different
+    /// ones undo nothing of each other's. False if there is no such sale.
+    pub async fn change_switch(
+        &self,
+        id: &SaleId,
+        change: &SwitchChange,
+    ) -> Result<bool, SqlError> {
+        let set = || {
+            let statement = sql(CHANGE_SWITCH);
+            let statement = match change.state {
+                Some(state) => statement.text(state.word()),
+                None => statement.maybe(None),
+            };
+            statement
+                .maybe(change.skip_risk.map(u64::from))
+                .maybe(change.skip_reservation.map(u64::from))
+                .maybe(change.static_page.map(u64::from))
                 .text(id.as_str())
         };
         Ok(retried(|| self.db.execute(set())).await? == 1)
@@ -151,7 +185,8 @@ impl SaleStore {
             has_outcomes: has_outcomes(&mut tx, id).await?,
             version,
         };
-        for row in tx.all(sql(SELECT_ORDERS).text(id.as_str())).await? {
+        let orders = sql(SELECT_ORDERS).text(id.as_str()).text(id.as_str());
+        for row in tx.all(orders).await? {
             add_orders(&mut totals, &row)?;
         }
         tx.rollback().await?;
@@ -310,6 +345,7 @@ fn stored(row: &Row) -> Result<StoredSale, Error> {
         warm_before_ms: row.maybe("warm_before_ms")?,
         created_at_ms: row.number("created_at_ms")?,
         warmed_at_ms: row.maybe("warmed_at_ms")?,
+        archived_at_ms: row.maybe("archived_at_ms")?,
     })
 }
 

@@ -1,0 +1,207 @@
+//! What an ended sale leaves: decided orders move to an archive, what only served the sale goes.
+//!
+//! Every step may be done again, and by several origins at once.
+
+use sqlx::Error;
+use weir_base::id::SaleId;
+
+use super::SaleStore;
+use super::sales::sale_id;
+use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
+
+/// The rows of one transaction: other orders wait no longer than for them.
+const ROWS_MAX: u64 = 500;
+
+const SELECT_DUE: &str = "
+    SELECT id, shards, archived_at_ms, cleared_at_ms FROM sales
+    WHERE archive_done_at_ms IS NULL AND ends_at_ms <= ?
+    ORDER BY ends_at_ms, id
+    LIMIT ?";
+
+const MARK_ARCHIVED: &str = "
+    UPDATE sales SET archived_at_ms = ? WHERE id = ? AND archived_at_ms IS NULL";
+
+const MARK_CLEARED: &str = "
+    UPDATE sales SET cleared_at_ms = ? WHERE id = ? AND cleared_at_ms IS NULL";
+
+const MARK_DONE: &str = "
+    UPDATE sales SET archive_done_at_ms = ? WHERE id = ? AND archive_done_at_ms IS NULL";
+
+// An order's id begins with its sale's, and a dot: `/` is the character behind it.
+const SELECT_LAST_ORDER: &str = "
+    SELECT MAX(id) AS last FROM (
+        SELECT id FROM orders
+        WHERE id >= ? AND id < ? AND sale_id = ? AND status <> 'unpaid' ORDER BY id LIMIT ?
+    ) AS batch";
+
+const COPY_ORDERS: &str = "
+    INSERT INTO orders_archive
+    SELECT * FROM orders WHERE id >= ? AND id <= ? AND sale_id = ? AND status <> 'unpaid'";
+
+const DELETE_ORDERS: &str = "
+    DELETE FROM orders WHERE id >= ? AND id <= ? AND sale_id = ? AND status <> 'unpaid'";
+
+const SELECT_UNPAID: &str = "
+    SELECT id FROM orders WHERE id >= ? AND id < ? AND sale_id = ? AND status = 'unpaid' LIMIT 1";
+
+/// What only served a sale while it ran, by table: how a batch of it ends, and how it goes.
+const SERVING: [(&str, &str); 5] = [
+    (
+        "SELECT MAX(user_id) AS last FROM (
+            SELECT user_id FROM reservations WHERE sale_id = ? ORDER BY user_id LIMIT ?
+        ) AS batch",
+        "DELETE FROM reservations WHERE sale_id = ? AND user_id <= ?",
+    ),
+    (
+        "SELECT MAX(user_id) AS last FROM (
+            SELECT user_id FROM blocked_users WHERE sale_id = ? ORDER BY user_id LIMIT ?
+        ) AS batch",
+        "DELETE FROM blocked_users WHERE sale_id = ? AND user_id <= ?",
+    ),
+    (
+        "SELECT MAX(user_id) AS last FROM (
+            SELECT user_id FROM buyers WHERE sale_id = ? ORDER BY user_id LIMIT ?
+        ) AS batch",
+        "DELETE FROM buyers WHERE sale_id = ? AND user_id <= ?",
+    ),
+    (
+        "SELECT MAX(user_id) AS last FROM (
+            SELECT user_id FROM idempotency_keys WHERE sale_id = ? ORDER BY user_id LIMIT ?
+        ) AS batch",
+        "DELETE FROM idempotency_keys WHERE sale_id = ? AND user_id <= ?",
+    ),
+    (
+        "SELECT MAX(claim_id) AS last FROM (
+            SELECT claim_id FROM claim_outcomes WHERE sale_id = ? ORDER BY claim_id LIMIT ?
+        ) AS batch",
+        "DELETE FROM claim_outcomes WHERE sale_id = ? AND claim_id <= ?",
+    ),
+];
+
+/// A sale that is to be archived, and how far that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedSale {
+    /// The sale.
+    pub id: SaleId,
+    /// Over how many shards it is spread.
+    pub shards: u32,
+    /// Since when nothing of it may change but what is unpaid; `None`: it may.
+    pub archived_at_ms: Option<u64>,
+    /// Since when Redis holds nothing of it.
+    pub cleared_at_ms: Option<u64>,
+}
+
+impl SaleStore {
+    /// At most `limit` sales that ended at `ended_by_ms` or before and are not archived, the first to end first.
+    pub async fn due_to_archive(
+        &self,
+        ended_by_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<EndedSale>, SqlError> {
+        let select = sql(SELECT_DUE).number(ended_by_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(ended).collect::<Result<_, _>>()?)
+    }
+
+    /// Notes that a sale is being archived: from now on it takes no orders and is not put on Redis again.
+    pub async fn mark_archived(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+        self.mark(MARK_ARCHIVED, id, now_ms).await
+    }
+
+    /// Notes that Redis holds nothing of it.
+    pub async fn mark_cleared(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+        self.mark(MARK_CLEARED, id, now_ms).await
+    }
+
+    /// Notes that nothing is left to archive.
+    pub async fn mark_archive_done(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+        self.mark(MARK_DONE, id, now_ms).await
+    }
+
+    async fn mark(
+        &self,
+        statement: &'static str,
+        id: &SaleId,
+        now_ms: u64,
+    ) -> Result<(), SqlError> {
+        let mark = || sql(statement).number(now_ms).text(id.as_str());
+        retried(|| self.db.execute(mark())).await?;
+        Ok(())
+    }
+
+    /// Archives some of what a sale has left, in one transaction. False if nothing more can be.
+    pub async fn archive_some(&self, id: &SaleId) -> Result<bool, SqlError> {
+        Ok(retried(|| archive_once(&self.db, id)).await?)
+    }
+
+    /// Whether a sale has orders that are neither paid nor ended: these stay until they are.
+    pub async fn has_unpaid(&self, id: &SaleId) -> Result<bool, SqlError> {
+        let (first, behind) = order_ids(id);
+        let row = self.db.one(of_orders(SELECT_UNPAID, &first, &behind, id));
+        Ok(row.await?.is_some())
+    }
+}
+
+async fn archive_once(db: &Database, id: &SaleId) -> Result<bool, Error> {
+    let mut tx = db.begin().await?;
+    let some = archive_in(&mut tx, id).await?;
+    tx.commit().await?;
+    Ok(some)
+}
+
+async fn archive_in(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
+    let (first, behind) = order_ids(id);
+    let select = of_orders(SELECT_LAST_ORDER, &first, &behind, id).number(ROWS_MAX);
+    if let Some(last) = last_of(tx, select).await? {
+        tx.execute(of_orders(COPY_ORDERS, &first, &last, id))
+            .await?;
+        tx.execute(of_orders(DELETE_ORDERS, &first, &last, id))
+            .await?;
+        return Ok(true);
+    }
+    // Orders that can still change need what served the sale.
+    let unpaid = tx
+        .one(of_orders(SELECT_UNPAID, &first, &behind, id))
+        .await?;
+    if unpaid.is_some() {
+        return Ok(false);
+    }
+    for (select, delete) in SERVING {
+        let select = sql(select).text(id.as_str()).number(ROWS_MAX);
+        if let Some(last) = last_of(tx, select).await? {
+            tx.execute(sql(delete).text(id.as_str()).text(&last))
+                .await?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The last name of a batch; `None` if the batch is empty.
+async fn last_of(tx: &mut Tx, select: Statement<'_>) -> Result<Option<String>, Error> {
+    let row = tx.one(select).await?;
+    row.map_or(Ok(None), |row| row.maybe_text("last"))
+}
+
+/// What the ids of a sale's orders lie between.
+fn order_ids(id: &SaleId) -> (String, String) {
+    (format!("{id}."), format!("{id}/"))
+}
+
+fn of_orders<'a>(
+    statement: &'static str,
+    first: &'a str,
+    last: &'a str,
+    id: &'a SaleId,
+) -> Statement<'a> {
+    sql(statement).text(first).text(last).text(id.as_str())
+}
+
+fn ended(row: &Row) -> Result<EndedSale, Error> {
+    Ok(EndedSale {
+        id: sale_id(row, "id")?,
+        shards: row.number("shards")?,
+        archived_at_ms: row.maybe("archived_at_ms")?,
+        cleared_at_ms: row.maybe("cleared_at_ms")?,
+    })
+}
