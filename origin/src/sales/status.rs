@@ -81,8 +81,7 @@ pub struct ShardStatus {
 }
 
 impl SaleStatus {
-    /// Reads a sale's status; `None` if there is no such sale. Redis reads every record of the sale for it: for
-    /// operators and tests.
+    /// Reads a sale's status; `None` if there is no such sale.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -94,10 +93,7 @@ impl SaleStatus {
         let Some(totals) = store.totals(id).await? else {
             return Ok(None);
         };
-        let mut shards = Vec::new();
-        for shard in 0..totals.stored.sale.shards {
-            shards.push(ledger.audit(id, shard).await?);
-        }
+        let shards = ledger.audits(id, totals.stored.sale.shards).await?;
         // Again, now that Redis is read: see `SaleStatus::balanced`. Sales are never deleted.
         let totals = store.totals(id).await?;
         Ok(totals.map(|totals| Self::new(totals, &shards)))

@@ -59,6 +59,7 @@ pub(super) async fn post(
         ClaimOutcome::Released => Err(claim_released()),
         ClaimOutcome::Short(Shortage::SoldOut) => Err(sold_out()),
         ClaimOutcome::Short(Shortage::UserCap) => Err(user_cap()),
+        ClaimOutcome::Short(Shortage::Barred) => Err(barred()),
         ClaimOutcome::Short(Shortage::UnknownSale) => Err(unknown_sale_with(StatusCode::CONFLICT)),
     }
 }
@@ -117,6 +118,12 @@ fn key_reused() -> Problem {
 fn user_cap() -> Problem {
     let detail = "you have all units that one user may have";
     Problem::conflict("user_cap", "Cap reached", detail)
+}
+
+/// Redis has forgotten that this user is blocked, or let one buy who has not reserved.
+fn barred() -> Problem {
+    let detail = "you may not buy from this sale: you are blocked, or have not reserved";
+    Problem::new(StatusCode::FORBIDDEN, "barred", "Barred", detail)
 }
 
 /// The claim that a gateway signed. Nothing of it is read before its signature is checked.
