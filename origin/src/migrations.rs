@@ -26,6 +26,7 @@ macro_rules! migrations {
             ),
             migration!($database, 3, "links", "0003_links"),
             migration!($database, 4, "link clicks", "0004_link_clicks"),
+            migration!($database, 5, "order counts", "0005_order_counts"),
             migration!($database, 15, "idempotency keys", "0015_idempotency_keys"),
             migration!($database, 16, "payments", "0016_payments"),
             migration!($database, 17, "cooldowns", "0017_cooldowns"),

@@ -26,7 +26,7 @@ const LIMITS: &str = r#", "limits": { "user": { "rate_per_s": 20, "burst": 40 },
     "address": { "rate_per_s": 1000, "burst": 2000 }, "slots": 16384 }"#;
 
 const CATALOGUE: &str = r#"{"sales":[
-    {"id":"gone","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open"},
+    {"id":"gone","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open","band":"none"},
     {"id":"later","starts_at_ms":4102444800000,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open"},
     {"id":"open","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open"},
     {"id":"tokened","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open","token":true}]}"#;
@@ -74,7 +74,9 @@ impl Path {
         redis.command(&["SET", "weir:catalogue", CATALOGUE])?;
         for (sale, stock) in [("gone", "0"), ("open", "1000000"), ("tokened", "1000000")] {
             for shard in 0..4 {
-                redis.command(&["SET", &format!("weir:{{{sale}:{shard}}}:stock"), stock])?;
+                let key = |name| format!("weir:{{{sale}:{shard}}}:{name}");
+                redis.command(&["SET", &key("stock"), stock])?;
+                redis.command(&["SET", &key("sums"), "1 0 0 0 0 0"])?;
             }
         }
         let config = format!("{CONFIG}{}}}", if with_limits { LIMITS } else { "" });

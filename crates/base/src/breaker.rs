@@ -163,21 +163,36 @@ impl Breaker {
         }
     }
 
+    /// After how many milliseconds it makes sense to try again, if a request may not pass at `now_ms`. Nobody is let pass
+    /// by it: for whoever does not know yet whether there will be a request.
+    pub fn refusal(&mut self, now_ms: u64) -> Option<u64> {
+        let now_ms = self.clock.at(now_ms);
+        let (since_ms, free) = self.probing()?;
+        let over_ms = now_ms.saturating_sub(since_ms);
+        let is_refused = free == 0 && over_ms < self.settings.open_ms;
+        is_refused.then(|| self.settings.open_ms.saturating_sub(over_ms))
+    }
+
+    /// Since when it has been open or tried out, and how many more may try; `None` if it is closed.
+    fn probing(&self) -> Option<(u64, u32)> {
+        match &self.phase {
+            Phase::Closed(_) => None,
+            Phase::Open { since_ms } => Some((*since_ms, 0)),
+            Phase::HalfOpen { since_ms, sent, .. } => {
+                Some((*since_ms, self.settings.probes.saturating_sub(*sent)))
+            }
+        }
+    }
+
     /// Whether a request may pass at `now_ms`.
     pub fn permit(&mut self, now_ms: u64) -> Permit {
-        let now_ms = self.clock.at(now_ms);
-        let (since_ms, free) = match &self.phase {
-            Phase::Closed(_) => return self.pass(false),
-            Phase::Open { since_ms } => (*since_ms, 0),
-            Phase::HalfOpen { since_ms, sent, .. } => {
-                (*since_ms, self.settings.probes.saturating_sub(*sent))
-            }
-        };
-        let over_ms = now_ms.saturating_sub(since_ms);
-        if free == 0 && over_ms < self.settings.open_ms {
-            let retry_after_ms = self.settings.open_ms.saturating_sub(over_ms);
+        if let Some(retry_after_ms) = self.refusal(now_ms) {
             return Permit::Refuse { retry_after_ms };
         }
+        let now_ms = self.clock.elapsed_ms;
+        let Some((_, free)) = self.probing() else {
+            return self.pass(false);
+        };
         if free == 0 {
             // Open for long enough; or the outcomes of this round's probes do not come, and others
             // must try.

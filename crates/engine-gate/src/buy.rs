@@ -73,6 +73,7 @@ impl<D: SharedData + Clone> Gate<D> {
         };
         match admission {
             Admission::Reject(rejection) => Err(rejection),
+            Admission::Empty => Err(self.without_units(sale, now_ms).into()),
             Admission::Claim { shard, checks } => {
                 self.check_token(sale, &user, request, now_ms)?;
                 self.limits.check(&user, request, now_ms)?;

@@ -151,8 +151,8 @@ impl<D: SharedData + Clone> Gate<D> {
         };
         self.overload.redis_answered(job.pass.take(), true, now_ms);
         self.memory.learn(&job.sale, job.shard, &reply);
-        let is_sale_empty = self.memory.is_empty(&job.sale);
-        let conclusion = conclude(reply, is_sale_empty, job.rebalances);
+        let if_empty = self.if_empty(&job.sale, now_ms);
+        let conclusion = conclude(reply, if_empty, job.rebalances);
         let Some(stream) = pending.stream else {
             // Nobody waits any more. What was granted goes back.
             if let Conclusion::Pass { held, .. } = conclusion {
@@ -175,6 +175,17 @@ impl<D: SharedData + Clone> Gate<D> {
                 self.reject_waiting(stream, &job, verdict, order.as_ref(), effects);
             }
         }
+    }
+
+    /// What is said of a sale without units, if this is one as far as is known.
+    fn if_empty(&self, sale: &SaleId, now_ms: u64) -> Option<Verdict> {
+        if !self.memory.is_empty(sale) {
+            return None;
+        }
+        let found = self.find(sale.as_str().as_bytes());
+        Some(found.map_or(Verdict::Restocking, |(_, sale)| {
+            self.without_units(sale, now_ms)
+        }))
     }
 
     /// The shard of the stream is empty: it waits for a rebalance, if it may.

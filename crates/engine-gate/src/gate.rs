@@ -15,7 +15,7 @@ use weir_engine::{
     Answer, BatchId, Effects, Engine, Event, Level, Metrics as Registry, Request, StreamEnd,
     StreamId,
 };
-use weir_sale::admission::Rejection;
+use weir_sale::admission::{Rejection, without_units};
 use weir_sale::ledger::OpenClaim;
 use weir_sale::sale::{Catalogue, Sale, SaleState};
 use weir_sale::sold_out::SoldOutMemory;
@@ -33,12 +33,18 @@ use crate::poll::Poller;
 use crate::rebalance::Rebalances;
 use crate::route::RouteKind;
 
+/// For so long what a poll has found is taken for what is: longer than a few polls, which may be lost.
+const CURRENT_MS: u64 = 2_000;
+const CURRENT_POLLS: u64 = 4;
+
 /// All that one worker knows. `D` is the memory that it shares with the others.
 #[derive(Debug)]
 pub struct Gate<D> {
     pub(crate) config: Checked,
     pub(crate) pump: Pump<ClaimPlan>,
     poller: Poller,
+    /// When the last poll came back.
+    polled_at_ms: Option<u64>,
     /// `None` until the first poll has found one: nothing is known of any sale.
     catalogue: Option<Catalogue>,
     pub(crate) memory: SoldOutMemory,
@@ -89,6 +95,7 @@ impl<D: SharedData + Clone> Gate<D> {
             overload: Overload::new(&config.overload, &mut registry),
             pump: Pump::new(config.redis.pump_settings(DEADLINE_MS), plan, counts),
             poller: Poller::new(config.poll_interval_ms),
+            polled_at_ms: None,
             catalogue: None,
             memory: SoldOutMemory::default(),
             rebalances: Rebalances::default(),
@@ -141,7 +148,7 @@ impl<D: SharedData + Clone> Gate<D> {
         self.metrics.statuses.increment();
         match self.find(sale) {
             Ok((switch, sale)) => {
-                let status = SaleStatus::new(switch, sale, &self.memory, now_ms);
+                let status = SaleStatus::new(switch, sale, now_ms);
                 // It says the same to anybody, so pages of any site may read it.
                 let headers = vec![("access-control-allow-origin", "*")];
                 Rc::new(Answer::json(200, headers, &status))
@@ -155,6 +162,20 @@ impl<D: SharedData + Clone> Gate<D> {
         let catalogue = self.catalogue.as_ref().ok_or(Verdict::Unavailable)?;
         let sale = catalogue.find(sale).ok_or(Verdict::UnknownSale)?;
         Ok((catalogue.switch_of(sale), sale))
+    }
+
+    /// What somebody is told whom no unit of `sale` is left for in Redis. A gateway that has heard nothing for a while, as
+    /// Redis did not answer or it stood still, does not know that SQL has none left.
+    pub(crate) fn without_units(&self, sale: &Sale, now_ms: u64) -> Verdict {
+        let interval_ms = self.config.poll_interval_ms;
+        let current_ms = CURRENT_MS.max(CURRENT_POLLS.saturating_mul(interval_ms));
+        let age_ms = self
+            .polled_at_ms
+            .and_then(|polled_at_ms| now_ms.checked_sub(polled_at_ms));
+        match age_ms {
+            Some(age_ms) if age_ms <= current_ms => without_units(sale),
+            _ => Verdict::Restocking,
+        }
     }
 
     /// The switch for all sales, if any is known.
@@ -215,7 +236,7 @@ impl<D: SharedData + Clone> Gate<D> {
                     .map_err(|error| format!("{error}"))
             });
             return match read {
-                Ok(changed) => self.poll_succeeded(changed, effects),
+                Ok(changed) => self.poll_succeeded(changed, now_ms, effects),
                 Err(reason) => self.poll_failed(&reason, effects),
             };
         }
@@ -232,7 +253,8 @@ impl<D: SharedData + Clone> Gate<D> {
         }
     }
 
-    fn poll_succeeded(&mut self, changed: Option<Catalogue>, effects: &mut Effects) {
+    fn poll_succeeded(&mut self, changed: Option<Catalogue>, now_ms: u64, effects: &mut Effects) {
+        self.polled_at_ms = Some(now_ms);
         if self.poller.succeeded() {
             effects.log(Level::Info, "the catalogue can be read again");
         }

@@ -147,7 +147,7 @@ type Shards = BTreeMap<(SaleId, u32), Vec<Pending<Job>>>;
 impl Plan for ClaimPlan {
     type Job = Job;
 
-    fn plan(&self, requests: Vec<Pending<Job>>, now_ms: u64) -> Vec<Planned<Job>> {
+    fn plan(&self, requests: Vec<Pending<Job>>, _now_ms: u64) -> Vec<Planned<Job>> {
         let (mut claims, mut hand_backs) = (Shards::new(), Shards::new());
         let (mut probes, mut moves) = (Vec::new(), Vec::new());
         for request in requests {
@@ -159,7 +159,7 @@ impl Plan for ClaimPlan {
                     continue;
                 }
                 Job::Move(job) => {
-                    let call = self.move_call(job, now_ms);
+                    let call = self.move_call(job);
                     let requests = vec![request];
                     moves.push(Planned { call, requests });
                     continue;
@@ -176,7 +176,7 @@ impl Plan for ClaimPlan {
             .map(|shard| self.hand_back(shard))
             .collect();
         calls.extend(moves);
-        calls.extend(self.claim_calls(claims, now_ms));
+        calls.extend(self.claim_calls(claims));
         calls.extend(self.probe_calls(probes));
         calls
     }
@@ -188,23 +188,23 @@ impl ClaimPlan {
         ShardKeys::new(&self.key_prefix, sale, shard)
     }
 
-    fn claim_calls(&self, shards: Shards, now_ms: u64) -> Vec<Planned<Job>> {
+    fn claim_calls(&self, shards: Shards) -> Vec<Planned<Job>> {
         match self.topology {
             Topology::Single if shards.is_empty() => vec![],
-            Topology::Single => vec![self.claim(shards, now_ms)],
+            Topology::Single => vec![self.claim(shards)],
             Topology::Cluster => {
-                let each = |shard| self.claim(Shards::from([shard]), now_ms);
+                let each = |shard| self.claim(Shards::from([shard]));
                 shards.into_iter().map(each).collect()
             }
         }
     }
 
-    fn move_call(&self, job: &MoveJob, now_ms: u64) -> Call {
+    fn move_call(&self, job: &MoveJob) -> Call {
         let keys = |shard| self.keys(&job.sale, shard);
         match job.step {
             // At least one unit; how many more is for the lender.
             Step::Lend { from_shard } => {
-                lend::call(&keys(from_shard), job.to_shard, u64::from(QUANTITY), now_ms)
+                lend::call(&keys(from_shard), job.to_shard, u64::from(QUANTITY))
             }
             Step::Deposit {
                 from_shard,
@@ -241,12 +241,12 @@ impl ClaimPlan {
     }
 
     /// One call for all of `shards`.
-    fn claim(&self, shards: Shards, now_ms: u64) -> Planned<Job> {
+    fn claim(&self, shards: Shards) -> Planned<Job> {
         let groups: Vec<_> = shards
             .iter()
             .map(|((sale, shard), requests)| claim::Group {
                 keys: self.keys(sale, *shard),
-                terms: self.terms(requests, now_ms),
+                terms: self.terms(requests),
                 users: claim_jobs(requests).map(|job| &job.user).collect(),
                 attempts: attempts(requests),
             })
@@ -258,10 +258,9 @@ impl ClaimPlan {
 
     /// All requests of one shard are of one sale, so one speaks for all: the last, since it knows the
     /// latest catalogue.
-    fn terms(&self, requests: &[Pending<Job>], now_ms: u64) -> ClaimTerms {
+    fn terms(&self, requests: &[Pending<Job>]) -> ClaimTerms {
         let latest = claim_jobs(requests).last();
         ClaimTerms {
-            now_ms,
             ttl_ms: self.claim_ttl_ms,
             user_cap: latest.map_or(0, |job| job.user_cap),
             quantity: QUANTITY,
@@ -382,11 +381,11 @@ mod tests {
         assert_eq!(
             calls,
             [
-                ("release", "t:{a:3}:claims".into(), "u3 7 2".into()),
+                ("release", "t:{a:3}:claims".into(), "u3 102 7 2".into()),
                 (
                     "claim",
                     "t:{a:3}:claims t:{b:0}:claims".into(),
-                    "1000 2 50 2 1 - 1 u2 50 2 1 - 2 u1 u4".into()
+                    "2 50 2 1 - 1 u2 91 50 2 1 - 2 u1 u4 183 208".into()
                 ),
             ]
         );

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use weir_base::breaker::{Pass, State};
+use weir_base::breaker::Pass;
 use weir_engine::Metrics;
 use weir_engine::breaker::CountedBreaker;
 use weir_sale::admission::Rejection;
@@ -19,9 +19,6 @@ pub(crate) struct Overload {
     in_flight: usize,
     redis: CountedBreaker,
     origin: CountedBreaker,
-    /// Until when the origin's breaker has said to stay away; 0 if it has not. Whether a request will get as far as the
-    /// origin is not known before its claim, and only those that do may try it out.
-    origin_shut_until_ms: u64,
 }
 
 impl Overload {
@@ -33,16 +30,16 @@ impl Overload {
             in_flight: 0,
             redis: breaker("redis", config.redis_breaker),
             origin: breaker("origin", config.origin_breaker),
-            origin_shut_until_ms: 0,
         }
     }
 
     /// Whether a request may ask Redis for a claim. What becomes of it is for [`Overload::redis_answered`].
     pub(crate) fn enter(&mut self, now_ms: u64) -> Result<Pass, Rejection> {
         self.check_in_flight()?;
-        let shut_ms = self.origin_shut_until_ms.saturating_sub(now_ms);
-        if shut_ms > 0 {
-            return Err(overloaded(shut_ms));
+        // Whether a request will get as far as the origin is not known before its claim, and only those that do may try
+        // it out.
+        if let Some(retry_after_ms) = self.origin.refusal(now_ms) {
+            return Err(overloaded(retry_after_ms));
         }
         self.redis.permit(now_ms).map_err(overloaded)
     }
@@ -62,10 +59,7 @@ impl Overload {
                 self.in_flight += 1;
                 Ok(pass)
             }
-            Err(retry_after_ms) => {
-                self.origin_shut_until_ms = now_ms.saturating_add(retry_after_ms);
-                Err(overloaded(retry_after_ms))
-            }
+            Err(retry_after_ms) => Err(overloaded(retry_after_ms)),
         }
     }
 
@@ -80,9 +74,6 @@ impl Overload {
     pub(crate) fn origin_answered(&mut self, pass: Pass, status: u16, count: u32, now_ms: u64) {
         let is_well = !(500..=599).contains(&status);
         self.origin.record(now_ms, pass, is_well, count);
-        if self.origin.state() == State::Closed {
-            self.origin_shut_until_ms = 0;
-        }
     }
 
     fn check_in_flight(&self) -> Result<(), Rejection> {

@@ -33,6 +33,8 @@ pub(crate) struct Poller {
     cursor: usize,
     /// The catalogue's bytes as last read: most polls find them unchanged.
     seen: Vec<u8>,
+    /// Its version: an earlier one is never read again.
+    version: u64,
 }
 
 /// Why a poll was of no use.
@@ -53,6 +55,7 @@ impl Poller {
             under_way: None,
             cursor: 0,
             seen: Vec::new(),
+            version: 0,
         }
     }
 
@@ -123,11 +126,12 @@ impl Poller {
     ) -> Result<Option<Catalogue>, PollError> {
         let (catalogue, epochs) = replies.split_first().ok_or(PollError::NoCatalogue)?;
         for ((sale, shard), epoch) in poll.watched.iter().zip(epochs) {
-            // A key that is gone is an epoch of its own: the shard is not what it was.
-            let epoch = epoch_of(epoch)?;
-            memory.observe_epoch(sale, *shard, epoch);
+            // A key that is gone, or that cannot be read, is an epoch of its own: the shard is not what it was.
+            memory.observe_epoch(sale, *shard, epoch_of(epoch));
         }
-        self.read_catalogue(catalogue)
+        let catalogue = self.read_catalogue(catalogue)?;
+        memory.age();
+        Ok(catalogue)
     }
 
     fn read_catalogue(&mut self, value: &Value) -> Result<Option<Catalogue>, PollError> {
@@ -141,20 +145,26 @@ impl Poller {
         }
         let catalogue = documents::catalogue::read(bytes)
             .map_err(|error| PollError::Catalogue(error.to_string()))?;
+        if catalogue.version < self.version {
+            // Redis has lost its last writes, and the origin writes the later one again.
+            return Ok(None);
+        }
+        self.version = catalogue.version;
         self.seen.clone_from(bytes);
         Ok(Some(catalogue))
     }
 }
 
-fn epoch_of(value: &Value) -> Result<i64, PollError> {
-    match value {
-        Value::Bulk(digits) => core::str::from_utf8(digits)
-            .ok()
-            .and_then(|digits| digits.parse().ok())
-            .ok_or_else(|| unexpected(value)),
-        Value::Null => Ok(-1),
-        other => Err(unexpected(other)),
-    }
+/// No shard has this one.
+const NO_EPOCH: i64 = -1;
+
+fn epoch_of(value: &Value) -> i64 {
+    let digits = match value {
+        Value::Bulk(digits) => core::str::from_utf8(digits).ok(),
+        _ => None,
+    };
+    let epoch = digits.and_then(|digits| digits.parse().ok());
+    epoch.unwrap_or(NO_EPOCH)
 }
 
 fn unexpected(value: &Value) -> PollError {
@@ -210,17 +220,17 @@ mod tests {
 
     #[test]
     fn an_epoch_that_moved_reopens_its_sale() {
-        for moved in [bulk(b"6"), Value::Null] {
+        for moved in [bulk(b"6"), Value::Null, Value::Error(b"WRONGTYPE".to_vec())] {
             let (mut memory, sale) = memory_of(3);
             let mut poller = Poller::new(500);
             let poll = poller.next(&memory);
             assert_eq!(poll.count(), 4);
             let still = [bulk(CATALOGUE), bulk(b"5"), bulk(b"5"), bulk(b"5")];
             assert!(poller.read(&poll, &still, &mut memory).unwrap().is_some());
-            assert!(memory.is_sold_out(&sale, 2));
+            assert!(memory.is_empty_for(&sale, 2));
             let replies = [bulk(CATALOGUE), bulk(b"5"), moved, bulk(b"5")];
             poller.read(&poll, &replies, &mut memory).unwrap();
-            assert!(!memory.is_sold_out(&sale, 2));
+            assert!(!memory.is_empty_for(&sale, 2));
         }
     }
 
@@ -235,6 +245,20 @@ mod tests {
             read(CATALOGUE).unwrap().is_none(),
             "the good one still stands"
         );
+    }
+
+    #[test]
+    fn nobody_goes_back_to_an_earlier_catalogue() {
+        let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
+        let mut read = |version: u64| {
+            let text = format!(r#"{{"version":{version},"switch":"closed","sales":[]}}"#);
+            let replies = [bulk(text.as_bytes())];
+            let read = poller.read(&Poll::default(), &replies, &mut memory);
+            read.unwrap().map(|catalogue| catalogue.version)
+        };
+        assert_eq!(read(7), Some(7));
+        assert_eq!(read(6), None, "Redis has lost a write");
+        assert_eq!(read(8), Some(8));
     }
 
     #[test]

@@ -299,14 +299,18 @@ fn a_bad_catalogue_leaves_the_last_one() {
 fn the_origins_failures_open_its_breaker_and_what_was_granted_goes_back() {
     let mut bench = Bench::open();
     let mut refused = 0;
-    for stream in 0..2_000 {
+    bench.buy(0, "u0");
+    bench.run(Reply::Granted);
+    for stream in 1..2_000 {
+        // It asks for its claim before the one before it fails.
         bench.buy(stream, &format!("u{stream}"));
-        bench.run(Reply::Granted);
-        match bench.outcome(stream) {
-            Some(Outcome::WentOn) => bench.close_with(stream, Some(502)),
+        bench.send();
+        match bench.outcome(stream - 1) {
+            Some(Outcome::WentOn) => bench.close_with(stream - 1, Some(502)),
             Some(Outcome::Answered(503)) => refused += 1,
             other => panic!("{other:?}"),
         }
+        bench.run(Reply::Granted);
     }
     assert!(refused > 0);
     assert!(

@@ -41,6 +41,11 @@ impl CountedBreaker {
         }
     }
 
+    /// After how many milliseconds to try again, if a request may not pass now. Nothing changes by it.
+    pub fn refusal(&mut self, now_ms: u64) -> Option<u64> {
+        self.breaker.refusal(now_ms)
+    }
+
     /// For how many requests the outcome of this one stands: 0 if nobody wants to know it.
     pub fn wants(&mut self, pass: Pass) -> u32 {
         self.breaker.wants(pass)

@@ -43,6 +43,7 @@ fn ring() -> KeyRing {
 fn admission(criterion: &mut Criterion) {
     let names = (0..100).map(|n| sale(&format!("sale-{n}")));
     let catalogue = Catalogue {
+        version: 0,
         switch: SaleState::Open,
         sales: names.collect(),
     };

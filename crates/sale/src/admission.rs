@@ -1,7 +1,7 @@
 //! The admission chain, from cheap to dear.
 
 use crate::ledger::{Checks, ClaimReply, DELIVERIES_MAX, OpenClaim};
-use crate::sale::{Phase, Sale, SaleState};
+use crate::sale::{Band, Phase, Sale, SaleState};
 use crate::shard::home_shard;
 use crate::sold_out::SoldOutMemory;
 use crate::verdict::Verdict;
@@ -12,6 +12,8 @@ use weir_base::id::UserId;
 pub enum Admission {
     /// Answer at once, without Redis.
     Reject(Rejection),
+    /// No unit is left in Redis: see [`without_units`].
+    Empty,
     /// Ask the user's home shard for a claim.
     Claim {
         /// The home shard.
@@ -54,8 +56,8 @@ pub fn admit(
         return Admission::Reject(rejection);
     }
     let shard = home_shard(user, sale.shards);
-    if memory.is_sold_out(&sale.id, shard) {
-        return Admission::Reject(Verdict::SoldOut.into());
+    if memory.is_empty_for(&sale.id, shard) {
+        return Admission::Empty;
     }
     let checks = checks(switch, sale);
     Admission::Claim { shard, checks }
@@ -79,7 +81,7 @@ pub fn admit_attempt(switch: SaleState, sale: &Sale, user: &UserId, now_ms: u64)
 }
 
 /// Decides on one request for an order token of `sale`: as [`admit`], but a sale that drains gives
-/// none, and nothing is claimed.
+/// none, and nothing is claimed. `if_empty` is what is said if no unit is left: see [`without_units`].
 ///
 /// # Errors
 /// The answer instead of a token.
@@ -88,10 +90,12 @@ pub fn admit_to_checkout(
     sale: &Sale,
     user: &UserId,
     memory: &SoldOutMemory,
+    if_empty: Verdict,
     now_ms: u64,
 ) -> Result<(), Rejection> {
     match admit(switch, sale, user, memory, now_ms) {
         Admission::Reject(rejection) => Err(rejection),
+        Admission::Empty => Err(if_empty.into()),
         Admission::Claim { .. } if switch == SaleState::Drain => Err(Verdict::Draining.into()),
         Admission::Claim { .. } => Ok(()),
     }
@@ -112,6 +116,15 @@ fn check_open(switch: SaleState, sale: &Sale, now_ms: u64) -> Result<(), Rejecti
         }),
         Phase::Ended => Err(Verdict::Ended.into()),
         Phase::Running => Ok(()),
+    }
+}
+
+/// What somebody is told whom no unit is left for in Redis. It is final only if SQL has none either: until then a claim
+/// may come back, and Redis may have lost data that is being put back.
+pub fn without_units(sale: &Sale) -> Verdict {
+    match sale.band {
+        Band::None => Verdict::SoldOut,
+        _ => Verdict::Restocking,
     }
 }
 
@@ -147,10 +160,10 @@ pub enum Conclusion {
 /// How often one request waits for a rebalance. After the second it is told to come back.
 pub const REBALANCES_MAX: u8 = 2;
 
-/// Concludes from a shard's reply what becomes of a request that has waited for `rebalances`, given
-/// whether a probe has found the sale without a unit anywhere. What the reply says of the shard is
-/// for [`SoldOutMemory::learn`] first.
-pub fn conclude(reply: ClaimReply, is_sale_empty: bool, rebalances: u8) -> Conclusion {
+/// Concludes from a shard's reply what becomes of a request that has waited for `rebalances`. If a probe has found the
+/// sale without a unit anywhere, `if_empty` is what it is told: see [`without_units`]. What the reply says of the shard
+/// is for [`SoldOutMemory::learn`] first.
+pub fn conclude(reply: ClaimReply, if_empty: Option<Verdict>, rebalances: u8) -> Conclusion {
     let reject = |verdict| Conclusion::Reject {
         verdict,
         ordered: None,
@@ -182,9 +195,11 @@ pub fn conclude(reply: ClaimReply, is_sale_empty: bool, rebalances: u8) -> Concl
             verdict: Verdict::CapReached,
             ordered: (generation > 0).then_some(generation),
         },
-        ClaimReply::Empty { .. } if is_sale_empty => reject(Verdict::SoldOut),
-        ClaimReply::Empty { .. } if rebalances < REBALANCES_MAX => Conclusion::Rebalance,
-        ClaimReply::Empty { .. } => reject(Verdict::Restocking),
+        ClaimReply::Empty { .. } => match if_empty {
+            Some(verdict) => reject(verdict),
+            None if rebalances < REBALANCES_MAX => Conclusion::Rebalance,
+            None => reject(Verdict::Restocking),
+        },
         // Not warmed yet, or lost: it is not known that nothing is left.
         ClaimReply::Cold => reject(Verdict::Unavailable),
         ClaimReply::Blocked => reject(Verdict::Blocked),
@@ -202,6 +217,7 @@ mod tests {
     fn rejected(admission: Admission) -> Verdict {
         match admission {
             Admission::Reject(rejection) => rejection.verdict,
+            Admission::Empty => Verdict::Restocking,
             Admission::Claim { .. } => Verdict::Granted,
         }
     }
@@ -227,7 +243,10 @@ mod tests {
         };
         assert_eq!(shard, home_shard(&user, 4));
         memory.learn_probe(&sale.id, &[EMPTY; 4]);
-        assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::SoldOut);
+        assert_eq!(at(&sale, &memory, 1_500), Admission::Empty);
+        assert_eq!(without_units(&sale), Verdict::Restocking);
+        sale.band = Band::None;
+        assert_eq!(without_units(&sale), Verdict::SoldOut);
         sale.degrade.static_page = true;
         assert_eq!(rejected(at(&sale, &memory, 1_500)), Verdict::StaticPage);
         sale.state = SaleState::Closed;
@@ -236,30 +255,29 @@ mod tests {
 
     #[test]
     fn only_a_probe_that_found_nothing_makes_an_empty_shard_sold_out() {
-        let verdict =
-            |reply, is_sale_empty, rebalances| match conclude(reply, is_sale_empty, rebalances) {
-                Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => {
-                    Some(verdict)
-                }
-                Conclusion::Rebalance => None,
-            };
+        let verdict = |reply, if_empty, rebalances| match conclude(reply, if_empty, rebalances) {
+            Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => Some(verdict),
+            Conclusion::Rebalance => None,
+        };
         let empty = ClaimReply::Empty {
             epoch: 1,
             open_claims: 0,
         };
-        assert_eq!(verdict(empty, true, 0), Some(Verdict::SoldOut));
-        assert_eq!(verdict(empty, false, 0), None);
+        for told in [Verdict::SoldOut, Verdict::Restocking] {
+            assert_eq!(verdict(empty, Some(told), 0), Some(told));
+        }
+        assert_eq!(verdict(empty, None, 0), None);
         assert_eq!(
-            verdict(empty, false, REBALANCES_MAX),
+            verdict(empty, None, REBALANCES_MAX),
             Some(Verdict::Restocking)
         );
-        let cold = verdict(ClaimReply::Cold, true, 0);
+        let cold = verdict(ClaimReply::Cold, Some(Verdict::SoldOut), 0);
         assert_eq!(cold, Some(Verdict::Unavailable), "nothing is known of it");
     }
 
     #[test]
     fn a_full_cap_tells_the_order_only_if_there_is_one() {
-        let ordered = |generation| match conclude(ClaimReply::CapReached { generation }, false, 0) {
+        let ordered = |generation| match conclude(ClaimReply::CapReached { generation }, None, 0) {
             Conclusion::Reject { ordered, .. } => ordered,
             Conclusion::Pass { .. } | Conclusion::Rebalance => panic!("a full cap passes"),
         };
@@ -273,6 +291,7 @@ mod tests {
         let asked = |admission| match admission {
             Admission::Claim { shard, checks } => Ok((shard, checks.drain)),
             Admission::Reject(rejection) => Err(rejection.verdict),
+            Admission::Empty => panic!("memory was asked"),
         };
         let home = home_shard(&user, 4);
         assert_eq!(asked(at(&sale, 1_500)), Ok((home, false)));
@@ -288,7 +307,8 @@ mod tests {
             generation: 7,
             quantity: 2,
         };
-        let Conclusion::Pass { verdict, held } = conclude(ordered, true, 0) else {
+        let Conclusion::Pass { verdict, held } = conclude(ordered, Some(Verdict::SoldOut), 0)
+        else {
             panic!("it was refused");
         };
         assert_eq!(verdict, Verdict::GrantedAgain);
@@ -318,7 +338,7 @@ mod tests {
             1_500,
         ) {
             Admission::Claim { checks, .. } => (checks.blocked, checks.reserved, checks.drain),
-            Admission::Reject(rejection) => panic!("{rejection:?}"),
+            other => panic!("{other:?}"),
         };
         assert_eq!(asked(SaleState::Open, &sale), (true, false, false));
         assert_eq!(asked(SaleState::Shadow, &sale), (true, false, false));
@@ -332,10 +352,12 @@ mod tests {
 
     #[test]
     fn a_checkout_claims_nothing_and_gives_nothing_to_newcomers_of_a_draining_sale() {
-        let (sale, user) = (sale("s"), UserId::new("u").unwrap());
+        let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
+        sale.band = Band::None;
         let mut memory = SoldOutMemory::default();
         let at = |switch, memory: &SoldOutMemory, now_ms| {
-            admit_to_checkout(switch, &sale, &user, memory, now_ms).map_err(|no| no.verdict)
+            admit_to_checkout(switch, &sale, &user, memory, without_units(&sale), now_ms)
+                .map_err(|no| no.verdict)
         };
         assert_eq!(at(SaleState::Open, &memory, 1_500), Ok(()));
         assert_eq!(at(SaleState::Drain, &memory, 1_500), Err(Verdict::Draining));
@@ -346,7 +368,7 @@ mod tests {
 
     #[test]
     fn every_refusal_of_a_shard_has_its_own_word() {
-        let verdict = |reply| match conclude(reply, false, 0) {
+        let verdict = |reply| match conclude(reply, None, 0) {
             Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => verdict,
             Conclusion::Rebalance => panic!("no unit was missing"),
         };

@@ -241,7 +241,7 @@ mod tests {
             }
             RebalanceCall::Lend { from_shard } => {
                 let lender = &mut shards[from_shard as usize];
-                RebalanceEvent::Lend(from_shard, lender.lend(to_shard, 1, 1))
+                RebalanceEvent::Lend(from_shard, lender.lend(to_shard, 1))
             }
             RebalanceCall::Deposit {
                 from_shard,
@@ -270,7 +270,7 @@ mod tests {
                 .iter()
                 .map(|&units| {
                     let mut shard = ShardLedger::default();
-                    shard.warm(units, 0);
+                    shard.warm(units, None);
                     shard
                 })
                 .collect();

@@ -20,6 +20,9 @@ pub const USER_CAP_MAX: u32 = 1_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalogue {
+    /// Grows with each change, so that nobody goes back to an earlier one: not if Redis does, nor if an origin is late.
+    #[serde(default)]
+    pub version: u64,
     /// The operator's switch of all sales together; see [`Catalogue::switch_of`].
     #[serde(default)]
     pub switch: SaleState,
@@ -52,7 +55,8 @@ pub struct Sale {
     /// What is left out for now.
     #[serde(default)]
     pub degrade: Degrade,
-    /// How much is left, roughly, when the catalogue was published: for people, not for decisions.
+    /// How much SQL had left, roughly, when the catalogue was published. For people, but for one thing: gateways say
+    /// `sold_out` only if nothing was left.
     #[serde(default)]
     pub band: Band,
 }
@@ -257,6 +261,7 @@ pub(crate) mod tests {
 
     pub(crate) fn catalogue(sales: Vec<Sale>) -> Catalogue {
         Catalogue {
+            version: 0,
             switch: SaleState::Open,
             sales,
         }
@@ -321,7 +326,7 @@ pub(crate) mod tests {
         assert_eq!(
             text,
             concat!(
-                r#"{"switch":"open","sales":[{"id":"s","starts_at_ms":1000,"ends_at_ms":2000,"#,
+                r#"{"version":0,"switch":"open","sales":[{"id":"s","starts_at_ms":1000,"ends_at_ms":2000,"#,
                 r#""shards":4,"user_cap":1,"state":"open","reservation":false,"token":false,"#,
                 r#""degrade":{"skip_risk":false,"skip_reservation":false,"static_page":false},"#,
                 r#""band":"high"}]}"#

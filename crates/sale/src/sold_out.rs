@@ -10,14 +10,28 @@ use weir_base::id::SaleId;
 /// The sales of which a probe has found no unit on any shard and none on the way, each with its
 /// shards as they were then.
 ///
-/// A shard's epoch is raised in the same script that gives units to it, so a memory whose epochs are
-/// still the shards' epochs is right, and one of which any epoch has moved is dropped. Holding epochs
-/// per shard, not per sale, is what makes raising them atomic: a script touches one slot.
+/// A shard's epoch becomes another one in the same script that gives units to it, and in the one that takes the last, so
+/// a memory whose epochs are still the shards' epochs is right, also of a Redis that has lost its last writes; one of
+/// which any epoch has moved is dropped. Holding epochs per shard, not per sale, is what makes raising them atomic: a
+/// script touches one slot.
+///
+/// That rests on epochs that never repeat, and so on Redis' clock. Lest a gateway be wrong for good, a memory ends after
+/// [`POLLS_MAX`] polls, and the next request finds out anew.
 ///
 /// Memory is bounded by what the catalogue holds: [`SoldOutMemory::retain`] after each poll.
 #[derive(Clone, Debug, Default)]
 pub struct SoldOutMemory {
-    empty: BTreeMap<SaleId, Vec<Seen>>,
+    empty: BTreeMap<SaleId, Memory>,
+}
+
+/// After so many polls a sale's shards are looked at anew: every 10 s, where one is made every 250 ms.
+pub const POLLS_MAX: u32 = 40;
+
+/// What is remembered of a sale.
+#[derive(Clone, Debug)]
+struct Memory {
+    shards: Vec<Seen>,
+    polls_left: u32,
 }
 
 /// A shard without units, as it was seen last.
@@ -42,8 +56,11 @@ impl SoldOutMemory {
             epoch: shard.epoch,
             is_quiet: shard.open_claims == 0,
         };
-        self.empty
-            .insert(sale.clone(), shards.iter().map(seen).collect());
+        let memory = Memory {
+            shards: shards.iter().map(seen).collect(),
+            polls_left: POLLS_MAX,
+        };
+        self.empty.insert(sale.clone(), memory);
         true
     }
 
@@ -53,8 +70,8 @@ impl SoldOutMemory {
         let ClaimReply::Empty { epoch, open_claims } = *reply else {
             return;
         };
-        let shards = self.empty.get_mut(sale);
-        let Some(seen) = shards.and_then(|shards| shards.get_mut(shard as usize)) else {
+        let memory = self.empty.get_mut(sale);
+        let Some(seen) = memory.and_then(|memory| memory.shards.get_mut(shard as usize)) else {
             return;
         };
         if seen.epoch == epoch {
@@ -69,31 +86,38 @@ impl SoldOutMemory {
         self.empty.contains_key(sale)
     }
 
-    /// Whether users at home on `shard` can be told without Redis that `sale` is sold out.
+    /// Whether users at home on `shard` can be told without Redis that it has no units for them.
     ///
     /// They cannot while claims on their shard are open: a user who holds one and lost the answer
-    /// comes back for it, and must not hear `sold_out` from a memory that knows nothing of users.
-    pub fn is_sold_out(&self, sale: &SaleId, shard: u32) -> bool {
-        self.empty
-            .get(sale)
-            .and_then(|shards| shards.get(shard as usize))
-            .is_some_and(|seen| seen.is_quiet)
+    /// comes back for it, and must not be refused from a memory that knows nothing of users.
+    pub fn is_empty_for(&self, sale: &SaleId, shard: u32) -> bool {
+        self.seen(sale, shard).is_some_and(|seen| seen.is_quiet)
+    }
+
+    fn seen(&self, sale: &SaleId, shard: u32) -> Option<&Seen> {
+        self.empty.get(sale)?.shards.get(shard as usize)
+    }
+
+    /// A poll has come back: memories grow older by it.
+    pub fn age(&mut self) {
+        self.empty.retain(|_, memory| {
+            memory.polls_left = memory.polls_left.saturating_sub(1);
+            memory.polls_left > 0
+        });
     }
 
     /// The shards whose epochs a poll must look at.
     pub fn watched(&self) -> impl Iterator<Item = (&SaleId, u32)> {
         self.empty
             .iter()
-            .flat_map(|(sale, shards)| (0..).zip(shards).map(move |(shard, _)| (sale, shard)))
+            .flat_map(|(sale, memory)| (0..).zip(&memory.shards).map(move |(n, _)| (sale, n)))
     }
 
     /// Takes note of a shard's present epoch: another than the remembered one means that units
     /// came since, so the memory of its sale goes.
     pub fn observe_epoch(&mut self, sale: &SaleId, shard: u32, epoch: i64) {
         let has_moved = self
-            .empty
-            .get(sale)
-            .and_then(|shards| shards.get(shard as usize))
+            .seen(sale, shard)
             .is_some_and(|seen| seen.epoch != epoch);
         if has_moved {
             self.empty.remove(sale);
@@ -102,9 +126,9 @@ impl SoldOutMemory {
 
     /// Forgets all that the catalogue does not hold, or holds otherwise.
     pub fn retain(&mut self, catalogue: &Catalogue) {
-        self.empty.retain(|id, shards| {
+        self.empty.retain(|id, memory| {
             let sale = catalogue.find(id.as_str().as_bytes());
-            sale.is_some_and(|sale| sale.shards as usize == shards.len())
+            sale.is_some_and(|sale| sale.shards as usize == memory.shards.len())
         });
     }
 }
@@ -137,10 +161,22 @@ pub(crate) mod tests {
     fn a_memory_lasts_until_any_epoch_of_its_sale_moves() {
         let mut memory = memory_of(&[EMPTY; 3]);
         memory.observe_epoch(&id(), 1, 7);
-        assert!((0..3).all(|shard| memory.is_sold_out(&id(), shard)));
-        assert!(!memory.is_sold_out(&id(), 3));
+        assert!((0..3).all(|shard| memory.is_empty_for(&id(), shard)));
+        assert!(!memory.is_empty_for(&id(), 3));
         memory.observe_epoch(&id(), 1, 8);
-        assert!((0..3).all(|shard| !memory.is_sold_out(&id(), shard)));
+        assert!((0..3).all(|shard| !memory.is_empty_for(&id(), shard)));
+    }
+
+    #[test]
+    fn a_memory_ends_by_itself_whatever_epochs_say() {
+        let mut memory = memory_of(&[EMPTY]);
+        for _ in 1..POLLS_MAX {
+            memory.age();
+            memory.observe_epoch(&id(), 0, 7);
+        }
+        assert!(memory.is_empty_for(&id(), 0));
+        memory.age();
+        assert!(!memory.is_empty_for(&id(), 0) && !memory.is_empty(&id()));
     }
 
     #[test]
@@ -164,7 +200,7 @@ pub(crate) mod tests {
             stock: Some(-1),
             ..EMPTY
         };
-        assert!(memory_of(&[owing]).is_sold_out(&id(), 0));
+        assert!(memory_of(&[owing]).is_empty_for(&id(), 0));
     }
 
     #[test]
@@ -175,10 +211,10 @@ pub(crate) mod tests {
         };
         let mut memory = memory_of(&[EMPTY, held]);
         assert!(memory.is_empty(&id()));
-        assert!(memory.is_sold_out(&id(), 0) && !memory.is_sold_out(&id(), 1));
+        assert!(memory.is_empty_for(&id(), 0) && !memory.is_empty_for(&id(), 1));
         let empty = |epoch, open_claims| ClaimReply::Empty { epoch, open_claims };
         memory.learn(&id(), 1, &empty(7, 0));
-        assert!(memory.is_sold_out(&id(), 1));
+        assert!(memory.is_empty_for(&id(), 1));
         memory.learn(&id(), 1, &empty(8, 0));
         assert!(!memory.is_empty(&id()), "units have come and gone since");
         memory.learn(&id(), 1, &empty(8, 0));

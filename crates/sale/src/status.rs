@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::sale::{Band, Phase, Sale, SaleState};
-use crate::sold_out::SoldOutMemory;
 use weir_base::id::SaleId;
 
 /// A sale as the gateway shows it to anybody.
@@ -47,20 +46,15 @@ pub enum Stage {
 
 impl<'a> SaleStatus<'a> {
     /// The status of `sale`, for which the switch `switch` counts.
-    pub fn new(
-        switch: SaleState,
-        sale: &'a Sale,
-        memory: &SoldOutMemory,
-        now_ms: u64,
-    ) -> SaleStatus<'a> {
-        let is_sold_out = sale.band == Band::None || memory.is_empty(&sale.id);
+    pub fn new(switch: SaleState, sale: &'a Sale, now_ms: u64) -> SaleStatus<'a> {
+        let is_sold_out = sale.band == Band::None;
         SaleStatus {
             id: &sale.id,
             state: stage(switch, sale, is_sold_out, now_ms),
             starts_at_ms: sale.starts_at_ms,
             ends_at_ms: sale.ends_at_ms,
             now_ms,
-            remaining: if is_sold_out { Band::None } else { sale.band },
+            remaining: sale.band,
             reservation: sale.reservation && !sale.degrade.skip_reservation,
             token: sale.token,
         }
@@ -84,54 +78,29 @@ fn stage(switch: SaleState, sale: &Sale, is_sold_out: bool, now_ms: u64) -> Stag
 mod tests {
     use super::*;
     use crate::sale::tests::sale;
-    use crate::sold_out::tests::EMPTY;
 
     const OPEN: SaleState = SaleState::Open;
 
-    fn of(switch: SaleState, sale: &Sale, memory: &SoldOutMemory, now_ms: u64) -> (Stage, Band) {
-        let status = SaleStatus::new(switch, sale, memory, now_ms);
+    fn of(switch: SaleState, sale: &Sale, now_ms: u64) -> (Stage, Band) {
+        let status = SaleStatus::new(switch, sale, now_ms);
         (status.state, status.remaining)
     }
 
     #[test]
-    fn the_stage_follows_window_switch_and_memory() {
-        let (sale, mut memory) = (sale("s"), SoldOutMemory::default());
-        assert_eq!(of(OPEN, &sale, &memory, 999).0, Stage::Scheduled);
-        assert_eq!(
-            of(OPEN, &sale, &memory, 1_000),
-            (Stage::Running, Band::High)
-        );
-        assert_eq!(
-            of(SaleState::Shadow, &sale, &memory, 1_000).0,
-            Stage::Running
-        );
-        assert_eq!(
-            of(SaleState::Drain, &sale, &memory, 1_000).0,
-            Stage::Draining
-        );
-        assert_eq!(
-            of(SaleState::Closed, &sale, &memory, 1_000).0,
-            Stage::Closed
-        );
-        assert_eq!(of(OPEN, &sale, &memory, 2_000).0, Stage::Ended);
-        memory.learn_probe(&sale.id, &[EMPTY; 4]);
-        assert_eq!(
-            of(OPEN, &sale, &memory, 1_000),
-            (Stage::SoldOut, Band::None)
-        );
-    }
-
-    #[test]
-    fn what_the_origin_knows_to_be_gone_is_shown_as_gone_by_a_gateway_that_has_just_started() {
+    fn the_stage_follows_window_and_switch_and_what_is_left() {
+        let sale = sale("s");
+        let stage = |switch, now_ms| of(switch, &sale, now_ms).0;
+        assert_eq!(stage(OPEN, 999), Stage::Scheduled);
+        assert_eq!(of(OPEN, &sale, 1_000), (Stage::Running, Band::High));
+        assert_eq!(stage(SaleState::Shadow, 1_000), Stage::Running);
+        assert_eq!(stage(SaleState::Drain, 1_000), Stage::Draining);
+        assert_eq!(stage(SaleState::Closed, 1_000), Stage::Closed);
+        assert_eq!(stage(OPEN, 2_000), Stage::Ended);
         let sold = Sale {
             band: Band::None,
-            ..sale("s")
+            ..sale
         };
-        let memory = SoldOutMemory::default();
-        assert_eq!(
-            of(OPEN, &sold, &memory, 1_000),
-            (Stage::SoldOut, Band::None)
-        );
+        assert_eq!(of(OPEN, &sold, 1_000), (Stage::SoldOut, Band::None));
     }
 
     #[test]
@@ -141,7 +110,7 @@ mod tests {
             band: Band::Low,
             ..sale("s")
         };
-        let status = SaleStatus::new(OPEN, &sale, &SoldOutMemory::default(), 7);
+        let status = SaleStatus::new(OPEN, &sale, 7);
         assert_eq!(
             serde_json::to_string(&status).unwrap(),
             concat!(

@@ -1,21 +1,26 @@
 -- cancel: an order, or the claim that SQL has made one of, ends; what it took from the stock comes
 -- back.
 --
--- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch (see claim.lua)
--- ARGV: 1 user, 2 generation of the claim that the order came of
+-- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua)
+-- ARGV: 1 user, 2 bucket, 3 generation of the claim that the order came of
 --
--- Returns 1 if it did, 0 if there is no such order or claim (any more).
+-- Returns 1 if it did, 0 if there is no such order or claim (any more), 2 if the shard is cold.
 
-local r = parse(redis.call('HGET', KEYS[2], ARGV[1]))
+local shard = load(KEYS[1], KEYS[4], KEYS[5])
+if not shard then return 2 end
+local r = find(KEYS[2], KEYS[6], ARGV[1], ARGV[2])
 local units = 0
-if r.held > 0 and r.generation == tonumber(ARGV[2]) then
-  units = close(KEYS[3], ARGV[1], r)
+if r.held > 0 and r.generation == tonumber(ARGV[3]) then
+  units = close(shard, KEYS[3], ARGV[1], r)
 else
-  local rest, mark, ordered_units = without(r.orders, ARGV[2])
+  local rest, mark, ordered_units = without(r.orders, ARGV[3])
   if not mark then return 0 end
   r.orders = rest
+  count_order(shard, ARGV[3], mark, ordered_units, -1)
+  shard.version = shard.version + 1
   if mark == ':' then units = ordered_units end
 end
-keep(KEYS[2], ARGV[1], r)
-if units > 0 then give_back(KEYS[1], KEYS[4], units) end
+if units > 0 then change_stock(shard, units) end
+keep(KEYS[2], KEYS[6], ARGV[1], ARGV[2], r)
+save(shard)
 return 1

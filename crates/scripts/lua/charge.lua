@@ -1,25 +1,32 @@
 -- charge: an order that was to be deducted at payment is paid, and its units leave the stock.
 --
--- KEYS: 1 stock, 2 claims, 3 pending (see claim.lua)
--- ARGV: 1 user, 2 generation of the claim that the order came of
+-- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua)
+-- ARGV: 1 user, 2 bucket, 3 generation of the claim that the order came of
 --
--- Returns 1 if it did, 0 if there is no such order, or it was charged before. The stock may fall below
--- 0: SQL has decided that the units are sold, and other shards have them. If the claim is still open,
+-- Returns 1 if it did, 0 if there is no such order, or it was charged before, 2 if the shard is cold. The stock may
+-- fall below 0: SQL has decided that the units are sold, and other shards have them. If the claim is still open,
 -- its settlement was overtaken: the units that it holds are the order's.
 
-local r = parse(redis.call('HGET', KEYS[2], ARGV[1]))
-if r.held > 0 and r.generation == tonumber(ARGV[2]) then
-  r.orders = with(r.orders, ARGV[2], ':', close(KEYS[3], ARGV[1], r))
-  keep(KEYS[2], ARGV[1], r)
-  return 1
+local shard = load(KEYS[1], KEYS[4], KEYS[5])
+if not shard then return 2 end
+local r = find(KEYS[2], KEYS[6], ARGV[1], ARGV[2])
+if r.held > 0 and r.generation == tonumber(ARGV[3]) then
+  local units = close(shard, KEYS[3], ARGV[1], r)
+  r.orders = with(r.orders, ARGV[3], ':', units)
+  count_order(shard, ARGV[3], ':', units, 1)
+else
+  local orders, units = {}, nil
+  for id, mark, n in string.gmatch(r.orders, '(%d+)([:~])(%d+)') do
+    if id == ARGV[3] and mark == '~' then mark, units = ':', tonumber(n) end
+    orders[#orders + 1] = id .. mark .. n
+  end
+  if not units then return 0 end
+  r.orders = table.concat(orders, ',')
+  count_order(shard, ARGV[3], '~', units, -1)
+  count_order(shard, ARGV[3], ':', units, 1)
+  shard.version = shard.version + 1
+  change_stock(shard, -units)
 end
-local orders, units = {}, nil
-for id, mark, n in string.gmatch(r.orders, '(%d+)([:~])(%d+)') do
-  if id == ARGV[2] and mark == '~' then mark, units = ':', n end
-  orders[#orders + 1] = id .. mark .. n
-end
-if not units then return 0 end
-r.orders = table.concat(orders, ',')
-keep(KEYS[2], ARGV[1], r)
-if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DECRBY', KEYS[1], units) end
+keep(KEYS[2], KEYS[6], ARGV[1], ARGV[2], r)
+save(shard)
 return 1

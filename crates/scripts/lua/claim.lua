@@ -3,21 +3,22 @@
 -- One call may hold several groups, each the requests to one shard, and each shard once. On Redis Cluster
 -- all groups of one call must be of one slot; on a single server any may stand together.
 --
--- KEYS, five a group g (1-based), all with that shard's hash tag:
---   5g-4  stock      integer: units left; a missing key is a cold shard
---   5g-3  claims     hash: user -> record, see record.lua
---   5g-2  pending    sorted set: user by the open claim's deadline in ms
---   5g-1  epoch      integer: raised whenever units come back
---   5g    sequence   integer: the last generation or transfer id given out
+-- KEYS, seven a group g (1-based), all with that shard's hash tag (see shard.lua, record.lua):
+--   7g-6  stock
+--   7g-5  epoch
+--   7g-4  sequence
+--   7g-3  sums
+--   7g-2  claims
+--   7g-1  pending    sorted set: user by the open claim's deadline in ms
+--   7g    bought     `bought:<bucket>`
 --   and behind those of all groups, in the groups' order, what each group's checks ask for:
 --   reserved         `reserved:<bucket>`: sets of users with a reservation
 --   blocked          `blocked:<bucket>`: sets of users who may not buy
 --   attempt          `attempt:<user>:<tag>`: the generation that this attempt was granted, for a day
 -- ARGV:
---   1     now_ms     the gateway's clock
---   2     groups     how many there are
---   then, a group: ttl_ms, user_cap, quantity, checks, count, `count` users, if checks has `b` or `r`
---   as many buckets, and if it has `k` as many tags
+--   1     groups     how many there are
+--   then, a group: ttl_ms, user_cap, quantity, checks, count, `count` users, as many buckets, and if checks has `k`
+--   as many tags
 --     checks   `-`, or letters: `b` not blocked, `r` reserved, `d` drain: no new claims, `k` attempts have keys
 --     tag      of the attempt's key; `-` if it has none
 --
@@ -34,24 +35,21 @@
 --   9 generation quantity            this attempt has become an order
 --   10                               another attempt holds a claim that is not decided, and the cap allows for both
 -- A text, and not an array of arrays: gateways read it, and they read a text many times faster.
--- A user who is refused leaves no trace.
+-- A user who is refused leaves no trace. Deadlines are of Redis' clock, whatever a gateway's shows.
 
-local KEYS_A_GROUP = 5
+local KEYS_A_GROUP, COUNTERS = 7, 4
 local COLD, BLOCKED, UNRESERVED, DRAINING, IN_PROGRESS = '5', '6', '7', '8', '10'
 local ATTEMPT_TTL_MS = '86400000'
 
-local now_ms = tonumber(ARGV[1])
-local ledger_keys = KEYS_A_GROUP * tonumber(ARGV[2])
+local ledger_keys = KEYS_A_GROUP * tonumber(ARGV[1])
 local next_set = ledger_keys + 1
 local answers = {}
 
--- Stock, epoch and sequence of all groups: three values a group.
+-- Stock, epoch, sequence and sums of all groups: four values a group.
 local function read_counters()
   local keys = {}
   for k = 1, ledger_keys, KEYS_A_GROUP do
-    keys[#keys + 1] = KEYS[k]
-    keys[#keys + 1] = KEYS[k + 3]
-    keys[#keys + 1] = KEYS[k + 4]
+    for n = k, k + COUNTERS - 1 do keys[#keys + 1] = KEYS[n] end
   end
   return redis.call('MGET', unpack(keys))
 end
@@ -65,10 +63,10 @@ end
 -- The group that is being decided: its keys begin at KEYS[group]. Functions that were made anew for each group would
 -- cost a small call a twentieth of its time.
 local group, ttl_ms, deadline, user_cap, quantity, count, drains
-local stock, epoch, sequence
+local shard, sequence
 local first_record, first_answer -- what a first claim's record and answer say behind the generation
-local open -- claims that were open before this batch, once somebody needs to know
 local fields, pending -- what is to be written: users and records, and the pending claims' deadlines and users
+local settled -- users whose orders move from `bought` into an open claim's record, each with the bucket
 local records -- what this batch has made of users' records
 local attempt -- the key of the request's attempt, if it has one
 local attempts = {} -- what this call has granted to attempts: generations by key
@@ -77,10 +75,7 @@ local function is_in(sets, i)
   return redis.call('SISMEMBER', sets .. ':' .. ARGV[i + count], ARGV[i]) == 1
 end
 
-local function empty()
-  open = open or redis.call('ZCARD', KEYS[group + 2])
-  return '4 ' .. epoch .. ' ' .. number(open + #pending / 2)
-end
+local function empty() return '4 ' .. number(shard.epoch) .. ' ' .. number(shard.open) end
 
 -- A user who is written twice has what was written last.
 local function write(user, record)
@@ -91,9 +86,9 @@ end
 
 -- Takes the units of a new claim; returns its generation as text.
 local function take(user)
-  stock = stock - quantity
-  -- The time as a floor keeps generations from repeating after a loss of data.
-  sequence = math.max(sequence + 1, now_ms)
+  change_stock(shard, -quantity)
+  shard.version, shard.open, shard.held = shard.version + 1, shard.open + 1, shard.held + quantity
+  sequence = next_after(sequence)
   pending[#pending + 1] = deadline
   pending[#pending + 1] = user
   local generation = number(sequence)
@@ -107,9 +102,9 @@ local function granted()
 end
 
 -- The order that the request's attempt has become, as an answer.
-local function order(r)
-  local generation = granted()
-  local units = generation and string.match(',' .. r.orders, ',' .. generation .. '[:~](%d+)')
+local function order(orders)
+  local generation = orders and granted()
+  local units = generation and string.match(',' .. orders, ',' .. generation .. '[:~](%d+)')
   return units and '9 ' .. generation .. ' ' .. units
 end
 
@@ -117,7 +112,7 @@ end
 local function decide_first(user)
   if drains then return DRAINING end
   if quantity > user_cap then return '3 0' end
-  if stock < quantity then return empty() end
+  if shard.stock < quantity then return empty() end
   local generation = take(user)
   write(user, generation .. first_record)
   return '1 ' .. generation .. first_answer
@@ -129,19 +124,29 @@ local function handed_out(code, user, r)
   return string.format('%s %d %d %d %d', code, r.generation, r.held, r.deadline, delivery)
 end
 
-local function decide_known(user, r)
-  if r.held > 0 then
-    -- Where the cap allows for one order only, this claim can become no other attempt's second order.
-    if attempt and user_cap > quantity and granted() ~= number(r.generation) then return IN_PROGRESS end
-    return handed_out('2', user, r)
-  end
+-- A user who holds a claim.
+local function decide_open(user, r)
+  -- Where the cap allows for one order only, this claim can become no other attempt's second order.
+  if attempt and user_cap > quantity and granted() ~= number(r.generation) then return IN_PROGRESS end
+  return handed_out('2', user, r)
+end
+
+-- The orders of a user who holds no claim; false if there are none.
+local function settled_orders(i)
+  return redis.call('HGET', KEYS[group + 6] .. ':' .. ARGV[i + count], ARGV[i])
+end
+
+-- A user who has orders, and no open claim.
+local function decide_settled(user, bucket, orders)
   if drains then return DRAINING end
-  if ordered(r, '[:~]') + quantity > user_cap then
-    return '3 ' .. (string.match(r.orders, '(%d+)[:~]%d+$') or '0')
+  if ordered(orders, '[:~]') + quantity > user_cap then
+    return '3 ' .. (string.match(orders, '(%d+)[:~]%d+$') or '0')
   end
-  if stock < quantity then return empty() end
+  if shard.stock < quantity then return empty() end
   take(user)
-  r.generation, r.held, r.deadline = sequence, quantity, now_ms + ttl_ms
+  settled[#settled + 1] = { user, bucket }
+  local r = with_orders(orders)
+  r.generation, r.held, r.deadline = sequence, quantity, tonumber(deadline)
   return handed_out('1', user, r)
 end
 
@@ -154,38 +159,40 @@ local function decide(at)
   local reserved = string.find(checks, 'r', 1, true) and take_set()
   local blocked = string.find(checks, 'b', 1, true) and take_set()
   drains = string.find(checks, 'd', 1, true)
-  fields, pending, records, open = {}, {}, {}, nil
+  fields, pending, settled, records = {}, {}, {}, {}
   local tags = string.find(checks, 'k', 1, true) and take_set()
-  local after = (reserved or blocked) and last + count + 1 or last + 1
-  local first_tag = after
-  if tags then after = after + count end
-  if not stock then
+  local first_tag = last + count + 1
+  local after = tags and first_tag + count or first_tag
+  if not shard then
     for _ = first, last do answers[#answers + 1] = COLD end
     return after
   end
 
-  local found = redis.call('HMGET', KEYS[group + 1], unpack(ARGV, first, last))
-  deadline = number(now_ms + ttl_ms)
+  local found = redis.call('HMGET', KEYS[group + 4], unpack(ARGV, first, last))
+  deadline = number(math.floor(now_us() / 1000) + ttl_ms)
   local held = ' ' .. number(quantity) .. ' ' .. deadline
   first_record, first_answer = held .. ' 1 1 -', held .. ' 0'
   for i = first, last do
     local user = ARGV[i]
     -- The batch may hold a user twice: the second request must see what the first did.
     local record = records[user] or found[i - first + 1]
-    local known = record and parse(record)
+    record = record and parse(record)
     attempt = tags and ARGV[first_tag + i - first]
-    attempt = attempt and attempt ~= '-' and tags .. ':' .. ARGV[i] .. ':' .. attempt
-    local answer = attempt and known and order(known)
+    attempt = attempt and attempt ~= '-' and tags .. ':' .. user .. ':' .. attempt
+    -- Of others nobody asks before it is known that they may buy.
+    local orders = attempt and not record and settled_orders(i)
+    local answer = attempt and order(record and record.orders or orders)
     if answer then
       -- Whatever was decided of its user since.
     elseif blocked and is_in(blocked, i) then
       answer = BLOCKED
     elseif reserved and not is_in(reserved, i) then
       answer = UNRESERVED
-    elseif known then
-      answer = decide_known(user, known)
+    elseif record then
+      answer = decide_open(user, record)
     else
-      answer = decide_first(user)
+      if not attempt then orders = settled_orders(i) end
+      answer = orders and decide_settled(user, ARGV[i + count], orders) or decide_first(user)
     end
     answers[#answers + 1] = answer
   end
@@ -193,25 +200,32 @@ local function decide(at)
 end
 
 local counters, changed, batches = read_counters(), {}, {}
-local at, c = 3, 1
+local at, c = 2, 1
 for k = 1, ledger_keys, KEYS_A_GROUP do
   group = k
-  stock, epoch, sequence = tonumber(counters[c]), counters[c + 1] or '0', tonumber(counters[c + 2] or 0)
+  shard = { stock = tonumber(counters[c]), epoch = tonumber(counters[c + 1]) or 0 }
+  if not shard.stock or not read_sums(shard, counters[c + 3]) then shard = nil end
+  sequence = tonumber(counters[c + 2]) or 0
   at = decide(at)
-  if #fields > 0 then batches[#batches + 1] = { k = k, fields = fields, pending = pending } end
+  if #fields > 0 then batches[#batches + 1] = { k = k, fields = fields, pending = pending, settled = settled } end
   if #pending > 0 then
     local n = #changed
-    changed[n + 1], changed[n + 2] = KEYS[k], number(stock)
-    changed[n + 3], changed[n + 4] = KEYS[k + 4], number(sequence)
+    changed[n + 1], changed[n + 2] = KEYS[k], number(shard.stock)
+    changed[n + 3], changed[n + 4] = KEYS[k + 1], number(shard.epoch)
+    changed[n + 5], changed[n + 6] = KEYS[k + 2], number(sequence)
+    changed[n + 7], changed[n + 8] = KEYS[k + 3], format_sums(shard)
   end
-  c = c + 3
+  c = c + COUNTERS
 end
 
 -- First what is taken, then for whom: should a key be damaged, units are missing and none is there twice.
 if #changed > 0 then redis.call('MSET', unpack(changed)) end
 for _, batch in ipairs(batches) do
-  if #batch.pending > 0 then redis.call('ZADD', KEYS[batch.k + 2], unpack(batch.pending)) end
-  redis.call('HSET', KEYS[batch.k + 1], unpack(batch.fields))
+  if #batch.pending > 0 then redis.call('ZADD', KEYS[batch.k + 5], unpack(batch.pending)) end
+  redis.call('HSET', KEYS[batch.k + 4], unpack(batch.fields))
+  for _, moved in ipairs(batch.settled) do
+    redis.call('HDEL', KEYS[batch.k + 6] .. ':' .. moved[2], moved[1])
+  end
 end
 for key, generation in pairs(attempts) do redis.call('SET', key, generation, 'PX', ATTEMPT_TTL_MS) end
 return table.concat(answers, ',')

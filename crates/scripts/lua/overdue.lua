@@ -1,13 +1,20 @@
--- overdue: claims of one shard whose deadline has passed, the earliest first.
+-- overdue: claims of one shard whose deadline has passed by Redis' clock, the earliest first.
 --
--- KEYS: 1 claims, 2 pending (see claim.lua)
--- ARGV: 1 now_ms, 2 limit
+-- KEYS: 1 claims, 2 pending (see record.lua)
+-- ARGV: 1 grace_ms: for so long after its deadline a claim is left alone, 2 limit
 --
--- Returns an array of {user, generation, quantity, deadline_ms, 0}.
+-- Returns an array of {user, generation, quantity, deadline_ms, 0}. A deadline whose claim Redis has been made to
+-- forget is removed.
 
+local due_ms = math.floor(now_us() / 1000) - tonumber(ARGV[1])
 local replies = {}
-for _, user in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])) do
-  local r = parse(redis.call('HGET', KEYS[1], user))
-  replies[#replies + 1] = { user, r.generation, r.held, r.deadline, 0 }
+for _, user in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(due_ms), 'LIMIT', 0, ARGV[2])) do
+  local record = redis.call('HGET', KEYS[1], user)
+  if record then
+    local r = parse(record)
+    replies[#replies + 1] = { user, r.generation, r.held, r.deadline, 0 }
+  else
+    redis.call('ZREM', KEYS[2], user)
+  end
 end
 return replies

@@ -1,6 +1,6 @@
 -- probe: shards at a glance, for a gateway that looks for units.
 --
--- KEYS, four a shard: stock, epoch, pending, transfers (see claim.lua and lend.lua). On Redis Cluster
+-- KEYS, four a shard: stock, epoch, sums, transfers (see shard.lua and lend.lua). On Redis Cluster
 -- all shards of one call must be of one slot.
 -- ARGV: none
 --
@@ -8,10 +8,9 @@
 
 local replies = {}
 for k = 1, #KEYS, 4 do
-  local stock = tonumber(redis.call('GET', KEYS[k]))
-  replies[#replies + 1] = stock and {
-    stock, tonumber(redis.call('GET', KEYS[k + 1]) or 0), redis.call('ZCARD', KEYS[k + 2]),
-    redis.call('HLEN', KEYS[k + 3]),
+  local shard = load(KEYS[k], KEYS[k + 1], KEYS[k + 2])
+  replies[#replies + 1] = shard and {
+    shard.stock, shard.epoch, shard.open, redis.call('HLEN', KEYS[k + 3]),
   } or {}
 end
 return replies

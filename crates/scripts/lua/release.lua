@@ -1,14 +1,14 @@
 -- release: gives claims of one shard back.
 --
--- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch (see claim.lua)
--- ARGV: triples of user, generation and kind
---   kind a number   this delivery of the claim never left the gateway; the claim ends when every
---                   delivery has come back
+-- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua)
+-- ARGV: four a claim: user, bucket, generation and kind
+--   kind a number   this delivery of the claim never left the gateway, or met no handler at the origin; the claim
+--                   ends when every delivery has come back
 --        "decided"  SQL has recorded the claim as released: it ends now
 --        "void"     the same, and SQL has no unit behind it: its units do not come back
 --
--- Returns one integer a triple:
---   0  no such open claim (any more): nothing changed
+-- Returns one integer a claim:
+--   0  no such open claim (any more), or a cold shard: nothing changed
 --   1  the claim has ended
 --   2  other deliveries of it are still out
 -- A claim ends once: the same release again answers 0.
@@ -21,21 +21,26 @@ local function take_back(r, delivery)
   return r.out == 0
 end
 
-local replies = {}
+local shard = load(KEYS[1], KEYS[4], KEYS[5])
+local replies, has_changed = {}, false
 
-for i = 1, #ARGV, 3 do
-  local user, kind, r = ARGV[i], ARGV[i + 2], parse(redis.call('HGET', KEYS[2], ARGV[i]))
+for i = 1, #ARGV, 4 do
+  local user, kind = ARGV[i], ARGV[i + 3]
+  local record = shard and redis.call('HGET', KEYS[2], user)
+  local r = record and parse(record)
   local delivery = tonumber(kind)
-  if r.held == 0 or r.generation ~= tonumber(ARGV[i + 1]) then
+  if not r or r.generation ~= tonumber(ARGV[i + 2]) then
     replies[#replies + 1] = NOTHING
   elseif delivery and not take_back(r, delivery) then
-    keep(KEYS[2], user, r)
+    keep(KEYS[2], KEYS[6], user, ARGV[i + 1], r)
     replies[#replies + 1] = STILL_OUT
   else
-    local units = close(KEYS[3], user, r)
-    keep(KEYS[2], user, r)
-    if kind ~= 'void' then give_back(KEYS[1], KEYS[4], units) end
+    local units = close(shard, KEYS[3], user, r)
+    keep(KEYS[2], KEYS[6], user, ARGV[i + 1], r)
+    if kind ~= 'void' then change_stock(shard, units) end
+    has_changed = true
     replies[#replies + 1] = ENDED
   end
 end
+if has_changed then save(shard) end
 return replies

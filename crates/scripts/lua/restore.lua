@@ -1,15 +1,26 @@
 -- restore: writes users' orders on a cold shard, as SQL knows them.
 --
--- KEYS: 1 stock, 2 claims, 3 sequence (see claim.lua)
--- ARGV: triples of user, generation of the last order, orders as in record.lua
+-- KEYS: 1 stock, 2 epoch, 3 sums (see shard.lua), 4 rebuild (see wipe.lua), 5 sequence, 6 bought (see record.lua)
+-- ARGV: 1 token, then four a user: user, bucket, generation of the last order, orders as in record.lua
 --
--- Returns 1 if the shard is cold, else 0: then nothing changed.
+-- Returns 1 if it did, else 0: the shard is not cold, or another rebuilds it. Then nothing changed.
 
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-local sequence = tonumber(redis.call('GET', KEYS[3]) or 0)
-for i = 1, #ARGV, 3 do
-  sequence = math.max(sequence, tonumber(ARGV[i + 1]))
-  redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1] .. ' 0 0 0 0 ' .. ARGV[i + 2])
+if load(KEYS[1], KEYS[2], KEYS[3]) then return 0 end
+local token, _, lease_ms = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+) (%d+)$')
+if token ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[4], token .. ' ' .. number(now_us() + lease_ms * 1000) .. ' ' .. lease_ms)
+
+local shard = { version = 0, open = 0, held = 0, bought = 0, deferred = 0, checksum = 0 }
+read_sums(shard, redis.call('GET', KEYS[3]))
+local sequence = tonumber(redis.call('GET', KEYS[5]) or 0)
+for i = 2, #ARGV, 4 do
+  local key, user, orders = KEYS[6] .. ':' .. ARGV[i + 1], ARGV[i], ARGV[i + 3]
+  local before = redis.call('HGET', key, user) or '-'
+  count_orders(shard, before, -1)
+  count_orders(shard, orders, 1)
+  sequence = math.max(sequence, tonumber(ARGV[i + 2]))
+  redis.call('HSET', key, user, orders)
 end
-redis.call('SET', KEYS[3], number(sequence))
+redis.call('SET', KEYS[3], format_sums(shard))
+redis.call('SET', KEYS[5], number(sequence))
 return 1

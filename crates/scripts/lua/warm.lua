@@ -1,13 +1,25 @@
--- warm: puts units on a cold shard.
+-- warm: puts units on a cold shard, which is in use from then on.
 --
--- KEYS: 1 stock, 2 epoch (see claim.lua)
--- ARGV: 1 units, 2 now_ms
+-- KEYS: 1 stock, 2 epoch, 3 sums (see shard.lua), 4 rebuild (see wipe.lua)
+-- ARGV: 1 units, 2 the token of the rebuild that ends with this, or `-`: the shard was never in use
 --
--- Returns 1 if the shard was cold, 0 if it holds stock already: then nothing changed, so warming
--- twice never makes units. Epochs start at the time, so that they do not repeat after a loss of
--- data.
+-- Returns 1 if it did, 0 if the shard holds stock already, or another rebuilds it: then nothing changed, so warming
+-- twice never makes units.
 
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-redis.call('SET', KEYS[1], ARGV[1])
-redis.call('SET', KEYS[2], ARGV[2])
+local shard = load(KEYS[1], KEYS[2], KEYS[3])
+if shard then return 0 end
+local rebuild = redis.call('GET', KEYS[4])
+if ARGV[2] == '-' then
+  if rebuild then return 0 end
+elseif not rebuild or string.match(rebuild, '^%S+') ~= ARGV[2] then
+  return 0
+end
+-- What a rebuild has restored is summed up already.
+local fresh = { version = 0, open = 0, held = 0, bought = 0, deferred = 0, checksum = 0 }
+read_sums(fresh, redis.call('GET', KEYS[3]))
+fresh.keys, fresh.stock = { KEYS[1], KEYS[2], KEYS[3] }, tonumber(ARGV[1])
+fresh.version = fresh.version + 1
+fresh.epoch = next_after(tonumber(redis.call('GET', KEYS[2])) or 0)
+save(fresh)
+redis.call('DEL', KEYS[4])
 return 1

@@ -12,7 +12,7 @@ use crate::{Call, ReplyError, Script};
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "audit",
-    source: with_records!("audit"),
+    source: with_shard!("audit"),
 };
 
 /// The call that reads the terms of one shard.
@@ -21,9 +21,11 @@ pub fn call(keys: &ShardKeys) -> Call {
         script: &SCRIPT,
         keys: [
             keys.stock(),
-            keys.claims(),
             keys.epoch(),
+            keys.sums(),
             keys.sequence(),
+            keys.claims(),
+            keys.pending(),
             keys.transfers(),
             keys.deposits(),
         ]
@@ -44,32 +46,39 @@ pub fn parse(value: &Value) -> Result<Audit, ReplyError> {
 
 fn parse_terms(value: &Value) -> Option<Audit> {
     let [
-        stock,
-        held,
-        bought,
-        deferred,
+        terms,
         epoch,
         sequence,
+        records,
+        deadlines,
         transfers,
         deposits,
     ] = array(value)?
     else {
         return None;
     };
-    let stock = match array(stock)? {
-        [] => None,
-        [units] => Some(integer(units)?),
-        _ => return None,
-    };
-    Some(Audit {
-        stock,
-        held: unsigned(held)?,
-        bought: unsigned(bought)?,
-        deferred: unsigned(deferred)?,
+    let audit = Audit {
         epoch: integer(epoch)?,
         sequence: unsigned(sequence)?,
+        records: unsigned(records)?,
+        deadlines: unsigned(deadlines)?,
         transfers: by_shard(transfers, parse_transfer)?,
         deposits: by_shard(deposits, |shard, id| Some((shard, digits(text(id)?)?)))?,
+        ..Audit::default()
+    };
+    Some(match array(terms)? {
+        [] => audit,
+        [stock, version, open, held, bought, deferred, checksum] => Audit {
+            stock: Some(integer(stock)?),
+            version: unsigned(version)?,
+            open: unsigned(open)?,
+            held: unsigned(held)?,
+            bought: unsigned(bought)?,
+            deferred: unsigned(deferred)?,
+            checksum: unsigned(checksum)?,
+            ..audit
+        },
+        _ => return None,
     })
 }
 

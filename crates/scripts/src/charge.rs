@@ -2,10 +2,12 @@
 
 use weir_base::id::UserId;
 use weir_resp::Value;
+use weir_sale::ledger::Followed;
+use weir_sale::shard::bucket;
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;
-use crate::reply::flag;
+use crate::reply::followed;
 use crate::{Call, ReplyError, Script};
 
 /// The script.
@@ -18,15 +20,20 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, user: &UserId, generation: u64) -> Call {
     Call {
         script: &SCRIPT,
-        keys: [keys.stock(), keys.claims(), keys.pending()].into(),
-        args: [user.as_str().into(), decimal(generation)].into(),
+        keys: keys.of_user().into(),
+        args: [
+            user.as_str().into(),
+            decimal(bucket(user)),
+            decimal(generation),
+        ]
+        .into(),
     }
 }
 
-/// Reads the reply: whether there was such an order.
+/// Reads the reply.
 ///
 /// # Errors
 /// When the reply is not one of the script's.
-pub fn parse(value: &Value) -> Result<bool, ReplyError> {
-    flag(value, &SCRIPT)
+pub fn parse(value: &Value) -> Result<Followed, ReplyError> {
+    followed(value, &SCRIPT)
 }

@@ -24,7 +24,7 @@ pub static SCRIPT: Script = Script {
 pub struct Group<'a> {
     /// The shard.
     pub keys: ShardKeys,
-    /// What each user asks for. `now_ms` is the call's: the first group's counts.
+    /// What each user asks for.
     pub terms: ClaimTerms,
     /// Who asks, in the order in which they are decided.
     pub users: Vec<&'a UserId>,
@@ -43,7 +43,7 @@ pub const ATTEMPT_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// What the keys of a group, a user with a bucket, and a group's terms take on the wire, of most sales: memory for them
 /// is taken at once.
-const GROUP_LEN_USUAL: usize = 256;
+const GROUP_LEN_USUAL: usize = 320;
 const USER_LEN_USUAL: usize = 40;
 const TERMS_LEN_USUAL: usize = 48;
 
@@ -55,8 +55,6 @@ pub fn call(groups: &[Group<'_>]) -> Call {
         keys: Arguments::with_capacity(groups.len() * GROUP_LEN_USUAL),
         args: Arguments::with_capacity(users * USER_LEN_USUAL + groups.len() * TERMS_LEN_USUAL),
     };
-    let now_ms = groups.first().map_or(0, |group| group.terms.now_ms);
-    call.args.push_decimal(now_ms);
     call.args.push_decimal(groups.len() as u64);
     for group in groups {
         group.keys.push_ledger_of_claims(&mut call.keys);
@@ -83,10 +81,8 @@ fn push_requests(args: &mut Arguments, group: &Group<'_>) {
     for user in users {
         args.push(user.as_str().as_bytes());
     }
-    if terms.checks.blocked || terms.checks.reserved {
-        for user in users {
-            args.push_decimal(bucket(user).into());
-        }
+    for user in users {
+        args.push_decimal(bucket(user).into());
     }
     if group.has_attempts() {
         let tags = group

@@ -10,14 +10,14 @@ use crate::{Call, ReplyError, Script};
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "deposit",
-    source: include_str!("../lua/deposit.lua"),
+    source: with_shard!("deposit"),
 };
 
 /// The call that puts what `from_shard` has lent on the shard of `keys`.
 pub fn call(keys: &ShardKeys, from_shard: u32, transfer: Transfer) -> Call {
     Call {
         script: &SCRIPT,
-        keys: [keys.stock(), keys.deposits(), keys.epoch()].into(),
+        keys: [keys.stock(), keys.deposits(), keys.epoch(), keys.sums()].into(),
         args: [
             decimal(from_shard),
             decimal(transfer.id),

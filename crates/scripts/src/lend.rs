@@ -11,15 +11,22 @@ use crate::{Call, ReplyError, Script};
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "lend",
-    source: include_str!("../lua/lend.lua"),
+    source: with_shard!("lend"),
 };
 
 /// The call that takes units from the shard of `keys` for `to_shard`.
-pub fn call(keys: &ShardKeys, to_shard: u32, wanted: u64, now_ms: u64) -> Call {
+pub fn call(keys: &ShardKeys, to_shard: u32, wanted: u64) -> Call {
     Call {
         script: &SCRIPT,
-        keys: [keys.stock(), keys.transfers(), keys.sequence()].into(),
-        args: [decimal(to_shard), decimal(wanted), decimal(now_ms)].into(),
+        keys: [
+            keys.stock(),
+            keys.transfers(),
+            keys.sequence(),
+            keys.epoch(),
+            keys.sums(),
+        ]
+        .into(),
+        args: [decimal(to_shard), decimal(wanted)].into(),
     }
 }
 

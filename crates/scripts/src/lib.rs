@@ -9,7 +9,8 @@
 //! - [`Call`]: one script call, ready to be sent with EVALSHA or EVAL.
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
-//!   [`settle_transfer`], [`probe`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`].
+//!   [`settle_transfer`], [`probe`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`], [`correct`],
+//!   [`recount`]. Of the catalogue: [`publish`].
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_clicks`],
 //!   [`link_uniques`].
 //!
@@ -44,22 +45,30 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-/// A script's source, after the file of what it shares with others.
+/// A script's source, after the files of what it shares with others.
 #[cfg(any(feature = "limit", feature = "sale"))]
 macro_rules! after {
-    ($prelude:literal, $name:literal) => {
+    ($($prelude:literal),+ => $name:literal) => {
         concat!(
-            include_str!(concat!("../lua/", $prelude, ".lua")),
+            $(include_str!(concat!("../lua/", $prelude, ".lua")),)+
             include_str!(concat!("../lua/", $name, ".lua"))
         )
     };
 }
 
-/// A script's source, after the reading and writing of records that it needs.
+/// A script's source, after the reading and writing of a shard that it needs.
+#[cfg(feature = "sale")]
+macro_rules! with_shard {
+    ($name:literal) => {
+        after!("shard" => $name)
+    };
+}
+
+/// The same, with the reading and writing of records.
 #[cfg(feature = "sale")]
 macro_rules! with_records {
     ($name:literal) => {
-        after!("record", $name)
+        after!("shard", "record" => $name)
     };
 }
 
@@ -67,7 +76,7 @@ macro_rules! with_records {
 #[cfg(feature = "limit")]
 macro_rules! with_limit_states {
     ($name:literal) => {
-        after!("limit_state", $name)
+        after!("limit_state" => $name)
     };
 }
 
@@ -80,6 +89,8 @@ pub mod cancel;
 pub mod charge;
 #[cfg(feature = "sale")]
 pub mod claim;
+#[cfg(feature = "sale")]
+pub mod correct;
 #[cfg(feature = "sale")]
 pub mod deposit;
 pub mod documents;
@@ -102,6 +113,10 @@ pub mod link_uniques;
 pub mod overdue;
 #[cfg(feature = "sale")]
 pub mod probe;
+#[cfg(feature = "sale")]
+pub mod publish;
+#[cfg(feature = "sale")]
+pub mod recount;
 #[cfg(feature = "sale")]
 pub mod release;
 mod reply;
@@ -136,6 +151,8 @@ pub const SCRIPTS: &[&Script] = &[
     #[cfg(feature = "sale")]
     &claim::SCRIPT,
     #[cfg(feature = "sale")]
+    &correct::SCRIPT,
+    #[cfg(feature = "sale")]
     &deposit::SCRIPT,
     #[cfg(feature = "sale")]
     &lend::SCRIPT,
@@ -155,6 +172,10 @@ pub const SCRIPTS: &[&Script] = &[
     &overdue::SCRIPT,
     #[cfg(feature = "sale")]
     &probe::SCRIPT,
+    #[cfg(feature = "sale")]
+    &publish::SCRIPT,
+    #[cfg(feature = "sale")]
+    &recount::SCRIPT,
     #[cfg(feature = "sale")]
     &release::SCRIPT,
     #[cfg(feature = "sale")]

@@ -17,12 +17,22 @@ pub static SCRIPT: Script = Script {
     source: with_records!("overdue"),
 };
 
-/// The call that lists at most `limit` claims of a shard whose deadline is `now_ms` or earlier.
-pub fn call(keys: &ShardKeys, now_ms: u64, limit: u32) -> Call {
+/// The call that lists at most `limit` claims of a shard whose deadline passed `grace_ms` ago or earlier.
+pub fn call(keys: &ShardKeys, grace_ms: u64, limit: u32) -> Call {
     Call {
         script: &SCRIPT,
         keys: [keys.claims(), keys.pending()].into(),
-        args: [decimal(now_ms), decimal(limit)].into(),
+        args: [decimal(grace_ms), decimal(limit)].into(),
+    }
+}
+
+/// The call that lists at most `limit` open claims of a shard, whatever their deadlines.
+pub fn all(keys: &ShardKeys, limit: u32) -> Call {
+    // Every deadline has passed that long before now.
+    const EVER: &[u8] = b"-1000000000000000";
+    Call {
+        args: [EVER.into(), decimal(limit)].into(),
+        ..call(keys, 0, limit)
     }
 }
 

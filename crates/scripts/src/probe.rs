@@ -12,14 +12,14 @@ use crate::{Call, ReplyError, Script};
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "probe",
-    source: include_str!("../lua/probe.lua"),
+    source: with_shard!("probe"),
 };
 
 /// The call that looks at these shards. On Redis Cluster they must all be of one slot.
 pub fn call(shards: &[ShardKeys]) -> Call {
     let keys = shards
         .iter()
-        .flat_map(|keys| [keys.stock(), keys.epoch(), keys.pending(), keys.transfers()]);
+        .flat_map(|keys| [keys.stock(), keys.epoch(), keys.sums(), keys.transfers()]);
     Call {
         script: &SCRIPT,
         keys: keys.collect(),

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
 use weir_sale::ledger::{ReleaseKind, ReleaseReply};
+use weir_sale::shard::bucket;
 
 use crate::keys::ShardKeys;
 use crate::reply::array;
@@ -21,6 +22,7 @@ pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
     let mut args = Arguments::default();
     for &(user, generation, kind) in claims {
         args.push(user.as_str().as_bytes());
+        args.push_decimal(bucket(user).into());
         args.push_decimal(generation);
         match kind {
             ReleaseKind::Delivery(delivery) => args.push_decimal(delivery.into()),
@@ -30,7 +32,7 @@ pub fn call(keys: &ShardKeys, claims: &[(&UserId, u64, ReleaseKind)]) -> Call {
     }
     Call {
         script: &SCRIPT,
-        keys: [keys.stock(), keys.claims(), keys.pending(), keys.epoch()].into(),
+        keys: keys.of_user().into(),
         args,
     }
 }

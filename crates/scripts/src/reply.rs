@@ -39,6 +39,23 @@ pub(crate) fn flag(value: &Value, script: &'static crate::Script) -> Result<bool
     }
 }
 
+/// Reads the reply of a script that says 1 for done, 0 for nothing to do, and 2 for a cold shard.
+#[cfg(feature = "sale")]
+pub(crate) fn followed(
+    value: &Value,
+    script: &'static crate::Script,
+) -> Result<weir_sale::ledger::Followed, ReplyError> {
+    use weir_sale::ledger::Followed;
+    match value {
+        Value::Integer(0) => Ok(Followed::Nothing),
+        Value::Integer(1) => Ok(Followed::Done),
+        Value::Integer(2) => Ok(Followed::Cold),
+        _ => Err(ReplyError {
+            script: script.name,
+        }),
+    }
+}
+
 pub(crate) fn text(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Bulk(text) => Some(text),

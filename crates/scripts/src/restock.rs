@@ -13,18 +13,19 @@ use crate::{Call, ReplyError, Script};
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "restock",
-    source: include_str!("../lua/restock.lua"),
+    source: with_shard!("restock"),
 };
 
 /// The call that adds `units`, or takes them, if the shard is still as `seen`.
 pub fn call(keys: &ShardKeys, units: i64, seen: &Audit) -> Call {
     Call {
         script: &SCRIPT,
-        keys: [keys.stock(), keys.epoch(), keys.sequence()].into(),
+        keys: [keys.stock(), keys.epoch(), keys.sequence(), keys.sums()].into(),
         args: [
             units.to_string().into_bytes(),
             seen.epoch.to_string().into_bytes(),
             decimal(seen.sequence),
+            decimal(seen.version),
         ]
         .into(),
     }

@@ -8,6 +8,7 @@ use alloc::string::String;
 use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
 use weir_sale::ledger::OrderEntry;
+use weir_sale::shard::bucket;
 
 use crate::keys::ShardKeys;
 use crate::reply::flag;
@@ -20,24 +21,37 @@ pub static SCRIPT: Script = Script {
     source: with_records!("restore"),
 };
 
-/// The call that writes these users' orders, each user's oldest first. Users without orders are left
-/// out.
-pub fn call(keys: &ShardKeys, users: &[(&UserId, &[OrderEntry])]) -> Call {
-    let mut args = Arguments::default();
+/// The call that writes these users' orders, each user's oldest first, in the rebuild of this token. Users without
+/// orders are left out. Without any user, it tells whether the rebuild is still this one's.
+pub fn call(keys: &ShardKeys, token: &str, users: &[(&UserId, &[OrderEntry])]) -> Call {
+    let mut args = Arguments::from([token.as_bytes()]);
     for (user, orders) in users {
         let Some(last) = orders.last() else { continue };
         args.push(user.as_str().as_bytes());
+        args.push_decimal(bucket(user).into());
         args.push_decimal(last.generation);
         args.push(as_record(orders).as_bytes());
     }
     Call {
         script: &SCRIPT,
-        keys: [keys.stock(), keys.claims(), keys.sequence()].into(),
+        keys: [
+            keys.stock(),
+            keys.epoch(),
+            keys.sums(),
+            keys.rebuild(),
+            keys.sequence(),
+            keys.bought(),
+        ]
+        .into(),
         args,
     }
 }
 
-fn as_record(orders: &[OrderEntry]) -> String {
+/// Orders as records have them; `-` if there are none.
+pub(crate) fn as_record(orders: &[OrderEntry]) -> String {
+    if orders.is_empty() {
+        return "-".into();
+    }
     let entry = |order: &OrderEntry| {
         format!(
             "{}{}{}",
@@ -49,7 +63,7 @@ fn as_record(orders: &[OrderEntry]) -> String {
     orders.iter().map(entry).collect::<Vec<_>>().join(",")
 }
 
-/// Reads the reply: whether the shard is cold.
+/// Reads the reply: whether it did.
 ///
 /// # Errors
 /// When the reply is not one of the script's.

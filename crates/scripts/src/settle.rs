@@ -3,6 +3,7 @@
 use weir_base::id::UserId;
 use weir_resp::Value;
 use weir_sale::ledger::{Deduction, SettleReply};
+use weir_sale::shard::bucket;
 
 use crate::call::decimal;
 use crate::keys::ShardKeys;
@@ -18,9 +19,10 @@ pub static SCRIPT: Script = Script {
 pub fn call(keys: &ShardKeys, user: &UserId, generation: u64, deduction: Deduction) -> Call {
     Call {
         script: &SCRIPT,
-        keys: [keys.stock(), keys.claims(), keys.pending(), keys.epoch()].into(),
+        keys: keys.of_user().into(),
         args: [
             user.as_str().into(),
+            decimal(bucket(user)),
             decimal(generation),
             mark(deduction).into(),
         ]

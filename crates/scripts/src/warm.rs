@@ -10,15 +10,15 @@ use crate::{Call, ReplyError, Script};
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "warm",
-    source: include_str!("../lua/warm.lua"),
+    source: with_shard!("warm"),
 };
 
-/// The call that puts `units` on a shard.
-pub fn call(keys: &ShardKeys, units: u64, now_ms: u64) -> Call {
+/// The call that puts `units` on a shard that was never in use, or ends the rebuild of this token with them.
+pub fn call(keys: &ShardKeys, units: u64, token: Option<&str>) -> Call {
     Call {
         script: &SCRIPT,
-        keys: [keys.stock(), keys.epoch()].into(),
-        args: [decimal(units), decimal(now_ms)].into(),
+        keys: [keys.stock(), keys.epoch(), keys.sums(), keys.rebuild()].into(),
+        args: [decimal(units), token.unwrap_or("-").into()].into(),
     }
 }
 

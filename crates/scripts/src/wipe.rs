@@ -1,37 +1,51 @@
-//! `wipe.lua`: forgets all claims and transfers of a cold shard.
+//! `wipe.lua`: begins the rebuild of a cold shard.
 
-use weir_resp::{Arguments, Value};
+use weir_resp::Value;
+use weir_sale::ledger::WipeReply;
+use weir_sale::shard::BUCKETS;
 
+use crate::call::decimal;
 use crate::keys::ShardKeys;
-use crate::reply::flag;
 use crate::{Call, ReplyError, Script};
 
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "wipe",
-    source: include_str!("../lua/wipe.lua"),
+    source: with_shard!("wipe"),
 };
 
-/// The call that clears a cold shard before it is rebuilt.
-pub fn call(keys: &ShardKeys) -> Call {
+/// The call that clears a cold shard, which from then on is rebuilt by whoever has this token: a text without spaces.
+/// Nobody else may begin for `lease_ms`, nor for as long after each [`restore`](crate::restore).
+pub fn call(keys: &ShardKeys, token: &str, lease_ms: u64) -> Call {
     Call {
         script: &SCRIPT,
         keys: [
             keys.stock(),
+            keys.epoch(),
+            keys.sums(),
+            keys.rebuild(),
             keys.claims(),
             keys.pending(),
             keys.transfers(),
             keys.deposits(),
+            keys.bought(),
         ]
         .into(),
-        args: Arguments::default(),
+        args: [token.into(), decimal(lease_ms), decimal(BUCKETS)].into(),
     }
 }
 
-/// Reads the reply: whether the shard is cold.
+/// Reads the reply.
 ///
 /// # Errors
 /// When the reply is not one of the script's.
-pub fn parse(value: &Value) -> Result<bool, ReplyError> {
-    flag(value, &SCRIPT)
+pub fn parse(value: &Value) -> Result<WipeReply, ReplyError> {
+    match value {
+        Value::Integer(0) => Ok(WipeReply::Warm),
+        Value::Integer(1) => Ok(WipeReply::Begun),
+        Value::Integer(2) => Ok(WipeReply::Other),
+        _ => Err(ReplyError {
+            script: SCRIPT.name,
+        }),
+    }
 }

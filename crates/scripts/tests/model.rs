@@ -18,8 +18,8 @@ use weir_sale::ledger::{
 use weir_sale::shard::bucket;
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{
-    SCRIPTS, audit, cancel, charge, claim, deposit, lend, overdue, probe, release, restock,
-    restore, settle, settle_transfer, warm, wipe,
+    SCRIPTS, audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, release,
+    restock, restore, settle, settle_transfer, warm, wipe,
 };
 
 const TTL_MS: u64 = 500;
@@ -36,23 +36,30 @@ impl Pair {
     fn cold(server: &Server) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("sale-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        Self {
+        let mut pair = Self {
             redis: server.connect(),
             keys: ShardKeys::new("model", &SaleId::new(name).unwrap(), 0),
             model: ShardLedger::default(),
-        }
+        };
+        pair.set_clock_us(START_US);
+        pair
     }
 
     fn warmed(server: &Server, units: u64) -> Self {
         let mut pair = Self::cold(server);
-        assert!(pair.warm(units, 7));
+        assert!(pair.warm(units, None));
         pair
     }
 
-    fn warm(&mut self, units: u64, now_ms: u64) -> bool {
-        let reply = self.redis.run(&warm::call(&self.keys, units, now_ms));
+    fn set_clock_us(&mut self, now_us: u64) {
+        self.redis.set_clock_us(now_us);
+        self.model.set_clock_us(now_us);
+    }
+
+    fn warm(&mut self, units: u64, token: Option<&str>) -> bool {
+        let reply = self.redis.run(&warm::call(&self.keys, units, token));
         let warmed = warm::parse(&reply).unwrap();
-        assert_eq!(warmed, self.model.warm(units, now_ms));
+        assert_eq!(warmed, self.model.warm(units, token));
         warmed
     }
 
@@ -105,10 +112,10 @@ impl Pair {
         assert_eq!(cancelled, self.model.cancel(user, generation));
     }
 
-    fn lend(&mut self, to_shard: u32, wanted: u64, now_ms: u64) -> LendReply {
-        let call = lend::call(&self.keys, to_shard, wanted, now_ms);
+    fn lend(&mut self, to_shard: u32, wanted: u64) -> LendReply {
+        let call = lend::call(&self.keys, to_shard, wanted);
         let lent = lend::parse(&self.redis.run(&call)).unwrap();
-        assert_eq!(lent, self.model.lend(to_shard, wanted, now_ms));
+        assert_eq!(lent, self.model.lend(to_shard, wanted));
         lent
     }
 
@@ -124,41 +131,57 @@ impl Pair {
         assert_eq!(settled, self.model.settle_transfer(to_shard, id));
     }
 
-    /// Adds or takes units, as the audit of `age` epochs ago would have it.
-    fn restock(&mut self, units: i64, age: i64) {
+    /// Adds or takes units, as an audit of `age` changes ago would have it.
+    fn restock(&mut self, units: i64, age: u64) {
         let mut seen = self.model.audit();
-        seen.epoch -= age;
+        seen.version = seen.version.saturating_sub(age);
         let reply = self.redis.run(&restock::call(&self.keys, units, &seen));
         let restocked = restock::parse(&reply).unwrap();
-        let expected = self.model.restock(units, seen.epoch, seen.sequence);
+        let expected = self.model.restock(units, &seen);
         assert_eq!(restocked, expected);
     }
 
-    fn overdue(&mut self, now_ms: u64, limit: u32) {
-        let reply = self.redis.run(&overdue::call(&self.keys, now_ms, limit));
+    fn overdue(&mut self, limit: u32) {
+        const GRACE_MS: u64 = 100;
+        let reply = self.redis.run(&overdue::call(&self.keys, GRACE_MS, limit));
         let due = overdue::parse(&reply).unwrap();
-        assert_eq!(due, self.model.overdue(now_ms, limit as usize));
+        assert_eq!(due, self.model.overdue(GRACE_MS, limit as usize));
     }
 
-    /// Redis forgets the stock, and the shard is rebuilt with one order of each of `users`.
-    fn rebuild(&mut self, users: &[UserId], units: u64, now_ms: u64) {
-        let reply = self.redis.run(&wipe::call(&self.keys));
-        assert_eq!(wipe::parse(&reply).unwrap(), self.model.wipe());
-        let orders: Vec<OrderEntry> = (0..2)
-            .map(|n| OrderEntry {
-                generation: now_ms + n,
-                units: n + 1,
-                deduction: [Deduction::AtOrder, Deduction::AtPayment][n as usize],
-            })
-            .collect();
+    /// Redis forgets a key that makes the shard cold.
+    fn lose(&mut self) {
+        self.redis.command(&[b"DEL", &self.keys.stock()]);
+        self.model.lose_stock();
+    }
+
+    /// Writes orders as an audit has or has not seen them, in place of the user's.
+    fn correct(&mut self, user: &UserId, is_seen: bool, count: u64) {
+        let seen = self.model.orders_of(user).filter(|_| is_seen);
+        let (seen, orders) = (seen.unwrap_or_default(), orders_from(1, count));
+        let call = correct::call(&self.keys, user, &seen, &orders);
+        let corrected = correct::parse(&self.redis.run(&call)).unwrap();
+        assert_eq!(corrected, self.model.correct(user, &seen, &orders));
+    }
+
+    /// Somebody begins to rebuild the shard.
+    fn wipe(&mut self, token: &str) {
+        const LEASE_MS: u64 = 200;
+        let reply = self.redis.run(&wipe::call(&self.keys, token, LEASE_MS));
+        let expected = self.model.wipe(token, LEASE_MS);
+        assert_eq!(wipe::parse(&reply).unwrap(), expected);
+    }
+
+    /// Restores two orders of each of `users`.
+    fn restore(&mut self, token: &str, users: &[UserId], generation: u64) {
+        let orders = orders_from(generation, 2);
         let named: Vec<(&UserId, &[OrderEntry])> =
             users.iter().map(|user| (user, &*orders)).collect();
-        let reply = self.redis.run(&restore::call(&self.keys, &named));
+        let reply = self.redis.run(&restore::call(&self.keys, token, &named));
         let restored = restore::parse(&reply).unwrap();
+        assert_eq!(restored, self.model.renew(token));
         for user in users {
-            assert_eq!(restored, self.model.restore(user, &orders));
+            assert_eq!(restored, self.model.restore(token, user, &orders));
         }
-        self.warm(units, now_ms);
     }
 
     fn mark(&mut self, user: &UserId, mark: Mark) {
@@ -205,26 +228,35 @@ impl Pair {
         if seen.stock.is_some() {
             assert_eq!(seen, expected);
         }
-        let Value::Array(records) = self.redis.command(&[b"HVALS", &self.keys.claims()]) else {
-            panic!("HVALS gives an array");
-        };
-        let is_open = |record: &&Value| match record {
-            Value::Bulk(text) => text.split(|&b| b == b' ').nth(1) != Some(b"0"),
-            other => panic!("{other:?}"),
-        };
-        let open = records.iter().filter(is_open).count() as i64;
-        let pending = self.redis.command(&[b"ZCARD", &self.keys.pending()]);
-        assert_eq!(pending, Value::Integer(open));
+        for (user, orders) in self.model.settled() {
+            let key = self.keys.bought_in(bucket(user));
+            let Value::Bulk(text) = self
+                .redis
+                .command(&[b"HGET", &key, user.as_str().as_bytes()])
+            else {
+                panic!("{user} has no orders in Redis");
+            };
+            assert_eq!(correct::read_orders(&text).as_deref(), Some(orders));
+        }
     }
+}
+
+/// Orders of these generations, each deducted otherwise than the one before it.
+fn orders_from(generation: u64, count: u64) -> Vec<OrderEntry> {
+    let order = |n| OrderEntry {
+        generation: generation + n,
+        units: n + 1,
+        deduction: [Deduction::AtOrder, Deduction::AtPayment][n as usize % 2],
+    };
+    (0..count).map(order).collect()
 }
 
 fn user(n: u8) -> UserId {
     UserId::new(format!("user-{n}")).unwrap()
 }
 
-fn terms(now_ms: u64, user_cap: u32, quantity: u32) -> ClaimTerms {
+fn terms(user_cap: u32, quantity: u32) -> ClaimTerms {
     ClaimTerms {
-        now_ms,
         ttl_ms: TTL_MS,
         user_cap,
         quantity,
@@ -267,10 +299,14 @@ enum Op {
     Deposit(u32, Transfer),
     /// To this shard, the last transfer's id or another.
     SettleTransfer(u32, u64),
-    Restock(i64, i64),
+    Restock(i64, u64),
     Overdue(u32),
-    Rebuild(Vec<u8>, u64),
-    Warm(u64),
+    Correct(u8, bool, u64),
+    Lose,
+    /// One of two who may rebuild.
+    Wipe(u8),
+    Restore(u8, Vec<u8>),
+    Warm(u64, Option<u8>),
     Pass(i64),
 }
 
@@ -310,20 +346,29 @@ fn any_op() -> impl Strategy<Value = Op> {
         2 => (0..3_u32, 0..4_u64).prop_map(|(to, wanted)| Op::Lend(to, wanted)),
         2 => (0..3_u32, transfer).prop_map(|(from, transfer)| Op::Deposit(from, transfer)),
         2 => (0..3_u32, off_by()).prop_map(|(to, off_by)| Op::SettleTransfer(to, off_by)),
-        1 => (-3..4_i64, prop_oneof![3 => Just(0_i64), 1 => Just(1)])
+        1 => (-3..4_i64, prop_oneof![3 => Just(0_u64), 1 => Just(1)])
             .prop_map(|(units, age)| Op::Restock(units, age)),
         1 => (0..5_u32).prop_map(Op::Overdue),
-        1 => (prop::collection::btree_set(0..6_u8, 0..4), 0..5_u64)
-            .prop_map(|(users, units)| Op::Rebuild(users.into_iter().collect(), units)),
-        1 => (0..5_u64).prop_map(Op::Warm),
+        1 => (0..6_u8, yes_or_no(), 0..3_u64).prop_map(|(user, not, count)| Op::Correct(user, !not, count)),
+        1 => Just(Op::Lose),
+        2 => (0..2_u8).prop_map(Op::Wipe),
+        2 => (0..2_u8, prop::collection::btree_set(0..6_u8, 0..4))
+            .prop_map(|(who, users)| Op::Restore(who, users.into_iter().collect())),
+        2 => (0..5_u64, prop::option::of(0..2_u8)).prop_map(|(units, who)| Op::Warm(units, who)),
         1 => (-50..800_i64).prop_map(Op::Pass),
     ]
 }
 
+/// Who may rebuild.
+const TOKENS: [&str; 2] = ["one", "other"];
+
+/// When a history begins.
+const START_US: u64 = 1_700_000_000_000_000;
+
 /// What a history has learnt: the last generation that each user was told, the last transfer, the time.
 struct Story {
     user_cap: u32,
-    now_ms: u64,
+    now_us: u64,
     generations: std::collections::BTreeMap<u8, u64>,
     lent: u64,
 }
@@ -352,7 +397,7 @@ impl Story {
             } => {
                 let terms = ClaimTerms {
                     checks,
-                    ..terms(self.now_ms, self.user_cap, quantity)
+                    ..terms(self.user_cap, quantity)
                 };
                 let attempts: Vec<_> = attempts.iter().map(|key| key.map(tag)).collect();
                 let attempts = &attempts[..users.len()];
@@ -375,7 +420,7 @@ impl Story {
             }
             Op::Mark(n, mark) => pair.mark(&user(n), mark),
             Op::Lend(to_shard, wanted) => {
-                if let LendReply::Lent(lent) = pair.lend(to_shard, wanted, self.now_ms) {
+                if let LendReply::Lent(lent) = pair.lend(to_shard, wanted) {
                     self.lent = lent.id;
                 }
             }
@@ -384,12 +429,21 @@ impl Story {
                 pair.settle_transfer(to_shard, self.lent + off_by);
             }
             Op::Restock(units, age) => pair.restock(units, age),
-            Op::Overdue(limit) => pair.overdue(self.now_ms, limit),
-            Op::Rebuild(users, units) => pair.rebuild(&names(&users), units, self.now_ms),
-            Op::Warm(units) => {
-                pair.warm(units, self.now_ms);
+            Op::Overdue(limit) => pair.overdue(limit),
+            Op::Correct(n, is_seen, count) => pair.correct(&user(n), is_seen, count),
+            Op::Lose => pair.lose(),
+            Op::Wipe(who) => pair.wipe(TOKENS[usize::from(who)]),
+            Op::Restore(who, users) => {
+                let token = TOKENS[usize::from(who)];
+                pair.restore(token, &names(&users), self.now_us);
             }
-            Op::Pass(ms) => self.now_ms = self.now_ms.saturating_add_signed(ms),
+            Op::Warm(units, who) => {
+                pair.warm(units, who.map(|who| TOKENS[usize::from(who)]));
+            }
+            Op::Pass(ms) => {
+                self.now_us = self.now_us.saturating_add_signed(ms * 1_000);
+                pair.set_clock_us(self.now_us);
+            }
         }
     }
 }
@@ -415,7 +469,7 @@ fn lua_and_model_answer_alike() {
         };
         let mut story = Story {
             user_cap,
-            now_ms: 1_700_000_000_000,
+            now_us: START_US,
             generations: std::collections::BTreeMap::new(),
             lent: 0,
         };
@@ -435,7 +489,7 @@ fn an_attempt_with_a_key_gets_its_claim_and_its_order_again_and_never_a_second()
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 2);
     let (alice, [first, second]) = ([user(1)], [1, 2].map(|n| [Some(tag(n))]));
-    let claim = |pair: &mut Pair, key| pair.claim_for(&alice, key, terms(10, 2, 1))[0];
+    let claim = |pair: &mut Pair, key| pair.claim_for(&alice, key, terms(2, 1))[0];
     let ClaimReply::Granted(held) = claim(&mut pair, &first) else {
         panic!("not granted");
     };
@@ -482,12 +536,12 @@ fn one_call_decides_many_shards_each_from_its_own_stock() {
     let sale = SaleId::new("many-shards").unwrap();
     let shards: Vec<ShardKeys> = (0..3).map(|k| ShardKeys::new("model", &sale, k)).collect();
     for (units, keys) in shards.iter().enumerate() {
-        redis.run(&warm::call(keys, units as u64, 1));
+        redis.run(&warm::call(keys, units as u64, None));
     }
     let users: Vec<UserId> = (0..2).map(user).collect();
     let group = |keys| claim::Group {
         keys,
-        terms: terms(10, 1, 1),
+        terms: terms(1, 1),
         users: users.iter().collect(),
         attempts: vec![],
     };
@@ -521,7 +575,7 @@ fn one_call_makes_of_each_shard_the_checks_that_it_asks_for() {
                 reserved: is_reserved_asked,
                 drain: false,
             },
-            ..terms(10, 1, 1)
+            ..terms(1, 1)
         },
         users: vec![&blocked, &reserved],
         // Of every other shard: what is asked for of one does not move what is asked for of the next.
@@ -530,7 +584,7 @@ fn one_call_makes_of_each_shard_the_checks_that_it_asks_for() {
     let groups: Vec<_> = (0..).zip(asked).map(group).collect();
     // The first stays cold.
     for claim::Group { keys, .. } in &groups[1..] {
-        redis.run(&warm::call(keys, 10, 1));
+        redis.run(&warm::call(keys, 10, None));
         for (set, user) in [
             (keys.blocked(bucket(&blocked)), &blocked),
             (keys.reserved(bucket(&reserved)), &reserved),
@@ -569,13 +623,13 @@ fn units_after_a_claim_on(damaged: impl Fn(&ShardKeys) -> Vec<u8>) -> [Value; 2]
     let sale = SaleId::new("damaged").unwrap();
     let shards = [0, 1].map(|k| ShardKeys::new("model", &sale, k));
     for keys in &shards {
-        redis.run(&warm::call(keys, 10, 1));
+        redis.run(&warm::call(keys, 10, None));
     }
     redis.command(&[b"SET", &damaged(&shards[1]), b"text"]);
     let user = user(0);
     let groups = shards.each_ref().map(|keys| claim::Group {
         keys: keys.clone(),
-        terms: terms(10, 1, 1),
+        terms: terms(1, 1),
         users: vec![&user],
         attempts: vec![],
     });
@@ -603,15 +657,16 @@ fn a_damaged_shard_makes_no_unit() {
 fn generations_are_exact_at_the_size_of_real_clocks() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 100);
-    let now_ms = 4_102_444_800_000; // the year 2100
+    let now_us = 4_102_444_800_000_000; // the year 2100
+    pair.set_clock_us(now_us);
     let users: Vec<UserId> = (0..100).map(user).collect();
-    let replies = pair.claim(&users, terms(now_ms, 1, 1));
+    let replies = pair.claim(&users, terms(1, 1));
     let ClaimReply::Granted(last) = replies[99] else {
         panic!("{:?}", replies[99])
     };
     assert_eq!(
         (last.generation, last.deadline_ms),
-        (now_ms + 99, now_ms + TTL_MS)
+        (now_us + 99, now_us / 1_000 + TTL_MS)
     );
     pair.check_books();
 }
@@ -620,7 +675,7 @@ fn generations_are_exact_at_the_size_of_real_clocks() {
 fn a_full_batch_of_one_user_takes_one_unit() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 10);
-    let replies = pair.claim(&vec![user(1); 64], terms(10, 1, 1));
+    let replies = pair.claim(&vec![user(1); 64], terms(1, 1));
     assert!(matches!(replies[0], ClaimReply::Granted(_)));
     assert!(
         replies[1..]
@@ -650,7 +705,8 @@ fn redis_gives_each_script_the_digest_that_we_do() {
 fn every_script_file_is_listed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua");
     // Not scripts: what stands before some of them.
-    let is_prelude = |name: &String| ["record.lua", "limit_state.lua"].contains(&name.as_str());
+    let is_prelude =
+        |name: &String| ["record.lua", "shard.lua", "limit_state.lua"].contains(&name.as_str());
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -2,16 +2,21 @@
 
 use serde::Serialize;
 use weir_base::id::SaleId;
+use weir_sale::claim::Ticket;
 use weir_sale::ledger::Audit;
 use weir_sale::repair::Terms;
 
 use super::ledger::Ledger;
-use super::store::SaleStore;
+use super::store::{Balance, SaleStore, ShardCounts};
 use crate::redis::CallError;
 use crate::unavailable::Unavailable;
 
 /// How often the books are read again because they changed during the reading.
 const READINGS_MAX: u32 = 3;
+
+/// The most open claims of which SQL is asked whether it has counted them. With more, the sum is not exact: each may be an
+/// order that Redis has not followed yet.
+const OPEN_MAX: u64 = 200;
 
 /// What SQL and Redis hold of a sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,17 +25,22 @@ pub struct Books {
     pub shards: Vec<Audit>,
     /// The terms, summed; `None` as long as a shard is cold.
     pub terms: Option<Terms>,
-    /// Whether all of it is from one instant. Under traffic it may not be; then the sum may be off by what was in
-    /// batch.
+    /// Whether all of it is from one instant, and each term counts what no other does. Under traffic it may not be; then
+    /// the sum may be off by what was under way.
     pub is_exact: bool,
+    /// Whether Redis has followed every order that ended or was paid. Until then the sum is off by them.
+    pub is_followed: bool,
+    /// Units that SQL has left.
+    pub remaining: u64,
+    /// SQL's orders by shard.
+    pub counts: Vec<ShardCounts>,
 }
 
 impl Books {
-    /// Reads a sale's books; `None` if SQL has no such sale. Reads every record of the sale in Redis:
-    /// for operators, tests, and the reconciler when a sale is at rest.
+    /// Reads a sale's books; `None` if SQL has no such sale. It reads sums, and no user but those who hold a claim.
     ///
     /// Redis is read before SQL and after it. If both readings are equal, nothing changed in between: a change that
-    /// leaves a shard's terms as they are raises its epoch or its sequence.
+    /// leaves a shard's terms as they are raises its version.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -39,28 +49,68 @@ impl Books {
         ledger: &Ledger,
         id: &SaleId,
     ) -> Result<Option<Self>, Unavailable> {
-        let Some(totals) = store.totals(id).await? else {
+        let Some(stored) = store.sale(id).await? else {
             return Ok(None);
         };
-        let count = totals.stored.sale.shards;
-        let mut before = audits(ledger, id, count).await?;
+        let count = stored.sale.shards;
+        let mut before = ledger.audits(id, count).await?;
         for reading in 1.. {
-            let Some(totals) = store.totals(id).await? else {
+            let open = open_claims(ledger, id, &before).await?;
+            let known = open.as_deref().unwrap_or_default();
+            let Some(balance) = store.balance(id, known).await? else {
                 return Ok(None);
             };
-            let shards = audits(ledger, id, count).await?;
-            let is_exact = shards == before;
+            let shards = ledger.audits(id, count).await?;
+            let is_exact = shards == before && open.is_some();
             if is_exact || reading == READINGS_MAX {
-                let terms = Terms::new(&shards, totals.units_deducted, totals.stored.total);
-                return Ok(Some(Self {
-                    shards,
-                    terms,
-                    is_exact,
-                }));
+                return Ok(Some(Self::new(shards, balance, open.is_some(), is_exact)));
             }
             before = shards;
         }
         Ok(None)
+    }
+
+    fn new(shards: Vec<Audit>, balance: Balance, knows_claims: bool, is_exact: bool) -> Self {
+        let ordered = balance.total.saturating_sub(balance.remaining);
+        let mut terms = Terms::new(&shards, ordered, balance.total);
+        if let Some(terms) = terms.as_mut().filter(|_| knows_claims) {
+            terms.held = balance.held;
+        }
+        Self {
+            terms,
+            is_exact: is_exact && shards.iter().all(Audit::is_sound),
+            is_followed: balance.is_followed,
+            remaining: balance.remaining,
+            counts: balance.counts,
+            shards,
+        }
+    }
+
+    /// The drift, if nothing is under way that makes it uncertain.
+    pub fn drift(&self) -> Option<i64> {
+        let is_certain = self.is_exact && self.is_followed;
+        let terms = self.terms.filter(|_| is_certain)?;
+        Some(terms.drift())
+    }
+
+    /// The shards on which Redis knows other orders than SQL, as far as that is certain.
+    pub fn shards_with_other_orders(&self) -> Vec<u32> {
+        if !self.is_exact || !self.is_followed {
+            return vec![];
+        }
+        let of = |shard| {
+            let mut counts = self.counts.iter();
+            let counts = counts.find(|counts| counts.shard == shard).copied();
+            counts.unwrap_or_default()
+        };
+        let differs = |&(shard, seen): &(u32, &Audit)| {
+            let sql = of(shard);
+            seen.open == 0
+                && (seen.bought, seen.deferred, seen.checksum)
+                    != (sql.units_deducted, sql.units_deferred, sql.checksum)
+        };
+        let shards = (0..).zip(&self.shards).filter(differs);
+        shards.map(|(shard, _)| shard).collect()
     }
 
     /// The books as operators see them.
@@ -75,12 +125,23 @@ impl Books {
     }
 }
 
-async fn audits(ledger: &Ledger, id: &SaleId, count: u32) -> Result<Vec<Audit>, CallError> {
-    let mut shards = Vec::new();
-    for shard in 0..count {
-        shards.push(ledger.audit(id, shard).await?);
+/// All open claims, unless they are too many, or not all are found.
+async fn open_claims(
+    ledger: &Ledger,
+    id: &SaleId,
+    shards: &[Audit],
+) -> Result<Option<Vec<Ticket>>, CallError> {
+    let count: u64 = shards.iter().map(|seen| seen.open).sum();
+    if count > OPEN_MAX {
+        return Ok(None);
     }
-    Ok(shards)
+    let mut open = Vec::new();
+    for (shard, _) in (0..).zip(shards).filter(|(_, seen)| seen.open > 0) {
+        for claim in ledger.open_claims(id, shard, OPEN_MAX as u32).await? {
+            open.push(claim.into_ticket(id, shard));
+        }
+    }
+    Ok((open.len() as u64 == count).then_some(open))
 }
 
 /// A sale's books as operators see them.

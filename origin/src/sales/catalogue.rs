@@ -9,7 +9,7 @@ use weir_sale::sale::{Catalogue, CatalogueError, SALES_MAX};
 use weir_scripts::documents;
 
 use super::ledger::Ledger;
-use super::store::SaleStore;
+use super::store::{SaleStore, StoredSale};
 use crate::background::{Backoff, Rounds};
 use crate::clock::now_ms;
 use crate::redis::CallError;
@@ -19,12 +19,12 @@ use crate::sql::SqlError;
 /// does not exist.
 const KEEP_ENDED_MS: u64 = 60 * 60 * 1000;
 
-/// How often the catalogue is written even without a change: then a Redis that lost its data has it again, and sales
-/// that ended long ago leave it.
-const PERIOD: Duration = Duration::from_secs(10);
+/// How often the catalogue is compared with the last one: what is left of a sale moves it between bands, and gateways say
+/// `sold_out` only once it says that nothing is.
+const CHANGE_PERIOD: Duration = Duration::from_millis(250);
 
-/// How often the catalogue is compared with the last one: what is left of a sale moves it between bands.
-const CHANGE_PERIOD: Duration = Duration::from_secs(1);
+/// How often it is looked whether gateways have the last one: a Redis that lost its last writes, or all, gets it again.
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The pause after failures.
 const BACKOFF: Backoff = Backoff {
@@ -37,9 +37,16 @@ const BACKOFF: Backoff = Backoff {
 pub struct Publisher {
     store: SaleStore,
     ledger: Ledger,
-    // Held from reading SQL to writing Redis, so that an older catalogue never overwrites a newer.
-    // Between two origins the periodic write mends that. Holds what was written last.
-    turn: Arc<Mutex<Vec<u8>>>,
+    // Held from reading SQL to writing Redis: what was written last. Another origin may write meanwhile, but a later
+    // version is never overwritten by an earlier one.
+    turn: Arc<Mutex<Written>>,
+}
+
+/// A catalogue as it was written.
+#[derive(Debug, Default)]
+struct Written {
+    catalogue: Catalogue,
+    json: Vec<u8>,
 }
 
 /// Why the catalogue was not written.
@@ -68,15 +75,28 @@ impl Publisher {
         }
     }
 
-    /// The sales that gateways should know: warmed, and not ended long ago.
+    /// The sales that gateways should know: warmed, and not ended long ago. Without a version.
     ///
     /// # Errors
     /// When SQL does not answer, or holds what gateways would refuse.
     pub async fn current(&self) -> Result<Catalogue, PublishError> {
-        let ended_after_ms = now_ms().saturating_sub(KEEP_ENDED_MS);
-        let sales = self.store.catalogue(ended_after_ms, SALES_MAX).await?;
+        let sales = self.sales().await?.into_iter().map(|stored| stored.sale);
+        let (version, sales) = (0, sales.collect());
         let switch = self.store.global_switch().await?;
-        Ok(Catalogue { switch, sales }.checked()?)
+        let catalogue = Catalogue {
+            version,
+            switch,
+            sales,
+        };
+        Ok(catalogue.checked()?)
+    }
+
+    /// The same sales as SQL has them.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn sales(&self) -> Result<Vec<StoredSale>, SqlError> {
+        self.store.catalogue(ended_after_ms(), SALES_MAX).await
     }
 
     /// Writes the catalogue.
@@ -84,36 +104,61 @@ impl Publisher {
     /// # Errors
     /// See [`PublishError`].
     pub async fn publish(&self) -> Result<(), PublishError> {
-        self.write(false).await
+        let mut last = self.turn.lock().await;
+        self.write(&mut last).await
     }
 
-    /// Writes the catalogue; if `only_changed`, only one that differs from the last.
-    async fn write(&self, only_changed: bool) -> Result<(), PublishError> {
-        let mut last = self.turn.lock().await;
-        let catalogue = documents::catalogue::write(&self.current().await?)?;
-        if only_changed && *last == catalogue {
-            return Ok(());
-        }
-        self.ledger.publish(&catalogue).await?;
-        *last = catalogue;
+    async fn write(&self, last: &mut Written) -> Result<(), PublishError> {
+        let next = self
+            .store
+            .next_catalogue(ended_after_ms(), SALES_MAX, now_ms());
+        let catalogue = next.await?.checked()?;
+        let json = documents::catalogue::write(&catalogue)?;
+        self.ledger.publish(catalogue.version, &json).await?;
+        *last = Written { catalogue, json };
         Ok(())
     }
 
-    /// Keeps the catalogue in Redis up to date until `stop`: at once when it changes, and from time to time in any
-    /// case.
+    /// Writes the catalogue if it differs from the last one.
+    async fn write_changed(&self) -> Result<(), PublishError> {
+        let mut last = self.turn.lock().await;
+        let version = last.catalogue.version;
+        let current = Catalogue {
+            version,
+            ..self.current().await?
+        };
+        match version > 0 && last.catalogue == current {
+            true => Ok(()),
+            false => self.write(&mut last).await,
+        }
+    }
+
+    /// Writes the last one again if Redis has an earlier one, or none.
+    async fn check(&self) -> Result<(), PublishError> {
+        let last = self.turn.lock().await;
+        let version = last.catalogue.version;
+        if version > 0 && self.ledger.published().await?.as_ref() != Some(&last.json) {
+            self.ledger.publish(version, &last.json).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the catalogue in Redis up to date until `stop`: when it changes, and when Redis has lost it.
     pub async fn run(self, stop: CancellationToken) {
         let rounds = Rounds::every(CHANGE_PERIOD, "publishing the catalogue", stop);
         let mut rounds = rounds.backing_off(BACKOFF);
-        let mut written = None::<Instant>;
+        let mut checked = Instant::now();
         while rounds.next().await {
-            let only_changed = written.is_some_and(|at| at.elapsed() < PERIOD);
-            let outcome = self.write(only_changed).await;
-            if outcome.is_err() {
-                written = None;
-            } else if !only_changed {
-                written = Some(Instant::now());
+            let mut outcome = self.write_changed().await;
+            if outcome.is_ok() && checked.elapsed() >= CHECK_PERIOD {
+                outcome = self.check().await;
+                checked = Instant::now();
             }
             rounds.ended(&outcome);
         }
     }
+}
+
+fn ended_after_ms() -> u64 {
+    now_ms().saturating_sub(KEEP_ENDED_MS)
 }

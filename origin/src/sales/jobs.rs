@@ -2,11 +2,15 @@
 //!
 //! It may run in several origins at once: SQL decides each step once, and Redis' steps may be repeated.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
+use weir_base::id::SaleId;
 
+use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::orders::Orders;
 use super::store::{HoldRules, SaleStore};
@@ -49,6 +53,7 @@ impl Jobs {
         self.expire().await?;
         self.end_cooldowns().await?;
         self.follow().await?;
+        self.repeat_lists().await?;
         self.warm().await
     }
 
@@ -77,9 +82,54 @@ impl Jobs {
         Ok(())
     }
 
+    /// Redis follows the orders of each sale. Sales do not wait for each other: one of which Redis has lost a shard, or
+    /// cannot be reached, does not keep others from following.
     async fn follow(&self) -> Result<(), SqlError> {
-        for order in self.store.unfollowed(ORDERS_MAX).await? {
-            self.orders.follow(&order).await;
+        let mut sales = JoinSet::new();
+        for sale in self.store.unfollowed_sales().await? {
+            let jobs = self.clone();
+            sales.spawn(async move { jobs.follow_sale(&sale).await });
+        }
+        let mut outcome = Ok(());
+        while let Some(ended) = sales.join_next().await {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => outcome = Err(error),
+                Err(error) => error!(%error, "following broke off"),
+            }
+        }
+        outcome
+    }
+
+    async fn follow_sale(&self, sale: &SaleId) -> Result<(), SqlError> {
+        // Those of one shard that is lost must not keep those of the others from their turn.
+        let mut failed = BTreeSet::new();
+        for order in self.store.unfollowed_of(sale, ORDERS_MAX).await? {
+            if failed.contains(&order.shard) {
+                continue;
+            }
+            if let Err(error) = self.orders.try_follow(&order).await {
+                warn!(order = %order.id, %error, "Redis did not follow");
+                failed.insert(order.shard);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes of lists are written once more, as SQL has them: Redis may have lost them.
+    async fn repeat_lists(&self) -> Result<(), SqlError> {
+        for change in self.orders.changed_lists() {
+            let ListChange {
+                sale, list, user, ..
+            } = &change;
+            let Some(stored) = self.store.sale(sale).await? else {
+                continue;
+            };
+            let is_listed = self.store.is_listed(sale, *list, user, now_ms()).await?;
+            let written = self.orders.write_list(&stored.sale, *list, user, is_listed);
+            if let Err(error) = written.await {
+                warn!(%sale, %error, "a change of a list is not written again");
+            }
         }
         Ok(())
     }

@@ -1,28 +1,34 @@
 //! The admission ledger in Redis, through Weir's scripts.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use tokio::task::{JoinError, JoinSet};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{
-    Audit, Deduction, DepositReply, LendReply, OrderEntry, Overdue, ReleaseKind, ReleaseReply,
-    SettleReply, ShardProbe, Transfer,
+    Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
+    ReleaseReply, SettleReply, Transfer, WipeReply,
 };
 use weir_sale::sale::Sale;
 use weir_sale::shard::{BUCKETS, bucket, home_shard};
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{
-    audit, cancel, charge, claim, deposit, lend, overdue, probe, release, restock, restore, settle,
-    settle_transfer, warm, wipe,
+    audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount, release,
+    restock, restore, settle, settle_transfer, warm, wipe,
 };
 
+pub use super::UserList;
+use super::list_changes::{ListChange, ListChanges};
 use super::store::{OrderedAttempt, StoredOrder};
-use crate::clock::now_ms;
 use crate::redis::{CallError, Redis};
 
 /// How many commands of one page of users run at once: enough to fill the connection, few beside what orders send.
 const COMMANDS_AT_ONCE: usize = 64;
+
+/// The users of one step through many: few enough for a step to take far less than a millisecond.
+const SCAN_LEN: u32 = 100;
 
 /// Names a claim in Redis: that of a ticket, or the one that an order came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,25 +61,20 @@ impl From<&StoredOrder> for ClaimKey {
     }
 }
 
-/// The lists of users that a sale has in Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserList {
-    /// Who has reserved.
-    Reserved,
-    /// Who may not buy.
-    Blocked,
-}
-
 /// The admission ledger of all sales. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     redis: Redis,
+    changes: Arc<Mutex<ListChanges>>,
 }
 
 impl Ledger {
     /// The ledger on this Redis.
     pub fn new(redis: Redis) -> Self {
-        Self { redis }
+        Self {
+            redis,
+            changes: Arc::default(),
+        }
     }
 
     fn shard(&self, sale: &SaleId, shard: u32) -> ShardKeys {
@@ -95,16 +96,16 @@ impl Ledger {
         Ok(settle::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// A deferred order was paid: its units leave the stock. False if it was charged before.
-    pub async fn charge(&self, claim: impl Into<ClaimKey>) -> Result<bool, CallError> {
+    /// A deferred order was paid: its units leave the stock.
+    pub async fn charge(&self, claim: impl Into<ClaimKey>) -> Result<Followed, CallError> {
         let claim = claim.into();
         let keys = self.shard(&claim.sale, claim.shard);
         let call = charge::call(&keys, &claim.user, claim.generation);
         Ok(charge::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// The order ended: its units return to the stock. False if Redis knows nothing of it.
-    pub async fn cancel(&self, claim: impl Into<ClaimKey>) -> Result<bool, CallError> {
+    /// The order ended: its units return to the stock.
+    pub async fn cancel(&self, claim: impl Into<ClaimKey>) -> Result<Followed, CallError> {
         let claim = claim.into();
         let keys = self.shard(&claim.sale, claim.shard);
         let call = cancel::call(&keys, &claim.user, claim.generation);
@@ -124,15 +125,34 @@ impl Ledger {
         Ok(replies.first().copied().unwrap_or(ReleaseReply::Nothing))
     }
 
-    /// Adds users to the sale's reserved or blocked ones: one command a set, many at a time.
+    /// Adds users to the sale's reserved or blocked ones. They are looked at again later: see
+    /// [`Ledger::changed_lists`].
     pub async fn add_users(
         &self,
         sale: &Sale,
         list: UserList,
         users: &[UserId],
     ) -> Result<(), CallError> {
+        users
+            .iter()
+            .for_each(|user| self.note_change(sale, list, user));
+        self.write_users(sale, list, users, None).await
+    }
+
+    /// Adds users who are at home on one of `shards`, or all if that is `None`: one command a set, many at a time.
+    pub async fn write_users(
+        &self,
+        sale: &Sale,
+        list: UserList,
+        users: &[UserId],
+        shards: Option<&[u32]>,
+    ) -> Result<(), CallError> {
         let mut sets: BTreeMap<Vec<u8>, Vec<&UserId>> = BTreeMap::new();
         for user in users {
+            let is_wanted = |shards: &[u32]| shards.contains(&home_shard(user, sale.shards));
+            if !shards.is_none_or(is_wanted) {
+                continue;
+            }
             let set = self.user_set(sale, list, user);
             sets.entry(set).or_default().push(user);
         }
@@ -187,6 +207,17 @@ impl Ledger {
         list: UserList,
         user: &UserId,
     ) -> Result<(), CallError> {
+        self.note_change(sale, list, user);
+        self.erase_user(sale, list, user).await
+    }
+
+    /// As [`Ledger::remove_user`], for whoever knows that it is a repetition.
+    pub async fn erase_user(
+        &self,
+        sale: &Sale,
+        list: UserList,
+        user: &UserId,
+    ) -> Result<(), CallError> {
         let set = self.user_set(sale, list, user);
         let mut remove = redis::cmd("SREM");
         self.redis.send(remove.arg(set).arg(user.as_str())).await?;
@@ -209,6 +240,25 @@ impl Ledger {
         Ok(())
     }
 
+    fn note_change(&self, sale: &Sale, list: UserList, user: &UserId) {
+        let change = ListChange {
+            at: Instant::now(),
+            sale: sale.id.clone(),
+            list,
+            user: user.clone(),
+        };
+        if let Ok(mut changes) = self.changes.lock() {
+            changes.note(change);
+        }
+    }
+
+    /// The users whose lists changed so long ago that Redis may have lost that and never will again: they are to be
+    /// written once more, as SQL has them.
+    pub fn changed_lists(&self) -> Vec<ListChange> {
+        let due = self.changes.lock().map(|mut changes| changes.due());
+        due.unwrap_or_default()
+    }
+
     fn user_set(&self, sale: &Sale, list: UserList, user: &UserId) -> Vec<u8> {
         let keys = self.shard(&sale.id, home_shard(user, sale.shards));
         match list {
@@ -217,15 +267,16 @@ impl Ledger {
         }
     }
 
-    /// Puts `units` on a shard that is cold; false if it holds stock already.
+    /// Puts `units` on a cold shard: one that was never in use, or the one that the rebuild of this token ends with. False
+    /// if it holds stock already, or another rebuilds it.
     pub async fn warm(
         &self,
         sale: &SaleId,
         shard: u32,
         units: u64,
-        now_ms: u64,
+        token: Option<&str>,
     ) -> Result<bool, CallError> {
-        let call = warm::call(&self.shard(sale, shard), units, now_ms);
+        let call = warm::call(&self.shard(sale, shard), units, token);
         Ok(warm::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -236,21 +287,35 @@ impl Ledger {
         Ok(reply == redis::Value::Int(1))
     }
 
-    /// The terms of the invariant. It reads every record of the shard: too slow for a request's path.
+    /// The terms of the invariant.
     pub async fn audit(&self, sale: &SaleId, shard: u32) -> Result<Audit, CallError> {
         let call = audit::call(&self.shard(sale, shard));
         Ok(audit::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// All shards of a sale at a glance, in their order.
-    pub async fn probe(&self, sale: &SaleId, shards: u32) -> Result<Vec<ShardProbe>, CallError> {
-        let mut seen = Vec::new();
+    /// The terms of all shards of a sale, in their order. All are asked at once.
+    pub async fn audits(&self, sale: &SaleId, shards: u32) -> Result<Vec<Audit>, CallError> {
+        let mut tasks = JoinSet::new();
         for shard in 0..shards {
-            // One call each: on a cluster they are of different slots.
-            let call = probe::call(&[self.shard(sale, shard)]);
-            seen.extend(probe::parse(&self.redis.run(&call).await?, 1)?);
+            let (ledger, sale) = (self.clone(), sale.clone());
+            tasks.spawn(async move { (shard, ledger.audit(&sale, shard).await) });
         }
-        Ok(seen)
+        let mut audits = vec![Audit::default(); shards as usize];
+        while let Some(joined) = tasks.join_next().await {
+            let (shard, audit) = joined?;
+            if let Some(place) = audits.get_mut(shard as usize) {
+                *place = audit?;
+            }
+        }
+        Ok(audits)
+    }
+
+    /// The time by Redis' clock, which is that of deadlines.
+    pub async fn now_ms(&self) -> Result<u64, CallError> {
+        let time = self.redis.send(&redis::cmd("TIME")).await?;
+        let (seconds, micros): (u64, u64) = redis::from_redis_value(time.clone())
+            .map_err(|_| CallError::unexpected("TIME gave no time", format!("{time:?}")))?;
+        Ok(seconds * 1_000 + micros / 1_000)
     }
 
     /// How many open claims of a shard have a deadline of `due_ms` or earlier.
@@ -272,15 +337,26 @@ impl Ledger {
         }
     }
 
-    /// At most `limit` claims whose deadline is `due_ms` or earlier, the earliest first.
+    /// At most `limit` claims whose deadline passed `grace_ms` ago or earlier, the earliest first.
     pub async fn overdue(
         &self,
         sale: &SaleId,
         shard: u32,
-        due_ms: u64,
+        grace_ms: u64,
         limit: u32,
     ) -> Result<Vec<Overdue>, CallError> {
-        let call = overdue::call(&self.shard(sale, shard), due_ms, limit);
+        let call = overdue::call(&self.shard(sale, shard), grace_ms, limit);
+        Ok(overdue::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// At most `limit` open claims, whatever their deadlines.
+    pub async fn open_claims(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        limit: u32,
+    ) -> Result<Vec<Overdue>, CallError> {
+        let call = overdue::all(&self.shard(sale, shard), limit);
         Ok(overdue::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -293,7 +369,7 @@ impl Ledger {
         wanted: u64,
     ) -> Result<LendReply, CallError> {
         let keys = self.shard(sale, from_shard);
-        let call = lend::call(&keys, to_shard, wanted, now_ms());
+        let call = lend::call(&keys, to_shard, wanted);
         Ok(lend::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -333,20 +409,27 @@ impl Ledger {
         Ok(restock::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Clears a cold shard before it is rebuilt; false if it is not cold.
-    pub async fn wipe(&self, sale: &SaleId, shard: u32) -> Result<bool, CallError> {
-        let call = wipe::call(&self.shard(sale, shard));
+    /// Begins the rebuild of a cold shard: clears it.
+    pub async fn wipe(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        token: &str,
+        lease_ms: u64,
+    ) -> Result<WipeReply, CallError> {
+        let call = wipe::call(&self.shard(sale, shard), token, lease_ms);
         Ok(wipe::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Writes users' orders on a cold shard; false if it is not cold.
+    /// Writes users' orders on a cold shard; false if it is not cold, or another rebuilds it.
     pub async fn restore(
         &self,
         sale: &SaleId,
         shard: u32,
+        token: &str,
         users: &[(&UserId, &[OrderEntry])],
     ) -> Result<bool, CallError> {
-        let call = restore::call(&self.shard(sale, shard), users);
+        let call = restore::call(&self.shard(sale, shard), token, users);
         Ok(restore::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -361,13 +444,130 @@ impl Ledger {
         Ok(())
     }
 
-    /// Gives gateways a new catalogue, as JSON.
-    pub async fn publish(&self, catalogue: &[u8]) -> Result<(), CallError> {
+    /// One step through the users of a bucket of a shard who have orders and no open claim: some of them, and the cursor
+    /// of the next step; 0 is the first and the last.
+    pub async fn settled_page(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        bucket: u32,
+        cursor: u64,
+    ) -> Result<(u64, Vec<(UserId, Vec<OrderEntry>)>), CallError> {
+        let mut scan = redis::cmd("HSCAN");
+        scan.arg(self.shard(sale, shard).bought_in(bucket));
+        scan.arg(cursor).arg("COUNT").arg(SCAN_LEN);
+        let reply = self.redis.send(&scan).await?;
+        let (cursor, fields): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
+            .map_err(|error| CallError::unexpected("HSCAN gave no page", error.to_string()))?;
+        let pairs = fields.chunks_exact(2);
+        let users = pairs.filter_map(|pair| {
+            let [user, orders] = pair else { return None };
+            Some((UserId::new(user).ok()?, correct::read_orders(orders)?))
+        });
+        Ok((cursor, users.collect()))
+    }
+
+    /// The orders of users at home on one shard, as Redis knows them: empty for one whom it knows nothing of, or who
+    /// holds a claim.
+    pub async fn settled(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        users: &[UserId],
+    ) -> Result<Vec<Vec<OrderEntry>>, CallError> {
+        let keys = self.shard(sale, shard);
+        let get = |user: &UserId| {
+            let mut get = redis::cmd("HGET");
+            get.arg(keys.bought_in(bucket(user))).arg(user.as_str());
+            get
+        };
+        let replies = self.redis.send_all(users.iter().map(get).collect()).await?;
+        let orders = |reply| match reply {
+            redis::Value::BulkString(text) => correct::read_orders(&text).unwrap_or_default(),
+            _ => vec![],
+        };
+        Ok(replies.into_iter().map(orders).collect())
+    }
+
+    /// Writes a user's orders as SQL knows them, if Redis has those that were `seen`, and no claim is open.
+    pub async fn correct(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        user: &UserId,
+        seen: &[OrderEntry],
+        orders: &[OrderEntry],
+    ) -> Result<bool, CallError> {
+        let call = correct::call(&self.shard(sale, shard), user, seen, orders);
+        Ok(correct::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Puts right the claims of a shard of which Redis was made to forget a key: each claim gets its deadline again, and
+    /// the sums are what the claims add up to, if no claim comes or goes meanwhile. It goes in small steps.
+    pub async fn recount(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        seen: &Audit,
+    ) -> Result<bool, CallError> {
+        let keys = self.shard(sale, shard);
+        let (mut cursor, mut claims) = (0, BTreeMap::new());
+        loop {
+            let mut scan = redis::cmd("HSCAN");
+            scan.arg(keys.claims())
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(SCAN_LEN);
+            let reply = self.redis.send(&scan).await?;
+            let (next, fields): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
+                .map_err(|error| CallError::unexpected("HSCAN gave no page", error.to_string()))?;
+            for pair in fields.chunks_exact(2) {
+                if let [user, record] = pair
+                    && let Some((held, deadline_ms)) = recount::read_claim(record)
+                {
+                    let mut add = redis::cmd("ZADD");
+                    add.arg(keys.pending()).arg("NX").arg(deadline_ms).arg(user);
+                    self.redis.send(&add).await?;
+                    claims.insert(user.clone(), held);
+                }
+            }
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        let sums = Audit {
+            open: claims.len() as u64,
+            held: claims.values().sum(),
+            ..seen.clone()
+        };
+        self.write_sums(sale, shard, &sums).await
+    }
+
+    /// Writes a shard's sums, if it is still of their version.
+    pub async fn write_sums(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        sums: &Audit,
+    ) -> Result<bool, CallError> {
+        let call = recount::call(&self.shard(sale, shard), sums);
+        Ok(recount::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Gives gateways a new catalogue, as JSON; false if they have a later one.
+    pub async fn publish(&self, version: u64, catalogue: &[u8]) -> Result<bool, CallError> {
+        let call = publish::call(self.redis.prefix(), version, catalogue);
+        Ok(publish::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// The catalogue that gateways read.
+    pub async fn published(&self) -> Result<Option<Vec<u8>>, CallError> {
         let key = keys::catalogue(self.redis.prefix());
-        self.redis
-            .send(redis::cmd("SET").arg(key).arg(catalogue))
-            .await?;
-        Ok(())
+        match self.redis.send(redis::cmd("GET").arg(key)).await? {
+            redis::Value::BulkString(json) => Ok(Some(json)),
+            _ => Ok(None),
+        }
     }
 }
 

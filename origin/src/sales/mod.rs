@@ -16,6 +16,8 @@
 //! | [`books`] | every term of the sum that must hold |
 //! | [`reconcile`] | cleans up after lost replies and crashes |
 //! | [`rebuild`] | rebuilds a shard that lost its data |
+//! | [`verify`] | puts users' orders in Redis right where it knows others than SQL |
+//! | [`list_changes`] | writes changes of lists once more, in case Redis has lost them |
 //! | [`catalogue`] | publishes what gateways poll |
 //! | [`new_sale`] | checks sales before they are made |
 //! | [`store`] | sales and orders in SQL |
@@ -33,6 +35,7 @@ pub mod config;
 pub mod http;
 pub mod jobs;
 pub mod ledger;
+pub mod list_changes;
 pub mod metrics;
 pub mod new_sale;
 pub mod orders;
@@ -42,6 +45,7 @@ pub mod reconcile;
 pub mod risk;
 pub mod status;
 pub mod store;
+pub mod verify;
 pub mod warm;
 
 use std::sync::Arc;
@@ -63,6 +67,15 @@ use reconcile::Reconciler;
 use risk::{RiskScorer, RiskWorker};
 use store::{HoldRules, SaleStore};
 use warm::Warmer;
+
+/// The lists of users of a sale: SQL has them, and Redis follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserList {
+    /// Who has reserved.
+    Reserved,
+    /// Who may not buy.
+    Blocked,
+}
 
 /// Everything about sales, put together. Cloning it is cheap.
 #[derive(Clone, Debug)]

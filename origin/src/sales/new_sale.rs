@@ -124,7 +124,12 @@ impl NewSale {
         // The rest are the gateways' own rules: asked there, so that they stand once.
         let sales = vec![self.as_gateways_see_it()];
         let switch = SaleState::Open;
-        Catalogue { switch, sales }.checked()?;
+        Catalogue {
+            version: 0,
+            switch,
+            sales,
+        }
+        .checked()?;
         Ok(())
     }
 

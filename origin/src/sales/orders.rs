@@ -11,15 +11,18 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span, info, warn};
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Deduction, ReleaseKind};
+use weir_sale::ledger::{Deduction, Followed, ReleaseKind};
+use weir_sale::sale::Sale;
 use weir_sale::shard::home_shard;
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, UserList};
+use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::store::{
     Attempt, Cancelled, Cooldown, OrderStatus, PaymentEvent, PaymentNoted, Placed, SaleStore,
     Shortage, StoredOrder,
 };
+use super::verify::Verifier;
 use crate::clock::now_ms;
 use crate::redis::CallError;
 use crate::sql::{Shed, SqlError};
@@ -71,6 +74,7 @@ impl ClaimOutcome {
             Self::Short(Shortage::UserCap) => "user_cap",
             Self::Short(Shortage::CoolingDown { .. }) => "cooling_down",
             Self::Short(Shortage::UnpaidHolds) => "unpaid_holds",
+            Self::Short(Shortage::Barred) => "barred",
         }
     }
 }
@@ -219,9 +223,12 @@ impl Orders {
             return Ok(self.follow_claim(ticket, placed).await);
         };
         if shortage.is_the_users() {
+            // The unit is there, only not for this user: another may have it.
             let known = self.store.release(ticket, now_ms()).await?;
             let placed = known.unwrap_or(Placed::Released { void: false });
-            return Ok(match self.follow_claim(ticket, placed).await {
+            let outcome = self.follow_claim(ticket, placed).await;
+            self.remind(ticket, shortage).await;
+            return Ok(match outcome {
                 ClaimOutcome::Released => ClaimOutcome::Short(shortage),
                 outcome => outcome,
             });
@@ -257,6 +264,34 @@ impl Orders {
         Ok(outcome)
     }
 
+    /// Redis has forgotten what it knew of a user, or it would not have granted the claim: it is told again.
+    async fn remind(&self, ticket: &Ticket, shortage: Shortage) {
+        let told = match shortage {
+            Shortage::Barred => self.remind_of_lists(ticket).await,
+            _ => {
+                let verifier = Verifier::new(self.store.clone(), self.ledger.clone());
+                let users = std::slice::from_ref(&ticket.user);
+                let told = verifier.correct(&ticket.sale, ticket.shard, users).await;
+                told.map(drop)
+            }
+        };
+        if let Err(error) = told {
+            warn!(claim = %ticket.claim_id(), %error, "Redis was not reminded of the user");
+        }
+    }
+
+    async fn remind_of_lists(&self, ticket: &Ticket) -> Result<(), Unavailable> {
+        let (id, user) = (&ticket.sale, &ticket.user);
+        let Some(stored) = self.store.sale(id).await? else {
+            return Ok(());
+        };
+        for list in [UserList::Blocked, UserList::Reserved] {
+            let is_listed = self.store.is_listed(id, list, user, now_ms()).await?;
+            self.write_list(&stored.sale, list, user, is_listed).await?;
+        }
+        Ok(())
+    }
+
     /// Has Redis follow what SQL has decided of a claim.
     async fn follow_claim(&self, ticket: &Ticket, placed: Placed) -> ClaimOutcome {
         match placed {
@@ -286,26 +321,46 @@ impl Orders {
     /// Has Redis follow an order to where it stands in SQL. Doing it again changes nothing, and a
     /// failure changes nothing for the client: it is done again later.
     pub async fn follow(&self, order: &StoredOrder) {
-        let followed = match order.status {
-            // First, or the user would be the first to hear that the unit is free again.
-            OrderStatus::Expired => self.bar(order).await,
-            _ => Ok(()),
-        };
-        let followed = match followed {
-            Ok(()) => follow_order(&self.ledger, order)
-                .await
-                .map_err(Unavailable::from),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = followed {
+        if let Err(error) = self.try_follow(order).await {
             warn!(order = %order.id, status = order.status.word(), %error, "Redis did not follow");
-            return;
         }
-        if order.status == OrderStatus::Unpaid {
-            return;
+    }
+
+    /// As [`Orders::follow`], for whoever wants to know.
+    ///
+    /// # Errors
+    /// When Redis did not follow.
+    pub(super) async fn try_follow(&self, order: &StoredOrder) -> Result<(), NotFollowed> {
+        if order.status == OrderStatus::Expired {
+            // First, or the user would be the first to hear that the unit is free again.
+            self.bar(order).await?;
         }
-        if let Err(error) = self.store.mark_followed(&order.id, order.status).await {
+        follow_order(&self.ledger, order).await?;
+        if order.status != OrderStatus::Unpaid
+            && let Err(error) = self.store.mark_followed(&order.id, order.status).await
+        {
             warn!(order = %order.id, %error, "not noted that Redis has followed");
+        }
+        Ok(())
+    }
+
+    /// See [`Ledger::changed_lists`].
+    pub(super) fn changed_lists(&self) -> Vec<ListChange> {
+        self.ledger.changed_lists()
+    }
+
+    /// Writes whether a user is on a list, once more.
+    pub(super) async fn write_list(
+        &self,
+        sale: &Sale,
+        list: UserList,
+        user: &UserId,
+        is_listed: bool,
+    ) -> Result<(), CallError> {
+        let users = std::slice::from_ref(user);
+        match is_listed {
+            true => self.ledger.write_users(sale, list, users, None).await,
+            false => self.ledger.erase_user(sale, list, user).await,
         }
     }
 
@@ -343,26 +398,44 @@ impl Orders {
     }
 }
 
+/// Why Redis has not followed an order.
+#[derive(Debug, thiserror::Error)]
+pub enum NotFollowed {
+    /// It did not answer.
+    #[error(transparent)]
+    Redis(#[from] CallError),
+    /// SQL or Redis did not answer.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// It has lost the order's shard: it follows when that is rebuilt.
+    #[error("Redis has lost the order's shard, which is not rebuilt yet")]
+    Cold,
+}
+
 /// Brings Redis to where an order stands in SQL.
 ///
 /// # Errors
-/// When Redis does not answer.
-pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), CallError> {
-    match order.status {
-        OrderStatus::Unpaid if order.deducted => {
-            ledger.settle(order, Deduction::AtOrder).await?;
-        }
+/// When Redis does not answer, or has lost the order's shard.
+pub async fn follow_order(ledger: &Ledger, order: &StoredOrder) -> Result<(), NotFollowed> {
+    let followed = match order.status {
         OrderStatus::Unpaid => {
-            ledger.settle(order, Deduction::AtPayment).await?;
+            let deduction = match order.deducted {
+                true => Deduction::AtOrder,
+                false => Deduction::AtPayment,
+            };
+            // A cold shard has no claim to settle, and gets the order when it is rebuilt.
+            ledger.settle(order, deduction).await?;
+            Followed::Done
         }
         OrderStatus::Paid => {
             // An open claim is settled with its units; a deferred order is charged for them.
             ledger.settle(order, Deduction::AtOrder).await?;
-            ledger.charge(order).await?;
+            ledger.charge(order).await?
         }
-        OrderStatus::Cancelled | OrderStatus::Expired => {
-            ledger.cancel(order).await?;
-        }
+        OrderStatus::Cancelled | OrderStatus::Expired => ledger.cancel(order).await?,
+    };
+    match followed {
+        Followed::Cold => Err(NotFollowed::Cold),
+        Followed::Done | Followed::Nothing => Ok(()),
     }
-    Ok(())
 }

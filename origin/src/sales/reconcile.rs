@@ -1,24 +1,26 @@
 //! The reconciler cleans up after lost replies, dead gateways, dead origins and lost data.
 //!
-//! Every second, for every warmed sale that has not ended long ago:
+//! Every second, for every warmed sale that has not ended long ago, each sale by itself, so that none waits for another:
 //!
-//! 1. Claims past their deadline: SQL decides whether one was ordered or is released for good, and
+//! 1. Shards that lost their stock entry: rebuilt from SQL, with no units.
+//! 2. Claims past their deadline: SQL decides whether one was ordered or is released for good, and
 //!    Redis follows.
-//! 2. Abandoned transfers between shards: deposit, then settle.
-//! 3. Shards that lost their stock entry: rebuilt from SQL, with no units.
-//! 4. Books that do not add up while the sale is at rest: missing units are put back, surplus ones taken, by compare
-//!    and set on the shards as they were read.
+//! 3. Abandoned transfers between shards: deposit, then settle.
+//! 4. Books that do not add up: missing units are put back, surplus ones taken, by compare and set on the shards as they
+//!    were read. Users' orders that Redis knows otherwise than SQL are put right.
 //!
 //! Every step is safe to repeat, also by several origins at once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 use weir_base::id::SaleId;
-use weir_sale::claim::Ticket;
-use weir_sale::ledger::{DepositReply, LendReply, OpenTransfer, ShardProbe, Transfer};
+use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
 use weir_sale::repair::repairs;
 use weir_sale::sale::Sale;
 
@@ -28,7 +30,8 @@ use super::ledger::Ledger;
 use super::metrics::{CLAIM_AGES, SaleMetrics};
 use super::orders::Orders;
 use super::rebuild::Rebuilder;
-use super::store::SaleStore;
+use super::store::{SaleStore, StoredSale};
+use super::verify::Verifier;
 use crate::background::Rounds;
 use crate::clock::now_ms;
 use crate::redis::CallError;
@@ -52,27 +55,56 @@ const OVERDUE_MAX: u32 = 500;
 /// After so many rounds a sale's books are read even if nothing happened.
 const ROUNDS_UNREAD_MAX: u32 = 60;
 
+/// The most sales that are worked on at once.
+const SALES_AT_ONCE: usize = 16;
+
 /// Cleans up what was left behind.
 #[derive(Debug)]
 pub struct Reconciler {
+    worker: Arc<Worker>,
+    /// What was found of each sale in the last round. It is locked as long as the sale is worked on.
+    last: HashMap<SaleId, Arc<Mutex<Option<Last>>>>,
+}
+
+/// Works on one sale at a time, for any of them.
+#[derive(Debug)]
+struct Worker {
     store: SaleStore,
     ledger: Ledger,
     orders: Orders,
     publisher: Publisher,
     rebuilder: Rebuilder,
+    verifier: Verifier,
     metrics: SaleMetrics,
     grace_ms: u64,
-    /// What was found of each sale in the last round.
-    last: HashMap<SaleId, Last>,
+    slots: Semaphore,
 }
 
 /// What was found of a sale.
 #[derive(Debug)]
 struct Last {
-    shards: Vec<ShardProbe>,
+    shards: Vec<Audit>,
+    /// What SQL had left.
+    remaining: u64,
     drift: Option<i64>,
+    /// On which shards Redis knows other orders than SQL.
+    other_orders: Vec<u32>,
     rounds_unread: u32,
 }
+
+impl Last {
+    /// Whether all was right then, and nothing has changed since.
+    fn still_right(&self, shards: &[Audit], remaining: u64) -> bool {
+        self.drift == Some(0)
+            && self.other_orders.is_empty()
+            && self.shards == shards
+            && self.remaining == remaining
+            && self.rounds_unread < ROUNDS_UNREAD_MAX
+    }
+}
+
+/// The sales that are worked on.
+type Tasks = JoinSet<Result<(), ReconcileError>>;
 
 /// Why a round broke off. The next one begins anew.
 #[derive(Debug, thiserror::Error)]
@@ -83,12 +115,15 @@ pub enum ReconcileError {
     /// Redis did not answer.
     #[error(transparent)]
     Ledger(#[from] CallError),
-    /// The sales are not known.
+    /// The catalogue could not be written.
     #[error(transparent)]
-    Sales(#[from] PublishError),
+    Catalogue(#[from] PublishError),
     /// The books could not be read, or a shard could not be rebuilt.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+    /// A task that worked on a sale ended early.
+    #[error("a task broke off: {0}")]
+    Task(#[from] JoinError),
 }
 
 impl Reconciler {
@@ -100,7 +135,8 @@ impl Reconciler {
         rebuilder: Rebuilder,
         metrics: SaleMetrics,
     ) -> Self {
-        Self {
+        let worker = Worker {
+            verifier: Verifier::new(store.clone(), ledger.clone()),
             rebuilder,
             store,
             ledger,
@@ -108,15 +144,24 @@ impl Reconciler {
             publisher,
             metrics,
             grace_ms: GRACE_MS,
+            slots: Semaphore::new(SALES_AT_ONCE),
+        };
+        Self {
+            worker: Arc::new(worker),
             last: HashMap::new(),
         }
     }
 
-    /// Works until `stop`.
+    /// Works until `stop`. A sale that takes long does not keep others from their turn.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut rounds = Rounds::every(PERIOD, "reconciling", stop);
+        let mut tasks = Tasks::new();
         while rounds.next().await {
-            let outcome = self.round().await;
+            let mut outcome = self.begin(&mut tasks).await;
+            // Those that have ended by now; the others go on.
+            while let Ok(Some(ended)) = tokio::time::timeout(PERIOD, tasks.join_next()).await {
+                outcome = outcome.and(flat(ended));
+            }
             rounds.ended(&outcome);
         }
     }
@@ -124,55 +169,106 @@ impl Reconciler {
     /// One round over all sales. One that fails does not keep others from theirs.
     ///
     /// # Errors
-    /// The last failure of any sale.
+    /// A failure of any sale.
     pub async fn round(&mut self) -> Result<(), ReconcileError> {
-        let sales = self.publisher.current().await?.sales;
-        self.last
-            .retain(|id, _| sales.iter().any(|sale| sale.id == *id));
-        let mut outcome = Ok(());
-        for sale in &sales {
-            if let Err(error) = self.reconcile(sale).await {
-                outcome = Err(error);
-            }
+        let mut tasks = Tasks::new();
+        let mut outcome = self.begin(&mut tasks).await;
+        while let Some(ended) = tasks.join_next().await {
+            outcome = outcome.and(flat(ended));
         }
         outcome
     }
 
-    async fn reconcile(&mut self, sale: &Sale) -> Result<(), ReconcileError> {
-        let shards = self.ledger.probe(&sale.id, sale.shards).await?;
-        let cold = shards.iter().filter(|seen| seen.stock.is_none()).count();
-        let open_claims = shards.iter().map(|seen| seen.open_claims).sum();
-        self.metrics
-            .sale(sale.id.as_str(), open_claims, cold as u64);
-        let by_age = self.open_claims_by_age(sale, &shards).await?;
-        self.metrics.open_claims_by_age(sale.id.as_str(), by_age);
-        for (shard, seen) in (0..).zip(&shards) {
-            if seen.stock.is_none() {
-                let rebuilt = self.rebuilder.rebuild(sale, shard).await?;
-                self.metrics.rewarmed.inc_by(u64::from(rebuilt));
+    /// Begins to work on every sale that is not worked on already.
+    async fn begin(&mut self, tasks: &mut Tasks) -> Result<(), ReconcileError> {
+        let sales = self.worker.publisher.sales().await?;
+        self.last
+            .retain(|id, _| sales.iter().any(|stored| stored.sale.id == *id));
+        for stored in sales {
+            let last = self.last.entry(stored.sale.id.clone()).or_default();
+            if let Ok(mut last) = Arc::clone(last).try_lock_owned() {
+                let worker = Arc::clone(&self.worker);
+                tasks.spawn(async move {
+                    let _slot = worker.slots.acquire().await;
+                    worker.reconcile(&stored, &mut last).await
+                });
             }
-            if seen.open_claims > 0 {
+        }
+        Ok(())
+    }
+}
+
+fn flat(ended: Result<Result<(), ReconcileError>, JoinError>) -> Result<(), ReconcileError> {
+    ended?
+}
+
+impl Worker {
+    async fn reconcile(
+        &self,
+        stored: &StoredSale,
+        last: &mut Option<Last>,
+    ) -> Result<(), ReconcileError> {
+        let sale = &stored.sale;
+        let mut shards = self.ledger.audits(&sale.id, sale.shards).await?;
+        self.measure(sale, &shards).await?;
+        if let Some(rebuilt) = self.rebuild(sale, &shards).await? {
+            shards = rebuilt;
+        }
+        for (shard, seen) in (0..).zip(&shards) {
+            if seen.open > 0 || seen.deadlines > 0 {
                 self.end_overdue(&sale.id, shard).await?;
             }
-            if seen.moving > 0 {
-                self.end_transfers(&sale.id, shard).await?;
+            if !seen.transfers.is_empty() {
+                self.end_transfers(&sale.id, shard, seen).await?;
+            }
+            if seen.stock.is_some() && !seen.is_sound() {
+                let done = self.ledger.recount(&sale.id, shard, seen).await?;
+                error!(sale = %sale.id, shard, done, "Redis was made to forget a key of a shard");
             }
         }
         self.pay_debts(sale, &shards).await?;
-        self.watch_drift(sale, shards).await
+        self.check_books(sale, shards, stored.remaining, last).await
+    }
+
+    async fn measure(&self, sale: &Sale, shards: &[Audit]) -> Result<(), ReconcileError> {
+        let cold = shards.iter().filter(|seen| seen.stock.is_none()).count();
+        let open_claims = shards.iter().map(|seen| seen.open).sum();
+        self.metrics
+            .sale(sale.id.as_str(), open_claims, cold as u64);
+        let by_age = self.open_claims_by_age(sale, shards).await?;
+        self.metrics.open_claims_by_age(sale.id.as_str(), by_age);
+        Ok(())
+    }
+
+    /// Rebuilds what is cold; returns how the shards are then, if anything was.
+    async fn rebuild(
+        &self,
+        sale: &Sale,
+        shards: &[Audit],
+    ) -> Result<Option<Vec<Audit>>, ReconcileError> {
+        let cold = (0..).zip(shards).filter(|(_, seen)| seen.stock.is_none());
+        let cold: Vec<u32> = cold.map(|(shard, _)| shard).collect();
+        if cold.is_empty() {
+            return Ok(None);
+        }
+        // The operator's switches first: what is closed must not be sold because Redis has forgotten that.
+        self.publisher.publish().await?;
+        let rebuilt = self.rebuilder.rebuild(sale, &cold).await?;
+        self.metrics.rewarmed.inc_by(rebuilt.len() as u64);
+        Ok(Some(self.ledger.audits(&sale.id, sale.shards).await?))
     }
 
     /// How many open claims are how far past their deadline: see [`CLAIM_AGES`].
     async fn open_claims_by_age(
         &self,
         sale: &Sale,
-        shards: &[ShardProbe],
+        shards: &[Audit],
     ) -> Result<[u64; CLAIM_AGES.len()], ReconcileError> {
         let now_ms = now_ms();
         let mut by_age = [0; CLAIM_AGES.len()];
-        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| seen.open_claims > 0) {
+        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| seen.open > 0) {
             // Those of an age are those that are no older, less those that are younger.
-            let mut left = seen.open_claims;
+            let mut left = seen.open;
             for (age, place) in CLAIM_AGES.iter().zip(&mut by_age) {
                 let older = match age.past_ms_max {
                     Some(past_ms) => {
@@ -190,17 +286,13 @@ impl Reconciler {
     }
 
     async fn end_overdue(&self, id: &SaleId, shard: u32) -> Result<(), ReconcileError> {
-        let due_ms = now_ms().saturating_sub(self.grace_ms);
-        for claim in self.ledger.overdue(id, shard, due_ms, OVERDUE_MAX).await? {
-            let ticket = Ticket {
-                sale: id.clone(),
-                shard,
-                generation: claim.held.generation,
-                quantity: claim.held.quantity,
-                deadline_ms: claim.held.deadline_ms,
-                user: claim.user,
-            };
-            let late_ms = due_ms.saturating_sub(ticket.deadline_ms);
+        let overdue = self
+            .ledger
+            .overdue(id, shard, self.grace_ms, OVERDUE_MAX)
+            .await?;
+        for claim in overdue {
+            let ticket = claim.into_ticket(id, shard);
+            let late_ms = now_ms().saturating_sub(ticket.deadline_ms + self.grace_ms);
             self.metrics
                 .overdue_seconds
                 .observe(late_ms as f64 / 1_000.0);
@@ -210,10 +302,16 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn end_transfers(&self, id: &SaleId, shard: u32) -> Result<(), ReconcileError> {
-        let audit = self.ledger.audit(id, shard).await?;
-        for open in audit.transfers {
-            if now_ms() >= open.at_ms.saturating_add(TRANSFER_LIMIT_MS) {
+    async fn end_transfers(
+        &self,
+        id: &SaleId,
+        shard: u32,
+        seen: &Audit,
+    ) -> Result<(), ReconcileError> {
+        // By Redis' clock, which is that of the transfers.
+        let now_ms = self.ledger.now_ms().await?;
+        for &open in &seen.transfers {
+            if now_ms >= open.at_ms.saturating_add(TRANSFER_LIMIT_MS) {
                 self.end_transfer(id, shard, open).await?;
             }
         }
@@ -259,8 +357,8 @@ impl Reconciler {
 
     /// A shard whose stock is below 0, since what was sold from it at payment was elsewhere, gets
     /// units from the richest.
-    async fn pay_debts(&self, sale: &Sale, shards: &[ShardProbe]) -> Result<(), CallError> {
-        let stock = |seen: &ShardProbe| seen.stock.unwrap_or(0);
+    async fn pay_debts(&self, sale: &Sale, shards: &[Audit]) -> Result<(), CallError> {
+        let stock = |seen: &Audit| seen.stock.unwrap_or(0);
         for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| stock(seen) < 0) {
             let richest = (0..).zip(shards).max_by_key(|(_, seen)| stock(seen));
             let Some((from_shard, _)) = richest.filter(|(_, seen)| stock(seen) > 0) else {
@@ -279,58 +377,49 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Looks at the books once a sale is at rest, and again if it is not; a drift that two rounds in a
-    /// row have found alike is repaired.
-    async fn watch_drift(
-        &mut self,
+    /// Reads the books, unless nothing has changed since they were right, neither in Redis nor in SQL. A drift that two
+    /// rounds in a row have found alike is repaired.
+    async fn check_books(
+        &self,
         sale: &Sale,
-        shards: Vec<ShardProbe>,
+        shards: Vec<Audit>,
+        remaining: u64,
+        last: &mut Option<Last>,
     ) -> Result<(), ReconcileError> {
-        let is_at_rest = shards
-            .iter()
-            .all(|seen| seen.open_claims == 0 && seen.moving == 0 && seen.stock.is_some());
-        let last = self.last.remove(&sale.id);
-        if !is_at_rest {
-            return Ok(());
-        }
-        if let Some(last) = &last
-            && last.drift == Some(0)
-            && last.shards == shards
-            && last.rounds_unread < ROUNDS_UNREAD_MAX
+        if let Some(last) = last.as_mut()
+            && last.still_right(&shards, remaining)
         {
-            let rounds_unread = last.rounds_unread + 1;
-            let drift = last.drift;
-            self.note(&sale.id, shards, drift, rounds_unread);
+            last.rounds_unread += 1;
             return Ok(());
         }
-        let books = Books::read(&self.store, &self.ledger, &sale.id).await?;
-        // While Redis has yet to follow SQL, the sum is off without a drift.
-        let is_followed = self.store.unfollowed(1).await?.is_empty();
-        let drift = books.as_ref().and_then(exact_drift).filter(|_| is_followed);
+        let before = last.take();
+        let Some(books) = Books::read(&self.store, &self.ledger, &sale.id).await? else {
+            return Ok(());
+        };
+        let drift = books.drift();
         self.metrics.drift(sale.id.as_str(), drift.unwrap_or(0));
-        if let (Some(books), Some(drift)) = (books, drift)
+        let other_orders = books.shards_with_other_orders();
+        if let (Some(before), Some(drift)) = (&before, drift)
             && drift != 0
-            && last.is_some_and(|last| last.drift == Some(drift))
+            && before.drift == Some(drift)
         {
             self.repair(&sale.id, &books, drift).await?;
         }
-        self.note(&sale.id, shards, drift, 0);
-        Ok(())
-    }
-
-    fn note(
-        &mut self,
-        id: &SaleId,
-        shards: Vec<ShardProbe>,
-        drift: Option<i64>,
-        rounds_unread: u32,
-    ) {
-        let last = Last {
-            shards,
+        for &shard in &other_orders {
+            // Once more, since an order may just be on its way from SQL to Redis.
+            let is_known = |last: &Last| last.other_orders.contains(&shard);
+            if before.as_ref().is_some_and(is_known) {
+                self.verifier.verify(&sale.id, shard).await?;
+            }
+        }
+        *last = Some(Last {
+            shards: books.shards,
+            remaining: books.remaining,
             drift,
-            rounds_unread,
-        };
-        self.last.insert(id.clone(), last);
+            other_orders,
+            rounds_unread: 0,
+        });
+        Ok(())
     }
 
     async fn repair(&self, id: &SaleId, books: &Books, drift: i64) -> Result<(), CallError> {
@@ -347,11 +436,4 @@ impl Reconciler {
         }
         Ok(())
     }
-}
-
-/// The drift, if the books are of one instant and nothing is under way that SQL may have counted
-/// already.
-fn exact_drift(books: &Books) -> Option<i64> {
-    let terms = books.terms.filter(|terms| terms.held == 0)?;
-    books.is_exact.then_some(terms.drift())
 }

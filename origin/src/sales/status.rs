@@ -85,8 +85,7 @@ pub struct ShardStatus {
 }
 
 impl SaleStatus {
-    /// Reads a sale's status; `None` if there is no such sale. Redis reads every record of the sale for it: for
-    /// operators and tests.
+    /// Reads a sale's status; `None` if there is no such sale.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -98,15 +97,11 @@ impl SaleStatus {
         let Some(totals) = store.totals(id).await? else {
             return Ok(None);
         };
-        let mut shards = Vec::new();
         // Of an archived sale SQL knows all, and Redis nothing.
-        let shard_count = match totals.stored.archived_at_ms {
-            Some(_) => 0,
-            None => totals.stored.sale.shards,
+        let shards = match totals.stored.archived_at_ms {
+            Some(_) => Vec::new(),
+            None => ledger.audits(id, totals.stored.sale.shards).await?,
         };
-        for shard in 0..shard_count {
-            shards.push(ledger.audit(id, shard).await?);
-        }
         // Again, now that Redis is read: see `SaleStatus::balanced`. Sales are never deleted.
         let totals = store.totals(id).await?;
         let switch = store.global_switch().await?;

@@ -118,11 +118,13 @@ impl Warmer {
         let _turn = self.turn.lock().await;
         let totals = self.store.totals(id).await?.ok_or(WarmError::UnknownSale)?;
         self.check_room(id).await?;
+        // Before there is any stock: of what Redis may lose later the lists are never lost first.
+        self.rebuilder.add_users(&totals.stored.sale).await?;
         let filled = match claims_possible(&totals, now_ms()) {
             true => self.expect_warm(&totals).await?,
             false => self.fill(&totals).await?,
         };
-        // Before gateways hear of the sale: nobody who has reserved is turned away.
+        // And once more: Redis may have lost them in between, and then nothing would tell.
         self.rebuilder.add_users(&totals.stored.sale).await?;
         self.store.mark_warmed(id, now_ms()).await?;
         self.publisher.publish().await?;
@@ -157,7 +159,7 @@ impl Warmer {
         let sale = &totals.stored.sale;
         let mut filled = 0;
         for (shard, units) in (0..).zip(spread_stock(totals.stored.remaining, sale.shards)) {
-            if self.ledger.warm(&sale.id, shard, units, now_ms()).await? {
+            if self.ledger.warm(&sale.id, shard, units, None).await? {
                 filled += 1;
             }
             if !is_untouched(self.ledger.audit(&sale.id, shard).await?, units) {

@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
 use weir_origin::sales::store::Placed;
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Audit, LendReply};
+use weir_sale::ledger::{Audit, LendReply, WipeReply};
+use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::ShardKeys;
 
-use crate::support::{CLAIM_TTL_MS, SHARDS, World, id};
+use crate::support::{CLAIM_TTL_MS, SHARDS, World, id, user};
 
 /// Claims made so long ago are past their deadline.
 const LONG_MS: u64 = 60_000;
@@ -133,8 +134,9 @@ async fn a_transfer_that_its_gateway_left_open_is_finished_wherever_it_stopped()
         let ledger = world.origin.sales().ledger();
         let keys = ShardKeys::new(&world.prefix, &id("s"), 1);
         let long_ago = now_ms() - LONG_MS;
-        let call = weir_scripts::lend::call(&keys, 2, 1, long_ago);
-        let lent = weir_scripts::lend::parse(&world.script(&call).await).unwrap();
+        let call = weir_scripts::lend::call(&keys, 2, 1);
+        let reply = world.script_at(&call, long_ago).await;
+        let lent = weir_scripts::lend::parse(&reply).unwrap();
         let LendReply::Lent(transfer) = lent else {
             panic!("{lent:?}")
         };
@@ -195,20 +197,135 @@ async fn what_redis_has_lost_is_rebuilt_from_sql_and_caps_still_hold() {
 }
 
 #[tokio::test]
-async fn a_drift_is_repaired_when_it_is_seen_twice_and_the_sale_is_at_rest() {
+async fn a_drift_is_repaired_when_it_is_seen_twice_also_while_a_claim_is_open() {
     for units in [-2, 3] {
         let world = World::with_sale("s", 8).await;
         let ticket = world.claim("s", "alice").await;
         add_stock(&world, 3, units).await;
-        reconcile(&world, 3).await;
-        let drift = &audit(&world).await["terms"]["drift"];
-        assert_eq!(*drift, json!(units), "not while a claim is open");
-        assert_eq!(world.order(&ticket).await.status, 201);
         reconcile(&world, 1).await;
-        assert_eq!(terms(&world).await, json!([7 + units, 0, 0, 1, units]));
+        assert_eq!(terms(&world).await, json!([7 + units, 0, 1, 0, units]));
         reconcile(&world, 2).await;
+        assert_eq!(terms(&world).await, json!([7, 0, 1, 0, 0]));
+        assert_eq!(world.order(&ticket).await.status, 201);
         assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
     }
+}
+
+/// SQL has the order already, and Redis still holds its unit for the claim: it must not be counted twice.
+#[tokio::test]
+async fn a_claim_that_is_an_order_already_is_no_drift() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    let store = world.origin.sales().store();
+    store.place(&ticket, now_ms()).await.unwrap();
+    assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+    reconcile(&world, 3).await;
+    assert_eq!(
+        world.audit(&ticket).await.stock,
+        Some(1),
+        "nothing is taken"
+    );
+}
+
+/// Redis has lost an order, and its user takes it back: only SQL knows.
+#[tokio::test]
+async fn a_unit_that_is_freed_only_in_sql_is_in_stock_again_after_three_rounds() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    assert_eq!(world.order(&ticket).await.status, 201);
+    let mut reconciler = world.origin.sales().reconciler();
+    for _ in 0..3 {
+        reconciler.round().await.unwrap();
+    }
+    // Redis forgets the order, and all is at rest and looked right a moment ago.
+    let keys = ShardKeys::new(&world.prefix, &id("s"), ticket.shard);
+    let bought = keys.bought_in(bucket(&ticket.user));
+    world.redis(redis::cmd("DEL").arg(bought)).await;
+    let store = world.origin.sales().store();
+    let order = ticket.claim_id().to_string();
+    store.cancel(&order, &ticket.user, now_ms()).await.unwrap();
+    let jobs = world.origin.sales().jobs();
+    jobs.round().await.unwrap();
+    for _ in 0..3 {
+        reconciler.round().await.unwrap();
+    }
+    assert_eq!(terms(&world).await, json!([8, 0, 0, 0, 0]));
+}
+
+/// Redis goes back to before a cancellation, and to before an order: with as many orders as SQL has, but others.
+#[tokio::test]
+async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
+    let world = World::with_sale("s", 8).await;
+    let mut tickets = vec![];
+    for n in 0..40 {
+        let name = format!("u{n}");
+        if home_shard(&user(&name), SHARDS) == 0 && tickets.len() < 2 {
+            tickets.push(world.claim("s", &name).await);
+        }
+    }
+    let [ended, standing] = [&tickets[0], &tickets[1]];
+    assert_eq!(world.order(standing).await.status, 201);
+    let keys = ShardKeys::new(&world.prefix, &id("s"), 0);
+    let key_of = |ticket: &Ticket| keys.bought_in(bucket(&ticket.user));
+    let order = format!("{}:1", standing.generation);
+    let forgotten = redis::cmd("DEL").arg(key_of(standing)).clone();
+    world.redis(&forgotten).await;
+    let released = world.origin.sales().store().release(ended, now_ms()).await;
+    assert!(released.unwrap().is_none());
+    let ledger = world.origin.sales().ledger();
+    ledger
+        .settle(ended, weir_sale::ledger::Deduction::AtOrder)
+        .await
+        .unwrap();
+    // Twice for the users; then the sums, which still count the key that was lost.
+    reconcile(&world, 5).await;
+    let users = [ended.user.clone(), standing.user.clone()];
+    let known = ledger.settled(&id("s"), 0, &users).await.unwrap();
+    assert_eq!((known[0].len(), known[1].len()), (0, 1), "{order}");
+    let books = world.audit(standing).await;
+    assert_eq!((books.bought, books.held), (1, 0));
+    assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+}
+
+/// An evicted key of deadlines, or of claims.
+#[tokio::test]
+async fn a_claim_of_which_redis_was_made_to_forget_a_part_ends_all_the_same() {
+    for forgets_deadlines in [true, false] {
+        let world = World::with_sale("s", 8).await;
+        let ticket = overdue(&world, "alice").await;
+        let keys = ShardKeys::new(&world.prefix, &id("s"), ticket.shard);
+        let key = match forgets_deadlines {
+            true => keys.pending(),
+            false => keys.claims(),
+        };
+        world.redis(redis::cmd("DEL").arg(key)).await;
+        reconcile(&world, 4).await;
+        let audit = world.audit(&ticket).await;
+        assert!(audit.is_sound(), "{audit:?}");
+        assert_eq!(terms(&world).await, json!([8, 0, 0, 0, 0]));
+    }
+}
+
+/// One sale's shard is lost, and another origin that has died was rebuilding it.
+#[tokio::test]
+async fn a_rebuild_that_was_left_is_taken_over_and_what_it_writes_late_is_refused() {
+    let world = World::with_sale("s", 8).await;
+    let ticket = world.claim("s", "alice").await;
+    assert_eq!(world.order(&ticket).await.status, 201);
+    lose(&world, ticket.shard).await;
+    let ledger = world.origin.sales().ledger();
+    let (sale, shard) = (id("s"), ticket.shard);
+    let begun = ledger.wipe(&sale, shard, "dead", 1_500).await.unwrap();
+    assert_eq!(begun, WipeReply::Begun);
+    reconcile(&world, 1).await;
+    assert_eq!(world.audit(&ticket).await.stock, None, "it is left to it");
+    tokio::time::sleep(std::time::Duration::from_millis(1_600)).await;
+    reconcile(&world, 1).await;
+    let rebuilt = world.audit(&ticket).await;
+    assert_eq!((rebuilt.stock, rebuilt.bought), (Some(0), 1));
+    let late = ledger.restore(&sale, shard, "dead", &[]).await.unwrap();
+    assert!(!late);
+    assert!(!ledger.warm(&sale, shard, 9, Some("dead")).await.unwrap());
 }
 
 #[tokio::test]
@@ -241,9 +358,12 @@ async fn a_user_whom_redis_forgot_gets_no_second_order_and_the_unit_stays_for_ot
     let first = world.claim("s", "alice").await;
     assert_eq!(world.order(&first).await.status, 201);
     let keys = ShardKeys::new(&world.prefix, &id("s"), first.shard);
-    world.redis(redis::cmd("DEL").arg(keys.claims())).await;
+    let bought = keys.bought_in(bucket(&first.user));
+    world.redis(redis::cmd("DEL").arg(bought)).await;
     let second = world.claim("s", "alice").await;
     let refused = world.order(&second).await;
     assert_eq!((refused.status.as_u16(), refused.code()), (409, "user_cap"));
     assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
+    let third = world.try_claim_at("s", "alice", now_ms()).await;
+    assert!(third.is_err(), "Redis was reminded");
 }

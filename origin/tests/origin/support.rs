@@ -34,7 +34,7 @@ use weir_sale::claim::Ticket;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
 use weir_sale::shard::home_shard;
-use weir_scripts::{Call, claim, keys};
+use weir_scripts::{Call, Script, claim, keys};
 use weir_stack::mariadb::MariaDbServer;
 use weir_stack::redis::{RedisServer, start_cluster};
 use weir_stack::report::Silent;
@@ -446,7 +446,7 @@ impl World {
         self.claim_at(sale, name, now_ms()).await
     }
 
-    /// Claims a unit for `name` as a gateway does whose clock shows `now_ms`.
+    /// Claims a unit for `name` as a gateway does, while Redis' clock shows `now_ms`.
     pub async fn claim_at(&self, sale: &str, name: &str, now_ms: u64) -> Ticket {
         let claimed = self.try_claim_at(sale, name, now_ms).await;
         claimed.unwrap_or_else(|refused| panic!("{refused:?}"))
@@ -495,14 +495,14 @@ impl World {
         now_ms: u64,
     ) -> ClaimReply {
         let terms = ClaimTerms {
-            now_ms,
             ttl_ms: CLAIM_TTL_MS,
             user_cap,
             quantity: 1,
             checks: Checks::default(),
         };
         let shard = home_shard(&user(name), SHARDS);
-        self.try_terms(sale, shard, name, attempt, terms).await
+        self.try_terms(sale, shard, name, attempt, terms, now_ms)
+            .await
     }
 
     /// Claims a unit of a sale of one shard, unless the user is blocked.
@@ -512,13 +512,12 @@ impl World {
             ..Checks::default()
         };
         let terms = ClaimTerms {
-            now_ms: now_ms(),
             ttl_ms: CLAIM_TTL_MS,
             user_cap: 1,
             quantity: 1,
             checks,
         };
-        let reply = self.try_terms(sale, 0, name, None, terms).await;
+        let reply = self.try_terms(sale, 0, name, None, terms, now_ms()).await;
         let ticket = self.ticket(sale, name, reply)?;
         Ok(Ticket { shard: 0, ..ticket })
     }
@@ -530,6 +529,7 @@ impl World {
         name: &str,
         attempt: Option<AttemptTag>,
         terms: ClaimTerms,
+        now_ms: u64,
     ) -> ClaimReply {
         let (sale, user) = (id(sale), user(name));
         let group = claim::Group {
@@ -538,7 +538,8 @@ impl World {
             users: vec![&user],
             attempts: vec![attempt],
         };
-        let reply = self.script(&claim::call(&[group])).await;
+        let call = claim::call(&[group]);
+        let reply = self.script_at(&call, now_ms).await;
         claim::parse(&reply, 1).unwrap()[0]
     }
 
@@ -555,6 +556,21 @@ impl World {
             deadline_ms: held.deadline_ms,
             user: user(name),
         })
+    }
+
+    /// As [`World::script`], while Redis' clock shows `now_ms`.
+    pub async fn script_at(&self, call: &Call, now_ms: u64) -> weir_resp::Value {
+        let time = format!("{{'{}','{}'}}", now_ms / 1_000, now_ms % 1_000 * 1_000);
+        let source = call.script.source.replace("redis.call('TIME')", &time);
+        let script = Script {
+            name: call.script.name,
+            source: source.leak(),
+        };
+        let call = Call {
+            script: Box::leak(Box::new(script)),
+            ..call.clone()
+        };
+        self.script(&call).await
     }
 
     /// Runs a script over a connection of the test's own, in Weir's own encoding. Of a cluster it

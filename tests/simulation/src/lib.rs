@@ -14,13 +14,12 @@
 //! After each step the invariants that always hold are checked. At the end all faults are over, everything comes to rest,
 //! and exactly what is left must be sold, with the right answer to everybody.
 //!
-//! A failure names its seed, and is shrunk to the fewest faults and clients that still fail. What the protocol is known
-//! not to survive is in [`KNOWN_DEFECTS`]; that the simulation would find mistakes is shown by [`Mutation`].
+//! A failure names its seed, and is shrunk to the fewest faults and clients that still fail. That the simulation would
+//! find mistakes is shown by [`Mutation`]: each is a rule of the protocol that is broken.
 
 #![forbid(unsafe_code)]
 
 mod client;
-mod defect;
 mod finish;
 mod gateway;
 mod mutation;
@@ -40,7 +39,6 @@ mod trace;
 mod witness;
 mod world;
 
-pub use defect::{Defect, KNOWN_DEFECTS};
 pub use mutation::Mutation;
 pub use plan::Plan;
 pub use runner::{Outcome, run_many};
@@ -54,24 +52,12 @@ use world::World;
 const USERS_AT_THE_END: std::ops::Range<u32> = 100..112;
 
 /// How schedules run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// What a party does wrong.
     pub mutation: Option<Mutation>,
-    /// Defects that are counted, and fail no schedule.
-    pub excused: Vec<Defect>,
     /// Whether what happens is kept as text.
     pub keeps_lines: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            mutation: None,
-            excused: KNOWN_DEFECTS.to_vec(),
-            keeps_lines: false,
-        }
-    }
 }
 
 /// What came of one schedule.

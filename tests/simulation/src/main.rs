@@ -5,9 +5,7 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 use clap::Parser;
-use weir_simulation::{
-    Defect, KNOWN_DEFECTS, Mutation, Options, Plan, Report, Stats, run_many, run_plan, shrink,
-};
+use weir_simulation::{Mutation, Options, Plan, Report, Stats, run_many, run_plan, shrink};
 
 /// Simulates flash sales under random faults.
 #[derive(Debug, Parser)]
@@ -24,9 +22,6 @@ struct Arguments {
     /// A mistake that a party makes.
     #[arg(long)]
     mutation: Option<Mutation>,
-    /// A known defect that fails a schedule, too: `C3`, …
-    #[arg(long)]
-    unexcused: Vec<Defect>,
     /// Prints what happens in a schedule that fails, or in the only one.
     #[arg(long)]
     trace: bool,
@@ -34,12 +29,8 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let known = KNOWN_DEFECTS.iter().copied();
     let options = Options {
         mutation: arguments.mutation,
-        excused: known
-            .filter(|defect| !arguments.unexcused.contains(defect))
-            .collect(),
         keeps_lines: false,
     };
     let threads = arguments.threads;
@@ -86,7 +77,6 @@ fn print_stats(stats: &Stats, seconds: f64) {
     println!("faults: {:?}", stats.faults);
     println!("feedback to gates: {:?}", stats.feedback);
     println!("answers: {:?}", stats.answers);
-    println!("known defects, excused: {:?}", stats.defects);
 }
 
 fn print_failure(report: &Report, options: &Options, is_traced: bool) {

@@ -13,6 +13,10 @@ pub enum Mutation {
     EpochNotRaisedAtRelease,
     /// Redis gives an order's units back and leaves the shard's epoch as it is.
     EpochNotRaisedAtCancel,
+    /// Redis takes a shard's last unit and leaves its epoch as it is.
+    EpochNotRaisedWhenEmpty,
+    /// Redis counts epochs on, without the time as a floor.
+    EpochsWithoutTime,
     /// Redis ends a claim when one of its deliveries comes back, although others are out.
     DeliveryNotCounted,
     /// Redis deposits a transfer as often as it is told to.
@@ -23,6 +27,8 @@ pub enum Mutation {
     ClaimNotIdempotent,
     /// Redis counts generations from 1, without the time as a floor.
     GenerationsWithoutTime,
+    /// Redis counts generations with a floor that is too coarse: they run ahead of it.
+    GenerationsInMilliseconds,
     /// A gateway waits for ever for a call to Redis.
     TimeoutForgotten,
     /// A gateway gives a user's claim back when the reply to it is lost.
@@ -51,18 +57,33 @@ pub enum Mutation {
     TransfersForgotten,
     /// A rebuilt shard gets no orders.
     RebuiltWithoutOrders,
+    /// Redis lets several rebuild a shard at once.
+    RebuildNotFenced,
+    /// A sale's stock is put on Redis before its lists are.
+    ListsAfterStock,
+    /// The origin says of each sale that SQL has nothing left.
+    SoldOutToldEarly,
+    /// The reconciler does not look at the books when only SQL has changed.
+    SqlChangeIgnored,
+    /// Nobody puts right which orders Redis knows.
+    OrdersNotVerified,
+    /// Nobody looks whether gateways have the last catalogue.
+    CatalogueNotChecked,
 }
 
 impl Mutation {
     /// Every mutation.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 30] = [
         Self::EpochNotRaisedAtRelease,
         Self::EpochNotRaisedAtCancel,
+        Self::EpochNotRaisedWhenEmpty,
+        Self::EpochsWithoutTime,
         Self::DeliveryNotCounted,
         Self::TransferDepositedTwice,
         Self::LendNotRecorded,
         Self::ClaimNotIdempotent,
         Self::GenerationsWithoutTime,
+        Self::GenerationsInMilliseconds,
         Self::TimeoutForgotten,
         Self::UnknownTakenForRefused,
         Self::LostCommitTakenForRollback,
@@ -77,7 +98,24 @@ impl Mutation {
         Self::DeadlineIgnored,
         Self::TransfersForgotten,
         Self::RebuiltWithoutOrders,
+        Self::RebuildNotFenced,
+        Self::ListsAfterStock,
+        Self::SoldOutToldEarly,
+        Self::SqlChangeIgnored,
+        Self::OrdersNotVerified,
+        Self::CatalogueNotChecked,
     ];
+
+    /// Whether Redis shows other epochs than it should.
+    pub(crate) fn is_of_epochs(self) -> bool {
+        matches!(
+            self,
+            Self::EpochNotRaisedAtRelease
+                | Self::EpochNotRaisedAtCancel
+                | Self::EpochNotRaisedWhenEmpty
+                | Self::EpochsWithoutTime
+        )
+    }
 }
 
 impl fmt::Display for Mutation {

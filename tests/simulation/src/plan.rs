@@ -266,16 +266,6 @@ impl Plan {
         self.faults.iter().any(|timed| timed.fault.loses_data())
     }
 
-    /// Whether Redis forgets some of what it knew, and not all: then nothing tells that it did.
-    pub(crate) fn loses_part(&self) -> bool {
-        let loses_part = |timed: &TimedFault| match timed.fault {
-            Fault::RestartRedis { back_ms, .. } => back_ms.is_some_and(|back_ms| back_ms > 0),
-            Fault::LoseShard { back_ms, .. } => back_ms.is_some(),
-            _ => false,
-        };
-        self.faults.iter().any(loses_part)
-    }
-
     /// How far clocks are set, all steps together.
     pub(crate) fn clock_steps_ms(&self) -> u64 {
         let step = |timed: &TimedFault| match timed.fault {

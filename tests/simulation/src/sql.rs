@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Deduction, OrderEntry};
+use weir_sale::ledger::{Deduction, OrderEntry, checksum_of};
 use weir_sale::sale::Sale;
 use weir_sale::shard::home_shard;
 
@@ -68,6 +68,7 @@ pub(crate) enum Placed {
 pub(crate) enum Shortage {
     SoldOut,
     UserCap,
+    Barred,
 }
 
 /// What came of a payment.
@@ -90,6 +91,7 @@ pub(crate) struct Sql {
     /// Units that each user has.
     buyers: BTreeMap<UserId, u32>,
     unfollowed: BTreeSet<ClaimName>,
+    catalogue_version: u64,
     pub(crate) warmed_at_ms: Option<u64>,
     pub(crate) blocked: BTreeSet<UserId>,
     pub(crate) reserved: BTreeSet<UserId>,
@@ -105,7 +107,6 @@ pub(crate) struct Sql {
 pub(crate) struct Totals {
     pub(crate) total: u64,
     pub(crate) remaining: u64,
-    pub(crate) units_deducted: u64,
     pub(crate) has_outcomes: bool,
     pub(crate) warmed_at_ms: Option<u64>,
 }
@@ -126,6 +127,7 @@ impl Sql {
             orders: BTreeMap::new(),
             buyers: BTreeMap::new(),
             unfollowed: BTreeSet::new(),
+            catalogue_version: 0,
             warmed_at_ms: None,
             blocked: BTreeSet::new(),
             reserved: BTreeSet::new(),
@@ -146,6 +148,9 @@ impl Sql {
                 return known;
             }
         }
+        if self.is_barred(&ticket.user) {
+            return Placed::Short(Shortage::Barred);
+        }
         let has = self.units_of(&ticket.user);
         let checks_cap = self.mutation != Some(Mutation::CapNotChecked);
         if checks_cap && has + ticket.quantity > self.sale.user_cap {
@@ -159,6 +164,11 @@ impl Sql {
         *self.buyers.entry(ticket.user.clone()).or_default() += order.units;
         self.keep(&order);
         Placed::New(order)
+    }
+
+    /// Whether a user may not buy.
+    pub(crate) fn is_barred(&self, user: &UserId) -> bool {
+        self.blocked.contains(user) || self.sale.reservation && !self.reserved.contains(user)
     }
 
     fn new_order(&self, ticket: &Ticket, now_ms: u64) -> Order {
@@ -325,11 +335,42 @@ impl Sql {
 
     // --- the sale
 
+    /// A version that is later than all before it.
+    pub(crate) fn next_catalogue_version(&mut self, now_ms: u64) -> u64 {
+        self.catalogue_version = (self.catalogue_version + 1).max(now_ms);
+        self.catalogue_version
+    }
+
+    /// Of these open claims, the units that no order has taken from the stock, and no void claim has.
+    pub(crate) fn held_units(&self, open: &[Ticket]) -> u64 {
+        let is_held = |ticket: &&Ticket| match self.known(ticket) {
+            Some(Placed::Again(order)) => !(order.is_deducted && order.status.stands()),
+            Some(Placed::Released { is_void }) => !is_void,
+            _ => true,
+        };
+        let held = open.iter().filter(is_held);
+        held.map(|ticket| u64::from(ticket.quantity)).sum()
+    }
+
+    /// Units in orders that stand on a shard, which have left the stock, and which have not; and their checksum.
+    pub(crate) fn sums_of(&self, shard: u32) -> (u64, u64, u64) {
+        let (mut deducted, mut deferred, mut checksum) = (0, 0, 0);
+        let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
+        for (_, order) in orders.filter(|(_, order)| order.status.stands()) {
+            let units = u64::from(order.units);
+            match order.is_deducted {
+                true => deducted += units,
+                false => deferred += units,
+            }
+            checksum = checksum_of(checksum, order.name.1, true);
+        }
+        (deducted, deferred, checksum)
+    }
+
     pub(crate) fn totals(&self) -> Totals {
         Totals {
             total: self.total,
             remaining: u64::try_from(self.remaining).unwrap_or(0),
-            units_deducted: self.units_deducted(),
             has_outcomes: !self.outcomes.is_empty(),
             warmed_at_ms: self.warmed_at_ms,
         }
@@ -351,6 +392,16 @@ impl Sql {
         let orders = self.orders.values();
         let orders = orders.filter(|order| order.user == *user && order.status.stands());
         orders.map(|order| order.units).sum()
+    }
+
+    /// The orders that stand on a shard.
+    pub(crate) fn standing_orders(&self, shard: u32) -> Vec<Order> {
+        let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
+        let orders = orders.map(|(_, order)| order);
+        orders
+            .filter(|order| order.status.stands())
+            .cloned()
+            .collect()
     }
 
     /// The orders that stand, of users at home on `shard`, oldest first.

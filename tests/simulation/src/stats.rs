@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::defect::Defect;
-
 /// Counts of one schedule, or of many.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
@@ -21,8 +19,6 @@ pub struct Stats {
     pub answers: BTreeMap<String, u64>,
     /// Units that reconcilers have put back or taken after losses.
     pub units_repaired: u64,
-    /// How often each known defect has shown itself.
-    pub defects: BTreeMap<Defect, u64>,
 }
 
 impl Stats {
@@ -40,9 +36,6 @@ impl Stats {
         }
         for (word, count) in &other.answers {
             *self.answers.entry(word.clone()).or_default() += count;
-        }
-        for (defect, count) in &other.defects {
-            *self.defects.entry(*defect).or_default() += count;
         }
     }
 }

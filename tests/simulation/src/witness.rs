@@ -6,11 +6,10 @@ use weir_base::id::UserId;
 use weir_sale::ledger::Audit;
 use weir_sale::repair::Terms;
 
-use crate::defect::Defect;
 use crate::gateway::CLAIM_TTL_MS;
 use crate::plan::Plan;
 use crate::queue::START_MS;
-use crate::redis::Redis;
+use crate::redis::{RebuildStep, Redis};
 use crate::sql::{ClaimName, Order, Sql};
 
 /// Something that must not be.
@@ -25,32 +24,35 @@ pub struct Violation {
 /// Watches a schedule.
 #[derive(Debug)]
 pub(crate) struct Witness {
-    excused: BTreeSet<Defect>,
-    loses_data: bool,
-    loses_part: bool,
     sets_clocks: bool,
     pub(crate) violation: Option<Violation>,
-    /// How often a known defect has shown itself.
-    pub(crate) defects: BTreeMap<Defect, u64>,
-    /// Every claim that Redis has granted, and its user: more than one only by [`Defect::S1`].
-    granted: BTreeMap<ClaimName, BTreeSet<UserId>>,
+    /// Every claim that Redis has granted, and its user.
+    granted: BTreeMap<ClaimName, UserId>,
     pub(crate) has_lost: bool,
-    /// Users whose claims or orders Redis may have forgotten, or remembers although they ended: see [`Defect::C6`].
-    forgotten: BTreeSet<UserId>,
+    /// The orders that stood when a shard was wiped.
+    wiped: BTreeMap<u32, Vec<Order>>,
+    /// Epochs of shards at which there was no unit.
+    empty_epochs: BTreeSet<(u32, i64)>,
+    /// What SQL had left last, and since when it has had any, if it had none before.
+    left: i64,
+    freed_at_us: Option<u64>,
 }
 
+/// So long after SQL has units again everybody knows, whatever breaks: origins come back, and write the catalogue.
+const KNOWN_US: u64 = 6_000_000;
+
 impl Witness {
-    pub(crate) fn new(plan: &Plan, excused: &[Defect]) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         Self {
-            excused: excused.iter().copied().collect(),
-            loses_data: plan.loses_data(),
-            loses_part: plan.loses_part(),
             sets_clocks: plan.sets_clocks(),
             violation: None,
-            defects: BTreeMap::new(),
             granted: BTreeMap::new(),
             has_lost: false,
-            forgotten: BTreeSet::new(),
+            wiped: BTreeMap::new(),
+            empty_epochs: BTreeSet::new(),
+            // Before the first transaction: not none.
+            left: i64::MAX,
+            freed_at_us: None,
         }
     }
 
@@ -59,32 +61,21 @@ impl Witness {
         self.violation.get_or_insert(Violation { at_us, what });
     }
 
-    /// A known defect has shown itself: as bad as any other, unless it is excused. Whether it is.
-    pub(crate) fn show(&mut self, defect: Defect, at_us: u64, what: impl Into<String>) -> bool {
-        if self.excused.contains(&defect) {
-            *self.defects.entry(defect).or_default() += 1;
-            return true;
-        }
-        self.violate(at_us, format!("{defect}: {}", what.into()));
-        false
-    }
-
-    pub(crate) fn excuses(&self, defect: Defect) -> bool {
-        self.excused.contains(&defect)
-    }
-
     // --- after each step
 
     /// Redis has run commands.
     pub(crate) fn after_redis(&mut self, redis: &mut Redis, sql: &Sql, now_us: u64) {
         for claim in std::mem::take(&mut redis.granted) {
             let name = (claim.shard, claim.generation);
-            let users = self.granted.entry(name).or_default();
-            let is_repeated = !users.is_empty();
-            users.insert(claim.user);
-            if is_repeated {
-                self.generation_repeated(name, now_us);
+            if self.granted.insert(name, claim.user).is_some() {
+                self.violate(now_us, format!("generation {name:?} was granted twice"));
             }
+        }
+        for step in std::mem::take(&mut redis.rebuilds) {
+            self.note_rebuild(step, redis, sql, now_us);
+        }
+        for (shard, (epoch, stock)) in (0..).zip(redis.epochs()) {
+            self.note_epoch(shard, epoch, stock, now_us);
         }
         if self.has_lost {
             return;
@@ -100,21 +91,43 @@ impl Witness {
         }
     }
 
-    fn generation_repeated(&mut self, name: ClaimName, now_us: u64) {
-        let what = format!("generation {name:?} was granted twice");
-        // The time is its floor; above it, it may have run ahead, and been lost.
-        let is_floored = name.1 >= START_MS;
-        match is_floored && self.loses_data {
-            true => drop(self.show(Defect::S1, now_us, what)),
-            false => self.violate(now_us, what),
+    /// A shard that is rebuilt knows the orders that stood when it was wiped, and still stand.
+    fn note_rebuild(&mut self, step: RebuildStep, redis: &Redis, sql: &Sql, now_us: u64) {
+        match step {
+            RebuildStep::Wiped(shard) => {
+                self.wiped.insert(shard, sql.standing_orders(shard));
+            }
+            RebuildStep::Ended(shard) => {
+                let orders = self.wiped.remove(&shard).unwrap_or_default();
+                let stands = |order: &&Order| sql.standing_orders(shard).contains(order);
+                let mut orders = orders.iter().filter(stands);
+                if let Some(lost) = orders.find(|order| !redis.knows(order)) {
+                    let what = format!("shard {shard} is rebuilt without order {:?}", lost.name);
+                    self.violate(now_us, what);
+                }
+            }
+        }
+    }
+
+    /// What a gateway has seen of a shard must be so for as long as the epoch is the same.
+    fn note_epoch(&mut self, shard: u32, epoch: i64, stock: i64, now_us: u64) {
+        if stock <= 0 {
+            self.empty_epochs.insert((shard, epoch));
+        } else if self.empty_epochs.contains(&(shard, epoch)) {
+            let what = format!("shard {shard} has units at an epoch at which it had none");
+            self.violate(now_us, what);
         }
     }
 
     /// SQL has committed a transaction.
-    pub(crate) fn after_sql(&mut self, redis: &Redis, sql: &mut Sql, now_us: u64) {
+    pub(crate) fn after_sql(&mut self, sql: &mut Sql, now_us: u64) {
         self.check_stock(sql, now_us);
+        if self.left == 0 && sql.remaining > 0 {
+            self.freed_at_us = Some(now_us);
+        }
+        self.left = sql.remaining;
         for order in std::mem::take(&mut sql.changed) {
-            self.check_order(&order, redis, sql, now_us);
+            self.check_order(&order, sql, now_us);
         }
         let now_ms = START_MS + now_us / 1_000;
         for ticket in std::mem::take(&mut sql.ended) {
@@ -134,10 +147,10 @@ impl Witness {
         }
     }
 
-    fn check_order(&mut self, order: &Order, redis: &Redis, sql: &Sql, now_us: u64) {
+    fn check_order(&mut self, order: &Order, sql: &Sql, now_us: u64) {
         let name = order.name;
         let granted = self.granted.get(&name);
-        let is_granted = granted.is_some_and(|users| users.contains(&order.user));
+        let is_granted = granted == Some(&order.user);
         if !is_granted || !sql.is_at_home(order) {
             self.violate(
                 now_us,
@@ -151,48 +164,27 @@ impl Witness {
         if has > sql.sale.user_cap || has != sql.units_of(&order.user) {
             self.violate(now_us, format!("{} has {has} units", order.user));
         }
-        let is_barred = sql.blocked.contains(&order.user)
-            || sql.sale.reservation && !sql.reserved.contains(&order.user);
-        if is_barred {
-            let what = format!("{} may not buy, and has", order.user);
-            match self.lists_may_be_forgotten() {
-                true => drop(self.show(Defect::C6, now_us, what)),
-                false => self.violate(now_us, what),
-            }
-        }
-        if redis.is_cold(name.0) {
-            self.forgotten.insert(order.user.clone());
+        if sql.is_barred(&order.user) {
+            self.violate(now_us, format!("{} may not buy, and has", order.user));
         }
     }
 
     // --- losses
 
     /// Redis is about to lose data, or has just begun to.
-    pub(crate) fn before_loss(&mut self, redis: &Redis) {
+    pub(crate) fn before_loss(&mut self) {
         self.has_lost = true;
-        self.forgotten.extend(redis.claimants());
     }
 
-    /// Whether Redis may have forgotten who has reserved and who is blocked.
-    pub(crate) fn lists_may_be_forgotten(&self) -> bool {
-        self.has_lost && self.loses_part
-    }
-
-    /// Whether Redis may know otherwise than SQL what this user has.
-    pub(crate) fn may_be_forgotten(&self, user: &UserId) -> bool {
-        self.has_lost && (self.loses_part || self.forgotten.contains(user))
-    }
-
-    /// A gateway has said `sold_out`.
-    pub(crate) fn on_sold_out(&mut self, redis: &Redis, sql: &Sql, now_us: u64) {
-        // An order that ended, and that Redis has not followed yet, is no loss.
-        if !self.has_lost || self.violation.is_some() || !sql.unfollowed().is_empty() {
-            return;
-        }
-        let missing = missing_units(&redis.audits(), sql);
-        if missing > 0 {
-            let what = format!("sold_out, and {missing} units that nobody has are not in Redis");
-            self.show(Defect::C4, now_us, what);
+    /// A gateway has said `sold_out`, and nobody may come back for more. Units that SQL had taken back just now are not
+    /// known to all; units that it has had all along must be.
+    pub(crate) fn on_sold_out(&mut self, sql: &Sql, now_us: u64) {
+        let left = sql.remaining;
+        let is_new = self
+            .freed_at_us
+            .is_some_and(|at_us| now_us < at_us + KNOWN_US);
+        if left > 0 && !is_new {
+            self.violate(now_us, format!("sold_out, and SQL has {left} units"));
         }
     }
 

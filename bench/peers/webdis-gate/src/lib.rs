@@ -18,7 +18,6 @@ use weir_engine::answer::Refusal;
 use weir_engine::metrics::Counter;
 use weir_engine::redis::{Unknown, read};
 use weir_engine::{Answer, Metrics, Request as _};
-use weir_proxy_kit::host::now_ms;
 use weir_proxy_kit::metrics::HostMetrics;
 use weir_proxy_kit::request::HostRequest;
 use weir_proxy_kit::{env, reply};
@@ -73,7 +72,6 @@ impl Gate {
     fn ask(&self, user: &UserId) -> Result<PendingClaim, Verdict> {
         let shard = home_shard(user, SHARDS);
         let terms = ClaimTerms {
-            now_ms: now_ms(),
             ttl_ms: CLAIM_TTL_MS,
             user_cap: 1,
             quantity: 1,

@@ -149,6 +149,11 @@ impl Bench {
     /// Lets the gate find that nothing is left, of its sale of one shard.
     pub fn sell_out(&mut self) {
         self.is_empty = true;
+        self.catalogue = self
+            .catalogue
+            .replace("\"state\"", "\"band\":\"none\",\"state\"");
+        self.advance(300);
+        self.run(Reply::Empty);
         self.buy(u32::MAX, "latecomer");
         self.run(Reply::Empty);
         assert!(self.answer(u32::MAX).1.contains("sold_out"));
@@ -239,7 +244,7 @@ impl Bench {
         if is_script(words, &release::SCRIPT) {
             // Three words a delivery: user, generation, number.
             let keys: usize = text(&words[2]).parse().unwrap();
-            self.handed_back += (words.len() - 3 - keys) / 3;
+            self.handed_back += (words.len() - 3 - keys) / 4;
         }
         if self.is_empty && is_script(words, &probe::SCRIPT) {
             // One shard: no stock, epoch 1, no open claim, no transfer.
@@ -442,15 +447,14 @@ fn users_of(words: &[Vec<u8>]) -> Vec<String> {
     let mut args = words[3 + keys..].iter().map(|word| text(word));
     let number =
         |args: &mut dyn Iterator<Item = String>| -> usize { args.next().unwrap().parse().unwrap() };
-    let (_now_ms, groups) = (args.next(), number(&mut args));
+    let groups = number(&mut args);
     let mut users = vec![];
     for _ in 0..groups {
         let [_ttl_ms, _cap, _quantity, letters] = [(); 4].map(|()| args.next().unwrap());
         let count = number(&mut args);
         users.extend(args.by_ref().take(count));
-        let buckets = usize::from(letters.contains(['b', 'r']));
         let tags = usize::from(letters.contains('k'));
-        let behind = count * (buckets + tags);
+        let behind = count * (1 + tags);
         args.by_ref().take(behind).for_each(drop);
     }
     users

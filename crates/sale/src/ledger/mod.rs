@@ -17,7 +17,9 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use weir_base::id::UserId;
+use weir_base::id::{SaleId, UserId};
+
+use crate::claim::Ticket;
 
 #[cfg(any(test, feature = "model"))]
 pub use shard::ShardLedger;
@@ -36,8 +38,6 @@ pub struct Checks {
 /// What a claim asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimTerms {
-    /// The time at the gateway.
-    pub now_ms: u64,
     /// How long the hold lasts.
     pub ttl_ms: u64,
     /// The most units one user may have.
@@ -156,6 +156,28 @@ pub enum SettleReply {
     Settled,
 }
 
+/// The shard's answer to the end or the payment of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// It has followed.
+    Done,
+    /// There is no such order, or it had followed before.
+    Nothing,
+    /// The shard is not warmed, or lost: it follows once it is rebuilt.
+    Cold,
+}
+
+/// The answer to who wants to rebuild a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WipeReply {
+    /// The rebuild has begun.
+    Begun,
+    /// The shard is not cold.
+    Warm,
+    /// Another is at it.
+    Other,
+}
+
 /// Units on the move from one shard to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
@@ -211,6 +233,20 @@ pub struct Overdue {
     pub held: OpenClaim,
 }
 
+impl Overdue {
+    /// The claim's ticket, given its sale and shard.
+    pub fn into_ticket(self, sale: &SaleId, shard: u32) -> Ticket {
+        Ticket {
+            sale: sale.clone(),
+            shard,
+            generation: self.held.generation,
+            quantity: self.held.quantity,
+            deadline_ms: self.held.deadline_ms,
+            user: self.user,
+        }
+    }
+}
+
 /// An open transfer as its lender knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenTransfer {
@@ -227,23 +263,51 @@ pub struct OpenTransfer {
 pub struct Audit {
     /// Units left; `None` if the shard is cold.
     pub stock: Option<i64>,
+    /// One more with each change of stock or sums.
+    pub version: u64,
+    /// Open claims.
+    pub open: u64,
     /// Units in open claims.
     pub held: u64,
     /// Units in orders that have left the stock.
     pub bought: u64,
     /// Units in orders that have not: see [`Deduction::AtPayment`].
     pub deferred: u64,
-    /// Raised whenever units come back or arrive.
+    /// Of these orders' generations: see [`checksum_of`].
+    pub checksum: u64,
+    /// Another one whenever units come, and whenever the last one goes.
     pub epoch: i64,
     /// The last generation or transfer id given out.
     pub sequence: u64,
+    /// Users with an open claim, and deadlines of open claims: as many as `open`, unless Redis was made to forget one of
+    /// its keys.
+    pub records: u64,
+    /// See `records`.
+    pub deadlines: u64,
     /// What has left for other shards and is not settled, by target.
     pub transfers: Vec<OpenTransfer>,
     /// From which shard which transfer came last, by shard.
     pub deposits: Vec<(u32, u64)>,
 }
 
+/// The checksum of orders, given the one without an order of this generation, or with `is_added` false the one with it.
+/// Redis and SQL each keep one of the orders that they know: if the two differ, they know others.
+pub fn checksum_of(checksum: u64, generation: u64, is_added: bool) -> u64 {
+    /// 2^31 - 1, for what SQL and Lua add up exactly.
+    const CHECKSUMS: u64 = 2_147_483_647;
+    let change = match is_added {
+        true => generation % CHECKSUMS,
+        false => CHECKSUMS - generation % CHECKSUMS,
+    };
+    (checksum % CHECKSUMS + change) % CHECKSUMS
+}
+
 impl Audit {
+    /// Whether claims, their deadlines and the sums agree: unless Redis was made to forget a key.
+    pub fn is_sound(&self) -> bool {
+        self.records == self.open && self.deadlines == self.open
+    }
+
     /// Units that have left this shard, the number `from_shard`, and have not arrived, given the
     /// audits of all shards in their order.
     pub fn units_moving(&self, from_shard: u32, shards: &[Audit]) -> u64 {

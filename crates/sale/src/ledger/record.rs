@@ -22,6 +22,14 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// That of a user who has these orders and no open claim.
+    pub(super) fn of(orders: &[OrderEntry]) -> Self {
+        Self {
+            orders: orders.to_vec(),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn is_open(&self, generation: u64) -> bool {
         self.held > 0 && self.generation == generation
     }

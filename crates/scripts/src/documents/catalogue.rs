@@ -52,6 +52,7 @@ mod tests {
             band: Band::default(),
         };
         Catalogue {
+            version: 7,
             switch: SaleState::Open,
             sales: [sale].into(),
         }

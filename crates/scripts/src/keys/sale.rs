@@ -8,6 +8,7 @@ use weir_base::id::{SaleId, UserId};
 use weir_resp::Arguments;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::Checks;
+use weir_sale::shard::BUCKETS;
 
 /// The key of the catalogue of sales.
 pub fn catalogue(prefix: &str) -> Vec<u8> {
@@ -19,6 +20,8 @@ const CLAIMS: &str = "claims";
 const PENDING: &str = "pending";
 const EPOCH: &str = "epoch";
 const SEQUENCE: &str = "sequence";
+const SUMS: &str = "sums";
+const BOUGHT: &str = "bought";
 const RESERVED: &str = "reserved";
 const BLOCKED: &str = "blocked";
 const ATTEMPTS: &str = "attempt";
@@ -47,7 +50,7 @@ impl ShardKeys {
         self.key(STOCK)
     }
 
-    /// Hash: what is known of each user who holds or has bought units.
+    /// Hash: what is known of each user who holds a claim.
     pub fn claims(&self) -> Vec<u8> {
         self.key(CLAIMS)
     }
@@ -57,7 +60,7 @@ impl ShardKeys {
         self.key(PENDING)
     }
 
-    /// Integer: raised whenever units come back.
+    /// Integer: another one whenever units come, and whenever the last one goes.
     pub fn epoch(&self) -> Vec<u8> {
         self.key(EPOCH)
     }
@@ -65,6 +68,26 @@ impl ShardKeys {
     /// Integer: the last generation or transfer id given out.
     pub fn sequence(&self) -> Vec<u8> {
         self.key(SEQUENCE)
+    }
+
+    /// Text: the shard's version, and the sums of its claims and orders.
+    pub fn sums(&self) -> Vec<u8> {
+        self.key(SUMS)
+    }
+
+    /// What the keys of [`ShardKeys::bought_in`] start with.
+    pub(crate) fn bought(&self) -> Vec<u8> {
+        self.key(BOUGHT)
+    }
+
+    /// Hash: the orders of users of this home shard and this [bucket](weir_sale::shard::bucket) who hold no claim.
+    pub fn bought_in(&self, bucket: u32) -> Vec<u8> {
+        self.key(&format!("{BOUGHT}:{bucket}"))
+    }
+
+    /// Text: who rebuilds the shard, as long as that is under way.
+    pub(crate) fn rebuild(&self) -> Vec<u8> {
+        self.key("rebuild")
     }
 
     /// Hash: what has left for other shards, by target.
@@ -79,21 +102,37 @@ impl ShardKeys {
 
     /// All that the shard's ledger is made of: every key but those of reserved and blocked users,
     /// which are lists from SQL.
-    pub fn ledger(&self) -> [Vec<u8>; 7] {
-        [
+    pub fn ledger(&self) -> Vec<Vec<u8>> {
+        let mut keys = Vec::from([
             self.stock(),
             self.claims(),
             self.pending(),
             self.epoch(),
             self.sequence(),
+            self.sums(),
             self.transfers(),
             self.deposits(),
+            self.rebuild(),
+        ]);
+        keys.extend((0..BUCKETS).map(|bucket| self.bought_in(bucket)));
+        keys
+    }
+
+    /// What most scripts need of a shard and of one of its users: stock, claims, pending, epoch, sums, bought.
+    pub(crate) fn of_user(&self) -> [Vec<u8>; 6] {
+        [
+            self.stock(),
+            self.claims(),
+            self.pending(),
+            self.epoch(),
+            self.sums(),
+            self.bought(),
         ]
     }
 
-    /// Appends the keys of what a claim reads and writes: stock, claims, pending, epoch, sequence.
+    /// Appends the keys of what a claim reads and writes: stock, epoch, sequence, sums, claims, pending, bought.
     pub(crate) fn push_ledger_of_claims(&self, keys: &mut Arguments) {
-        for name in [STOCK, CLAIMS, PENDING, EPOCH, SEQUENCE] {
+        for name in [STOCK, EPOCH, SEQUENCE, SUMS, CLAIMS, PENDING, BOUGHT] {
             self.push(name, keys);
         }
     }
@@ -141,15 +180,22 @@ mod tests {
     #[test]
     fn all_keys_of_a_shard_carry_one_hash_tag() {
         let keys = ShardKeys::new("weir", &SaleId::new("s-1").unwrap(), 3);
-        let [stock, claims, pending, epoch, sequence, transfers, deposits] = keys.ledger();
+        assert!(
+            keys.ledger()
+                .iter()
+                .all(|key| key.starts_with(b"weir:{s-1:3}:"))
+        );
         for (key, name) in [
-            (stock, "stock"),
-            (claims, "claims"),
-            (pending, "pending"),
-            (epoch, "epoch"),
-            (sequence, "sequence"),
-            (transfers, "transfers"),
-            (deposits, "deposits"),
+            (keys.stock(), "stock"),
+            (keys.claims(), "claims"),
+            (keys.pending(), "pending"),
+            (keys.epoch(), "epoch"),
+            (keys.sequence(), "sequence"),
+            (keys.sums(), "sums"),
+            (keys.bought_in(7), "bought:7"),
+            (keys.rebuild(), "rebuild"),
+            (keys.transfers(), "transfers"),
+            (keys.deposits(), "deposits"),
             (keys.reserved(255), "reserved:255"),
             (keys.blocked(0), "blocked:0"),
         ] {

@@ -60,12 +60,7 @@ pub enum Party {
 
 impl Party {
     /// The write that is its next step, if it is one of Redis.
-    pub fn write(
-        &self,
-        claim: impl FnOnce(&UserId) -> Write,
-        sql: &Sql,
-        now_ms: u64,
-    ) -> Option<(u32, Write)> {
+    pub fn write(&self, claim: impl FnOnce(&UserId) -> Write, sql: &Sql) -> Option<(u32, Write)> {
         Some(match self {
             Self::Claim { user, shard } => (*shard, claim(user)),
             Self::Follow {
@@ -109,7 +104,6 @@ impl Party {
                         Write::Lend {
                             to_shard,
                             wanted: 1,
-                            now_ms,
                         },
                     ),
                     RebalanceCall::Deposit {

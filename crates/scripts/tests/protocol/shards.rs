@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_base::id::{SaleId, UserId};
 use weir_sale::ledger::{
-    Audit, ClaimReply, ClaimTerms, Deduction, DepositReply, LendReply, ReleaseKind, ReleaseReply,
-    SettleReply, ShardLedger, ShardProbe, Transfer,
+    Audit, ClaimReply, ClaimTerms, Deduction, DepositReply, Followed, LendReply, ReleaseKind,
+    ReleaseReply, SettleReply, ShardLedger, ShardProbe, Transfer,
 };
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{
@@ -24,11 +24,7 @@ pub enum Write {
     Charge(UserId, u64),
     Cancel(UserId, u64),
     Release(UserId, u64, ReleaseKind),
-    Lend {
-        to_shard: u32,
-        wanted: u64,
-        now_ms: u64,
-    },
+    Lend { to_shard: u32, wanted: u64 },
     Deposit(u32, Transfer),
     SettleTransfer(u32, u64),
     Restock(i64, Audit),
@@ -38,6 +34,7 @@ pub enum Write {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Done(bool),
+    Followed(Followed),
     Claim(ClaimReply),
     Settle(SettleReply),
     Release(ReleaseReply),
@@ -47,9 +44,10 @@ pub enum Reply {
 
 pub struct Shards {
     models: Vec<ShardLedger>,
-    /// Every write to each shard, with its place among all.
-    written: Vec<Vec<(usize, Write)>>,
+    /// Every write to each shard, with its place among all, and its time.
+    written: Vec<Vec<(usize, u64, Write)>>,
     writes: usize,
+    now_us: u64,
     redis: Option<(Redis, Vec<ShardKeys>)>,
 }
 
@@ -65,6 +63,7 @@ impl Shards {
             models: vec![ShardLedger::default(); count as usize],
             written: vec![vec![]; count as usize],
             writes: 0,
+            now_us: 1_700_000_000_000_000,
             redis: server.map(|server| (server.connect(), keys)),
         }
     }
@@ -75,13 +74,22 @@ impl Shards {
 
     pub fn write(&mut self, shard: u32, write: Write) -> Reply {
         self.writes += 1;
-        self.written[shard as usize].push((self.writes, write.clone()));
-        self.apply(shard, &write)
+        self.now_us += 1;
+        self.written[shard as usize].push((self.writes, self.now_us, write.clone()));
+        self.apply(shard, self.now_us, &write)
     }
 
-    fn apply(&mut self, shard: u32, write: &Write) -> Reply {
-        let reply = on_model(&mut self.models[shard as usize], write);
+    /// Time passes.
+    pub fn pass(&mut self, ms: u64) {
+        self.now_us += ms * 1_000;
+    }
+
+    fn apply(&mut self, shard: u32, now_us: u64, write: &Write) -> Reply {
+        let model = &mut self.models[shard as usize];
+        model.set_clock_us(now_us);
+        let reply = on_model(model, write);
         if let Some((redis, keys)) = &mut self.redis {
+            redis.set_clock_us(now_us);
             let heard = on_redis(redis, &keys[shard as usize], write);
             assert_eq!(heard, reply, "{write:?}");
         }
@@ -100,7 +108,7 @@ impl Shards {
             let kept = match shard {
                 Some(shard) if shard != n => continue,
                 Some(_) => history.len().saturating_sub(writes),
-                None => history.iter().filter(|(at, _)| *at <= cutoff).count(),
+                None => history.iter().filter(|(at, ..)| *at <= cutoff).count(),
             };
             history.truncate(kept.max(1));
             self.replay(n);
@@ -111,12 +119,13 @@ impl Shards {
         self.models[shard as usize] = ShardLedger::default();
         if let Some((redis, keys)) = &mut self.redis {
             let keys = &keys[shard as usize];
-            for key in keys.ledger() {
-                redis.command(&[b"DEL", &key]);
-            }
+            let mut delete = vec![b"DEL".to_vec()];
+            delete.extend(keys.ledger());
+            let words: Vec<&[u8]> = delete.iter().map(Vec::as_slice).collect();
+            redis.command(&words);
         }
-        for (_, write) in self.written[shard as usize].clone() {
-            self.apply(shard, &write);
+        for (_, at_us, write) in self.written[shard as usize].clone() {
+            self.apply(shard, at_us, &write);
         }
     }
 
@@ -140,40 +149,38 @@ impl Shards {
         expected
     }
 
-    pub fn model(&self, shard: u32) -> &ShardLedger {
-        &self.models[shard as usize]
+    pub fn model(&mut self, shard: u32) -> &ShardLedger {
+        let model = &mut self.models[shard as usize];
+        model.set_clock_us(self.now_us);
+        model
     }
 }
 
 fn on_model(shard: &mut ShardLedger, write: &Write) -> Reply {
     match write {
-        Write::Warm(units) => Reply::Done(shard.warm(*units, 1)),
+        Write::Warm(units) => Reply::Done(shard.warm(*units, None)),
         Write::Claim(user, terms) => Reply::Claim(shard.claim(user, *terms)),
         Write::Settle(user, generation, deduction) => {
             Reply::Settle(shard.settle(user, *generation, *deduction))
         }
-        Write::Charge(user, generation) => Reply::Done(shard.charge(user, *generation)),
-        Write::Cancel(user, generation) => Reply::Done(shard.cancel(user, *generation)),
+        Write::Charge(user, generation) => Reply::Followed(shard.charge(user, *generation)),
+        Write::Cancel(user, generation) => Reply::Followed(shard.cancel(user, *generation)),
         Write::Release(user, generation, kind) => {
             Reply::Release(shard.release(user, *generation, *kind))
         }
-        Write::Lend {
-            to_shard,
-            wanted,
-            now_ms,
-        } => Reply::Lend(shard.lend(*to_shard, *wanted, *now_ms)),
+        Write::Lend { to_shard, wanted } => Reply::Lend(shard.lend(*to_shard, *wanted)),
         Write::Deposit(from, transfer) => Reply::Deposit(shard.deposit(*from, *transfer)),
         Write::SettleTransfer(to, id) => Reply::Done(shard.settle_transfer(*to, *id)),
-        Write::Restock(units, seen) => {
-            Reply::Done(shard.restock(*units, seen.epoch, seen.sequence))
-        }
+        Write::Restock(units, seen) => Reply::Done(shard.restock(*units, seen)),
     }
 }
 
 fn on_redis(redis: &mut Redis, keys: &ShardKeys, write: &Write) -> Reply {
     let mut run = |call: Call| redis.run(&call);
     match write {
-        Write::Warm(units) => Reply::Done(warm::parse(&run(warm::call(keys, *units, 1))).unwrap()),
+        Write::Warm(units) => {
+            Reply::Done(warm::parse(&run(warm::call(keys, *units, None))).unwrap())
+        }
         Write::Claim(user, terms) => {
             let group = claim::Group {
                 keys: keys.clone(),
@@ -188,21 +195,17 @@ fn on_redis(redis: &mut Redis, keys: &ShardKeys, write: &Write) -> Reply {
             Reply::Settle(settle::parse(&value).unwrap())
         }
         Write::Charge(user, generation) => {
-            Reply::Done(charge::parse(&run(charge::call(keys, user, *generation))).unwrap())
+            Reply::Followed(charge::parse(&run(charge::call(keys, user, *generation))).unwrap())
         }
         Write::Cancel(user, generation) => {
-            Reply::Done(cancel::parse(&run(cancel::call(keys, user, *generation))).unwrap())
+            Reply::Followed(cancel::parse(&run(cancel::call(keys, user, *generation))).unwrap())
         }
         Write::Release(user, generation, kind) => {
             let value = run(release::call(keys, &[(user, *generation, *kind)]));
             Reply::Release(release::parse(&value, 1).unwrap()[0])
         }
-        Write::Lend {
-            to_shard,
-            wanted,
-            now_ms,
-        } => {
-            let value = run(lend::call(keys, *to_shard, *wanted, *now_ms));
+        Write::Lend { to_shard, wanted } => {
+            let value = run(lend::call(keys, *to_shard, *wanted));
             Reply::Lend(lend::parse(&value).unwrap())
         }
         Write::Deposit(from, transfer) => {

@@ -58,7 +58,6 @@ pub struct World {
     sql: Sql,
     parties: Vec<Party>,
     late: Vec<(u32, Write)>,
-    now_ms: u64,
     has_lost: bool,
 }
 
@@ -78,7 +77,6 @@ impl World {
             sql: Sql::new(setting),
             parties: vec![],
             late: vec![],
-            now_ms: 1_700_000_000_000,
             has_lost: false,
         }
     }
@@ -131,7 +129,7 @@ impl World {
             Fault::Reconcile => self.find_overdue(),
             Fault::Pay(n) => self.decide_order(n, Sql::pay),
             Fault::Cancel(n) => self.decide_order(n, Sql::cancel),
-            Fault::Pass(ms) => self.now_ms += ms,
+            Fault::Pass(ms) => self.shards.pass(ms),
             Fault::LoseWrites { shard, writes } => {
                 self.has_lost |= writes > 0;
                 self.shards
@@ -174,7 +172,6 @@ impl World {
 
     fn terms(&self) -> ClaimTerms {
         ClaimTerms {
-            now_ms: self.now_ms,
             ttl_ms: TTL_MS,
             user_cap: self.setting.user_cap,
             quantity: 1,
@@ -185,7 +182,7 @@ impl World {
     fn write_of(&self, party: &Party) -> Option<(u32, Write)> {
         let terms = self.terms();
         let claim = |user: &UserId| Write::Claim(user.clone(), terms);
-        party.write(claim, &self.sql, self.now_ms)
+        party.write(claim, &self.sql)
     }
 
     /// One step of one party: what it does after it.
@@ -224,7 +221,7 @@ impl World {
     /// The reconciler lists what it has to do.
     fn find_overdue(&mut self) {
         for shard in 0..self.setting.shards {
-            for claim in self.shards.model(shard).overdue(self.now_ms, 100) {
+            for claim in self.shards.model(shard).overdue(0, 100) {
                 self.parties.push(Party::Overdue {
                     user: claim.user,
                     shard,
@@ -287,7 +284,7 @@ impl World {
                 self.shards.write(shard, write);
             }
             self.run_all();
-            self.now_ms += TTL_MS;
+            self.shards.pass(TTL_MS);
             self.find_overdue();
             self.run_all();
             self.check();
@@ -332,7 +329,7 @@ impl World {
     /// New users come until all is sold: then exactly what there was must be.
     pub fn sell_out(&mut self) {
         for n in 100.. {
-            self.now_ms += 1;
+            self.shards.pass(1);
             let user = user(n);
             let shard = home_shard(&user, self.setting.shards);
             if !self.buys(&user, shard) {

@@ -1,10 +1,12 @@
 //! A real Redis, spoken to with Weir's own codec.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
 
 use weir_resp::{DecodeError, Value, decode};
-use weir_scripts::Call;
+use weir_scripts::{Call, Script};
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
@@ -27,16 +29,59 @@ impl Server {
     }
 
     pub fn connect(&self) -> Redis {
-        Redis(TcpStream::connect(("127.0.0.1", self.server.port())).unwrap())
+        Redis {
+            stream: TcpStream::connect(("127.0.0.1", self.server.port())).unwrap(),
+            has_test_clock: false,
+        }
     }
 }
 
 /// A connection.
-pub struct Redis(TcpStream);
+pub struct Redis {
+    stream: TcpStream,
+    has_test_clock: bool,
+}
+
+/// The only place where scripts look at Redis' clock, and what stands there instead if a test sets the clock.
+const CLOCK: &str = "redis.call('TIME')";
+const TEST_CLOCK: &str = "redis.call('MGET', 'clock:seconds', 'clock:microseconds')";
+
+/// The script that looks at the test's clock in place of Redis'.
+fn with_test_clock(script: &'static Script) -> &'static Script {
+    static KNOWN: Mutex<BTreeMap<&str, &Script>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap();
+    known.entry(script.name).or_insert_with(|| {
+        Box::leak(Box::new(Script {
+            name: script.name,
+            source: script.source.replace(CLOCK, TEST_CLOCK).leak(),
+        }))
+    })
+}
 
 impl Redis {
+    #[allow(dead_code)] // not all tests set the clock
+    /// From now on scripts see this time, on this connection, in place of Redis' own.
+    pub fn set_clock_us(&mut self, now_us: u64) {
+        self.has_test_clock = true;
+        let (seconds, microseconds) = (now_us / 1_000_000, now_us % 1_000_000);
+        self.command(&[
+            b"MSET",
+            b"clock:seconds",
+            seconds.to_string().as_bytes(),
+            b"clock:microseconds",
+            microseconds.to_string().as_bytes(),
+        ]);
+    }
+
     /// Runs `call` as the pump does: by digest, and spelt out if Redis does not know it.
     pub fn run(&mut self, call: &Call) -> Value {
+        let call = &Call {
+            script: match self.has_test_clock {
+                true => with_test_clock(call.script),
+                false => call.script,
+            },
+            ..call.clone()
+        };
         let mut body = Vec::new();
         call.encode_evalsha(&call.script.sha1_hex(), &mut body);
         match self.exchange(&body) {
@@ -58,7 +103,7 @@ impl Redis {
 
     /// Sends one command as it is written.
     pub fn exchange(&mut self, body: &[u8]) -> Value {
-        self.0.write_all(body).unwrap();
+        self.stream.write_all(body).unwrap();
         let (mut input, mut piece) = (Vec::new(), [0; 4_096]);
         loop {
             match decode(&input) {
@@ -69,7 +114,7 @@ impl Redis {
                 Err(DecodeError::Incomplete) => {}
                 Err(DecodeError::Malformed(malformed)) => panic!("{malformed}: {input:?}"),
             }
-            let length = self.0.read(&mut piece).unwrap();
+            let length = self.stream.read(&mut piece).unwrap();
             assert!(length > 0, "Redis closed the connection");
             input.extend_from_slice(&piece[..length]);
         }

@@ -110,6 +110,7 @@ impl Store {
                 all.set(keys.stock(), stock);
                 // Without one a gateway takes the shard for lost at each poll, and asks Redis again.
                 all.set(keys.epoch(), 1);
+                all.set(keys.sums(), NO_SUMS);
             }
         }
         all.exec_async(&mut self.connection)
@@ -163,9 +164,13 @@ impl Store {
     }
 }
 
+/// The sums of a shard on which nothing has happened yet: see `shard.lua`.
+const NO_SUMS: &str = "1 0 0 0 0 0";
+
 fn catalogue() -> Result<Catalogue> {
     let sales: Result<Vec<Sale>> = SALES.into_iter().map(sale).collect();
     Ok(Catalogue {
+        version: 1,
         switch: SaleState::Open,
         sales: sales?,
     })
@@ -183,6 +188,10 @@ fn sale(name: &str) -> Result<Sale> {
         reservation: false,
         token: name == "tokened",
         degrade: Degrade::default(),
-        band: Band::High,
+        band: if name == "gone" {
+            Band::None
+        } else {
+            Band::High
+        },
     })
 }

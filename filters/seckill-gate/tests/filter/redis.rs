@@ -42,7 +42,7 @@ impl Shop {
         };
         shop.command(::redis::cmd("SET").arg(catalogue("weir")).arg(CATALOGUE));
         for shard in 0..2 {
-            shop.run(&warm::call(&keys(shard), UNITS_A_SHARD, 1));
+            shop.run(&warm::call(&keys(shard), UNITS_A_SHARD, None));
         }
         shop.gate.host.advance(Duration::from_millis(100));
         shop.gate.host.run_until_idle();
@@ -209,7 +209,7 @@ fn units_that_a_dead_gateway_left_on_their_way_are_not_sold_out() {
     set_stock(&shop, 0, 1);
     set_stock(&shop, 1, 0);
     // Somebody lent from 0 to 1 and died before the deposit.
-    shop.run(&weir_scripts::lend::call(&keys(0), 1, 1, 1));
+    shop.run(&weir_scripts::lend::call(&keys(0), 1, 1));
     let verdicts: Vec<Stream> = (0..12)
         .map(|n| {
             let buyer = shop.buy_on(0, n);

@@ -65,6 +65,7 @@ pub(super) async fn post(
         ClaimOutcome::Short(Shortage::UserCap) => Err(user_cap()),
         ClaimOutcome::Short(Shortage::CoolingDown { wait_ms }) => Err(cooling_down(wait_ms)),
         ClaimOutcome::Short(Shortage::UnpaidHolds) => Err(unpaid_holds()),
+        ClaimOutcome::Short(Shortage::Barred) => Err(barred()),
         ClaimOutcome::Short(Shortage::UnknownSale) => Err(unknown_sale_with(StatusCode::CONFLICT)),
     }
 }
@@ -154,6 +155,12 @@ fn unpaid_holds() -> Problem {
     let status = StatusCode::FORBIDDEN;
     let detail = "you did not pay several orders in time, and may not buy in this sale again";
     Problem::new(status, "unpaid_holds", "Too many unpaid orders", detail)
+}
+
+/// Redis has forgotten that this user is blocked, or let one buy who has not reserved.
+fn barred() -> Problem {
+    let detail = "you may not buy from this sale: you are blocked, or have not reserved";
+    Problem::new(StatusCode::FORBIDDEN, "barred", "Barred", detail)
 }
 
 /// The claim that a gateway signed. Nothing of it is read before its signature is checked.

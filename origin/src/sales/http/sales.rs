@@ -105,11 +105,9 @@ pub(super) async fn rewarm(
         let detail = "the sale was never warmed: there is nothing to rebuild";
         return Err(Problem::conflict("not_warmed", "Not warmed", detail));
     }
-    let mut shards_rebuilt = 0;
-    for shard in 0..stored.sale.shards {
-        let rebuilt = sales.rebuilder.rebuild(&stored.sale, shard).await?;
-        shards_rebuilt += u32::from(rebuilt);
-    }
+    let shards: Vec<u32> = (0..stored.sale.shards).collect();
+    let rebuilt = sales.rebuilder.rebuild(&stored.sale, &shards).await?;
+    let shards_rebuilt = u32::try_from(rebuilt.len()).unwrap_or(u32::MAX);
     Ok(Json(RewarmView { id, shards_rebuilt }))
 }
 

@@ -3,7 +3,9 @@
 use sqlx::Error;
 use weir_sale::claim::Ticket;
 
+use super::counts::Changes;
 use super::payments::take_stock;
+use super::reservations::is_barred;
 use super::{Attempt, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
 use super::{attempts, cooldowns, orders, sales};
 use crate::sales::new_sale::Payment;
@@ -126,6 +128,9 @@ async fn place_in(
         // Whatever became of the claim was decided long ago, and is forgotten.
         return Ok(Placed::Released { void: false });
     }
+    if is_barred(tx, &sale.sale, &ticket.user).await? {
+        return Ok(Placed::Short(Shortage::Barred));
+    }
     if !add_to_buyer(tx, ticket, sale.sale.user_cap, now_ms).await? {
         let shortage = cooldowns::shortage(tx, &ticket.sale, &ticket.user, now_ms);
         return Ok(Placed::Short(shortage.await?));
@@ -134,10 +139,41 @@ async fn place_in(
     insert_order(tx, &order).await?;
     let taken = if order.deducted { order.units } else { 0 };
     insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;
+    Changes::of(None, &order).write(tx).await?;
     if order.deducted && !take_stock(tx, &order).await? {
         return Ok(Placed::Short(Shortage::SoldOut));
     }
     Ok(Placed::New(order))
+}
+
+/// Of these open claims, the units that no order has taken from the stock, and no void claim has.
+pub(super) async fn held_units(tx: &mut Tx, open: &[Ticket]) -> Result<u64, Error> {
+    let mut held = 0;
+    for ticket in open {
+        let id = ticket.claim_id();
+        let is_known = tx
+            .one(sql(SELECT_OUTCOME).text(id.as_str()))
+            .await?
+            .is_some();
+        let is_held = match is_known {
+            true => is_held(known_outcome(tx, ticket).await?),
+            false => true,
+        };
+        if is_held {
+            held += u64::from(ticket.quantity);
+        }
+    }
+    Ok(held)
+}
+
+/// Whether a claim that is open in Redis has units there that SQL counts among those that are left. One whose name
+/// another has taken never becomes an order: its units come back.
+fn is_held(outcome: Placed) -> bool {
+    match outcome {
+        Placed::New(order) | Placed::Again(order) => !(order.deducted && order.status.is_active()),
+        Placed::Released { void } => !void,
+        _ => true,
+    }
 }
 
 /// Decides the claim's outcome; false if it was decided before.

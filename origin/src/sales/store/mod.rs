@@ -7,6 +7,7 @@
 //! | `attempts` | which attempt with a key has become which order |
 //! | `claims` | decides claims: ordered or released |
 //! | `cooldowns` | users who let holds expire: for how long they may not buy |
+//! | `counts` | how many orders there are |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
 //! | `payments` | orders paid, cancelled or expired |
 //! | `provider` | payments at a provider: started, decided, refunded |
@@ -16,6 +17,7 @@ mod archive;
 mod attempts;
 mod claims;
 mod cooldowns;
+mod counts;
 mod orders;
 mod payments;
 mod provider;
@@ -110,6 +112,36 @@ pub struct SaleTotals {
     /// The latest entry of the sale's change log; 0 if there is none. Two answers with one version
     /// tell the same stock.
     pub version: u64,
+}
+
+/// What SQL holds of a sale's units, as of one instant, given which claims are open in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balance {
+    /// Units to sell, from the start.
+    pub total: u64,
+    /// Units not ordered.
+    pub remaining: u64,
+    /// Units of the open claims that SQL has not counted among the ordered, and that are not void.
+    pub held: u64,
+    /// Whether Redis has followed every order that ended or was paid.
+    pub is_followed: bool,
+    /// Its orders by shard.
+    pub counts: Vec<ShardCounts>,
+}
+
+/// The numbers of the orders of one shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardCounts {
+    /// The shard.
+    pub shard: u32,
+    /// Orders by status.
+    pub orders: OrderCounts,
+    /// As in [`SaleTotals`].
+    pub units_deducted: u64,
+    /// As in [`SaleTotals`].
+    pub units_deferred: u64,
+    /// Of the generations of its unpaid and paid orders: see [`weir_sale::ledger::checksum_of`].
+    pub checksum: u64,
 }
 
 /// How many orders a sale has, by status.
@@ -260,13 +292,15 @@ pub enum Shortage {
     },
     /// The user let too many holds expire.
     UnpaidHolds,
+    /// The user is blocked, or has not reserved where only who has may buy: Redis did not know, or not yet.
+    Barred,
 }
 
 impl Shortage {
     /// Whether the unit is there, only not for this user: then another may have it.
     pub fn is_the_users(self) -> bool {
         match self {
-            Self::UserCap | Self::CoolingDown { .. } | Self::UnpaidHolds => true,
+            Self::UserCap | Self::CoolingDown { .. } | Self::UnpaidHolds | Self::Barred => true,
             Self::SoldOut | Self::UnknownSale => false,
         }
     }

@@ -19,9 +19,25 @@ const SELECT_PAGE: &str = "
     ORDER BY generation
     LIMIT ?";
 
+const SELECT_OF_USER: &str = "
+    SELECT * FROM orders
+    WHERE sale_id = ? AND user_id = ? AND shard = ? AND status IN ('unpaid', 'paid')
+    ORDER BY generation";
+
 const SELECT_UNFOLLOWED: &str = "
     SELECT orders.*
     FROM unfollowed_orders JOIN orders ON orders.id = unfollowed_orders.order_id
+    ORDER BY unfollowed_orders.at_ms, orders.id
+    LIMIT ?";
+
+const SELECT_UNFOLLOWED_SALES: &str = "
+    SELECT DISTINCT orders.sale_id
+    FROM unfollowed_orders JOIN orders ON orders.id = unfollowed_orders.order_id";
+
+const SELECT_UNFOLLOWED_OF: &str = "
+    SELECT orders.*
+    FROM unfollowed_orders JOIN orders ON orders.id = unfollowed_orders.order_id
+    WHERE orders.sale_id = ?
     ORDER BY unfollowed_orders.at_ms, orders.id
     LIMIT ?";
 
@@ -75,6 +91,41 @@ impl SaleStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
+    /// The orders of a user that stand, which came of claims on this shard, oldest first.
+    pub async fn orders_of(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        user: &UserId,
+    ) -> Result<Vec<OrderEntry>, SqlError> {
+        let select = sql(SELECT_OF_USER)
+            .text(sale.as_str())
+            .text(user.as_str())
+            .number(shard);
+        let rows = self.db.all(select).await?;
+        let orders = rows.iter().map(|row| Ok(entry(row)?.1));
+        orders.collect()
+    }
+
+    /// The sales of which Redis may not have followed an order.
+    pub async fn unfollowed_sales(&self) -> Result<Vec<SaleId>, SqlError> {
+        let rows = self.db.all(sql(SELECT_UNFOLLOWED_SALES)).await?;
+        rows.iter()
+            .map(|row| Ok(sale_id(row, "sale_id")?))
+            .collect()
+    }
+
+    /// As [`SaleStore::unfollowed`], of one sale.
+    pub async fn unfollowed_of(
+        &self,
+        sale: &SaleId,
+        limit: usize,
+    ) -> Result<Vec<StoredOrder>, SqlError> {
+        let select = sql(SELECT_UNFOLLOWED_OF).text(sale.as_str()).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
     /// Notes that Redis has followed the order to this status, which is of no effect if it has
     /// another one now.
     pub async fn mark_followed(&self, order_id: &str, status: OrderStatus) -> Result<(), SqlError> {
@@ -87,6 +138,12 @@ impl SaleStore {
         retried(|| self.db.execute(delete())).await?;
         Ok(())
     }
+}
+
+/// Whether Redis has followed all orders of a sale.
+pub(super) async fn is_followed(tx: &mut Tx, sale: &SaleId) -> Result<bool, Error> {
+    let select = sql(SELECT_UNFOLLOWED_OF).text(sale.as_str()).number(1_u32);
+    Ok(tx.one(select).await?.is_none())
 }
 
 /// The same within a transaction, whoever's it is.

@@ -7,6 +7,7 @@ use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
 
 use super::claims::insert_change;
+use super::counts::Changes;
 use super::{Cancelled, HoldRules, OrderStatus, Paid, SaleStore, StoredOrder, cooldowns, orders};
 use crate::sql::{Database, SqlError, Tx, retried, sql};
 
@@ -121,6 +122,7 @@ pub(super) async fn pay_in(
     }
     let taken = if before.deducted { 0 } else { order.units };
     insert_change(tx, &order, -i64::from(taken), "pay", now_ms).await?;
+    Changes::of(Some(&before), &order).write(tx).await?;
     if !before.deducted && !take_stock(tx, &order).await? {
         return Ok(Paid::SoldOut);
     }
@@ -144,6 +146,11 @@ async fn cancel_once(
     };
     if changed {
         end(&mut tx, &order, "cancel", now_ms).await?;
+        let before = StoredOrder {
+            status: OrderStatus::Unpaid,
+            ..order.clone()
+        };
+        Changes::of(Some(&before), &order).write(&mut tx).await?;
         return_stock(&mut tx, &order.sale, order_units(&order)).await?;
         tx.commit().await?;
         return Ok(Cancelled::Now(order));
@@ -166,6 +173,7 @@ async fn expire_once(
     let mut tx = db.begin().await?;
     let mut expired = Vec::new();
     let mut units = BTreeMap::<&SaleId, u64>::new();
+    let mut changes = Changes::default();
     for order in overdue {
         let expire = sql(EXPIRE).number(now_ms).text(&order.id).number(now_ms);
         if tx.execute(expire).await? == 0 {
@@ -174,12 +182,15 @@ async fn expire_once(
         end(&mut tx, order, "expire", now_ms).await?;
         cooldowns::count_expired(&mut tx, order, rules, now_ms).await?;
         *units.entry(&order.sale).or_default() += order_units(order);
-        expired.push(StoredOrder {
+        let ended = StoredOrder {
             status: OrderStatus::Expired,
             pay_by_ms: None,
             ..order.clone()
-        });
+        };
+        changes.add(Some(order), &ended);
+        expired.push(ended);
     }
+    changes.write(&mut tx).await?;
     // Last, and in the order of their names, so that two such transactions never wait for each
     // other.
     for (sale, units) in units {

@@ -2,10 +2,12 @@
 
 use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
+use weir_sale::sale::Sale;
 
 use super::orders::user_id;
 use super::sales::sale_id;
 use super::{Reserved, SaleStore, Score, Unscored, Visitor};
+use crate::sales::UserList;
 use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 
 const INSERT_RESERVATION: &str = "
@@ -46,6 +48,12 @@ const SELECT_RESERVED: &str = "
 
 const SELECT_BLOCKED: &str = "
     SELECT user_id FROM blocked_users WHERE sale_id = ? AND user_id > ? ORDER BY user_id LIMIT ?";
+
+const SELECT_ONE_RESERVED: &str = "
+    SELECT 1 AS one FROM reservations WHERE sale_id = ? AND user_id = ?";
+
+const SELECT_ONE_BLOCKED: &str = "
+    SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ?";
 
 /// The reason of users whom the risk check has blocked.
 const RISK: &str = "risk";
@@ -176,6 +184,25 @@ impl SaleStore {
         Ok(retried(|| self.db.execute(delete())).await? == 1)
     }
 
+    /// Whether a user is on a list of a sale, as Redis should have it: of those who have reserved, only whose reservations
+    /// count; of those blocked, also who has to wait.
+    pub async fn is_listed(
+        &self,
+        id: &SaleId,
+        list: UserList,
+        user: &UserId,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        match list {
+            UserList::Blocked => self.is_barred(id, user, now_ms).await,
+            UserList::Reserved if self.risk_fails_closed => self.is_checked(id, user).await,
+            UserList::Reserved => {
+                let row = self.db.one(select_listed(id, list, user)).await?;
+                Ok(row.is_some())
+            }
+        }
+    }
+
     /// At most `limit` users whose reservations count, after `after`.
     pub async fn reserved_page(
         &self,
@@ -199,6 +226,31 @@ impl SaleStore {
     ) -> Result<Vec<UserId>, SqlError> {
         Ok(page(&self.db, sql(SELECT_BLOCKED), id, after, limit).await?)
     }
+}
+
+fn select_listed<'a>(id: &'a SaleId, list: UserList, user: &'a UserId) -> Statement<'a> {
+    let select = match list {
+        UserList::Reserved => SELECT_ONE_RESERVED,
+        UserList::Blocked => SELECT_ONE_BLOCKED,
+    };
+    of_user(sql(select), id, user)
+}
+
+/// Whether a user may not buy from a sale, whatever Redis says: it may have forgotten who is blocked, and who has
+/// reserved.
+pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result<bool, Error> {
+    let degrade = sale.degrade;
+    if !degrade.skip_risk {
+        let blocked = select_listed(&sale.id, UserList::Blocked, user);
+        if tx.one(blocked).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    if sale.reservation && !degrade.skip_reservation {
+        let reserved = select_listed(&sale.id, UserList::Reserved, user);
+        return Ok(tx.one(reserved).await?.is_none());
+    }
+    Ok(false)
 }
 
 fn unscored(row: &Row) -> Result<Unscored, Error> {

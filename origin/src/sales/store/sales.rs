@@ -2,10 +2,12 @@
 
 use sqlx::Error;
 use weir_base::id::SaleId;
-use weir_sale::sale::{Band, Degrade, Sale, SaleState};
+use weir_sale::claim::Ticket;
+use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
 use super::{
-    EditRefusal, OrderCounts, OrderStatus, SaleStore, SaleTotals, StoredSale, SwitchChange, Updated,
+    Balance, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
+    SwitchChange, Updated, claims, counts, orders,
 };
 use crate::sales::new_sale::{NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
@@ -65,16 +67,6 @@ const CHANGE_SWITCH: &str = "
         skip_reservation = COALESCE(?, skip_reservation), static_page = COALESCE(?, static_page)
     WHERE id = ?";
 
-// CAST: MySQL's sums are decimal numbers.
-const SELECT_ORDERS: &str = "
-    SELECT status, deducted, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units
-    FROM (
-        SELECT status, deducted, quantity FROM orders WHERE sale_id = ?
-        UNION ALL
-        SELECT status, deducted, quantity FROM orders_archive WHERE sale_id = ?
-    ) AS all_orders
-    GROUP BY status, deducted";
-
 const SELECT_OUTCOMES: &str = "SELECT 1 AS one FROM claim_outcomes WHERE sale_id = ? LIMIT 1";
 
 const SELECT_VERSION: &str = "
@@ -82,6 +74,12 @@ const SELECT_VERSION: &str = "
 
 /// The setting that holds the operator's switch of all sales.
 const GLOBAL_SWITCH: &str = "switch";
+
+/// The setting that holds the version of the last catalogue.
+const CATALOGUE_VERSION: &str = "catalogue_version";
+
+// Takes the row's lock; the value stays.
+const LOCK_SETTING: &str = "UPDATE settings SET value = value WHERE name = ?";
 
 const SELECT_SETTING: &str = "SELECT value FROM settings WHERE name = ?";
 
@@ -161,14 +159,25 @@ impl SaleStore {
         Ok(())
     }
 
+    /// All that gateways should know, with a version that is later than that of any catalogue before it: of two, the later
+    /// one was read later. Sales that ended before `ended_after_ms` are left out, and all but `limit`.
+    pub async fn next_catalogue(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+        now_ms: u64,
+    ) -> Result<Catalogue, SqlError> {
+        let read = || next_catalogue_once(&self.db, ended_after_ms, limit, now_ms);
+        Ok(retried(read).await?)
+    }
+
     /// One sale.
     pub async fn sale(&self, id: &SaleId) -> Result<Option<StoredSale>, SqlError> {
         let row = self.db.one(sql(SELECT_ONE).text(id.as_str())).await?;
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
-    /// One sale and its sums, all of it as of one instant. Reads each of its orders: for operators
-    /// and jobs.
+    /// One sale and its sums, all of it as of one instant.
     pub async fn totals(&self, id: &SaleId) -> Result<Option<SaleTotals>, SqlError> {
         // All its numbers are of one instant.
         let mut tx = self.db.snapshot().await?;
@@ -185,12 +194,28 @@ impl SaleStore {
             has_outcomes: has_outcomes(&mut tx, id).await?,
             version,
         };
-        let orders = sql(SELECT_ORDERS).text(id.as_str()).text(id.as_str());
-        for row in tx.all(orders).await? {
-            add_orders(&mut totals, &row)?;
+        for counts in counts::select(&mut tx, id).await? {
+            totals.add(&counts);
         }
         tx.rollback().await?;
         Ok(Some(totals))
+    }
+
+    /// What SQL holds of a sale's units, given which claims are open in Redis; `None` if there is no such sale.
+    pub async fn balance(&self, id: &SaleId, open: &[Ticket]) -> Result<Option<Balance>, SqlError> {
+        let mut tx = self.db.snapshot().await?;
+        let Some(stored) = select_one(&mut tx, id).await? else {
+            return Ok(None);
+        };
+        let balance = Balance {
+            total: stored.total,
+            remaining: stored.remaining,
+            held: claims::held_units(&mut tx, open).await?,
+            is_followed: orders::is_followed(&mut tx, id).await?,
+            counts: counts::select(&mut tx, id).await?,
+        };
+        tx.rollback().await?;
+        Ok(Some(balance))
     }
 
     /// At most `limit` sales, those that end last first.
@@ -204,10 +229,10 @@ impl SaleStore {
         &self,
         ended_after_ms: u64,
         limit: usize,
-    ) -> Result<Vec<Sale>, SqlError> {
+    ) -> Result<Vec<StoredSale>, SqlError> {
         let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
         let rows = self.db.all(select).await?;
-        rows.iter().map(|row| Ok(stored(row)?.sale)).collect()
+        rows.iter().map(|row| Ok(stored(row)?)).collect()
     }
 
     /// The sales that are to be warmed by now, have not been, and have not ended.
@@ -226,6 +251,68 @@ impl SaleStore {
         retried(|| self.db.execute(mark())).await?;
         Ok(())
     }
+}
+
+impl SaleTotals {
+    fn add(&mut self, counts: &ShardCounts) {
+        let OrderCounts {
+            unpaid,
+            paid,
+            cancelled,
+            expired,
+        } = counts.orders;
+        self.orders.unpaid += unpaid;
+        self.orders.paid += paid;
+        self.orders.cancelled += cancelled;
+        self.orders.expired += expired;
+        self.units_deducted += counts.units_deducted;
+        self.units_deferred += counts.units_deferred;
+    }
+}
+
+async fn next_catalogue_once(
+    db: &Database,
+    ended_after_ms: u64,
+    limit: usize,
+    now_ms: u64,
+) -> Result<Catalogue, Error> {
+    let mut tx = db.begin().await?;
+    // First, so that whoever else wants a version waits, and reads what follows after this one has.
+    let version = next_version(&mut tx, now_ms).await?;
+    let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
+    let rows = tx.all(select).await?;
+    let sales = rows.iter().map(|row| Ok(stored(row)?.sale));
+    let sales = sales.collect::<Result<_, Error>>()?;
+    let switch = tx.one(sql(SELECT_SETTING).text(GLOBAL_SWITCH)).await?;
+    let switch = switch.map_or(Ok(SaleState::default()), |row| parse_state(&row, "value"))?;
+    tx.commit().await?;
+    Ok(Catalogue {
+        version,
+        switch,
+        sales,
+    })
+}
+
+/// One more than the last, and at least the time: so that it grows even if SQL is restored from a copy.
+async fn next_version(tx: &mut Tx, now_ms: u64) -> Result<u64, Error> {
+    let insert = sql(INSERT_SETTING).text("0").text(CATALOGUE_VERSION);
+    if tx
+        .execute(sql(LOCK_SETTING).text(CATALOGUE_VERSION))
+        .await?
+        == 0
+    {
+        tx.insert(insert).await?;
+    }
+    let row = tx.one(sql(SELECT_SETTING).text(CATALOGUE_VERSION)).await?;
+    let last = row.map_or(Ok("0".into()), |row| row.text("value"))?;
+    let last: u64 = last
+        .parse()
+        .map_err(|error| damaged("catalogue_version", error))?;
+    let version = (last + 1).max(now_ms);
+    let text = version.to_string();
+    tx.execute(sql(UPDATE_SETTING).text(&text).text(CATALOGUE_VERSION))
+        .await?;
+    Ok(version)
 }
 
 async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<bool, Error> {
@@ -306,24 +393,6 @@ fn payment_words(payment: Payment) -> (&'static str, Option<u64>) {
 pub(super) async fn select_one(tx: &mut Tx, id: &SaleId) -> Result<Option<StoredSale>, Error> {
     let row = tx.one(sql(SELECT_ONE).text(id.as_str())).await?;
     row.as_ref().map(stored).transpose()
-}
-
-fn add_orders(totals: &mut SaleTotals, row: &Row) -> Result<(), Error> {
-    let status = super::orders::status(row)?;
-    let orders: u64 = row.number("orders")?;
-    let units: u64 = row.number("units")?;
-    match status {
-        OrderStatus::Unpaid => totals.orders.unpaid += orders,
-        OrderStatus::Paid => totals.orders.paid += orders,
-        OrderStatus::Cancelled => totals.orders.cancelled += orders,
-        OrderStatus::Expired => totals.orders.expired += orders,
-    }
-    if status.is_active() && row.flag("deducted")? {
-        totals.units_deducted += units;
-    } else if status.is_active() {
-        totals.units_deferred += units;
-    }
-    Ok(())
 }
 
 async fn has_outcomes(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {

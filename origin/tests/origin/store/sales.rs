@@ -42,8 +42,11 @@ async fn sales_are_listed_and_published_in_order(store: &SaleStore) {
     for name in ["a", "b", "c"] {
         store.mark_warmed(&id(name), 9).await.unwrap();
     }
-    let published = |sales: Vec<weir_sale::sale::Sale>| -> Vec<String> {
-        sales.into_iter().map(|sale| sale.id.into()).collect()
+    let published = |sales: Vec<weir_origin::sales::store::StoredSale>| -> Vec<String> {
+        sales
+            .into_iter()
+            .map(|stored| stored.sale.id.into())
+            .collect()
     };
     // `a` ends at 2000: not after it.
     let current = store.catalogue(2_000, 9).await.unwrap();

@@ -90,6 +90,8 @@ pub(crate) struct Bus {
     pub(crate) clocks_ms: Vec<u64>,
     /// Units that reconcilers have added or taken because the books did not add up.
     pub(crate) units_repaired: u64,
+    /// The buckets of all users of the schedule.
+    pub(crate) buckets: std::collections::BTreeSet<u32>,
 }
 
 /// An origin's way to everything outside of it.
@@ -145,6 +147,18 @@ impl Io {
             bus: Rc::clone(&self.bus),
             op: id,
         }
+    }
+
+    /// A name that no other rebuild has.
+    pub(crate) fn token(&self) -> String {
+        let mut bus = self.bus.borrow_mut();
+        bus.next_op += 1;
+        format!("{}-{}", self.origin, bus.next_op)
+    }
+
+    /// Whether any user of the schedule is in this bucket.
+    pub(crate) fn has_users_in(&self, bucket: u32) -> bool {
+        self.bus.borrow().buckets.contains(&bucket)
     }
 
     /// What this origin's clock shows.

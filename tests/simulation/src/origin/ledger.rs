@@ -4,15 +4,15 @@ use weir_base::id::{SaleId, UserId};
 use weir_resp::{Value, encode_command};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{
-    Audit, Deduction, DepositReply, LendReply, OrderEntry, Overdue, ReleaseKind, ShardProbe,
-    Transfer,
+    Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
+    Transfer, WipeReply,
 };
 use weir_sale::sale::Sale;
 use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::{self, DEFAULT_PREFIX, ShardKeys};
 use weir_scripts::{
-    ReplyError, audit, cancel, charge, deposit, lend, overdue, probe, release, restock, restore,
-    settle, settle_transfer, warm, wipe,
+    ReplyError, audit, cancel, charge, correct, deposit, lend, overdue, publish, release, restock,
+    restore, settle, settle_transfer, warm, wipe,
 };
 
 use super::io::{Io, RedisError};
@@ -52,13 +52,13 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) async fn charge(&self, order: &Order) -> Result<bool> {
+    pub(super) async fn charge(&self, order: &Order) -> Result<Followed> {
         let (shard, generation) = order.name;
         let call = charge::call(&self.keys(shard), &order.user, generation);
         Ok(charge::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn cancel(&self, order: &Order) -> Result<bool> {
+    pub(super) async fn cancel(&self, order: &Order) -> Result<Followed> {
         let (shard, generation) = order.name;
         let call = cancel::call(&self.keys(shard), &order.user, generation);
         Ok(cancel::parse(&self.io.run(&call).await?)?)
@@ -93,8 +93,8 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) async fn warm(&self, shard: u32, units: u64, now_ms: u64) -> Result<bool> {
-        let call = warm::call(&self.keys(shard), units, now_ms);
+    pub(super) async fn warm(&self, shard: u32, units: u64, token: Option<&str>) -> Result<bool> {
+        let call = warm::call(&self.keys(shard), units, token);
         Ok(warm::parse(&self.io.run(&call).await?)?)
     }
 
@@ -103,23 +103,40 @@ impl Ledger {
         Ok(audit::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn probe(&self, shards: u32) -> Result<Vec<ShardProbe>> {
-        let mut seen = Vec::new();
+    pub(super) async fn audits(&self, shards: u32) -> Result<Vec<Audit>> {
+        let mut audits = Vec::new();
         for shard in 0..shards {
-            let call = probe::call(&[self.keys(shard)]);
-            seen.extend(probe::parse(&self.io.run(&call).await?, 1)?);
+            audits.push(self.audit(shard).await?);
         }
-        Ok(seen)
+        Ok(audits)
     }
 
-    pub(super) async fn overdue(&self, shard: u32, due_ms: u64) -> Result<Vec<Overdue>> {
+    pub(super) async fn now_ms(&self) -> Result<u64> {
+        let mut command = Vec::new();
+        encode_command(&mut command, [b"TIME".as_slice()]);
+        let Value::Array(parts) = self.io.send(command).await? else {
+            return Err(RedisError);
+        };
+        let [seconds, micros] = parts.as_slice() else {
+            return Err(RedisError);
+        };
+        Ok(digits(seconds)? * 1_000 + digits(micros)? / 1_000)
+    }
+
+    pub(super) async fn overdue(&self, shard: u32, grace_ms: u64) -> Result<Vec<Overdue>> {
         const OVERDUE_MAX: u32 = 500;
-        let call = overdue::call(&self.keys(shard), due_ms, OVERDUE_MAX);
+        let call = overdue::call(&self.keys(shard), grace_ms, OVERDUE_MAX);
+        Ok(overdue::parse(&self.io.run(&call).await?)?)
+    }
+
+    pub(super) async fn open_claims(&self, shard: u32) -> Result<Vec<Overdue>> {
+        const OPEN_MAX: u32 = 200;
+        let call = overdue::all(&self.keys(shard), OPEN_MAX);
         Ok(overdue::parse(&self.io.run(&call).await?)?)
     }
 
     pub(super) async fn lend(&self, from: u32, to: u32, wanted: u64) -> Result<LendReply> {
-        let call = lend::call(&self.keys(from), to, wanted, self.io.now_ms());
+        let call = lend::call(&self.keys(from), to, wanted);
         Ok(lend::parse(&self.io.run(&call).await?)?)
     }
 
@@ -143,27 +160,90 @@ impl Ledger {
         Ok(restock::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn wipe(&self, shard: u32) -> Result<bool> {
-        let call = wipe::call(&self.keys(shard));
+    pub(super) async fn wipe(&self, shard: u32, token: &str, lease_ms: u64) -> Result<WipeReply> {
+        let call = wipe::call(&self.keys(shard), token, lease_ms);
         Ok(wipe::parse(&self.io.run(&call).await?)?)
     }
 
     pub(super) async fn restore(
         &self,
         shard: u32,
+        token: &str,
         users: &[(&UserId, &[OrderEntry])],
     ) -> Result<bool> {
-        let call = restore::call(&self.keys(shard), users);
+        let call = restore::call(&self.keys(shard), token, users);
         Ok(restore::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn publish(&self, catalogue: &[u8]) -> Result<()> {
-        let key = keys::catalogue(DEFAULT_PREFIX);
+    /// All users of a bucket who have orders and no open claim.
+    pub(super) async fn settled_in(
+        &self,
+        shard: u32,
+        bucket: u32,
+    ) -> Result<Vec<(UserId, Vec<OrderEntry>)>> {
+        let key = self.keys(shard).bought_in(bucket);
         let mut command = Vec::new();
-        encode_command(&mut command, [b"SET".as_slice(), &key, catalogue]);
-        match self.io.send(command).await? {
-            Value::Simple(_) => Ok(()),
+        encode_command(&mut command, [b"HSCAN".as_slice(), &key, b"0"]);
+        let Value::Array(page) = self.io.send(command).await? else {
+            return Err(RedisError);
+        };
+        let Some(Value::Array(fields)) = page.into_iter().nth(1) else {
+            return Err(RedisError);
+        };
+        let read = |pair: &[Value]| match pair {
+            [Value::Bulk(user), Value::Bulk(orders)] => {
+                let user = UserId::new(user).map_err(|_| RedisError)?;
+                Ok((user, correct::read_orders(orders).ok_or(RedisError)?))
+            }
             _ => Err(RedisError),
+        };
+        fields.chunks(2).map(read).collect()
+    }
+
+    pub(super) async fn settled(&self, shard: u32, user: &UserId) -> Result<Vec<OrderEntry>> {
+        let key = self.keys(shard).bought_in(bucket(user));
+        let mut command = Vec::new();
+        encode_command(
+            &mut command,
+            [b"HGET".as_slice(), &key, user.as_str().as_bytes()],
+        );
+        match self.io.send(command).await? {
+            Value::Bulk(orders) => correct::read_orders(&orders).ok_or(RedisError),
+            _ => Ok(vec![]),
         }
     }
+
+    pub(super) async fn correct(
+        &self,
+        shard: u32,
+        user: &UserId,
+        seen: &[OrderEntry],
+        orders: &[OrderEntry],
+    ) -> Result<bool> {
+        let call = correct::call(&self.keys(shard), user, seen, orders);
+        Ok(correct::parse(&self.io.run(&call).await?)?)
+    }
+
+    pub(super) async fn publish(&self, version: u64, catalogue: &[u8]) -> Result<bool> {
+        let call = publish::call(DEFAULT_PREFIX, version, catalogue);
+        Ok(publish::parse(&self.io.run(&call).await?)?)
+    }
+
+    pub(super) async fn published(&self) -> Result<Option<Vec<u8>>> {
+        let key = keys::catalogue(DEFAULT_PREFIX);
+        let mut command = Vec::new();
+        encode_command(&mut command, [b"GET".as_slice(), &key]);
+        match self.io.send(command).await? {
+            Value::Bulk(json) => Ok(Some(json)),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn digits(value: &Value) -> Result<u64> {
+    let Value::Bulk(digits) = value else {
+        return Err(RedisError);
+    };
+    let digits = std::str::from_utf8(digits).map_err(|_| RedisError)?;
+    digits.parse().map_err(|_| RedisError)
 }

@@ -18,6 +18,7 @@ use self::orders::{ClaimOutcome, Orders};
 use self::publish::Publisher;
 use self::rebuild::{Rebuilder, Warmer};
 use self::reconcile::Reconciler;
+use self::verify::Verifier;
 use crate::mutation::Mutation;
 use crate::sql::{ClaimName, Paid, Shortage, Sql};
 use crate::world::{RequestId, RequestKind};
@@ -28,6 +29,7 @@ mod orders;
 mod publish;
 mod rebuild;
 pub(crate) mod reconcile;
+mod verify;
 
 /// The pause between two rounds of jobs.
 const JOBS_PERIOD_MS: u64 = 500;
@@ -97,6 +99,11 @@ impl Origin {
             io: io.clone(),
             ledger,
             orders: self.orders.clone(),
+            verifier: Verifier {
+                io: io.clone(),
+                ledger: self.orders.ledger.clone(),
+            },
+            publisher: publisher.clone(),
             rebuilder,
             last: None,
         };
@@ -133,6 +140,7 @@ impl Origin {
             Ok(ClaimOutcome::Released) => response(409, "claim_released", None),
             Ok(ClaimOutcome::Short(Shortage::SoldOut)) => response(409, "sold_out_in_sql", None),
             Ok(ClaimOutcome::Short(Shortage::UserCap)) => response(409, "user_cap", None),
+            Ok(ClaimOutcome::Short(Shortage::Barred)) => response(403, "barred", None),
             Err(SqlError) => sql_failed(),
         }
     }

@@ -2,10 +2,11 @@
 
 use weir_base::id::UserId;
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Deduction, ReleaseKind};
+use weir_sale::ledger::{Deduction, Followed, ReleaseKind};
 
 use super::io::{Io, RedisError, SqlError};
 use super::ledger::Ledger;
+use super::verify::Verifier;
 use crate::mutation::Mutation;
 use crate::sql::{ClaimName, Order, Paid, Placed, Shortage, Status};
 
@@ -37,9 +38,14 @@ impl Orders {
         let Placed::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
-        if shortage == Shortage::UserCap {
+        if matches!(shortage, Shortage::UserCap | Shortage::Barred) {
             let known = self.release_in_sql(ticket).await?;
-            return Ok(match self.follow_claim(ticket, known).await {
+            let outcome = self.follow_claim(ticket, known).await;
+            if shortage == Shortage::UserCap {
+                // Not told: the next claim is refused again.
+                let _ = self.verifier().correct(ticket.shard, &ticket.user).await;
+            }
+            return Ok(match outcome {
                 ClaimOutcome::Released => ClaimOutcome::Short(shortage),
                 outcome => outcome,
             });
@@ -51,6 +57,13 @@ impl Orders {
         }
         let placed = self.place(ticket).await?;
         Ok(self.follow_claim(ticket, placed).await)
+    }
+
+    fn verifier(&self) -> Verifier {
+        Verifier {
+            io: self.io.clone(),
+            ledger: self.ledger.clone(),
+        }
     }
 
     async fn place(&self, ticket: &Ticket) -> Result<Placed, SqlError> {
@@ -138,23 +151,29 @@ impl Orders {
         let _ = noted.await;
     }
 
-    /// Brings Redis to where an order stands in SQL.
+    /// Brings Redis to where an order stands in SQL; an error if it has lost the order's shard.
     async fn bring(&self, order: &Order) -> Result<(), RedisError> {
-        match order.status {
-            _ if self.io.makes(Mutation::SettleForgotten) && order.status == Status::Unpaid => {}
-            Status::Unpaid if order.is_deducted => {
-                self.ledger.settle(order, Deduction::AtOrder).await?;
+        let followed = match order.status {
+            Status::Unpaid => {
+                if !self.io.makes(Mutation::SettleForgotten) {
+                    let deduction = match order.is_deducted {
+                        true => Deduction::AtOrder,
+                        false => Deduction::AtPayment,
+                    };
+                    self.ledger.settle(order, deduction).await?;
+                }
+                Followed::Done
             }
-            Status::Unpaid => self.ledger.settle(order, Deduction::AtPayment).await?,
             Status::Paid => {
                 self.ledger.settle(order, Deduction::AtOrder).await?;
-                self.ledger.charge(order).await?;
+                self.ledger.charge(order).await?
             }
-            Status::Cancelled | Status::Expired => {
-                self.ledger.cancel(order).await?;
-            }
+            Status::Cancelled | Status::Expired => self.ledger.cancel(order).await?,
+        };
+        match followed {
+            Followed::Cold => Err(RedisError),
+            Followed::Done | Followed::Nothing => Ok(()),
         }
-        Ok(())
     }
 
     async fn release(&self, ticket: &Ticket, kind: ReleaseKind) {

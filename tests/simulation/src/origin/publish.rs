@@ -9,10 +9,12 @@ use weir_scripts::documents::catalogue;
 use super::io::Io;
 use super::ledger::Ledger;
 use super::reconcile::BrokeOff;
+use crate::mutation::Mutation;
+use crate::sql::Sql;
 
-/// How often the catalogue is written without a change, and how often it is looked whether it has changed.
-const PERIOD_MS: u64 = 10_000;
-const CHANGE_PERIOD_MS: u64 = 1_000;
+/// How often it is looked whether the catalogue has changed, and whether Redis has the last one.
+const CHANGE_PERIOD_MS: u64 = 250;
+const CHECK_PERIOD_MS: u64 = 1_000;
 
 /// The pause after the first failure, doubled with each further one, and the longest.
 const RETRY_PAUSE_MS: u64 = 100;
@@ -24,52 +26,98 @@ pub(super) struct Publisher {
     pub(super) io: Io,
     pub(super) ledger: Ledger,
     /// What was written last.
-    pub(super) last: Rc<RefCell<Vec<u8>>>,
+    pub(super) last: Rc<RefCell<Written>>,
+}
+
+/// A catalogue as it was written.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    catalogue: Catalogue,
+    json: Vec<u8>,
 }
 
 impl Publisher {
-    pub(super) async fn publish(&self, only_changed: bool) -> Result<(), BrokeOff> {
-        let current = |sql: &mut crate::sql::Sql| {
-            let warmed = sql.warmed_at_ms;
-            let sale = Sale {
-                band: Band::of(u64::try_from(sql.remaining).unwrap_or(0), sql.total),
-                ..sql.sale.clone()
-            };
-            warmed.map(|_| sale)
+    fn catalogue(sql: &mut Sql, version: u64, tells_early: bool) -> Catalogue {
+        let band = match tells_early {
+            true => Band::None,
+            false => Band::of(u64::try_from(sql.remaining).unwrap_or(0), sql.total),
         };
-        let sale = self.io.sql(current).await?;
-        let catalogue = Catalogue {
+        let sale = Sale {
+            band,
+            ..sql.sale.clone()
+        };
+        let sale = sql.warmed_at_ms.map(|_| sale);
+        Catalogue {
+            version,
             switch: SaleState::Open,
             sales: sale.into_iter().collect(),
+        }
+    }
+
+    pub(super) async fn publish(&self) -> Result<(), BrokeOff> {
+        let (now_ms, tells_early) = (self.io.now_ms(), self.tells_early());
+        let next = move |sql: &mut Sql| {
+            let version = sql.next_catalogue_version(now_ms);
+            Self::catalogue(sql, version, tells_early)
         };
+        let catalogue = self.io.sql(next).await?;
         let json = catalogue::write(&catalogue).map_err(|_| BrokeOff)?;
-        if only_changed && *self.last.borrow() == json {
+        self.ledger.publish(catalogue.version, &json).await?;
+        *self.last.borrow_mut() = Written { catalogue, json };
+        Ok(())
+    }
+
+    fn tells_early(&self) -> bool {
+        self.io.makes(Mutation::SoldOutToldEarly)
+    }
+
+    async fn publish_changed(&self) -> Result<(), BrokeOff> {
+        let version = self.last.borrow().catalogue.version;
+        let tells_early = self.tells_early();
+        let current = move |sql: &mut Sql| Self::catalogue(sql, version, tells_early);
+        let current = self.io.sql(current).await?;
+        let is_same = version > 0 && self.last.borrow().catalogue == current;
+        if is_same {
             return Ok(());
         }
-        self.ledger.publish(&json).await?;
-        *self.last.borrow_mut() = json;
+        self.publish().await
+    }
+
+    async fn check(&self) -> Result<(), BrokeOff> {
+        let (version, json) = {
+            let last = self.last.borrow();
+            (last.catalogue.version, last.json.clone())
+        };
+        if self.io.makes(Mutation::CatalogueNotChecked) || version == 0 {
+            return Ok(());
+        }
+        if self.ledger.published().await?.as_ref() != Some(&json) {
+            self.ledger.publish(version, &json).await?;
+        }
         Ok(())
     }
 
     pub(super) async fn run(self) {
         let mut failures = 0_u32;
-        let mut unwritten_ms = PERIOD_MS;
+        let mut unchecked_ms = 0;
         loop {
-            let only_changed = unwritten_ms < PERIOD_MS;
-            let pause_ms = match self.publish(only_changed).await {
+            let mut outcome = self.publish_changed().await;
+            if outcome.is_ok() && unchecked_ms >= CHECK_PERIOD_MS {
+                outcome = self.check().await;
+                unchecked_ms = 0;
+            }
+            let pause_ms = match outcome {
                 Ok(()) => {
                     failures = 0;
-                    unwritten_ms = if only_changed { unwritten_ms } else { 0 };
                     CHANGE_PERIOD_MS
                 }
                 Err(BrokeOff) => {
-                    unwritten_ms = PERIOD_MS;
                     failures += 1;
                     let doubled = RETRY_PAUSE_MS << (failures - 1).min(10);
                     doubled.min(RETRY_PAUSE_MS_MAX)
                 }
             };
-            unwritten_ms = unwritten_ms.saturating_add(pause_ms);
+            unchecked_ms += pause_ms;
             self.io.sleep_ms(pause_ms).await;
         }
     }

@@ -1,9 +1,9 @@
 //! A shard that has lost its data is rebuilt from SQL, and a sale is warmed: see `origin/src/sales/{rebuild,warm}.rs`.
 
 use weir_base::id::UserId;
-use weir_sale::ledger::OrderEntry;
+use weir_sale::ledger::{OrderEntry, WipeReply};
 use weir_sale::sale::Sale;
-use weir_sale::shard::spread_stock;
+use weir_sale::shard::{home_shard, spread_stock};
 
 use super::io::Io;
 use super::ledger::{Ledger, UserList};
@@ -15,6 +15,9 @@ use crate::sql::Totals;
 /// How far a gateway's clock may be ahead of ours.
 const CLOCK_SKEW_MS: u64 = 60_000;
 
+/// For how long after each step a rebuild keeps others away.
+const LEASE_MS: u64 = 3_000;
+
 /// Rebuilds shards.
 #[derive(Clone, Debug)]
 pub(super) struct Rebuilder {
@@ -23,38 +26,64 @@ pub(super) struct Rebuilder {
 }
 
 impl Rebuilder {
-    /// Rebuilds a cold shard of a warmed sale; one that is not cold is left alone.
-    pub(super) async fn rebuild(&self, sale: &Sale, shard: u32) -> Result<(), BrokeOff> {
-        if !self.ledger.wipe(shard).await? {
+    /// Rebuilds those of `shards` that are cold, of a warmed sale.
+    pub(super) async fn rebuild(&self, sale: &Sale, shards: &[u32]) -> Result<(), BrokeOff> {
+        let token = self.io.token();
+        let mut begun = vec![];
+        for &shard in shards {
+            if self.ledger.wipe(shard, &token, LEASE_MS).await? == WipeReply::Begun {
+                begun.push(shard);
+            }
+        }
+        self.renew(&token, &mut begun).await?;
+        if begun.is_empty() {
             return Ok(());
         }
-        let mut orders = self.io.sql(move |sql| sql.orders_of(shard)).await?;
-        if self.io.makes(Mutation::RebuiltWithoutOrders) {
-            orders.clear();
+        self.add_users(sale, Some(&begun)).await?;
+        let mut rebuilt = vec![];
+        for shard in begun {
+            let mut orders = self.io.sql(move |sql| sql.orders_of(shard)).await?;
+            if self.io.makes(Mutation::RebuiltWithoutOrders) {
+                orders.clear();
+            }
+            let users: Vec<(&UserId, &[OrderEntry])> = orders
+                .iter()
+                .map(|(user, orders)| (user, orders.as_slice()))
+                .collect();
+            if self.ledger.restore(shard, &token, &users).await?
+                && self.ledger.warm(shard, 0, Some(&token)).await?
+            {
+                rebuilt.push(shard);
+            }
         }
-        let users: Vec<(&UserId, &[OrderEntry])> = orders
-            .iter()
-            .map(|(user, orders)| (user, orders.as_slice()))
-            .collect();
-        if !users.is_empty() && !self.ledger.restore(shard, &users).await? {
-            return Ok(());
+        if !rebuilt.is_empty() {
+            self.add_users(sale, Some(&rebuilt)).await?;
         }
-        self.add_users(sale).await?;
-        self.ledger.warm(shard, 0, self.io.now_ms()).await?;
         Ok(())
     }
 
-    async fn add_users(&self, sale: &Sale) -> Result<(), BrokeOff> {
+    async fn renew(&self, token: &str, shards: &mut Vec<u32>) -> Result<(), BrokeOff> {
+        let mut kept = vec![];
+        for &shard in &*shards {
+            if self.ledger.restore(shard, token, &[]).await? {
+                kept.push(shard);
+            }
+        }
+        *shards = kept;
+        Ok(())
+    }
+
+    async fn add_users(&self, sale: &Sale, shards: Option<&[u32]>) -> Result<(), BrokeOff> {
         let lists = |sql: &mut crate::sql::Sql| (sql.blocked.clone(), sql.reserved.clone());
         let (blocked, reserved) = self.io.sql(lists).await?;
-        let blocked = blocked.into_iter().collect();
-        self.ledger
-            .add_users(sale, UserList::Blocked, blocked)
-            .await?;
-        let reserved = reserved.into_iter().collect();
-        self.ledger
-            .add_users(sale, UserList::Reserved, reserved)
-            .await?;
+        for (list, users) in [(UserList::Blocked, blocked), (UserList::Reserved, reserved)] {
+            let is_wanted = |user: &UserId| {
+                let home = home_shard(user, sale.shards);
+                shards.is_none_or(|shards| shards.contains(&home))
+            };
+            let users = users.into_iter().filter(is_wanted).collect();
+            self.ledger.add_users(sale, list, users).await?;
+        }
         Ok(())
     }
 }
@@ -76,16 +105,20 @@ impl Warmer {
         if totals.warmed_at_ms.is_some() {
             return Ok(());
         }
+        let lists_late = self.rebuilder.io.makes(Mutation::ListsAfterStock);
+        if !lists_late {
+            self.rebuilder.add_users(&sale, None).await?;
+        }
         if !totals.has_outcomes {
             self.fill(&totals, &sale).await?;
         }
-        self.rebuilder.add_users(&sale).await?;
+        self.rebuilder.add_users(&sale, None).await?;
         let now_ms = self.io.now_ms();
         let mark = move |sql: &mut crate::sql::Sql| {
             sql.warmed_at_ms.get_or_insert(now_ms);
         };
         self.io.sql(mark).await?;
-        self.publisher.publish(false).await
+        self.publisher.publish().await
     }
 
     async fn fill(&self, totals: &Totals, sale: &Sale) -> Result<(), BrokeOff> {
@@ -94,7 +127,7 @@ impl Warmer {
             return Err(BrokeOff);
         }
         for (shard, units) in (0..).zip(spread_stock(totals.remaining, sale.shards)) {
-            self.ledger.warm(shard, units, self.io.now_ms()).await?;
+            self.ledger.warm(shard, units, None).await?;
             let audit = self.ledger.audit(shard).await?;
             let is_untouched = audit.stock == i64::try_from(units).ok();
             if !is_untouched || audit.held > 0 || audit.bought > 0 {

@@ -1,15 +1,18 @@
 //! The reconciler: see `origin/src/sales/reconcile.rs`, whose numbers these are.
 
 use weir_sale::claim::Ticket;
-use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, ShardProbe, Transfer};
+use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
 use weir_sale::repair::{Terms, repairs};
 use weir_sale::sale::Sale;
 
 use super::io::{Io, RedisError, SqlError};
 use super::ledger::Ledger;
 use super::orders::Orders;
+use super::publish::Publisher;
 use super::rebuild::Rebuilder;
+use super::verify::Verifier;
 use crate::mutation::Mutation;
+use crate::sql::Sql;
 
 pub(super) const PERIOD_MS: u64 = 1_000;
 pub(crate) const GRACE_MS: u64 = 1_000;
@@ -40,14 +43,18 @@ pub(super) struct Reconciler {
     pub(super) ledger: Ledger,
     pub(super) orders: Orders,
     pub(super) rebuilder: Rebuilder,
+    pub(super) verifier: Verifier,
+    pub(super) publisher: Publisher,
     pub(super) last: Option<Last>,
 }
 
 /// What was found in the last round.
 #[derive(Debug)]
 pub(super) struct Last {
-    shards: Vec<ShardProbe>,
+    shards: Vec<Audit>,
+    remaining: u64,
     drift: Option<i64>,
+    other_orders: Vec<u32>,
     rounds_unread: u32,
 }
 
@@ -56,63 +63,90 @@ struct Books {
     shards: Vec<Audit>,
     terms: Option<Terms>,
     is_exact: bool,
+    is_followed: bool,
+    remaining: u64,
+    /// Of each shard, by SQL.
+    sums: Vec<(u64, u64, u64)>,
+}
+
+impl Last {
+    fn still_right(&self, shards: &[Audit], remaining: Option<u64>) -> bool {
+        self.drift == Some(0)
+            && self.other_orders.is_empty()
+            && self.shards == shards
+            && remaining.is_none_or(|remaining| self.remaining == remaining)
+            && self.rounds_unread < ROUNDS_UNREAD_MAX
+    }
+}
+
+impl Books {
+    fn drift(&self) -> Option<i64> {
+        let terms = self.terms.filter(|_| self.is_exact && self.is_followed)?;
+        Some(terms.drift())
+    }
+
+    fn shards_with_other_orders(&self) -> Vec<u32> {
+        if !self.is_exact || !self.is_followed {
+            return vec![];
+        }
+        let shards = (0..).zip(self.shards.iter().zip(&self.sums));
+        let differs = |(seen, sums): &(&Audit, &(u64, u64, u64))| {
+            seen.open == 0 && (seen.bought, seen.deferred, seen.checksum) != **sums
+        };
+        let shards = shards.filter(|(_, both)| differs(both));
+        shards.map(|(shard, _)| shard).collect()
+    }
 }
 
 impl Reconciler {
     pub(super) async fn round(&mut self) -> Result<(), BrokeOff> {
-        let sale = self
+        let known = self
             .io
-            .sql(|sql| (sql.warmed_at_ms, sql.sale.clone()))
+            .sql(|sql| (sql.warmed_at_ms, sql.sale.clone(), sql.totals().remaining))
             .await?;
-        let (Some(_), sale) = sale else {
+        let (Some(_), sale, remaining) = known else {
             return Ok(());
         };
-        let shards = self.ledger.probe(sale.shards).await?;
+        let mut shards = self.ledger.audits(sale.shards).await?;
+        let cold = (0..).zip(&shards).filter(|(_, seen)| seen.stock.is_none());
+        let cold: Vec<u32> = cold.map(|(shard, _)| shard).collect();
+        if !cold.is_empty() {
+            self.publisher.publish().await?;
+            self.rebuilder.rebuild(&sale, &cold).await?;
+            shards = self.ledger.audits(sale.shards).await?;
+        }
         for (shard, seen) in (0..).zip(&shards) {
-            if seen.stock.is_none() {
-                self.rebuilder.rebuild(&sale, shard).await?;
-            }
-            if seen.open_claims > 0 {
+            if seen.open > 0 || seen.deadlines > 0 {
                 self.end_overdue(&sale, shard).await?;
             }
-            if seen.moving > 0 {
-                self.end_transfers(shard).await?;
+            if !seen.transfers.is_empty() {
+                self.end_transfers(shard, seen).await?;
             }
         }
         self.pay_debts(&shards).await?;
-        self.watch_drift(shards).await
+        self.check_books(&sale, shards, remaining).await
     }
 
     async fn end_overdue(&self, sale: &Sale, shard: u32) -> Result<(), BrokeOff> {
-        let due_ms = match self.io.makes(Mutation::DeadlineIgnored) {
-            true => u64::from(u32::MAX) << 16,
-            false => self.io.now_ms().saturating_sub(GRACE_MS),
-        };
-        for claim in self.ledger.overdue(shard, due_ms).await? {
-            let ticket = Ticket {
-                sale: sale.id.clone(),
-                shard,
-                generation: claim.held.generation,
-                quantity: claim.held.quantity,
-                deadline_ms: claim.held.deadline_ms,
-                user: claim.user,
-            };
+        for claim in self.ledger.overdue(shard, GRACE_MS).await? {
+            let ticket = claim.into_ticket(&sale.id, shard);
             self.orders.end_overdue(&ticket).await?;
         }
         Ok(())
     }
 
-    async fn end_transfers(&self, from: u32) -> Result<(), RedisError> {
+    async fn end_transfers(&self, from: u32, seen: &Audit) -> Result<(), RedisError> {
         if self.io.makes(Mutation::TransfersForgotten) {
             return Ok(());
         }
-        for open in self.ledger.audit(from).await?.transfers {
-            let OpenTransfer {
-                to_shard,
-                transfer,
-                at_ms,
-            } = open;
-            if self.io.now_ms() >= at_ms.saturating_add(TRANSFER_LIMIT_MS) {
+        let now_ms = self.ledger.now_ms().await?;
+        for &OpenTransfer {
+            to_shard,
+            transfer,
+            at_ms,
+        } in &seen.transfers
+        {
+            if now_ms >= at_ms.saturating_add(TRANSFER_LIMIT_MS) {
                 self.move_units(from, to_shard, transfer).await?;
             }
         }
@@ -127,8 +161,8 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn pay_debts(&self, shards: &[ShardProbe]) -> Result<(), RedisError> {
-        let stock = |seen: &ShardProbe| seen.stock.unwrap_or(0);
+    async fn pay_debts(&self, shards: &[Audit]) -> Result<(), RedisError> {
+        let stock = |seen: &Audit| seen.stock.unwrap_or(0);
         for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| stock(seen) < 0) {
             let richest = (0..).zip(shards).max_by_key(|(_, seen)| stock(seen));
             let Some((from, _)) = richest.filter(|(_, seen)| stock(seen) > 0) else {
@@ -142,55 +176,78 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn watch_drift(&mut self, shards: Vec<ShardProbe>) -> Result<(), BrokeOff> {
-        let rests =
-            |seen: &ShardProbe| seen.open_claims == 0 && seen.moving == 0 && seen.stock.is_some();
-        let last = self.last.take();
-        if !shards.iter().all(rests) {
-            return Ok(());
-        }
-        if let Some(last) = &last
-            && last.drift == Some(0)
-            && last.shards == shards
-            && last.rounds_unread < ROUNDS_UNREAD_MAX
+    async fn check_books(
+        &mut self,
+        sale: &Sale,
+        shards: Vec<Audit>,
+        remaining: u64,
+    ) -> Result<(), BrokeOff> {
+        let looks_at_sql = !self.io.makes(Mutation::SqlChangeIgnored);
+        if let Some(last) = &mut self.last
+            && last.still_right(&shards, looks_at_sql.then_some(remaining))
         {
-            self.last = Some(Last {
-                rounds_unread: last.rounds_unread + 1,
-                shards,
-                drift: last.drift,
-            });
+            last.rounds_unread += 1;
             return Ok(());
         }
-        let books = self.books(shards.len()).await?;
-        let is_followed = self.io.sql(|sql| sql.unfollowed().is_empty()).await?;
-        let drift = exact_drift(&books).filter(|_| is_followed);
-        if let Some(drift) = drift
+        let before = self.last.take();
+        let books = self.books(sale).await?;
+        let drift = books.drift();
+        let mut other_orders = books.shards_with_other_orders();
+        if self.io.makes(Mutation::OrdersNotVerified) {
+            other_orders.clear();
+        }
+        if let (Some(before), Some(drift)) = (&before, drift)
             && drift != 0
-            && last.is_some_and(|last| last.drift == Some(drift))
+            && before.drift == Some(drift)
         {
             self.repair(&books, drift).await?;
         }
+        for &shard in &other_orders {
+            let is_known = |last: &Last| last.other_orders.contains(&shard);
+            if before.as_ref().is_some_and(is_known) {
+                self.verifier.verify(shard).await?;
+            }
+        }
         self.last = Some(Last {
-            shards,
+            shards: books.shards,
+            remaining: books.remaining,
             drift,
+            other_orders,
             rounds_unread: 0,
         });
         Ok(())
     }
 
     /// See `origin/src/sales/books.rs`.
-    async fn books(&self, shards: usize) -> Result<Books, BrokeOff> {
-        let mut before = self.audits(shards).await?;
+    async fn books(&self, sale: &Sale) -> Result<Books, BrokeOff> {
+        let mut before = self.ledger.audits(sale.shards).await?;
         let mut reading = 1;
         loop {
-            let totals = self.io.sql(|sql| sql.totals()).await?;
-            let shards = self.audits(shards).await?;
-            let is_exact = shards == before;
+            let open = self.open_claims(sale, &before).await?;
+            let knows_claims = open.is_some();
+            let open = open.unwrap_or_default();
+            let count = sale.shards;
+            let balance = move |sql: &mut Sql| {
+                let sums: Vec<_> = (0..count).map(|shard| sql.sums_of(shard)).collect();
+                let is_followed = sql.unfollowed().is_empty();
+                (sql.totals(), sql.held_units(&open), is_followed, sums)
+            };
+            let (totals, held, is_followed, sums) = self.io.sql(balance).await?;
+            let shards = self.ledger.audits(sale.shards).await?;
+            let is_exact = shards == before && knows_claims;
             if is_exact || reading == READINGS_MAX {
+                let ordered = totals.total - totals.remaining;
+                let mut terms = Terms::new(&shards, ordered, totals.total);
+                if let Some(terms) = terms.as_mut().filter(|_| knows_claims) {
+                    terms.held = held;
+                }
                 return Ok(Books {
-                    terms: Terms::new(&shards, totals.units_deducted, totals.total),
-                    shards,
+                    terms,
                     is_exact,
+                    is_followed,
+                    remaining: totals.remaining,
+                    sums,
+                    shards,
                 });
             }
             before = shards;
@@ -198,12 +255,19 @@ impl Reconciler {
         }
     }
 
-    async fn audits(&self, shards: usize) -> Result<Vec<Audit>, RedisError> {
-        let mut audits = Vec::new();
-        for shard in (0..).take(shards) {
-            audits.push(self.ledger.audit(shard).await?);
+    async fn open_claims(
+        &self,
+        sale: &Sale,
+        shards: &[Audit],
+    ) -> Result<Option<Vec<Ticket>>, RedisError> {
+        let mut open = Vec::new();
+        for (shard, _) in (0..).zip(shards).filter(|(_, seen)| seen.open > 0) {
+            for claim in self.ledger.open_claims(shard).await? {
+                open.push(claim.into_ticket(&sale.id, shard));
+            }
         }
-        Ok(audits)
+        let count: u64 = shards.iter().map(|seen| seen.open).sum();
+        Ok((open.len() as u64 == count).then_some(open))
     }
 
     async fn repair(&self, books: &Books, drift: i64) -> Result<(), RedisError> {
@@ -215,9 +279,4 @@ impl Reconciler {
         }
         Ok(())
     }
-}
-
-fn exact_drift(books: &Books) -> Option<i64> {
-    let terms = books.terms.filter(|terms| terms.held == 0)?;
-    books.is_exact.then_some(terms.drift())
 }

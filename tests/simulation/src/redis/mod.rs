@@ -10,11 +10,14 @@ use std::sync::LazyLock;
 use weir_base::id::UserId;
 use weir_resp::{Value, decode};
 use weir_sale::ledger::{Audit, ReleaseKind, ShardLedger};
+use weir_sale::shard::bucket;
 use weir_scripts::documents::catalogue;
 use weir_scripts::keys::DEFAULT_PREFIX;
 use weir_scripts::{SCRIPTS, Script};
 
 use crate::mutation::Mutation;
+use crate::queue::START_MS;
+use crate::sql::Order;
 
 mod reply;
 mod scripts;
@@ -47,15 +50,11 @@ pub(crate) struct Redis {
     pub(crate) mutation: Option<Mutation>,
     /// What has been granted since it was last looked at.
     pub(crate) granted: Vec<Granted>,
+    /// What has befallen shards that were rebuilt, since it was last looked at.
+    pub(crate) rebuilds: Vec<RebuildStep>,
     pub(crate) is_up: bool,
-    /// Users whose orders were wiped after they had been restored, and not restored again.
-    pub(crate) unrestored: BTreeSet<UserId>,
-    /// Whether a loss has brought units back to a shard and left its epoch as it was.
-    pub(crate) has_units_at_old_epoch: bool,
-    /// Whether a loss has set an epoch back: those that follow come a second time.
-    pub(crate) has_epoch_set_back: bool,
-    /// The highest epoch of each shard that anybody can have seen.
-    epochs_seen: Vec<i64>,
+    /// What its clock shows.
+    now_us: u64,
 }
 
 /// What a loss of data may take.
@@ -68,10 +67,41 @@ struct State {
 #[derive(Clone, Debug, Default)]
 struct Shard {
     ledger: ShardLedger,
-    /// By how much a mutation has left the epoch behind the ledger's.
-    epoch_lag: i64,
-    /// The users whose orders were restored since the shard was wiped.
-    restored: BTreeSet<UserId>,
+    /// What a mutation shows in place of the ledger's epoch: one more whenever that is another, unless it is left as it
+    /// is.
+    shown_epoch: i64,
+    /// The ledger's epoch when the shown one was looked at last.
+    noted_epoch: i64,
+}
+
+impl Shard {
+    /// The epoch that others see.
+    fn epoch(&self, mutation: Option<Mutation>) -> i64 {
+        match mutation.is_some_and(Mutation::is_of_epochs) && self.noted_epoch > 0 {
+            true => self.shown_epoch,
+            false => self.ledger.probe().epoch,
+        }
+    }
+
+    /// The script of this name has run; `left` is what it has left of the stock.
+    fn note_epoch(&mut self, name: &str, mutation: Option<Mutation>) {
+        let epoch = self.ledger.probe().epoch;
+        if epoch == self.noted_epoch {
+            return;
+        }
+        let is_ignored = match mutation {
+            Some(Mutation::EpochNotRaisedAtRelease) => name == "release",
+            Some(Mutation::EpochNotRaisedAtCancel) => name == "cancel",
+            Some(Mutation::EpochNotRaisedWhenEmpty) => name == "claim",
+            _ => false,
+        };
+        if self.noted_epoch == 0 {
+            self.shown_epoch = epoch;
+        } else if !is_ignored {
+            self.shown_epoch += 1;
+        }
+        self.noted_epoch = epoch;
+    }
 }
 
 /// A new claim, as Redis has granted it.
@@ -80,6 +110,15 @@ pub(crate) struct Granted {
     pub(crate) shard: u32,
     pub(crate) generation: u64,
     pub(crate) user: UserId,
+}
+
+/// A step of a rebuild.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RebuildStep {
+    /// The shard forgets all.
+    Wiped(u32),
+    /// The shard is in use again.
+    Ended(u32),
 }
 
 /// A command's words.
@@ -98,16 +137,15 @@ impl Redis {
             keeps_history,
             mutation,
             granted: Vec::new(),
+            rebuilds: Vec::new(),
             is_up: true,
-            unrestored: BTreeSet::new(),
-            has_units_at_old_epoch: false,
-            has_epoch_set_back: false,
-            epochs_seen: vec![0; shards as usize],
+            now_us: START_MS * 1_000,
         }
     }
 
     /// Runs the commands in `bytes`, but no more than `most`; appends their replies to `replies`.
     pub(crate) fn run(&mut self, bytes: &[u8], most: u64, now_us: u64, replies: &mut Vec<u8>) {
+        self.now_us = START_MS * 1_000 + now_us;
         let mut rest = bytes;
         let mut count = 0;
         while count < most && !rest.is_empty() {
@@ -117,7 +155,6 @@ impl Redis {
             let reply = self.command(&words(value));
             reply::encode(&reply, replies);
         }
-        self.note_epochs();
         if self.keeps_history {
             self.remember(now_us);
         }
@@ -126,11 +163,14 @@ impl Redis {
     fn command(&mut self, words: &Words) -> Value {
         match words[0].as_slice() {
             b"GET" => self.get(&words[1]),
-            b"SET" => {
-                self.state.catalogue = Some(words[2].as_slice().into());
-                Value::Simple(b"OK".to_vec())
-            }
             b"SADD" => self.add_users(words),
+            b"TIME" => {
+                let (seconds, micros) = (self.now_us / 1_000_000, self.now_us % 1_000_000);
+                let texts = [seconds, micros].map(|n| reply::text(n.to_string()));
+                Value::Array(texts.to_vec())
+            }
+            b"HSCAN" => self.scan_settled(&words[1]),
+            b"HGET" => self.settled_of(&words[1], &user_id(&words[2])),
             b"EVALSHA" => {
                 let digest = String::from_utf8_lossy(&words[1]);
                 let name = DIGESTS[digest.as_ref()];
@@ -159,9 +199,28 @@ impl Redis {
         }
         let shard = &self.state.shards[shard_of(key)];
         // The ledger's epoch is 0 as long as the key is not there.
-        match shard.ledger.probe().epoch {
+        match shard.epoch(self.mutation) {
             0 => Value::Null,
-            epoch => reply::text((epoch - shard.epoch_lag).to_string()),
+            epoch => reply::text(epoch.to_string()),
+        }
+    }
+
+    /// All users of a bucket in one page, each with the orders.
+    fn scan_settled(&self, key: &[u8]) -> Value {
+        let bucket_of_key: u32 = number_at_the_end(key);
+        let ledger = &self.state.shards[shard_of(key)].ledger;
+        let users = ledger.settled();
+        let users = users.filter(|(user, _)| bucket(user) == bucket_of_key);
+        let fields =
+            users.flat_map(|(user, orders)| [reply::text(user.as_str()), reply::orders(orders)]);
+        Value::Array(vec![reply::text("0"), Value::Array(fields.collect())])
+    }
+
+    fn settled_of(&self, key: &[u8], user: &UserId) -> Value {
+        let ledger = &self.state.shards[shard_of(key)].ledger;
+        match ledger.orders_of(user) {
+            Some(orders) if !orders.is_empty() => reply::orders(&orders),
+            _ => Value::Null,
         }
     }
 
@@ -178,7 +237,10 @@ impl Redis {
     }
 
     fn shard(&mut self, shard: usize) -> &mut Shard {
-        Rc::make_mut(&mut self.state.shards[shard])
+        let now_us = self.now_us;
+        let shard = Rc::make_mut(&mut self.state.shards[shard]);
+        shard.ledger.set_clock_us(now_us);
+        shard
     }
 
     /// What each shard holds, in their order.
@@ -187,25 +249,28 @@ impl Redis {
         shards.map(|shard| shard.ledger.audit()).collect()
     }
 
-    pub(crate) fn is_cold(&self, shard: u32) -> bool {
-        self.state.shards[shard as usize]
-            .ledger
-            .probe()
-            .stock
-            .is_none()
+    /// Whether a shard knows an order: if its user holds a claim, that is taken for granted.
+    pub(crate) fn knows(&self, order: &Order) -> bool {
+        let (shard, generation) = order.name;
+        let ledger = &self.state.shards[shard as usize].ledger;
+        let known = ledger.orders_of(&order.user);
+        known.is_none_or(|orders| orders.iter().any(|known| known.generation == generation))
+    }
+
+    /// The epoch and the stock of each shard that is warm, as gateways see them.
+    pub(crate) fn epochs(&self) -> impl Iterator<Item = (i64, i64)> {
+        let shards = self.state.shards.iter();
+        shards.map(|shard| {
+            let stock = shard.ledger.probe().stock;
+            // One that is cold has no epoch that counts.
+            stock.map_or((0, 0), |stock| (shard.epoch(self.mutation), stock))
+        })
     }
 
     /// Whether the catalogue names a sale.
     pub(crate) fn has_catalogue(&self) -> bool {
         let json = self.state.catalogue.as_deref().unwrap_or_default();
         catalogue::read(json).is_ok_and(|catalogue| !catalogue.sales.is_empty())
-    }
-
-    /// The users who hold a claim.
-    pub(crate) fn claimants(&self) -> Vec<UserId> {
-        let shards = self.state.shards.iter();
-        let open = shards.flat_map(|shard| shard.ledger.overdue(u64::MAX, usize::MAX));
-        open.map(|claim| claim.user).collect()
     }
 
     /// Ends whatever claims these users hold, as if nobody had them: for a mutation.
@@ -215,7 +280,7 @@ impl Redis {
             rest = &rest[used..];
             for (shard, user) in scripts::claimants(&words(value)) {
                 let ledger = &mut self.shard(shard).ledger;
-                let mut open = ledger.overdue(u64::MAX, usize::MAX).into_iter();
+                let mut open = ledger.open().into_iter();
                 if let Some(claim) = open.find(|claim| claim.user == user) {
                     ledger.release(&user, claim.held.generation, ReleaseKind::Decided);
                 }
@@ -229,7 +294,7 @@ impl Redis {
     pub(crate) fn restart(&mut self, back_us: Option<u64>, now_us: u64) {
         self.scripts.clear();
         if let Some(state) = self.earlier(back_us, now_us) {
-            self.put_back(state);
+            self.state = state;
         }
     }
 
@@ -237,20 +302,8 @@ impl Redis {
     pub(crate) fn lose_shard(&mut self, shard: u32, back_us: Option<u64>, now_us: u64) {
         let shard = shard as usize;
         if let Some(state) = self.earlier(back_us, now_us) {
-            let mut now = self.state.clone();
-            now.shards[shard] = state.shards[shard].clone();
-            self.put_back(now);
+            self.state.shards[shard] = state.shards[shard].clone();
         }
-    }
-
-    fn put_back(&mut self, state: State) {
-        for (before, after) in self.state.shards.iter().zip(&state.shards) {
-            let (before, after) = (before.ledger.probe(), after.ledger.probe());
-            let has_more = after.stock > before.stock || after.moving > before.moving;
-            self.has_units_at_old_epoch |= has_more && after.epoch == before.epoch;
-        }
-        self.state = state;
-        self.note_epochs();
     }
 
     fn earlier(&self, back_us: Option<u64>, now_us: u64) -> Option<State> {
@@ -284,15 +337,6 @@ impl Redis {
         // The oldest that is kept is from before all that a loss may go back to.
         while self.history.len() > 1 && self.history[1].0 + HISTORY_US < now_us {
             self.history.pop_front();
-        }
-    }
-
-    fn note_epochs(&mut self) {
-        for (shard, seen) in self.state.shards.iter().zip(&mut self.epochs_seen) {
-            let epoch = shard.ledger.probe().epoch;
-            // 0: the key is gone, and the next epoch is the time.
-            self.has_epoch_set_back |= epoch > 0 && epoch < *seen;
-            *seen = epoch.max(*seen);
         }
     }
 }
@@ -350,6 +394,13 @@ fn shard_of(key: &[u8]) -> usize {
     let tag = key.split(['{', '}']).nth(1).expect("keys have a hash tag");
     let shard = tag.rsplit(':').next().expect("the tag ends with the shard");
     shard.parse().expect("the shard is a number")
+}
+
+/// What stands behind the last colon of a key.
+fn number_at_the_end(key: &[u8]) -> u32 {
+    let key = std::str::from_utf8(key).expect("keys are text");
+    let number = key.rsplit(':').next().expect("a key has parts");
+    number.parse().expect("it ends with a number")
 }
 
 fn user_id(bytes: &[u8]) -> UserId {

@@ -2,8 +2,8 @@
 
 use weir_resp::Value;
 use weir_sale::ledger::{
-    Audit, ClaimReply, DepositReply, LendReply, OpenClaim, Overdue, ReleaseReply, SettleReply,
-    ShardProbe,
+    Audit, ClaimReply, Deduction, DepositReply, Followed, LendReply, OpenClaim, OrderEntry,
+    Overdue, ReleaseReply, SettleReply, ShardProbe, WipeReply,
 };
 
 /// Appends a value as Redis writes it.
@@ -92,6 +92,35 @@ pub(super) fn settle(reply: SettleReply) -> Value {
     flag(reply == SettleReply::Settled)
 }
 
+/// A user's orders, as records have them.
+pub(super) fn orders(orders: &[OrderEntry]) -> Value {
+    let entry = |order: &OrderEntry| {
+        let mark = match order.deduction {
+            Deduction::AtOrder => ':',
+            Deduction::AtPayment => '~',
+        };
+        format!("{}{mark}{}", order.generation, order.units)
+    };
+    let entries: Vec<String> = orders.iter().map(entry).collect();
+    text(entries.join(","))
+}
+
+pub(super) fn followed(reply: Followed) -> Value {
+    integer(match reply {
+        Followed::Nothing => 0,
+        Followed::Done => 1,
+        Followed::Cold => 2,
+    })
+}
+
+pub(super) fn wiped(reply: WipeReply) -> Value {
+    integer(match reply {
+        WipeReply::Warm => 0,
+        WipeReply::Begun => 1,
+        WipeReply::Other => 2,
+    })
+}
+
 pub(super) fn lend(reply: LendReply) -> Value {
     Value::Array(match reply {
         LendReply::Lent(transfer) => {
@@ -132,13 +161,25 @@ pub(super) fn audit(terms: &Audit) -> Value {
     });
     let deposits = terms.deposits.iter();
     let deposits = deposits.flat_map(|(shard, id)| [text(shard.to_string()), text(id.to_string())]);
+    let of_warm = terms.stock.map(|stock| {
+        let sums = [
+            terms.version,
+            terms.open,
+            terms.held,
+            terms.bought,
+            terms.deferred,
+            terms.checksum,
+        ];
+        let mut of_warm = vec![integer(stock)];
+        of_warm.extend(sums.map(integer));
+        of_warm
+    });
     Value::Array(vec![
-        Value::Array(terms.stock.into_iter().map(integer).collect()),
-        integer(terms.held),
-        integer(terms.bought),
-        integer(terms.deferred),
+        Value::Array(of_warm.unwrap_or_default()),
         integer(terms.epoch),
         integer(terms.sequence),
+        integer(terms.records),
+        integer(terms.deadlines),
         Value::Array(transfers.collect()),
         Value::Array(deposits.collect()),
     ])
@@ -227,9 +268,14 @@ mod tests {
         assert_eq!(scripts::probe::parse(&heard, 2).unwrap(), [cold, warm]);
         let terms = Audit {
             stock: Some(3),
+            version: 6,
+            open: 1,
             held: 1,
             bought: 2,
             deferred: 4,
+            checksum: 5,
+            records: 1,
+            deadlines: 1,
             epoch: 8,
             sequence: 11,
             transfers: vec![OpenTransfer {

@@ -5,13 +5,16 @@ use weir_resp::Value;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{
     Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, Transfer,
+    WipeReply,
 };
 
-use super::{Granted, Redis, Shard, Words, reply, shard_of, user_id};
+use weir_scripts::documents::catalogue;
+
+use super::{Granted, RebuildStep, Redis, Shard, Words, reply, shard_of, user_id};
 use crate::mutation::Mutation;
 
 /// KEYS of one group of a claim.
-const KEYS_A_GROUP: usize = 5;
+const KEYS_A_GROUP: usize = 7;
 
 /// The words behind the number of keys.
 struct Arguments<'a> {
@@ -55,13 +58,34 @@ struct Group {
 impl Redis {
     pub(super) fn script(&mut self, name: &str, words: &Words) -> Value {
         let arguments = Arguments::of(words);
-        match name {
+        if name == "publish" {
+            return self.publish(&arguments);
+        }
+        let value = match name {
             "claim" => self.claim(&arguments),
             "probe" => self.probe(&arguments),
             "release" | "settle" | "charge" | "cancel" => self.of_claims(name, &arguments),
             "lend" | "deposit" | "settle_transfer" => self.of_transfers(name, &arguments),
             _ => self.of_origin(name, &arguments),
+        };
+        let mutation = self.mutation;
+        for shard in 0..self.state.shards.len() {
+            if self.state.shards[shard].ledger.probe().epoch != self.state.shards[shard].noted_epoch
+            {
+                self.shard(shard).note_epoch(name, mutation);
+            }
         }
+        value
+    }
+
+    fn publish(&mut self, arguments: &Arguments<'_>) -> Value {
+        let there = self.state.catalogue.as_deref();
+        let there = there.and_then(|json| catalogue::read(json).ok());
+        let is_late = there.is_some_and(|there| there.version > arguments.number(0));
+        if !is_late {
+            self.state.catalogue = Some(arguments.args[1].as_slice().into());
+        }
+        reply::flag(!is_late)
     }
 
     fn claim(&mut self, arguments: &Arguments<'_>) -> Value {
@@ -95,17 +119,19 @@ impl Redis {
         attempt: Option<AttemptTag>,
         terms: ClaimTerms,
     ) -> ClaimReply {
-        let mutation = self.mutation;
-        let Shard {
-            ledger, epoch_lag, ..
-        } = self.shard(shard);
-        let terms = match mutation {
-            Some(Mutation::GenerationsWithoutTime) => ClaimTerms {
-                now_ms: 0,
-                ttl_ms: terms.now_ms + terms.ttl_ms,
-                ..terms
-            },
-            _ => terms,
+        let (mutation, now_us) = (self.mutation, self.now_us);
+        let shard = self.shard(shard);
+        let ledger = &mut shard.ledger;
+        // Of a clock that shows something else, deadlines must stay what they are.
+        let clock_us = match mutation {
+            Some(Mutation::GenerationsWithoutTime) => 0,
+            Some(Mutation::GenerationsInMilliseconds) => now_us / 1_000,
+            _ => now_us,
+        };
+        ledger.set_clock_us(clock_us);
+        let terms = ClaimTerms {
+            ttl_ms: terms.ttl_ms + (now_us - clock_us) / 1_000,
+            ..terms
         };
         let reply = match (mutation, ledger.claim_for(user, attempt, terms)) {
             (Some(Mutation::ClaimNotIdempotent), ClaimReply::GrantedAgain(held)) => {
@@ -114,9 +140,12 @@ impl Redis {
             }
             (_, reply) => reply,
         };
+        ledger.set_clock_us(now_us);
+        // Within a call others may ask after the last unit is gone.
+        shard.note_epoch("claim", mutation);
         match reply {
-            ClaimReply::Empty { epoch, open_claims } => ClaimReply::Empty {
-                epoch: epoch - *epoch_lag,
+            ClaimReply::Empty { open_claims, .. } => ClaimReply::Empty {
+                epoch: shard.epoch(mutation),
                 open_claims,
             },
             reply => reply,
@@ -125,9 +154,9 @@ impl Redis {
 
     fn probe(&mut self, arguments: &Arguments<'_>) -> Value {
         let one = |keys: &[Vec<u8>]| {
-            let shard = self.shard(shard_of(&keys[0]));
+            let shard = &self.state.shards[shard_of(&keys[0])];
             let mut seen = shard.ledger.probe();
-            seen.epoch -= shard.epoch_lag;
+            seen.epoch = shard.epoch(self.mutation);
             reply::probe(&seen)
         };
         Value::Array(arguments.keys.chunks(4).map(one).collect())
@@ -136,27 +165,17 @@ impl Redis {
     fn of_claims(&mut self, name: &str, arguments: &Arguments<'_>) -> Value {
         let mutation = self.mutation;
         let shard = self.shard(shard_of(&arguments.keys[0]));
-        let epoch = shard.ledger.probe().epoch;
-        let generation = || arguments.number(1);
-        let value = match name {
+        let generation = || arguments.number(2);
+        match name {
             "release" => release(shard, arguments, mutation),
             "settle" => {
-                let deduction = deduction(&arguments.args[2]);
+                let deduction = deduction(&arguments.args[3]);
                 let user = arguments.user(0);
                 reply::settle(shard.ledger.settle(&user, generation(), deduction))
             }
-            "charge" => reply::flag(shard.ledger.charge(&arguments.user(0), generation())),
-            _ => reply::flag(shard.ledger.cancel(&arguments.user(0), generation())),
-        };
-        let is_left_behind = match mutation {
-            Some(Mutation::EpochNotRaisedAtRelease) => name == "release",
-            Some(Mutation::EpochNotRaisedAtCancel) => name == "cancel",
-            _ => false,
-        };
-        if is_left_behind {
-            shard.epoch_lag += shard.ledger.probe().epoch - epoch;
+            "charge" => reply::followed(shard.ledger.charge(&arguments.user(0), generation())),
+            _ => reply::followed(shard.ledger.cancel(&arguments.user(0), generation())),
         }
-        value
     }
 
     fn of_transfers(&mut self, name: &str, arguments: &Arguments<'_>) -> Value {
@@ -165,7 +184,7 @@ impl Redis {
         let other = arguments.number(0) as u32;
         match name {
             "lend" => {
-                let lent = ledger.lend(other, arguments.number(1), arguments.number(2));
+                let lent = ledger.lend(other, arguments.number(1));
                 if let (Some(Mutation::LendNotRecorded), LendReply::Lent(transfer)) =
                     (mutation, lent)
                 {
@@ -182,7 +201,7 @@ impl Redis {
                         .deposits
                         .iter()
                         .any(|&(from, id)| from == other && id >= transfer.id);
-                    if is_repeated && ledger.restock(units, seen.epoch, seen.sequence) {
+                    if is_repeated && ledger.restock(units, &seen) {
                         return reply::integer(1);
                     }
                 }
@@ -198,50 +217,80 @@ impl Redis {
         if matches!(name, "wipe" | "restore" | "warm") {
             return self.of_rebuild(name, shard, arguments);
         }
-        let Shard {
-            ledger, epoch_lag, ..
-        } = self.shard(shard);
+        let mutation = self.mutation;
+        let shard = self.shard(shard);
         match name {
             "audit" => {
-                let mut terms = ledger.audit();
-                terms.epoch -= *epoch_lag;
+                let mut terms = shard.ledger.audit();
+                terms.epoch = shard.epoch(mutation);
                 reply::audit(&terms)
             }
             "overdue" => {
                 let limit = arguments.number(1) as usize;
-                reply::overdue(&ledger.overdue(arguments.number(0), limit))
+                let grace_ms = u64::try_from(signed(&arguments.args[0]));
+                let mut claims = match grace_ms {
+                    Ok(grace_ms) if mutation != Some(Mutation::DeadlineIgnored) => {
+                        shard.ledger.overdue(grace_ms, limit)
+                    }
+                    _ => shard.ledger.open(),
+                };
+                claims.truncate(limit);
+                reply::overdue(&claims)
             }
             "restock" => {
-                let epoch = signed(&arguments.args[1]) + *epoch_lag;
-                let sequence = arguments.number(2);
-                reply::flag(ledger.restock(signed(&arguments.args[0]), epoch, sequence))
+                let mut seen = shard.ledger.audit();
+                let is_epoch = signed(&arguments.args[1]) == shard.epoch(mutation);
+                seen.sequence = arguments.number(2);
+                seen.version = arguments.number(3);
+                let units = signed(&arguments.args[0]);
+                reply::flag(is_epoch && shard.ledger.restock(units, &seen))
+            }
+            "correct" => {
+                let [seen, known] = [2, 3].map(|at| orders(&arguments.args[at]));
+                let user = arguments.user(0);
+                reply::flag(shard.ledger.correct(&user, &seen, &known))
             }
             other => panic!("no script of sales is named {other}"),
         }
     }
 
     fn of_rebuild(&mut self, name: &str, shard: usize, arguments: &Arguments<'_>) -> Value {
-        let is_cold = self.is_cold(shard as u32);
-        let shard = self.shard(shard);
+        let is_fenced = self.mutation != Some(Mutation::RebuildNotFenced);
+        let token_of = |at: usize| {
+            let token = String::from_utf8_lossy(&arguments.args[at]);
+            match is_fenced {
+                true => token.into_owned(),
+                false => "anybody".into(),
+            }
+        };
+        let number = shard as u32;
+        let ledger = &mut self.shard(shard).ledger;
         match name {
-            "warm" => reply::flag(shard.ledger.warm(arguments.number(0), arguments.number(1))),
-            "wipe" => {
-                let wiped = std::mem::take(&mut shard.restored);
-                let reply = reply::flag(shard.ledger.wipe());
-                if is_cold {
-                    self.unrestored.extend(wiped);
+            "warm" => {
+                let token = token_of(1);
+                let is_first = arguments.args[1] == b"-";
+                let token = (!is_first).then_some(token.as_str());
+                let is_warm = ledger.warm(arguments.number(0), token);
+                if is_warm && !is_first {
+                    self.rebuilds.push(RebuildStep::Ended(number));
                 }
-                reply
+                reply::flag(is_warm)
+            }
+            "wipe" => {
+                let wiped = ledger.wipe(&token_of(0), arguments.number(1));
+                if wiped == WipeReply::Begun {
+                    self.rebuilds.push(RebuildStep::Wiped(number));
+                }
+                reply::wiped(wiped)
             }
             _ => {
-                for entry in arguments.args.chunks(3).filter(|_| is_cold) {
+                let token = token_of(0);
+                let is_on = ledger.renew(&token);
+                for entry in arguments.args[1..].chunks(4).filter(|_| is_on) {
                     let user = user_id(&entry[0]);
-                    shard.ledger.restore(&user, &orders(&entry[2]));
-                    shard.restored.insert(user);
+                    ledger.restore(&token, &user, &orders(&entry[3]));
                 }
-                let restored = shard.restored.clone();
-                self.unrestored.retain(|user| !restored.contains(user));
-                reply::flag(is_cold)
+                reply::flag(is_on)
             }
         }
     }
@@ -251,8 +300,8 @@ impl Redis {
 pub(super) fn claimants(words: &Words) -> Vec<(usize, UserId)> {
     let is_claim = words[0].starts_with(b"EVAL")
         && words.get(3).is_some_and(|key| key.ends_with(b":stock"))
-        && words.get(4).is_some_and(|key| key.ends_with(b":claims"))
-        && words.get(7).is_some_and(|key| key.ends_with(b":sequence"));
+        && words.get(4).is_some_and(|key| key.ends_with(b":epoch"))
+        && words.get(5).is_some_and(|key| key.ends_with(b":sequence"));
     if !is_claim {
         return vec![];
     }
@@ -262,9 +311,8 @@ pub(super) fn claimants(words: &Words) -> Vec<(usize, UserId)> {
 }
 
 fn groups(arguments: &Arguments<'_>) -> Vec<Group> {
-    let now_ms = arguments.number(0);
-    let count = arguments.number(1) as usize;
-    let mut at = 2;
+    let count = arguments.number(0) as usize;
+    let mut at = 1;
     let mut groups = Vec::with_capacity(count);
     for keys in arguments.keys.chunks(KEYS_A_GROUP).take(count) {
         let letters = &arguments.args[at + 3];
@@ -274,9 +322,8 @@ fn groups(arguments: &Arguments<'_>) -> Vec<Group> {
             reserved: letters.contains(&b'r'),
             drain: letters.contains(&b'd'),
         };
-        let has_buckets = checks.blocked || checks.reserved;
         let users_at = at + 5;
-        at = users_at + users * if has_buckets { 2 } else { 1 };
+        at = users_at + users * 2;
         let attempts = match letters.contains(&b'k') {
             true => (at..at + users)
                 .map(|at| tag(&arguments.args[at]))
@@ -286,7 +333,6 @@ fn groups(arguments: &Arguments<'_>) -> Vec<Group> {
         groups.push(Group {
             shard: shard_of(&keys[0]),
             terms: ClaimTerms {
-                now_ms,
                 ttl_ms: arguments.number(users_at - 5),
                 user_cap: arguments.number(users_at - 4) as u32,
                 quantity: arguments.number(users_at - 3) as u32,
@@ -308,16 +354,16 @@ fn tag(word: &[u8]) -> Option<AttemptTag> {
 
 fn release(shard: &mut Shard, arguments: &Arguments<'_>, mutation: Option<Mutation>) -> Value {
     let one = |claim: &[Vec<u8>]| {
-        let kind = match claim[2].as_slice() {
+        let kind = match claim[3].as_slice() {
             b"decided" => ReleaseKind::Decided,
             b"void" => ReleaseKind::Void,
             _ if mutation == Some(Mutation::DeliveryNotCounted) => ReleaseKind::Decided,
             delivery => ReleaseKind::Delivery(number(delivery) as u32),
         };
         let user = user_id(&claim[0]);
-        shard.ledger.release(&user, number(&claim[1]), kind)
+        shard.ledger.release(&user, number(&claim[2]), kind)
     };
-    let replies: Vec<_> = arguments.args.chunks(3).map(one).collect();
+    let replies: Vec<_> = arguments.args.chunks(4).map(one).collect();
     reply::releases(&replies)
 }
 
@@ -330,6 +376,9 @@ fn deduction(mark: &[u8]) -> Deduction {
 
 /// A record's orders: `<generation>:<units>` or `<generation>~<units>`, commas between.
 fn orders(record: &[u8]) -> Vec<OrderEntry> {
+    if record == b"-" {
+        return vec![];
+    }
     let record = String::from_utf8_lossy(record);
     let entry = |text: &str| {
         let at = text.find([':', '~']).expect("an order has a mark");

@@ -228,7 +228,7 @@ impl World {
         let now_us = self.now_us();
         if fate != Some(SqlFate::Fail) {
             transaction(&mut self.sql);
-            self.witness.after_sql(&self.redis, &mut self.sql, now_us);
+            self.witness.after_sql(&mut self.sql, now_us);
         }
         let done = match fate {
             Some(SqlFate::Fail | SqlFate::LoseReply) => Done::Failed,

@@ -22,7 +22,7 @@ impl World {
             Fault::KillOrigin { origin, for_ms } => self.kill_origin(origin as usize, for_ms),
             Fault::RestartRedis { back_ms, for_ms } => self.restart_redis(back_ms, for_ms),
             Fault::LoseShard { shard, back_ms } => {
-                self.witness.before_loss(&self.redis);
+                self.witness.before_loss();
                 let back_us = back_ms.map(|ms| ms * 1_000);
                 self.redis.lose_shard(shard, back_us, now_us);
             }
@@ -37,7 +37,7 @@ impl World {
 
     fn restart_redis(&mut self, back_ms: Option<u64>, for_ms: u64) {
         if back_ms != Some(0) {
-            self.witness.before_loss(&self.redis);
+            self.witness.before_loss();
         }
         let back_us = back_ms.map(|ms| ms * 1_000);
         let now_us = self.now_us();
@@ -54,15 +54,6 @@ impl World {
         self.break_streams(gateway);
         self.queue
             .after(for_ms * 1_000, Happening::GatewayStarts { gateway });
-    }
-
-    /// Every gateway starts anew, and remembers nothing.
-    pub(crate) fn restart_gateways(&mut self) {
-        for gateway in 0..self.gateways.len() {
-            self.gateways[gateway].die();
-            self.break_streams(gateway);
-            self.start_gateway(gateway);
-        }
     }
 
     pub(super) fn start_gateway(&mut self, gateway: usize) {

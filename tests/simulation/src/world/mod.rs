@@ -16,6 +16,7 @@ use weir_engine::redis::Reply;
 use weir_engine::{BatchId, StreamId};
 use weir_engine_gate::config::Checked;
 use weir_sale::sale::{Band, Degrade, Sale, SaleState};
+use weir_sale::shard::bucket;
 
 use crate::client::{Person, user};
 use crate::gateway::{self, Gateway, Place, Worker};
@@ -211,13 +212,16 @@ impl World {
             clients: vec![],
             requests: BTreeMap::new(),
             next_request: 0,
-            witness: Witness::new(plan, &options.excused),
+            witness: Witness::new(plan),
             trace: Trace::new(options.keeps_lines),
             stats: Stats::default(),
             config,
             mutation: options.mutation,
             plan: plan.clone(),
         };
+        let numbers = (0..setting.users).chain(USERS_AT_THE_END);
+        let buckets = numbers.map(|number| bucket(&user(number)));
+        world.bus.borrow_mut().buckets = buckets.collect();
         world.begin();
         world
     }

@@ -178,7 +178,7 @@ impl World {
         let word = String::from_utf8_lossy(&word).into_owned();
         if word == "sold_out" {
             let now_us = self.queue.now_us();
-            self.witness.on_sold_out(&self.redis, &self.sql, now_us);
+            self.witness.on_sold_out(&self.sql, now_us);
         }
         self.request_over(id, Heard::nothing(status, &word));
     }

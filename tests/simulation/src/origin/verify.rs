@@ -1,0 +1,53 @@
+//! Users' orders in Redis are put right: see `origin/src/sales/verify.rs`.
+
+use weir_base::id::UserId;
+use weir_sale::shard::BUCKETS;
+
+use super::io::Io;
+use super::ledger::Ledger;
+use super::reconcile::BrokeOff;
+use crate::sql::Sql;
+
+/// Puts users' orders right.
+#[derive(Clone, Debug)]
+pub(super) struct Verifier {
+    pub(super) io: Io,
+    pub(super) ledger: Ledger,
+}
+
+impl Verifier {
+    pub(super) async fn verify(&self, shard: u32) -> Result<(), BrokeOff> {
+        let mut in_sql = self
+            .io
+            .sql(move |sql: &mut Sql| sql.orders_of(shard))
+            .await?;
+        let mut differing = Vec::new();
+        // Of a real shard each bucket is a step; here they are all asked for by one, that a schedule stays short.
+        for bucket in 0..BUCKETS {
+            if !self.io.has_users_in(bucket) {
+                continue;
+            }
+            for (user, seen) in self.ledger.settled_in(shard, bucket).await? {
+                if in_sql.remove(&user).as_ref() != Some(&seen) {
+                    differing.push(user);
+                }
+            }
+        }
+        differing.extend(in_sql.into_keys());
+        for user in differing {
+            self.correct(shard, &user).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn correct(&self, shard: u32, user: &UserId) -> Result<(), BrokeOff> {
+        let seen = self.ledger.settled(shard, user).await?;
+        let wanted = user.clone();
+        let orders = move |sql: &mut Sql| sql.orders_of(shard).remove(&wanted);
+        let orders = self.io.sql(orders).await?.unwrap_or_default();
+        if orders != seen {
+            self.ledger.correct(shard, user, &seen, &orders).await?;
+        }
+        Ok(())
+    }
+}
