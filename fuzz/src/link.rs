@@ -3,7 +3,7 @@
 use weir_engine_links::config::Config;
 use weir_engine_links::request::{Fields, Resource};
 use weir_link::answer::{Method, Reply, Visit, answer};
-use weir_link::cache::{Found, Limits, LinkName, Memory};
+use weir_link::cache::{Found, Learnt, Limits, LinkName, Memory, Source};
 use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
 use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::code::DomainId;
@@ -24,6 +24,7 @@ pub fn link_record(data: &[u8]) {
     for method in [Method::Get, Method::Head, Method::Other] {
         let visit = Visit {
             method,
+            is_prefetch: false,
             query: b"a=\xff\r\n",
             user_agent: b"Mozilla/5.0 (iPhone) MicroMessenger/8",
             accept_language: b"zh-CN",
@@ -36,7 +37,7 @@ pub fn link_record(data: &[u8]) {
 
 /// No header can be broken out of, whatever the link and the request say.
 fn check_reply(reply: &Reply<'_>) {
-    assert!([200, 301, 302, 307, 308, 405, 410].contains(&reply.status));
+    assert!([200, 301, 302, 307, 308, 405, 410, 503].contains(&reply.status));
     for (name, value) in &reply.headers {
         let is_safe = value
             .bytes()
@@ -87,6 +88,7 @@ pub fn link_click(data: &[u8]) {
     let mut line = || lines.next().unwrap_or_default();
     let fields = Fields {
         method: Method::read(line()),
+        is_prefetch: false,
         path: line(),
         host: line(),
         user_agent: line(),
@@ -157,13 +159,20 @@ fn check_memory(name: &LinkName, now_ms: u64) {
         bytes_max: 10_000,
         unknown_max: 2,
         fresh_ms: 1_000,
+        origin_fresh_ms: 1_000,
         unknown_ms: 100,
         renew_permille: 100,
     };
     let mut memory = Memory::new(limits, 1);
     memory.learn_unknown(name, now_ms);
     assert_eq!(memory.find(name, now_ms), Found::Unknown);
-    memory.learn(name, plain(), false, None, now_ms);
+    let learnt = Learnt {
+        link: plain(),
+        is_used_up: false,
+        left_ms: None,
+        source: Source::Redis,
+    };
+    memory.learn(name, learnt, now_ms);
     assert!(matches!(
         memory.find(name, now_ms),
         Found::Link { is_due: false, .. }

@@ -4,8 +4,8 @@ use weir_resp::{Value, decode};
 use weir_sale::ledger::{Audit, ClaimReply, OpenClaim, ReleaseReply, SettleReply};
 use weir_scripts::limit::Answer;
 use weir_scripts::{
-    audit, claim, deposit, lend, limit, limit_back, link_clicks, link_read, overdue, probe,
-    release, settle, warm,
+    audit, claim, deposit, lend, limit, limit_back, link_back, link_clicks, link_read, overdue,
+    probe, release, settle, warm,
 };
 
 /// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
@@ -45,6 +45,7 @@ pub fn script_replies(data: &[u8]) {
         deposit::parse(&value),
         overdue::parse(&value),
         link_read::parse(&value),
+        link_back::parse(&value),
         link_clicks::parse(&value),
     );
     if let Ok(shards) = probe::parse(&value, count) {

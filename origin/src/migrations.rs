@@ -37,6 +37,13 @@ macro_rules! migrations {
                 "0018_visitors_of_risk_checks"
             ),
             migration!($database, 19, "archive", "0019_archive"),
+            migration!(
+                $database,
+                25,
+                "link bots and errors",
+                "0025_link_bots_and_errors"
+            ),
+            migration!($database, 26, "link domains", "0026_link_domains"),
         ]
     };
 }

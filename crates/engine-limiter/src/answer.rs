@@ -4,7 +4,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use weir_engine::Answer;
-use weir_engine::answer::{Refusal, retry_after_seconds};
+use weir_engine::answer::retry_after_seconds;
+use weir_limit::rules::fields::{QUOTA_EXCEEDED, REDUCED_CAPACITY};
 
 use crate::config::AnswerConfig;
 
@@ -25,7 +26,12 @@ pub struct Refused {
     pub reason: Reason,
     /// Headers that tell of its quota.
     pub fields: Vec<(&'static str, String)>,
+    /// The names of the rules that refuse it.
+    pub violated: Vec<String>,
 }
+
+/// The media type of problems (RFC 9457).
+const PROBLEM_JSON: &str = "application/problem+json";
 
 /// How long to wait when nobody knows how long.
 const UNAVAILABLE_MS: u64 = 1_000;
@@ -44,6 +50,14 @@ impl Reason {
         }
     }
 
+    const fn status_text(self) -> &'static str {
+        match self {
+            Self::Limited { .. } => "429",
+            Self::Denied => "403",
+            Self::Unavailable => "503",
+        }
+    }
+
     const fn grpc_status(self) -> u8 {
         match self {
             Self::Limited { .. } => RESOURCE_EXHAUSTED,
@@ -57,6 +71,21 @@ impl Reason {
             Self::Limited { .. } => "rate_limited",
             Self::Denied => "denied",
             Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// The type and the title of the problem.
+    const fn problem(self) -> (Option<&'static str>, &'static str) {
+        match self {
+            Self::Limited { .. } => (
+                Some(QUOTA_EXCEEDED),
+                "Request cannot be satisfied as assigned quota has been exceeded",
+            ),
+            Self::Unavailable => (
+                Some(REDUCED_CAPACITY),
+                "Request cannot be satisfied due to temporary server capacity constraints",
+            ),
+            Self::Denied => (None, "Forbidden"),
         }
     }
 
@@ -85,10 +114,11 @@ impl Refused {
         Self {
             reason,
             fields: Vec::new(),
+            violated: Vec::new(),
         }
     }
 
-    /// The answer. `config` takes the place of the default one when a limit is reached, except for gRPC clients.
+    /// The answer: a problem. `config` takes its place when a limit is reached, except for gRPC clients.
     pub fn answer(&self, is_grpc: bool, config: Option<&AnswerConfig>) -> Answer {
         let retry_after = self.reason.retry_after();
         let retry_after = retry_after.as_deref();
@@ -107,12 +137,53 @@ impl Refused {
             ]);
             return Answer::new(config.status, &headers, config.body.as_bytes());
         }
-        let body = Refusal {
-            error: self.reason.word(),
-            message: self.reason.message(),
-            order: None,
-        };
-        Answer::json(self.reason.status(), headers, &body)
+        headers.extend([
+            ("content-type", PROBLEM_JSON),
+            // An answer holds for one user at one moment: no cache may keep it.
+            ("cache-control", "no-store"),
+        ]);
+        Answer::new(self.reason.status(), &headers, self.problem())
+    }
+
+    /// The body: a problem (RFC 9457) of the types that the draft on `RateLimit` registers, with the members that all
+    /// refusals of a gateway have. It is put together by hand, since a flood of refusals is what this filter is for:
+    /// nothing in it needs to be escaped, neither our own texts nor the names of rules.
+    fn problem(&self) -> String {
+        let reason = self.reason;
+        let (kind, title) = reason.problem();
+        let mut body = String::with_capacity(384);
+        body.push('{');
+        if let Some(kind) = kind {
+            push_member(&mut body, "type", kind);
+        }
+        push_member(&mut body, "title", title);
+        body.push_str("\"status\":");
+        body.push_str(reason.status_text());
+        for (n, name) in self.violated.iter().enumerate() {
+            body.push_str(if n == 0 {
+                ",\"violated-policies\":[\""
+            } else {
+                "\",\""
+            });
+            body.push_str(name);
+        }
+        body.push_str(if self.violated.is_empty() {
+            ","
+        } else {
+            "\"],"
+        });
+        push_member(&mut body, "error", reason.word());
+        push_member(&mut body, "message", reason.message());
+        body.pop();
+        body.push('}');
+        body
+    }
+}
+
+/// Appends `"<name>":"<text>",`.
+fn push_member(body: &mut String, name: &str, text: &str) {
+    for part in ["\"", name, "\":\"", text, "\","] {
+        body.push_str(part);
     }
 }
 
@@ -127,6 +198,7 @@ mod tests {
         Refused {
             reason,
             fields: vec![("ratelimit", "\"r\";r=0;t=2".into())],
+            violated: vec!["r".into()],
         }
     }
 
@@ -149,6 +221,22 @@ mod tests {
             let body = String::from_utf8(answer.body).unwrap();
             assert!(body.contains(word), "{body}");
         }
+    }
+
+    /// As in the draft's example, with the members that all refusals have.
+    #[test]
+    fn a_refusal_is_a_problem_that_names_the_policies() {
+        let answer = refused(LIMITED).answer(false, None);
+        let kind = header(&answer, "content-type");
+        assert_eq!(kind.as_deref(), Some("application/problem+json"));
+        let body = String::from_utf8(answer.body).unwrap();
+        assert_eq!(
+            body,
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["r"],"error":"rate_limited","message":"too many requests; please try again when Retry-After has passed"}"#
+        );
+        let unavailable = refused(Reason::Unavailable).answer(false, None);
+        let body = String::from_utf8(unavailable.body).unwrap();
+        assert!(body.contains("#temporary-reduced-capacity"), "{body}");
     }
 
     #[test]

@@ -261,6 +261,7 @@ impl<D: SharedData> Decider<D> {
         Refused {
             reason,
             fields: evaluation.quota_headers(said.iter(), self.config.headers),
+            violated: evaluation.violated(said),
         }
     }
 

@@ -33,6 +33,9 @@ pub struct Evaluation<D> {
     pub leased: Vec<(RuleHit, LimitKey)>,
     /// What was charged in Redis.
     pub charged_in_redis: Vec<(Charged, LimitKey)>,
+    /// What rules in shadow have charged here and in Redis, of what goes back when the request ends.
+    shadow_charged: Vec<Charged>,
+    shadow_charged_in_redis: Vec<(Charged, LimitKey)>,
     /// Which rules in shadow would have refused it.
     would_refuse: Vec<usize>,
     /// Whether an operator asks.
@@ -85,6 +88,8 @@ impl<D: SharedData> Evaluation<D> {
             charged: vec![],
             leased: vec![],
             charged_in_redis: vec![],
+            shadow_charged: vec![],
+            shadow_charged_in_redis: vec![],
             would_refuse: vec![],
             is_debug,
         }
@@ -143,7 +148,31 @@ impl<D: SharedData> Evaluation<D> {
         for hit in mem::take(&mut self.local_shadow) {
             if let Some(check) = self.ruleset.charge_one(&hit, now_ms) {
                 self.shadow(hit.rule, &check);
+                if check.is_allowed() && hit.goes_back() {
+                    self.shadow_charged.push(Charged { hit, check });
+                }
             }
+        }
+    }
+
+    /// Counts what a rule in shadow said in Redis, and keeps what is to go back.
+    pub fn shadow_in_redis(&mut self, hit: RuleHit, key: LimitKey, check: Check) {
+        self.shadow(hit.rule, &check);
+        if check.is_allowed() && hit.goes_back() {
+            self.shadow_charged_in_redis
+                .push((Charged { hit, check }, key));
+        }
+    }
+
+    /// What a rule in shadow has charged in Redis for a request that is refused goes back, too: it is not in flight.
+    pub fn take_shadow_charges(&mut self) -> Passed<D> {
+        let ruleset = Rc::clone(&self.ruleset);
+        let here = mem::take(&mut self.shadow_charged).into_iter();
+        let in_redis = mem::take(&mut self.shadow_charged_in_redis);
+        Passed {
+            headers: vec![],
+            here: here.map(|charged| (Rc::clone(&ruleset), charged)).collect(),
+            in_redis: in_redis.into_iter().map(charge_back).collect(),
         }
     }
 
@@ -189,32 +218,27 @@ impl<D: SharedData> Evaluation<D> {
 
     /// What goes back when it ends.
     pub fn passed(self, headers: Vec<(&'static str, String)>) -> Passed<D> {
-        let here = self.charged.into_iter();
+        let here = self.charged.into_iter().chain(self.shadow_charged);
         let here = here.filter(|charged| charged.hit.goes_back());
         let in_redis = self.charged_in_redis.into_iter();
+        let in_redis = in_redis.chain(self.shadow_charged_in_redis);
         let in_redis = in_redis.filter(|(charged, _)| charged.hit.goes_back());
         Passed {
             headers,
             here: here
                 .map(|charged| (Rc::clone(&self.ruleset), charged))
                 .collect(),
-            in_redis: in_redis
-                .map(|(charged, key)| Charge {
-                    key,
-                    quota: charged.hit.quota(),
-                    cost: charged.hit.cost(),
-                    mark: charged.check.mark,
-                })
-                .collect(),
+            in_redis: in_redis.map(charge_back).collect(),
         }
     }
 
     /// The headers that tell what these rules said.
     pub fn quota_headers<'a>(
         &self,
-        said: impl Iterator<Item = &'a Charged>,
+        said: impl Iterator<Item = &'a Charged> + Clone,
         config: HeadersConfig,
     ) -> Vec<(&'static str, String)> {
+        let is_refused = said.clone().any(|charged| !charged.check.is_allowed());
         let (mut policy, mut limit) = (String::new(), String::new());
         let mut least: Option<&Charged> = None;
         for charged in said {
@@ -222,7 +246,7 @@ impl<D: SharedData> Evaluation<D> {
                 continue;
             };
             fields::append_policy(&mut policy, &rule.name, &charged.hit.quota());
-            fields::append_limit(&mut limit, &rule.name, &charged.check);
+            fields::append_limit(&mut limit, &rule.name, &charged.check, is_refused);
             if least.is_none_or(|least| charged.check.remaining < least.check.remaining) {
                 least = Some(charged);
             }
@@ -235,6 +259,13 @@ impl<D: SharedData> Evaluation<D> {
         headers
     }
 
+    /// The names of the rules that refuse.
+    pub fn violated(&self, said: &[Charged]) -> Vec<String> {
+        let refusing = said.iter().filter(|charged| !charged.check.is_allowed());
+        let rules = refusing.filter_map(|charged| self.ruleset.rule(charged.hit.rule));
+        rules.map(|(rule, _)| rule.name.as_str().into()).collect()
+    }
+
     fn names(&self, rules: &[usize]) -> String {
         let names = rules.iter().filter_map(|rule| self.ruleset.rule(*rule));
         let names: Vec<&str> = names.map(|(rule, _)| rule.name.as_str()).collect();
@@ -242,6 +273,15 @@ impl<D: SharedData> Evaluation<D> {
             true => "none".into(),
             false => names.join(", "),
         }
+    }
+}
+
+fn charge_back((charged, key): (Charged, LimitKey)) -> Charge {
+    Charge {
+        key,
+        quota: charged.hit.quota(),
+        cost: charged.hit.cost(),
+        mark: charged.check.mark,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::config::{Checked, DEADLINE_MS};
 use crate::decider::{Decider, Next};
 use crate::evaluation::Passed;
 use crate::job::{CheckJob, Job, LimitPlan};
-use crate::redis::Redis;
+use crate::redis::{Outcome, Redis};
 use crate::reload::Reload;
 use crate::request::is_grpc;
 use crate::ruleset::Ruleset;
@@ -272,7 +272,12 @@ impl<D: SharedData + Clone> Limiter<D> {
         effects: &mut Effects,
     ) {
         let is_grpc = job.is_grpc;
-        let (evaluation, outcome) = self.decider.learn(job, answers, now_ms);
+        let (mut evaluation, outcome) = self.decider.learn(job, answers, now_ms);
+        if let Outcome::Refused(_) = outcome {
+            // Rules in shadow have charged what will not be under way.
+            let in_shadow = evaluation.take_shadow_charges();
+            self.end(in_shadow, now_ms, effects);
+        }
         let Some(stream) = stream else {
             let left = self.decider.abandon(evaluation, &outcome, now_ms);
             return self.end(left, now_ms, effects);

@@ -152,9 +152,9 @@ impl Redis {
             }
         }
         let in_shadow = mem::take(&mut evaluation.redis_shadow);
-        for (hit, (answers, _)) in in_shadow.into_iter().zip(answers) {
-            if let Some(answer) = answers.first() {
-                evaluation.shadow(hit.rule, &answer.check);
+        for (hit, (answers, limits)) in in_shadow.into_iter().zip(answers) {
+            if let (Some(answer), Some(limit)) = (answers.first(), limits.into_iter().next()) {
+                evaluation.shadow_in_redis(hit, limit.key, answer.check);
             }
         }
         if said.iter().all(|(charged, _)| charged.check.is_allowed()) {

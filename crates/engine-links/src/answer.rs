@@ -32,6 +32,7 @@ pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
         LinkAnswer::App { .. } => AnswerKind::App,
         LinkAnswer::Gone(_) => AnswerKind::Gone,
         LinkAnswer::NotAllowed => AnswerKind::NotAllowed,
+        LinkAnswer::NotBeforeClick => AnswerKind::NotBeforeClick,
     }
 }
 

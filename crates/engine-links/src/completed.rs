@@ -1,26 +1,24 @@
 //! What is due on ticks, and what follows from the replies of Redis and of the origin.
 
 use alloc::format;
-use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use weir_engine::event::FetchResponse;
 use weir_engine::pump::{BATCH_MAX, Completed, Pending};
 use weir_engine::redis::{Definite, Failure, Reply, Unknown};
 use weir_engine::{BatchId, Effects, FetchId, Level, StreamId};
-use weir_link::answer::Answer;
+use weir_link::cache::{Found as MemoryFound, Learnt, LinkName, Source};
 use weir_link::record::Link;
 use weir_resp::Value;
 use weir_scripts::link_read::Read;
-use weir_scripts::{link_clicks, link_read};
+use weir_scripts::{link_back, link_clicks, link_read};
 
-use crate::answer::respond;
 use crate::clicks::Clicks;
 use crate::job::{Job, ReadJob};
 use crate::links::{LinkRequest, Links};
-use crate::lookups::Ended;
-use crate::metrics::{AnswerKind, Place};
-use crate::origin::{self, relayed};
+use crate::lookups::{Ended, Lookup};
+use crate::metrics::{ClickOutcome, Place};
+use crate::origin;
 use crate::poll::PollResult;
 
 impl Links {
@@ -28,6 +26,7 @@ impl Links {
     pub(crate) fn on_tick(&mut self, now_ms: u64, effects: &mut Effects) {
         self.poller.poll(now_ms, effects);
         self.flush_clicks(now_ms, effects);
+        self.flush_unused(now_ms, effects);
         let completed = self.redis.pump.turn(now_ms, effects);
         let count: usize = completed.iter().map(|call| call.requests.len()).sum();
         self.apply(completed, now_ms, effects);
@@ -94,6 +93,14 @@ impl Links {
                 let completed = |clicks: &mut Clicks| clicks.completed(is_taken);
                 self.send_clicks(completed, now_ms, effects);
             }
+            Job::Back(unused) => match outcome.as_ref().map(link_back::parse) {
+                Ok(Ok(was_used)) => {
+                    let count = usize::from(was_used);
+                    self.counters.clicks.add(ClickOutcome::Returned, count);
+                }
+                // Nobody has heard of it.
+                _ => self.unused.push(unused),
+            },
         }
     }
 
@@ -107,26 +114,52 @@ impl Links {
         effects: &mut Effects,
     ) {
         let request = stream.and_then(|stream| self.waiting.remove(&stream));
-        let link = match read {
-            Ok(Some(read)) => self.decoded(read, effects),
-            Ok(None) => {
-                self.memory.drop_link(&job.name);
-                None
-            }
-            Err(_) => {
+        match read {
+            Ok(Some(read)) => match self.decoded(&read, effects) {
+                Some(link) => self.found_in_redis(request, job, link, &read, now_ms, effects),
+                None => self.not_in_redis(request, job, now_ms, effects),
+            },
+            Ok(None) => self.not_in_redis(request, job, now_ms, effects),
+            Err(failure) => {
                 self.counters.redis_failed.increment();
-                if let Some(request) = request {
-                    self.without_redis(request, now_ms, effects);
-                }
-                return;
+                self.redis_failed(request, job, &failure, now_ms, effects);
             }
-        };
-        match (link, request) {
-            (Some((link, read)), request) => {
-                self.found_in_redis(request, job, link, &read, now_ms, effects);
+        }
+    }
+
+    /// Redis has no such link, or none that can be read: it may have lost it, so the origin is asked. What memory has
+    /// stays until somebody who must know says that it is gone.
+    fn not_in_redis(
+        &mut self,
+        request: Option<LinkRequest>,
+        job: &ReadJob,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        match request {
+            Some(request) => self.ask_origin(request, now_ms, effects),
+            None => self.refresh_at_origin(job.name, job.purpose, now_ms, effects),
+        }
+    }
+
+    fn redis_failed(
+        &mut self,
+        request: Option<LinkRequest>,
+        job: &ReadJob,
+        failure: &Failure,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let may_have_run = matches!(failure, Failure::Unknown(_));
+        match (request, job.purpose.click()) {
+            (Some(mut request), click) => {
+                request.may_have_used |= may_have_run && click.is_some();
+                self.without_redis(request, now_ms, effects);
             }
-            (None, Some(request)) => self.ask_origin(request, now_ms, effects),
-            (None, None) => {}
+            // The client has gone.
+            (None, Some(click)) if may_have_run => self.unused.add(&job.name, click),
+            (None, Some(_)) => {}
+            (None, None) => self.refresh_at_origin(job.name, job.purpose, now_ms, effects),
         }
     }
 
@@ -141,23 +174,45 @@ impl Links {
         effects: &mut Effects,
     ) {
         self.counters.found.increment(Place::Redis);
-        // Redis does not count clicks of a disabled link, so it is never used up.
+        match request {
+            Some(request) => self.answer_with(&request, &link, read, now_ms, effects),
+            None => self.give_back(job.purpose, &job.name, read),
+        }
+        let known_before = job.changes;
+        self.learn(&job.name, link, read, Source::Redis, known_before, now_ms);
+    }
+
+    /// Remembers a link that was read when so many changes were known. While it has clicks left it is nothing to
+    /// remember: Redis counts each of them.
+    fn learn(
+        &mut self,
+        name: &LinkName,
+        link: Link,
+        read: &Read,
+        source: Source,
+        changes: u32,
+        now_ms: u64,
+    ) {
+        if changes != self.changes {
+            return;
+        }
         let is_used_up = read.clicks_left == Some(0);
-        if let Some(request) = request {
-            self.answer_with(&request, &link, is_used_up, read.left_ms, now_ms, effects);
+        if read.clicks_left.is_some() && !is_used_up {
+            return self.memory.drop_link(name);
         }
-        // While a link has clicks left, Redis counts each of them.
-        let is_constant = read.clicks_left.is_none() || is_used_up;
-        if is_constant && job.changes == self.changes {
-            self.memory
-                .learn(&job.name, link, is_used_up, read.left_ms, now_ms);
-        }
+        let learnt = Learnt {
+            link,
+            is_used_up,
+            left_ms: read.left_ms,
+            source,
+        };
+        self.memory.learn(name, learnt, now_ms);
     }
 
     /// Decodes a record. One that this version cannot read may be one that the origin can.
-    fn decoded(&mut self, read: Read, effects: &mut Effects) -> Option<(Link, Read)> {
+    fn decoded(&mut self, read: &Read, effects: &mut Effects) -> Option<Link> {
         match Link::decode(&read.record) {
-            Ok(link) => Some((link, read)),
+            Ok(link) => Some(link),
             Err(error) => {
                 self.counters.records_refused.increment();
                 effects.log(Level::Debug, format!("a record was refused: {error}"));
@@ -168,7 +223,8 @@ impl Links {
 
     // --- the origin
 
-    /// A look-up has ended. The origin's response goes to the client at once; all other answers wait for a turn.
+    /// A look-up has ended. The request that it was sent for is answered at once if the origin has the link; all others
+    /// wait for a turn.
     pub(crate) fn on_fetched(
         &mut self,
         fetch: FetchId,
@@ -176,40 +232,60 @@ impl Links {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let Some(lookup) = self.lookups.completed(fetch) else {
+        let found = origin::Found::from(response);
+        let is_answered = found != origin::Found::Failed;
+        let Some(lookup) = self.lookups.completed(fetch, is_answered, now_ms) else {
             return;
         };
         self.counters.lookups.increment();
         self.counters.found.increment(Place::Origin);
-        let (told, ended) = match origin::Found::from(response) {
-            origin::Found::Response(response) => {
-                self.relay(lookup.owner, response, effects);
-                (lookup.followers, Ended::Found)
-            }
+        let (told, ended) = match found {
+            origin::Found::Link(read) => match self.decoded(&read, effects) {
+                Some(link) => self.found_at_origin(lookup, link, &read, now_ms, effects),
+                None => self.lookup_failed(lookup),
+            },
             origin::Found::Unknown => {
                 if lookup.changes == self.changes {
                     self.memory.learn_unknown(&lookup.name, now_ms);
                 }
                 (lookup.everybody(), Ended::Unknown)
             }
-            origin::Found::Failed => {
-                self.counters.lookups_failed.increment();
-                (lookup.everybody(), Ended::Failed)
-            }
+            origin::Found::Failed => self.lookup_failed(lookup),
         };
+        self.counters.evictions.add(self.memory.take_evictions());
         self.lookups.tell_later(told, ended, effects);
     }
 
-    /// Passes the origin's response on, if the client has not gone.
-    fn relay(&mut self, owner: Option<StreamId>, response: FetchResponse, effects: &mut Effects) {
-        let Some(request) = owner.and_then(|stream| self.waiting.remove(&stream)) else {
-            return;
-        };
-        self.counters.answers.increment(AnswerKind::Relayed);
-        match relayed(response, request.visitor.fields().method) {
-            Some(answer) => effects.respond(request.stream, Rc::new(answer)),
-            None => respond(request.stream, Answer::NotAllowed.reply(), effects),
+    /// The origin has the link: it is answered, and remembered. Those who followed are still to be told.
+    fn found_at_origin(
+        &mut self,
+        lookup: Lookup,
+        link: Link,
+        read: &Read,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> (Vec<StreamId>, Ended) {
+        let owner = lookup.owner;
+        match owner.and_then(|stream| self.waiting.remove(&stream)) {
+            Some(request) => self.answer_with(&request, &link, read, now_ms, effects),
+            None => self.give_back(lookup.purpose, &lookup.name, read),
         }
+        let (name, changes) = (lookup.name, lookup.changes);
+        self.learn(&name, link, read, Source::Origin, changes, now_ms);
+        (lookup.followers, Ended::Found)
+    }
+
+    fn lookup_failed(&mut self, lookup: Lookup) -> (Vec<StreamId>, Ended) {
+        self.counters.lookups_failed.increment();
+        if let Some(click) = lookup.purpose.click() {
+            // The origin may have used it.
+            let owner = lookup.owner;
+            match owner.and_then(|stream| self.waiting.get_mut(&stream)) {
+                Some(request) => request.may_have_used = true,
+                None => self.unused.add(&lookup.name, click),
+            }
+        }
+        (lookup.everybody(), Ended::Failed)
     }
 
     /// Lets requests go on whose look-up has ended, at most `room` of them.
@@ -221,15 +297,35 @@ impl Links {
             match ended {
                 Ended::Found => {
                     request.has_followed = true;
-                    self.ask_redis(request, now_ms, effects);
+                    self.go_on(request, now_ms, effects);
                 }
-                Ended::Unknown => self.answer_unknown(stream, &request.domain, effects),
-                Ended::Failed => self.answer_unavailable(stream, effects),
+                Ended::Unknown => self.tell_unknown(&request, effects),
+                Ended::Failed => self.without_origin(request, None, now_ms, effects),
             }
         }
     }
 
+    /// The look-up of another request has found the link: memory has it now, unless its clicks are counted, which is
+    /// Redis' part.
+    fn go_on(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
+        let found = self.memory.find(&request.name, now_ms);
+        if !matches!(found, MemoryFound::Link { .. }) {
+            return self.ask_redis(request, now_ms, effects);
+        }
+        if let Some(request) = self.answer_known(request, Place::Memory, now_ms, effects) {
+            self.ask_redis(request, now_ms, effects);
+        }
+    }
+
     // --- clicks
+
+    /// Gives back what led nowhere.
+    fn flush_unused(&mut self, now_ms: u64, effects: &mut Effects) {
+        for unused in self.unused.take_due(now_ms) {
+            let job = Job::Back(unused);
+            self.redis.pump.enqueue_unowned(job, now_ms, effects);
+        }
+    }
 
     fn flush_clicks(&mut self, now_ms: u64, effects: &mut Effects) {
         self.send_clicks(|clicks| clicks.flush(now_ms), now_ms, effects);

@@ -64,6 +64,9 @@ pub struct CacheConfig {
     /// After how many milliseconds a link is read again in the background, 1,000 to a day: a minute unless set. Polls
     /// see edits sooner.
     pub fresh_ms: u64,
+    /// After how many milliseconds a link that the origin told of is read again in the background, 100 to a day: 10,000
+    /// unless set. While Redis is down, so long an edit may go unseen.
+    pub origin_fresh_ms: u64,
     /// The most unknown codes, 0 to 1,000,000: 10,000 unless set.
     pub unknown_max: usize,
     /// For how many milliseconds a code counts as unknown, 100 to an hour: 5,000 unless set.
@@ -154,6 +157,7 @@ impl CacheConfig {
         within("cache.entries_max", entries_max, 0, 10_000_000)?;
         within("cache.bytes_max", self.bytes_max as u64, 0, 1 << 30)?;
         within("cache.fresh_ms", self.fresh_ms, 1_000, DAY_MS)?;
+        within("cache.origin_fresh_ms", self.origin_fresh_ms, 100, DAY_MS)?;
         within("cache.unknown_max", self.unknown_max as u64, 0, 1_000_000)?;
         within("cache.unknown_ms", self.unknown_ms, 100, HOUR_MS)?;
         Ok(Limits {
@@ -161,6 +165,7 @@ impl CacheConfig {
             bytes_max: self.bytes_max,
             unknown_max: self.unknown_max,
             fresh_ms: self.fresh_ms,
+            origin_fresh_ms: self.origin_fresh_ms,
             unknown_ms: self.unknown_ms,
             renew_permille,
         })
@@ -194,6 +199,7 @@ impl Default for CacheConfig {
             entries_max: 50_000,
             bytes_max: 32 << 20,
             fresh_ms: 60_000,
+            origin_fresh_ms: 10_000,
             unknown_max: 10_000,
             unknown_ms: 5_000,
         }
@@ -260,6 +266,7 @@ mod tests {
         check(r#""cache":{"entries_max":10000001}"#, "cache.entries_max");
         check(r#""cache":{"bytes_max":1073741825}"#, "cache.bytes_max");
         check(r#""cache":{"fresh_ms":999}"#, "cache.fresh_ms");
+        check(r#""cache":{"origin_fresh_ms":99}"#, "cache.origin_fresh_ms");
         check(r#""cache":{"unknown_max":1000001}"#, "cache.unknown_max");
         check(r#""cache":{"unknown_ms":99}"#, "cache.unknown_ms");
         check(r#""clicks":{"flush_ms":99}"#, "clicks.flush_ms");

@@ -10,7 +10,10 @@ use weir_link::cache::LinkName;
 use weir_link::click::BatchId;
 use weir_link::code::LinkId;
 use weir_scripts::keys::LinkKeys;
-use weir_scripts::{Call, link_clicks, link_read};
+use weir_scripts::link_read::Purpose;
+use weir_scripts::{Call, link_back, link_clicks, link_read};
+
+use crate::unused::UnusedClick;
 
 /// What is asked of Redis.
 #[derive(Clone, Debug)]
@@ -19,6 +22,8 @@ pub(crate) enum Job {
     Read(ReadJob),
     /// To take a batch of clicks.
     Clicks { id: BatchId, payload: Vec<u8> },
+    /// To take back a click that led nowhere.
+    Back(UnusedClick),
 }
 
 /// A link that is read.
@@ -26,8 +31,8 @@ pub(crate) enum Job {
 pub(crate) struct ReadJob {
     pub(crate) name: LinkName,
     pub(crate) link: LinkId,
-    /// Whether this is a click: if the link has a maximum of clicks, one is used.
-    pub(crate) is_click: bool,
+    /// Why.
+    pub(crate) purpose: Purpose,
     /// The circuit breaker's.
     pub(crate) pass: Pass,
     /// How many changes were known when the read began: see `Links::changes`.
@@ -60,10 +65,14 @@ impl LinkPlan {
         match job {
             Job::Read(job) => {
                 let keys = LinkKeys::new(&self.key_prefix, &job.link);
-                link_read::call(&keys, self.renew_permille, job.is_click)
+                link_read::call(&keys, self.renew_permille, job.purpose)
             }
             Job::Clicks { id, payload } => {
                 link_clicks::call(&self.key_prefix, *id, payload.clone())
+            }
+            Job::Back(unused) => {
+                let keys = LinkKeys::new(&self.key_prefix, &unused.link);
+                link_back::call(&keys, unused.click)
             }
         }
     }

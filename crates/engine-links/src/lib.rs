@@ -16,6 +16,7 @@
 //! | `origin` | one look-up: its request, its response |
 //! | `poll` | edits and domains, read from Redis on ticks |
 //! | `clicks` | clicks, counted and sent in batches |
+//! | `unused` | clicks that led nowhere, given back |
 //! | `answer` | the engine's own answers |
 //! | `metrics` | what it counts |
 
@@ -55,6 +56,7 @@ mod origin;
 mod poll;
 mod redis;
 pub mod request;
+mod unused;
 mod visitor;
 
 pub use links::Links;

@@ -4,11 +4,14 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 
 use serde_json::Value;
+use weir_base::hash::seeded_hash;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
 use weir_link::answer::{self, Answer, Gone};
 use weir_link::cache::{Found, Known, LinkName, Memory};
+use weir_link::click::ClickId;
 use weir_link::domain::Domain;
 use weir_link::record::Link;
+use weir_scripts::link_read::{Purpose, Read};
 
 use crate::NAME;
 use crate::answer::{file, kind_of, respond, unavailable};
@@ -18,10 +21,10 @@ use crate::domains::Sites;
 use crate::job::{Job, ReadJob};
 use crate::lookups::{LookupRequest, Lookups};
 use crate::metrics::{AnswerKind, LinkCounters, Place};
-use crate::origin::lookup_headers;
 use crate::poll::Poller;
 use crate::redis::Redis;
 use crate::request::{Fields, Resource};
+use crate::unused::UnusedClicks;
 use crate::visitor::Visitor;
 
 /// When a client that could not be answered may try again, in milliseconds.
@@ -37,6 +40,10 @@ pub struct Links {
     pub(crate) poller: Poller,
     /// If clicks are counted.
     pub(crate) clicks: Option<Clicks>,
+    /// Clicks that led nowhere.
+    pub(crate) unused: UnusedClicks,
+    /// The name of the next click.
+    next_click: ClickId,
     trusted_hops: Option<usize>,
     /// How many polls have told of changes. What was read before such a poll has completed may be from before the change,
     /// and is not remembered.
@@ -56,6 +63,12 @@ pub(crate) struct LinkRequest {
     pub(crate) name: LinkName,
     pub(crate) domain: Rc<Domain>,
     pub(crate) visitor: Visitor,
+    /// Why the link is read for it.
+    pub(crate) purpose: Purpose,
+    /// Whether a click may have been used for it though nobody has told.
+    pub(crate) may_have_used: bool,
+    /// How many changes were known when Redis was asked.
+    changes: u32,
     /// Whether it has waited for a look-up that was sent for another one.
     pub(crate) has_followed: bool,
 }
@@ -111,8 +124,8 @@ impl Engine for Links {
 }
 
 impl Links {
-    /// An engine that knows nothing yet. No other engine may have `unique_name`, by which batches of clicks are told
-    /// apart; nobody outside may know the seed, by which names are hashed.
+    /// An engine that knows nothing yet. No other engine may have `unique_name`, by which batches of clicks
+    /// and clicks are told apart; nobody outside may know the seed, by which names are hashed.
     pub fn new(config: Checked, unique_name: &str, seed: u64) -> Self {
         let mut metrics = Metrics::new();
         let clicks = config.clicks.as_ref();
@@ -120,10 +133,15 @@ impl Links {
             sites: Sites::default(),
             memory: Memory::new(config.limits, seed),
             redis: Redis::new(&config, &mut metrics),
-            lookups: Lookups::new(&config.origin),
+            lookups: Lookups::new(&config.origin, &mut metrics),
             poller: Poller::new(config.poll_interval_ms, &config.redis.key_prefix),
             trusted_hops: clicks.and_then(|clicks| clicks.trusted_hops),
             clicks: clicks.map(|clicks| Clicks::new(clicks, unique_name, &mut metrics)),
+            unused: UnusedClicks::default(),
+            next_click: ClickId {
+                counter: seeded_hash(0, unique_name.as_bytes()),
+                sequence: 0,
+            },
             changes: 0,
             waiting: BTreeMap::new(),
             is_serving: false,
@@ -177,9 +195,10 @@ impl Links {
 
     /// The client has gone.
     fn forget(&mut self, stream: StreamId) {
-        if self.waiting.remove(&stream).is_some() {
+        if let Some(request) = self.waiting.remove(&stream) {
             self.redis.pump.forget(stream);
             self.lookups.forget(stream);
+            self.led_nowhere(&request);
         }
     }
 
@@ -191,6 +210,7 @@ impl Links {
             Found::Link { known, is_due } => {
                 self.counters.found.increment(Place::Memory);
                 let answer = answer_of(known, &head.fields, now_ms);
+                let is_followed = answer.leads_on();
                 if give(answer, stream, &head.fields, &self.counters, effects)
                     && let Some(clicks) = &mut self.clicks
                 {
@@ -198,7 +218,13 @@ impl Links {
                     clicks.count(&head.fields.click(&head.name, &address, now_ms));
                 }
                 if is_due {
-                    self.renew(head.name, now_ms, effects);
+                    let is_click = is_followed && head.fields.is_click();
+                    let purpose = if is_click {
+                        Purpose::Renew
+                    } else {
+                        Purpose::Look
+                    };
+                    self.refresh(head.name, purpose, now_ms, effects);
                 }
             }
             Found::Unknown => {
@@ -206,16 +232,32 @@ impl Links {
                 self.answer_unknown(stream, &head.domain, effects);
             }
             Found::MustRevalidate | Found::Nothing => {
-                let request = head.keep(self.trusted_hops);
+                let purpose = self.purpose_of(&head.fields);
+                let request = head.keep(self.trusted_hops, purpose);
                 self.ask_redis(request, now_ms, effects);
             }
         }
     }
 
+    /// Why a link is read for a request: each click has a name of its own.
+    fn purpose_of(&mut self, fields: &Fields<'_>) -> Purpose {
+        if !fields.is_click() {
+            return Purpose::Look;
+        }
+        let click = self.next_click;
+        self.next_click.sequence = click.sequence.wrapping_add(1);
+        Purpose::Click(click)
+    }
+
     /// Lets the request wait for Redis; or for the origin, if Redis is not to be asked.
-    pub(crate) fn ask_redis(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
-        let is_click = request.visitor.fields().is_click();
-        let Some(job) = self.read_job(request.name, is_click, now_ms) else {
+    pub(crate) fn ask_redis(
+        &mut self,
+        mut request: LinkRequest,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        request.changes = self.changes;
+        let Some(job) = self.read_job(request.name, request.purpose, now_ms) else {
             return self.without_redis(request, now_ms, effects);
         };
         match self
@@ -229,19 +271,36 @@ impl Links {
         }
     }
 
-    /// Reads again what is remembered of a link, for no request in particular.
-    fn renew(&mut self, name: LinkName, now_ms: u64, effects: &mut Effects) {
-        if let Some(job) = self.read_job(name, false, now_ms) {
-            self.redis.pump.enqueue_unowned(job, now_ms, effects);
+    /// Reads again what is remembered of a link, for no request in particular: in Redis, or if that is not to be asked, at
+    /// the origin.
+    fn refresh(&mut self, name: LinkName, purpose: Purpose, now_ms: u64, effects: &mut Effects) {
+        match self.read_job(name, purpose, now_ms) {
+            Some(job) => self.redis.pump.enqueue_unowned(job, now_ms, effects),
+            None => self.refresh_at_origin(name, purpose, now_ms, effects),
+        }
+    }
+
+    /// Asks the origin about a link that memory has.
+    pub(crate) fn refresh_at_origin(
+        &mut self,
+        name: LinkName,
+        purpose: Purpose,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if self.memory.stale(&name, now_ms).is_some() {
+            let changes = self.changes;
+            self.lookups
+                .refresh(name, purpose, changes, now_ms, effects);
         }
     }
 
     /// The job that reads a link, unless Redis is not to be asked.
-    fn read_job(&mut self, name: LinkName, is_click: bool, now_ms: u64) -> Option<Job> {
+    fn read_job(&mut self, name: LinkName, purpose: Purpose, now_ms: u64) -> Option<Job> {
         Some(Job::Read(ReadJob {
             name,
             link: name.to_link()?,
-            is_click,
+            purpose,
             pass: self.redis.permit(now_ms)?,
             changes: self.changes,
         }))
@@ -258,59 +317,126 @@ impl Links {
         now_ms: u64,
         effects: &mut Effects,
     ) {
+        if let Some(request) = self.answer_stale(request, now_ms, effects) {
+            self.ask_origin(request, now_ms, effects);
+        }
+    }
+
+    /// Answers with what is remembered, however old that is; or gives the request back if there is nothing.
+    fn answer_stale(
+        &mut self,
+        request: LinkRequest,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Option<LinkRequest> {
+        self.answer_known(request, Place::Stale, now_ms, effects)
+    }
+
+    /// Answers with what is remembered, which counts as found in `place`; or gives the request back if there is nothing.
+    pub(crate) fn answer_known(
+        &mut self,
+        request: LinkRequest,
+        place: Place,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Option<LinkRequest> {
         let Some(known) = self.memory.stale(&request.name, now_ms) else {
-            return self.ask_origin(request, now_ms, effects);
+            return Some(request);
         };
-        self.counters.found.increment(Place::Stale);
+        self.counters.found.increment(place);
         let fields = request.visitor.fields();
         let answer = answer_of(known, &fields, now_ms);
-        let is_click = give(answer, request.stream, &fields, &self.counters, effects);
-        self.count(is_click, &request, now_ms);
+        let leads_on = answer.leads_on();
+        let is_counted = give(answer, request.stream, &fields, &self.counters, effects);
+        self.count(is_counted, &request, now_ms);
+        if !leads_on {
+            self.led_nowhere(&request);
+        }
+        None
     }
 
     /// Lets the request wait for the origin, if not too many do.
     pub(crate) fn ask_origin(&mut self, request: LinkRequest, now_ms: u64, effects: &mut Effects) {
         // The look-up of another request may have told meanwhile.
         if self.memory.find(&request.name, now_ms) == Found::Unknown {
-            return self.answer_unknown(request.stream, &request.domain, effects);
+            return self.tell_unknown(&request, effects);
         }
         let lookup = LookupRequest {
             stream: request.stream,
             name: request.name,
+            purpose: request.purpose,
             has_followed: request.has_followed,
+            is_held: self.memory.stale(&request.name, now_ms).is_some(),
             changes: self.changes,
         };
-        let headers = || lookup_headers(&request.visitor);
-        match self.lookups.wait(lookup, headers, now_ms, effects) {
+        match self.lookups.wait(lookup, now_ms, effects) {
             Ok(()) => self.wait(request),
-            Err(too_many) => {
-                self.counters.answers.increment(AnswerKind::Overloaded);
-                let answer = unavailable(too_many.wait_ms);
-                effects.respond(request.stream, Rc::new(answer));
+            Err(too_many) => self.without_origin(request, Some(too_many.wait_ms), now_ms, effects),
+        }
+    }
+
+    /// The origin has not answered, or is not to be asked for so many milliseconds: what is remembered counts, for a while
+    /// without anybody being asked.
+    pub(crate) fn without_origin(
+        &mut self,
+        request: LinkRequest,
+        wait_ms: Option<u64>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        let (name, changes) = (request.name, request.changes);
+        match self.answer_stale(request, now_ms, effects) {
+            // What Redis said before changes were told of says nothing after them.
+            None if changes == self.changes => self.memory.trust(&name, now_ms),
+            None => {}
+            Some(request) => {
+                self.answer_unavailable(request.stream, wait_ms, effects);
+                self.led_nowhere(&request);
             }
+        }
+    }
+
+    /// The request was not led on, and will not be: a click that may have been used for it is given back.
+    pub(crate) fn led_nowhere(&mut self, request: &LinkRequest) {
+        if let Some(click) = request.purpose.click().filter(|_| request.may_have_used) {
+            self.unused.add(&request.name, click);
         }
     }
 
     // --- answers
 
-    /// Answers with a link that was just read, and counts the click if it is one.
+    /// Answers with a link that was just read, and counts the visit if it is one.
     pub(crate) fn answer_with(
         &mut self,
         request: &LinkRequest,
         link: &Link,
-        is_used_up: bool,
-        left_ms: Option<u64>,
+        read: &Read,
         now_ms: u64,
         effects: &mut Effects,
     ) {
         let fields = request.visitor.fields();
-        let answer = answer_to(link, is_used_up, left_ms, &fields, now_ms);
-        let is_click = give(answer, request.stream, &fields, &self.counters, effects);
-        self.count(is_click, request, now_ms);
+        // Redis does not count clicks of a disabled link, so it is never used up.
+        let is_used_up = read.clicks_left == Some(0);
+        let answer = answer_to(link, is_used_up, read.left_ms, &fields, now_ms);
+        let leads_on = answer.leads_on();
+        let is_counted = give(answer, request.stream, &fields, &self.counters, effects);
+        self.count(is_counted, request, now_ms);
+        if !leads_on {
+            self.led_nowhere(request);
+            // A click of it has just been used, as of a link whose own end has come.
+            self.give_back(request.purpose, &request.name, read);
+        }
     }
 
-    fn count(&mut self, is_click: bool, request: &LinkRequest, now_ms: u64) {
-        if let Some(clicks) = self.clicks.as_mut().filter(|_| is_click) {
+    /// A click that was used for nobody is given back.
+    pub(crate) fn give_back(&mut self, purpose: Purpose, name: &LinkName, read: &Read) {
+        if let (Some(click), Some(1..)) = (purpose.click(), read.clicks_left) {
+            self.unused.add(name, click);
+        }
+    }
+
+    fn count(&mut self, is_counted: bool, request: &LinkRequest, now_ms: u64) {
+        if let Some(clicks) = self.clicks.as_mut().filter(|_| is_counted) {
             let visitor = &request.visitor;
             let fields = visitor.fields();
             clicks.count(&fields.click(&request.name, &visitor.address, now_ms));
@@ -324,10 +450,21 @@ impl Links {
         respond(stream, reply, effects);
     }
 
-    /// Nobody can say where the link leads.
-    pub(crate) fn answer_unavailable(&self, stream: StreamId, effects: &mut Effects) {
-        self.counters.answers.increment(AnswerKind::Unavailable);
-        effects.respond(stream, Rc::new(unavailable(RETRY_MS)));
+    /// There is no such link, says whoever must know.
+    pub(crate) fn tell_unknown(&mut self, request: &LinkRequest, effects: &mut Effects) {
+        self.answer_unknown(request.stream, &request.domain, effects);
+        self.led_nowhere(request);
+    }
+
+    /// Nobody can say where the link leads; in `wait_ms` there may be room for one who asks.
+    fn answer_unavailable(&self, stream: StreamId, wait_ms: Option<u64>, effects: &mut Effects) {
+        let kind = match wait_ms {
+            Some(_) => AnswerKind::Overloaded,
+            None => AnswerKind::Unavailable,
+        };
+        self.counters.answers.increment(kind);
+        let answer = unavailable(wait_ms.unwrap_or(RETRY_MS));
+        effects.respond(stream, Rc::new(answer));
     }
 
     fn answer_file(
@@ -347,13 +484,16 @@ impl Links {
 
 impl LinkHead<'_> {
     /// What is kept of it while it waits.
-    fn keep(self, trusted_hops: Option<usize>) -> LinkRequest {
+    fn keep(self, trusted_hops: Option<usize>, purpose: Purpose) -> LinkRequest {
         let address = self.fields.address(trusted_hops, self.request);
         LinkRequest {
             stream: self.stream,
             name: self.name,
             visitor: Visitor::new(&self.fields, &address),
             domain: self.domain,
+            purpose,
+            may_have_used: false,
+            changes: 0,
             has_followed: false,
         }
     }
@@ -378,7 +518,7 @@ fn answer_to<'a>(
     }
 }
 
-/// Gives an answer. Whether the request was a click.
+/// Gives an answer. Whether the request is one that the statistics count.
 fn give(
     answer: Answer<'_>,
     stream: StreamId,
@@ -386,8 +526,8 @@ fn give(
     counters: &LinkCounters,
     effects: &mut Effects,
 ) -> bool {
-    let is_click = answer.leads_on() && fields.is_click();
+    let is_counted = answer.leads_on() && fields.is_visit();
     counters.answers.increment(kind_of(&answer));
     respond(stream, answer.reply(), effects);
-    is_click
+    is_counted
 }

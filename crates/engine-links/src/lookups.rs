@@ -1,19 +1,27 @@
 //! Look-ups at the origin: one at a time for each link, and not too many.
 //!
 //! A request for a link that is being looked up waits for that look-up (singleflight). When it has ended, such a request
-//! asks Redis once more, where the origin has put the link. So the origin can bear both a link that many ask for at once
-//! and a flood of codes that do not exist.
+//! is answered from memory, or asks Redis once more, where the origin has put the link. So the origin can bear both a link
+//! that many ask for at once and a flood of codes that do not exist. Links that are in memory are looked up, too, when
+//! Redis cannot tell whether they still hold; they leave half of the look-ups to others, and a circuit breaker spares them
+//! the wait for an origin that does not answer.
 
+use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_engine::{Effects, Fetch, FetchId, StreamId};
+use weir_base::breaker::{self, Pass};
+use weir_engine::breaker::CountedBreaker;
+use weir_engine::{Effects, Fetch, FetchId, Metrics, StreamId};
 use weir_limit::{Quota, State};
 use weir_link::cache::LinkName;
+use weir_scripts::link_read::Purpose;
+use weir_scripts::routes::link_record;
 
 use crate::config::OriginConfig;
+use crate::metrics::PREFIX;
 
 /// Look-ups, and the requests that wait for them.
 #[derive(Debug)]
@@ -22,7 +30,10 @@ pub(crate) struct Lookups {
     timeout_ms: u64,
     waiting_max: usize,
     quota: Quota,
+    /// What look-ups that nobody waits for must leave.
+    reserve: u32,
     state: Option<State>,
+    breaker: CountedBreaker,
     under_way: BTreeMap<FetchId, Lookup>,
     /// Requests whose look-up has ended, and which are still to be told.
     ended: VecDeque<(StreamId, Ended)>,
@@ -38,6 +49,10 @@ pub(crate) struct Lookup {
     pub(crate) followers: Vec<StreamId>,
     /// Whether others may follow.
     is_open: bool,
+    /// Why the link is looked up.
+    pub(crate) purpose: Purpose,
+    /// The circuit breaker's; `None` if it was open.
+    pass: Option<Pass>,
     /// How many changes were known when it began.
     pub(crate) changes: u32,
 }
@@ -54,7 +69,7 @@ impl Lookup {
 /// How a look-up has ended, for a request that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The origin has the link, and should have put it into Redis.
+    /// The origin has the link: memory has it now, or Redis.
     Found,
     /// There is no such link.
     Unknown,
@@ -69,36 +84,53 @@ pub(crate) struct TooMany {
 }
 
 /// A request that is to wait for the origin.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct LookupRequest {
     pub(crate) stream: StreamId,
     pub(crate) name: LinkName,
+    pub(crate) purpose: Purpose,
     /// Whether it has followed a look-up before: then it takes one of its own.
     pub(crate) has_followed: bool,
+    /// Whether memory has an answer: then it does not wait for an origin that fails.
+    pub(crate) is_held: bool,
     pub(crate) changes: u32,
 }
 
+/// When the circuit breaker opens: soon, since only links that memory has make use of it.
+const BREAKER: breaker::Settings = breaker::Settings {
+    window_ms: 10_000,
+    min_requests: 5,
+    failure_percent: 50,
+    open_ms: 1_000,
+    probes: 2,
+};
+
+/// In which `:authority` look-ups come: the origin does not look at it.
+const AUTHORITY: &str = "weir";
+
 impl Lookups {
-    pub(crate) fn new(config: &OriginConfig) -> Self {
+    pub(crate) fn new(config: &OriginConfig, metrics: &mut Metrics) -> Self {
         Self {
             cluster: config.cluster.as_str().into(),
             timeout_ms: config.timeout_ms,
             waiting_max: config.waiting_max,
             quota: Quota::per_second(config.per_second, config.burst),
+            reserve: config.burst / 2,
             state: None,
+            breaker: CountedBreaker::new(BREAKER, metrics, &format!("{PREFIX}_origin")),
             under_way: BTreeMap::new(),
             ended: VecDeque::new(),
         }
     }
 
-    /// Lets a request wait for the look-up of its link. `headers` makes those of the look-up, if it takes one of its own.
+    /// Lets a request wait for the look-up of its link.
     ///
     /// # Errors
-    /// [`TooMany`] if too many requests wait, or too many look-ups were made: answer at once.
+    /// [`TooMany`] if too many requests wait, or too many look-ups were made, or the origin fails and there is another
+    /// answer: answer at once.
     pub(crate) fn wait(
         &mut self,
         request: LookupRequest,
-        headers: impl FnOnce() -> Vec<(&'static str, String)>,
         now_ms: u64,
         effects: &mut Effects,
     ) -> Result<(), TooMany> {
@@ -111,29 +143,77 @@ impl Lookups {
             lookup.followers.push(request.stream);
             return Ok(());
         }
-        self.charge(now_ms)?;
-        let fetch = effects.fetch(Fetch {
-            cluster: Rc::clone(&self.cluster),
-            headers: headers(),
-            timeout_ms: self.timeout_ms,
-        });
+        let pass = self.breaker.permit(now_ms);
+        if let (Err(wait_ms), true) = (pass, request.is_held) {
+            return Err(TooMany { wait_ms });
+        }
+        self.charge(0, now_ms)?;
         let lookup = Lookup {
             name: request.name,
             owner: Some(request.stream),
             followers: Vec::new(),
             is_open: !request.has_followed,
+            purpose: request.purpose,
+            pass: pass.ok(),
             changes: request.changes,
         };
-        self.under_way.insert(fetch, lookup);
+        self.send(lookup, effects);
         Ok(())
     }
 
-    fn charge(&mut self, now_ms: u64) -> Result<(), TooMany> {
+    /// Looks up a link for nobody in particular, unless that is being done, or the origin has enough to do.
+    pub(crate) fn refresh(
+        &mut self,
+        name: LinkName,
+        purpose: Purpose,
+        changes: u32,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) {
+        if self.under_way.values().any(|lookup| lookup.name == name) {
+            return;
+        }
+        let Ok(pass) = self.breaker.permit(now_ms) else {
+            return;
+        };
+        if self.charge(self.reserve, now_ms).is_err() {
+            return;
+        }
+        let lookup = Lookup {
+            name,
+            owner: None,
+            followers: Vec::new(),
+            is_open: true,
+            purpose,
+            pass: Some(pass),
+            changes,
+        };
+        self.send(lookup, effects);
+    }
+
+    fn send(&mut self, lookup: Lookup, effects: &mut Effects) {
+        let link = lookup.name.to_link();
+        // What a client asks for is spelt like a link.
+        let path = link.map(|link| link_record(&link, lookup.purpose));
+        let fetch = effects.fetch(Fetch {
+            cluster: Rc::clone(&self.cluster),
+            headers: Vec::from([
+                (":method", "GET".to_owned()),
+                (":path", path.unwrap_or_default()),
+                (":authority", AUTHORITY.to_owned()),
+            ]),
+            timeout_ms: self.timeout_ms,
+        });
+        self.under_way.insert(fetch, lookup);
+    }
+
+    /// Charges one look-up, if `reserve` others are left.
+    fn charge(&mut self, reserve: u32, now_ms: u64) -> Result<(), TooMany> {
         let state = self
             .state
             .get_or_insert_with(|| State::new(&self.quota, now_ms));
         *state = state.at(&self.quota, now_ms);
-        let check = state.check(&self.quota, 1);
+        let check = state.check(&self.quota, reserve.saturating_add(1));
         if !check.is_allowed() {
             return Err(TooMany {
                 wait_ms: check.wait_ms,
@@ -150,9 +230,18 @@ impl Lookups {
         waiting + self.ended.len()
     }
 
-    /// The look-up that `fetch` was, if it was one.
-    pub(crate) fn completed(&mut self, fetch: FetchId) -> Option<Lookup> {
-        self.under_way.remove(&fetch)
+    /// The look-up that `fetch` was, if it was one. `is_answered`: whether the origin has answered it.
+    pub(crate) fn completed(
+        &mut self,
+        fetch: FetchId,
+        is_answered: bool,
+        now_ms: u64,
+    ) -> Option<Lookup> {
+        let lookup = self.under_way.remove(&fetch)?;
+        if let Some(pass) = lookup.pass {
+            self.breaker.record(now_ms, pass, is_answered, 1);
+        }
+        Some(lookup)
     }
 
     /// These requests are to be told how their look-up has ended, in a turn: many may have waited for one, and look-ups
@@ -218,13 +307,14 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
+            let config = OriginConfig {
+                per_second: 10,
+                burst: 2,
+                waiting_max: 5,
+                ..OriginConfig::default()
+            };
             Self {
-                lookups: Lookups::new(&OriginConfig {
-                    per_second: 10,
-                    burst: 2,
-                    waiting_max: 5,
-                    ..OriginConfig::default()
-                }),
+                lookups: Lookups::new(&config, &mut Metrics::new()),
                 effects: Effects::new(),
                 now_ms: 1_000,
             }
@@ -241,17 +331,36 @@ mod tests {
             let request = LookupRequest {
                 stream,
                 name: LinkName::new(&domain, code.as_bytes()).unwrap(),
+                purpose: Purpose::Look,
                 has_followed,
+                is_held: false,
                 changes: 0,
             };
-            let effects = &mut self.effects;
-            self.lookups.wait(request, Vec::new, self.now_ms, effects)?;
+            self.wait_for(request)
+        }
+
+        fn wait_for(&mut self, request: LookupRequest) -> Result<Option<FetchId>, TooMany> {
+            self.lookups.wait(request, self.now_ms, &mut self.effects)?;
+            Ok(self.sent())
+        }
+
+        /// The look-up that was sent.
+        fn sent(&mut self) -> Option<FetchId> {
             let mut list = vec![];
-            effects.take_into(&mut list);
-            Ok(list.into_iter().find_map(|effect| match effect {
+            self.effects.take_into(&mut list);
+            list.into_iter().find_map(|effect| match effect {
                 Effect::Fetch { id, .. } => Some(id),
                 _ => None,
-            }))
+            })
+        }
+
+        fn refresh(&mut self, code: &str) -> Option<FetchId> {
+            let domain = DomainId::new("s").unwrap();
+            let name = LinkName::new(&domain, code.as_bytes()).unwrap();
+            let effects = &mut self.effects;
+            self.lookups
+                .refresh(name, Purpose::Renew, 0, self.now_ms, effects);
+            self.sent()
         }
 
         fn wakes(&mut self) -> usize {
@@ -271,9 +380,9 @@ mod tests {
         assert_eq!(bench.wait(3, "abc", false), Ok(None));
         // One that has waited already takes a look-up of its own.
         assert!(bench.wait(4, "abc", true).unwrap().is_some());
-        let lookup = bench.lookups.completed(first).unwrap();
+        let lookup = bench.lookups.completed(first, true, 0).unwrap();
         assert_eq!((lookup.owner, lookup.followers), (Some(1), vec![2, 3]));
-        assert!(bench.lookups.completed(first).is_none());
+        assert!(bench.lookups.completed(first, true, 0).is_none());
         // What that one brings may not be in Redis for others to find.
         bench.now_ms += 100;
         assert!(bench.wait(5, "abc", false).unwrap().is_some());
@@ -292,13 +401,51 @@ mod tests {
     }
 
     #[test]
+    fn look_ups_that_nobody_waits_for_leave_half_to_others() {
+        let mut bench = Bench::new();
+        let first = bench.refresh("abc").unwrap();
+        assert_eq!(bench.refresh("abc"), None, "it is under way");
+        assert_eq!(bench.refresh("abd"), None, "one of two is left");
+        assert_eq!(bench.wait(1, "abc", false), Ok(None), "it follows");
+        assert!(bench.wait(2, "abe", false).unwrap().is_some());
+        let lookup = bench.lookups.completed(first, true, 1_000).unwrap();
+        assert_eq!((lookup.owner, lookup.followers), (None, vec![1]));
+    }
+
+    #[test]
+    fn whoever_has_another_answer_does_not_wait_for_an_origin_that_fails() {
+        let mut bench = Bench::new();
+        for stream in 0..5 {
+            let fetch = bench.wait(stream, &format!("abc{stream}"), false);
+            let fetch = fetch.unwrap().unwrap();
+            let now_ms = bench.now_ms;
+            bench.lookups.completed(fetch, false, now_ms);
+            bench.now_ms += 100;
+        }
+        let held = LookupRequest {
+            stream: 9,
+            name: LinkName::new(&DomainId::new("s").unwrap(), b"held").unwrap(),
+            purpose: Purpose::Look,
+            has_followed: false,
+            is_held: true,
+            changes: 0,
+        };
+        assert_eq!(bench.wait_for(held), Err(TooMany { wait_ms: 900 }));
+        assert_eq!(bench.refresh("held"), None);
+        // The others have nothing to lose.
+        assert!(bench.wait(10, "abd", false).unwrap().is_some());
+        bench.now_ms += 1_000;
+        assert!(bench.wait_for(held).unwrap().is_some(), "one tries it out");
+    }
+
+    #[test]
     fn a_client_that_has_gone_is_forgotten_wherever_it_waits() {
         let mut bench = Bench::new();
         let first = bench.wait(1, "abc", false).unwrap().unwrap();
         bench.wait(2, "abc", false).unwrap();
         bench.lookups.forget(1);
         bench.lookups.forget(2);
-        let lookup = bench.lookups.completed(first).unwrap();
+        let lookup = bench.lookups.completed(first, true, 0).unwrap();
         assert_eq!((lookup.owner, lookup.followers.len()), (None, 0));
         let Bench {
             lookups, effects, ..

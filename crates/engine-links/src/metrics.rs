@@ -44,8 +44,8 @@ tag! {
         File = "file",
         /// The link does not redirect this method.
         NotAllowed = "not_allowed",
-        /// The origin's response.
-        Relayed = "relayed",
+        /// A prefetch of a link that counts its clicks.
+        NotBeforeClick = "not_before_click",
         /// Too many requests wait for the origin.
         Overloaded = "overloaded",
         /// Neither Redis nor the origin could be asked.
@@ -80,6 +80,8 @@ tag! {
         Sent = "sent",
         /// Dropped: Redis took too few batches.
         Dropped = "dropped",
+        /// Given back: a link with a maximum has the click again.
+        Returned = "returned",
     }
 }
 
@@ -100,6 +102,8 @@ pub(crate) struct LinkCounters {
     pub(crate) answers: Counters<AnswerKind>,
     /// Requests for links, by where the link was found.
     pub(crate) found: Counters<Place>,
+    /// Clicks, by what happened to them.
+    pub(crate) clicks: ClickCounters,
     /// Reads without a reply of Redis.
     pub(crate) redis_failed: Counter,
     /// Look-ups at the origin.
@@ -129,11 +133,12 @@ impl LinkCounters {
             format!("{PREFIX}_found_total.place.{}", place.word())
         });
         // They are there even if clicks are not counted.
-        click_counters(metrics);
+        let clicks = click_counters(metrics);
         let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
         Self {
             answers,
             found,
+            clicks,
             redis_failed: total("redis_failed"),
             lookups: total("lookups"),
             lookups_failed: total("lookups_failed"),

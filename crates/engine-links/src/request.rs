@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 
 use weir_engine::{Headers, Request};
-use weir_link::answer::{Method, Visit};
+use weir_link::answer::{Method, Visit, is_prefetch};
 use weir_link::cache::LinkName;
 use weir_link::click_buffer::Click;
 use weir_link::code::DomainId;
@@ -16,6 +16,8 @@ pub const HEADER_LEN_MAX: usize = 1_024;
 pub struct Fields<'a> {
     /// What `:method` asks for.
     pub method: Method,
+    /// Whether a browser asks before anybody has clicked: by `sec-purpose`, `purpose`, `x-purpose` or `x-moz`.
+    pub is_prefetch: bool,
     /// `:path`.
     pub path: &'a [u8],
     /// `:authority`.
@@ -57,6 +59,10 @@ impl<'a> Fields<'a> {
                 b"referer" => &mut fields.referer,
                 b"accept-language" => &mut fields.accept_language,
                 b"x-forwarded-for" => &mut fields.forwarded_for,
+                b"sec-purpose" | b"purpose" | b"x-purpose" | b"x-moz" => {
+                    fields.is_prefetch |= is_prefetch(value);
+                    continue;
+                }
                 _ => continue,
             };
             if field.is_empty() {
@@ -110,15 +116,22 @@ impl<'a> Fields<'a> {
         (!named.is_empty()).then_some(named)
     }
 
-    /// Whether it follows a link, and does not only look.
+    /// Whether somebody, or a program, follows the link, and does not only look: what the statistics count.
+    pub fn is_visit(&self) -> bool {
+        self.visit(None, 0).is_counted()
+    }
+
+    /// Whether this is a click, which renews the link's life and uses one of its clicks: a visit, and not that of a
+    /// program that comes by itself.
     pub fn is_click(&self) -> bool {
-        self.method != Method::Head
+        self.visit(None, 0).is_click()
     }
 
     /// As a visit of a link.
     pub fn visit(&self, left_ms: Option<u64>, now_ms: u64) -> Visit<'a> {
         Visit {
             method: self.method,
+            is_prefetch: self.is_prefetch,
             query: self.split_path().1,
             user_agent: self.user_agent,
             accept_language: self.accept_language,
@@ -165,6 +178,35 @@ mod tests {
         assert_eq!(fields.referer, b"one");
         // Addresses are counted from its end.
         assert_eq!(fields.forwarded_for, long);
+    }
+
+    #[test]
+    fn a_click_is_a_get_of_somebody() {
+        let check = |headers: &[(&str, &str)], is_visit: bool, is_click: bool| {
+            let headers = Headers::new(headers);
+            let fields = Fields::of(&headers);
+            assert_eq!(
+                (fields.is_visit(), fields.is_click()),
+                (is_visit, is_click),
+                "{headers:?}"
+            );
+        };
+        let get = (":method", "GET");
+        check(&[get], true, true);
+        check(&[get, ("user-agent", "curl/8")], true, true);
+        check(&[get, ("user-agent", "WhatsApp/2.23")], true, false);
+        check(&[(":method", "HEAD")], false, false);
+        check(&[(":method", "POST")], false, false);
+        for (name, value) in [
+            ("sec-purpose", "prefetch"),
+            ("sec-purpose", "prefetch;prerender"),
+            ("purpose", "Prefetch"),
+            ("x-purpose", "preview"),
+            ("x-moz", "prefetch"),
+        ] {
+            check(&[get, (name, value)], false, false);
+        }
+        check(&[get, ("purpose", "prefetched")], true, true);
     }
 
     #[test]

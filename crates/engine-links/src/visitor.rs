@@ -6,18 +6,15 @@ use weir_link::answer::{Method, QUERY_LEN_MAX};
 
 use crate::request::Fields;
 
-/// So many bytes of a host are kept. The name of a domain is shorter; behind it there may be a port.
-const HOST_LEN_MAX: usize = 512;
-
 /// The longest text that is kept as an address. An address and its port are shorter.
 const ADDRESS_LEN_MAX: usize = 64;
 
-/// Who asks for a link, as far as the answer, the click and the look-up depend on it. One takes some 300 bytes, and never
+/// Who asks for a link, as far as the answer and the click depend on it. One takes some 300 bytes, and never
 /// more than 8 kB, whatever the client sends: 10,000 requests that wait take 80 MB at the very most.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     method: Method,
-    host: Box<[u8]>,
+    is_prefetch: bool,
     path: Box<[u8]>,
     user_agent: Box<[u8]>,
     referer: Box<[u8]>,
@@ -31,11 +28,10 @@ impl Visitor {
     pub(crate) fn new(fields: &Fields<'_>, address: &[u8]) -> Self {
         let (path, query) = fields.split_path();
         let is_passed_on = !query.is_empty() && query.len() <= QUERY_LEN_MAX;
-        let host = fields.host;
         let is_address = address.len() <= ADDRESS_LEN_MAX;
         Self {
             method: fields.method,
-            host: host.get(..HOST_LEN_MAX).unwrap_or(host).into(),
+            is_prefetch: fields.is_prefetch,
             path: if is_passed_on { fields.path } else { path }.into(),
             user_agent: fields.user_agent.into(),
             referer: fields.referer.into(),
@@ -44,12 +40,13 @@ impl Visitor {
         }
     }
 
-    /// The fields, but for `x-forwarded-for`.
+    /// The fields, but for `:authority` and `x-forwarded-for`.
     pub(crate) fn fields(&self) -> Fields<'_> {
         Fields {
             method: self.method,
+            is_prefetch: self.is_prefetch,
             path: &self.path,
-            host: &self.host,
+            host: b"",
             user_agent: &self.user_agent,
             referer: &self.referer,
             accept_language: &self.accept_language,
@@ -73,10 +70,9 @@ mod tests {
 
     #[test]
     fn what_a_client_sends_is_kept() {
-        let headers: [(&str, &[u8]); 6] = [
+        let headers: [(&str, &[u8]); 5] = [
             (":method", b"HEAD"),
             (":path", b"/abc?a=b"),
-            (":authority", b"s.example.com:8443"),
             ("user-agent", b"agent"),
             ("referer", b"https://a.example/"),
             ("accept-language", b"zh"),
@@ -86,7 +82,6 @@ mod tests {
         assert_eq!(fields.method, Method::Head);
         let texts = [
             fields.path,
-            fields.host,
             fields.user_agent,
             fields.referer,
             fields.accept_language,
@@ -117,7 +112,6 @@ mod tests {
             let visitor = kept(&headers, &long);
             let fields = visitor.fields();
             let length = fields.path.len()
-                + fields.host.len()
                 + fields.user_agent.len()
                 + fields.referer.len()
                 + fields.accept_language.len()

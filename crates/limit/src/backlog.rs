@@ -50,6 +50,16 @@ impl Backlog {
         self.ticks.div_ceil(quota.per_ms())
     }
 
+    /// How long until one more request has room, if so many have used theirs.
+    pub(super) fn reset_ms(&self, quota: &Quota, used: u64, now_ms: u64) -> u64 {
+        if used == 0 {
+            return 0;
+        }
+        let others = (used - 1).wrapping_mul(quota.per_ms());
+        let over = self.ticks.wrapping_sub(others);
+        over.div_ceil(u64::from(quota.rate())) + (self.at_ms - now_ms)
+    }
+
     pub(super) fn add(&mut self, quota: &Quota, cost: u32) {
         self.ticks = self.ticks.saturating_add(quota.ticks(cost));
     }

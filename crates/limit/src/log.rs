@@ -70,6 +70,13 @@ impl Log {
         wait_ms
     }
 
+    /// How long until the oldest line no longer counts.
+    pub(super) fn reset_ms(&self, quota: &Quota, now_ms: u64) -> u64 {
+        let oldest = self.lines.iter().rev().find(|line| line.count > 0);
+        let end_ms = oldest.map_or(0, |line| line_end_ms(self.latest_ms, line, quota));
+        end_ms.saturating_sub(now_ms)
+    }
+
     pub(super) fn add(&mut self, quota: &Quota, cost: u32, now_ms: u64) {
         let now_ms = now_ms.max(self.latest_ms);
         let since_ms = now_ms - self.latest_ms;

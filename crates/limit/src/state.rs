@@ -28,7 +28,7 @@ pub struct Check {
     pub wait_ms: u64,
     /// How much is left: before the request where nothing was charged, else after it.
     pub remaining: u32,
-    /// After how many milliseconds all of it will be there again, if nothing more is asked.
+    /// After how many milliseconds more of it will be there, if nothing more is asked; 0: all is there, or nobody knows.
     pub reset_ms: u64,
     /// What [`State::take_back`] needs to know.
     pub mark: u64,
@@ -102,8 +102,19 @@ impl State {
         Check {
             wait_ms,
             remaining: u32::try_from(left).unwrap_or(u32::MAX),
-            reset_ms: self.idle_at_ms(quota).saturating_sub(now_ms),
+            reset_ms: self.reset_ms(quota, used),
             mark: self.mark(),
+        }
+    }
+
+    fn reset_ms(&self, quota: &Quota, used: u64) -> u64 {
+        let now_ms = self.now_ms;
+        match &self.kind {
+            Kind::Backlog(state) => state.reset_ms(quota, used, now_ms),
+            Kind::Log(state) => state.reset_ms(quota, now_ms),
+            Kind::Window(state) => state.idle_at_ms(quota).saturating_sub(now_ms),
+            // When one of those under way ends, nobody knows.
+            Kind::InFlight(_) => 0,
         }
     }
 

@@ -21,8 +21,10 @@ words! {
         Mobile = "mobile",
         /// A tablet.
         Tablet = "tablet",
-        /// A program that nobody looks at: a crawler, a link preview, a script.
+        /// A program that comes by itself: a crawler, a link preview, a monitor.
         Bot = "bot",
+        /// A program that somebody has sent: curl, a script.
+        Script = "script",
         /// None of these, or not known.
         #[serde(other)]
         Other = "other",
@@ -124,6 +126,11 @@ impl Agent {
         }
     }
 
+    /// Whether it is a program that nobody looks at: it opens no app.
+    pub fn is_program(self) -> bool {
+        matches!(self.device, Device::Bot | Device::Script)
+    }
+
     /// Whether it is one of `platform`'s.
     pub fn is(self, platform: Platform) -> bool {
         match platform {
@@ -155,23 +162,83 @@ fn os(text: &Text) -> Os {
     }
 }
 
+/// Parts of the names of programs that come by themselves.
+const BOTS: [&str; 30] = [
+    "spider",
+    "crawl",
+    "slurp",
+    "preview",
+    "externalhit",
+    "facebookcatalog",
+    "meta-externalagent",
+    "meta-externalfetcher",
+    "headless",
+    "whatsapp/",
+    "embedly",
+    "iframely",
+    "vkshare",
+    "w3c_validator",
+    "kakaotalk-scrap",
+    "snapchat ads",
+    "pinterest/0.",
+    "skypeuri",
+    "google-pagerenderer",
+    "google-inspectiontool",
+    "mediapartners-google",
+    "chrome-lighthouse",
+    "bitlyapi",
+    "flipboardproxy",
+    "nuzzel",
+    "mastodon/",
+    "uptime",
+    "pingdom",
+    "statuscake",
+    "monitoring",
+];
+
+/// Parts of the names of programs that somebody sends.
+const SCRIPTS: [&str; 12] = [
+    "curl/",
+    "wget/",
+    "python",
+    "go-http-client",
+    "java/",
+    "okhttp",
+    "node-fetch",
+    "axios/",
+    "undici",
+    "libwww-perl",
+    "httpie/",
+    "postmanruntime",
+];
+
+/// Phones and apps in whose names `bot` stands.
+const NO_BOTS: [&str; 1] = ["cubot"];
+
+/// Whether it comes by itself. Most such programs have `bot` at the end of a word: `Googlebot/2.1`, `Slackbot-LinkExpanding`.
+/// An app's own browser names the app, too (`WhatsApp` in a phone's `User-Agent`), but says that it is Mozilla.
+fn is_bot(text: &Text) -> bool {
+    let Text(lower) = text;
+    let ends_word = |end: usize| {
+        let next = lower.as_bytes().get(end);
+        next.is_none_or(|byte| !byte.is_ascii_alphabetic())
+    };
+    let is_one = |at: usize| {
+        let end = at + "bot".len();
+        let word = lower.get(..end).unwrap_or_default();
+        ends_word(end) && !NO_BOTS.iter().any(|name| word.ends_with(name))
+    };
+    let is_named = lower.match_indices("bot").any(|(at, _)| is_one(at));
+    let is_app = lower.starts_with("mozilla/") && lower.contains("whatsapp/");
+    is_named || (text.has(&BOTS) && !is_app)
+}
+
 fn device(text: &Text, os: Os) -> Device {
-    const PROGRAMS: [&str; 12] = [
-        "bot",
-        "spider",
-        "crawl",
-        "slurp",
-        "preview",
-        "externalhit",
-        "headless",
-        "curl/",
-        "wget/",
-        "python",
-        "go-http-client",
-        "java/",
-    ];
-    if text.has(&PROGRAMS) {
+    if is_bot(text) {
         return Device::Bot;
+    }
+    if text.has(&SCRIPTS) {
+        return Device::Script;
     }
     match os {
         _ if text.has(&["ipad", "tablet"]) => Device::Tablet,
@@ -213,59 +280,127 @@ pub fn agent_hash(user_agent: &[u8]) -> u64 {
     seeded_hash(0, user_agent)
 }
 
-/// The primary subtag of a language, in lower case: 2 to 8 letters, such as `zh`; or none.
+/// A language as clients and rules name it: the primary subtag, and the script and the region if they are said, such as
+/// `zh`, `zh-TW` or `zh-Hant-TW` (RFC 5646); or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Language {
-    letters: [u8; Self::LEN_MAX],
+    text: [u8; Self::LEN_MAX],
     length: u8,
 }
 
 impl Language {
-    /// The most letters of a primary subtag (RFC 5646, 2.1).
-    pub const LEN_MAX: usize = 8;
+    /// The most bytes: a primary subtag of 8 letters, a script of 4, a region of 3.
+    pub const LEN_MAX: usize = 8 + 1 + 4 + 1 + 3;
 
-    /// The language whose primary subtag begins `tag`, as `zh` does `zh-Hans-CN`. None if that is none.
+    /// The most letters of a primary subtag.
+    const PRIMARY_LEN_MAX: usize = 8;
+
+    /// The language that `tag` names, in the usual case: `ZH-hant-tw` is `zh-Hant-TW`. Variants and extensions are left
+    /// out. None if that is none.
     pub fn new(tag: &[u8]) -> Option<Self> {
-        let end = tag.iter().position(|byte| *byte == b'-');
-        let subtag = tag.get(..end.unwrap_or(tag.len()))?;
-        let is_one = (2..=Self::LEN_MAX).contains(&subtag.len())
-            && subtag.iter().all(u8::is_ascii_alphabetic);
+        let mut subtags = tag.split(|byte| *byte == b'-');
+        let primary = subtags.next()?;
+        let is_one = (2..=Self::PRIMARY_LEN_MAX).contains(&primary.len())
+            && primary.iter().all(u8::is_ascii_alphabetic);
         if !is_one {
             return None;
         }
         let mut language = Self::default();
-        for (letter, byte) in language.letters.iter_mut().zip(subtag) {
-            *letter = byte.to_ascii_lowercase();
-            language.length += 1;
+        language.push(primary.iter().map(u8::to_ascii_lowercase));
+        let mut rest = subtags.peekable();
+        // Languages that extend another one, as `yue` in `zh-yue`: the primary subtag says enough.
+        while rest
+            .next_if(|subtag| subtag.len() == 3 && subtag.iter().all(u8::is_ascii_alphabetic))
+            .is_some()
+        {}
+        let is_script =
+            |subtag: &&[u8]| subtag.len() == 4 && subtag.iter().all(u8::is_ascii_alphabetic);
+        if let Some(script) = rest.next_if(is_script) {
+            let (first, others) = script.split_at_checked(1)?;
+            language.push_subtag(first.iter().map(u8::to_ascii_uppercase));
+            language.push(others.iter().map(u8::to_ascii_lowercase));
+        }
+        let is_region = |subtag: &&[u8]| {
+            (subtag.len() == 2 && subtag.iter().all(u8::is_ascii_alphabetic))
+                || (subtag.len() == 3 && subtag.iter().all(u8::is_ascii_digit))
+        };
+        if let Some(region) = rest.next_if(is_region) {
+            language.push_subtag(region.iter().map(u8::to_ascii_uppercase));
         }
         Some(language)
+    }
+
+    fn push_subtag(&mut self, bytes: impl Iterator<Item = u8>) {
+        self.push(core::iter::once(b'-').chain(bytes));
+    }
+
+    fn push(&mut self, bytes: impl Iterator<Item = u8>) {
+        let free = self.text.iter_mut().skip(usize::from(self.length));
+        for (place, byte) in free.zip(bytes) {
+            *place = byte;
+            self.length += 1;
+        }
     }
 
     /// The language that an `Accept-Language` likes best: the first of the greatest weight. None if it
     /// names none.
     pub fn preferred(accept_language: &[u8]) -> Option<Self> {
-        let looked_at = accept_language.get(..LOOKED_AT_MAX);
-        let ranges = looked_at
-            .unwrap_or(accept_language)
-            .split(|byte| *byte == b',');
         let mut best = None;
         let mut best_weight = 0;
-        for range in ranges {
-            let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-            let language = parts.next().and_then(Self::new);
-            let weight = weight(parts.next());
-            if language.is_some() && weight > best_weight {
-                (best, best_weight) = (language, weight);
+        for (language, weight) in Self::accepted(accept_language) {
+            if weight > best_weight {
+                (best, best_weight) = (Some(language), weight);
             }
         }
         best
     }
 
-    /// The letters; none of no language.
+    /// The languages that an `Accept-Language` takes, in its order, with their weights in thousandths: none has 0.
+    pub fn accepted(accept_language: &[u8]) -> impl Iterator<Item = (Self, u32)> {
+        let looked_at = accept_language.get(..LOOKED_AT_MAX);
+        let ranges = looked_at
+            .unwrap_or(accept_language)
+            .split(|byte| *byte == b',');
+        ranges.filter_map(|range| {
+            let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+            let language = parts.next().and_then(Self::new)?;
+            let weight = weight(parts.next());
+            (weight > 0).then_some((language, weight))
+        })
+    }
+
+    /// How well what is in this language suits a client that takes `client`: 0 if it does not, and more the more of
+    /// the client's tag is said (RFC 4647, 3.4). `zh` suits every Chinese client, `zh-TW` those of Taiwan, and `zh-Hant`
+    /// those who say so and those of Taiwan, Hong Kong and Macao.
+    pub fn suits(&self, client: &Self) -> usize {
+        let mut wanted = self.as_str().split('-');
+        let mut offered = client.as_str().split('-');
+        if self.length == 0 || wanted.next() != offered.next() {
+            return 0;
+        }
+        let has = |subtag: &str| {
+            offered.clone().any(|one| one == subtag) || client.script_of_region() == Some(subtag)
+        };
+        match wanted.clone().all(has) {
+            true => 1 + wanted.count(),
+            false => 0,
+        }
+    }
+
+    /// The script in which a region writes Chinese, if the tag does not say.
+    fn script_of_region(&self) -> Option<&'static str> {
+        match self.as_str() {
+            "zh-TW" | "zh-HK" | "zh-MO" => Some("Hant"),
+            "zh-CN" | "zh-SG" => Some("Hans"),
+            _ => None,
+        }
+    }
+
+    /// The tag; empty of no language.
     pub fn as_str(&self) -> &str {
-        let letters = self.letters.get(..usize::from(self.length));
-        // Only ASCII letters got in.
-        core::str::from_utf8(letters.unwrap_or_default()).unwrap_or_default()
+        let text = self.text.get(..usize::from(self.length));
+        // Only ASCII got in.
+        core::str::from_utf8(text.unwrap_or_default()).unwrap_or_default()
     }
 }
 
@@ -320,7 +455,7 @@ mod tests {
             assert_eq!(Agent::read(text.as_bytes()), expected, "{text}");
         };
         use Browser::{Chrome, Edge, Firefox, Safari, Wechat};
-        use Device::{Bot, Desktop, Mobile, Tablet};
+        use Device::{Bot, Desktop, Mobile, Script, Tablet};
         check(
             "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36",
             Desktop,
@@ -381,9 +516,50 @@ mod tests {
             Os::Other,
             Browser::Other,
         );
-        check("curl/8.5.0", Bot, Os::Other, Browser::Other);
+        check("curl/8.5.0", Script, Os::Other, Browser::Other);
+        check("WhatsApp/2.23.20.0 A", Bot, Os::Other, Browser::Other);
+        check(
+            "Mozilla/5.0 (Linux; Android 11; CUBOT X30) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Mobile Safari/537.36",
+            Mobile,
+            Os::Android,
+            Chrome,
+        );
+        check(
+            "Mozilla/5.0 (Linux; Android 14; CUBOT KINGKONG) AppleWebKit/537.36 Chrome/131.0.0.0 Mobile Safari/537.36 (compatible; AdsBot-Google-Mobile)",
+            Bot,
+            Os::Android,
+            Chrome,
+        );
+        check(
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 WhatsApp/2.24.1",
+            Mobile,
+            Os::Ios,
+            Browser::Other,
+        );
         check("", Device::Other, Os::Other, Browser::Other);
         check("\u{ff}x", Device::Other, Os::Other, Browser::Other);
+    }
+
+    #[test]
+    fn programs_that_come_by_themselves_are_bots() {
+        for text in [
+            "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+            "Twitterbot/1.0",
+            "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+            "TelegramBot (like TwitterBot)",
+            "Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)",
+            "LinkedInBot/1.0 (compatible; Mozilla/5.0; Apache-HttpClient +http://www.linkedin.com)",
+            "Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5",
+            "WhatsApp/2.2336.9 N",
+            "Mozilla/5.0 (compatible; YandexBot/3.0; +http://yandex.com/bots)",
+            "Mozilla/5.0 (compatible; Baiduspider/2.0)",
+            "Mozilla/5.0+(compatible; UptimeRobot/2.0; http://www.uptimerobot.com/)",
+        ] {
+            assert_eq!(Agent::read(text.as_bytes()).device, Device::Bot, "{text}");
+        }
+        for text in ["Cubot", "Robotics/1.0", "botany"] {
+            assert_ne!(Agent::read(text.as_bytes()).device, Device::Bot, "{text}");
+        }
     }
 
     #[test]
@@ -407,8 +583,13 @@ mod tests {
             let language = Language::preferred(header.as_bytes()).unwrap_or_default();
             assert_eq!(language.as_str(), expected, "{header}");
         };
-        check("zh-CN,zh;q=0.9,en;q=0.8", "zh");
-        check("en;q=0.5, DE-at;q=0.75 , fr;q=0.749", "de");
+        check("zh-CN,zh;q=0.9,en;q=0.8", "zh-CN");
+        check("en;q=0.5, DE-at;q=0.75 , fr;q=0.749", "de-AT");
+        check("ZH-hant-tw", "zh-Hant-TW");
+        check("zh-yue-HK", "zh-HK");
+        check("es-419,es;q=0.9", "es-419");
+        check("de-DE-1996", "de-DE");
+        check("sl-rozaj-biske", "sl");
         check("*, en;q=0.1", "en");
         check("en;q=0, fr;q=0.001", "fr");
         check("en;q=1.0,fr", "en");
@@ -426,7 +607,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_language_suits_clients_of_its_region_and_script() {
+        let check = |offer: &str, client: &str, expected: usize| {
+            let language = |tag: &str| Language::new(tag.as_bytes()).unwrap();
+            assert_eq!(
+                language(offer).suits(&language(client)),
+                expected,
+                "{offer} {client}"
+            );
+        };
+        check("zh", "zh-TW", 1);
+        check("zh-TW", "zh-TW", 2);
+        check("zh-TW", "zh-Hant-TW", 2);
+        check("zh-Hant", "zh-TW", 2);
+        check("zh-Hant", "zh-Hant-HK", 2);
+        check("zh-Hans", "zh-TW", 0);
+        check("zh-TW", "zh", 0);
+        check("zh-TW", "zh-CN", 0);
+        check("en", "zh", 0);
+        assert_eq!(Language::default().suits(&Language::default()), 0);
+    }
+
     proptest! {
+        #[test]
+        fn a_language_is_read_back(tag in "[a-zA-Z]{2,8}(-[a-zA-Z]{4})?(-[a-zA-Z]{2})?(-x-.*)?") {
+            let language = Language::new(tag.as_bytes()).unwrap();
+            prop_assert_eq!(Language::new(language.as_str().as_bytes()), Some(language));
+        }
+
         #[test]
         fn no_bytes_panic_the_readers(header: Vec<u8>) {
             let _ = Agent::read(&header);

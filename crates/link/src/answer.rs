@@ -20,6 +20,8 @@ pub const MAX_AGE_S: u64 = 3_600;
 pub struct Visit<'a> {
     /// What it asks for.
     pub method: Method,
+    /// Whether a browser asks before anybody has clicked.
+    pub is_prefetch: bool,
     /// What stands behind the first `?` of its path, if anything.
     pub query: &'a [u8],
     /// Its `User-Agent`.
@@ -67,6 +69,8 @@ pub enum Answer<'a> {
     Gone(Gone),
     /// A redirect would turn the request into a GET.
     NotAllowed,
+    /// A browser would keep the answer for the click, which then would not be counted: it is to come with the click.
+    NotBeforeClick,
 }
 
 /// Why a link leads nowhere.
@@ -115,6 +119,31 @@ impl Method {
     }
 }
 
+impl Visit<'_> {
+    /// Whether somebody, or a program, follows the link, and does not only look: what the statistics count.
+    pub fn is_counted(&self) -> bool {
+        self.method == Method::Get && !self.is_prefetch
+    }
+
+    /// Whether this is a click, which renews the link's life and uses one of its clicks: not that of a program that comes
+    /// by itself.
+    pub fn is_click(&self) -> bool {
+        self.is_counted() && Agent::read(self.user_agent).device != Device::Bot
+    }
+}
+
+/// The headers by which browsers say that nobody has clicked yet: see [`is_prefetch`].
+pub const PREFETCH_HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
+
+/// Whether one of [`PREFETCH_HEADERS`] says so: `prefetch`, `prefetch;prerender`, `preview`.
+pub fn is_prefetch(value: &[u8]) -> bool {
+    let mut words = value.split(|byte| matches!(byte, b';' | b',' | b' '));
+    words.any(|word| {
+        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+        is("prefetch") || is("prerender") || is("preview")
+    })
+}
+
 impl Answer<'_> {
     /// Whether a GET that is answered so has followed the link: a click.
     pub fn leads_on(&self) -> bool {
@@ -134,6 +163,9 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     if visit.method == Method::Other && !keeps_method(link.status) {
         return Answer::NotAllowed;
     }
+    if visit.is_prefetch && link.max_clicks > 0 {
+        return Answer::NotBeforeClick;
+    }
     if link.is_plain() {
         return redirect(link, &link.target, visit);
     }
@@ -150,19 +182,47 @@ fn keeps_method(status: RedirectStatus) -> bool {
 
 fn for_client<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     let agent = Agent::read(visit.user_agent);
-    let language = Language::preferred(visit.accept_language).unwrap_or_default();
-    let fits = |rule: &&Rule| rule.fits(agent, language);
-    let rule = link.rules.iter().find(fits);
+    let rule = rule_for(link, agent, visit.accept_language);
     let target = rule.map_or(&link.target, |rule| &rule.target);
     // A crawler that previews a link cannot open apps: it sees what a browser would.
-    let app = match agent.device {
-        Device::Bot => None,
-        _ => link.apps.iter().find(|app| agent.is(app.platform)),
+    let app = match agent.is_program() {
+        true => None,
+        false => link.apps.iter().find(|app| agent.is(app.platform)),
     };
     match app {
         Some(app) => wake(link, app, target, visit),
         None => redirect(link, target, visit),
     }
+}
+
+/// The first rule that fits. Of rules that name languages, in a row, it is the one that suits the client best: its
+/// most welcome language, and of several that suit that one, the most exact; none of them, if the target's own language
+/// suits as well.
+fn rule_for<'a>(link: &'a Link, agent: Agent, accept_language: &[u8]) -> Option<&'a Rule> {
+    let mut best = None;
+    let mut best_suits = suits(core::slice::from_ref(&link.language), accept_language);
+    for rule in link.rules.iter().filter(|rule| rule.has_platform(agent)) {
+        if rule.languages.is_empty() {
+            return best.or(Some(rule));
+        }
+        let suits = suits(&rule.languages, accept_language);
+        if suits > best_suits {
+            (best, best_suits) = (Some(rule), suits);
+        }
+    }
+    best
+}
+
+/// How welcome any of these languages is to a client, in thousandths, and how exactly it suits; (0, 0) if none does.
+fn suits(languages: &[String], accept_language: &[u8]) -> (u32, usize) {
+    let offered = languages.iter();
+    let offered = offered.filter_map(|tag| Language::new(tag.as_bytes()));
+    let suits = offered.flat_map(|language| {
+        let accepted = Language::accepted(accept_language);
+        accepted.map(move |(client, weight)| (weight, language.suits(&client)))
+    });
+    let suits = suits.filter(|(_, exactness)| *exactness > 0);
+    suits.max().unwrap_or_default()
 }
 
 fn wake<'a>(link: &'a Link, app: &'a App, target: &'a str, visit: &Visit<'_>) -> Answer<'a> {
@@ -247,12 +307,9 @@ impl Link {
 }
 
 impl Rule {
-    fn fits(&self, agent: Agent, language: Language) -> bool {
-        let is_one = |listed: &&String| listed.eq_ignore_ascii_case(language.as_str());
+    fn has_platform(&self, agent: Agent) -> bool {
         let platforms = &self.platforms;
-        let languages = &self.languages;
-        (platforms.is_empty() || platforms.iter().any(|platform| agent.is(*platform)))
-            && (languages.is_empty() || languages.iter().any(|listed| is_one(&listed)))
+        platforms.is_empty() || platforms.iter().any(|platform| agent.is(*platform))
     }
 }
 
@@ -320,6 +377,12 @@ impl<'a> Answer<'a> {
                     ("allow", Cow::Borrowed("GET, HEAD")),
                     ("cache-control", Cow::Borrowed("no-store")),
                 ]),
+                body: Cow::Borrowed(""),
+            },
+            // Browsers drop a prefetch that is answered with an error.
+            Self::NotBeforeClick => Reply {
+                status: 503,
+                headers: Vec::from([("cache-control", Cow::Borrowed("no-store"))]),
                 body: Cow::Borrowed(""),
             },
         }

@@ -31,6 +31,8 @@ pub struct Limits {
     pub unknown_max: usize,
     /// After so many milliseconds a link is read again.
     pub fresh_ms: u64,
+    /// After so many if the origin has told of it: it tells when Redis cannot, and then nobody hears of edits.
+    pub origin_fresh_ms: u64,
     /// For so many milliseconds a code is known to name nothing.
     pub unknown_ms: u64,
     /// How much of its life must be gone before a link is renewed, in thousandths.
@@ -52,6 +54,28 @@ pub struct Known {
     generation: u32,
 }
 
+/// Who has told of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Redis.
+    Redis,
+    /// The origin.
+    Origin,
+}
+
+/// A link as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learnt {
+    /// The link.
+    pub link: Link,
+    /// Whether all its clicks are used.
+    pub is_used_up: bool,
+    /// How much of its life is left, in milliseconds; `None`: it has no end.
+    pub left_ms: Option<u64>,
+    /// Where.
+    pub source: Source,
+}
+
 /// What a gateway finds.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<'a> {
@@ -70,7 +94,8 @@ pub enum Found<'a> {
     Nothing,
 }
 
-/// How a link is asked for once more if no answer came to the first reading, in milliseconds.
+/// After how many milliseconds a link is asked for once more if no answer came to the first reading. So long it is also
+/// known that all clicks of a link are used: one may be given back.
 const ASK_AGAIN_MS: u64 = 1_000;
 
 /// What an entry takes beside its link: the slot, its place in the index, its name.
@@ -172,37 +197,53 @@ impl Memory {
         (known.dies_at_ms > now_ms).then_some(&*known)
     }
 
-    /// `name` was read: `left_ms` of its life are left, or it has no end.
-    pub fn learn(
-        &mut self,
-        name: &LinkName,
-        link: Link,
-        is_used_up: bool,
-        left_ms: Option<u64>,
-        now_ms: u64,
-    ) {
+    /// `name` was read.
+    pub fn learn(&mut self, name: &LinkName, learnt: Learnt, now_ms: u64) {
         self.unknown.remove(name.as_bytes());
-        let bytes = ENTRY_BYTES + size_of_link(&link);
+        let bytes = ENTRY_BYTES + size_of_link(&learnt.link);
+        let left_ms = learnt.left_ms;
         let known = Known {
-            read_at_ms: self.read_at_ms(&link, left_ms, now_ms),
+            read_at_ms: self.read_at_ms(&learnt, now_ms),
             dies_at_ms: left_ms.map_or(u64::MAX, |left_ms| now_ms.saturating_add(left_ms)),
-            link,
-            is_used_up,
+            link: learnt.link,
+            is_used_up: learnt.is_used_up,
             generation: self.generation,
         };
         self.links.insert(name.as_bytes(), known, bytes);
     }
 
-    fn read_at_ms(&self, link: &Link, left_ms: Option<u64>, now_ms: u64) -> u64 {
-        let fresh_until_ms = now_ms.saturating_add(self.limits.fresh_ms);
-        let Some(left_ms) = left_ms.filter(|_| link.life_ms > 0 && !link.is_disabled) else {
-            return fresh_until_ms;
+    fn read_at_ms(&self, learnt: &Learnt, now_ms: u64) -> u64 {
+        let fresh_ms = match learnt.source {
+            _ if learnt.is_used_up => ASK_AGAIN_MS,
+            Source::Redis => self.limits.fresh_ms,
+            Source::Origin => self.limits.origin_fresh_ms.min(self.limits.fresh_ms),
+        };
+        let link = &learnt.link;
+        let left_ms = learnt
+            .left_ms
+            .filter(|_| link.life_ms > 0 && !link.is_disabled);
+        let Some(left_ms) = left_ms else {
+            return now_ms.saturating_add(fresh_ms);
         };
         // Renewed when life - left > life * permille / 1,000, as `link_read.lua` has it.
         let spent = u128::from(link.life_ms) * u128::from(self.limits.renew_permille) / 1_000;
         let spent_ms = u64::try_from(spent).unwrap_or(u64::MAX);
         let until_due_ms = left_ms.saturating_sub(link.life_ms.saturating_sub(spent_ms));
-        fresh_until_ms.min(now_ms.saturating_add(until_due_ms).saturating_add(1))
+        // One that is overdue was read by somebody who only looks. Others may click, but not each of them must read it.
+        let in_ms = match until_due_ms {
+            0 => ASK_AGAIN_MS.min(spent_ms),
+            until_due_ms => until_due_ms.saturating_add(1),
+        };
+        now_ms.saturating_add(in_ms.min(fresh_ms))
+    }
+
+    /// What is suspect counts for a while: nobody could be asked just now.
+    pub fn trust(&mut self, name: &LinkName, now_ms: u64) {
+        let generation = self.generation;
+        if let Some(known) = self.links.get(name.as_bytes()) {
+            known.generation = generation;
+            known.read_at_ms = now_ms.saturating_add(ASK_AGAIN_MS);
+        }
     }
 
     /// There is no link `name`.
@@ -212,7 +253,7 @@ impl Memory {
         self.unknown.insert(name.as_bytes(), until_ms, 0);
     }
 
-    /// There is no link `name` where it was; whether it is unknown elsewhere, too, is not known.
+    /// What is known of the link `name` is no answer for the next request, as if it has clicks left.
     pub fn drop_link(&mut self, name: &LinkName) {
         self.links.remove(name.as_bytes());
     }
@@ -390,6 +431,7 @@ mod tests {
         bytes_max: 100_000,
         unknown_max: 10,
         fresh_ms: 60_000,
+        origin_fresh_ms: 10_000,
         unknown_ms: 5_000,
         renew_permille: 100,
     };
@@ -406,6 +448,16 @@ mod tests {
         Link::to("https://t.example/")
     }
 
+    /// As Redis tells of it.
+    fn told(link: Link, left_ms: Option<u64>) -> Learnt {
+        Learnt {
+            link,
+            is_used_up: false,
+            left_ms,
+            source: Source::Redis,
+        }
+    }
+
     fn is_due(memory: &mut Memory, now_ms: u64) -> bool {
         match memory.find(&name("abc"), now_ms) {
             Found::Link { is_due, .. } => is_due,
@@ -417,11 +469,59 @@ mod tests {
     fn a_link_is_read_again_from_time_to_time_by_one_request() {
         let mut memory = memory();
         assert_eq!(memory.find(&name("abc"), 0), Found::Nothing);
-        memory.learn(&name("abc"), link(), false, None, 1_000);
+        memory.learn(&name("abc"), told(link(), None), 1_000);
         assert!(!is_due(&mut memory, 60_999));
         assert!(is_due(&mut memory, 61_000));
         assert!(!is_due(&mut memory, 61_999));
         assert!(is_due(&mut memory, 62_000)); // no answer came to the first reading
+    }
+
+    #[test]
+    fn what_the_origin_told_and_what_is_used_up_is_read_again_sooner() {
+        let mut memory = memory();
+        let of_origin = Learnt {
+            source: Source::Origin,
+            ..told(link(), None)
+        };
+        memory.learn(&name("abc"), of_origin.clone(), 0);
+        assert!(!is_due(&mut memory, 9_999));
+        assert!(is_due(&mut memory, 10_000));
+        let is_used_up = true;
+        memory.learn(
+            &name("abc"),
+            Learnt {
+                is_used_up,
+                ..of_origin
+            },
+            0,
+        );
+        assert!(!is_due(&mut memory, 999));
+        assert!(is_due(&mut memory, 1_000));
+    }
+
+    #[test]
+    fn a_link_that_was_only_looked_at_is_not_read_at_every_look() {
+        let mut memory = memory();
+        let living = Link {
+            life_ms: 100_000,
+            ..link()
+        };
+        // A tenth of its life has gone, and nobody has renewed it.
+        memory.learn(&name("abc"), told(living, Some(50_000)), 0);
+        assert!(!is_due(&mut memory, 999));
+        assert!(is_due(&mut memory, 1_000));
+    }
+
+    #[test]
+    fn what_is_trusted_again_is_known_and_soon_due() {
+        let mut memory = memory();
+        memory.learn(&name("abc"), told(link(), None), 0);
+        memory.revalidate_all();
+        memory.trust(&name("abc"), 10);
+        assert!(!is_due(&mut memory, 1_009));
+        assert!(is_due(&mut memory, 1_010));
+        memory.trust(&name("abd"), 10);
+        assert_eq!(memory.find(&name("abd"), 11), Found::Nothing);
     }
 
     #[test]
@@ -431,11 +531,11 @@ mod tests {
             life_ms: 10_000,
             ..link()
         };
-        memory.learn(&name("abc"), living(), false, Some(10_000), 0);
+        memory.learn(&name("abc"), told(living(), Some(10_000)), 0);
         assert!(!is_due(&mut memory, 1_000));
         assert!(is_due(&mut memory, 1_001));
         // Another gateway has renewed it, a while ago.
-        memory.learn(&name("abc"), living(), false, Some(9_500), 2_000);
+        memory.learn(&name("abc"), told(living(), Some(9_500)), 2_000);
         assert!(!is_due(&mut memory, 2_500));
         assert!(is_due(&mut memory, 2_501));
         // What was found overdue was renewed by that same reading, or is disabled: no hurry.
@@ -443,7 +543,7 @@ mod tests {
             is_disabled: true,
             ..living()
         };
-        memory.learn(&name("abc"), disabled, false, Some(100), 3_000);
+        memory.learn(&name("abc"), told(disabled, Some(100)), 3_000);
         assert!(!is_due(&mut memory, 3_099));
         assert_eq!(memory.find(&name("abc"), 3_100), Found::Nothing);
         assert_eq!(memory.stale(&name("abc"), 3_100), None);
@@ -452,20 +552,20 @@ mod tests {
     #[test]
     fn what_is_suspect_is_there_if_nobody_can_be_asked() {
         let mut memory = memory();
-        memory.learn(&name("abc"), link(), false, None, 0);
+        memory.learn(&name("abc"), told(link(), None), 0);
         memory.learn_unknown(&name("abd"), 0);
         memory.revalidate_all();
         assert_eq!(memory.find(&name("abc"), 1), Found::MustRevalidate);
         assert_eq!(memory.find(&name("abd"), 1), Found::Nothing);
         assert_eq!(memory.stale(&name("abc"), 1).unwrap().link, link());
-        memory.learn(&name("abc"), link(), false, None, 2);
+        memory.learn(&name("abc"), told(link(), None), 2);
         assert!(!is_due(&mut memory, 3));
     }
 
     #[test]
     fn an_edit_drops_what_is_known() {
         let mut memory = memory();
-        memory.learn(&name("abc"), link(), false, None, 0);
+        memory.learn(&name("abc"), told(link(), None), 0);
         memory.forget(&name("abc"));
         assert_eq!(memory.find(&name("abc"), 1), Found::Nothing);
         assert_eq!(memory.stale(&name("abc"), 1), None);
@@ -485,7 +585,7 @@ mod tests {
         assert_eq!(memory.find(&name("abc"), 6_000), Found::Nothing);
         // Nor does a clock that was set back keep it.
         assert_eq!(memory.find(&name("abc"), 0), Found::Nothing);
-        memory.learn(&name("hot"), link(), false, None, 0);
+        memory.learn(&name("hot"), told(link(), None), 0);
         for number in 0..1_000 {
             memory.learn_unknown(&name(&format!("x{number:03}")), 1_000);
         }
@@ -497,10 +597,10 @@ mod tests {
     #[test]
     fn what_is_asked_for_stays() {
         let mut memory = memory();
-        memory.learn(&name("hot"), link(), false, None, 0);
+        memory.learn(&name("hot"), told(link(), None), 0);
         for number in 0..1_000 {
             memory.find(&name("hot"), 1);
-            memory.learn(&name(&format!("x{number:03}")), link(), false, None, 1);
+            memory.learn(&name(&format!("x{number:03}")), told(link(), None), 1);
         }
         assert!(matches!(memory.find(&name("hot"), 1), Found::Link { .. }));
         assert_eq!(memory.size().0, 100);

@@ -71,7 +71,7 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClickError {
     /// Not two numbers.
-    #[error("the batch's id is not <16 hexadecimal digits>-<number>")]
+    #[error("the id is not <16 hexadecimal digits>-<number>")]
     Id,
     /// Longer than [`PAYLOAD_LEN_MAX`], or with more than [`BATCH_ROWS_MAX`] rows.
     #[error("the batch is too long")]
@@ -85,6 +85,31 @@ pub enum ClickError {
     /// A row that no gateway writes.
     #[error("row {0} is not one of a batch")]
     Row(usize),
+}
+
+/// The name of one click on a link that has only so many: however often it is asked for, it uses one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClickId {
+    /// Of whoever asks, one that no other has.
+    pub counter: u64,
+    /// Its clicks, one after the other.
+    pub sequence: u64,
+}
+
+impl fmt::Display for ClickId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counter, sequence } = *self;
+        BatchId { counter, sequence }.fmt(f)
+    }
+}
+
+impl FromStr for ClickId {
+    type Err = ClickError;
+
+    fn from_str(text: &str) -> Result<Self, ClickError> {
+        let BatchId { counter, sequence } = text.parse()?;
+        Ok(Self { counter, sequence })
+    }
 }
 
 impl fmt::Display for BatchId {
@@ -359,7 +384,7 @@ mod tests {
             address: Some("1111:2222:3333:4444:5555:6666:7777:8888".parse().unwrap()),
             agent_hash: u64::MAX,
             referrer: "r".repeat(REFERRER_LEN_MAX),
-            language: Language::new(b"abcdefgh").unwrap(),
+            language: Language::new(b"abcdefgh-Abcd-123").unwrap(),
             ..row()
         };
         let rows = vec![largest; BATCH_ROWS_MAX];

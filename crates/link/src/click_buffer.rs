@@ -264,7 +264,7 @@ mod tests {
             ]
         );
         assert_eq!(rows[0].referrer, "a.example");
-        assert_eq!(rows[0].language.as_str(), "zh");
+        assert_eq!(rows[0].language.as_str(), "zh-CN");
         assert_eq!(rows[0].link, "s/aZ3k9Qx".parse().unwrap());
     }
 

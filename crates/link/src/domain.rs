@@ -12,7 +12,7 @@ use serde_json::Value;
 use weir_base::FieldError;
 
 use super::code::{DomainId, Length};
-use super::record::RedirectStatus;
+use super::record::{RedirectStatus, is_target};
 
 /// The most domains.
 pub const DOMAINS_MAX: usize = 100;
@@ -23,8 +23,8 @@ pub const HOSTS_MAX: usize = 16;
 /// The most app schemes, and the most denied hosts, of one domain.
 pub const LISTED_MAX: usize = 10_000;
 
-/// The largest 404 page, in bytes: each gateway's VMs hold it.
-pub const NOT_FOUND_PAGE_LEN_MAX: usize = 64 * 1024;
+/// The largest page of a domain, in bytes: each gateway's VMs hold it.
+pub const PAGE_LEN_MAX: usize = 64 * 1024;
 
 /// The largest file for apps, in bytes as JSON.
 pub const APP_FILE_LEN_MAX: usize = 128 * 1024;
@@ -87,6 +87,21 @@ pub struct Domain {
     /// What unknown codes are answered with, as HTML; a plain page unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_found_page: Option<String>,
+    /// What links are answered with that have ended, as HTML; a plain page unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_page: Option<String>,
+    /// What is answered when nobody can say where a link leads, as HTML; a plain page unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable_page: Option<String>,
+    /// Where `/` leads: an http or https address. Unless set, `/` is answered as an unknown code is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
+    /// What `/robots.txt` says; unless set, that links are not to be crawled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub robots: Option<String>,
+    /// Whether targets may be in private networks: not unless set.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_private_targets: bool,
     /// Schemes beside http and https that targets and app links may have.
     #[serde(default)]
     pub app_schemes: Vec<String>,
@@ -271,12 +286,32 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
     if domain.port == Some(0) {
         return refused("port", "is 1 to 65535".into());
     }
-    let page_len = domain.not_found_page.as_ref().map_or(0, String::len);
-    if page_len > NOT_FOUND_PAGE_LEN_MAX {
-        let problem = format!("has {page_len} bytes, may have {NOT_FOUND_PAGE_LEN_MAX}");
-        return refused("not_found_page", problem);
+    let texts = [
+        ("not_found_page", &domain.not_found_page),
+        ("gone_page", &domain.gone_page),
+        ("unavailable_page", &domain.unavailable_page),
+        ("robots", &domain.robots),
+    ];
+    for (field, text) in texts {
+        let len = text.as_ref().map_or(0, String::len);
+        if len > PAGE_LEN_MAX {
+            let problem = format!("has {len} bytes, may have {PAGE_LEN_MAX}");
+            return refused(field, problem);
+        }
+    }
+    if domain.home.as_ref().is_some_and(|home| !is_home(home)) {
+        return refused("home", "is an http or https address".into());
     }
     check_app_files(domain, path)
+}
+
+fn is_home(address: &str) -> bool {
+    let is_web = address.starts_with("https://") || address.starts_with("http://");
+    is_web && is_target(address)
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn check_app_files(domain: &Domain, path: &str) -> Result<(), FieldError> {
@@ -500,6 +535,22 @@ mod tests {
             json!("x".repeat(65_537)),
             "domains[1].not_found_page: ",
         );
+        for field in ["gone_page", "unavailable_page", "robots"] {
+            check(
+                field,
+                json!("x".repeat(65_537)),
+                &format!("domains[1].{field}: "),
+            );
+        }
+        for home in [
+            "",
+            "/x",
+            "javascript:alert(1)",
+            "https://a b/",
+            "ftp://a.example",
+        ] {
+            check("home", json!(home), "domains[1].home: ");
+        }
         check(
             "apple_app_site_association",
             json!([]),

@@ -34,6 +34,9 @@ pub const LISTED_MAX: usize = 16;
 pub struct Link {
     /// Where it leads: see [`is_target`].
     pub target: String,
+    /// The language of what is there, such as `zh-TW`; empty: nobody has said. Clients who like it better than those of
+    /// rules go there.
+    pub language: String,
     /// How clients are sent there.
     pub status: RedirectStatus,
     /// Whether the query string of the request is appended to the target.
@@ -74,7 +77,7 @@ pub struct Rule {
     /// On any of these; none is any.
     #[serde(rename = "p", default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<Platform>,
-    /// That prefer any of these languages, by primary subtags such as `zh`; none is any.
+    /// That like any of these languages, such as `zh` or `zh-TW`, better than those of other rules; none is any.
     #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<String>,
     /// Where they go.
@@ -147,6 +150,8 @@ pub enum RecordError {
 struct Body {
     #[serde(rename = "t")]
     target: String,
+    #[serde(rename = "l", default, skip_serializing_if = "String::is_empty")]
+    language: String,
     #[serde(rename = "s", default, skip_serializing_if = "is_default")]
     status: RedirectStatus,
     #[serde(rename = "q", default, skip_serializing_if = "is_default")]
@@ -185,6 +190,7 @@ impl Link {
     pub fn to(target: impl Into<String>) -> Self {
         Self {
             target: target.into(),
+            language: String::new(),
             status: RedirectStatus::default(),
             pass_query: false,
             is_disabled: false,
@@ -203,6 +209,7 @@ impl Link {
         let held = |number| if self.is_disabled { number } else { 0 };
         let body = Body {
             target: self.target.clone(),
+            language: self.language.clone(),
             status: self.status,
             pass_query: self.pass_query,
             is_disabled: self.is_disabled,
@@ -237,6 +244,7 @@ impl Link {
             life_ms: held(life_ms, body.held_life_ms),
             max_clicks: held(max_clicks, body.held_max_clicks),
             target: body.target,
+            language: body.language,
             status: body.status,
             pass_query: body.pass_query,
             is_disabled: body.is_disabled,
@@ -484,6 +492,7 @@ mod tests {
         (address(), status, flags, numbers, lists).prop_map(
             |(target, status, flags, numbers, lists)| Link {
                 target,
+                language: String::new(),
                 status,
                 pass_query: flags.0,
                 is_disabled: flags.1,

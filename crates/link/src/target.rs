@@ -4,6 +4,8 @@
 //! browser sees another host in it than was checked here.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use unicode_security::RestrictionLevelDetection;
@@ -65,6 +67,10 @@ pub enum TargetError {
     /// Its host is on the domain's list.
     #[error("leads to a denied host")]
     DeniedHost,
+    /// Its host is an address, or a name, of a private network or of the machine itself, and the domain does not allow
+    /// that.
+    #[error("leads into a private network")]
+    Private,
     /// Its host looks like another one's, and the domain refuses that.
     #[error("has a host whose letters look like those of another one")]
     Homograph,
@@ -82,6 +88,7 @@ impl TargetError {
             Self::UserInfo => "target_userinfo",
             Self::OwnDomain => "target_own_domain",
             Self::DeniedHost => "target_denied_host",
+            Self::Private => "target_private",
             Self::Homograph => "target_homograph",
         }
     }
@@ -97,7 +104,7 @@ pub fn check(text: &str, domains: &Domains, domain: &Domain) -> Result<Target, T
     let scheme = scheme.to_ascii_lowercase();
     match scheme.as_str() {
         "http" | "https" => check_web(text, rest, domains, domain),
-        _ => check_app(text, &scheme, domain),
+        _ => check_app(text, &scheme, domains, domain),
     }
 }
 
@@ -138,16 +145,63 @@ fn unknown_scheme(scheme: &str) -> TargetError {
     TargetError::Scheme { scheme }
 }
 
-/// Nothing is known of the rest, so it stays as it is: it must fit into a header.
-fn check_app(text: &str, scheme: &str, domain: &Domain) -> Result<Target, TargetError> {
+/// Little is known of the rest, so it stays as it is: it must fit into a header. Of an `intent:` it is known that a phone
+/// without the app goes to `S.browser_fallback_url`.
+fn check_app(
+    text: &str,
+    scheme: &str,
+    domains: &Domains,
+    domain: &Domain,
+) -> Result<Target, TargetError> {
     if SCHEMES_NEVER.contains(&scheme) || !domain.is_app_scheme(scheme) {
         return Err(unknown_scheme(scheme));
     }
     if let Some(at) = text.bytes().position(|byte| !byte.is_ascii_graphic()) {
         return Err(TargetError::Control { at });
     }
+    let mut flag = None;
+    if scheme == "intent" {
+        for fallback in fallbacks(text) {
+            flag = flag.or(check_page(&fallback, domains, domain)?.flag);
+        }
+    }
     let url = text.to_string();
-    Ok(Target { url, flag: None })
+    Ok(Target { url, flag })
+}
+
+/// The fallback pages that an `intent:` names: there should be one, and Android takes the last.
+fn fallbacks(intent: &str) -> impl Iterator<Item = String> {
+    const NAME: &str = "browser_fallback_url=";
+    let parts = intent.split([';', '#']);
+    parts.filter_map(|part| {
+        let lower = part.to_ascii_lowercase();
+        let name = lower.strip_prefix("s.").unwrap_or(&lower);
+        let value = name.strip_prefix(NAME)?;
+        let value = part.get(part.len() - value.len()..)?;
+        let decoded = percent_decoded(value);
+        // What is no text is no URL, and refused as such.
+        Some(String::from_utf8(decoded).unwrap_or_default())
+    })
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits = tail.get(..2).filter(|_| byte == b'%');
+        let digits = digits.and_then(|digits| core::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(value) => {
+                decoded.push(value);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            None => {
+                decoded.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    decoded
 }
 
 fn check_web(
@@ -194,11 +248,76 @@ fn check_host(
     if domain.denied_hosts.iter().any(is_denied) {
         return Err(TargetError::DeniedHost);
     }
+    if !domain.allow_private_targets && is_private(host, name) {
+        return Err(TargetError::Private);
+    }
     match (is_homograph(name), domain.homographs) {
         (false, _) => Ok(None),
         (true, Homographs::Flag) => Ok(Some(Flag::IdnHomograph)),
         (true, Homographs::Refuse) => Err(TargetError::Homograph),
     }
+}
+
+/// Names that stand for the machine itself, or for hosts of a private network (RFC 6761, RFC 6762, RFC 8375, and what
+/// clouds call their metadata).
+const PRIVATE_NAMES: [&str; 7] = [
+    "localhost",
+    "local",
+    "internal",
+    "home.arpa",
+    "localdomain",
+    "intranet",
+    "lan",
+];
+
+/// Whether nobody outside can mean this host: a name without a dot, a name of a private network, or an address that
+/// is not of the public internet (RFC 6890).
+fn is_private(host: &Host<&str>, name: &str) -> bool {
+    match host {
+        Host::Domain(_) => {
+            !name.contains('.')
+                || PRIVATE_NAMES
+                    .iter()
+                    .any(|private| is_at_or_under(name, private))
+        }
+        Host::Ipv4(address) => is_private_v4(*address),
+        Host::Ipv6(address) => match address.to_canonical() {
+            IpAddr::V4(address) => is_private_v4(address),
+            IpAddr::V6(address) => is_private_v6(address),
+        },
+    }
+}
+
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [a, b, ..] = address.octets();
+    // This network; shared address space of carriers; benchmarks; reserved.
+    let is_special = a == 0 || (a, b & 0xc0) == (100, 64) || (a, b & 0xfe) == (198, 18) || a >= 240;
+    is_special
+        || address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_broadcast()
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    let [first, second, ..] = address.segments();
+    let embedded = match address.segments() {
+        // NAT64 and 6to4 lead to the IPv4 address in them.
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+            Some(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => None,
+    };
+    embedded.is_some_and(is_private_v4)
+        || address.is_loopback()
+        || address.is_unspecified()
+        || address.is_multicast()
+        || (first & 0xfe00) == 0xfc00
+        || (first & 0xffc0) == 0xfe80
+        || (first & 0xffc0) == 0xfec0
+        || (first, second) == (0x100, 0)
 }
 
 fn is_at_or_under(name: &str, denied: &str) -> bool {
@@ -244,6 +363,77 @@ mod tests {
         let config: DomainsConfig =
             serde_json::from_value(json!({"domains": [domain, other]})).unwrap();
         config.checked().unwrap()
+    }
+
+    #[test]
+    fn private_targets_are_refused_unless_they_are_allowed() {
+        let private = [
+            "http://localhost:8080/",
+            "http://intranet/",
+            "https://printer.local/",
+            "http://metadata.google.internal/",
+            "http://127.0.0.1/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://10.1.2.4/",
+            "http://172.16.0.1/",
+            "http://192.168.1.1/",
+            "http://169.254.169.254/latest/meta-data",
+            "http://100.64.0.1/",
+            "http://0.0.0.0/",
+            "http://[::1]/",
+            "http://[fe80::1]/",
+            "http://[fd12::1]/",
+            "http://[::ffff:192.168.1.1]/",
+            "http://[64:ff9b::a01:204]/",
+        ];
+        for text in private {
+            assert_eq!(refused(text), "target_private", "{text}");
+            let domains = domains(json!({"allow_private_targets": true}));
+            assert!(
+                check(text, &domains, domains.default_domain()).is_ok(),
+                "{text}"
+            );
+        }
+        for text in [
+            "http://172.32.0.1/",
+            "http://8.8.8.8/",
+            "https://[2001:4860:4860::8888]/",
+            "https://local.example/",
+        ] {
+            assert!(checked(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_fallback_of_an_intent_is_a_target_as_others_are() {
+        let with = |fallback: &str| {
+            format!("intent://x#Intent;scheme=openapp;S.browser_fallback_url={fallback};end")
+        };
+        let domains = domains(json!({"app_schemes": ["intent"]}));
+        let check = |text: &str| check(text, &domains, domains.default_domain());
+        let good = with("https%3A%2F%2Fgood.example%2F");
+        assert_eq!(check(&good).unwrap().url, good);
+        assert!(check("intent://x#Intent;scheme=openapp;end").is_ok());
+        for (fallback, word) in [
+            ("https%3A%2F%2Fevil.example%2F", "target_denied_host"),
+            ("https://evil.example/", "target_denied_host"),
+            ("javascript:alert(1)", "target_scheme"),
+            ("http%3A%2F%2F10.0.0.1%2F", "target_private"),
+            ("%ff", "target_not_url"),
+            (
+                "https%3A%2F%2Fgood.example;S.browser_fallback_url=https%3A%2F%2Fevil.example",
+                "target_denied_host",
+            ),
+        ] {
+            assert_eq!(
+                check(&with(fallback)).unwrap_err().word(),
+                word,
+                "{fallback}"
+            );
+        }
+        let flagged = check(&with("https%3A%2F%2Fxn--pple-43d.com%2F")).unwrap();
+        assert_eq!(flagged.flag, Some(Flag::IdnHomograph));
     }
 
     fn checked(text: &str) -> Result<Target, TargetError> {

@@ -13,7 +13,7 @@
 -- Returns five integers an ask, in the order given:
 --   wait_ms    after how many milliseconds it may pass; 0: now
 --   remaining  units left: after the request, or as it was if any ask of it must wait
---   reset_ms   after how many milliseconds all are there again, if nothing more is asked; as remaining
+--   reset_ms   after how many milliseconds more are there, if nothing more is asked; 0: all are there, or nobody knows
 --   mark       what limit_back needs to know
 --   taken      the units charged: 0 if any ask of the request must wait
 
@@ -23,7 +23,7 @@ local replies, request = {}, 0
 local function tell(entry, quota, at)
   local state = state_of(entry, quota)
   replies[at - 3] = max(quota.burst - quota.algorithm.used(state, quota), 0)
-  replies[at - 2] = max(quota.algorithm.idle_at_ms(state, quota) - now_ms, 0)
+  replies[at - 2] = quota.algorithm.reset_ms(state, quota)
 end
 
 -- Looks at one ask. `due` is what it will be charged: a cost beyond the burst counts as all there is, also if

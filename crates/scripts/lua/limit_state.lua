@@ -71,6 +71,11 @@ local gcra = {
     return ticks > 0
   end,
   idle_at_ms = function(state, quota) return state[1] + ceil(state[2] / quota.rate) end,
+  reset_ms = function(state, quota)
+    if state[2] == 0 then return 0 end
+    local over = state[2] - (ceil(state[2] / quota.per_ms) - 1) * quota.per_ms
+    return ceil(over / quota.rate) + state[1] - now_ms
+  end,
 }
 
 -- Lines without a count behind the last that has one are left out. With back_ms below 30 days and all counts
@@ -138,6 +143,10 @@ local log = {
     return rest < cost
   end,
   idle_at_ms = function(state, quota) return #state > 2 and state[1] + quota.per_ms or 0 end,
+  -- The last line has a count, or there is none.
+  reset_ms = function(state, quota)
+    return #state > 2 and max(state[1] - state[#state - 1] + quota.per_ms - now_ms, 0) or 0
+  end,
 }
 
 -- Whether a period that began at start_ms is ahead only because the clock went back a little.
@@ -161,6 +170,9 @@ local window = {
     return taken > 0
   end,
   idle_at_ms = function(state, quota) return state[2] == 0 and state[1] or state[1] + quota.per_ms end,
+  reset_ms = function(state, quota)
+    return max((state[2] == 0 and state[1] or state[1] + quota.per_ms) - now_ms, 0)
+  end,
 }
 
 local in_flight = {
@@ -182,6 +194,8 @@ local in_flight = {
   idle_at_ms = function(state, quota)
     return state[2] + state[3] == 0 and state[1] or state[1] + 2 * quota.per_ms
   end,
+  -- When one of those under way ends, nobody knows.
+  reset_ms = function() return 0 end,
 }
 
 local algorithms = { g = gcra, s = log, f = window, c = in_flight }

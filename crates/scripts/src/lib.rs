@@ -11,8 +11,8 @@
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
 //!   [`settle_transfer`], [`probe`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`], [`correct`],
 //!   [`recount`]. Of the catalogue: [`publish`].
-//!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_clicks`],
-//!   [`link_uniques`].
+//!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
+//!   [`link_clicks`], [`link_uniques`].
 //!
 //! Each domain's keys and scripts are behind a feature of its name (`sale`, `limit`, `link`), so that a filter is
 //! built without the other domains.
@@ -102,6 +102,8 @@ pub mod limit;
 #[cfg(feature = "limit")]
 pub mod limit_back;
 #[cfg(feature = "link")]
+pub mod link_back;
+#[cfg(feature = "link")]
 pub mod link_clicks;
 #[cfg(feature = "link")]
 pub mod link_read;
@@ -160,6 +162,8 @@ pub const SCRIPTS: &[&Script] = &[
     &limit::SCRIPT,
     #[cfg(feature = "limit")]
     &limit_back::SCRIPT,
+    #[cfg(feature = "link")]
+    &link_back::SCRIPT,
     #[cfg(feature = "link")]
     &link_clicks::SCRIPT,
     #[cfg(feature = "link")]

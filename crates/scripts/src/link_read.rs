@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use weir_link::click::ClickId;
 use weir_resp::Value;
 
 use crate::call::decimal;
@@ -27,14 +28,54 @@ pub struct Read {
     pub clicks_left: Option<u64>,
 }
 
-/// The call that reads a link, renews its life if more than `renew_permille` thousandths of it are gone, and
-/// if `is_click` uses one of its clicks, if it has only so many.
-pub fn call(keys: &LinkKeys, renew_permille: u32, is_click: bool) -> Call {
-    Call {
+/// For how long a click's mark is kept, in milliseconds: much longer than a request, or a call that is on its way
+/// somewhere.
+pub const MARK_MS: u64 = 60_000;
+
+/// Why a link is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Somebody only looks: nothing changes.
+    Look,
+    /// It was clicked: its life is renewed, if enough of it is gone.
+    Renew,
+    /// This is that click: the link's life is renewed, too, and if it has only so many clicks, one is used. The same
+    /// click uses one however often it is read.
+    Click(ClickId),
+}
+
+impl Purpose {
+    /// The word for the script and the origin.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Look => "look",
+            Self::Renew => "renew",
+            Self::Click(_) => "click",
+        }
+    }
+
+    /// The click, if it is one.
+    pub const fn click(self) -> Option<ClickId> {
+        match self {
+            Self::Click(click) => Some(click),
+            Self::Look | Self::Renew => None,
+        }
+    }
+}
+
+/// The call that reads a link for this purpose. Its life is renewed if more than `renew_permille` thousandths of it are
+/// gone.
+pub fn call(keys: &LinkKeys, renew_permille: u32, purpose: Purpose) -> Call {
+    let mut call = Call {
         script: &SCRIPT,
         keys: [keys.record(), keys.clicks()].into(),
-        args: [decimal(renew_permille), decimal(u32::from(is_click))].into(),
+        args: [decimal(renew_permille), purpose.word().into()].into(),
+    };
+    if let Some(click) = purpose.click() {
+        call.keys.push(&keys.mark(click));
+        call.args.push(&decimal(MARK_MS));
     }
+    call
 }
 
 /// Reads the reply: `None` if there is no such link.

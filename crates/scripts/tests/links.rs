@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{Redis, Server};
-use weir_link::click::{BatchId, Row, decode, encode};
+use weir_link::click::{BatchId, ClickId, Row, decode, encode};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
 use weir_resp::Value;
 use weir_scripts::keys::{LinkKeys, link_clicks};
-use weir_scripts::link_read::Read;
-use weir_scripts::{link_clicks, link_read};
+use weir_scripts::link_read::{Purpose, Read};
+use weir_scripts::{link_back, link_clicks, link_read};
 
 const HOUR_MS: u64 = 3_600_000;
 /// Never a whole number of hours of a life of days: a test that takes a millisecond must not change what is renewed.
@@ -37,6 +37,24 @@ struct Model {
     left: Option<u64>,
     used: u64,
     used_left: Option<u64>,
+    marks: BTreeMap<ClickId, Mark>,
+}
+
+/// What is known of a click.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// It was used; so many were left before it.
+    Used(u64),
+    /// It was given back.
+    Back,
+}
+
+/// A click's name.
+fn click(sequence: u64) -> ClickId {
+    ClickId {
+        counter: 1,
+        sequence,
+    }
 }
 
 impl Model {
@@ -46,10 +64,11 @@ impl Model {
             link,
             used: 0,
             used_left: None,
+            marks: BTreeMap::new(),
         }
     }
 
-    fn read(&mut self, is_click: bool) -> Read {
+    fn read(&mut self, purpose: Purpose) -> Read {
         let counts = !self.link.is_disabled;
         let max = if counts { self.link.max_clicks } else { 0 };
         let life = if counts {
@@ -57,22 +76,42 @@ impl Model {
         } else {
             0
         };
-        let clicks_left = (max > 0).then(|| max.saturating_sub(self.used));
+        let mut clicks_left = (max > 0).then(|| max.saturating_sub(self.used));
+        let click = purpose.click().filter(|_| max > 0);
+        let mark = click.and_then(|click| self.marks.get(&click).copied());
+        if let Some(Mark::Used(left)) = mark {
+            clicks_left = Some(left);
+        }
         let is_used_up = clicks_left == Some(0);
         let gone = life.saturating_sub(self.left.unwrap_or(0));
-        if life > 0 && !is_used_up && gone * 1_000 > life * u64::from(RENEW_PERMILLE) {
+        if purpose != Purpose::Look
+            && life > 0
+            && !is_used_up
+            && gone * 1_000 > life * u64::from(RENEW_PERMILLE)
+        {
             self.left = Some(life);
             self.used_left = (self.used > 0).then_some(life);
         }
-        if max > 0 && is_click && !is_used_up {
+        if let (Some(click), None, Some(left)) = (click, mark, clicks_left)
+            && left > 0
+        {
             self.used += 1;
             self.used_left = self.left;
+            self.marks.insert(click, Mark::Used(left));
         }
         Read {
             record: self.link.encode(),
             left_ms: self.left.map(|hours| hours * HOUR_MS),
             clicks_left,
         }
+    }
+
+    fn give_back(&mut self, click: ClickId) -> bool {
+        let was_used = matches!(self.marks.insert(click, Mark::Back), Some(Mark::Used(_)));
+        if was_used {
+            self.used = self.used.saturating_sub(1);
+        }
+        was_used
     }
 }
 
@@ -86,7 +125,8 @@ struct Pair<'a> {
 #[derive(Clone, Debug)]
 enum Step {
     Put(Link),
-    Read { is_click: bool },
+    Read(Purpose),
+    Back(ClickId),
     Pass { hours: u64 },
 }
 
@@ -106,18 +146,31 @@ impl Pair<'_> {
         let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
         self.redis.command(&command);
         self.redis.command(&[b"DEL", &self.keys.clicks()]);
+        for number in 0..8 {
+            self.redis
+                .command(&[b"DEL", &self.keys.mark(click(number))]);
+        }
         self.model = Some(Model::new(link.clone()));
     }
 
-    fn read(&mut self, is_click: bool) {
-        let call = link_read::call(&self.keys, RENEW_PERMILLE, is_click);
+    fn read(&mut self, purpose: Purpose) {
+        let call = link_read::call(&self.keys, RENEW_PERMILLE, purpose);
         let read = link_read::parse(&self.redis.run(&call)).unwrap();
         let read = read.map(|read| Read {
             left_ms: read.left_ms.map(rounded),
             ..read
         });
-        let expected = self.model.as_mut().map(|model| model.read(is_click));
+        let expected = self.model.as_mut().map(|model| model.read(purpose));
         assert_eq!(read, expected);
+        self.check_clicks();
+    }
+
+    fn give_back(&mut self, click: ClickId) {
+        let call = link_back::call(&self.keys, click);
+        let was_used = link_back::parse(&self.redis.run(&call)).unwrap();
+        let marked = self.model.as_mut().map(|model| model.give_back(click));
+        // Of a link that has ended, Redis still has the marks.
+        assert!(marked.is_none_or(|expected| was_used == expected));
         self.check_clicks();
     }
 
@@ -162,7 +215,8 @@ impl Pair<'_> {
     fn step(&mut self, step: &Step) {
         match step {
             Step::Put(link) => self.put(link),
-            Step::Read { is_click } => self.read(*is_click),
+            Step::Read(purpose) => self.read(*purpose),
+            Step::Back(click) => self.give_back(*click),
             Step::Pass { hours } => self.pass(*hours),
         }
     }
@@ -181,7 +235,9 @@ fn link() -> impl Strategy<Value = Link> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => link().prop_map(Step::Put),
-        6 => any::<bool>().prop_map(|is_click| Step::Read { is_click }),
+        2 => prop_oneof![Just(Purpose::Look), Just(Purpose::Renew)].prop_map(Step::Read),
+        4 => (0_u64..8).prop_map(|number| Step::Read(Purpose::Click(click(number)))),
+        2 => (0_u64..8).prop_map(|number| Step::Back(click(number))),
         3 => (1_u64..100).prop_map(|hours| Step::Pass { hours }),
     ]
 }
@@ -206,6 +262,7 @@ fn a_link_in_redis_is_read_renewed_and_counted_as_in_the_model() {
 
 #[test]
 fn a_thousand_clicks_at_once_use_exactly_as_many_as_there_are() {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let server = Server::start();
     let keys = new_keys();
     let link = Link {
@@ -217,8 +274,11 @@ fn a_thousand_clicks_at_once_use_exactly_as_many_as_there_are() {
     let admitted: usize = std::thread::scope(|scope| {
         let clicks = || {
             let mut redis = server.connect();
-            let call = link_read::call(&keys, RENEW_PERMILLE, true);
-            let read = |_| link_read::parse(&redis.run(&call)).unwrap().unwrap();
+            let read = |_| {
+                let purpose = Purpose::Click(click(NEXT.fetch_add(1, Ordering::Relaxed).into()));
+                let call = link_read::call(&keys, RENEW_PERMILLE, purpose);
+                link_read::parse(&redis.run(&call)).unwrap().unwrap()
+            };
             let left = (0..100).map(read).map(|read| read.clicks_left.unwrap());
             left.filter(|left| *left > 0).count()
         };
@@ -229,6 +289,40 @@ fn a_thousand_clicks_at_once_use_exactly_as_many_as_there_are() {
             .sum()
     });
     assert_eq!(admitted, 300);
+}
+
+#[test]
+fn one_click_uses_one_however_often_it_is_read_and_none_once_it_was_given_back() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let keys = new_keys();
+    let once = Link {
+        max_clicks: 1,
+        ..Link::to("https://t.example/")
+    };
+    redis.command(&[b"SET", &keys.record(), &once.encode()]);
+    let left = |redis: &mut Redis, number| {
+        let call = link_read::call(&keys, RENEW_PERMILLE, Purpose::Click(click(number)));
+        let read = link_read::parse(&redis.run(&call)).unwrap().unwrap();
+        read.clicks_left.unwrap()
+    };
+    let back = |redis: &mut Redis, number| {
+        let call = link_back::call(&keys, click(number));
+        link_back::parse(&redis.run(&call)).unwrap()
+    };
+    // The first reply is lost, and the click is read again.
+    assert_eq!([left(&mut redis, 1), left(&mut redis, 1)], [1, 1]);
+    assert_eq!(left(&mut redis, 2), 0);
+    // It led nowhere.
+    assert_eq!([back(&mut redis, 1), back(&mut redis, 1)], [true, false]);
+    // A read that was on its way all the time uses none.
+    assert_eq!(left(&mut redis, 1), 1);
+    assert_eq!([left(&mut redis, 3), left(&mut redis, 4)], [1, 0]);
+    // One that is given back before it arrives uses none either.
+    assert!(!back(&mut redis, 5));
+    assert!(back(&mut redis, 3));
+    assert_eq!(left(&mut redis, 5), 1);
+    assert_eq!([left(&mut redis, 6), left(&mut redis, 7)], [1, 0]);
 }
 
 #[test]
@@ -245,7 +339,7 @@ fn what_is_no_record_is_read_as_it_is_and_changes_nothing() {
     ] {
         let keys = new_keys();
         redis.command(&[b"SET", &keys.record(), bad]);
-        let call = link_read::call(&keys, RENEW_PERMILLE, true);
+        let call = link_read::call(&keys, RENEW_PERMILLE, Purpose::Click(click(0)));
         let read = link_read::parse(&redis.run(&call)).unwrap().unwrap();
         assert_eq!(
             (read.record.as_slice(), read.left_ms, read.clicks_left),
@@ -268,7 +362,7 @@ fn numbers_beyond_all_reason_are_no_error() {
         ..Link::to("https://t.example/")
     };
     redis.command(&[b"SET", &keys.record(), &link.encode()]);
-    let call = link_read::call(&keys, RENEW_PERMILLE, true);
+    let call = link_read::call(&keys, RENEW_PERMILLE, Purpose::Click(click(0)));
     let read = link_read::parse(&redis.run(&call)).unwrap().unwrap();
     assert_eq!(Link::decode(&read.record), Ok(link));
     assert!(read.clicks_left.unwrap() > 0);

@@ -17,6 +17,7 @@ use redis::{Cmd, Value, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
+use weir_link::agent::Device;
 use weir_link::click::{BATCH_ROWS_MAX, BatchId, ClickError, MINUTE_MS, Row};
 use weir_link::code::LinkId;
 use weir_scripts::{keys, link_clicks};
@@ -298,11 +299,14 @@ impl ClickCounter {
             .iter()
             .flat_map(|batch| batch.rows.clone())
             .collect();
-        let uniques = self.uniques.count(&rows, now_ms).await?;
+        // Programs that come by themselves are nobody, and keep no link alive.
+        let people = rows.iter().filter(|row| !is_bot(row)).cloned();
+        let people: Vec<Row> = people.collect();
+        let uniques = self.uniques.count(&people, now_ms).await?;
         let stored: Vec<Batch> = batches.iter().map(|batch| self.stored(batch)).collect();
         let counted = self.store.count_clicks(&stored, &uniques, now_ms).await?;
         // Each time: it may have failed the time before.
-        self.store.touch(&last_clicks(&rows, now_ms)).await?;
+        self.store.touch(&last_clicks(&people, now_ms)).await?;
         for (batch, is_new) in stored.iter().zip(counted) {
             let clicks = batch.clicks.iter().map(|clicks| u64::from(clicks.count));
             self.metrics.click_batch(is_new, clicks.sum());
@@ -396,6 +400,10 @@ fn read_batch(entry: &Entry, now_ms: u64) -> Result<Option<ReadBatch>, ClickErro
     Ok(Some(ReadBatch { id, rows }))
 }
 
+fn is_bot(row: &Row) -> bool {
+    row.agent.device == Device::Bot
+}
+
 fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
     let agent = row.agent;
     let value = |part: Part| {
@@ -413,6 +421,7 @@ fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
         link: row.link.clone(),
         at_ms: row.minute_ms,
         count: row.clicks,
+        is_bot: is_bot(row),
         values: Part::ALL.map(value),
     }
 }

@@ -4,13 +4,11 @@
 //! both have it; the cold store follows. SQL is not asked. A link under a chosen code is rare and may collide, so it
 //! goes into the cold store first, whose primary key decides.
 
-use std::sync::Arc;
-
 use tokio::join;
 use tracing::{error, warn};
 use weir_link::code::{Code, Length, LinkId};
-use weir_link::domain::Domains;
 
+use super::domains::SharedDomains;
 use super::log::{AppendError, LinkLog};
 use super::metrics::LinkMetrics;
 use super::numbers::{Allocator, Clock, NoNumber};
@@ -113,7 +111,7 @@ pub struct Creator {
     pub(super) records: LinkRecords,
     pub(super) log: LinkLog,
     pub(super) allocator: Allocator,
-    pub(super) domains: Arc<Domains>,
+    pub(super) domains: SharedDomains,
     pub(super) metrics: LinkMetrics,
     pub(super) clock: Clock,
 }
@@ -125,7 +123,8 @@ impl Creator {
     /// See [`CreateError`].
     pub async fn create(&self, request: LinkRequest) -> Result<LinkView, CreateError> {
         let now_ms = (self.clock)();
-        let draft = request.draft(&self.domains, now_ms)?;
+        let known = self.domains.get();
+        let draft = request.draft(&known.domains, now_ms)?;
         self.make(draft, now_ms).await
     }
 
@@ -176,10 +175,11 @@ impl Creator {
         requests: Vec<LinkRequest>,
     ) -> Vec<Result<LinkView, CreateError>> {
         let now_ms = (self.clock)();
+        let known = self.domains.get();
         let mut answers = Vec::with_capacity(requests.len());
         let mut generated = Vec::new();
         for (n, request) in requests.into_iter().enumerate() {
-            let answer = match request.draft(&self.domains, now_ms) {
+            let answer = match request.draft(&known.domains, now_ms) {
                 Ok(draft) => self.begin(n, draft, now_ms, &mut generated).await,
                 Err(refused) => Some(Err(refused.into())),
             };
@@ -272,7 +272,7 @@ impl Creator {
         if !self.store.insert(&ready.new).await? {
             return Err(CreateError::Taken);
         }
-        if let Err(error) = self.records.write(ready.record()).await {
+        if let Err(error) = self.records.write(ready.record(), Some(0)).await {
             // It is made all the same: whoever asks for it finds it in the cold store.
             warn!(%error, link = %id, "Redis did not take a link under a chosen code");
         }

@@ -3,12 +3,10 @@
 //! An edit goes into the cold store first, with a note that Redis must follow; then into Redis, and into the stream
 //! that gateways poll. If a step fails, it is repeated because of the note.
 
-use std::sync::Arc;
-
 use tracing::warn;
 use weir_link::code::LinkId;
-use weir_link::domain::Domains;
 
+use super::domains::SharedDomains;
 use super::find::{FindError, Finder};
 use super::numbers::Clock;
 use super::publish::Publisher;
@@ -55,7 +53,7 @@ pub struct Editor {
     pub(super) store: LinkStore,
     pub(super) finder: Finder,
     pub(super) publisher: Publisher,
-    pub(super) domains: Arc<Domains>,
+    pub(super) domains: SharedDomains,
     pub(super) clock: Clock,
 }
 
@@ -70,14 +68,15 @@ impl Editor {
         version: Option<u32>,
         request: &EditRequest,
     ) -> Result<Edited, EditError> {
-        let domain = self.domains.by_id(id.domain.as_str());
+        let known = self.domains.get();
+        let domain = known.domains.by_id(id.domain.as_str());
         let domain = domain.ok_or(FindError::Unknown)?;
         for _ in 0..ATTEMPTS {
             let before = self.found_with(id, version).await?;
             let now_ms = (self.clock)();
             let applied = request
                 .clone()
-                .apply(&before.link, &self.domains, domain, now_ms)?;
+                .apply(&before.link, &known.domains, domain, now_ms)?;
             let Applied {
                 mut link,
                 tags,

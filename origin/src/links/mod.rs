@@ -9,6 +9,7 @@
 //! | [`find`] | finds links in the cold store or in a log |
 //! | [`edit`] | changes and deletes links |
 //! | [`cold`] | answers gateways when Redis does not know a link |
+//! | [`domains`] | the domains, shared by all origins |
 //! | [`publish`] | has Redis follow edits, and tells gateways of domains |
 //! | [`clean`] | removes links that have ended |
 //! | [`store`] | the cold store: links in SQL |
@@ -17,6 +18,7 @@
 //! | [`clicks`] | counts batches of clicks from gateways, each once |
 //! | [`uniques`] | counts visitors and addresses without knowing them |
 //! | [`stats`], [`report`], [`csv`] | what is counted of clicks, and how it is shown |
+//! | [`heavy`] | the heaviest values, in bounded memory |
 //! | [`geo`] | where an address is, and who runs its network |
 //! | [`qr`] | QR codes |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
@@ -27,9 +29,11 @@ pub mod cold;
 pub mod config;
 pub mod create;
 pub mod csv;
+pub mod domains;
 pub mod edit;
 pub mod find;
 pub mod geo;
+pub mod heavy;
 pub mod http;
 pub mod log;
 pub mod metrics;
@@ -49,8 +53,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use weir_link::code::{DomainId, Length};
-use weir_link::domain::Domains;
+use weir_link::code::Length;
 
 use crate::redis::Redis;
 use crate::sql::{Database, SqlError};
@@ -58,6 +61,7 @@ use clean::Cleaner;
 use clicks::{ClickCounter, consumer_name};
 use cold::ColdLinks;
 use create::Creator;
+use domains::SharedDomains;
 use edit::Editor;
 use find::Finder;
 use geo::Geo;
@@ -66,7 +70,7 @@ use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
 use publish::Publisher;
 use records::LinkRecords;
-use store::LinkStore;
+use store::{LinkStore, StoredDomains};
 
 pub use clicks::NoName;
 pub use config::Settings;
@@ -108,7 +112,7 @@ struct Parts {
     cold: ColdLinks,
     publisher: Publisher,
     cleaner: Cleaner,
-    domains: Arc<Domains>,
+    domains: SharedDomains,
     metrics: LinkMetrics,
     clock: Clock,
 }
@@ -133,10 +137,10 @@ impl Links {
     ) -> Result<Self, OpenError> {
         let store = LinkStore::new(database);
         check_numbering(&settings, &store).await?;
-        let ids: Vec<DomainId> = settings.domains.iter().map(|d| d.id.clone()).collect();
-        let known = store.domains(&ids).await?;
+        let clock = settings.clock.clone();
+        let domains = SharedDomains::open(store.clone(), &settings.domains, clock).await?;
         let log = LinkLog::open(&settings.log, settings.sync, settings.log_limits)?;
-        let parts = Parts::new(settings, known, log, store, redis, metrics);
+        let parts = Parts::new(settings, domains, log, store, redis, metrics);
         Ok(Self(Arc::new(parts)))
     }
 
@@ -175,7 +179,12 @@ impl Links {
     }
 
     /// The domains.
-    pub fn domains(&self) -> &Domains {
+    pub fn domains(&self) -> Arc<StoredDomains> {
+        self.0.domains.get()
+    }
+
+    /// The domains, to be changed.
+    pub fn shared_domains(&self) -> &SharedDomains {
         &self.0.domains
     }
 
@@ -243,7 +252,7 @@ impl Links {
 impl Parts {
     fn new(
         settings: Settings,
-        known_domains: Vec<DomainId>,
+        domains: SharedDomains,
         log: LinkLog,
         store: LinkStore,
         redis: Redis,
@@ -251,14 +260,14 @@ impl Parts {
     ) -> Self {
         let (times, clock) = (settings.times, settings.clock);
         let records = LinkRecords::new(redis.clone());
-        let domains = Arc::new(settings.domains);
+        let shared = domains.clone();
         let allocator = Allocator::new(AllocatorDeps {
             store: store.clone(),
             records: records.clone(),
             numbering: settings.numbering,
             plans: settings.plans,
             times,
-            domains: known_domains,
+            domains: Arc::new(move || shared.known().ever),
             metrics: metrics.clone(),
             clock: clock.clone(),
         });
@@ -293,6 +302,7 @@ impl Parts {
             finder: finder.clone(),
             publisher: publisher.clone(),
             metrics: metrics.clone(),
+            breaker: cold::new_breaker(),
             clock: clock.clone(),
         };
         let cleaner = Cleaner {

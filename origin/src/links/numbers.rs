@@ -67,8 +67,8 @@ pub struct AllocatorDeps {
     pub plans: [Plan; Length::ALL.len()],
     /// For how long numbers are kept from others.
     pub times: Times,
-    /// Every domain that may have links.
-    pub domains: Vec<DomainId>,
+    /// Tells every domain that may have links.
+    pub domains: Arc<dyn Fn() -> Arc<[DomainId]> + Send + Sync>,
     /// What is counted.
     pub metrics: LinkMetrics,
     /// Reads the clock.
@@ -361,7 +361,7 @@ impl Allocator {
         };
         let times = &self.deps.times;
         if held.may_be_reused(times, now_ms).is_ok() {
-            for domain in &self.deps.domains {
+            for domain in (self.deps.domains)().iter() {
                 held.is_in_store |= store.has_any(domain, codes).await?;
                 let id = |code: &Code| LinkId {
                     domain: domain.clone(),

@@ -1,13 +1,12 @@
 //! Has Redis follow the cold store, and publishes domains to gateways.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use weir_link::code::LinkId;
-use weir_link::domain::Domains;
 use weir_scripts::documents;
 
+use super::domains::SharedDomains;
 use super::metrics::LinkMetrics;
 use super::numbers::Clock;
 use super::records::{LinkRecords, Record};
@@ -33,7 +32,7 @@ const BATCH: usize = 200;
 pub struct Publisher {
     pub(super) store: LinkStore,
     pub(super) records: LinkRecords,
-    pub(super) domains: Arc<Domains>,
+    pub(super) domains: SharedDomains,
     pub(super) metrics: LinkMetrics,
     pub(super) clock: Clock,
 }
@@ -73,11 +72,16 @@ impl Publisher {
         &self,
         id: &LinkId,
         link: Option<&StoredLink>,
-    ) -> Result<(), CallError> {
+    ) -> Result<(), Unavailable> {
         let now_ms = (self.clock)();
         let live = link.filter(|link| link.expires_at_ms.is_none_or(|end_ms| end_ms > now_ms));
         let Some(link) = live else {
-            return self.records.forget(id).await;
+            return Ok(self.records.forget(id).await?);
+        };
+        // Of a disabled link, too: it will be enabled.
+        let used = match link.link.max_clicks {
+            0 => None,
+            _ => Some(self.store.clicks_used(id).await?),
         };
         let record = String::from_utf8(link.link.encode()).unwrap_or_default();
         let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
@@ -86,7 +90,7 @@ impl Publisher {
             record: &record,
             life_ms: link.expires_at_ms.map(left),
         };
-        self.records.write(record).await
+        Ok(self.records.write(record, used).await?)
     }
 
     /// Follows changes that were left behind; tells how many.
@@ -105,24 +109,37 @@ impl Publisher {
         Ok(left.len())
     }
 
+    /// Writes the domains to Redis, for gateways.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn publish_domains(&self) -> Result<(), CallError> {
+        // They were read from JSON, so they can be written as JSON.
+        let document = documents::domains::write(&self.domains.get().domains);
+        self.records
+            .publish_domains(&document.unwrap_or_default())
+            .await
+    }
+
     /// Publishes domains and follows changes, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        // They were read from JSON, so they can be written as JSON.
-        let domains = documents::domains::write(&self.domains).unwrap_or_default();
         let mut rounds = Rounds::every(PERIOD, "having Redis follow links", stop);
         let mut looks = 0_u64;
         while rounds.next().await {
             let is_due = rounds.is_failing() || looks.is_multiple_of(DOMAINS_PERIOD.as_secs());
-            let outcome = self.round(is_due.then_some(domains.as_slice())).await;
+            let outcome = self.round(is_due).await;
             rounds.ended(&outcome);
             looks += 1;
         }
     }
 
-    async fn round(&self, domains: Option<&[u8]>) -> Result<(), Unavailable> {
-        if let Some(domains) = domains {
-            self.records.publish_domains(domains).await?;
+    async fn round(&self, is_due: bool) -> Result<(), Unavailable> {
+        // Without SQL Redis still gets those that are known, if it has lost them.
+        let refreshed = self.domains.refresh().await;
+        if is_due || matches!(refreshed, Ok(true)) {
+            self.publish_domains().await?;
         }
+        refreshed?;
         while self.catch_up().await? == BATCH {}
         Ok(())
     }

@@ -87,11 +87,36 @@ impl LinkRecords {
         Ok(written)
     }
 
-    /// Writes a link, whatever is there, and tells gateways that it changed.
-    pub async fn write(&self, record: Record<'_>) -> Result<(), CallError> {
+    /// Notes how many clicks of a link were used, unless Redis knows. Before the link is there: so nobody can click it
+    /// in between.
+    pub async fn seed_clicks(
+        &self,
+        id: &LinkId,
+        used: u64,
+        life_ms: Option<u64>,
+    ) -> Result<(), CallError> {
+        if used == 0 {
+            return Ok(());
+        }
+        let mut set = cmd("SET");
+        set.arg(self.keys(id).clicks()).arg(used).arg("NX");
+        if let Some(life_ms) = life_ms {
+            set.arg("PX").arg(life_ms.max(1));
+        }
+        self.redis.send(&set).await.map(drop)
+    }
+
+    /// Writes a link, whatever is there, and tells gateways that it changed. `used`: how many of its clicks were used, if
+    /// Redis does not know; `None`: they are not counted.
+    pub async fn write(&self, record: Record<'_>, used: Option<u64>) -> Result<(), CallError> {
+        if let Some(used) = used {
+            self.seed_clicks(record.id, used, record.life_ms).await?;
+        }
         self.redis.send(&self.set(record)).await?;
         let clicks = self.keys(record.id).clicks();
         let expiry = match record.life_ms {
+            // A maximum that comes later begins with all its clicks.
+            _ if used.is_none() => cmd("UNLINK").arg(clicks).to_owned(),
             Some(life_ms) => cmd("PEXPIRE").arg(clicks).arg(life_ms.max(1)).to_owned(),
             None => cmd("PERSIST").arg(clicks).to_owned(),
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use weir_link::code::LinkId;
 
-use super::stats::{DAY_MS, Part, Point, Span, Uniques};
+use super::stats::{DAY_MS, Part, PartCount, Point, Span, Uniques};
 use super::store::LinkStore;
 use crate::sql::SqlError;
 
@@ -87,8 +87,10 @@ impl Range {
 pub struct Report {
     /// What was asked for.
     pub range: Range,
-    /// All of them.
+    /// Those of people, and of programs that they sent.
     pub clicks: u64,
+    /// Those of programs that come by themselves: crawlers, previews.
+    pub bots: u64,
     /// Different visitors and addresses. Those of several days add up: nobody is known from one day to
     /// the next. Of hours it is the sum, but no more than their day had.
     pub uniques: Uniques,
@@ -96,7 +98,7 @@ pub struct Report {
     pub series: Vec<Point>,
     /// How the clicks divide, the largest first. It is kept by day, so it is that of all days that the
     /// range touches.
-    pub parts: BTreeMap<Part, Vec<(String, u64)>>,
+    pub parts: BTreeMap<Part, Vec<PartCount>>,
 }
 
 impl Report {
@@ -122,14 +124,14 @@ impl Report {
         let first_day_ms = first(Span::Day, first_day_ms);
         let days = store.click_points(link, Span::Day, first_day_ms, end_ms);
         let uniques = uniques(span, &points, &days.await?);
-        let mut parts: BTreeMap<Part, Vec<(String, u64)>> = BTreeMap::new();
+        let mut parts: BTreeMap<Part, Vec<PartCount>> = BTreeMap::new();
         for count in store.click_parts(link, first_day_ms, end_ms).await? {
-            let values = parts.entry(count.part).or_default();
-            values.push((count.value, count.clicks));
+            parts.entry(count.part).or_default().push(count);
         }
         Ok(Self {
             range,
             clicks: points.iter().map(|point| point.clicks).sum(),
+            bots: points.iter().map(|point| point.bots).sum(),
             uniques,
             series: every(range, &points),
             parts,
@@ -146,6 +148,7 @@ fn every(range: Range, points: &[Point]) -> Vec<Point> {
     let none = |at_ms| Point {
         at_ms,
         clicks: 0,
+        bots: 0,
         uniques: Uniques::default(),
     };
     starts
@@ -187,6 +190,7 @@ impl Serialize for Report {
         map.serialize_entry("from_ms", &self.range.from_ms)?;
         map.serialize_entry("to_ms", &self.range.until_ms)?;
         map.serialize_entry("clicks", &self.clicks)?;
+        map.serialize_entry("bots", &self.bots)?;
         map.serialize_entry("visitors", &self.uniques.visitors)?;
         map.serialize_entry("addresses", &self.uniques.addresses)?;
         map.serialize_entry("series", &self.series)?;
@@ -197,24 +201,38 @@ impl Serialize for Report {
             let values = self.parts.get(&part).map(Vec::as_slice).unwrap_or_default();
             map.serialize_entry(part.plural(), &Values(values))?;
         }
+        map.serialize_entry("too_many_by", &self.errors())?;
         map.end()
     }
 }
 
+impl Report {
+    /// By how much the clicks of any value of a part may be too many, for the parts where they may.
+    fn errors(&self) -> BTreeMap<&'static str, u64> {
+        let parts = self.parts.iter();
+        let most = parts.map(|(part, values)| {
+            let errors = values.iter().map(|value| value.over_max);
+            (part.plural(), errors.max().unwrap_or(0))
+        });
+        most.filter(|(_, error)| *error > 0).collect()
+    }
+}
+
 /// Values and their clicks, as the members of an object.
-struct Values<'a>(&'a [(String, u64)]);
+struct Values<'a>(&'a [PartCount]);
 
 impl Serialize for Values<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(value, clicks)| (value, clicks)))
+        serializer.collect_map(self.0.iter().map(|count| (&count.value, count.clicks)))
     }
 }
 
 impl Serialize for Point {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
+        let mut map = serializer.serialize_map(Some(5))?;
         map.serialize_entry("at_ms", &self.at_ms)?;
         map.serialize_entry("clicks", &self.clicks)?;
+        map.serialize_entry("bots", &self.bots)?;
         map.serialize_entry("visitors", &self.uniques.visitors)?;
         map.serialize_entry("addresses", &self.uniques.addresses)?;
         map.end()
@@ -224,7 +242,15 @@ impl Serialize for Point {
 impl Report {
     /// The same as a table for other programs: one line an hour or day, then one line a value.
     pub fn csv(&self) -> String {
-        let mut csv = super::csv::Csv::new(&["part", "value", "clicks", "visitors", "addresses"]);
+        let mut csv = super::csv::Csv::new(&[
+            "part",
+            "value",
+            "clicks",
+            "visitors",
+            "addresses",
+            "bots",
+            "too_many_by",
+        ]);
         for point in &self.series {
             csv.line(&[
                 self.range.span.as_str(),
@@ -232,11 +258,15 @@ impl Report {
                 &point.clicks.to_string(),
                 &point.uniques.visitors.to_string(),
                 &point.uniques.addresses.to_string(),
+                &point.bots.to_string(),
+                "",
             ]);
         }
         for (part, values) in &self.parts {
-            for (value, clicks) in values {
-                csv.line(&[part.as_str(), value, &clicks.to_string(), "", ""]);
+            for count in values {
+                let (clicks, error) = (count.clicks.to_string(), count.over_max.to_string());
+                let cells = [part.as_str(), &count.value, &clicks, "", "", "", &error];
+                csv.line(&cells);
             }
         }
         csv.finish()
@@ -293,6 +323,7 @@ mod tests {
         let point = |at_ms, visitors, addresses| Point {
             at_ms,
             clicks: 9,
+            bots: 0,
             uniques: Uniques {
                 visitors,
                 addresses,

@@ -41,6 +41,8 @@ pub struct LinkRequest {
     pub life_ms: Option<u64>,
     /// How many clicks it has.
     pub max_clicks: Option<u64>,
+    /// The language of what is there; none: nobody has said.
+    pub language: Option<String>,
     /// The status of its redirects.
     pub status: Option<RedirectStatus>,
     /// Whether the query string is passed on.
@@ -64,6 +66,9 @@ pub struct LinkRequest {
 pub struct EditRequest {
     /// Where it leads.
     pub target: Option<String>,
+    /// The language of what is there; null: nobody says.
+    #[serde(deserialize_with = "given")]
+    pub language: Option<Option<String>>,
     /// The status of its redirects.
     pub status: Option<RedirectStatus>,
     /// Whether the query string is passed on.
@@ -89,8 +94,10 @@ pub struct EditRequest {
 }
 
 /// Tells null from a field that is not there.
-fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
-    Option::<u64>::deserialize(from).map(Some)
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(from).map(Some)
 }
 
 /// An app, as it is asked for and shown.
@@ -199,20 +206,22 @@ impl LinkRequest {
         let target = site.target("target", &self.target)?;
         let life_ms = life(self.life_days, self.life_ms)?.unwrap_or(domain.life_ms());
         let mut link = Link::to(target.url);
+        link.language = self.language.map_or(Ok(String::new()), language)?;
         link.status = self.status.unwrap_or(domain.status);
         link.pass_query = self.pass_query.unwrap_or(domain.pass_query);
         link.life_ms = life_ms;
         link.max_clicks = self.max_clicks.map_or(Ok(0), max_clicks)?;
         link.expires_at_ms = self.expires_at_ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
-        link.apps = site.apps(self.apps)?;
-        link.rules = site.rules(self.rules)?;
+        let mut flag = target.flag;
+        link.apps = site.apps(self.apps, &mut flag)?;
+        link.rules = site.rules(self.rules, &mut flag)?;
         check_size(&link)?;
         Ok(Draft {
             domain,
             name: name(self.code, self.length, domain)?,
             link,
             tags: tags(self.tags)?,
-            flag: target.flag,
+            flag,
         })
     }
 }
@@ -220,7 +229,8 @@ impl LinkRequest {
 impl EditRequest {
     /// Whether it puts the link out of use, or into it, and nothing else.
     pub fn is_switch_only(&self) -> bool {
-        let says = self.target.is_some() || self.status.is_some() || self.pass_query.is_some();
+        let says = self.target.is_some() || self.language.is_some();
+        let says = says || self.status.is_some() || self.pass_query.is_some();
         let ends =
             self.life_days.is_some() || self.life_ms.is_some() || self.expires_at_ms.is_some();
         let parts = self.apps.is_some() || self.rules.is_some() || self.tags.is_some();
@@ -244,6 +254,9 @@ impl EditRequest {
             let target = site.target("target", &target)?;
             (link.target, flag) = (target.url, target.flag);
         }
+        if let Some(tag) = self.language {
+            link.language = tag.map_or(Ok(String::new()), language)?;
+        }
         link.status = self.status.unwrap_or(link.status);
         link.pass_query = self.pass_query.unwrap_or(link.pass_query);
         link.life_ms = life(self.life_days, self.life_ms)?.unwrap_or(link.life_ms);
@@ -254,10 +267,10 @@ impl EditRequest {
             link.expires_at_ms = ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
         }
         if let Some(apps) = self.apps {
-            link.apps = site.apps(apps)?;
+            link.apps = site.apps(apps, &mut flag)?;
         }
         if let Some(rules) = self.rules {
-            link.rules = site.rules(rules)?;
+            link.rules = site.rules(rules, &mut flag)?;
         }
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
         check_size(&link)?;
@@ -277,29 +290,38 @@ impl Site<'_> {
         check(text, self.domains, self.domain).map_err(|error| bad_target(field, &error))
     }
 
-    fn apps(&self, apps: Vec<AppRequest>) -> Result<Vec<App>, Refused> {
+    /// The addresses of apps and the targets of rules are flagged as the link's own is.
+    fn apps(&self, apps: Vec<AppRequest>, flag: &mut Option<Flag>) -> Result<Vec<App>, Refused> {
         let app = |(n, app): (usize, AppRequest)| {
             let fallback = app.fallback.map(|text| {
                 let page = check_page(&text, self.domains, self.domain);
                 page.map_err(|error| bad_target(format!("apps[{n}].fallback"), &error))
             });
+            let fallback = fallback.transpose()?;
+            let url = self.target(format!("apps[{n}].url"), &app.url)?;
+            *flag = flag.or(url.flag);
+            *flag = flag.or(fallback.as_ref().and_then(|page| page.flag));
             Ok(App {
                 platform: app.platform,
-                url: self.target(format!("apps[{n}].url"), &app.url)?.url,
-                fallback: fallback.transpose()?.map(|page| page.url),
+                url: url.url,
+                fallback: fallback.map(|page| page.url),
             })
         };
         apps.into_iter().enumerate().map(app).collect()
     }
 
-    fn rules(&self, rules: Vec<RuleRequest>) -> Result<Vec<Rule>, Refused> {
+    fn rules(
+        &self,
+        rules: Vec<RuleRequest>,
+        flag: &mut Option<Flag>,
+    ) -> Result<Vec<Rule>, Refused> {
         let rule = |(n, rule): (usize, RuleRequest)| {
             let language = |tag: String| {
-                let known = Language::new(tag.as_bytes());
-                let known = known.map(|language| language.as_str().to_owned());
-                let problem = "has one that is no language such as zh or en";
-                known.ok_or_else(|| refused(format!("rules[{n}].languages"), problem))
+                let known = language(tag);
+                known.map_err(|error| refused(format!("rules[{n}].languages"), error.problem))
             };
+            let target = self.target(format!("rules[{n}].target"), &rule.target)?;
+            *flag = flag.or(target.flag);
             Ok(Rule {
                 platforms: rule.platforms,
                 languages: rule
@@ -307,11 +329,18 @@ impl Site<'_> {
                     .into_iter()
                     .map(language)
                     .collect::<Result<_, _>>()?,
-                target: self.target(format!("rules[{n}].target"), &rule.target)?.url,
+                target: target.url,
             })
         };
         rules.into_iter().enumerate().map(rule).collect()
     }
+}
+
+/// A language in its usual spelling.
+fn language(tag: String) -> Result<String, Refused> {
+    let known = Language::new(tag.as_bytes());
+    let known = known.map(|language| language.as_str().to_owned());
+    known.ok_or_else(|| refused("language", "is no language such as zh, zh-TW or en"))
 }
 
 fn check_size(link: &Link) -> Result<(), Refused> {

@@ -23,9 +23,6 @@ pub const DAYS_KEPT_MS: u64 = 400 * DAY_MS;
 /// For how long it is known which batches were counted. Redis gives a batch again within minutes.
 pub const BATCHES_KEPT_MS: u64 = 2 * DAY_MS;
 
-/// The value that takes what is beyond [`Part::values_max`].
-pub const OTHER: &str = "other";
-
 /// The most bytes of a value, such as a referrer's host.
 pub const VALUE_LEN_MAX: usize = 64;
 
@@ -64,7 +61,7 @@ impl Span {
 /// What clicks are divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// Desktop, mobile, tablet, bot.
+    /// Desktop, mobile, tablet, script.
     Device,
     /// The operating system.
     System,
@@ -123,7 +120,7 @@ impl Part {
         Self::ALL.into_iter().find(|part| part.as_str() == name)
     }
 
-    /// The most different values that one link has in one day, [`OTHER`] not counted: clients choose what
+    /// The most different values that are kept of one link and day, the [heaviest](super::heavy): clients choose what
     /// they send, and SQL shall not grow with it.
     pub const fn values_max(self) -> usize {
         match self {
@@ -167,6 +164,8 @@ pub struct Clicks {
     pub at_ms: u64,
     /// How many.
     pub count: u32,
+    /// Whether a program that comes by itself has clicked.
+    pub is_bot: bool,
     /// Their value in each part, in the order of [`Part::ALL`].
     pub values: [String; Part::ALL.len()],
 }
@@ -232,6 +231,8 @@ pub struct Point {
     pub at_ms: u64,
     /// Clicks.
     pub clicks: u64,
+    /// Clicks of programs that come by themselves, which are not among the others.
+    pub bots: u64,
     /// Visitors and addresses.
     pub uniques: Uniques,
 }
@@ -245,6 +246,8 @@ pub struct PartCount {
     pub value: String,
     /// Clicks.
     pub clicks: u64,
+    /// By how much these may be too many.
+    pub over_max: u64,
 }
 
 #[cfg(test)]

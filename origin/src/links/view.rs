@@ -41,6 +41,8 @@ pub struct Says {
     pub version: u32,
     /// Where it leads.
     pub target: String,
+    /// The language of what is there; null: nobody has said.
+    pub language: Option<String>,
     /// The status of its redirects.
     pub status: RedirectStatus,
     /// Whether the query string is passed on.
@@ -85,6 +87,7 @@ impl From<Link> for Says {
         Self {
             version: link.version,
             target: link.target,
+            language: Some(link.language).filter(|language| !language.is_empty()),
             status: link.status,
             pass_query: link.pass_query,
             disabled: link.is_disabled,

@@ -44,6 +44,7 @@ async fn count(world: &World, id: &str, name: &str, at_ms: u64, count: u32, refe
         link,
         at_ms,
         count,
+        is_bot: false,
         values: values.map(str::to_owned),
     };
     let batches = [Batch {
@@ -77,8 +78,7 @@ async fn clicks_are_told_by_hour_and_by_day() {
     );
     let series = body["series"].as_array().unwrap();
     assert_eq!(series.len(), 30);
-    let today =
-        json!({ "at_ms": now_ms - now_ms % DAY_MS, "clicks": 7, "visitors": 3, "addresses": 2 });
+    let today = json!({ "at_ms": now_ms - now_ms % DAY_MS, "clicks": 7, "bots": 0, "visitors": 3, "addresses": 2 });
     assert_eq!(
         series.iter().filter(|point| point["clicks"] != 0).count(),
         1
@@ -137,11 +137,18 @@ async fn a_table_for_other_programs_has_no_formula() {
     );
     let text = answer.body.as_str().unwrap();
     let lines: Vec<&str> = text.split("\r\n").collect();
-    assert_eq!(lines[0], "part,value,clicks,visitors,addresses");
-    assert!(lines[1].starts_with("day,") && lines[1].ends_with("T00:00:00Z,0,0,0"));
-    assert!(lines.iter().any(|line| line.ends_with("T00:00:00Z,5,3,2")));
-    assert!(lines.contains(&"operator,\"'=1+1,2\",5,,"), "{text}");
-    assert!(lines.contains(&"referrer,b.example,5,,"), "{text}");
+    assert_eq!(
+        lines[0],
+        "part,value,clicks,visitors,addresses,bots,too_many_by"
+    );
+    assert!(lines[1].starts_with("day,") && lines[1].ends_with("T00:00:00Z,0,0,0,0,"));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.ends_with("T00:00:00Z,5,3,2,0,"))
+    );
+    assert!(lines.contains(&"operator,\"'=1+1,2\",5,,,,0"), "{text}");
+    assert!(lines.contains(&"referrer,b.example,5,,,,0"), "{text}");
 }
 
 #[tokio::test]

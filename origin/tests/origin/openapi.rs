@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use weir_scripts::routes::LINK_LOOKUP;
+use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use crate::support::World;
 
@@ -53,7 +53,8 @@ async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
 #[test]
 fn every_route_is_documented() {
     let document: Value = serde_json::from_str(include_str!("../../openapi.json")).unwrap();
-    let lookup = format!("{LINK_LOOKUP}{{code}}");
+    let follow = format!("{LINK_FOLLOW}{{code}}");
+    let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
     let routes = [
         include_str!("../../src/http/health.rs"),
         include_str!("../../src/links/http/mod.rs"),
@@ -64,9 +65,10 @@ fn every_route_is_documented() {
         .iter()
         .flat_map(|text| text.split(".route(").skip(1))
         .filter_map(|rest| rest.split('"').nth(1))
-        // The one that is spelt with the constant that gateways share.
+        // Those that are spelt with the constants that gateways share.
         .map(|path| match path {
-            "{LINK_LOOKUP}{{code}}" => &lookup,
+            "{LINK_FOLLOW}{{code}}" => &follow,
+            "{LINK_RECORD}{{domain}}/{{code}}" => &record,
             path => path,
         })
         .collect();

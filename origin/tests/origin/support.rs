@@ -309,6 +309,12 @@ impl World {
         Self::with_store(&redis_url, None, SaleStore::with_risk_failing_closed).await
     }
 
+    /// With short links under these domains, and a Redis that is down.
+    pub async fn with_links_alone(domains: Value) -> Self {
+        let links: LinkSetup = (domains, Box::new(|_| {}));
+        Self::with("redis://127.0.0.1:1", Some(links)).await
+    }
+
     async fn with(redis_url: &str, links: Option<LinkSetup>) -> Self {
         Self::with_store(redis_url, links, |store| store).await
     }

@@ -1,5 +1,7 @@
 //! Made at the origin, followed at gateways.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use anyhow::Result;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -75,10 +77,8 @@ async fn an_edit_is_seen_by_all_gateways() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_thousand_clicks_at_once_over_two_gateways_exactly_so_many_are_admitted() -> Result<()>
 {
-    let config = r#"{ "redis": { "deadline_ms": 5000 } }"#;
     let setup = LinkSetup {
         gateways: 2,
-        config: Some(config),
         ..SHIPPED
     };
     let mut gateways = setup.start().await?;
@@ -95,7 +95,8 @@ async fn of_a_thousand_clicks_at_once_over_two_gateways_exactly_so_many_are_admi
                 let answer = connection.send(Method::GET, &path, &[], "").await?;
                 match answer.status {
                     302 => admitted += 1,
-                    410 => {}
+                    // 503: both were late. Such a click was not used, or comes back.
+                    410 | 503 => {}
                     other => anyhow::bail!("{other}: {}", answer.text()),
                 }
             }
@@ -106,7 +107,23 @@ async fn of_a_thousand_clicks_at_once_over_two_gateways_exactly_so_many_are_admi
     while let Some(by_one) = clicks.join_next().await {
         admitted += by_one??;
     }
-    assert_eq!(admitted, 137);
+    assert!(admitted <= 137, "{admitted}");
+    // What was given back meanwhile is there for others.
+    let late = AtomicUsize::new(0);
+    until("the rest is admitted", async || {
+        if admitted + late.load(Ordering::Relaxed) == 137 {
+            return true;
+        }
+        let answer = gateways.ask(0, &format!("/{code}"), &[]).await;
+        let is_admitted = answer.is_ok_and(|answer| answer.status == 302);
+        late.fetch_add(is_admitted.into(), Ordering::Relaxed);
+        false
+    })
+    .await?;
+    for gateway in [0, 1, 0, 1] {
+        let answer = gateways.ask(gateway, &format!("/{code}"), &[]).await?;
+        assert_eq!(answer.status, 410);
+    }
     gateways.check()
 }
 

@@ -1,8 +1,14 @@
 //! Without Redis, without the origin, and without both.
 
-use anyhow::Result;
-use serde_json::json;
-use weir_tests::until;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use weir_stack::http::{Connection, Method};
+use weir_tests::{LinkGateways, LinkSetup, until};
 
 use super::{SHIPPED, TARGET};
 
@@ -71,5 +77,182 @@ async fn without_the_origin_what_is_in_redis_resolves_and_without_both_what_is_c
         location.is_ok_and(|at| at == "https://warm.example/")
     })
     .await?;
+    gateways.check()
+}
+
+/// Links whose codes are made a thousand at a time.
+async fn many(gateways: &LinkGateways, count: usize) -> Result<Vec<String>> {
+    let mut codes = Vec::with_capacity(count);
+    while codes.len() < count {
+        let link = |n| json!({ "target": format!("https://target.example/{n}") });
+        let body: Value = (0..500).map(link).collect();
+        let made = gateways.admin(Method::POST, "/links", body, 201).await?;
+        let made = made.as_array().cloned().unwrap_or_default();
+        codes.extend(
+            made.iter()
+                .filter_map(|link| link["code"].as_str().map(str::to_owned)),
+        );
+    }
+    Ok(codes)
+}
+
+/// Every link resolves, on one connection and so at one worker.
+async fn all_resolve(connection: &mut Connection, codes: &[String]) -> Result<()> {
+    for (n, code) in codes.iter().enumerate() {
+        let path = format!("/{code}");
+        let answer = connection.send(Method::GET, &path, &[], "").await?;
+        ensure!(
+            answer.status == 302,
+            "{n}: {}: {}",
+            answer.status,
+            answer.text()
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_thousand_links_in_memory_resolve_though_redis_has_lost_them() -> Result<()> {
+    let setup = LinkSetup {
+        workers: 1,
+        ..SHIPPED
+    };
+    let mut gateways = setup.start().await?;
+    let codes = many(&gateways, 5_000).await?;
+    // The stream of changes has an entry, so that its loss is seen.
+    let edited = format!("/links/{}", codes[0]);
+    let edit = json!({ "target": "https://edited.example/" });
+    gateways.admin(Method::PATCH, &edited, edit, 200).await?;
+    let mut connection = Connection::open(&gateways.authority(0)).await?;
+    all_resolve(&mut connection, &codes).await?;
+    let missed = gateways.count("changes_missed_total").await?;
+    let mut redis = gateways.redis.connection().await?;
+    redis::cmd("FLUSHALL").query_async::<()>(&mut redis).await?;
+    until("the loss is seen", async || {
+        let now = gateways.count("changes_missed_total").await;
+        now.is_ok_and(|now| now > missed)
+    })
+    .await?;
+    all_resolve(&mut connection, &codes).await?;
+    // And with the origin down as well.
+    gateways.origin.process().kill();
+    redis::cmd("FLUSHALL").query_async::<()>(&mut redis).await?;
+    all_resolve(&mut connection, &codes).await?;
+    gateways.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_the_origin_told_is_remembered_while_redis_is_down() -> Result<()> {
+    let setup = LinkSetup {
+        workers: 1,
+        ..SHIPPED
+    };
+    let mut gateways = setup.start().await?;
+    let code = gateways.create(TARGET, json!({})).await?;
+    gateways.redis.stop();
+    until("the origin tells of it", async || {
+        gateways.location(0, &code).await.is_ok()
+    })
+    .await?;
+    let lookups = gateways.count("lookups_total").await?;
+    for _ in 0..1_000 {
+        assert_eq!(gateways.location(0, &code).await?, TARGET);
+    }
+    // One in ten seconds, and they do not take that long; each is a second look at most.
+    let since = gateways.count("lookups_total").await? - lookups;
+    assert!(since <= 10, "{since} look-ups for a thousand clicks");
+    gateways.check()
+}
+
+/// The only click on a link, while Redis stands still for longer than the gateway waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_click_is_admitted_though_redis_is_late() -> Result<()> {
+    let mut gateways = SHIPPED.start().await?;
+    for n in 0..10 {
+        let code = gateways.create(TARGET, json!({ "max_clicks": 1 })).await?;
+        let mut redis = gateways.redis.connection().await?;
+        let pause = redis::cmd("CLIENT").arg("PAUSE").arg(150).to_owned();
+        pause.query_async::<()>(&mut redis).await?;
+        assert_eq!(gateways.location(0, &code).await?, TARGET, "{n}");
+        let again = gateways.ask(0, &format!("/{code}"), &[]).await?;
+        assert_eq!(again.status, 410, "{n}");
+    }
+    gateways.check()
+}
+
+/// Redis stops again and again while two gateways give away 200 clicks: all of them lead on, and no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_maximum_is_exact_though_redis_stalls_again_and_again() -> Result<()> {
+    const CLICKS: usize = 200;
+    let setup = LinkSetup {
+        gateways: 2,
+        ..SHIPPED
+    };
+    let mut gateways = setup.start().await?;
+    let code = gateways
+        .create(TARGET, json!({ "max_clicks": CLICKS }))
+        .await?;
+    let admitted = Arc::new(AtomicUsize::new(0));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for n in 0..16 {
+        let (authority, path) = (gateways.authority(n % 2), format!("/{code}"));
+        let (admitted, is_over) = (Arc::clone(&admitted), Arc::clone(&is_over));
+        clients.spawn(async move {
+            let mut connection = Connection::open(&authority).await?;
+            while !is_over.load(Ordering::Relaxed) {
+                let answer = connection.send(Method::GET, &path, &[], "").await?;
+                match answer.status {
+                    302 => drop(admitted.fetch_add(1, Ordering::Relaxed)),
+                    410 | 503 => {}
+                    other => anyhow::bail!("{other}: {}", answer.text()),
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(())
+        });
+    }
+    for stall_ms in [150, 700, 150, 1_500, 300, 150, 2_500, 150] {
+        gateways.redis.process().freeze();
+        tokio::time::sleep(Duration::from_millis(stall_ms)).await;
+        gateways.redis.process().thaw();
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    until("all clicks have led on", async || {
+        admitted.load(Ordering::Relaxed) >= CLICKS
+    })
+    .await?;
+    // Whatever is still given back would be taken by now.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    is_over.store(true, Ordering::Relaxed);
+    while let Some(client) = clients.join_next().await {
+        client??;
+    }
+    assert_eq!(admitted.load(Ordering::Relaxed), CLICKS);
+    gateways.check()
+}
+
+/// What was used is known to SQL, and Redis hears of it when it has lost all.
+#[tokio::test(flavor = "multi_thread")]
+async fn used_clicks_are_not_given_again_after_a_loss() -> Result<()> {
+    let mut gateways = SHIPPED.start().await?;
+    let code = gateways.create(TARGET, json!({ "max_clicks": 20 })).await?;
+    for _ in 0..12 {
+        assert_eq!(gateways.location(0, &code).await?, TARGET);
+    }
+    until("they are counted", async || {
+        let path = format!("/links/{code}/stats");
+        let stats = gateways.admin(Method::GET, &path, Value::Null, 200).await;
+        stats.is_ok_and(|stats| stats["clicks"] == 12)
+    })
+    .await?;
+    let mut redis = gateways.redis.connection().await?;
+    redis::cmd("FLUSHALL").query_async::<()>(&mut redis).await?;
+    let mut admitted = 0;
+    for _ in 0..30 {
+        let answer = gateways.ask(0, &format!("/{code}"), &[]).await?;
+        admitted += usize::from(answer.status == 302);
+    }
+    assert_eq!(admitted, 8);
     gateways.check()
 }

@@ -101,3 +101,127 @@ fn clicks_may_be_left_uncounted() {
     assert!(host.redis.batches.is_empty());
     assert_eq!(host.metric("clicks_total.outcome.counted"), 0);
 }
+
+/// One link with so many clicks; a batch of reads is under way for a click on it.
+fn with_maximum(max_clicks: u64) -> Host {
+    let mut host = Host::new();
+    let link = Link {
+        max_clicks,
+        ..link(TARGET)
+    };
+    host.redis.records.insert("s/max".into(), link.clone());
+    host.cold.insert("s/max".into(), link);
+    // The first batch of all takes a turn.
+    host.click("/other");
+    host.run();
+    host
+}
+
+fn read_under_way(host: &Host) -> weir_engine::BatchId {
+    let mut reads = host.calls.keys().filter(|batch| !host.is_poll(**batch));
+    *reads.next().unwrap()
+}
+
+#[test]
+fn a_click_whose_reply_is_late_is_used_once_by_the_look_up() {
+    let mut host = with_maximum(1);
+    let stream = host.click("/max");
+    let read = read_under_way(&host);
+    host.run_call(read);
+    host.lose(read);
+    host.run();
+    assert_eq!(host.location(stream), TARGET);
+    let next = host.click("/max");
+    host.run();
+    assert_eq!(host.status(next), 410);
+    assert_eq!(host.redis.used["s/max"], 1);
+}
+
+#[test]
+fn a_click_that_redis_runs_after_the_look_up_is_not_used_again() {
+    let mut host = with_maximum(2);
+    let stream = host.click("/max");
+    let read = read_under_way(&host);
+    // Redis stalls: the read times out here, and runs there later.
+    host.lose_unrun(read);
+    host.run();
+    assert_eq!(host.location(stream), TARGET);
+    host.run_late();
+    assert_eq!(host.redis.used["s/max"], 1);
+}
+
+#[test]
+fn a_click_that_led_nowhere_is_given_back() {
+    let mut host = with_maximum(1);
+    host.has_origin = false;
+    let stream = host.click("/max");
+    let read = read_under_way(&host);
+    host.run_call(read);
+    host.lose(read);
+    host.run();
+    assert_eq!((host.status(stream), host.redis.used["s/max"]), (503, 1));
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+    assert_eq!(host.metric("clicks_total.outcome.returned"), 1);
+    let next = host.click("/max");
+    host.run();
+    assert_eq!(host.location(next), TARGET);
+}
+
+#[test]
+fn what_is_given_back_is_told_until_redis_has_heard() {
+    let mut host = with_maximum(1);
+    host.has_origin = false;
+    host.click("/max");
+    let read = read_under_way(&host);
+    host.run_call(read);
+    host.lose(read);
+    host.run();
+    host.is_connected = false;
+    for _ in 0..20 {
+        host.advance(250);
+    }
+    host.is_connected = true;
+    host.advance(250);
+    assert_eq!(host.redis.used["s/max"], 0);
+    host.advance(250);
+    assert_eq!(host.metric("clicks_total.outcome.returned"), 1);
+}
+
+#[test]
+fn a_click_whose_client_has_left_is_given_back() {
+    let mut host = with_maximum(1);
+    let stream = host.click("/max");
+    host.close(stream);
+    host.run();
+    assert_eq!(host.redis.used["s/max"], 1);
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+    // And while the origin is asked.
+    host.redis.records.clear();
+    let stream = host.click("/max");
+    let read = read_under_way(&host);
+    host.reply(read);
+    host.close(stream);
+    host.run();
+    host.advance(100);
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+}
+
+#[test]
+fn a_click_that_is_free_again_is_found_soon() {
+    let mut host = with_maximum(1);
+    let used = host.click("/max");
+    host.run();
+    let refused = host.click("/max");
+    host.run();
+    assert_eq!((host.status(used), host.status(refused)), (302, 410));
+    host.redis.used.clear();
+    host.advance(1_000);
+    host.click("/max");
+    host.run();
+    let stream = host.click("/max");
+    host.run();
+    assert_eq!(host.location(stream), TARGET);
+}

@@ -15,8 +15,12 @@ use weir_engine_links::Links;
 use weir_engine_links::config::Config;
 use weir_link::click::decode;
 use weir_link::record::Link;
+use weir_scripts::documents;
+use weir_scripts::keys::LinkKeys;
+use weir_scripts::link_read::Read;
+use weir_scripts::routes::{LINK_RECORD, link_purpose};
 
-use crate::redis::Redis;
+use crate::redis::{PREFIX, Redis};
 
 pub const DOMAINS: &str = r#"{"version":1,"domains":[
     {"id":"s","hosts":["s.example.com"],"not_found_page":"<p>nothing of s"}]}"#;
@@ -62,6 +66,8 @@ pub struct Host {
     next_stream: StreamId,
     metrics: BTreeMap<String, u64>,
     pub log: Vec<String>,
+    /// Calls that were given up, and that Redis still has to run.
+    late: Vec<Vec<u8>>,
 }
 
 impl Host {
@@ -100,6 +106,7 @@ impl Host {
             next_stream: 0,
             metrics: BTreeMap::new(),
             log: vec![],
+            late: vec![],
         }
     }
 
@@ -164,6 +171,22 @@ impl Host {
         self.end_call(batch, Ok(replies.unwrap()));
     }
 
+    /// A call's deadline passes, and Redis has not run it yet: see [`Host::run_late`].
+    pub fn lose_unrun(&mut self, batch: BatchId) {
+        let call = &self.calls[&batch];
+        if call.replies.is_none() {
+            self.late.push(call.body.clone());
+        }
+        self.lose(batch);
+    }
+
+    /// Redis runs what nobody waits for any more.
+    pub fn run_late(&mut self) {
+        for body in std::mem::take(&mut self.late) {
+            self.redis.run(&body);
+        }
+    }
+
     /// No reply to a call arrives, whether it has run or not.
     pub fn lose(&mut self, batch: BatchId) {
         self.calls.remove(&batch).unwrap();
@@ -184,13 +207,17 @@ impl Host {
         let lookup = self.lookups.get_mut(&fetch).unwrap();
         if lookup.response.is_none() {
             let path = header(&lookup.fetch, ":path").unwrap();
-            let code = path.strip_prefix("/l/").unwrap().split('?').next();
-            let id = format!("s/{}", code.unwrap());
-            let link = self.redis.records.get(&id).or(self.cold.get(&id)).cloned();
-            lookup.response = Some(response_of(link.as_ref()));
-            if let Some(link) = link {
-                self.redis.records.insert(id, link);
+            let (id, query) = path.split_once('?').unwrap();
+            let id = id.strip_prefix(LINK_RECORD).unwrap();
+            let purpose = link_purpose(query).unwrap();
+            if let Some(link) = self.cold.get(id) {
+                let records = &mut self.redis.records;
+                records.entry(id.to_owned()).or_insert(link.clone());
             }
+            let keys = LinkKeys::new(PREFIX, &id.parse().unwrap());
+            let mark = purpose.click().map(|click| keys.mark(click));
+            let found = self.redis.read(id, mark);
+            lookup.response = Some(response_of(found));
         }
     }
 
@@ -341,14 +368,10 @@ impl Host {
         self.answers.len() as u64
     }
 
-    /// How many clicks the engine itself has redirected: the origin counts those that it answers.
+    /// How many clicks were redirected.
     pub fn gets_redirected(&self) -> u64 {
-        let gets = self
-            .gets
-            .iter()
-            .filter(|stream| self.status(**stream) == 302);
-        gets.filter(|stream| self.header(**stream, "x-origin").is_none())
-            .count() as u64
+        let gets = self.gets.iter();
+        gets.filter(|stream| self.status(**stream) == 302).count() as u64
     }
 
     /// A counter, without what the names of all have in common.
@@ -391,19 +414,23 @@ pub fn header<'a>(fetch: &'a Fetch, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.as_str())
 }
 
-/// The origin's response for a link; for none, that it is unknown.
-pub fn response_of(link: Option<&Link>) -> FetchResponse {
-    let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let (status, headers) = match link {
-        Some(link) => (
-            302,
-            vec![header("location", &link.target), header("x-origin", "1")],
-        ),
-        None => (404, vec![header(LINK, LINK_UNKNOWN)]),
+/// The origin's response for a link of which so many clicks were left; for none, that it is unknown.
+pub fn response_of(found: Option<(Link, Option<u64>)>) -> FetchResponse {
+    let Some((link, clicks_left)) = found else {
+        return FetchResponse {
+            status: 404,
+            headers: vec![(LINK.to_owned(), LINK_UNKNOWN.to_owned())],
+            body: vec![],
+        };
+    };
+    let read = Read {
+        record: link.encode(),
+        left_ms: None,
+        clicks_left,
     };
     FetchResponse {
-        status,
-        headers,
-        body: vec![],
+        status: 200,
+        headers: vec![],
+        body: documents::link::write(&read),
     }
 }

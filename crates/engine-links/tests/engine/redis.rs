@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_link::record::Link;
 use weir_resp::{Value, decode};
 use weir_scripts::streams::link_changes;
-use weir_scripts::{keys, link_clicks, link_read};
+use weir_scripts::{keys, link_back, link_clicks, link_read};
 
 pub const PREFIX: &str = "weir";
 
@@ -16,6 +16,10 @@ pub struct Redis {
     pub records: BTreeMap<String, Link>,
     /// Clicks used, of links with a maximum.
     pub used: BTreeMap<String, u64>,
+    /// Marks of clicks, by their keys: what was left before, or `None` if they were given back.
+    marks: BTreeMap<Vec<u8>, Option<u64>>,
+    /// How many reads were made to renew a life or as a click.
+    pub renewals: usize,
     /// Links in the stream of changes, by the number in their entry's id.
     pub changes: BTreeMap<usize, String>,
     last_change: usize,
@@ -109,7 +113,19 @@ impl Redis {
         if digest == link_read::SCRIPT.sha1_hex().as_bytes() {
             let key = String::from_utf8(keys[0].to_vec()).unwrap();
             let id = key.split(['{', '}']).nth(1).unwrap();
-            self.link_read(id, args[1] == b"1", out);
+            let mark = (args[1] == b"click").then(|| keys[2].to_vec());
+            self.renewals += usize::from(args[1] != b"look");
+            let id = id.to_owned();
+            self.link_read(&id, mark, out);
+        } else if digest == link_back::SCRIPT.sha1_hex().as_bytes() {
+            let key = String::from_utf8(keys[0].to_vec()).unwrap();
+            let id = key.split(['{', '}']).nth(1).unwrap();
+            let was = self.marks.insert(keys[1].to_vec(), None);
+            let was_used = matches!(was, Some(Some(_)));
+            if let (true, Some(used)) = (was_used, self.used.get_mut(id)) {
+                *used -= 1;
+            }
+            integer(out, was_used.into());
         } else if digest == link_clicks::SCRIPT.sha1_hex().as_bytes() {
             let id = String::from_utf8(args[1].to_vec()).unwrap();
             self.batches.push((id, args[2].to_vec()));
@@ -119,21 +135,45 @@ impl Redis {
         }
     }
 
-    /// As `link_read.lua`, of links without a life.
-    fn link_read(&mut self, id: &str, is_click: bool, out: &mut Vec<u8>) {
-        let Some(link) = self.records.get(id) else {
+    fn link_read(&mut self, id: &str, mark: Option<Vec<u8>>, out: &mut Vec<u8>) {
+        let Some((link, left)) = self.read(id, mark) else {
             return out.extend_from_slice(b"$-1\r\n");
         };
-        let mut left = -1;
-        if link.max_clicks > 0 {
-            let used = self.used.entry(id.to_owned()).or_default();
-            left = i64::try_from(link.max_clicks.saturating_sub(*used)).unwrap();
-            *used += u64::from(is_click && left > 0);
-        }
         array(out, 3);
         bulk(out, &link.encode());
         integer(out, -1);
-        integer(out, left);
+        integer(out, left.map_or(-1, |left| left as i64));
+    }
+
+    /// As `link_read.lua`, of links without a life: the link, and the clicks that were left. `mark`: the key of a click's.
+    pub fn read(&mut self, id: &str, mark: Option<Vec<u8>>) -> Option<(Link, Option<u64>)> {
+        let link = self.records.get(id)?.clone();
+        if link.max_clicks == 0 {
+            return Some((link, None));
+        }
+        let used = self.used.entry(id.to_owned()).or_default();
+        let mut left = link.max_clicks.saturating_sub(*used);
+        if let Some(mark) = mark {
+            match self.marks.get(&mark) {
+                Some(Some(before)) => left = *before,
+                Some(None) => {}
+                None if left > 0 => {
+                    *used += 1;
+                    self.marks.insert(mark, Some(left));
+                }
+                None => {}
+            }
+        }
+        Some((link, Some(left)))
+    }
+
+    /// Everything is lost, but for the domains, which the origin writes again.
+    pub fn flush(&mut self) {
+        let domains = core::mem::take(&mut self.domains);
+        *self = Self {
+            domains,
+            ..Self::default()
+        };
     }
 }
 

@@ -427,24 +427,19 @@ fn on_a_cluster_a_second_rule_in_redis_is_refused() {
 }
 
 #[test]
-fn header_fields_tell_quota_and_what_is_left() {
+fn header_fields_are_lists_of_what_rules_say() {
     let mut policy = String::new();
-    fields::append_policy(
-        &mut policy,
-        "a",
-        &Quota::new(Algorithm::Gcra, 10, 1_000, 25).unwrap(),
-    );
+    fields::append_policy(&mut policy, "a", &Quota::per_second(10, 30));
     let day = Quota::new(Algorithm::FixedWindow, 5, 86_400_000, 1).unwrap();
     fields::append_policy(&mut policy, "b-2", &day);
-    assert_eq!(policy, r#""a";q=25;w=3, "b-2";q=5;w=86400"#);
+    assert_eq!(policy, r#""a";q=30;w=3, "b-2";q=5;w=86400"#);
     let quota = Quota::per_second(10, 25);
     let mut state = State::new(&quota, 1_000);
-    state.charge(&quota, 20);
     let mut limit = String::new();
-    fields::append_limit(&mut limit, "a", &state.check(&quota, 1));
-    state.charge(&quota, 3);
-    fields::append_limit(&mut limit, "b", &state.check(&quota, 1));
-    assert_eq!(limit, r#""a";r=5;t=2, "b";r=2;t=3"#);
+    fields::append_limit(&mut limit, "a", &state.check(&quota, 1), false);
+    state.charge(&quota, 25);
+    fields::append_limit(&mut limit, "b", &state.check(&quota, 1), true);
+    assert_eq!(limit, r#""a";r=25, "b";r=0;t=1"#);
 }
 
 proptest! {

@@ -185,10 +185,73 @@ fn the_first_rule_that_fits_chooses_the_target() {
         };
         assert_eq!(location(&link, &visit), expected);
     };
-    check(IPHONE, b"zh-CN,en;q=0.5", "a:ios-zh");
-    check(IPHONE, b"en,zh;q=0.5", "a:phone");
+    check(IPHONE, &b"zh-CN,en;q=0.5"[..], "a:ios-zh");
+    check(IPHONE, b"en,zh;q=0.5", "a:ios-zh");
+    check(IPHONE, b"en,ja;q=0.5", "a:phone");
     check(b"", b"zh-TW", "a:east");
+    check(b"", b"fr,de;q=0.9,ja;q=0.1", "a:east");
+    check(b"", b"fr,ja;q=0", "https://t.example/");
     check(b"", b"", "https://t.example/");
+    // Who likes the target's own language better goes there.
+    let link = Link {
+        language: "en".into(),
+        ..link.clone()
+    };
+    let at = |accept_language| {
+        let user_agent = b"";
+        let visit = Visit {
+            user_agent,
+            accept_language,
+            ..Visit::default()
+        };
+        location(&link, &visit)
+    };
+    assert_eq!(at(b"en-GB,zh;q=0.5"), "https://t.example/");
+    assert_eq!(at(b"en;q=0.4,zh;q=0.5"), "a:east");
+}
+
+#[test]
+fn of_rules_with_languages_the_one_that_suits_best_is_taken() {
+    let rule = |languages: &[&str], target: &str| Rule {
+        platforms: vec![],
+        languages: languages.iter().map(|tag| String::from(*tag)).collect(),
+        target: target.into(),
+    };
+    let rules = vec![
+        rule(&["zh"], "a:zh"),
+        rule(&["zh-TW", "zh-HK"], "a:zh-tw"),
+        rule(&["en"], "a:en"),
+        rule(&[], "a:rest"),
+        rule(&["de"], "a:never"),
+    ];
+    let link = Link { rules, ..link() };
+    let check = |accept_language, expected: &str| {
+        let visit = Visit {
+            accept_language,
+            ..Visit::default()
+        };
+        assert_eq!(location(&link, &visit), expected);
+    };
+    check(&b"zh-TW,zh;q=0.9,en;q=0.8"[..], "a:zh-tw");
+    check(b"zh-Hant-HK", "a:zh-tw");
+    check(b"zh-CN,zh;q=0.9", "a:zh");
+    check(b"zh;q=0.1,en;q=0.9", "a:en");
+    check(b"de", "a:rest");
+}
+
+#[test]
+fn a_prefetch_of_a_link_that_counts_its_clicks_is_to_come_again() {
+    let counted = Link {
+        max_clicks: 3,
+        ..link()
+    };
+    let prefetch = Visit {
+        is_prefetch: true,
+        ..Visit::default()
+    };
+    assert_eq!(answer(&counted, &prefetch), Answer::NotBeforeClick);
+    assert_eq!(cache(&counted, &prefetch), "no-store");
+    assert!(answer(&link(), &prefetch).leads_on());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! JSON documents in Redis that the origin writes and gateways poll: writer beside reader.
+//! Documents that the origin writes and gateways read, in Redis or over HTTP: writer beside reader.
 //!
 //! The rules of rate limits are not here: operators write them by hand, and `weir_limit::rules` reads them.
 
@@ -6,3 +6,5 @@
 pub mod catalogue;
 #[cfg(feature = "link")]
 pub mod domains;
+#[cfg(feature = "link")]
+pub mod link;

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use weir_link::click::ClickId;
 use weir_link::code::{Length, LinkId};
 
 /// The keys of one short link, in one slot.
@@ -24,6 +25,11 @@ impl LinkKeys {
     /// Integer: how many clicks were used, of a link that has only so many. Expires with the record.
     pub fn clicks(&self) -> Vec<u8> {
         format!("{}:clicks", self.0).into_bytes()
+    }
+
+    /// The mark of one click on a link that has only so many: see `link_read.lua`. Expires by itself.
+    pub fn mark(&self, click: ClickId) -> Vec<u8> {
+        format!("{}:click:{click}", self.0).into_bytes()
     }
 }
 

@@ -21,13 +21,19 @@ fn a_refusal_tells_policies_what_is_left_and_when_to_come_again() {
     // The host's clock starts 1,600 seconds into an hour.
     assert_eq!(
         told("ratelimit").unwrap(),
-        r#""all";r=8;t=2, "per-user";r=0;t=2800"#
+        r#""all";r=8, "per-user";r=0;t=2800"#
     );
     assert_eq!(told("retry-after").unwrap(), "2800");
     assert_eq!(told("cache-control").unwrap(), "no-store");
     assert_eq!(told("x-ratelimit-limit"), None);
     let body: String = refused.reply().unwrap().body_text();
     assert!(body.contains(r#""error":"rate_limited""#), "{body}");
+    assert!(
+        body.contains(r#""violated-policies":["per-user"]"#),
+        "{body}"
+    );
+    let kind = told("content-type").unwrap();
+    assert_eq!(kind, "application/problem+json");
 }
 
 #[test]

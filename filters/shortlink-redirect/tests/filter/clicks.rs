@@ -48,7 +48,7 @@ fn a_click_tells_who_has_clicked() {
     );
     assert_eq!(
         (row.referrer.as_str(), row.language.as_str()),
-        ("page.example", "zh")
+        ("page.example", "zh-CN")
     );
     assert_eq!(row.link, "s/abc".parse().unwrap());
     assert_eq!(gate.metric("clicks_total.outcome.sent"), 3);

@@ -12,8 +12,10 @@ use weir_base::headers::{LINK, LINK_UNKNOWN};
 use weir_host_test::{Call, FailurePolicy, Host, Reply, RequestBuilder, Stream, Upstream};
 use weir_link::click::{BatchId, Row, decode};
 use weir_link::record::Link;
-use weir_scripts::keys;
+use weir_scripts::link_read::Read;
+use weir_scripts::routes::LINK_RECORD;
 use weir_scripts::streams::link_changes;
+use weir_scripts::{documents, keys};
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
@@ -34,7 +36,7 @@ pub const NOW_MS: u64 = 1_700_000_000_000;
 /// What the origin knows, and what it was asked.
 #[derive(Default)]
 pub struct Origin {
-    /// Targets by `<host> <path>`.
+    /// Targets by `<domain>/<code>`.
     pub links: BTreeMap<String, String>,
     pub asked: Vec<Call>,
     /// In place of an answer.
@@ -56,16 +58,27 @@ impl Origin {
         if let Some(reply) = &self.reply {
             return reply.clone();
         }
-        let text = |name| call.headers.text(name).unwrap_or_default();
-        let path = text(":path").split('?').next().unwrap_or_default();
-        let link = format!("{} {path}", text(":authority"));
-        match self.links.get(&link) {
-            Some(target) => Reply::status(302, "")
-                .header("location", target)
-                .header("x-of-the-origin", "1"),
+        let path = call.headers.text(":path").unwrap_or_default();
+        let link = path
+            .split('?')
+            .next()
+            .and_then(|path| path.strip_prefix(LINK_RECORD));
+        let target = link.and_then(|link| self.links.get(link));
+        match target {
+            Some(target) => found(target),
             None => Reply::status(404, "the origin's page").header(LINK, LINK_UNKNOWN),
         }
     }
+}
+
+/// The origin's answer for a link to `target`.
+pub fn found(target: &str) -> Reply {
+    let read = Read {
+        record: Link::to(target).encode(),
+        left_ms: None,
+        clicks_left: None,
+    };
+    Reply::status(200, documents::link::write(&read))
 }
 
 impl Gate {

@@ -6,13 +6,18 @@ use axum::http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri, hea
 use axum::response::IntoResponse;
 use tracing::error;
 use weir_base::headers::{LINK, LINK_UNKNOWN};
-use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer, unknown};
+use weir_link::answer::{
+    Answer, Gone, Method, PREFETCH_HEADERS, Reply, Visit, answer, is_prefetch, unknown,
+};
 use weir_link::click::client_address;
 use weir_link::code::{Code, LinkId};
+use weir_scripts::documents;
+use weir_scripts::link_read::Purpose;
+use weir_scripts::routes::link_purpose;
 
 use crate::http::Problem;
 use crate::links::Links;
-use crate::links::cold::{Clicker, ColdError, Found};
+use crate::links::cold::{Clicker, ColdError, ColdLinks, Found};
 
 /// `GET` and `HEAD /l/{code}`: the link of this code under the domain that the host names, answered as a
 /// gateway would, and put into Redis.
@@ -25,7 +30,8 @@ pub(super) async fn follow(
 ) -> Result<Response<Body>, Problem> {
     let field = |name| headers.get(name).map_or(&b""[..], |value| value.as_bytes());
     let host = String::from_utf8_lossy(field(header::HOST));
-    let Some(domain) = links.domains().by_host(&host) else {
+    let known = links.domains();
+    let Some(domain) = known.domains.by_host(&host) else {
         return Ok(no_link(None));
     };
     let page = domain.not_found_page.as_deref();
@@ -36,21 +42,35 @@ pub(super) async fn follow(
         domain: domain.id.clone(),
         code,
     };
-    let method = Method::read(method.as_str().as_bytes());
-    let visited = links.cold().visit(&id, method == Method::Get).await;
-    let Some(found) = visited.map_err(no_answer)? else {
-        return Ok(no_link(page));
-    };
-    let visit = Visit {
-        method,
+    let asked = Visit {
+        method: Method::read(method.as_str().as_bytes()),
+        is_prefetch: is_prefetched(&headers),
         query: uri.query().unwrap_or_default().as_bytes(),
         user_agent: field(header::USER_AGENT),
         accept_language: field(header::ACCEPT_LANGUAGE),
         now_ms: links.now_ms(),
+        left_ms: None,
+    };
+    let purpose = match asked.is_click() {
+        true => Purpose::Click(ColdLinks::new_click()),
+        false => Purpose::Look,
+    };
+    let visited = links.cold().visit(&id, purpose).await;
+    if let (Err(_), Some(click)) = (&visited, purpose.click()) {
+        links.cold().give_back(&id, click);
+    }
+    let Some(found) = visited.map_err(no_answer)? else {
+        return Ok(no_link(page));
+    };
+    let visit = Visit {
         left_ms: found.left_ms,
+        ..asked
     };
     let answer = decide(&found, &visit);
-    if method == Method::Get && answer.leads_on() {
+    if let (Some(click), false) = (purpose.click(), answer.leads_on()) {
+        links.cold().give_back(&id, click);
+    }
+    if visit.is_counted() && answer.leads_on() {
         let forwarded = field(header::HeaderName::from_static("x-forwarded-for"));
         // The last one is what our own gateway has added; what is before it a client may have made up.
         let nearest = forwarded.rsplit(|byte| *byte == b',').next();
@@ -65,8 +85,36 @@ pub(super) async fn follow(
     Ok(sent(answer.reply()))
 }
 
+/// `GET /link-records/{domain}/{code}`: what a gateway is told of a link that Redis does not know: see
+/// [`weir_scripts::documents::link`].
+pub(super) async fn record(
+    links: Links,
+    Path((domain, code)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<Response<Body>, Problem> {
+    let Ok(id) = format!("{domain}/{code}").parse::<LinkId>() else {
+        return Ok(no_link(None));
+    };
+    let purpose = link_purpose(uri.query().unwrap_or_default());
+    let purpose = purpose
+        .ok_or_else(|| Problem::invalid_query("for: look, renew, or click with its name"))?;
+    let found = links.cold().visit(&id, purpose).await.map_err(no_answer)?;
+    let Some(found) = found else {
+        return Ok(no_link(None));
+    };
+    Ok(Response::new(
+        documents::link::write(&found.to_read()).into(),
+    ))
+}
+
+fn is_prefetched(headers: &HeaderMap) -> bool {
+    let values = PREFETCH_HEADERS.iter();
+    let mut values = values.flat_map(|name| headers.get_all(*name));
+    values.any(|value| is_prefetch(value.as_bytes()))
+}
+
 fn decide<'a>(found: &'a Found, visit: &Visit<'_>) -> Answer<'a> {
-    match found.is_used_up {
+    match found.is_used_up() {
         true => Answer::Gone(Gone::UsedUp),
         false => answer(&found.link, visit),
     }
@@ -94,6 +142,7 @@ fn no_answer(failure: ColdError) -> Problem {
     match failure {
         ColdError::Store(error) => error.into(),
         ColdError::Redis(error) => error.into(),
+        ColdError::NotAsked => Problem::redis(),
         ColdError::Record(error) => {
             error!(%error, "Redis holds what is no record");
             Problem::redis()

@@ -1,6 +1,7 @@
 //! The admin's routes of links.
 
 use std::fmt::Display;
+use std::str::FromStr;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -54,7 +55,7 @@ impl FromRequestParts<Enabled> for NamedLink {
         let named = Query::<Named>::from_request_parts(parts, enabled).await;
         let domain = match named.map_err(|_| unknown_link())?.0.domain {
             Some(id) => DomainId::new(id).map_err(|_| unknown_link())?,
-            None => links.domains().default_domain().id.clone(),
+            None => links.domains().domains.default_domain().id.clone(),
         };
         let code = code.ok_or_else(unknown_link)?;
         Ok(Self(LinkId { domain, code }))
@@ -194,7 +195,8 @@ pub(super) async fn list(
     let has_more = found.len() > limit;
     found.truncate(limit);
     let next = found.last().filter(|_| has_more).map(cursor);
-    let view = |link| LinkView::of(link, links.domains());
+    let known = links.domains();
+    let view = |link| LinkView::of(link, &known.domains);
     let views: Vec<LinkView> = found.into_iter().map(view).collect();
     Ok(Json(json!({ "links": views, "next": next })))
 }
@@ -224,7 +226,7 @@ pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Respon
 /// The link of this name, as the API shows it.
 pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Problem> {
     let found = links.finder().find(id).await.map_err(not_found)?;
-    Ok(LinkView::of(found, links.domains()))
+    Ok(LinkView::of(found, &links.domains().domains))
 }
 
 /// `PATCH /links/{code}`: what is not named stays. With `If-Match: "<version>"`, only that version.
@@ -282,7 +284,7 @@ fn with_etag(link: LinkView) -> Response {
 }
 
 /// The version that a request is about: `*` and no header are any.
-fn if_match(headers: &HeaderMap) -> Result<Option<u32>, Problem> {
+pub(super) fn if_match<V: FromStr>(headers: &HeaderMap) -> Result<Option<V>, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else {
         return Ok(None);
     };

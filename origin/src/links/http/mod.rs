@@ -1,5 +1,6 @@
 //! The routes of links: requests in, answers out. What they ask for is decided elsewhere.
 
+mod domains;
 mod follow;
 mod idempotency;
 mod links;
@@ -11,7 +12,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::http::request::Parts;
 use axum::routing::{get, post};
-use weir_scripts::routes::LINK_LOOKUP;
+use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use super::Links;
 use crate::http::Problem;
@@ -33,18 +34,24 @@ impl FromRequestParts<Enabled> for Links {
     }
 }
 
-/// The route for gateways.
+/// The routes for gateways.
 ///
-/// - `GET` and `HEAD /l/{code}`: a short link that Redis does not know, by the host.
+/// - `GET` and `HEAD /l/{code}`: a client's request that passed a gateway, by the host.
+/// - `GET /link-records/{domain}/{code}`: a short link that Redis does not know. Gateways route no client there.
 pub fn public(links: Option<Links>) -> Router {
     Router::new()
-        .route(&format!("{LINK_LOOKUP}{{code}}"), get(follow::follow))
+        .route(&format!("{LINK_FOLLOW}{{code}}"), get(follow::follow))
+        .route(
+            &format!("{LINK_RECORD}{{domain}}/{{code}}"),
+            get(follow::record),
+        )
         .with_state(Enabled(links))
 }
 
 /// The routes for operators.
 ///
 /// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
+/// - `GET` and `PUT /link-domains`; `GET`, `PUT` and `DELETE /link-domains/{id}`
 /// - `GET /links/{code}/stats` and `/stats.csv`, `/qr.svg` and `/qr.png`
 pub fn admin(links: Option<Links>) -> Router {
     Router::new()
@@ -57,6 +64,19 @@ pub fn admin(links: Option<Links>) -> Router {
         .route(
             "/links/{code}",
             get(links::get).patch(links::edit).delete(links::delete),
+        )
+        .route(
+            "/link-domains",
+            get(domains::list)
+                .put(domains::replace_all)
+                .layer(DefaultBodyLimit::max(domains::BODY_LEN_MAX)),
+        )
+        .route(
+            "/link-domains/{id}",
+            get(domains::get)
+                .put(domains::put)
+                .delete(domains::delete)
+                .layer(DefaultBodyLimit::max(domains::BODY_LEN_MAX)),
         )
         .route("/links/{code}/history", get(links::history))
         .route("/links/{code}/stats", get(stats::stats))

@@ -1,14 +1,15 @@
 //! Clicks on short links.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeMap;
 
 use sqlx::Error;
 use weir_link::code::LinkId;
 
 use super::LinkStore;
+use crate::links::heavy::{self, Changes, Count};
 use crate::links::stats::{
-    BATCHES_KEPT_MS, Batch, DAYS_KEPT_MS, HOURS_KEPT_MS, OTHER, Part, PartCount, Point, Slot, Span,
-    Uniques, UniquesBySlot,
+    BATCHES_KEPT_MS, Batch, Clicks, DAYS_KEPT_MS, HOURS_KEPT_MS, Part, PartCount, Point, Slot,
+    Span, Uniques, UniquesBySlot,
 };
 use crate::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
 
@@ -17,32 +18,46 @@ const INSERT_BATCH: &str = "INSERT INTO click_batches (id, at_ms) VALUES (?, ?)"
 const ADD_CLICKS: &str = "
     UPDATE link_clicks SET
         clicks = clicks + ?,
+        bots = bots + ?,
         visitors = CASE WHEN visitors < ? THEN ? ELSE visitors END,
         addresses = CASE WHEN addresses < ? THEN ? ELSE addresses END
     WHERE domain = ? AND code = ? AND span = ? AND at_ms = ?";
 
 const INSERT_CLICKS: &str = "
-    INSERT INTO link_clicks (clicks, visitors, addresses, domain, code, span, at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?)";
+    INSERT INTO link_clicks (clicks, bots, visitors, addresses, domain, code, span, at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 
 const SELECT_VALUES: &str = "
-    SELECT part, value FROM link_click_parts WHERE domain = ? AND code = ? AND day_ms = ?";
+    SELECT part, value, clicks, over_max FROM link_click_parts WHERE domain = ? AND code = ? AND day_ms = ?";
 
 const ADD_PART: &str = "
     UPDATE link_click_parts SET clicks = clicks + ?
     WHERE domain = ? AND code = ? AND day_ms = ? AND part = ? AND value = ?";
 
 const INSERT_PART: &str = "
-    INSERT INTO link_click_parts (clicks, domain, code, day_ms, part, value)
-    VALUES (?, ?, ?, ?, ?, ?)";
+    INSERT INTO link_click_parts (clicks, over_max, domain, code, day_ms, part, value)
+    VALUES (?, ?, ?, ?, ?, ?, ?)";
+
+const DELETE_PART: &str = "
+    DELETE FROM link_click_parts
+    WHERE domain = ? AND code = ? AND day_ms = ? AND part = ? AND value = ?";
+
+/// What was clicked since the clicks were limited.
+const CLICKS_USED: &str = "
+    SELECT clicks_before_max,
+        (SELECT CAST(COALESCE(SUM(c.clicks), 0) AS SIGNED) FROM link_clicks c
+         WHERE c.domain = l.domain AND c.code = l.code AND c.span = 'day') AS total
+    FROM links l WHERE domain = ? AND code = ?";
 
 const SELECT_POINTS: &str = "
-    SELECT at_ms, clicks, visitors, addresses FROM link_clicks
+    SELECT at_ms, clicks, bots, visitors, addresses FROM link_clicks
     WHERE domain = ? AND code = ? AND span = ? AND at_ms >= ? AND at_ms < ?
     ORDER BY at_ms";
 
 const SELECT_PARTS: &str = "
-    SELECT part, value, CAST(SUM(clicks) AS SIGNED) AS total FROM link_click_parts
+    SELECT part, value, CAST(SUM(clicks) AS SIGNED) AS total,
+        CAST(SUM(over_max) AS SIGNED) AS over_max
+    FROM link_click_parts
     WHERE domain = ? AND code = ? AND day_ms >= ? AND day_ms < ?
     GROUP BY part, value
     ORDER BY total DESC, value";
@@ -57,8 +72,25 @@ const CLEAN_PARTS: &str = "DELETE FROM link_click_parts WHERE day_ms < ?";
 /// transactions seldom wait for each other.
 #[derive(Default)]
 struct Sums<'a> {
-    slots: BTreeMap<Slot, u64>,
+    slots: BTreeMap<Slot, Added>,
     parts: BTreeMap<Slot, BTreeMap<(Part, &'a str), u64>>,
+}
+
+/// Clicks of people, and of programs that come by themselves.
+#[derive(Clone, Copy, Default)]
+struct Added {
+    clicks: u64,
+    bots: u64,
+}
+
+impl Added {
+    fn add(&mut self, clicks: &Clicks) {
+        let count = u64::from(clicks.count);
+        match clicks.is_bot {
+            true => self.bots += count,
+            false => self.clicks += count,
+        }
+    }
 }
 
 impl<'a> Sums<'a> {
@@ -67,8 +99,11 @@ impl<'a> Sums<'a> {
             let count = u64::from(clicks.count);
             let hour = Slot::at(&clicks.link, Span::Hour, clicks.at_ms);
             let day = Slot::at(&clicks.link, Span::Day, clicks.at_ms);
-            *self.slots.entry(hour).or_default() += count;
-            *self.slots.entry(day.clone()).or_default() += count;
+            self.slots.entry(hour).or_default().add(clicks);
+            self.slots.entry(day.clone()).or_default().add(clicks);
+            if clicks.is_bot {
+                continue;
+            }
             let parts = self.parts.entry(day).or_default();
             for (part, value) in Part::ALL.into_iter().zip(&clicks.values) {
                 *parts.entry((part, value)).or_default() += count;
@@ -139,9 +174,21 @@ impl LinkStore {
                 part: part(row)?,
                 value: row.text("value")?,
                 clicks: row.number("total")?,
+                over_max: row.number("over_max")?,
             })
         };
         rows.iter().map(read).collect()
+    }
+
+    /// How many clicks of a link were used since it has only so many, as far as they were counted here; 0 of no link.
+    pub async fn clicks_used(&self, link: &LinkId) -> Result<u64, SqlError> {
+        let row = self.db.one(of_link(sql(CLICKS_USED), link)).await?;
+        let used = row.as_ref().map(|row| {
+            let total: u64 = row.number("total")?;
+            let before: u64 = row.number("clicks_before_max")?;
+            Ok::<u64, Error>(total.saturating_sub(before))
+        });
+        Ok(used.transpose()?.unwrap_or(0))
     }
 
     /// Removes what is older than it is kept; tells how many rows that were.
@@ -167,9 +214,9 @@ impl LinkStore {
     }
 }
 
-async fn add_clicks(tx: &mut Tx, slot: &Slot, clicks: u64, seen: Uniques) -> Result<(), Error> {
+async fn add_clicks(tx: &mut Tx, slot: &Slot, added: Added, seen: Uniques) -> Result<(), Error> {
     let add = || {
-        let update = sql(ADD_CLICKS).number(clicks);
+        let update = sql(ADD_CLICKS).number(added.clicks).number(added.bots);
         let update = update.number(seen.visitors).number(seen.visitors);
         let update = update.number(seen.addresses).number(seen.addresses);
         of_slot(update, slot)
@@ -177,7 +224,7 @@ async fn add_clicks(tx: &mut Tx, slot: &Slot, clicks: u64, seen: Uniques) -> Res
     if tx.execute(add()).await? == 1 {
         return Ok(());
     }
-    let insert = sql(INSERT_CLICKS).number(clicks);
+    let insert = sql(INSERT_CLICKS).number(added.clicks).number(added.bots);
     let insert = insert.number(seen.visitors).number(seen.addresses);
     if !tx.insert(of_slot(insert, slot)).await? {
         // Another transaction has made it meanwhile.
@@ -198,55 +245,51 @@ fn of_link<'a>(statement: Statement<'a>, link: &'a LinkId) -> Statement<'a> {
         .text(link.code.as_str())
 }
 
-/// Adds to the values of a day; those beyond a part's limit go to [`OTHER`].
+/// Adds to the values of a day, of which each part keeps the heaviest.
 async fn add_parts(
     tx: &mut Tx,
     day: &Slot,
     parts: &BTreeMap<(Part, &str), u64>,
 ) -> Result<(), Error> {
     let select = of_link(sql(SELECT_VALUES), &day.link).number(day.start_ms);
-    let mut there = BTreeSet::new();
+    let mut counters: BTreeMap<Part, BTreeMap<String, Count>> = BTreeMap::new();
     for row in tx.all(select).await? {
-        there.insert((part(&row)?, row.text("value")?));
+        let count = Count {
+            clicks: row.number("clicks")?,
+            over_max: row.number("over_max")?,
+        };
+        let counters = counters.entry(part(&row)?).or_default();
+        counters.insert(row.text("value")?, count);
     }
-    for ((part, value), clicks) in folded(&there, parts) {
-        let is_there = there.contains(&(part, value.to_owned()));
-        let statement = sql(if is_there { ADD_PART } else { INSERT_PART }).number(clicks);
-        let statement = of_link(statement, &day.link).number(day.start_ms);
-        tx.execute(statement.text(part.as_str()).text(value))
-            .await?;
+    let mut seen: BTreeMap<Part, BTreeMap<&str, u64>> = BTreeMap::new();
+    for ((part, value), clicks) in parts {
+        seen.entry(*part).or_default().insert(value, *clicks);
+    }
+    for (part, seen) in seen {
+        let counters = counters.remove(&part).unwrap_or_default();
+        let changes = heavy::add(&counters, &seen, part.values_max());
+        change_part(tx, day, part, &changes).await?;
     }
     Ok(())
 }
 
-/// `parts` with at most [`Part::values_max`] values in each, those that are `there` included.
-fn folded<'a>(
-    there: &BTreeSet<(Part, String)>,
-    parts: &BTreeMap<(Part, &'a str), u64>,
-) -> BTreeMap<(Part, &'a str), u64> {
-    let mut room: BTreeMap<Part, usize> = BTreeMap::new();
-    for part in Part::ALL {
-        let taken = there
-            .iter()
-            .filter(|(of, value)| *of == part && value != OTHER);
-        let left = part.values_max().saturating_sub(taken.count());
-        room.insert(part, left);
+async fn change_part(tx: &mut Tx, day: &Slot, part: Part, changes: &Changes) -> Result<(), Error> {
+    let of_value = |statement, value| {
+        let statement = of_link(statement, &day.link).number(day.start_ms);
+        statement.text(part.as_str()).text(value)
+    };
+    for value in &changes.removed {
+        tx.execute(of_value(sql(DELETE_PART), value)).await?;
     }
-    let known: HashSet<(Part, &str)> = there.iter().map(|(part, v)| (*part, v.as_str())).collect();
-    let mut sums = BTreeMap::new();
-    for (&(part, value), clicks) in parts {
-        let left = room.entry(part).or_default();
-        let value = if known.contains(&(part, value)) || value == OTHER {
-            value
-        } else if *left > 0 {
-            *left -= 1;
-            value
-        } else {
-            OTHER
-        };
-        *sums.entry((part, value)).or_default() += clicks;
+    for (value, clicks) in &changes.added {
+        tx.execute(of_value(sql(ADD_PART).number(*clicks), value))
+            .await?;
     }
-    sums
+    for (value, count) in &changes.inserted {
+        let insert = sql(INSERT_PART).number(count.clicks).number(count.over_max);
+        tx.execute(of_value(insert, value)).await?;
+    }
+    Ok(())
 }
 
 fn part(row: &Row) -> Result<Part, Error> {
@@ -258,6 +301,7 @@ fn point(row: &Row) -> Result<Point, Error> {
     Ok(Point {
         at_ms: row.number("at_ms")?,
         clicks: row.number("clicks")?,
+        bots: row.number("bots")?,
         uniques: Uniques {
             visitors: row.number("visitors")?,
             addresses: row.number("addresses")?,

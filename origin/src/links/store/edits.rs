@@ -14,6 +14,13 @@ const UPDATE: &str = "
         expires_at_ms = ?, deleted_at_ms = ?
     WHERE domain = ? AND code = ? AND version = ? AND deleted_at_ms IS NULL";
 
+/// A maximum that comes to a link begins with all its clicks.
+const LIMIT_CLICKS: &str = "
+    UPDATE links SET clicks_before_max =
+        (SELECT COALESCE(SUM(c.clicks), 0) FROM link_clicks c
+         WHERE c.domain = ? AND c.code = ? AND c.span = 'day')
+    WHERE domain = ? AND code = ?";
+
 const INSERT_PAST: &str = "
     INSERT INTO link_history (domain, code, version, action, record, tags, at_ms)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
@@ -80,6 +87,10 @@ async fn change_in(tx: &mut Tx, change: &Change<'_>) -> Result<bool, Error> {
         return Ok(false);
     }
     let (before, now_ms) = (change.before, change.now_ms);
+    if before.link.max_clicks == 0 && change.link.max_clicks > 0 {
+        let limit = named(named(sql(LIMIT_CLICKS), &before.id), &before.id);
+        tx.execute(limit).await?;
+    }
     if before.link.version == 1 {
         // What it was in the beginning is worth a row only now.
         let created = (Action::Create, before.created_at_ms);

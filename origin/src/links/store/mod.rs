@@ -9,8 +9,10 @@
 //! | `ends` | lives prolonged, ended links removed |
 //! | `segments` | numbers: who may hand out which |
 //! | `clicks` | clicks counted and read |
+//! | `domains` | the domains, as one document |
 
 mod clicks;
+mod domains;
 mod drain;
 mod edits;
 mod ends;
@@ -22,6 +24,8 @@ use weir_link::code::LinkId;
 use weir_link::record::Link;
 
 use crate::sql::Database;
+
+pub use domains::StoredDomains;
 
 /// Links in SQL. Cloning it is cheap.
 ///

@@ -36,6 +36,9 @@ const HISTORY: &str = "
     SELECT action, record, tags, at_ms FROM link_history
     WHERE domain = ? AND code = ? ORDER BY version";
 
+const HAS_LINKS: &str = "
+    SELECT 1 AS found FROM links WHERE domain = ? AND deleted_at_ms IS NULL LIMIT 1";
+
 static HAS_ANY: LazyLock<String> = LazyLock::new(|| {
     let codes = vec!["?"; CODES].join(", ");
     format!("SELECT 1 AS found FROM links WHERE domain = ? AND code IN ({codes}) LIMIT 1")
@@ -86,6 +89,12 @@ impl LinkStore {
             .iter()
             .map(past)
             .collect::<Result<_, _>>()?)
+    }
+
+    /// Whether the store has any link under this domain that is not deleted.
+    pub async fn has_links(&self, domain: &DomainId) -> Result<bool, SqlError> {
+        let select = sql(HAS_LINKS).text(domain.as_str());
+        Ok(self.db.one(select).await?.is_some())
     }
 
     /// Whether the store has a link of any of these codes under this domain, be it one that has ended.

@@ -21,6 +21,7 @@ fn clicks(name: &str, at_ms: u64, count: u32, referrer: &str) -> Clicks {
         link: link(name),
         at_ms,
         count,
+        is_bot: false,
         values: values.map(str::to_owned),
     }
 }
@@ -105,32 +106,58 @@ async fn visitors_are_the_most_that_were_told(store: &LinkStore) {
     assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 3, 6, 3)]);
 }
 
-async fn referrers_beyond_the_limit_are_others(store: &LinkStore) {
+/// A flood comes first, and the site that sends people afterwards is there all the same.
+async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
     let max = Part::Referrer.values_max();
-    let from = |first: usize, count: usize| -> Vec<Clicks> {
-        let names = (first..first + count).map(|n| format!("{n}.example"));
+    let none = UniquesBySlot::new();
+    let flood = |first: usize| -> Vec<Clicks> {
+        let names = (first..first + max).map(|n| format!("flood-{n}.example"));
         names.map(|name| clicks("s/abc", DAY, 1, &name)).collect()
     };
-    let none = UniquesBySlot::new();
-    for (id, first, count) in [("1", 0, max - 5), ("2", max - 10, 30), ("3", 0, 5)] {
-        let batch = batch(id, from(first, count));
+    for n in 0..4 {
+        let mut rows = flood(n * max);
+        rows.push(clicks("s/abc", DAY, 200, "late.example"));
+        let batch = batch(&n.to_string(), if n < 2 { flood(n * max) } else { rows });
         store.count_clicks(&[batch], &none, DAY).await.unwrap();
     }
-    let referrers = part(store, "s/abc", Part::Referrer).await;
-    assert_eq!(referrers.len(), max + 1);
-    let of = |name: &str| {
-        referrers
-            .iter()
-            .find(|(value, _)| value == name)
-            .map(|(_, n)| *n)
-    };
-    // 30 of the second batch: 5 are there, 5 more fit.
-    assert_eq!(of("other"), Some(20));
-    assert_eq!(of("0.example"), Some(2));
-    assert_eq!(
-        referrers.iter().map(|(_, n)| n).sum::<u64>(),
-        max as u64 - 5 + 30 + 5
+    let name = link("s/abc");
+    let parts = store.click_parts(&name, DAY, DAY + DAY_MS).await;
+    let referrers: Vec<_> = parts
+        .unwrap()
+        .into_iter()
+        .filter(|count| count.part == Part::Referrer)
+        .collect();
+    let all = 4 * max as u64 + 400;
+    assert_eq!(referrers.len(), max);
+    assert_eq!(referrers.iter().map(|count| count.clicks).sum::<u64>(), all);
+    let late = &referrers[0];
+    assert_eq!(late.value, "late.example");
+    assert!(
+        (400..=400 + late.over_max).contains(&late.clicks),
+        "{late:?}"
     );
+    let bound = all / max as u64;
+    assert!(
+        referrers.iter().all(|count| count.over_max <= bound),
+        "{referrers:?}"
+    );
+}
+
+/// They are told of apart, and divide nothing.
+async fn bots_are_counted_apart(store: &LinkStore) {
+    let bot = Clicks {
+        is_bot: true,
+        ..clicks("s/abc", DAY, 7, "a.example")
+    };
+    let batch = batch("1", vec![bot, clicks("s/abc", DAY, 2, "b.example")]);
+    let none = UniquesBySlot::new();
+    store.count_clicks(&[batch], &none, DAY).await.unwrap();
+    let name = link("s/abc");
+    let days = store.click_points(&name, Span::Day, DAY, DAY + DAY_MS);
+    let days = days.await.unwrap();
+    assert_eq!((days[0].clicks, days[0].bots), (2, 7));
+    let referrers = part(store, "s/abc", Part::Referrer).await;
+    assert_eq!(referrers, [("b.example".to_owned(), 2)]);
 }
 
 async fn transactions_at_once_lose_nothing(store: &LinkStore) {
@@ -181,7 +208,8 @@ on_every_database!(
     LinkStore:
     a_batch_counts_once_whatever_it_is_with,
     visitors_are_the_most_that_were_told,
-    referrers_beyond_the_limit_are_others,
+    of_many_referrers_the_heaviest_are_kept,
+    bots_are_counted_apart,
     transactions_at_once_lose_nothing,
     what_is_old_goes,
 );

@@ -4,7 +4,13 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use weir_link::click::decode;
+use weir_link::record::Link;
+use weir_origin::links::cold::{ColdError, ColdLinks};
+use weir_origin::links::stats::{Batch, Clicks, UniquesBySlot};
+use weir_origin::links::store::NewLink;
+use weir_scripts::documents;
 use weir_scripts::keys::{LinkKeys, link_clicks};
+use weir_scripts::link_read::{Purpose, Read};
 
 use super::id;
 use crate::support::{Answer, World};
@@ -35,6 +41,15 @@ async fn forget(world: &World, code: &str) {
     let keys = LinkKeys::new(&world.prefix, &id(&format!("s/{code}")));
     let mut delete = redis::cmd("DEL");
     world.redis(delete.arg(keys.record())).await;
+}
+
+/// Redis loses all that it has of a link but the marks of clicks.
+async fn lose(world: &World, code: &str) {
+    let keys = LinkKeys::new(&world.prefix, &id(&format!("s/{code}")));
+    let mut delete = redis::cmd("DEL");
+    world
+        .redis(delete.arg(keys.record()).arg(keys.clicks()))
+        .await;
 }
 
 async fn is_in_redis(world: &World, code: &str) -> bool {
@@ -134,4 +149,135 @@ async fn clicks_of_a_link_with_a_maximum_are_counted_exactly() {
         answers,
         [(302, 302), (302, 302), (302, 302), (410, 410), (410, 410)]
     );
+}
+
+async fn record(world: &World, path: &str) -> Answer {
+    let request = Request::builder().uri(format!("/link-records/{path}"));
+    world.public(request.body(Body::empty()).unwrap()).await
+}
+
+/// What a gateway reads of it.
+async fn told(world: &World, path: &str) -> Read {
+    let answer = record(world, path).await;
+    assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    documents::link::read(answer.body.as_str().unwrap().as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn a_gateway_is_told_what_redis_would_have_told() {
+    let world = world().await;
+    let target = json!({"target": "https://example.com/a", "life_days": 1});
+    let code = made(&world, target).await;
+    forget(&world, &code).await;
+    let read = told(&world, &format!("s/{code}?for=look")).await;
+    let link = Link::decode(&read.record).unwrap();
+    assert_eq!(link.target, "https://example.com/a");
+    assert_eq!((read.left_ms.is_some(), read.clicks_left), (true, None));
+    assert!(is_in_redis(&world, &code).await);
+    for path in ["s/none?for=look", "s/a.b?for=look", "u/abc?for=look"] {
+        let answer = record(&world, path).await;
+        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(answer.headers["x-weir-link"], "unknown");
+    }
+    for bad in ["", "?for=click", "?for=take"] {
+        let answer = record(&world, &format!("s/{code}{bad}")).await;
+        assert_eq!(answer.status, 400, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_click_asked_for_twice_uses_one() {
+    let world = world().await;
+    let target = json!({"target": "https://example.com/", "max_clicks": 1});
+    let code = made(&world, target).await;
+    let click = format!("s/{code}?for=click&click=00000000000000ab-1");
+    assert_eq!(told(&world, &click).await.clicks_left, Some(1));
+    assert_eq!(told(&world, &click).await.clicks_left, Some(1));
+    let other = format!("s/{code}?for=click&click=00000000000000ab-2");
+    assert_eq!(told(&world, &other).await.clicks_left, Some(0));
+}
+
+/// As gateways send them.
+async fn count(world: &World, code: &str, batch: &str, clicks: u32, is_bot: bool) {
+    let counted = Clicks {
+        link: id(&format!("s/{code}")),
+        at_ms: weir_origin::clock::now_ms(),
+        count: clicks,
+        is_bot,
+        values: std::array::from_fn(|_| "x".to_owned()),
+    };
+    let batch = Batch {
+        id: batch.to_owned(),
+        clicks: vec![counted],
+    };
+    let store = world.origin.links().unwrap().store();
+    let now_ms = weir_origin::clock::now_ms();
+    store
+        .count_clicks(&[batch], &UniquesBySlot::new(), now_ms)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn used_clicks_come_back_from_sql_after_redis_has_lost_them() {
+    let world = world().await;
+    let target = json!({"target": "https://example.com/", "max_clicks": 5});
+    let code = made(&world, target).await;
+    count(&world, &code, "1", 3, false).await;
+    count(&world, &code, "2", 9, true).await;
+    lose(&world, &code).await;
+    let left = async |n: u32| {
+        let path = format!("s/{code}?for=click&click=00000000000000ab-{n}");
+        told(&world, &path).await.clicks_left.unwrap()
+    };
+    assert_eq!([left(1).await, left(2).await, left(3).await], [2, 1, 0]);
+    // An edit writes the link to a Redis that has lost it.
+    lose(&world, &code).await;
+    let path = format!("/links/{code}");
+    world.admin("PATCH", &path, &json!({"max_clicks": 4})).await;
+    assert_eq!([left(4).await, left(5).await], [1, 0]);
+}
+
+#[tokio::test]
+async fn a_maximum_that_comes_later_begins_with_all_its_clicks() {
+    let world = world().await;
+    let code = made(&world, json!({"target": "https://example.com/"})).await;
+    count(&world, &code, "1", 100, false).await;
+    let path = format!("/links/{code}");
+    world.admin("PATCH", &path, &json!({"max_clicks": 2})).await;
+    let left = async |n: u32| {
+        let path = format!("s/{code}?for=click&click=00000000000000ab-{n}");
+        told(&world, &path).await.clicks_left.unwrap()
+    };
+    assert_eq!(left(1).await, 2);
+    count(&world, &code, "2", 1, false).await;
+    lose(&world, &code).await;
+    assert_eq!([left(2).await, left(3).await], [1, 0]);
+}
+
+#[tokio::test]
+async fn a_redis_that_does_not_answer_is_left_in_peace() {
+    let world =
+        World::with_links_alone(json!({"domains": [{"id": "s", "hosts": ["s.example.com"]}]}))
+            .await;
+    let links = world.origin.links().unwrap();
+    for (code, max_clicks) in [("abc", 0), ("max", 3)] {
+        let new = NewLink {
+            id: id(&format!("s/{code}")),
+            record: format!(r#"0 {max_clicks} {{"t":"https://example.com/"}}"#),
+            tags: Vec::new(),
+            life_ms: 0,
+            ends_at_ms: 0,
+            created_at_ms: 1,
+        };
+        assert!(links.store().insert(&new).await.unwrap());
+    }
+    // Its answer needs no Redis; so it is told, and soon without asking.
+    for _ in 0..5 {
+        let read = told(&world, "s/abc?for=look").await;
+        assert_eq!(read.clicks_left, None);
+    }
+    let click = Purpose::Click(ColdLinks::new_click());
+    let error = links.cold().visit(&id("s/max"), click).await.unwrap_err();
+    assert!(matches!(error, ColdError::NotAsked), "{error}");
 }

@@ -4,6 +4,7 @@ mod api;
 mod clean;
 mod click_store;
 mod cold;
+mod domains;
 mod edits;
 mod log;
 mod numbers;

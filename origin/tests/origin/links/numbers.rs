@@ -89,7 +89,7 @@ impl Place {
             numbering: self.numbering.clone(),
             plans,
             times: TIMES,
-            domains: vec![domain()],
+            domains: Arc::new(|| [domain()].into()),
             metrics: LinkMetrics::register(&self.metrics),
             clock: Arc::new(move || clock.load(Ordering::Relaxed)),
         });

@@ -43,6 +43,33 @@ fn a_request_that_redis_let_pass_counts_until_it_ends() {
     assert_eq!(host.passed("alice", 3), 1);
 }
 
+/// What is only watched is given back as what is enforced; so is what a request was charged that is refused.
+#[test]
+fn a_request_that_is_only_watched_counts_until_it_ends() {
+    const WATCHED_HERE: &str = r#"{ "name": "watched", "mode": "shadow", "algorithm": "concurrency",
+        "limit": { "rate": 2, "per": "1d" } }"#;
+    let mut host = Host::new(&[WATCHED_HERE], "");
+    for _ in 0..5 {
+        let streams = [(); 2].map(|()| host.ask("alice"));
+        assert_eq!(host.count("shadow_limited", "watched"), 0);
+        streams.into_iter().for_each(|stream| host.close(stream));
+    }
+    assert!(host.is_at_rest());
+    const WATCHED_THERE: &str = r#"{ "name": "watched", "store": "redis", "mode": "shadow",
+        "algorithm": "concurrency", "limit": { "rate": 9, "per": "1d" } }"#;
+    let mut host = Host::new(&[WATCHED_THERE, THERE], r#""redis": {}"#);
+    let streams = [(); 4].map(|()| host.ask("alice"));
+    let passed = streams.map(|stream| host.is_passed(stream));
+    assert_eq!(passed, [true, true, false, false]);
+    host.settle();
+    // Two under way, of both rules.
+    assert_eq!(host.redis.in_flight(), 4);
+    streams.into_iter().for_each(|stream| host.close(stream));
+    host.settle();
+    assert_eq!(host.redis.in_flight(), 0);
+    assert!(host.is_at_rest());
+}
+
 #[test]
 fn a_stream_that_cannot_be_told_counts_no_longer_and_its_end_changes_nothing() {
     let mut host = Host::new(&[HERE, THERE], r#""redis": {}"#);

@@ -40,10 +40,7 @@ fn a_refusal_tells_policies_what_is_left_and_when_to_come_again() {
     assert_eq!(host.answer(refused).status, 429);
     let policy = r#""all";q=10;w=6, "per-user";q=2;w=3600"#;
     assert_eq!(header("ratelimit-policy"), policy);
-    assert_eq!(
-        header("ratelimit"),
-        r#""all";r=8;t=2, "per-user";r=0;t=2800"#
-    );
+    assert_eq!(header("ratelimit"), r#""all";r=8, "per-user";r=0;t=2800"#);
     assert_eq!(header("retry-after"), "2800");
     assert_eq!(header("x-ratelimit-limit"), "2");
     assert_eq!(header("x-ratelimit-remaining"), "0");

@@ -1,0 +1,12 @@
+-- The domains of short links: one document, which all origins share and publish.
+-- The tables of migrations/sqlite are the same: change both.
+
+-- One row, of id 1. Whoever inserts it has seeded the domains, from the file of --links.
+CREATE TABLE link_domain_documents (
+    id            BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
+    -- 1, and one more with every change.
+    version       BIGINT NOT NULL CHECK (version >= 1),
+    -- `weir_link::domain::DomainsConfig`, as JSON.
+    document      LONGTEXT NOT NULL,
+    changed_at_ms BIGINT NOT NULL
+) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -1,0 +1,185 @@
+//! The heaviest values of a stream, in bounded memory: the Space-Saving sketch (Metwally, Agrawal and El Abbadi, 2005).
+//!
+//! Of `m` counters, the least gives its place to a value that has none. The new value takes over its count, and with it
+//! an error: so much it may be too high. All counts together are the number of clicks. So no error is above a `m`th of
+//! these, and a value with more clicks than that is always there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The count of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How often it was seen, at most.
+    pub clicks: u64,
+    /// By how much that may be too high.
+    pub over_max: u64,
+}
+
+/// What becomes of the counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Values that are there, and how much is added to each.
+    pub added: BTreeMap<String, u64>,
+    /// Values that give way.
+    pub removed: BTreeSet<String>,
+    /// Values that are new.
+    pub inserted: BTreeMap<String, Count>,
+}
+
+/// Adds `seen` to counters, of which there may be `counters_max`.
+pub fn add(
+    counters: &BTreeMap<String, Count>,
+    seen: &BTreeMap<&str, u64>,
+    counters_max: usize,
+) -> Changes {
+    let mut now = counters.clone();
+    // Those that are there first, then the heaviest: what is one batch has no order of its own.
+    let mut order: Vec<(&str, u64)> = seen
+        .iter()
+        .map(|(value, clicks)| (*value, *clicks))
+        .collect();
+    order.sort_by_key(|(value, clicks)| (!counters.contains_key(*value), u64::MAX - clicks));
+    for (value, clicks) in order {
+        if let Some(count) = now.get_mut(value) {
+            count.clicks += clicks;
+            continue;
+        }
+        let mut count = Count::default();
+        if now.len() >= counters_max.max(1) {
+            let least = now.iter().min_by_key(|(_, count)| count.clicks);
+            let least = least.map(|(value, count)| (value.clone(), count.clicks));
+            if let Some((least, inherited)) = least {
+                now.remove(&least);
+                count.clicks = inherited;
+                count.over_max = inherited;
+            }
+        }
+        count.clicks += clicks;
+        now.insert(value.to_owned(), count);
+    }
+    changes(counters, now)
+}
+
+fn changes(before: &BTreeMap<String, Count>, now: BTreeMap<String, Count>) -> Changes {
+    let mut changes = Changes::default();
+    let gone = before.keys().filter(|value| !now.contains_key(*value));
+    changes.removed.extend(gone.cloned());
+    for (value, count) in now {
+        match before.get(&value) {
+            Some(known) if known.over_max == count.over_max => {
+                if count.clicks > known.clicks {
+                    changes.added.insert(value, count.clicks - known.clicks);
+                }
+            }
+            // It gave way and came again.
+            Some(_) => {
+                changes.removed.insert(value.clone());
+                changes.inserted.insert(value, count);
+            }
+            None => {
+                changes.inserted.insert(value, count);
+            }
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sketch, and what was seen in truth.
+    #[derive(Default)]
+    struct Both {
+        counters: BTreeMap<String, Count>,
+        truth: BTreeMap<String, u64>,
+    }
+
+    impl Both {
+        fn add(&mut self, seen: &[(&str, u64)], counters_max: usize) {
+            for (value, clicks) in seen {
+                *self.truth.entry((*value).to_owned()).or_default() += clicks;
+            }
+            let seen: BTreeMap<&str, u64> = seen.iter().copied().collect();
+            let changes = add(&self.counters, &seen, counters_max);
+            for value in &changes.removed {
+                self.counters.remove(value);
+            }
+            for (value, clicks) in &changes.added {
+                self.counters.get_mut(value).unwrap().clicks += clicks;
+            }
+            self.counters.extend(changes.inserted);
+        }
+
+        fn check(&self, counters_max: usize) {
+            let all: u64 = self.truth.values().sum();
+            let bound = all / counters_max as u64;
+            assert!(self.counters.len() <= counters_max);
+            let counted: u64 = self.counters.values().map(|count| count.clicks).sum();
+            assert_eq!(counted, all);
+            for (value, count) in &self.counters {
+                let truth = self.truth[value];
+                assert!(count.over_max <= bound, "{value} {count:?} of {all}");
+                let least = count.clicks - count.over_max;
+                assert!(
+                    (least..=count.clicks).contains(&truth),
+                    "{value} {count:?}: {truth}"
+                );
+            }
+            let heavy = self.truth.iter().filter(|(_, clicks)| **clicks > bound);
+            for (value, clicks) in heavy {
+                assert!(
+                    self.counters.contains_key(value),
+                    "{value}: {clicks} of {all}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn small_numbers_of_values_are_exact() {
+        let mut both = Both::default();
+        both.add(&[("a", 3), ("b", 1)], 4);
+        both.add(&[("a", 2), ("c", 9), ("d", 1)], 4);
+        both.check(4);
+        assert!(both.counters.values().all(|count| count.over_max == 0));
+    }
+
+    #[test]
+    fn who_comes_late_and_often_is_found_in_a_flood() {
+        let mut both = Both::default();
+        for n in 0..2_000 {
+            let (a, b) = (format!("flood-{n}"), format!("more-{n}"));
+            let mut seen = vec![(a.as_str(), 1), (b.as_str(), 1)];
+            if n >= 1_000 && n % 10 == 0 {
+                seen.push(("late.example", 10));
+            }
+            both.add(&seen, 100);
+        }
+        both.check(100);
+        let late = both.counters["late.example"];
+        assert!(late.clicks - late.over_max > 900, "{late:?}");
+    }
+
+    #[test]
+    fn the_bounds_hold_whatever_comes() {
+        let mut state = 7_u64;
+        let mut next = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..50 {
+            let mut both = Both::default();
+            for _ in 0..40 {
+                let seen: BTreeMap<String, u64> = (0..next(8))
+                    .map(|_| (next(30).to_string(), 1 + next(20)))
+                    .collect();
+                let seen: Vec<_> = seen.iter().map(|(value, n)| (value.as_str(), *n)).collect();
+                both.add(&seen, 6);
+                both.check(6);
+            }
+        }
+    }
+}
