@@ -197,7 +197,7 @@ impl Context for Request {
         let reply = replies.and_then(|replies| claim::parse(replies.first()?, 1).ok());
         let reply = reply.and_then(|replies| replies.first().copied());
         let gate = &self.gate;
-        match reply.map(|reply| conclude(reply, false, 0)) {
+        match reply.map(|reply| conclude(reply, None, 0)) {
             Some(Conclusion::Pass { verdict, held }) => {
                 if let Err(status) = gate.send_on(asked, held, verdict) {
                     log::warn!("a granted request could not go on: {status:?}");
