@@ -156,6 +156,19 @@ async fn an_order_that_takes_its_unit_at_payment_leaves_it_in_stock_until_then()
 }
 
 #[tokio::test]
+async fn an_order_that_was_paid_before_there_were_payments_is_not_paid_again() {
+    let world = world(json!("at_order")).await;
+    let path = buy(&world, "alice").await;
+    let pay = "UPDATE orders SET status = 'paid'";
+    world.sql().await.execute(pay, &[]).await;
+    let refused = post(&world, "alice", &path, "pay").await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (409, "order_paid")
+    );
+}
+
+#[tokio::test]
 async fn a_buyers_own_call_only_starts_a_payment() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;

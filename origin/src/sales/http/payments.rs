@@ -63,6 +63,7 @@ pub(super) async fn start(
     let (status, payment) = match sales.orders.sql(start).await? {
         PaymentStart::New(payment) => (StatusCode::CREATED, payment),
         PaymentStart::Again(payment) => (StatusCode::OK, payment),
+        PaymentStart::Paid => return Err(conflict("order_paid", "the order is paid")),
         PaymentStart::Expired => {
             return Err(conflict("order_expired", "the time to pay has passed"));
         }

@@ -27,6 +27,9 @@ const MARK_CLEARED: &str = "
 const MARK_DONE: &str = "
     UPDATE sales SET archive_done_at_ms = ? WHERE id = ? AND archive_done_at_ms IS NULL";
 
+// Changes nothing, and makes origins that archive one sale take turns.
+const LOCK_SALE: &str = "UPDATE sales SET archived_at_ms = archived_at_ms WHERE id = ?";
+
 // An order's id begins with its sale's, and a dot: `/` is the character behind it.
 const SELECT_LAST_ORDER: &str = "
     SELECT MAX(id) AS last FROM (
@@ -150,6 +153,7 @@ async fn archive_once(db: &Database, id: &SaleId) -> Result<bool, Error> {
 }
 
 async fn archive_in(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
+    tx.execute(sql(LOCK_SALE).text(id.as_str())).await?;
     let (first, behind) = order_ids(id);
     let select = of_orders(SELECT_LAST_ORDER, &first, &behind, id).number(ROWS_MAX);
     if let Some(last) = last_of(tx, select).await? {

@@ -11,14 +11,15 @@ use crate::sql::{Row, SqlError, Statement, Tx, retried, sql};
 /// The end of a cooldown that does not end.
 pub const FOR_GOOD_MS: u64 = 9_007_199_254_740_991;
 
+// In this order: in MySQL what follows an assignment sees it, in SQLite it does not.
 const COUNT_EXPIRED: &str = "
     UPDATE buyers SET
-        expired_holds = expired_holds + 1,
         cooldown_until_ms = CASE
             WHEN ? > 0 AND expired_holds >= ? THEN ?
             WHEN ? > 0 THEN ?
             ELSE cooldown_until_ms
-        END
+        END,
+        expired_holds = expired_holds + 1
     WHERE sale_id = ? AND user_id = ?";
 
 const SELECT_BUYER: &str = "

@@ -89,6 +89,8 @@ pub enum PaymentStart {
     New(StoredPayment),
     /// The one that was started, or has paid, before.
     Again(StoredPayment),
+    /// The order is paid, though by no payment that is known.
+    Paid,
     /// The time to pay has passed.
     Expired,
     /// The order was taken back.
@@ -229,6 +231,9 @@ async fn start_in(
     }
     if let Some(payment) = payments.iter().find(standing) {
         return Ok(PaymentStart::Again(payment.clone()));
+    }
+    if order.status == OrderStatus::Paid {
+        return Ok(PaymentStart::Paid);
     }
     // Only so that nobody pays in vain: who pays first has the units.
     if !order.deducted && remaining(tx, &order).await? < u64::from(order.units) {
