@@ -30,8 +30,6 @@ pub struct Books {
     pub is_exact: bool,
     /// Whether Redis has followed every order that ended or was paid. Until then the sum is off by them.
     pub is_followed: bool,
-    /// Units that SQL has left.
-    pub remaining: u64,
     /// SQL's orders by shard.
     pub counts: Vec<ShardCounts>,
 }
@@ -80,7 +78,6 @@ impl Books {
             terms,
             is_exact: is_exact && shards.iter().all(Audit::is_sound),
             is_followed: balance.is_followed,
-            remaining: balance.remaining,
             counts: balance.counts,
             shards,
         }

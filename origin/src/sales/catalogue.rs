@@ -39,14 +39,7 @@ pub struct Publisher {
     ledger: Ledger,
     // Held from reading SQL to writing Redis: what was written last. Another origin may write meanwhile, but a later
     // version is never overwritten by an earlier one.
-    turn: Arc<Mutex<Written>>,
-}
-
-/// A catalogue as it was written.
-#[derive(Debug, Default)]
-struct Written {
-    catalogue: Catalogue,
-    json: Vec<u8>,
+    turn: Arc<Mutex<Catalogue>>,
 }
 
 /// Why the catalogue was not written.
@@ -80,7 +73,8 @@ impl Publisher {
     /// # Errors
     /// When SQL does not answer, or holds what gateways would refuse.
     pub async fn current(&self) -> Result<Catalogue, PublishError> {
-        let sales = self.sales().await?.into_iter().map(|stored| stored.sale);
+        let sales = self.store.catalogue(ended_after_ms(), SALES_MAX).await?;
+        let sales = sales.into_iter().map(|stored| stored.sale);
         let (version, sales) = (0, sales.collect());
         let switch = self.store.global_switch().await?;
         let catalogue = Catalogue {
@@ -91,12 +85,12 @@ impl Publisher {
         Ok(catalogue.checked()?)
     }
 
-    /// The same sales as SQL has them.
+    /// The same sales as SQL has them, each with the version of its orders.
     ///
     /// # Errors
     /// When SQL does not answer.
-    pub async fn sales(&self) -> Result<Vec<StoredSale>, SqlError> {
-        self.store.catalogue(ended_after_ms(), SALES_MAX).await
+    pub async fn sales(&self) -> Result<Vec<(StoredSale, u64)>, SqlError> {
+        self.store.running(ended_after_ms(), SALES_MAX).await
     }
 
     /// Writes the catalogue.
@@ -108,39 +102,52 @@ impl Publisher {
         self.write(&mut last).await
     }
 
-    async fn write(&self, last: &mut Written) -> Result<(), PublishError> {
+    async fn write(&self, last: &mut Catalogue) -> Result<(), PublishError> {
         let next = self
             .store
             .next_catalogue(ended_after_ms(), SALES_MAX, now_ms());
         let catalogue = next.await?.checked()?;
         let json = documents::catalogue::write(&catalogue)?;
+        // If the reply is lost it is unknown what gateways have: then nothing counts as written.
+        *last = Catalogue::default();
         self.ledger.publish(catalogue.version, &json).await?;
-        *last = Written { catalogue, json };
+        *last = catalogue;
         Ok(())
     }
 
     /// Writes the catalogue if it differs from the last one.
     async fn write_changed(&self) -> Result<(), PublishError> {
         let mut last = self.turn.lock().await;
-        let version = last.catalogue.version;
+        let version = last.version;
         let current = Catalogue {
             version,
             ..self.current().await?
         };
-        match version > 0 && last.catalogue == current {
+        match version > 0 && *last == current {
             true => Ok(()),
             false => self.write(&mut last).await,
         }
     }
 
-    /// Writes the last one again if Redis has an earlier one, or none.
+    /// Writes the catalogue again if Redis has another one than the last: it has lost that, or another origin has
+    /// written its own and died, and SQL has changed back since.
     async fn check(&self) -> Result<(), PublishError> {
-        let last = self.turn.lock().await;
-        let version = last.catalogue.version;
-        if version > 0 && self.ledger.published().await?.as_ref() != Some(&last.json) {
-            self.ledger.publish(version, &last.json).await?;
+        let mut last = self.turn.lock().await;
+        let published = self.ledger.published().await?;
+        let published = published.and_then(|json| documents::catalogue::read(&json).ok());
+        let is_same = published.is_some_and(|published| {
+            let version = last.version;
+            let is_late = published.version >= version;
+            is_late
+                && Catalogue {
+                    version,
+                    ..published
+                } == *last
+        });
+        match is_same {
+            true => Ok(()),
+            false => self.write(&mut last).await,
         }
-        Ok(())
     }
 
     /// Keeps the catalogue in Redis up to date until `stop`: when it changes, and when Redis has lost it.

@@ -84,8 +84,8 @@ struct Worker {
 #[derive(Debug)]
 struct Last {
     shards: Vec<Audit>,
-    /// What SQL had left.
-    remaining: u64,
+    /// What SQL had left, and the version of its orders.
+    in_sql: (u64, u64),
     drift: Option<i64>,
     /// On which shards Redis knows other orders than SQL.
     other_orders: Vec<u32>,
@@ -94,11 +94,11 @@ struct Last {
 
 impl Last {
     /// Whether all was right then, and nothing has changed since.
-    fn still_right(&self, shards: &[Audit], remaining: u64) -> bool {
+    fn still_right(&self, shards: &[Audit], in_sql: (u64, u64)) -> bool {
         self.drift == Some(0)
             && self.other_orders.is_empty()
             && self.shards == shards
-            && self.remaining == remaining
+            && self.in_sql == in_sql
             && self.rounds_unread < ROUNDS_UNREAD_MAX
     }
 }
@@ -183,14 +183,14 @@ impl Reconciler {
     async fn begin(&mut self, tasks: &mut Tasks) -> Result<(), ReconcileError> {
         let sales = self.worker.publisher.sales().await?;
         self.last
-            .retain(|id, _| sales.iter().any(|stored| stored.sale.id == *id));
-        for stored in sales {
+            .retain(|id, _| sales.iter().any(|(stored, _)| stored.sale.id == *id));
+        for (stored, version) in sales {
             let last = self.last.entry(stored.sale.id.clone()).or_default();
             if let Ok(mut last) = Arc::clone(last).try_lock_owned() {
                 let worker = Arc::clone(&self.worker);
                 tasks.spawn(async move {
                     let _slot = worker.slots.acquire().await;
-                    worker.reconcile(&stored, &mut last).await
+                    worker.reconcile(&stored, version, &mut last).await
                 });
             }
         }
@@ -206,6 +206,7 @@ impl Worker {
     async fn reconcile(
         &self,
         stored: &StoredSale,
+        version: u64,
         last: &mut Option<Last>,
     ) -> Result<(), ReconcileError> {
         let sale = &stored.sale;
@@ -227,7 +228,8 @@ impl Worker {
             }
         }
         self.pay_debts(sale, &shards).await?;
-        self.check_books(sale, shards, stored.remaining, last).await
+        let in_sql = (stored.remaining, version);
+        self.check_books(sale, shards, in_sql, last).await
     }
 
     async fn measure(&self, sale: &Sale, shards: &[Audit]) -> Result<(), ReconcileError> {
@@ -383,11 +385,11 @@ impl Worker {
         &self,
         sale: &Sale,
         shards: Vec<Audit>,
-        remaining: u64,
+        in_sql: (u64, u64),
         last: &mut Option<Last>,
     ) -> Result<(), ReconcileError> {
         if let Some(last) = last.as_mut()
-            && last.still_right(&shards, remaining)
+            && last.still_right(&shards, in_sql)
         {
             last.rounds_unread += 1;
             return Ok(());
@@ -414,7 +416,8 @@ impl Worker {
         }
         *last = Some(Last {
             shards: books.shards,
-            remaining: books.remaining,
+            // As it was before the books were read: what has changed since is a reason to read them again.
+            in_sql,
             drift,
             other_orders,
             rounds_unread: 0,

@@ -92,6 +92,8 @@ pub(crate) struct Sql {
     buyers: BTreeMap<UserId, u32>,
     unfollowed: BTreeSet<ClaimName>,
     catalogue_version: u64,
+    /// One more with each change of an order.
+    pub(crate) version: u64,
     pub(crate) warmed_at_ms: Option<u64>,
     pub(crate) blocked: BTreeSet<UserId>,
     pub(crate) reserved: BTreeSet<UserId>,
@@ -128,6 +130,7 @@ impl Sql {
             buyers: BTreeMap::new(),
             unfollowed: BTreeSet::new(),
             catalogue_version: 0,
+            version: 0,
             warmed_at_ms: None,
             blocked: BTreeSet::new(),
             reserved: BTreeSet::new(),
@@ -303,6 +306,7 @@ impl Sql {
     }
 
     fn keep(&mut self, order: &Order) {
+        self.version += 1;
         self.orders.insert(order.name, order.clone());
         self.changed.push(order.clone());
     }

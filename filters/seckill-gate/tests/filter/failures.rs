@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::support::{CONFIG, Gate, granted};
+use weir_base::id::UserId;
 use weir_host_test::{FailurePolicy, Reply, Thread, Upstream};
+use weir_sale::shard::bucket;
 use weir_scripts::{claim, release};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -155,10 +157,12 @@ fn a_claim_whose_client_has_gone_goes_back_with_the_next_batch() {
     };
     let sha = release::SCRIPT.sha1_hex();
     assert!(call.body.windows(40).any(|w| w == sha.as_bytes()));
-    assert!(
-        call.body
-            .ends_with(b"$5\r\nalice\r\n$1\r\n7\r\n$1\r\n0\r\n")
+    let bucket = bucket(&UserId::new("alice").unwrap()).to_string();
+    let words = format!(
+        "$5\r\nalice\r\n${}\r\n{bucket}\r\n$1\r\n7\r\n$1\r\n0\r\n",
+        bucket.len()
     );
+    assert!(call.body.ends_with(words.as_bytes()));
     gate.host.answer(call.id, Reply::ok("*1\r\n:1\r\n"));
     gate.host.run_until_idle();
     assert_eq!(gate.metric("weir_seckill_gate_claims_handed_back_total"), 1);

@@ -65,6 +65,22 @@ fn every_reply_of_a_shard_has_its_answer() {
 }
 
 #[test]
+fn nobody_is_told_sold_out_while_sql_has_units() {
+    let gate = Gate::ready();
+    for _ in 0..2 {
+        // The second time from memory.
+        let buyer = gate.buy_from("busy", "alice");
+        gate.answer_claims(|_user| "4 5 0".into());
+        let answer = buyer.reply().unwrap();
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.header("x-weir-verdict").unwrap(), "restocking");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    gate.host.run_until_idle();
+    assert!(gate.host.calls().is_empty());
+}
+
+#[test]
 fn a_full_cap_names_the_order_that_the_user_has() {
     let gate = Gate::ready();
     let buyer = gate.buy("alice");

@@ -18,8 +18,10 @@ pub const CONFIG: &str = r#"{
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
 /// `open` runs, `later` starts in less than a minute, `over` has ended, `shut` is closed.
+/// By SQL all units of `open` are sold; what is left of `busy` is high.
 pub const CATALOGUE: &str = r#"{"sales":[
-    {"id":"open","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":2,"user_cap":1,"state":"open"},
+    {"id":"open","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":2,"user_cap":1,"state":"open","band":"none"},
+    {"id":"busy","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":2,"user_cap":1,"state":"open"},
     {"id":"later","starts_at_ms":1700000030000,"ends_at_ms":9999999999999,"shards":1,"user_cap":1,"state":"open"},
     {"id":"over","starts_at_ms":1,"ends_at_ms":2,"shards":1,"user_cap":1,"state":"open"},
     {"id":"shut","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":1,"user_cap":1,"state":"closed"}]}"#;
@@ -191,22 +193,22 @@ pub fn users(body: &[u8]) -> Vec<String> {
     let commands = commands_of(body);
     let Some(arguments) = commands
         .iter()
-        .find(|c| c[0].starts_with(b"EVAL") && c.len() > 8 && c[7].ends_with(b":sequence"))
+        .find(|c| c[0].starts_with(b"EVAL") && c.len() > 8 && c[7].ends_with(b":claims"))
     else {
         return vec![];
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let number = |bytes: &[u8]| text(bytes).parse::<usize>().unwrap_or(0);
     let keys = number(&arguments[2]);
-    // After the script's name come the keys, the time, how many groups there are, and groups of five terms and their users, each
-    // with a bucket if the third term asks for more than the cap.
-    let mut rest = &arguments[3 + keys + 2..];
+    // After the script's name come the keys, how many groups there are, and groups of five terms, their users, as many
+    // buckets, and as many tags if the checks ask for attempts.
+    let mut rest = &arguments[3 + keys + 1..];
     let mut users = Vec::new();
     while rest.len() > 5 {
         let count = number(&rest[4]);
         users.extend(rest[5..5 + count].iter().map(|user| text(user)));
-        let has_buckets = rest[3].iter().any(|letter| b"br".contains(letter));
-        rest = &rest[5 + count * (1 + usize::from(has_buckets))..];
+        let has_tags = rest[3].contains(&b'k');
+        rest = &rest[5 + count * (2 + usize::from(has_tags))..];
     }
     users
 }

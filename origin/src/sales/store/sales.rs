@@ -48,6 +48,15 @@ const SELECT_CATALOGUE: &str = "
     ORDER BY starts_at_ms, id
     LIMIT ?";
 
+// Each change of an order is in the log, whether or not it moves units.
+const SELECT_RUNNING: &str = "
+    SELECT sales.*, stock.remaining,
+        (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id) AS version
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE warmed_at_ms IS NOT NULL AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id
+    LIMIT ?";
+
 const SELECT_DUE: &str = "
     SELECT id FROM sales
     WHERE warmed_at_ms IS NULL AND warm_before_ms IS NOT NULL
@@ -233,6 +242,18 @@ impl SaleStore {
         let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
         let rows = self.db.all(select).await?;
         rows.iter().map(|row| Ok(stored(row)?)).collect()
+    }
+
+    /// The same sales, each with the version of its orders: see [`SaleTotals::version`].
+    pub async fn running(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<(StoredSale, u64)>, SqlError> {
+        let select = sql(SELECT_RUNNING).number(ended_after_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        let sale = |row: &Row| Ok((stored(row)?, row.number("version")?));
+        rows.iter().map(sale).collect()
     }
 
     /// The sales that are to be warmed by now, have not been, and have not ended.

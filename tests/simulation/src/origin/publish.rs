@@ -26,14 +26,7 @@ pub(super) struct Publisher {
     pub(super) io: Io,
     pub(super) ledger: Ledger,
     /// What was written last.
-    pub(super) last: Rc<RefCell<Written>>,
-}
-
-/// A catalogue as it was written.
-#[derive(Debug, Default)]
-pub(super) struct Written {
-    catalogue: Catalogue,
-    json: Vec<u8>,
+    pub(super) last: Rc<RefCell<Catalogue>>,
 }
 
 impl Publisher {
@@ -62,8 +55,9 @@ impl Publisher {
         };
         let catalogue = self.io.sql(next).await?;
         let json = catalogue::write(&catalogue).map_err(|_| BrokeOff)?;
+        *self.last.borrow_mut() = Catalogue::default();
         self.ledger.publish(catalogue.version, &json).await?;
-        *self.last.borrow_mut() = Written { catalogue, json };
+        *self.last.borrow_mut() = catalogue;
         Ok(())
     }
 
@@ -72,11 +66,11 @@ impl Publisher {
     }
 
     async fn publish_changed(&self) -> Result<(), BrokeOff> {
-        let version = self.last.borrow().catalogue.version;
+        let version = self.last.borrow().version;
         let tells_early = self.tells_early();
         let current = move |sql: &mut Sql| Self::catalogue(sql, version, tells_early);
         let current = self.io.sql(current).await?;
-        let is_same = version > 0 && self.last.borrow().catalogue == current;
+        let is_same = version > 0 && *self.last.borrow() == current;
         if is_same {
             return Ok(());
         }
@@ -84,17 +78,25 @@ impl Publisher {
     }
 
     async fn check(&self) -> Result<(), BrokeOff> {
-        let (version, json) = {
-            let last = self.last.borrow();
-            (last.catalogue.version, last.json.clone())
-        };
-        if self.io.makes(Mutation::CatalogueNotChecked) || version == 0 {
+        if self.io.makes(Mutation::CatalogueNotChecked) {
             return Ok(());
         }
-        if self.ledger.published().await?.as_ref() != Some(&json) {
-            self.ledger.publish(version, &json).await?;
+        let published = self.ledger.published().await?;
+        let published = published.and_then(|json| catalogue::read(&json).ok());
+        let is_same = published.is_some_and(|published| {
+            let last = self.last.borrow();
+            let version = last.version;
+            let is_late = published.version >= version;
+            is_late
+                && Catalogue {
+                    version,
+                    ..published
+                } == *last
+        });
+        match is_same {
+            true => Ok(()),
+            false => self.publish().await,
         }
-        Ok(())
     }
 
     pub(super) async fn run(self) {

@@ -52,7 +52,7 @@ pub(super) struct Reconciler {
 #[derive(Debug)]
 pub(super) struct Last {
     shards: Vec<Audit>,
-    remaining: u64,
+    version: u64,
     drift: Option<i64>,
     other_orders: Vec<u32>,
     rounds_unread: u32,
@@ -64,17 +64,16 @@ struct Books {
     terms: Option<Terms>,
     is_exact: bool,
     is_followed: bool,
-    remaining: u64,
     /// Of each shard, by SQL.
     sums: Vec<(u64, u64, u64)>,
 }
 
 impl Last {
-    fn still_right(&self, shards: &[Audit], remaining: Option<u64>) -> bool {
+    fn still_right(&self, shards: &[Audit], version: Option<u64>) -> bool {
         self.drift == Some(0)
             && self.other_orders.is_empty()
             && self.shards == shards
-            && remaining.is_none_or(|remaining| self.remaining == remaining)
+            && version.is_none_or(|version| self.version == version)
             && self.rounds_unread < ROUNDS_UNREAD_MAX
     }
 }
@@ -102,9 +101,9 @@ impl Reconciler {
     pub(super) async fn round(&mut self) -> Result<(), BrokeOff> {
         let known = self
             .io
-            .sql(|sql| (sql.warmed_at_ms, sql.sale.clone(), sql.totals().remaining))
+            .sql(|sql| (sql.warmed_at_ms, sql.sale.clone(), sql.version))
             .await?;
-        let (Some(_), sale, remaining) = known else {
+        let (Some(_), sale, version) = known else {
             return Ok(());
         };
         let mut shards = self.ledger.audits(sale.shards).await?;
@@ -124,7 +123,7 @@ impl Reconciler {
             }
         }
         self.pay_debts(&shards).await?;
-        self.check_books(&sale, shards, remaining).await
+        self.check_books(&sale, shards, version).await
     }
 
     async fn end_overdue(&self, sale: &Sale, shard: u32) -> Result<(), BrokeOff> {
@@ -180,11 +179,11 @@ impl Reconciler {
         &mut self,
         sale: &Sale,
         shards: Vec<Audit>,
-        remaining: u64,
+        version: u64,
     ) -> Result<(), BrokeOff> {
         let looks_at_sql = !self.io.makes(Mutation::SqlChangeIgnored);
         if let Some(last) = &mut self.last
-            && last.still_right(&shards, looks_at_sql.then_some(remaining))
+            && last.still_right(&shards, looks_at_sql.then_some(version))
         {
             last.rounds_unread += 1;
             return Ok(());
@@ -210,7 +209,7 @@ impl Reconciler {
         }
         self.last = Some(Last {
             shards: books.shards,
-            remaining: books.remaining,
+            version,
             drift,
             other_orders,
             rounds_unread: 0,
@@ -245,7 +244,6 @@ impl Reconciler {
                     terms,
                     is_exact,
                     is_followed,
-                    remaining: totals.remaining,
                     sums,
                     shards,
                 });
