@@ -24,8 +24,9 @@ const CONNECTIONS_MAX: usize = 1024;
 /// or an order may meet a connection that is just being closed.
 const HEAD_LIMIT: Duration = Duration::from_secs(75);
 
-/// The most headers of a request. A gateway adds about ten to what the client sent.
-const HEADERS_MAX: usize = 100;
+/// The most headers of a request: more than a gateway lets pass (100) and the ten that it adds. A request that was refused
+/// here would hold a unit that nobody can order.
+const HEADERS_MAX: usize = 256;
 
 /// The largest request head, in bytes.
 const HEAD_LEN_MAX: usize = 64 * 1024;
