@@ -68,6 +68,8 @@ local first_record, first_answer -- what a first claim's record and answer say b
 local fields, pending -- what is to be written: users and records, and the pending claims' deadlines and users
 local settled -- users whose orders move from `bought` into an open claim's record, each with the bucket
 local records -- what this batch has made of users' records
+local taken -- how many claims this batch has granted
+local time_us = now_us()
 local attempt -- the key of the request's attempt, if it has one
 local attempts = {} -- what this call has granted to attempts: generations by key
 
@@ -75,7 +77,7 @@ local function is_in(sets, i)
   return redis.call('SISMEMBER', sets .. ':' .. ARGV[i + count], ARGV[i]) == 1
 end
 
-local function empty() return '4 ' .. number(shard.epoch) .. ' ' .. number(shard.open) end
+local function empty() return '4 ' .. number(shard.epoch) .. ' ' .. number(shard.open + taken) end
 
 -- A user who is written twice has what was written last.
 local function write(user, record)
@@ -86,9 +88,11 @@ end
 
 -- Takes the units of a new claim; returns its generation as text.
 local function take(user)
-  change_stock(shard, -quantity)
-  shard.version, shard.open, shard.held = shard.version + 1, shard.open + 1, shard.held + quantity
-  sequence = next_after(sequence)
+  shard.stock = shard.stock - quantity
+  -- There was one for the claim: now there is none.
+  if shard.stock <= 0 then shard.epoch, shard.is_raised = next_after(shard.epoch), true end
+  taken = taken + 1
+  sequence = sequence < time_us and time_us or sequence + 1
   pending[#pending + 1] = deadline
   pending[#pending + 1] = user
   local generation = number(sequence)
@@ -133,6 +137,8 @@ end
 
 -- The orders of a user who holds no claim; false if there are none.
 local function settled_orders(i)
+  -- At first nobody has any, and need not be asked for.
+  if shard.bought == 0 and shard.deferred == 0 then return false end
   return redis.call('HGET', KEYS[group + 6] .. ':' .. ARGV[i + count], ARGV[i])
 end
 
@@ -159,7 +165,7 @@ local function decide(at)
   local reserved = string.find(checks, 'r', 1, true) and take_set()
   local blocked = string.find(checks, 'b', 1, true) and take_set()
   drains = string.find(checks, 'd', 1, true)
-  fields, pending, settled, records = {}, {}, {}, {}
+  fields, pending, settled, records, taken = {}, {}, {}, {}, 0
   local tags = string.find(checks, 'k', 1, true) and take_set()
   local first_tag = last + count + 1
   local after = tags and first_tag + count or first_tag
@@ -169,7 +175,7 @@ local function decide(at)
   end
 
   local found = redis.call('HMGET', KEYS[group + 4], unpack(ARGV, first, last))
-  deadline = number(math.floor(now_us() / 1000) + ttl_ms)
+  deadline = number(math.floor(time_us / 1000) + ttl_ms)
   local held = ' ' .. number(quantity) .. ' ' .. deadline
   first_record, first_answer = held .. ' 1 1 -', held .. ' 0'
   for i = first, last do
@@ -209,11 +215,13 @@ for k = 1, ledger_keys, KEYS_A_GROUP do
   at = decide(at)
   if #fields > 0 then batches[#batches + 1] = { k = k, fields = fields, pending = pending, settled = settled } end
   if #pending > 0 then
+    shard.version, shard.open = shard.version + taken, shard.open + taken
+    shard.held = shard.held + taken * quantity
     local n = #changed
     changed[n + 1], changed[n + 2] = KEYS[k], number(shard.stock)
-    changed[n + 3], changed[n + 4] = KEYS[k + 1], number(shard.epoch)
-    changed[n + 5], changed[n + 6] = KEYS[k + 2], number(sequence)
-    changed[n + 7], changed[n + 8] = KEYS[k + 3], format_sums(shard)
+    changed[n + 3], changed[n + 4] = KEYS[k + 2], number(sequence)
+    changed[n + 5], changed[n + 6] = KEYS[k + 3], format_sums(shard)
+    if shard.is_raised then changed[n + 7], changed[n + 8] = KEYS[k + 1], number(shard.epoch) end
   end
   c = c + COUNTERS
 end
