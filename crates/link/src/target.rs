@@ -347,6 +347,7 @@ fn is_label_homograph(label: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use crate::domain::DomainsConfig;
     use proptest::prelude::*;
     use serde_json::{Value, json};
