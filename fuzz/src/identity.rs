@@ -55,8 +55,8 @@ fn expect(keys: &[SigningKey], value: &[u8], signature: &[u8]) -> Result<UserId,
     }
     let user = UserId::new(user).map_err(|_| IdentityError::Malformed)?;
     match i128::from(NOW_MS) - i128::from(number) {
-        ..-5_000 => Err(IdentityError::FutureDated),
-        -5_000..=60_000 => Ok(user),
+        ..-60_000 => Err(IdentityError::FutureDated),
+        -60_000..=60_000 => Ok(user),
         _ => Err(IdentityError::Expired),
     }
 }

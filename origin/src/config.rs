@@ -189,7 +189,7 @@ mod tests {
         let config = Config::try_parse_from(config).unwrap();
         let same_id = Secrets::read(&set, &config).unwrap_err().to_string();
         assert!(
-            same_id.starts_with("WEIR_CLAIM_PREVIOUS_KEY_ID: "),
+            same_id.starts_with("WEIR_CLAIM_PREVIOUS_KEY_ID "),
             "{same_id}"
         );
     }

@@ -47,6 +47,7 @@ mod answer;
 mod clicks;
 mod completed;
 pub mod config;
+mod crawlers;
 mod domains;
 mod job;
 mod links;

@@ -17,6 +17,7 @@ use crate::NAME;
 use crate::answer::{file, kind_of, respond, unavailable};
 use crate::clicks::Clicks;
 use crate::config::Checked;
+use crate::crawlers::Crawlers;
 use crate::domains::Sites;
 use crate::job::{Job, ReadJob};
 use crate::lookups::{LookupRequest, Lookups};
@@ -44,6 +45,7 @@ pub struct Links {
     pub(crate) unused: UnusedClicks,
     /// The name of the next click.
     next_click: ClickId,
+    crawlers: Crawlers,
     trusted_hops: Option<usize>,
     /// How many polls have told of changes. What was read before such a poll has completed may be from before the change,
     /// and is not remembered.
@@ -132,6 +134,7 @@ impl Links {
         Self {
             sites: Sites::default(),
             memory: Memory::new(config.limits, seed),
+            crawlers: Crawlers::new(seed),
             redis: Redis::new(&config, &mut metrics),
             lookups: Lookups::new(&config.origin, &mut metrics),
             poller: Poller::new(config.poll_interval_ms, &config.redis.key_prefix),
@@ -218,7 +221,7 @@ impl Links {
                     clicks.count(&head.fields.click(&head.name, &address, now_ms));
                 }
                 if is_due {
-                    let is_click = is_followed && head.fields.is_click();
+                    let is_click = is_followed && self.crawlers.is_click(&head.fields);
                     let purpose = if is_click {
                         Purpose::Renew
                     } else {
@@ -241,7 +244,7 @@ impl Links {
 
     /// Why a link is read for a request: each click has a name of its own.
     fn purpose_of(&mut self, fields: &Fields<'_>) -> Purpose {
-        if !fields.is_click() {
+        if !self.crawlers.is_click(fields) {
             return Purpose::Look;
         }
         let click = self.next_click;

@@ -347,8 +347,8 @@ fn is_label_homograph(label: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
     use crate::domain::DomainsConfig;
+    use alloc::format;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -475,7 +475,7 @@ mod tests {
                 "https://example.com/%C3%A4?%C3%B6#%C3%BC",
             ),
             ("https://example.com:443/a/../b", "https://example.com/b"),
-            ("https://0x7f.1/", "https://127.0.0.1/"),
+            ("https://0x8.0x080808/", "https://8.8.8.8/"),
             ("https://bücher.example/", "https://xn--bcher-kva.example/"),
             ("https://例え.テスト/", "https://xn--r8jz45g.xn--zckzah/"),
         ] {

@@ -53,7 +53,7 @@ const SELECT_RUNNING: &str = "
     SELECT sales.*, stock.remaining,
         (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id) AS version
     FROM sales JOIN stock ON stock.sale_id = sales.id
-    WHERE warmed_at_ms IS NOT NULL AND ends_at_ms > ?
+    WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
     ORDER BY starts_at_ms, id
     LIMIT ?";
 
