@@ -5,8 +5,8 @@
 //! Beside the sale, short links are followed.
 //!
 //! What could grow is sampled once a period: memory and file descriptors of each process, Redis' keys, logs. In the first
-//! half faults kill processes. In the second half all of them live, so that a trend of one would show; [`trend`] says what
-//! counts as one.
+//! half faults kill processes. In the second half all of them live, so that a trend of one would show: growth by more
+//! than a tenth.
 
 mod faults;
 mod load;

@@ -63,7 +63,7 @@ fn band_and_flags_come_from_the_catalogue() {
     let gate = gate();
     let fields = r#""band":"low","token":true,"reservation":true,"state":"drain""#;
     gate.host.advance(Duration::from_millis(250));
-    gate.answer_polls_with(&CATALOGUE.replacen(r#""state":"open""#, fields, 1));
+    gate.answer_polls_with(&CATALOGUE.replacen(r#""state":"open","band":"none""#, fields, 1));
     let reply = ask(&gate, "open");
     assert_eq!(field(&reply, "state"), "draining");
     assert_eq!(field(&reply, "remaining"), "low");
