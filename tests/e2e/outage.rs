@@ -114,7 +114,7 @@ async fn an_origin_that_dies_loses_no_claim() -> Result<()> {
     stack.open_sale("origin", 10, 1).await?;
     stack.origin.process().kill();
     let answer = buy(&stack, "origin", "alice").await?;
-    assert_eq!((answer.status, verdict(&answer)), (503, "granted"));
+    assert_eq!((answer.status, verdict(&answer)), (503, "unavailable"));
     assert!(answer.header("retry-after").is_some());
     assert_eq!(answer.json()?["error"], "unavailable", "{}", answer.text());
     assert!(
@@ -146,7 +146,7 @@ async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result
     let answer = buy(&stack, "hangs", "alice").await;
     stack.origin.process().thaw();
     let answer = answer?;
-    assert_eq!((answer.status, verdict(&answer)), (504, "granted"));
+    assert_eq!((answer.status, verdict(&answer)), (504, "unavailable"));
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(answer.json()?["error"], "unavailable", "{}", answer.text());
     let ended_by = async |stat: &str| stack.envoy.stat(stat).await;
@@ -197,7 +197,7 @@ async fn a_request_that_does_not_end_is_ended() -> Result<()> {
     let url = stack.buy_url("endless");
     let answer = http::send(Method::POST, &url, &held, "");
     let answer = timeout(Duration::from_secs(8), answer).await??;
-    assert_eq!((answer.status, verdict(&answer)), (504, "granted"));
+    assert_eq!((answer.status, verdict(&answer)), (504, "unavailable"));
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(answer.json()?["error"], "unavailable", "{}", answer.text());
     Ok(())
@@ -246,7 +246,7 @@ async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
         if verdict(&answer) == "overloaded" {
             break answer;
         }
-        assert_eq!((answer.status, verdict(&answer)), (503, "granted"));
+        assert_eq!((answer.status, verdict(&answer)), (503, "unavailable"));
         lost += 1;
         assert!(lost <= 2 * FAILURES + 7, "it does not open");
     };
@@ -273,7 +273,7 @@ async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
     Ok(())
 }
 
-/// Envoy answers in the origin's place, with the request's verdict: of a request without one there is none to tell.
+/// Envoy answers in the origin's place, with a verdict of its own: what a client says is none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verdict_is_the_gates_or_none() -> Result<()> {
     let mut stack = watching("forged").await?;
@@ -284,7 +284,7 @@ async fn a_verdict_is_the_gates_or_none() -> Result<()> {
         let answer = http::send(Method::GET, &url, headers, "").await?;
         assert_eq!(answer.status, 503, "{}", answer.text());
         assert_eq!(answer.header("retry-after"), Some("1"));
-        assert_eq!(answer.header("x-weir-verdict"), None);
+        assert_eq!(answer.header("x-weir-verdict"), Some("unavailable"));
     }
     Ok(())
 }
