@@ -48,9 +48,15 @@ pub async fn sold_out_exactly(stack: &Stack, sale: &str) -> Result<Books> {
         let audit = audit(stack, sale).await?;
         if is_sold_out(&audit)? {
             let books = books(stack, sale).await?;
-            ensure!(books.balance(), "the books do not balance: {books:?}");
-            orders_of_different_users(stack, sale, books.orders).await?;
-            return Ok(books);
+            if books.balance() {
+                orders_of_different_users(stack, sale, books.orders).await?;
+                return Ok(books);
+            }
+            // The audit knows that SQL has ordered a claim that Redis, set back, still holds. That must end, too.
+            ensure!(
+                Instant::now() < deadline,
+                "the books do not balance: {books:?}"
+            );
         }
         ensure!(Instant::now() < deadline, "not sold out: {audit}");
         let names = users(late.clone())
