@@ -89,7 +89,8 @@ async fn a_redis_that_drops_its_connections_again_and_again() -> Result<()> {
             .await?;
     }
     crowd.finish().await?;
-    let name = "cluster.weir_redis_upstream.upstream_cx_destroy_remote";
+    // Whichever side Envoy says has closed it: none ends by itself in so short a sale.
+    let name = "cluster.weir_redis_upstream.upstream_cx_destroy";
     let dropped = stack.envoy.stat(name).await?;
     ensure!(dropped > 0, "none of the gateway's connections was dropped");
     assert_eq!(sold_out_exactly(&stack, "dropped").await?.orders, STOCK);
