@@ -83,6 +83,14 @@ mod tests {
     }
 
     #[test]
+    fn a_grpc_client_gets_its_status_in_a_200() {
+        let answer = Answer::grpc(14, "later", &[("retry-after", "1")]);
+        assert_eq!((answer.status, answer.grpc_status), (200, Some(14)));
+        assert_eq!(answer.body, b"later");
+        assert_eq!(Answer::new(200, &[("a", "b")], "").grpc_status, None);
+    }
+
+    #[test]
     fn a_json_answer_is_not_for_caches() {
         let refusal = Refusal {
             error: "sold_out",

@@ -96,4 +96,11 @@ mod tests {
         metrics.collect(|index, count| counted.push((names[index].clone(), count)));
         assert_eq!(counted, [("weir_redis_breaker_total.state.open".into(), 1)]);
     }
+
+    #[test]
+    fn the_outcome_of_a_request_that_passed_is_wanted() {
+        let mut breaker = CountedBreaker::new(Settings::default(), &mut Metrics::new(), "b");
+        let pass = breaker.permit(1_000).unwrap();
+        assert_eq!(breaker.wants(pass), 1);
+    }
 }

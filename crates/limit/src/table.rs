@@ -127,16 +127,19 @@ struct Found<'a, D> {
 /// of use.
 pub fn decide_one<D: SharedData>(ask: TableRequest<'_, D>, now_ms: u64) -> (Check, usize) {
     let place = ask.place();
-    Found::read(ask, place.fingerprint, place.slot_key.as_str(), now_ms).charge()
+    let found = Found::read(ask, place.fingerprint, place.slot_key.as_str(), now_ms);
+    let check = found.check();
+    found.charge(check)
 }
 
 /// Decides on one request of several tables: it is charged to all of them, or to none.
 pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> Decision {
     let places: Vec<Place> = asks.iter().map(TableRequest::place).collect();
-    let places_of_asks = asks.iter().zip(&places);
-    let read = places_of_asks
-        .map(|(ask, place)| Found::read(*ask, place.fingerprint, place.slot_key.as_str(), now_ms));
-    let found: Vec<Found<'_, D>> = read.collect();
+    let mut found = Vec::with_capacity(asks.len());
+    for (ask, place) in asks.iter().zip(&places) {
+        let slot_key = place.slot_key.as_str();
+        found.push(Found::read(*ask, place.fingerprint, slot_key, now_ms));
+    }
     let mut decision = Decision {
         checks: found.iter().map(Found::check).collect(),
         evicted_by: vec![],
@@ -144,20 +147,20 @@ pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> D
     if !decision.is_allowed() {
         return decision;
     }
-    for (index, found) in found.into_iter().enumerate() {
-        let (check, evictions) = found.charge();
-        decision
-            .evicted_by
-            .extend(core::iter::repeat_n(index, evictions));
-        let is_refused = !check.is_allowed();
-        if let Some(place) = decision.checks.get_mut(index) {
-            *place = check;
-        }
-        if is_refused {
-            let charged = asks.iter().zip(&decision.checks).take(index);
-            charged.for_each(|(ask, check)| ask.take_back(check.mark, now_ms));
+    let mut is_refused_by = None;
+    for ((index, found), check) in found.into_iter().enumerate().zip(&mut decision.checks) {
+        let evictions;
+        (*check, evictions) = found.charge(check.clone());
+        let evicted = core::iter::repeat_n(index, evictions);
+        decision.evicted_by.extend(evicted);
+        if !check.is_allowed() {
+            is_refused_by = Some(index);
             break;
         }
+    }
+    if let Some(index) = is_refused_by {
+        let charged = asks.iter().zip(&decision.checks).take(index);
+        charged.for_each(|(ask, check)| ask.take_back(check.mark, now_ms));
     }
     decision
 }
@@ -211,11 +214,10 @@ impl<'a, D: SharedData> Found<'a, D> {
         self.state.check(&self.ask.quota, self.ask.cost)
     }
 
-    /// Charges the request if it may pass. If another worker was quicker, decides again on what that one
-    /// left. Returns the last check, and how many states were lost.
-    fn charge(mut self) -> (Check, usize) {
+    /// Charges the request if it may pass, as `check` of this state says. If another worker was quicker, decides again on
+    /// what that one left. Returns the last check, and how many states were lost.
+    fn charge(mut self, mut check: Check) -> (Check, usize) {
         for _ in 1..TRIES_MAX {
-            let check = self.check();
             if !check.is_allowed() {
                 return (check, 0);
             }
@@ -224,8 +226,9 @@ impl<'a, D: SharedData> Found<'a, D> {
                 return (charged, evictions);
             }
             self = Self::read(self.ask, self.fingerprint, self.slot_key, self.now_ms);
+            check = self.check();
         }
-        (self.check(), 0)
+        (check, 0)
     }
 
     /// Writes the state, unless another worker was quicker; says how many others were lost.

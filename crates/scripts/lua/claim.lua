@@ -17,9 +17,9 @@
 --   attempt          `attempt:<user>:<tag>`: the generation that this attempt was granted, for a day
 -- ARGV:
 --   1     groups     how many there are
---   then, a group: ttl_ms, user_cap, quantity, checks, count, `count` users, as many buckets, and if checks has `k`
---   as many tags
+--   then, a group: ttl_ms, user_cap, quantity, checks, buckets, users, and if checks has `k` as many tags
 --     checks   `-`, or letters: `b` not blocked, `r` reserved, `d` drain: no new claims, `k` attempts have keys
+--     buckets  a byte a user, so their length is how many users there are
 --     tag      of the attempt's key; `-` if it has none
 --
 -- Returns one text with an answer a user, in the order given, commas between. An answer is numbers in
@@ -62,7 +62,7 @@ end
 
 -- The group that is being decided: its keys begin at KEYS[group]. Functions that were made anew for each group would
 -- cost a small call a twentieth of its time.
-local group, ttl_ms, deadline, user_cap, quantity, count, drains
+local group, ttl_ms, deadline, user_cap, quantity, buckets, first, drains
 local shard, sequence
 local first_record, first_answer -- what a first claim's record and answer say behind the generation
 local fields, pending -- what is to be written: users and records, and the pending claims' deadlines and users
@@ -73,8 +73,10 @@ local time_us = now_us()
 local attempt -- the key of the request's attempt, if it has one
 local attempts = {} -- what this call has granted to attempts: generations by key
 
+local function bucket_of(i) return string.byte(buckets, i - first + 1) end
+
 local function is_in(sets, i)
-  return redis.call('SISMEMBER', sets .. ':' .. ARGV[i + count], ARGV[i]) == 1
+  return redis.call('SISMEMBER', sets .. ':' .. bucket_of(i), ARGV[i]) == 1
 end
 
 local function empty() return '4 ' .. number(shard.epoch) .. ' ' .. number(shard.open + taken) end
@@ -139,7 +141,7 @@ end
 local function settled_orders(i)
   -- At first nobody has any, and need not be asked for.
   if shard.bought == 0 and shard.deferred == 0 then return false end
-  return redis.call('HGET', KEYS[group + 6] .. ':' .. ARGV[i + count], ARGV[i])
+  return redis.call('HGET', KEYS[group + 6] .. ':' .. bucket_of(i), ARGV[i])
 end
 
 -- A user who has orders, and no open claim.
@@ -160,14 +162,15 @@ end
 local function decide(at)
   ttl_ms, user_cap, quantity = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local checks = ARGV[at + 3]
-  count = tonumber(ARGV[at + 4])
-  local first, last = at + 5, at + 4 + count
+  buckets, first = ARGV[at + 4], at + 5
+  local count = #buckets
+  local last = at + 4 + count
   local reserved = string.find(checks, 'r', 1, true) and take_set()
   local blocked = string.find(checks, 'b', 1, true) and take_set()
   drains = string.find(checks, 'd', 1, true)
   fields, pending, settled, records, taken = {}, {}, {}, {}, 0
   local tags = string.find(checks, 'k', 1, true) and take_set()
-  local first_tag = last + count + 1
+  local first_tag = last + 1
   local after = tags and first_tag + count or first_tag
   if not shard then
     for _ = first, last do answers[#answers + 1] = COLD end
@@ -198,7 +201,7 @@ local function decide(at)
       answer = decide_open(user, record)
     else
       if not attempt then orders = settled_orders(i) end
-      answer = orders and decide_settled(user, ARGV[i + count], orders) or decide_first(user)
+      answer = orders and decide_settled(user, bucket_of(i), orders) or decide_first(user)
     end
     answers[#answers + 1] = answer
   end

@@ -1,6 +1,6 @@
 //! A script, and one call of it.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use sha1::{Digest, Sha1};
@@ -58,7 +58,7 @@ impl Call {
 
 /// A number as Redis takes it.
 pub(crate) fn decimal(number: impl Into<u64>) -> Vec<u8> {
-    number.into().to_string().into_bytes()
+    itoa::Buffer::new().format(number.into()).into()
 }
 
 #[cfg(test)]

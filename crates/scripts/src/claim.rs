@@ -7,7 +7,7 @@ use weir_base::id::UserId;
 use weir_resp::{Arguments, Value};
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Checks, ClaimReply, ClaimTerms, OpenClaim};
-use weir_sale::shard::bucket;
+use weir_sale::shard::{BUCKETS, bucket};
 
 use crate::keys::ShardKeys;
 use crate::reply::{Numbers, text};
@@ -41,10 +41,10 @@ impl Group<'_> {
 /// How long Redis knows which claim an attempt was granted, in milliseconds: a day. `claim.lua` has it, too.
 pub const ATTEMPT_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// What the keys of a group, a user with a bucket, and a group's terms take on the wire, of most sales: memory for them
+/// What the keys of a group, a user with its bucket, and a group's terms take on the wire, of most sales: memory for them
 /// is taken at once.
 const GROUP_LEN_USUAL: usize = 320;
-const USER_LEN_USUAL: usize = 40;
+const USER_LEN_USUAL: usize = 32;
 const TERMS_LEN_USUAL: usize = 48;
 
 /// The call that decides `groups`, each of another shard. On Redis Cluster they must all be of one slot.
@@ -77,12 +77,10 @@ fn push_requests(args: &mut Arguments, group: &Group<'_>) {
     args.push_decimal(terms.user_cap.into());
     args.push_decimal(terms.quantity.into());
     args.push(letters(terms.checks, group.has_attempts()));
-    args.push_decimal(users.len() as u64);
+    let buckets: Vec<u8> = users.iter().map(|user| bucket_byte(user)).collect();
+    args.push(&buckets);
     for user in users {
         args.push(user.as_str().as_bytes());
-    }
-    for user in users {
-        args.push_decimal(bucket(user).into());
     }
     if group.has_attempts() {
         let tags = group
@@ -97,6 +95,12 @@ fn push_requests(args: &mut Arguments, group: &Group<'_>) {
             }
         }
     }
+}
+
+/// A bucket of its home shard as one byte: [`BUCKETS`] are no more.
+fn bucket_byte(user: &UserId) -> u8 {
+    const { assert!(BUCKETS <= 1 << u8::BITS) };
+    bucket(user) as u8
 }
 
 fn letters(checks: Checks, has_attempts: bool) -> &'static [u8] {

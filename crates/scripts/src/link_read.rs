@@ -3,9 +3,8 @@
 use alloc::vec::Vec;
 
 use weir_link::click::ClickId;
-use weir_resp::Value;
+use weir_resp::{Arguments, Value};
 
-use crate::call::decimal;
 use crate::keys::LinkKeys;
 use crate::reply::{array, integer};
 use crate::{Call, ReplyError, Script};
@@ -31,6 +30,9 @@ pub struct Read {
 /// For how long a click's mark is kept, in milliseconds: much longer than a request, or a call that is on its way
 /// somewhere.
 pub const MARK_MS: u64 = 60_000;
+
+/// What the arguments take on the wire.
+const ARGS_LEN_USUAL: usize = 40;
 
 /// Why a link is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +68,18 @@ impl Purpose {
 /// The call that reads a link for this purpose. Its life is renewed if more than `renew_permille` thousandths of it are
 /// gone.
 pub fn call(keys: &LinkKeys, renew_permille: u32, purpose: Purpose) -> Call {
-    let mut call = Call {
-        script: &SCRIPT,
-        keys: [keys.record(), keys.clicks()].into(),
-        args: [decimal(renew_permille), purpose.word().into()].into(),
-    };
-    if let Some(click) = purpose.click() {
-        call.keys.push(&keys.mark(click));
-        call.args.push(&decimal(MARK_MS));
+    let click = purpose.click();
+    let mut args = Arguments::with_capacity(ARGS_LEN_USUAL);
+    args.push_decimal(renew_permille.into());
+    args.push(purpose.word().as_bytes());
+    if click.is_some() {
+        args.push_decimal(MARK_MS);
     }
-    call
+    Call {
+        script: &SCRIPT,
+        keys: keys.of_read(click),
+        args,
+    }
 }
 
 /// Reads the reply: `None` if there is no such link.

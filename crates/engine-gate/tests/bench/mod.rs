@@ -444,18 +444,15 @@ fn is_claim(words: &[Vec<u8>]) -> bool {
 /// Who asks in a claim: see `claim.lua` for its arguments.
 fn users_of(words: &[Vec<u8>]) -> Vec<String> {
     let keys: usize = text(&words[2]).parse().unwrap();
-    let mut args = words[3 + keys..].iter().map(|word| text(word));
-    let number =
-        |args: &mut dyn Iterator<Item = String>| -> usize { args.next().unwrap().parse().unwrap() };
-    let groups = number(&mut args);
+    let mut args = words[3 + keys..].iter();
+    let groups: usize = text(args.next().unwrap()).parse().unwrap();
     let mut users = vec![];
     for _ in 0..groups {
-        let [_ttl_ms, _cap, _quantity, letters] = [(); 4].map(|()| args.next().unwrap());
-        let count = number(&mut args);
-        users.extend(args.by_ref().take(count));
-        let tags = usize::from(letters.contains('k'));
-        let behind = count * (1 + tags);
-        args.by_ref().take(behind).for_each(drop);
+        let [_ttl_ms, _cap, _quantity, letters, buckets] = [(); 5].map(|()| args.next().unwrap());
+        let count = buckets.len();
+        users.extend(args.by_ref().take(count).map(|user| text(user)));
+        let tags = if letters.contains(&b'k') { count } else { 0 };
+        args.by_ref().take(tags).for_each(drop);
     }
     users
 }

@@ -6,6 +6,12 @@ use alloc::vec::Vec;
 
 use weir_link::click::ClickId;
 use weir_link::code::{Length, LinkId};
+use weir_resp::Arguments;
+
+const CLICKS: &str = ":clicks";
+
+/// What a link's key takes on the wire besides the link: an ending, mostly a click's name, and the frame.
+const KEY_LEN_MORE: usize = 40;
 
 /// The keys of one short link, in one slot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +20,8 @@ pub struct LinkKeys(String);
 impl LinkKeys {
     /// The keys of `link`, in whose name there is no brace.
     pub fn new(prefix: &str, link: &LinkId) -> Self {
-        Self(format!("{prefix}:link:{{{link}}}"))
+        let (domain, code) = (link.domain.as_str(), link.code.as_str());
+        Self([prefix, ":link:{", domain, "/", code, "}"].concat())
     }
 
     /// String: the [record](weir_link::record). It expires when the link's life ends.
@@ -24,12 +31,28 @@ impl LinkKeys {
 
     /// Integer: how many clicks were used, of a link that has only so many. Expires with the record.
     pub fn clicks(&self) -> Vec<u8> {
-        format!("{}:clicks", self.0).into_bytes()
+        [&self.0, CLICKS].concat().into_bytes()
     }
 
     /// The mark of one click on a link that has only so many: see `link_read.lua`. Expires by itself.
     pub fn mark(&self, click: ClickId) -> Vec<u8> {
         format!("{}:click:{click}", self.0).into_bytes()
+    }
+
+    /// The keys that `link_read.lua` takes, written at once: each redirect that Redis answers needs them.
+    pub(crate) fn of_read(&self, click: Option<ClickId>) -> Arguments {
+        let mut keys = Arguments::with_capacity(3 * (self.0.len() + KEY_LEN_MORE));
+        keys.push(self.0.as_bytes());
+        keys.push_joined(&[self.0.as_bytes(), CLICKS.as_bytes()]);
+        if let Some(click) = click {
+            let mut counter = [0; 16];
+            // A counter has eight bytes, and so sixteen digits.
+            let _ = hex::encode_to_slice(click.counter.to_be_bytes(), &mut counter);
+            let mut sequence = itoa::Buffer::new();
+            let sequence = sequence.format(click.sequence).as_bytes();
+            keys.push_joined(&[self.0.as_bytes(), b":click:", &counter, b"-", sequence]);
+        }
+        keys
     }
 }
 
@@ -130,6 +153,19 @@ mod tests {
         assert_eq!(link_domains("weir"), b"weir:link:domains");
         assert_eq!(link_changes("weir"), b"weir:link:changes");
         assert_eq!(link_clicks("weir"), b"weir:link:clicks");
+    }
+
+    #[test]
+    fn a_read_asks_for_the_keys_of_its_link_and_click() {
+        let keys = LinkKeys::new("weir", &"s/abc".parse().unwrap());
+        let click = ClickId {
+            counter: 0xab,
+            sequence: u64::MAX,
+        };
+        let written = |click| Vec::from_iter(keys.of_read(click).iter().map(Vec::from));
+        assert_eq!(written(None), [keys.record(), keys.clicks()]);
+        let all = [keys.record(), keys.clicks(), keys.mark(click)];
+        assert_eq!(written(Some(click)), all);
     }
 
     #[test]

@@ -316,14 +316,15 @@ fn groups(arguments: &Arguments<'_>) -> Vec<Group> {
     let mut groups = Vec::with_capacity(count);
     for keys in arguments.keys.chunks(KEYS_A_GROUP).take(count) {
         let letters = &arguments.args[at + 3];
-        let users = arguments.number(at + 4) as usize;
+        // A byte a user.
+        let users = arguments.args[at + 4].len();
         let checks = Checks {
             blocked: letters.contains(&b'b'),
             reserved: letters.contains(&b'r'),
             drain: letters.contains(&b'd'),
         };
         let users_at = at + 5;
-        at = users_at + users * 2;
+        at = users_at + users;
         let attempts = match letters.contains(&b'k') {
             true => (at..at + users)
                 .map(|at| tag(&arguments.args[at]))
