@@ -4,14 +4,17 @@ use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_stack::Stack;
-use weir_tests::books;
+use weir_tests::{books, until};
 
 /// The answer to a request that buys from `sale` with `headers` as they are.
 async fn ask(stack: &Stack, sale: &str, headers: &[u8]) -> Result<String> {
+    ask_path(stack, &format!("/sales/{sale}/orders"), headers).await
+}
+
+async fn ask_path(stack: &Stack, path: &str, headers: &[u8]) -> Result<String> {
     let mut client = TcpStream::connect(stack.gateway_authority()).await?;
-    let start = format!(
-        "POST /sales/{sale}/orders HTTP/1.1\r\nhost: w\r\nconnection: close\r\ncontent-length: 0\r\n"
-    );
+    let start =
+        format!("POST {path} HTTP/1.1\r\nhost: w\r\nconnection: close\r\ncontent-length: 0\r\n");
     client
         .write_all(&[start.as_bytes(), headers, b"\r\n"].concat())
         .await?;
@@ -86,6 +89,79 @@ async fn raw_status(stack: &Stack, path: &str) -> Result<String> {
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).await?;
     Ok(String::from_utf8_lossy(answer.get(9..12).unwrap_or_default()).into_owned())
+}
+
+/// `count` headers of `user`, that of the user among them.
+fn headers_of(user: &str, count: usize) -> Vec<u8> {
+    let more = (1..count).map(|n| format!("x-noise-{n}: {n}\r\n"));
+    let first = format!("x-user-id: {user}\r\n");
+    std::iter::once(first)
+        .chain(more)
+        .collect::<String>()
+        .into_bytes()
+}
+
+/// C1: the origin reads whatever the gateway lets pass, or a unit would be held by who never orders.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_origin_reads_what_the_gateway_lets_pass() -> Result<()> {
+    let stack = Stack::builder()
+        .workers(1)
+        .key_prefix("readable")
+        .start()
+        .await?;
+    stack.open_sale("readable", 20, 1).await?;
+    let mut orders = 0;
+    for query in ["", "?", "?q=\"", "?q=<b>", "?a=%zz&b={}|\\^`", "?q=\x7f"] {
+        // Envoy adds some ten of its own, and the gate three.
+        for count in [1, 90, 96] {
+            let path = format!("/sales/readable/orders{query}");
+            let user = format!("user-{orders}");
+            let answer = ask_path(&stack, &path, &headers_of(&user, count)).await?;
+            // Envoy may refuse a path, and then no gate sees it.
+            let refused = answer.starts_with("HTTP/1.1 400") && !answer.contains("x-weir-verdict");
+            let is_ordered = answer.starts_with("HTTP/1.1 201");
+            assert!(
+                is_ordered || refused,
+                "{query:?}, {count} headers: {answer}"
+            );
+            orders += u64::from(is_ordered);
+        }
+    }
+    assert!(orders >= 12, "{orders}");
+    let books = books(&stack, "readable").await?;
+    assert_eq!((books.orders, books.held), (orders, 0));
+    Ok(())
+}
+
+/// C1: a gateway that lets more pass than the origin reads. What it refuses unread is for sale again at once, not when
+/// claims end: that would be after half a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_origin_refuses_unread_is_for_sale_again_at_once() -> Result<()> {
+    let stack = Stack::builder()
+        .workers(1)
+        .key_prefix("unread")
+        .edit_config(|config| config.headers_max(400))
+        .start()
+        .await?;
+    stack.open_sale("unread", 4, 2).await?;
+    let mut unread = 0;
+    for n in 0..40 {
+        let answer = ask(&stack, "unread", &headers_of(&format!("hoarder-{n}"), 300)).await?;
+        unread += usize::from(answer.starts_with("HTTP/1.1 431"));
+        assert!(!answer.starts_with("HTTP/1.1 201"), "{answer}");
+    }
+    assert!(unread > 4, "more than there are units: {unread}");
+    for n in 0..4 {
+        let user = format!("honest-{n}");
+        until("an honest buyer is served", async || {
+            let answer = ask(&stack, "unread", &headers_of(&user, 1)).await;
+            answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 20"))
+        })
+        .await?;
+    }
+    let books = books(&stack, "unread").await?;
+    assert_eq!((books.orders, books.held, books.stock), (4, 0, 0));
+    Ok(())
 }
 
 /// The origin must not wait for what a client never sends: its claim would be held for nothing.

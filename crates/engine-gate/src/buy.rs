@@ -1,5 +1,7 @@
 //! A request to buy, up to its claim.
 
+use alloc::string::String;
+
 use weir_base::headers;
 use weir_base::shared_data::SharedData;
 use weir_engine::{Effects, Request, StreamId};
@@ -9,7 +11,7 @@ use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::sale::{Phase, Sale, SaleState};
 use weir_sale::verdict::Verdict;
 
-use crate::gate::{Gate, StreamState};
+use crate::gate::{Gate, StreamState, read_user};
 use crate::job::{Buyer, ClaimJob, Job};
 
 impl<D: SharedData + Clone> Gate<D> {
@@ -18,6 +20,7 @@ impl<D: SharedData + Clone> Gate<D> {
         &mut self,
         stream: StreamId,
         sale: &[u8],
+        path: &[u8],
         request: &dyn Request,
         effects: &mut Effects,
     ) {
@@ -32,7 +35,8 @@ impl<D: SharedData + Clone> Gate<D> {
         let job = found.and_then(|(switch, sale)| self.admit(switch, sale, request, buyer, now_ms));
         let job = job.and_then(|job| {
             let pass = Some(self.overload.enter(now_ms)?);
-            Ok(Job::Claim(ClaimJob { pass, ..job }))
+            let path = without_query(path);
+            Ok(Job::Claim(ClaimJob { pass, path, ..job }))
         });
         let waits = job.and_then(|job| {
             let enqueued = self.pump.enqueue(stream, job, now_ms, effects);
@@ -65,8 +69,15 @@ impl<D: SharedData + Clone> Gate<D> {
         buyer: Buyer,
         now_ms: u64,
     ) -> Result<ClaimJob, Rejection> {
-        let user = self.user(request)?;
-        let attempt = attempt(request)?;
+        // In one pass: most of what a request costs before its claim is looking for headers.
+        let names = [
+            self.config.user_header.as_str(),
+            headers::IDEMPOTENCY_KEY,
+            headers::ORDER_TOKEN,
+        ];
+        let [user, attempt, token] = request.headers().get_each(names);
+        let user = read_user(user)?;
+        let attempt = attempt.as_deref().map(read_attempt).transpose()?;
         let admission = match attempt {
             None => admit(switch, sale, &user, &self.memory, now_ms),
             Some(_) => admit_attempt(switch, sale, &user, now_ms),
@@ -75,7 +86,7 @@ impl<D: SharedData + Clone> Gate<D> {
             Admission::Reject(rejection) => Err(rejection),
             Admission::Empty => Err(self.without_units(sale, now_ms).into()),
             Admission::Claim { shard, checks } => {
-                self.check_token(sale, &user, request, now_ms)?;
+                self.check_token(sale, &user, token.as_deref(), now_ms)?;
                 self.limits.check(&user, request, now_ms)?;
                 Ok(ClaimJob {
                     sale: sale.id.clone(),
@@ -85,6 +96,7 @@ impl<D: SharedData + Clone> Gate<D> {
                     shards: sale.shards,
                     rebalances: 0,
                     checks,
+                    path: None,
                     attempt,
                     refusal: (sale.phase(now_ms) == Phase::Ended).then_some(Verdict::Ended),
                     pass: None,
@@ -126,13 +138,14 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 }
 
-/// The key of the attempt that `request` is, if it names one.
-fn attempt(request: &dyn Request) -> Result<Option<AttemptTag>, Rejection> {
-    match request.headers().get(headers::IDEMPOTENCY_KEY) {
-        None => Ok(None),
-        Some(value) => match IdempotencyKey::read(&value) {
-            Ok(key) => Ok(Some(key.tag())),
-            Err(_) => Err(Verdict::InvalidIdempotencyKey.into()),
-        },
-    }
+/// A path of a route, if it has a query to be left out: that is all of it that an origin may refuse to read.
+fn without_query(path: &[u8]) -> Option<String> {
+    let end = path.iter().position(|&byte| byte == b'?')?;
+    String::from_utf8(path.get(..end)?.to_vec()).ok()
+}
+
+/// The attempt that a client names.
+fn read_attempt(key: &[u8]) -> Result<AttemptTag, Rejection> {
+    let key = IdempotencyKey::read(key).map_err(|_| Verdict::InvalidIdempotencyKey)?;
+    Ok(key.tag())
 }

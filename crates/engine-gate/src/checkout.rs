@@ -90,12 +90,12 @@ impl<D: SharedData + Clone> Gate<D> {
         Ok(Minted::new(settings, sale, &user, now_ms))
     }
 
-    /// Whether `request` brings the token that `sale` wants, if it wants one.
+    /// Whether `token` is the one that `sale` wants, if it wants one.
     pub(crate) fn check_token(
         &self,
         sale: &Sale,
         user: &UserId,
-        request: &dyn Request,
+        token: Option<&[u8]>,
         now_ms: u64,
     ) -> Result<(), Rejection> {
         if !sale.token {
@@ -103,10 +103,9 @@ impl<D: SharedData + Clone> Gate<D> {
         }
         // Without keys nothing can be known of a token: the log says so with every new catalogue.
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
-        let token = request.headers().get(headers::ORDER_TOKEN);
         token::check(
             &settings.keys,
-            &token.unwrap_or_default(),
+            token.unwrap_or_default(),
             &sale.id,
             user,
             now_ms,

@@ -15,7 +15,7 @@ use weir_sale::ledger::{ClaimReply, OpenClaim};
 use weir_sale::verdict::Verdict;
 use weir_scripts::{claim, deposit, lend, probe};
 
-use crate::gate::{Gate, Passing, StreamState};
+use crate::gate::{Gate, StreamState};
 use crate::job::{ClaimJob, HandBackJob, Job, Step};
 use crate::rebalance::Progress;
 
@@ -156,7 +156,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let Some(stream) = pending.stream else {
             // Nobody waits any more. What was granted goes back.
             if let Conclusion::Pass { held, .. } = conclusion {
-                self.hand_back(&job, held, now_ms, effects);
+                self.hand_back(delivery_of(job, held), now_ms, effects);
             }
             return;
         };
@@ -227,21 +227,23 @@ impl<D: SharedData + Clone> Gate<D> {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        if job.buyer.is_shadow {
-            self.streams.remove(&stream);
-        } else {
-            match self.overload.pass_on(now_ms) {
-                // From here on the stream's end ends what was begun.
-                Ok(pass) => self.streams.insert(stream, StreamState::Passed(pass)),
+        let pass = match job.buyer.is_shadow {
+            true => None,
+            false => match self.overload.pass_on(now_ms) {
+                Ok(pass) => Some(pass),
                 Err(rejection) => {
                     self.reject_waiting(stream, &job, rejection, None, effects);
-                    return self.hand_back(&job, claim, now_ms, effects);
+                    return self.hand_back(delivery_of(job, claim), now_ms, effects);
                 }
-            };
-        }
+            },
+        };
         self.send_on(stream, &job, claim, verdict, effects);
         self.count(job.buyer, verdict);
-        self.unconfirmed.push(Passing { stream, job, claim });
+        self.unconfirmed.push(stream);
+        let delivery = Some(delivery_of(job, claim));
+        // From here on the origin's answer and the stream's end end what was begun.
+        let passed = StreamState::Passed { pass, delivery };
+        self.streams.insert(stream, passed);
     }
 
     fn send_on(
@@ -265,6 +267,9 @@ impl<D: SharedData + Clone> Gate<D> {
         if job.buyer.poses_as_gateway {
             effects.remove_gateway_headers(stream);
         }
+        if let Some(path) = &job.path {
+            effects.set_path(stream, path.clone());
+        }
         effects.add_header(stream, headers::CLAIM, claim);
         effects.add_header(stream, headers::CLAIM_SIGNATURE, signature);
         if !job.buyer.is_shadow {
@@ -273,24 +278,11 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.go_on(stream);
     }
 
-    /// A claim's delivery never left the gateway: it goes back with the next batch.
-    pub(crate) fn hand_back(
-        &mut self,
-        job: &ClaimJob,
-        claim: OpenClaim,
-        now_ms: u64,
-        effects: &mut Effects,
-    ) {
+    /// A claim's delivery never left the gateway, or met no handler at the origin: it goes back with the next batch.
+    pub(crate) fn hand_back(&mut self, delivery: HandBackJob, now_ms: u64, effects: &mut Effects) {
         self.metrics.handed_back.increment();
-        let job = HandBackJob {
-            sale: job.sale.clone(),
-            shard: job.shard,
-            user: job.user.clone(),
-            generation: claim.generation,
-            delivery: claim.delivery,
-        };
         self.pump
-            .enqueue_unowned(Job::HandBack(job), now_ms, effects);
+            .enqueue_unowned(Job::HandBack(delivery), now_ms, effects);
     }
 
     /// As [`Gate::reject`], of a request that has waited.
@@ -304,5 +296,16 @@ impl<D: SharedData + Clone> Gate<D> {
     ) {
         self.streams.remove(&stream);
         self.reject(stream, job.buyer, rejection, order, effects);
+    }
+}
+
+/// The delivery of `claim` that was granted for `job`.
+fn delivery_of(job: ClaimJob, claim: OpenClaim) -> HandBackJob {
+    HandBackJob {
+        sale: job.sale,
+        shard: job.shard,
+        user: job.user,
+        generation: claim.generation,
+        delivery: claim.delivery,
     }
 }

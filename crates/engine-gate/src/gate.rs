@@ -1,5 +1,6 @@
 //! The state of one worker, and its events.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
@@ -16,7 +17,6 @@ use weir_engine::{
     StreamId,
 };
 use weir_sale::admission::{Rejection, without_units};
-use weir_sale::ledger::OpenClaim;
 use weir_sale::sale::{Catalogue, Sale, SaleState};
 use weir_sale::sold_out::SoldOutMemory;
 use weir_sale::status::SaleStatus;
@@ -25,13 +25,16 @@ use weir_sale::verdict::Verdict;
 use crate::NAME;
 use crate::answers::Answers;
 use crate::config::{Checked, DEADLINE_MS};
-use crate::job::{ClaimJob, ClaimPlan};
+use crate::job::{ClaimPlan, HandBackJob};
 use crate::limits::Limits;
 use crate::metrics::{Metrics, PREFIX};
 use crate::overload::Overload;
 use crate::poll::Poller;
 use crate::rebalance::Rebalances;
 use crate::route::RouteKind;
+
+/// An intermediary may answer so of a request whose outcome it does not know.
+const REQUEST_TIMEOUT: u16 = 408;
 
 /// For so long what a poll has found is taken for what is: longer than a few polls, which may be lost.
 const CURRENT_MS: u64 = 2_000;
@@ -56,27 +59,24 @@ pub struct Gate<D> {
     registry: Registry,
     /// The streams whose end matters.
     pub(crate) streams: BTreeMap<StreamId, StreamState>,
-    /// Requests that the last event let go on: if that fails, their deliveries go back.
-    pub(crate) unconfirmed: Vec<Passing>,
+    /// Streams whose requests the last event let go on: if that fails, their claims go back.
+    pub(crate) unconfirmed: Vec<StreamId>,
     /// Whether a request has come yet. One worker, on Envoy's main thread, never sees any.
     is_serving: bool,
 }
 
 /// A stream whose end matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum StreamState {
     /// Its request waits.
     Waiting,
-    /// Its request went on with a claim; this is for the outcome at the origin.
-    Passed(Pass),
-}
-
-/// A request that goes on with a claim.
-#[derive(Debug)]
-pub(crate) struct Passing {
-    pub(crate) stream: StreamId,
-    pub(crate) job: ClaimJob,
-    pub(crate) claim: OpenClaim,
+    /// Its request went on with a claim.
+    Passed {
+        /// For the outcome at the origin; `None` in shadow.
+        pass: Option<Pass>,
+        /// What goes back if nothing comes of it; `None` when it has gone back.
+        delivery: Option<HandBackJob>,
+    },
 }
 
 impl<D: SharedData + Clone> Gate<D> {
@@ -121,7 +121,7 @@ impl<D: SharedData + Clone> Gate<D> {
         match self.config.route_kind(&method, &path) {
             Some(RouteKind::Buy(sale)) => {
                 self.note_request(effects);
-                self.buy(stream, sale, request, effects);
+                self.buy(stream, sale, &path, request, effects);
             }
             Some(RouteKind::Checkout(sale)) => {
                 self.note_request(effects);
@@ -185,35 +185,56 @@ impl<D: SharedData + Clone> Gate<D> {
 
     /// Who `request` says that it is from.
     pub(crate) fn user(&self, request: &dyn Request) -> Result<UserId, Rejection> {
-        let user = request.headers().get(&self.config.user_header);
-        UserId::new(user.unwrap_or_default()).map_err(|_| Verdict::InvalidUser.into())
+        read_user(request.headers().get(&self.config.user_header))
     }
 
-    fn on_closed(&mut self, stream: StreamId, end: &dyn StreamEnd) {
+    fn on_closed(&mut self, stream: StreamId, end: &dyn StreamEnd, effects: &mut Effects) {
         match self.streams.remove(&stream) {
             None => {}
             Some(StreamState::Waiting) => {
                 self.pump.forget(stream);
                 self.rebalances.forget(stream);
             }
-            Some(StreamState::Passed(pass)) => {
-                let count = self.overload.origin_is_done(pass);
-                if count > 0
-                    && let Some(status) = end.response_status()
-                {
-                    self.overload
-                        .origin_answered(pass, status, count, end.now_ms());
+            Some(StreamState::Passed { pass, delivery }) => {
+                if let Some(status) = end.response_status() {
+                    self.origin_answered(status, pass, delivery, end, effects);
+                } else if let Some(pass) = pass {
+                    self.overload.origin_is_done(pass);
                 }
             }
         }
     }
 
+    /// The origin, or the gateway in its place, has answered a request with a claim. What it refuses never becomes an order:
+    /// it may not even have been able to read it, and then nobody else ends the claim.
+    fn origin_answered(
+        &mut self,
+        status: u16,
+        pass: Option<Pass>,
+        delivery: Option<HandBackJob>,
+        end: &dyn StreamEnd,
+        effects: &mut Effects,
+    ) {
+        if let Some(pass) = pass {
+            let count = self.overload.origin_is_done(pass);
+            if count > 0 {
+                self.overload
+                    .origin_answered(pass, status, count, end.now_ms());
+            }
+        }
+        let is_refused = (400..500).contains(&status) && status != REQUEST_TIMEOUT;
+        if let Some(delivery) = delivery.filter(|_| is_refused) {
+            self.hand_back(delivery, end.now_ms(), effects);
+        }
+    }
+
     /// The stream has gone before its request could go on: what it was granted never left the gateway.
     fn on_undelivered(&mut self, stream: StreamId, now_ms: u64, effects: &mut Effects) {
-        let mut unconfirmed = self.unconfirmed.iter();
-        if let Some(at) = unconfirmed.position(|passing| passing.stream == stream) {
-            let Passing { job, claim, .. } = self.unconfirmed.swap_remove(at);
-            self.hand_back(&job, claim, now_ms, effects);
+        if self.unconfirmed.contains(&stream)
+            && let Some(StreamState::Passed { delivery, .. }) = self.streams.get_mut(&stream)
+            && let Some(delivery) = delivery.take()
+        {
+            self.hand_back(delivery, now_ms, effects);
         }
     }
 
@@ -281,6 +302,11 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 }
 
+/// The user that a header names.
+pub(crate) fn read_user(header: Option<Cow<'_, [u8]>>) -> Result<UserId, Rejection> {
+    UserId::new(header.unwrap_or_default()).map_err(|_| Verdict::InvalidUser.into())
+}
+
 impl<D: SharedData + Clone> Engine for Gate<D> {
     const NAME: &'static str = NAME;
 
@@ -294,7 +320,7 @@ impl<D: SharedData + Clone> Engine for Gate<D> {
         }
         match event {
             Event::Request { stream, request } => self.on_request(stream, request, effects),
-            Event::Closed { stream, end } => self.on_closed(stream, end),
+            Event::Closed { stream, end } => self.on_closed(stream, end, effects),
             Event::Undelivered { stream, now_ms } => self.on_undelivered(stream, now_ms, effects),
             Event::Tick { now_ms } => self.turn(now_ms, effects),
             Event::RedisReply {

@@ -49,6 +49,8 @@ pub struct ClaimJob {
     pub rebalances: u8,
     /// What the shard must look at besides.
     pub checks: Checks,
+    /// Its path without the query, if it has one: the origin never gets to see a query.
+    pub path: Option<String>,
     /// The key of the attempt, if the request names it.
     pub attempt: Option<AttemptTag>,
     /// What a request hears that does not go on, if that is certain before it is asked: the sale is over, and only an
@@ -319,6 +321,7 @@ mod tests {
             shards: 4,
             rebalances: 0,
             checks: Checks::default(),
+            path: None,
             attempt: None,
             refusal: None,
             pass: None,

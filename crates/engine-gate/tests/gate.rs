@@ -251,6 +251,50 @@ fn a_claim_that_could_not_be_delivered_goes_back() {
     assert_eq!(bench.handed_back, 1, "once");
 }
 
+/// C1: an origin's HTTP server refuses what it cannot read, and no handler ever hears of the claim.
+#[test]
+fn a_claim_that_the_origin_refuses_goes_back() {
+    let handed_back = |status| {
+        let mut bench = Bench::open();
+        bench.buy(1, "alice");
+        bench.run(Reply::Granted);
+        bench.close_with(1, status);
+        bench.run(Reply::Granted);
+        assert!(bench.is_at_rest());
+        bench.handed_back
+    };
+    for refused in [400, 409, 413, 414, 431] {
+        assert_eq!(handed_back(Some(refused)), 1, "{refused}");
+    }
+    // What failed or took too long may have become an order.
+    for unknown in [200, 201, 302, 408, 500, 502, 503, 504] {
+        assert_eq!(handed_back(Some(unknown)), 0, "{unknown}");
+    }
+    assert_eq!(handed_back(None), 0, "the client has gone");
+}
+
+#[test]
+fn the_origin_never_sees_a_query_that_it_may_refuse_to_read() {
+    let mut bench = Bench::open();
+    let paths = [
+        "/sales/s/orders?q=\"<>",
+        "/sales/s/orders?",
+        "/sales/s/orders",
+    ];
+    for (stream, path) in (1..).zip(paths) {
+        let user = format!("user-{stream}");
+        bench.request(stream, "POST", path, &[("x-user-id", user.as_str())]);
+        bench.run(Reply::Granted);
+        let mut effects = bench.effects_of(stream);
+        let set = effects.find_map(|effect| match effect {
+            Effect::SetPath { path, .. } => Some(path.as_str()),
+            _ => None,
+        });
+        let expected = path.contains('?').then_some("/sales/s/orders");
+        assert_eq!(set, expected, "{path}");
+    }
+}
+
 #[test]
 fn in_shadow_every_request_goes_on_whatever_is_decided() {
     let mut bench = Bench::open();

@@ -57,6 +57,13 @@ pub enum Effect {
         /// Its value.
         value: String,
     },
+    /// Sets the request's `:path`.
+    SetPath {
+        /// The stream.
+        stream: StreamId,
+        /// The path.
+        path: String,
+    },
     /// Lets the stream's request go on.
     Continue {
         /// The stream.
@@ -169,6 +176,11 @@ impl Effects {
             name,
             value,
         });
+    }
+
+    /// Sets a request's path.
+    pub fn set_path(&mut self, stream: StreamId, path: String) {
+        self.push(Effect::SetPath { stream, path });
     }
 
     /// Removes from a request what only a gateway may send on.

@@ -54,13 +54,22 @@ impl Headers {
         if name.starts_with(':') {
             return Some(Cow::Borrowed(first));
         }
-        let mut all = Cow::Borrowed(first);
-        for (_, value) in values {
-            let all = all.to_mut();
-            all.push(b',');
-            all.extend_from_slice(value);
+        let mut all = Some(Cow::Borrowed(first));
+        values.for_each(|(_, value)| add_value(&mut all, value));
+        all
+    }
+
+    /// As [`Headers::get`], for several headers in one pass; not for pseudo-headers.
+    pub fn get_each<const N: usize>(&self, names: [&str; N]) -> [Option<Cow<'_, [u8]>>; N] {
+        let mut found = [const { None }; N];
+        for (name, value) in self.iter() {
+            for (wanted, found) in names.iter().zip(&mut found) {
+                if name == wanted.as_bytes() {
+                    add_value(found, value);
+                }
+            }
         }
-        Some(all)
+        found
     }
 
     /// Whether the client has sent, or may have sent, what only a gateway may send on: where the host has not told, it
@@ -94,6 +103,18 @@ impl Headers {
     }
 }
 
+/// Adds the next value of a header to those that were found.
+fn add_value<'h>(found: &mut Option<Cow<'h, [u8]>>, value: &'h [u8]) {
+    match found {
+        None => *found = Some(Cow::Borrowed(value)),
+        Some(all) => {
+            let all = all.to_mut();
+            all.push(b',');
+            all.extend_from_slice(value);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +135,9 @@ mod tests {
         assert_eq!(of("x-bytes").as_deref(), Some(&b"\xff\0,again"[..]));
         assert_eq!(of("x-empty").as_deref(), Some(&b""[..]));
         assert_eq!(of("x-none"), None);
+        let names = ["x-none", "x-bytes", "x-empty"];
+        let each = read.get_each(names).map(|value| value.map(Cow::into_owned));
+        assert_eq!(each, names.map(of));
     }
 
     /// The form is a host's, so it is spelled out here byte by byte.

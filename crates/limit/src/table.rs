@@ -127,9 +127,7 @@ struct Found<'a, D> {
 /// of use.
 pub fn decide_one<D: SharedData>(ask: TableRequest<'_, D>, now_ms: u64) -> (Check, usize) {
     let place = ask.place();
-    let found = Found::read(ask, place.fingerprint, place.slot_key.as_str(), now_ms);
-    let check = found.check();
-    found.charge(check)
+    Found::read(ask, place.fingerprint, place.slot_key.as_str(), now_ms).charge(None)
 }
 
 /// Decides on one request of several tables: it is charged to all of them, or to none.
@@ -150,7 +148,7 @@ pub fn decide_all<D: SharedData>(asks: &[TableRequest<'_, D>], now_ms: u64) -> D
     let mut is_refused_by = None;
     for ((index, found), check) in found.into_iter().enumerate().zip(&mut decision.checks) {
         let evictions;
-        (*check, evictions) = found.charge(check.clone());
+        (*check, evictions) = found.charge(Some(*check));
         let evicted = core::iter::repeat_n(index, evictions);
         decision.evicted_by.extend(evicted);
         if !check.is_allowed() {
@@ -214,10 +212,11 @@ impl<'a, D: SharedData> Found<'a, D> {
         self.state.check(&self.ask.quota, self.ask.cost)
     }
 
-    /// Charges the request if it may pass, as `check` of this state says. If another worker was quicker, decides again on
-    /// what that one left. Returns the last check, and how many states were lost.
-    fn charge(mut self, mut check: Check) -> (Check, usize) {
+    /// Charges the request if it may pass. If another worker was quicker, decides again on what that one left. Returns the
+    /// last check, and how many states were lost. `known`: what this state says, if it was asked before.
+    fn charge(mut self, mut known: Option<Check>) -> (Check, usize) {
         for _ in 1..TRIES_MAX {
+            let check = known.take().unwrap_or_else(|| self.check());
             if !check.is_allowed() {
                 return (check, 0);
             }
@@ -226,9 +225,8 @@ impl<'a, D: SharedData> Found<'a, D> {
                 return (charged, evictions);
             }
             self = Self::read(self.ask, self.fingerprint, self.slot_key, self.now_ms);
-            check = self.check();
         }
-        (check, 0)
+        (self.check(), 0)
     }
 
     /// Writes the state, unless another worker was quicker; says how many others were lost.

@@ -263,6 +263,7 @@ impl<E: Engine> Worker<E> {
             Effect::Respond { stream, .. }
             | Effect::RemoveRequestHeader { stream, .. }
             | Effect::AddRequestHeader { stream, .. }
+            | Effect::SetPath { stream, .. }
             | Effect::Continue { stream, .. }
             | Effect::SetResponseHeader { stream, .. } => apply_to(stream, effect, callback),
             Effect::Call {
@@ -355,6 +356,7 @@ fn apply_to_stream(
         Effect::AddRequestHeader { name, value, .. } => {
             hostcalls::add_map_value(request, name, value)
         }
+        Effect::SetPath { path, .. } => hostcalls::set_map_value(request, ":path", Some(path)),
         Effect::Continue { is_over, .. } if stream == callback.context => {
             callback.flow = Flow::GoesOn { is_over: *is_over };
             Ok(())

@@ -371,6 +371,7 @@ impl Worker {
             Effect::Respond { stream, .. }
             | Effect::RemoveRequestHeader { stream, .. }
             | Effect::AddRequestHeader { stream, .. }
+            | Effect::SetPath { stream, .. }
             | Effect::Continue { stream, .. }
             | Effect::SetResponseHeader { stream, .. } => {
                 self.apply_to(stream, effect, callback);

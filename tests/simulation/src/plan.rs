@@ -171,6 +171,8 @@ pub(crate) enum SqlFate {
 pub(crate) enum OriginFate {
     LoseRequest,
     LoseReply,
+    /// The origin's server refuses it, and no handler hears of it.
+    RefuseUnread,
     /// It arrives twice.
     Double {
         after_us: u64,
@@ -459,10 +461,11 @@ fn sql_fate(rng: &mut Rng) -> SqlFate {
 }
 
 fn origin_fate(rng: &mut Rng) -> OriginFate {
-    match rng.below(4) {
+    match rng.below(5) {
         0 => OriginFate::LoseRequest,
         1 => OriginFate::LoseReply,
-        2 => OriginFate::Double {
+        2 => OriginFate::RefuseUnread,
+        3 => OriginFate::Double {
             after_us: rng.between(1, 200_000),
         },
         _ => OriginFate::Late {

@@ -1,7 +1,7 @@
 //! Schedules made by hand: for defects that chance meets too rarely.
 
 use crate::mutation::Mutation;
-use crate::plan::{Client, Fault, PayMode, Plan, Setting, Then, TimedFault};
+use crate::plan::{Client, Fault, OriginFate, PayMode, Plan, Setting, Then, TimedFault};
 use crate::{Options, run_plan};
 
 const SETTING: Setting = Setting {
@@ -67,6 +67,40 @@ impl Scenario {
         let what = self.violation(Some(mutation));
         what.unwrap_or_else(|| panic!("{mutation} is not caught"))
     }
+}
+
+/// The origin's server cannot read the request of user 0, who holds the only unit and does not come back: user 1, a moment
+/// later, gets it.
+#[test]
+fn c1_a_claim_that_the_origin_refuses_unread_is_there_for_the_next() {
+    let fate = OriginFate::RefuseUnread;
+    let once = |at_ms, user| Client {
+        retries: 0,
+        ..buyer(at_ms, user, Then::Nothing)
+    };
+    let plan = Plan {
+        seed: 1,
+        setting: Setting {
+            total: 1,
+            gateways: 1,
+            ..SETTING
+        },
+        clients: vec![once(600, 0), once(800, 1)],
+        faults: vec![at(500, Fault::Origin { fate })],
+    };
+    let options = Options {
+        keeps_lines: true,
+        ..Options::default()
+    };
+    let report = run_plan(&plan, &options);
+    assert!(report.violation.is_none(), "{:?}", report.violation);
+    let hears = |client: usize, word: &str| {
+        let hears = format!("client {client} hears");
+        let mut lines = report.lines.iter();
+        lines.any(|line| line.contains(&hears) && line.contains(word))
+    };
+    assert!(hears(0, "\"unread\""));
+    assert!(hears(1, "\"ordered\""));
 }
 
 /// User 0 cancels, which raises the epoch; user 2 buys the unit, which raises it again, and a gateway sees that all is sold.

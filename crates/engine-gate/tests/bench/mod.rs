@@ -405,6 +405,7 @@ fn stream_of(effect: &Effect) -> Option<StreamId> {
         Effect::Respond { stream, .. }
         | Effect::RemoveRequestHeader { stream, .. }
         | Effect::AddRequestHeader { stream, .. }
+        | Effect::SetPath { stream, .. }
         | Effect::Continue { stream, .. }
         | Effect::SetResponseHeader { stream, .. } => Some(*stream),
         _ => None,

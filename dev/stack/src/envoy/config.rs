@@ -256,6 +256,13 @@ impl EnvoyConfig {
         Ok(self)
     }
 
+    /// With so many headers that a request may have.
+    pub fn headers_max(mut self, count: u32) -> Result<Self> {
+        let max = "/common_http_protocol_options/max_headers_count";
+        set(self.http()?, max, count)?;
+        Ok(self)
+    }
+
     /// With a filter before the router that holds a request for as many milliseconds as its header [`HOLD_HEADER`]
     /// says: so it stays under way.
     pub fn holding(mut self) -> Result<Self> {

@@ -214,6 +214,18 @@ impl World {
         };
         match fate {
             Some(OriginFate::LoseRequest) => {}
+            Some(OriginFate::RefuseUnread) => {
+                let response = Response {
+                    status: 431,
+                    word: "unread",
+                    order: None,
+                };
+                let answers = Happening::OriginAnswers {
+                    request: id,
+                    response,
+                };
+                self.queue.after(delay_us, answers);
+            }
             Some(OriginFate::Late { by_ms }) => arrives(delay_us + by_ms * 1_000, origin, request),
             Some(OriginFate::Double { after_us }) => {
                 let other = (origin + 1) % self.origins.len();
