@@ -31,6 +31,9 @@ pub enum Fault {
     ///
     /// As with [`Fault::Swallow`], a connection that has lost a request ends when the fault does.
     Lose,
+    /// Holds all that comes on the connections that are open, for good, and does not end them: as when a machine in
+    /// between has forgotten them. New connections work.
+    Freeze,
 }
 
 /// A proxy in front of one server. Dropping it ends it and all its connections.
@@ -107,22 +110,32 @@ async fn carry(client: TcpStream, server: SocketAddr, fault: watch::Receiver<Fau
     server.set_nodelay(true).ok();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    // Only a connection that was open before is frozen.
+    let freezes = *fault.borrow() != Fault::Freeze;
     tokio::select! {
-        () = request(from_client, to_server, fault.clone()) => {}
-        () = reply(from_server, to_client, fault.clone()) => {}
+        () = request(from_client, to_server, fault.clone(), freezes) => {}
+        () = reply(from_server, to_client, fault.clone(), freezes) => {}
         () = cut(fault) => {}
     }
 }
 
-async fn request(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fault: watch::Receiver<Fault>) {
+async fn request(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    fault: watch::Receiver<Fault>,
+    freezes: bool,
+) {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = match from.read(&mut piece).await {
             Ok(read) if read > 0 => read,
             _ => return,
         };
-        if *fault.borrow() == Fault::Lose {
-            return drop_rest(from, fault, Fault::Lose).await;
+        let now = *fault.borrow();
+        match now {
+            Fault::Lose => return drop_rest(from, fault, Fault::Lose).await,
+            Fault::Freeze if freezes => return pending().await,
+            _ => {}
         }
         if to.write_all(&piece[..read]).await.is_err() {
             return;
@@ -130,7 +143,12 @@ async fn request(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fault: watch::
     }
 }
 
-async fn reply(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fault: watch::Receiver<Fault>) {
+async fn reply(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut fault: watch::Receiver<Fault>,
+    freezes: bool,
+) {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = match from.read(&mut piece).await {
@@ -142,8 +160,9 @@ async fn reply(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fault: watch
             Fault::Cut => return,
             Fault::Swallow => return drop_rest(from, fault, Fault::Swallow).await,
             Fault::Delay(time) => tokio::time::sleep(time).await,
+            Fault::Freeze if freezes => return pending().await,
             // What is answered now was asked before.
-            Fault::Lose | Fault::Pass => {}
+            Fault::Lose | Fault::Pass | Fault::Freeze => {}
         }
         if to.write_all(&piece[..read]).await.is_err() {
             return;
@@ -256,6 +275,19 @@ mod tests {
         );
         assert_eq!(ask(&mut client(&proxy).await).await.unwrap(), 7);
     }
+
+    #[tokio::test]
+    async fn what_was_open_is_frozen_for_good_and_new_connections_work() {
+        let (proxy, _) = echo().await;
+        let mut old = client(&proxy).await;
+        assert_eq!(ask(&mut old).await.unwrap(), 7);
+        proxy.set(Fault::Freeze);
+        assert!(tokio::time::timeout(SHORT, ask(&mut old)).await.is_err());
+        assert_eq!(ask(&mut client(&proxy).await).await.unwrap(), 7);
+        proxy.set(Fault::Pass);
+        assert!(tokio::time::timeout(SHORT, old.read_u8()).await.is_err());
+    }
+
     #[tokio::test]
     async fn a_lost_request_is_never_done_and_its_connection_ends_with_the_fault() {
         let (proxy, counted) = echo().await;

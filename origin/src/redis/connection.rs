@@ -1,5 +1,6 @@
 //! The connection to Redis: one server or a cluster, plain or over TLS.
 
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -7,6 +8,7 @@ use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::cluster_async::ClusterConnection;
 use redis::{Client, Cmd, RedisError, Value};
 use tokio::task::JoinSet;
+use tracing::{info, warn};
 
 /// How long one try may take: half a call.
 const RESPONSE_LIMIT: Duration = Duration::from_millis(500);
@@ -21,8 +23,32 @@ const RECONNECTS: usize = 1;
 const CLUSTER_RETRIES: u32 = 2;
 
 /// A connection that reconnects by itself. Cloning it is cheap: clones share it.
+///
+/// One that was closed, its library opens again. One that has fallen silent it would wait for as long as the system does,
+/// some fifteen minutes: so whoever gets no answer in time has the connection replaced.
 #[derive(Clone)]
-pub(super) enum Connection {
+pub(super) struct Connection {
+    source: Source,
+    live: Arc<RwLock<Live>>,
+}
+
+/// What connections are made of.
+#[derive(Clone)]
+enum Source {
+    Single(Client),
+    Cluster(ClusterClient),
+}
+
+/// The connection that calls take now.
+#[derive(Clone)]
+struct Live {
+    /// How many were replaced before it.
+    number: u64,
+    link: Link,
+}
+
+#[derive(Clone)]
+enum Link {
     /// One server.
     Single(ConnectionManager),
     /// A Redis Cluster: each command goes to the node that holds its keys.
@@ -35,34 +61,97 @@ impl Connection {
     ///
     /// Connects when it is first used, so Redis may be down now. Needs a tokio runtime.
     pub(super) fn open(urls: &str) -> Result<Self, RedisError> {
+        let source = Source::of(urls)?;
+        let link = source.link()?;
+        let live = Arc::new(RwLock::new(Live { number: 0, link }));
+        Ok(Self { source, live })
+    }
+
+    /// Sends `command` and waits for the reply.
+    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let live = self.live();
+        let reply = live.link.query(command).await;
+        self.note(&reply, live.number);
+        reply
+    }
+
+    /// Sends `commands` at once, again if the connection turned out to be broken, and waits for all replies.
+    pub(super) async fn query_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
+        let live = self.live();
+        let replies = live.link.query_all(commands).await;
+        self.note(&replies, live.number);
+        replies
+    }
+
+    fn live(&self) -> Live {
+        let live = self.live.read();
+        live.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces connection `number` if it has not answered in time, unless another call has done so. A Redis that is merely
+    /// slow gets at most one new connection in [`RESPONSE_LIMIT`], and still hears what was sent on the old one.
+    fn note<T>(&self, reply: &Result<T, RedisError>, number: u64) {
+        if !reply.as_ref().is_err_and(RedisError::is_timeout) {
+            return;
+        }
+        let live = self.live.write();
+        let mut live = live.unwrap_or_else(PoisonError::into_inner);
+        if live.number != number {
+            return;
+        }
+        match self.source.link() {
+            Ok(link) => {
+                info!("Redis has not answered in time: a new connection takes over");
+                *live = Live {
+                    number: number.wrapping_add(1),
+                    link,
+                };
+            }
+            Err(error) => warn!(%error, "the silent connection to Redis stays"),
+        }
+    }
+}
+
+impl Source {
+    fn of(urls: &str) -> Result<Self, RedisError> {
         let mut nodes = urls.split(',').map(str::trim).peekable();
         let first = nodes.next().unwrap_or_default();
         if nodes.peek().is_none() {
-            let client = Client::open(first)?;
-            let manager = ConnectionManager::new_lazy_with_config(client, single_config())?;
-            return Ok(Self::Single(manager));
+            return Ok(Self::Single(Client::open(first)?));
         }
         let client = ClusterClient::builder(std::iter::once(first).chain(nodes))
             .retries(CLUSTER_RETRIES)
             .max_retry_wait(RECONNECT_PAUSE_MAX.as_millis() as u64)
             .build()?;
-        let config = ClusterConfig::new()
-            .set_connection_timeout(RESPONSE_LIMIT)
-            .set_response_timeout(RESPONSE_LIMIT);
-        let connection = client.get_pending_async_connection_with_config(config);
-        Ok(Self::Cluster(connection))
+        Ok(Self::Cluster(client))
     }
 
-    /// Sends `command` and waits for the reply.
-    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, RedisError> {
+    fn link(&self) -> Result<Link, RedisError> {
+        Ok(match self {
+            Self::Single(client) => {
+                let client = client.clone();
+                let manager = ConnectionManager::new_lazy_with_config(client, single_config())?;
+                Link::Single(manager)
+            }
+            Self::Cluster(client) => {
+                let config = ClusterConfig::new()
+                    .set_connection_timeout(RESPONSE_LIMIT)
+                    .set_response_timeout(RESPONSE_LIMIT);
+                Link::Cluster(client.get_pending_async_connection_with_config(config))
+            }
+        })
+    }
+}
+
+impl Link {
+    async fn query(&self, command: &Cmd) -> Result<Value, RedisError> {
         match self {
             Self::Single(connection) => command.query_async(&mut connection.clone()).await,
             Self::Cluster(connection) => command.query_async(&mut connection.clone()).await,
         }
     }
 
-    /// Sends `commands` at once, again if the connection turned out to be broken, and waits for all replies.
-    pub(super) async fn query_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
+    async fn query_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
         match self {
             Self::Single(connection) => {
                 let mut all = redis::Pipeline::with_capacity(commands.len());

@@ -1,12 +1,14 @@
 //! The program: how it starts, how it refuses to, how it ends.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use weir_stack::fault::{Fault, FaultProxy};
 use weir_stack::http::{self, Connection as Http};
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::{Secrets, ports};
@@ -130,6 +132,35 @@ async fn wait_until_ended(origin: &mut Origin) -> std::process::ExitStatus {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("it still runs\n{}", origin.process().tail(20));
+}
+
+/// C2: nothing comes on a connection any more, and nobody ends it. Others can be made.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_to_redis_that_has_fallen_silent_is_replaced() {
+    let world = World::new().await;
+    let port = world.redis_url.rsplit(':').next().unwrap();
+    let port = port.split('/').next().unwrap().parse().unwrap();
+    let redis = SocketAddr::from(([127, 0, 0, 1], port));
+    let proxy = FaultProxy::start(ports::free().unwrap(), redis).await;
+    let proxy = proxy.unwrap();
+    let url = format!("redis://{}", proxy.address());
+    let origin = start(world.dir.path(), &url, &world.prefix).await;
+    proxy.set(Fault::Freeze);
+    let is_ready = || async {
+        let url = format!("{}/readyz", origin.admin_url());
+        let answer = http::send("GET".parse().unwrap(), &url, &[], "").await;
+        answer.unwrap().status == 200
+    };
+    let limit = Instant::now() + Duration::from_secs(20);
+    let mut asked = 0;
+    // Redis is asked at most once a second or so: the first answers may be from before.
+    let mut in_turn = 0;
+    while in_turn < 5 {
+        asked += 1;
+        in_turn = if is_ready().await { in_turn + 1 } else { 0 };
+        assert!(Instant::now() < limit, "not ready, asked {asked} times");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
 }
 
 /// Told to stop in the middle of an order, it finishes the order and answers.
