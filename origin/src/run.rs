@@ -8,13 +8,17 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, Secrets};
-use crate::http::server::serve;
+use crate::http::{self, server::serve};
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
+use crate::sql::Database;
+
+/// The pause before the next look for a database that is away.
+const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long requests that run may take to end once the origin is told to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -50,13 +54,18 @@ fn start_logs() -> Result<()> {
 
 async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     // First, so that an early signal is not lost.
-    let told = told_to_stop()?;
+    let mut told = told_to_stop()?;
     let (geo, scorer) = (config.links.geo()?, config.sales.scorer()?);
     let token = secrets.admin_token.clone();
-    let origin = open(config, secrets).await?;
+    let admin = listen("--admin-listen", config.admin_listen).await?;
+    let (admin, starting) = twice(admin).context("--admin-listen")?;
+    let database = tokio::select! {
+        database = database(config, starting) => database?,
+        _ = &mut told => return Ok(()),
+    };
+    let origin = open(config, secrets, database).await?;
     let stop = CancellationToken::new();
     let public = listen("--listen", config.listen).await?;
-    let admin = listen("--admin-listen", config.admin_listen).await?;
     info!(listen = %public.local_addr()?, admin_listen = %admin.local_addr()?, "listening");
     let servers = [
         tokio::spawn(serve(public, origin.public_routes(), stop.clone())),
@@ -72,10 +81,34 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     Ok(())
 }
 
-async fn open(config: &Config, secrets: Secrets) -> Result<Origin> {
-    let database = open_database(&config.database_url)
-        .await
-        .context("--database-url")?;
+/// Opens the database, and waits for one that is away. Probes hear meanwhile, on `probed`, that the process is alive and not
+/// ready.
+async fn database(config: &Config, probed: TcpListener) -> Result<Database> {
+    let there = CancellationToken::new();
+    let mut probes = Some((probed, http::starting()));
+    let mut served = None;
+    loop {
+        match open_database(&config.database_url).await {
+            Err(error) if error.is_away() => {
+                warn!(%error, "the database is away: trying again");
+                if let Some((probed, routes)) = probes.take() {
+                    served = Some(tokio::spawn(serve(probed, routes, there.clone())));
+                }
+                tokio::time::sleep(DATABASE_PAUSE).await;
+            }
+            opened => {
+                there.cancel();
+                if let Some(served) = served {
+                    // Its connections have ended, in whatever way.
+                    let _ = served.await;
+                }
+                return opened.context("--database-url");
+            }
+        }
+    }
+}
+
+async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<Origin> {
     let redis = Redis::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
     let limits = config.sales.sql_limits();
     let store = config.sales.store(database.clone())?;
@@ -94,6 +127,16 @@ async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
         .with_context(|| format!("{flag}: cannot listen on {address}"))
+}
+
+/// Two handles of one listener, to be used one after the other.
+fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
+    let first = listener.into_std()?;
+    let second = first.try_clone()?;
+    Ok((
+        TcpListener::from_std(first)?,
+        TcpListener::from_std(second)?,
+    ))
 }
 
 /// Ends when SIGTERM or SIGINT comes; they are caught from now on.

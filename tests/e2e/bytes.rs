@@ -35,6 +35,7 @@ async fn a_byte_that_is_no_text_kills_nothing() -> Result<()> {
         b"x-user-id: \xff\r\n".as_slice(),
         b"x-user-id: a\xff\xfeb\r\n",
         b"x-user-id: \xc3\xa9\r\n",
+        b"x-user-id: alice\r\nx-user-id: bob\r\n",
         b"",
     ] {
         let answer = ask(&stack, "bytes", headers).await?;

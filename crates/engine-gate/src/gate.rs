@@ -302,9 +302,13 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 }
 
-/// The user that a header names.
+/// The user that a header names. It must stand there once: what several were made into names nobody.
 pub(crate) fn read_user(header: Option<Cow<'_, [u8]>>) -> Result<UserId, Rejection> {
-    UserId::new(header.unwrap_or_default()).map_err(|_| Verdict::InvalidUser.into())
+    match header {
+        Some(Cow::Borrowed(user)) => UserId::new(user).map_err(|_| Verdict::InvalidUser.into()),
+        // Only joined values are owned.
+        Some(Cow::Owned(_)) | None => Err(Verdict::InvalidUser.into()),
+    }
 }
 
 impl<D: SharedData + Clone> Engine for Gate<D> {

@@ -92,6 +92,24 @@ fn a_user_who_must_wait_for_the_limit_costs_redis_nothing() {
     assert_eq!(bench.calls, calls);
 }
 
+#[test]
+fn a_user_who_is_named_twice_or_not_at_all_is_nobody() {
+    let mut bench = Bench::with(PAYING);
+    let users: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("x-user-id", "alice"), ("x-user-id", "bob")],
+        &[("x-user-id", "alice"), ("x-user-id", "alice")],
+    ];
+    for (stream, headers) in (1..).zip(users) {
+        bench.request(stream, "POST", "/sales/s/orders", headers);
+        let (status, body) = bench.answer(stream);
+        assert_eq!(status, 401, "{body}");
+        assert!(body.contains("invalid_user"), "{body}");
+        bench.request(10 + stream, "GET", "/orders/s.0.1", headers);
+        assert_eq!(bench.added_headers(10 + stream), []);
+    }
+}
+
 const KEYED: [(&str, &str); 2] = [("x-user-id", "alice"), ("idempotency-key", "\"k-1\"")];
 
 #[test]

@@ -46,7 +46,8 @@ impl Headers {
         &self.bytes
     }
 
-    /// The value of the header `name`, in lower case. Several of one name are one, with commas between.
+    /// The value of the header `name`, in lower case. Several of one name are one, with commas between: only such a value
+    /// is owned.
     pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let mut values = self.iter().filter(|(known, _)| *known == name.as_bytes());
         let (_, first) = values.next()?;

@@ -29,6 +29,12 @@ pub fn alive() -> Router {
     Router::new().route("/healthz", get(is_alive))
 }
 
+/// `GET /healthz` and `GET /readyz` of an origin that waits for its database.
+pub fn starting() -> Router {
+    let away = || async { Problem::unavailable("not_ready", "the database does not answer") };
+    alive().route("/readyz", get(away))
+}
+
 /// `GET /readyz`, `/metrics` and `/openapi.json`.
 pub fn probes(health: Health) -> Router {
     Router::new()

@@ -18,7 +18,7 @@ use axum::middleware::from_fn_with_state;
 use crate::metrics::RequestMetrics;
 
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
-pub use health::{Health, alive, probes};
+pub use health::{Health, alive, probes, starting};
 pub(crate) use input::{JsonBody, describe, read_json};
 pub use problem::{Problem, Remedy};
 

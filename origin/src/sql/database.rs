@@ -51,6 +51,11 @@ const ATTEMPTS_MAX: u32 = 5;
 /// The pause after the first such end; doubled with each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
+/// How often tables of SQLite are brought up to date while another origin does the same, and the pause between. One round
+/// may fail for each migration.
+const MIGRATION_ATTEMPTS_MAX: usize = 50;
+const MIGRATION_PAUSE: Duration = Duration::from_millis(100);
+
 /// MySQL's "deadlock found": it has rolled the transaction back at once. "Lock wait timeout exceeded" is
 /// not tried again: that has taken 2 s, and a second wait would be longer than a request may take.
 const MYSQL_DEADLOCK: u16 = 1213;
@@ -228,6 +233,25 @@ pub(crate) fn damaged(
     Error::ColumnDecode {
         index: column.to_owned(),
         source: error.into(),
+    }
+}
+
+impl OpenError {
+    /// Whether the database is merely away, or busy: it may be there in a moment.
+    pub fn is_away(&self) -> bool {
+        let error = match self {
+            Self::Connect(error) | Self::Migrate(MigrateError::Execute(error)) => error,
+            Self::Migrate(MigrateError::ExecuteMigration(error, _)) => error,
+            _ => return false,
+        };
+        match error {
+            Error::Io(_) | Error::PoolTimedOut => true,
+            // SQLITE_BUSY; "too many connections", "server is shutting down".
+            Error::Database(error) => ["5", "1040", "1053"]
+                .iter()
+                .any(|code| error.code().is_some_and(|known| known == *code)),
+            _ => false,
+        }
     }
 }
 
@@ -425,9 +449,27 @@ async fn open_sqlite(url: &str, migrations: &[NamedMigration]) -> Result<Pools, 
         .busy_timeout(BUSY_LIMIT);
     // The writer first: a reader can neither make the file nor its WAL.
     let writer = connect_sqlite(SQLITE_WRITERS, options.clone()).await?;
-    migrator(migrations).run(&writer).await?;
+    migrate_sqlite(&writer, migrations).await?;
     let readers = connect_sqlite(SQLITE_READERS, options.read_only(true)).await?;
     Ok(Pools::Sqlite { writer, readers })
+}
+
+/// Two origins may begin with one new file at the same moment. Nothing but SQLite's own lock keeps them apart, so what one has
+/// made meanwhile, the other fails to make; it then finds it made.
+async fn migrate_sqlite(
+    writer: &SqlitePool,
+    migrations: &[NamedMigration],
+) -> Result<(), MigrateError> {
+    let migrator = migrator(migrations);
+    for _ in 1..MIGRATION_ATTEMPTS_MAX {
+        match migrator.run(writer).await {
+            Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
+                tokio::time::sleep(MIGRATION_PAUSE).await;
+            }
+            ended => return ended,
+        }
+    }
+    migrator.run(writer).await
 }
 
 async fn connect_sqlite(

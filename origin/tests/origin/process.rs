@@ -163,6 +163,85 @@ async fn a_connection_to_redis_that_has_fallen_silent_is_replaced() {
     }
 }
 
+/// C12: more connections than there may be, which never ask anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_never_ask_keep_nobody_out() {
+    let world = World::new().await;
+    let origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
+    let address = origin.admin_url().replace("http://", "");
+    let mut silent = vec![];
+    for n in 0..1_100 {
+        let connection = tokio::net::TcpStream::connect(&address).await.unwrap();
+        if n % 2 == 0 {
+            connection.try_write(b"GET /healthz HT").unwrap();
+        }
+        silent.push(connection);
+    }
+    let alive = format!("{}/healthz", origin.admin_url());
+    for _ in 0..20 {
+        let answer = tokio::time::timeout(Duration::from_secs(10), http::get(&alive)).await;
+        let answer = answer.expect("a probe is let in");
+        assert_eq!(answer.unwrap().status, 200);
+    }
+}
+
+/// C12: all begin with one file that is not there yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_that_start_at_once_on_a_new_database_all_start() {
+    let world = World::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut starting = tokio::task::JoinSet::new();
+    for n in 0..6 {
+        let options = options(dir.path(), &world.redis_url, &world.prefix);
+        let log = dir.path().join(format!("origin-{n}.log"));
+        starting.spawn(async move {
+            let origin = Origin::start(Path::new(BINARY), options, &log).await;
+            origin.map_err(|error| format!("{error:#}"))
+        });
+    }
+    while let Some(started) = starting.join_next().await {
+        let mut origin = started.unwrap().unwrap();
+        assert!(origin.process().is_running());
+    }
+}
+
+/// C12: the database comes after the origin.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_waits_for_a_database_that_is_away_and_says_so_to_probes() {
+    let admin = format!("127.0.0.1:{}", ports::free().unwrap());
+    let mut origin = Command::new(BINARY)
+        .env_clear()
+        .env("WEIR_CLAIM_SECRET", support::SECRET)
+        .env("WEIR_ADMIN_TOKEN", TOKEN)
+        .env(
+            "WEIR_LISTEN",
+            format!("127.0.0.1:{}", ports::free().unwrap()),
+        )
+        .env("WEIR_ADMIN_LISTEN", &admin)
+        // Nobody listens there.
+        .env(
+            "WEIR_DATABASE_URL",
+            format!("mysql://weir@127.0.0.1:{}/weir", ports::free().unwrap()),
+        )
+        .spawn()
+        .unwrap();
+    let alive = format!("http://{admin}/healthz");
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !http::is_ok(&alive).await {
+        assert!(Instant::now() < limit, "it is not alive");
+        assert!(origin.try_wait().unwrap().is_none(), "it has ended");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let ready = format!("http://{admin}/readyz");
+    let answer = http::get(&ready).await.unwrap();
+    assert_eq!(answer.status, 503);
+    assert!(answer.text().contains("the database does not answer"));
+    // Told to stop, it does not wait any longer.
+    let pid = Pid::from_raw(origin.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(origin.wait().unwrap().success());
+}
+
 /// Told to stop in the middle of an order, it finishes the order and answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_finishes_what_it_began_before_it_stops() {
