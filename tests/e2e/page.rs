@@ -475,11 +475,20 @@ async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
         let row = format!("#links tr:has(a[href='#/l/s/{code}'])");
         desk.browser.wait_for_text(&row, state).await?;
     }
+    desk.make(&json!({ "code": "odd", "target": "https://pаypal.com/" }))
+        .await?;
     desk.picture("states").await?;
     desk.browser
         .open(&format!("{}#/l/s/used", desk.page()))
         .await?;
-    desk.browser.wait_for_text(".head .state", "Used up").await
+    desk.browser
+        .wait_for_text(".head .state", "Used up")
+        .await?;
+    // What is to be known of a link is told as often as it is looked at.
+    desk.browser
+        .open(&format!("{}#/l/s/odd", desk.page()))
+        .await?;
+    desk.browser.wait_for_text(".head", "mixes alphabets").await
 }
 
 #[tokio::test(flavor = "multi_thread")]

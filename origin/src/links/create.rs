@@ -87,11 +87,7 @@ impl<'a> Ready<'a> {
     fn view(self) -> LinkView {
         let expires_at_ms = self.ends_at_ms();
         let Draft {
-            domain,
-            link,
-            tags,
-            flag,
-            ..
+            domain, link, tags, ..
         } = self.draft;
         let stored = StoredLink {
             id: self.new.id,
@@ -102,7 +98,7 @@ impl<'a> Ready<'a> {
             expires_at_ms,
         };
         let standing = Standing::new(&stored.link);
-        LinkView::new(stored, Some(domain), standing, flag)
+        LinkView::new(stored, Some(domain), standing)
     }
 }
 

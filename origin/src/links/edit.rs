@@ -79,11 +79,7 @@ impl Editor {
             let applied = request
                 .clone()
                 .apply(&before.link, &known.domains, domain, now_ms)?;
-            let Applied {
-                mut link,
-                tags,
-                flag,
-            } = applied;
+            let Applied { mut link, tags } = applied;
             link.version = before.link.version.saturating_add(1);
             let action = action(&before, link.is_disabled, request);
             let change = Change {
@@ -97,7 +93,7 @@ impl Editor {
                 let is_published = self.follow(id).await;
                 let stored = self.store.link(id).await?.ok_or(FindError::Unknown)?;
                 let standing = self.states.of_one(&stored).await?;
-                let link = LinkView::new(stored, Some(domain), standing, flag);
+                let link = LinkView::new(stored, Some(domain), standing);
                 return Ok(Edited { link, is_published });
             }
         }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use weir_link::code::{Code, DomainId};
 use weir_link::domain::{Domain, Domains};
 use weir_link::record::{Link, RedirectStatus};
-use weir_link::target::Flag;
+use weir_link::target::{Flag, flag_of};
 
 use super::request::{AppRequest, RuleRequest};
 use super::state::{Standing, State};
@@ -34,7 +34,7 @@ pub struct LinkView {
     pub state: State,
     /// How many clicks it has left; null: as many as come.
     pub clicks_left: Option<u64>,
-    /// What people should know of a target that was just given.
+    /// What people should know of where it leads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flag: Option<Flag>,
 }
@@ -109,16 +109,12 @@ impl LinkView {
     /// A link as the store has it.
     pub fn of(stored: StoredLink, domains: &Domains, standing: Standing) -> Self {
         let domain = domains.by_id(stored.id.domain.as_str());
-        Self::new(stored, domain, standing, None)
+        Self::new(stored, domain, standing)
     }
 
     /// A link of `domain`; `None`: of one that is no longer configured, whose URL is not known.
-    pub fn new(
-        stored: StoredLink,
-        domain: Option<&Domain>,
-        standing: Standing,
-        flag: Option<Flag>,
-    ) -> Self {
+    pub fn new(stored: StoredLink, domain: Option<&Domain>, standing: Standing) -> Self {
+        let flag = flag_of(&stored.link);
         let url = domain.map(|domain| domain.url(&stored.id.code));
         Self {
             url: url.unwrap_or_default(),
