@@ -73,7 +73,7 @@ pub fn links_config(data: &[u8]) {
     };
     check_nothing_follows::<Config>(data);
     assert!(!taken.redis.cluster.is_empty() && !taken.origin.cluster.is_empty());
-    assert!((1..=100_000).contains(&taken.origin.per_second));
+    assert!((1..=1_000_000).contains(&taken.lookups.rate()));
     assert!((1..=60_000).contains(&taken.origin.timeout_ms));
     assert!((50..=60_000).contains(&taken.poll_interval_ms));
     assert!((1..=1_000).contains(&taken.limits.renew_permille));

@@ -136,7 +136,7 @@ impl Links {
             memory: Memory::new(config.limits, seed),
             crawlers: Crawlers::new(seed),
             redis: Redis::new(&config, &mut metrics),
-            lookups: Lookups::new(&config.origin, &mut metrics),
+            lookups: Lookups::new(&config.origin, config.lookups, &mut metrics),
             poller: Poller::new(config.poll_interval_ms, &config.redis.key_prefix),
             trusted_hops: clicks.and_then(|clicks| clicks.trusted_hops),
             clicks: clicks.map(|clicks| Clicks::new(clicks, unique_name, &mut metrics)),

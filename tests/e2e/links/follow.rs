@@ -130,7 +130,8 @@ async fn of_a_thousand_clicks_at_once_over_two_gateways_exactly_so_many_are_admi
 #[tokio::test(flavor = "multi_thread")]
 async fn random_codes_reach_the_origin_only_so_often_and_hot_links_do_not_feel_them() -> Result<()>
 {
-    let config = r#"{ "redis": {}, "origin": { "per_second": 1, "burst": 10 } }"#;
+    let config =
+        r#"{ "redis": {}, "origin": { "limit": { "rate": 1, "per": "1s", "burst": 10 } } }"#;
     let setup = LinkSetup {
         workers: 1,
         config: Some(config),
