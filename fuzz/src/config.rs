@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use weir_base::FieldError;
 use weir_engine::config::parse;
-use weir_engine_gate::config::{LimitsConfig, OverloadConfig};
+use weir_engine_gate::config::{CheckedLimits, OverloadConfig};
 use weir_scripts::keys;
 
 /// The bridge's configuration: taken if and only if it is an object of positive limits, and what
@@ -132,11 +132,11 @@ pub fn gate_config(data: &[u8]) {
 }
 
 /// What the documentation of each field promises.
-fn check_limits(limits: &LimitsConfig) {
+fn check_limits(limits: &CheckedLimits) {
     assert!((1..=65_536).contains(&limits.slots));
     for rate in [limits.user, limits.address].into_iter().flatten() {
-        assert!((1..=1_000_000).contains(&rate.rate_per_s));
-        assert!((1..=1_000_000).contains(&rate.burst));
+        assert!((1..=1_000_000).contains(&rate.rate()));
+        assert!((1..=1_000_000).contains(&rate.burst()));
     }
 }
 

@@ -7,7 +7,7 @@ use weir_link::cache::{Found, Learnt, Limits, LinkName, Memory, Source};
 use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
 use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::code::DomainId;
-use weir_link::domain::DomainsConfig;
+use weir_link::domain::{Domain, DomainsConfig};
 use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
 
 use crate::config::{check_nothing_follows, check_refusal};
@@ -31,8 +31,12 @@ pub fn link_record(data: &[u8]) {
             now_ms: 1_700_000_000_000,
             left_ms: Some(link.life_ms),
         };
-        check_reply(&answer(&link, &visit).reply());
+        check_reply(&answer(&link, &visit).reply(&site()));
     }
+}
+
+fn site() -> Domain {
+    serde_json::from_str(r#"{"id":"s","hosts":["s.example"]}"#).expect("a domain")
 }
 
 /// No header can be broken out of, whatever the link and the request say.
@@ -69,7 +73,7 @@ pub fn links_config(data: &[u8]) {
     };
     check_nothing_follows::<Config>(data);
     assert!(!taken.redis.cluster.is_empty() && !taken.origin.cluster.is_empty());
-    assert!((1..=100_000).contains(&taken.origin.per_second));
+    assert!((1..=1_000_000).contains(&taken.lookups.rate()));
     assert!((1..=60_000).contains(&taken.origin.timeout_ms));
     assert!((50..=60_000).contains(&taken.poll_interval_ms));
     assert!((1..=1_000).contains(&taken.limits.renew_permille));
@@ -111,7 +115,7 @@ pub fn link_click(data: &[u8]) {
     assert_eq!(LinkName::from(&link), name);
     let now_ms = 1_700_000_000_000;
     for link in [&plain(), &choosy()] {
-        check_reply(&answer(link, &fields.visit(None, now_ms)).reply());
+        check_reply(&answer(link, &fields.visit(None, now_ms)).reply(&site()));
     }
     check_memory(&name, now_ms);
     check_row(&name, &fields, now_ms);

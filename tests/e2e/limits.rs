@@ -25,7 +25,7 @@ const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 7, 2);
 
 /// A gateway of two workers with low limits, and a sale named as its prefix.
 async fn limited(sale: &str) -> Result<Stack> {
-    let rate = |burst| json!({ "rate_per_s": RATE_PER_S, "burst": burst });
+    let rate = |burst| json!({ "rate": RATE_PER_S, "per": "1s", "burst": burst });
     let stack = Stack::builder()
         .workers(2)
         .key_prefix(sale)

@@ -223,12 +223,15 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
 
     // Edited.
     browser
-        .type_into("#edit [name=new-target]", "https://shop.example/winter")
+        .type_into("#edit [name=target]", "https://shop.example/winter")
         .await?;
     browser.click("#edit button[type=submit]").await?;
     browser
         .wait_for_text("#target", "https://shop.example/winter")
         .await?;
+    browser.click("details summary h2").await?;
+    browser.wait_for_text(".past", "Edited").await?;
+    browser.wait_for_text(".past", "Created").await?;
 
     // Disabled, and enabled again.
     browser.click("#toggle").await?;
@@ -344,5 +347,223 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
         .context("no complaint")?;
     assert!(said.contains("target"), "{said}");
     assert!(desk.dir.path().exists());
+    Ok(())
+}
+
+/// Chooses `value` where `selector` points, or writes it there: what people do with controls of their system.
+async fn set(browser: &Browser, selector: &str, value: &str) -> Result<()> {
+    let script = "const control = document.querySelector(arguments[0]); control.value = arguments[1]; \
+                  return control.value === arguments[1]";
+    let arguments = [json!(selector), json!(value)];
+    ensure!(
+        browser.run(script, &arguments).await? == json!(true),
+        "{selector}"
+    );
+    Ok(())
+}
+
+/// What a control holds.
+async fn held(browser: &Browser, selector: &str) -> Result<Value> {
+    let script = "const control = document.querySelector(arguments[0]); \
+                  return control.type === 'checkbox' ? control.checked : control.value";
+    browser.run(script, &[json!(selector)]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
+    let desk = Desk::open().await?;
+    let end_ms: u64 = 1_893_553_440_000; // 2030-01-02 03:04 UTC
+    let link = json!({
+        "code": "whole", "target": "https://a.example/", "status": 307, "pass_query": true,
+        "life_days": 30, "max_clicks": 10, "expires_at_ms": end_ms, "language": "en", "tags": ["one"],
+        "apps": [{ "platform": "ios", "url": "https://app.example/x", "fallback": "https://b.example/" }],
+        "rules": [{ "platforms": ["android", "wechat"], "languages": ["zh-TW"], "target": "https://c.example/" }],
+    });
+    desk.make(&link).await?;
+    desk.sign_in().await?;
+    let browser = &desk.browser;
+    let page = format!("{}#/l/s/whole", desk.page());
+    browser.open(&page).await?;
+    browser
+        .wait_for_text(".facts", "10 of 10 clicks left")
+        .await?;
+    // In one time zone, which is named.
+    browser
+        .wait_for_text(".facts", "ends Jan 2, 2030, 03:04 UTC at the latest")
+        .await?;
+    for (control, value) in [
+        ("[name=target]", json!("https://a.example/")),
+        ("[name=days]", json!("30")),
+        ("[name=clicks]", json!("10")),
+        ("[name=end]", json!("2030-01-02T03:04")),
+        ("[name=status]", json!("307")),
+        ("[name=query]", json!("true")),
+        ("[name=language]", json!("en")),
+        ("[name=tags]", json!("one")),
+        ("[name=app-platform]", json!("ios")),
+        ("[name=app-url]", json!("https://app.example/x")),
+        ("[name=app-fallback]", json!("https://b.example/")),
+        ("[name=rule-languages]", json!("zh-TW")),
+        ("[name=rule-target]", json!("https://c.example/")),
+        ("[name=rule-platform][value=wechat]", json!(true)),
+        ("[name=rule-platform][value=ios]", json!(false)),
+    ] {
+        let control = format!("#edit {control}");
+        assert_eq!(held(browser, &control).await?, value, "{control}");
+    }
+    desk.picture("whole").await?;
+
+    // What is cleared is cleared, what is added is added, and the rest stays.
+    for control in ["days", "clicks", "language"] {
+        set(browser, &format!("#edit [name={control}]"), "").await?;
+    }
+    set(browser, "#edit [name=end]", "2031-05-06T07:08").await?;
+    set(browser, "#edit [name=status]", "301").await?;
+    set(browser, "#edit [name=query]", "false").await?;
+    browser.click("#apps-list .danger").await?;
+    browser.click("[name=add-rules]").await?;
+    let second = "#rules-list li:nth-child(2)";
+    browser
+        .type_into(
+            &format!("{second} [name=rule-target]"),
+            "https://d.example/",
+        )
+        .await?;
+    browser.click(&format!("{second} .quiet")).await?;
+    browser.click("#edit button[type=submit]").await?;
+    browser.wait_for_text(".facts", "2031").await?;
+    let link = desk
+        .api(Method::GET, "/links/whole", &Value::Null)
+        .await?
+        .json()?;
+    let expected = json!({
+        "target": "https://a.example/", "status": 301, "pass_query": false, "life_ms": 0,
+        "max_clicks": null, "language": null, "ends_at_ms": 1_935_817_680_000_u64, "tags": ["one"], "apps": [],
+        "rules": [{ "target": "https://d.example/" },
+            { "platforms": ["android", "wechat"], "languages": ["zh-TW"], "target": "https://c.example/" }],
+    });
+    for (name, value) in expected.as_object().context("an object")? {
+        assert_eq!(&link[name], value, "{name}");
+    }
+    desk.nothing_to_complain().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
+    let desk = Desk::open().await?;
+    for (code, more) in [
+        ("used", json!({ "max_clicks": 1 })),
+        ("brief", json!({ "life_ms": 1_000 })),
+        ("sound", json!({})),
+    ] {
+        let mut link = json!({ "code": code, "target": "https://a.example/" });
+        let fields = link.as_object_mut().context("an object")?;
+        fields.extend(more.as_object().context("an object")?.clone());
+        desk.make(&link).await?;
+    }
+    // As a gateway asks for somebody who clicks.
+    let click = "/link-records/s/used?for=click&click=00000000000000ab-1";
+    let url = format!("{}{click}", desk.origin.url());
+    assert_eq!(http::get(&url).await?.status, 200);
+    let has_ended = async || {
+        let link = desk.api(Method::GET, "/links/brief", &Value::Null).await;
+        link.is_ok_and(|link| link.json().is_ok_and(|link| link["state"] == "ended"))
+    };
+    weir_tests::until("the brief link has ended", has_ended).await?;
+    desk.sign_in().await?;
+    for (code, state) in [("used", "Used up"), ("brief", "Ended"), ("sound", "Active")] {
+        let row = format!("#links tr:has(a[href='#/l/s/{code}'])");
+        desk.browser.wait_for_text(&row, state).await?;
+    }
+    desk.make(&json!({ "code": "odd", "target": "https://pаypal.com/" }))
+        .await?;
+    desk.picture("states").await?;
+    desk.browser
+        .open(&format!("{}#/l/s/used", desk.page()))
+        .await?;
+    desk.browser
+        .wait_for_text(".head .state", "Used up")
+        .await?;
+    // What is to be known of a link is told as often as it is looked at.
+    desk.browser
+        .open(&format!("{}#/l/s/odd", desk.page()))
+        .await?;
+    desk.browser.wait_for_text(".head", "mixes alphabets").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
+    let desk = Desk::open().await?;
+    desk.sign_in().await?;
+    let browser = &desk.browser;
+    browser.click("#views a[href='#/domains']").await?;
+    browser.wait_for_text("#domains", "s.example.com").await?;
+    browser.click("#domains a[href='#/domains/s']").await?;
+    let page = format!("<h1>{HOSTILE}</h1>");
+    browser.type_into("#domain [name=gone_page]", &page).await?;
+    browser
+        .type_into("#domain [name=home]", "https://home.example/")
+        .await?;
+    browser
+        .type_into("#domain [name=denied_hosts]", "evil.example, bad.example")
+        .await?;
+    browser
+        .type_into("#domain [name=assetlinks]", "[{\"relation\": []}]")
+        .await?;
+    set(browser, "#domain [name=status]", "308").await?;
+    desk.picture("domain").await?;
+    browser.click("#domain button[type=submit]").await?;
+    browser.wait_for_text("#domains", "s.example.com").await?;
+    let domain = async |id: &str| {
+        let path = format!("/link-domains/{id}");
+        desk.api(Method::GET, &path, &Value::Null).await
+    };
+    let known = domain("s").await?.json()?;
+    for (name, value) in [
+        ("gone_page", json!(page)),
+        ("home", json!("https://home.example/")),
+        ("denied_hosts", json!(["evil.example", "bad.example"])),
+        ("assetlinks", json!([{ "relation": [] }])),
+        ("status", json!(308)),
+        ("length", json!(7)),
+    ] {
+        assert_eq!(known[name], value, "{name}");
+    }
+    // What is cleared is cleared; what is shown is text.
+    browser.click("#domains a[href='#/domains/s']").await?;
+    browser.text("#domain").await?;
+    assert_eq!(
+        held(browser, "#domain [name=gone_page]").await?,
+        json!(page)
+    );
+    set(browser, "#domain [name=gone_page]", "").await?;
+    browser.click("#domain button[type=submit]").await?;
+    browser.text("#domains").await?;
+    assert_eq!(domain("s").await?.json()?["gone_page"], Value::Null);
+
+    browser.click("#new-domain").await?;
+    browser.type_into("#domain [name=id]", "t").await?;
+    browser
+        .type_into("#domain [name=hosts]", "S.example.com")
+        .await?;
+    browser.click("#domain button[type=submit]").await?;
+    browser
+        .wait_for_text("#domain [role=alert]", "hosts")
+        .await?;
+    browser
+        .type_into("#domain [name=hosts]", "t.example.com")
+        .await?;
+    browser.click("#domain button[type=submit]").await?;
+    browser.wait_for_text("#domains", "t.example.com").await?;
+    browser.click("#domains a[href='#/domains/t']").await?;
+    browser.click("#delete-domain").await?;
+    browser.click("#ask-yes").await?;
+    browser
+        .until(
+            "return document.querySelectorAll('#domains tbody tr').length === 1",
+            &[],
+        )
+        .await?;
+    assert_eq!(domain("t").await?.status, 404);
     Ok(())
 }

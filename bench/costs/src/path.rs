@@ -22,8 +22,8 @@ const CONFIG: &str = r#"{
     "redis": { "cluster": "weir_redis", "key_prefix": "weir", "deadline_ms": 250 },
     "poll_interval_ms": 250"#;
 
-const LIMITS: &str = r#", "limits": { "user": { "rate_per_s": 20, "burst": 40 },
-    "address": { "rate_per_s": 1000, "burst": 2000 }, "slots": 16384 }"#;
+const LIMITS: &str = r#", "limits": { "user": { "rate": 20, "per": "1s", "burst": 40 },
+    "address": { "rate": 1000, "per": "1s", "burst": 2000 }, "slots": 16384 }"#;
 
 const CATALOGUE: &str = r#"{"sales":[
     {"id":"gone","starts_at_ms":1,"ends_at_ms":9999999999999,"shards":4,"user_cap":1,"state":"open","band":"none"},

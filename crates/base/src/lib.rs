@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`address`] | which addresses count as one |
 //! | [`breaker`] | the circuit breaker: whether what failed too often may be asked |
+//! | [`duration`] | durations as people write them |
 //! | [`hash`] | seeded hashes that all bits of are even |
 //! | [`headers`] | the names of Weir's own headers |
 //! | [`id`] | which sale ids and user ids are well formed |
@@ -39,6 +40,7 @@ extern crate std;
 
 pub mod address;
 pub mod breaker;
+pub mod duration;
 mod field_error;
 pub mod hash;
 pub mod headers;

@@ -22,7 +22,7 @@ use weir_engine::config::{Environment, content_type, header_name, within};
 pub use weir_engine::config::{RedisConfig, Topology};
 
 pub use self::keys::KeyConfig;
-pub use self::limits::{IdentifiedLimits, LimitsConfig, OverloadConfig, RateConfig};
+pub use self::limits::{CheckedLimits, IdentifiedLimits, LimitsConfig, OverloadConfig};
 pub use self::token::{TokenConfig, TokenSettings};
 use crate::route::{Route, RouteKind};
 
@@ -153,7 +153,7 @@ pub struct Checked {
     /// See [`RedisConfig`].
     pub redis: RedisConfig,
     /// See [`Config::limits`].
-    pub limits: LimitsConfig,
+    pub limits: CheckedLimits,
     /// See [`Config::overload`].
     pub overload: OverloadConfig,
     /// See [`Config::poll_interval_ms`].
@@ -194,7 +194,7 @@ impl Config {
         within("claim.ttl_ms", self.claim.ttl_ms, 1, CLAIM_TTL_MS_MAX)?;
         self.redis.check("redis")?;
         self.static_page.check()?;
-        self.limits.check()?;
+        let limits = self.limits.checked()?;
         self.overload.check()?;
         let claim_keys = keys::ring("claim.keys", &self.claim.keys, environment)?;
         let token = self.token.as_ref();
@@ -215,7 +215,7 @@ impl Config {
             poll_interval_ms: self.poll_interval_ms,
             retry_after_s: self.retry_after_s,
             static_page: self.static_page,
-            limits: self.limits,
+            limits,
             overload: self.overload,
         })
     }
@@ -401,16 +401,29 @@ mod tests {
         };
         added(r#""limits": { "slots": 0 }"#, "limits.slots");
         added(
-            r#""limits": { "user": { "rate_per_s": 0, "burst": 1 } }"#,
-            "limits.user.rate_per_s",
+            r#""limits": { "user": { "rate": 0, "per": "1s", "burst": 1 } }"#,
+            "limits.user.rate",
         );
         added(
-            r#""limits": { "address": { "rate_per_s": 1, "burst": 0 } }"#,
+            r#""limits": { "address": { "rate": 1, "per": "1s", "burst": 0 } }"#,
             "limits.address.burst",
         );
         added(r#""limits": { "user": { "burst": 1 } }"#, "limits.user");
+        // There is one way to write a rate, and one to write a duration.
         added(
-            r#""limits": { "identified": { "user": { "rate_per_s": 1, "burst": 0 } } }"#,
+            r#""limits": { "user": { "rate_per_s": 1, "burst": 1 } }"#,
+            "limits.user.rate_per_s",
+        );
+        added(
+            r#""limits": { "user": { "rate": 1, "per": "1 s" } }"#,
+            "limits.user.per",
+        );
+        added(
+            r#""limits": { "user": { "rate": 1, "per": 1000 } }"#,
+            "limits.user.per",
+        );
+        added(
+            r#""limits": { "identified": { "user": { "rate": 1, "per": "1s", "burst": 0 } } }"#,
             "limits.identified.user.burst",
         );
         added(

@@ -6,11 +6,11 @@ use weir_base::key::KeyRing;
 use weir_base::shared_data::SharedData;
 use weir_engine::Request;
 use weir_limit::Quota;
-use weir_limit::table::{Table, TableRequest, decide_all, decide_one};
+use weir_limit::table::{Table, TableRequest, decide_both, decide_one};
 use weir_sale::admission::Rejection;
 use weir_sale::verdict::Verdict;
 
-use crate::config::{LimitsConfig, RateConfig};
+use crate::config::CheckedLimits;
 
 /// The limits of one gateway: its workers share them.
 #[derive(Debug)]
@@ -36,11 +36,11 @@ struct Limit<D> {
 
 impl<D: SharedData + Clone> Limits<D> {
     /// `keys` seeds the tables' hashes: all workers have the same, and no client knows it.
-    pub(crate) fn new(config: &LimitsConfig, keys: &KeyRing, data: &D) -> Self {
-        let limit = |name: &str, rate: Option<RateConfig>| {
-            rate.map(|rate| Limit {
+    pub(crate) fn new(config: &CheckedLimits, keys: &KeyRing, data: &D) -> Self {
+        let limit = |name: &str, quota: Option<Quota>| {
+            quota.map(|quota| Limit {
                 table: Table::new(data.clone(), name, config.slots, keys.seed(name)),
-                quota: rate.quota(),
+                quota,
             })
         };
         Self {
@@ -49,8 +49,8 @@ impl<D: SharedData + Clone> Limits<D> {
                 addresses: limit("addresses", config.address),
             },
             identified: Pair {
-                users: limit("identified-users", config.identified.user),
-                addresses: limit("identified-addresses", config.identified.address),
+                users: limit("identified-users", config.identified_user),
+                addresses: limit("identified-addresses", config.identified_address),
             },
         }
     }
@@ -93,7 +93,7 @@ impl<D: SharedData> Pair<D> {
         let user = self.users.as_ref().zip(user);
         let user = user.map(|(limit, user)| limit.of(user.as_str().as_bytes()));
         let wait_ms = match (address, user) {
-            (Some(address), Some(user)) => decide_all(&[address, user], now_ms).wait_ms(),
+            (Some(address), Some(user)) => decide_both(&[address, user], now_ms).wait_ms(),
             (Some(one), None) | (None, Some(one)) => decide_one(one, now_ms).0.wait_ms,
             (None, None) => 0,
         };

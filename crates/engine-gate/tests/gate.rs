@@ -82,7 +82,8 @@ fn a_refusal_is_an_answer_with_its_word() {
 
 #[test]
 fn a_user_who_must_wait_for_the_limit_costs_redis_nothing() {
-    let mut bench = Bench::with(r#", "limits": { "user": { "rate_per_s": 1, "burst": 1 } }"#);
+    let mut bench =
+        Bench::with(r#", "limits": { "user": { "rate": 1, "per": "1s", "burst": 1 } }"#);
     bench.buy(1, "alice");
     bench.run(Reply::Granted);
     let calls = bench.calls;
@@ -165,8 +166,8 @@ fn a_second_attempt_waits_for_the_first_and_a_key_that_is_none_is_refused() {
     assert_eq!(bench.calls, calls, "it costs Redis nothing");
 }
 
-const NAT: &str = r#", "limits": { "user": { "rate_per_s": 1, "burst": 3 },
-    "address": { "rate_per_s": 1, "burst": 10 } }"#;
+const NAT: &str = r#", "limits": { "user": { "rate": 1, "per": "1s", "burst": 3 },
+    "address": { "rate": 1, "per": "1s", "burst": 10 } }"#;
 
 #[test]
 fn a_user_who_is_refused_does_not_use_up_the_address_of_the_neighbours() {

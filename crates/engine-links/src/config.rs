@@ -5,6 +5,8 @@ use alloc::string::String;
 use serde::Deserialize;
 use weir_base::{FieldError, breaker};
 use weir_engine::config::{RedisConfig, check_breaker, within};
+use weir_limit::rules::LimitConfig;
+use weir_limit::{Algorithm, Quota};
 use weir_link::cache::Limits;
 
 /// How long a request waits for Redis unless set, in milliseconds.
@@ -45,10 +47,8 @@ pub struct OriginConfig {
     pub cluster: String,
     /// How long one look-up may take, in milliseconds, 1 to 60,000: 2,000 unless set.
     pub timeout_ms: u64,
-    /// Look-ups a second of each worker, 1 to 100,000: 100 unless set.
-    pub per_second: u32,
-    /// Look-ups at once beyond that, 1 to 100,000: 200 unless set.
-    pub burst: u32,
+    /// How many look-ups each worker makes: 100 a second, 200 at once, unless set.
+    pub limit: LimitConfig,
     /// The most requests that wait for the origin in each worker, 1 to 1,000,000: 1,000 unless set.
     pub waiting_max: usize,
 }
@@ -101,6 +101,8 @@ pub struct Checked {
     pub breaker: breaker::Settings,
     /// How the origin is asked.
     pub origin: OriginConfig,
+    /// How often.
+    pub lookups: Quota,
     /// What is remembered.
     pub limits: Limits,
     /// How clicks are counted; `None` if they are not.
@@ -123,7 +125,7 @@ impl Config {
     pub fn checked(self) -> Result<Checked, FieldError> {
         self.redis.check("redis")?;
         check_breaker("breaker", &self.breaker)?;
-        self.origin.check()?;
+        let lookups = self.origin.checked()?;
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
         within("renew_permille", self.renew_permille.into(), 1, 1_000)?;
         self.clicks.check()?;
@@ -132,6 +134,7 @@ impl Config {
             redis: self.redis,
             breaker: self.breaker,
             origin: self.origin,
+            lookups,
             clicks: self.clicks.enabled.then_some(self.clicks),
             poll_interval_ms: self.poll_interval_ms,
         })
@@ -139,15 +142,15 @@ impl Config {
 }
 
 impl OriginConfig {
-    fn check(&self) -> Result<(), FieldError> {
+    /// Its limit.
+    fn checked(&self) -> Result<Quota, FieldError> {
         if self.cluster.is_empty() {
             let problem = "must name an Envoy cluster";
             return Err(FieldError::new("origin.cluster", problem));
         }
         within("origin.timeout_ms", self.timeout_ms, 1, 60_000)?;
-        within("origin.per_second", self.per_second.into(), 1, 100_000)?;
-        within("origin.burst", self.burst.into(), 1, 100_000)?;
-        within("origin.waiting_max", self.waiting_max as u64, 1, 1_000_000)
+        within("origin.waiting_max", self.waiting_max as u64, 1, 1_000_000)?;
+        self.limit.quota(Algorithm::Gcra, "origin.limit")
     }
 }
 
@@ -186,8 +189,7 @@ impl Default for OriginConfig {
         Self {
             cluster: "weir_origin".into(),
             timeout_ms: 2_000,
-            per_second: 100,
-            burst: 200,
+            limit: LimitConfig::per_second(100, 200),
             waiting_max: 1_000,
         }
     }
@@ -259,8 +261,19 @@ mod tests {
         check(r#""renew_permille":1001"#, "renew_permille");
         check(r#""origin":{"cluster":""}"#, "origin.cluster");
         check(r#""origin":{"timeout_ms":0}"#, "origin.timeout_ms");
-        check(r#""origin":{"per_second":0}"#, "origin.per_second");
-        check(r#""origin":{"burst":0}"#, "origin.burst");
+        check(
+            r#""origin":{"limit":{"rate":0,"per":"1s"}}"#,
+            "origin.limit.rate",
+        );
+        check(
+            r#""origin":{"limit":{"rate":1,"per":"1s","burst":0}}"#,
+            "origin.limit.burst",
+        );
+        check(
+            r#""origin":{"limit":{"rate":1,"per":1000}}"#,
+            "origin.limit.per",
+        );
+        check(r#""origin":{"per_second":1}"#, "origin.per_second");
         check(r#""origin":{"waiting_max":0}"#, "origin.waiting_max");
         check(r#""origin":{"colour":1}"#, "origin.colour");
         check(r#""cache":{"entries_max":10000001}"#, "cache.entries_max");

@@ -3,7 +3,6 @@
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 
-use serde_json::Value;
 use weir_base::hash::seeded_hash;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
 use weir_link::answer::{self, Answer, Gone};
@@ -11,10 +10,11 @@ use weir_link::cache::{Found, Known, LinkName, Memory};
 use weir_link::click::ClickId;
 use weir_link::domain::Domain;
 use weir_link::record::Link;
+use weir_link::site::{self, File};
 use weir_scripts::link_read::{Purpose, Read};
 
 use crate::NAME;
-use crate::answer::{file, kind_of, respond, unavailable};
+use crate::answer::{kind_of, respond, unavailable};
 use crate::clicks::Clicks;
 use crate::config::Checked;
 use crate::crawlers::Crawlers;
@@ -136,7 +136,7 @@ impl Links {
             memory: Memory::new(config.limits, seed),
             crawlers: Crawlers::new(seed),
             redis: Redis::new(&config, &mut metrics),
-            lookups: Lookups::new(&config.origin, &mut metrics),
+            lookups: Lookups::new(&config.origin, config.lookups, &mut metrics),
             poller: Poller::new(config.poll_interval_ms, &config.redis.key_prefix),
             trusted_hops: clicks.and_then(|clicks| clicks.trusted_hops),
             clicks: clicks.map(|clicks| Clicks::new(clicks, unique_name, &mut metrics)),
@@ -177,13 +177,7 @@ impl Links {
                 };
                 self.find(head, effects);
             }
-            Resource::AppleFile => {
-                let wanted = domain.apple_app_site_association.as_ref();
-                self.answer_file(stream, &domain, wanted, effects);
-            }
-            Resource::AndroidFile => {
-                self.answer_file(stream, &domain, domain.assetlinks.as_ref(), effects);
-            }
+            Resource::File(file) => self.answer_file(stream, file, &domain, effects),
             Resource::Nothing => self.answer_unknown(stream, &domain, effects),
         }
     }
@@ -214,8 +208,14 @@ impl Links {
                 self.counters.found.increment(Place::Memory);
                 let answer = answer_of(known, &head.fields, now_ms);
                 let is_followed = answer.leads_on();
-                if give(answer, stream, &head.fields, &self.counters, effects)
-                    && let Some(clicks) = &mut self.clicks
+                if give(
+                    answer,
+                    stream,
+                    &head.fields,
+                    &head.domain,
+                    &self.counters,
+                    effects,
+                ) && let Some(clicks) = &mut self.clicks
                 {
                     let address = head.fields.address(self.trusted_hops, head.request);
                     clicks.count(&head.fields.click(&head.name, &address, now_ms));
@@ -350,7 +350,14 @@ impl Links {
         let fields = request.visitor.fields();
         let answer = answer_of(known, &fields, now_ms);
         let leads_on = answer.leads_on();
-        let is_counted = give(answer, request.stream, &fields, &self.counters, effects);
+        let is_counted = give(
+            answer,
+            request.stream,
+            &fields,
+            &request.domain,
+            &self.counters,
+            effects,
+        );
         self.count(is_counted, &request, now_ms);
         if !leads_on {
             self.led_nowhere(&request);
@@ -393,7 +400,7 @@ impl Links {
             None if changes == self.changes => self.memory.trust(&name, now_ms),
             None => {}
             Some(request) => {
-                self.answer_unavailable(request.stream, wait_ms, effects);
+                self.answer_unavailable(&request, wait_ms, effects);
                 self.led_nowhere(&request);
             }
         }
@@ -422,7 +429,14 @@ impl Links {
         let is_used_up = read.clicks_left == Some(0);
         let answer = answer_to(link, is_used_up, read.left_ms, &fields, now_ms);
         let leads_on = answer.leads_on();
-        let is_counted = give(answer, request.stream, &fields, &self.counters, effects);
+        let is_counted = give(
+            answer,
+            request.stream,
+            &fields,
+            &request.domain,
+            &self.counters,
+            effects,
+        );
         self.count(is_counted, request, now_ms);
         if !leads_on {
             self.led_nowhere(request);
@@ -449,8 +463,7 @@ impl Links {
     /// There is no such link.
     pub(crate) fn answer_unknown(&self, stream: StreamId, domain: &Domain, effects: &mut Effects) {
         self.counters.answers.increment(AnswerKind::Unknown);
-        let reply = answer::unknown(domain.not_found_page.as_deref());
-        respond(stream, reply, effects);
+        respond(stream, site::unknown(Some(domain)), effects);
     }
 
     /// There is no such link, says whoever must know.
@@ -460,28 +473,27 @@ impl Links {
     }
 
     /// Nobody can say where the link leads; in `wait_ms` there may be room for one who asks.
-    fn answer_unavailable(&self, stream: StreamId, wait_ms: Option<u64>, effects: &mut Effects) {
+    fn answer_unavailable(
+        &self,
+        request: &LinkRequest,
+        wait_ms: Option<u64>,
+        effects: &mut Effects,
+    ) {
         let kind = match wait_ms {
             Some(_) => AnswerKind::Overloaded,
             None => AnswerKind::Unavailable,
         };
         self.counters.answers.increment(kind);
-        let answer = unavailable(wait_ms.unwrap_or(RETRY_MS));
-        effects.respond(stream, Rc::new(answer));
+        let reply = unavailable(&request.domain, wait_ms.unwrap_or(RETRY_MS));
+        respond(request.stream, reply, effects);
     }
 
-    fn answer_file(
-        &self,
-        stream: StreamId,
-        domain: &Domain,
-        wanted: Option<&Value>,
-        effects: &mut Effects,
-    ) {
-        let Some(wanted) = wanted else {
+    fn answer_file(&self, stream: StreamId, file: File, domain: &Domain, effects: &mut Effects) {
+        let Some(reply) = file.reply(domain) else {
             return self.answer_unknown(stream, domain, effects);
         };
         self.counters.answers.increment(AnswerKind::File);
-        effects.respond(stream, Rc::new(file(wanted)));
+        respond(stream, reply, effects);
     }
 }
 
@@ -526,11 +538,12 @@ fn give(
     answer: Answer<'_>,
     stream: StreamId,
     fields: &Fields<'_>,
+    domain: &Domain,
     counters: &LinkCounters,
     effects: &mut Effects,
 ) -> bool {
     let is_counted = answer.leads_on() && fields.is_visit();
     counters.answers.increment(kind_of(&answer));
-    respond(stream, answer.reply(), effects);
+    respond(stream, answer.reply(domain), effects);
     is_counted
 }

@@ -109,13 +109,13 @@ const BREAKER: breaker::Settings = breaker::Settings {
 const AUTHORITY: &str = "weir";
 
 impl Lookups {
-    pub(crate) fn new(config: &OriginConfig, metrics: &mut Metrics) -> Self {
+    pub(crate) fn new(config: &OriginConfig, quota: Quota, metrics: &mut Metrics) -> Self {
         Self {
             cluster: config.cluster.as_str().into(),
             timeout_ms: config.timeout_ms,
             waiting_max: config.waiting_max,
-            quota: Quota::per_second(config.per_second, config.burst),
-            reserve: config.burst / 2,
+            quota,
+            reserve: quota.burst() / 2,
             state: None,
             breaker: CountedBreaker::new(BREAKER, metrics, &format!("{PREFIX}_origin")),
             under_way: BTreeMap::new(),
@@ -308,13 +308,11 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let config = OriginConfig {
-                per_second: 10,
-                burst: 2,
                 waiting_max: 5,
                 ..OriginConfig::default()
             };
             Self {
-                lookups: Lookups::new(&config, &mut Metrics::new()),
+                lookups: Lookups::new(&config, Quota::per_second(10, 2), &mut Metrics::new()),
                 effects: Effects::new(),
                 now_ms: 1_000,
             }

@@ -7,6 +7,7 @@ use weir_link::answer::{Method, Visit, is_prefetch};
 use weir_link::cache::LinkName;
 use weir_link::click_buffer::Click;
 use weir_link::code::DomainId;
+use weir_link::site::File;
 
 /// So many bytes of each header that describes the client are looked at.
 pub const HEADER_LEN_MAX: usize = 1_024;
@@ -37,10 +38,8 @@ pub struct Fields<'a> {
 pub enum Resource {
     /// A link.
     Link(LinkName),
-    /// The domain's `apple-app-site-association`.
-    AppleFile,
-    /// The domain's `assetlinks.json`.
-    AndroidFile,
+    /// A file of the domain.
+    File(File),
     /// Something that is no link.
     Nothing,
 }
@@ -80,16 +79,13 @@ impl<'a> Fields<'a> {
 
     /// What it asks `domain` for.
     pub fn resource(&self, domain: &DomainId) -> Resource {
-        match self.split_path().0 {
-            b"/.well-known/apple-app-site-association" | b"/apple-app-site-association" => {
-                Resource::AppleFile
-            }
-            b"/.well-known/assetlinks.json" => Resource::AndroidFile,
-            [b'/', code @ ..] => {
-                LinkName::new(domain, code).map_or(Resource::Nothing, Resource::Link)
-            }
-            _ => Resource::Nothing,
+        let path = self.split_path().0;
+        if let Some(file) = File::at(path) {
+            return Resource::File(file);
         }
+        let code = path.strip_prefix(b"/");
+        let name = code.and_then(|code| LinkName::new(domain, code));
+        name.map_or(Resource::Nothing, Resource::Link)
     }
 
     /// The path, and the query string behind its first `?`.
@@ -223,23 +219,21 @@ mod tests {
         check(b"/aZ3k9Qx", link);
         check(b"/aZ3k9Qx?", link);
         check(b"/aZ3k9Qx?a=/b?c", link);
+        // It could be a code.
         check(
-            b"/.well-known/apple-app-site-association",
-            Resource::AppleFile,
+            b"/apple-app-site-association?x",
+            Resource::File(File::AppleApps),
         );
-        check(b"/apple-app-site-association?x", Resource::AppleFile);
-        check(b"/.well-known/assetlinks.json", Resource::AndroidFile);
+        check(b"/?aZ3k9Qx", Resource::File(File::Home));
         let long = [b"/".as_slice(), &[b'a'; 65_536]].concat();
         for nothing in [
             &b""[..],
-            b"/",
             b"*",
             b"aZ3k9Qx",
             b"/aZ3k9Qx/",
             b"/a/b",
             b"/a%41b",
             b"/\xff\xff\xff",
-            b"/?aZ3k9Qx",
             &long,
         ] {
             check(nothing, Resource::Nothing);

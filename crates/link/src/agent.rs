@@ -275,6 +275,30 @@ fn browser(text: &Text) -> Browser {
     }
 }
 
+/// Parts of the names of apps that show pages themselves, and keep them from opening other apps.
+const APPS: [&str; 15] = [
+    "micromessenger",
+    "weibo",
+    " qq/",
+    "alipayclient",
+    "dingtalk",
+    "bytedancewebview",
+    "musical_ly",
+    "instagram",
+    "fban/",
+    "fbav/",
+    " line/",
+    "kakaotalk",
+    "snapchat",
+    "linkedinapp",
+    "pinterest/",
+];
+
+/// Whether the page is shown within another app, which keeps it from opening apps.
+pub fn is_in_app(user_agent: &[u8]) -> bool {
+    Text::new(user_agent).has(&APPS)
+}
+
 /// The hash by which visitors are told apart beside their address: the same at all gateways.
 pub fn agent_hash(user_agent: &[u8]) -> u64 {
     seeded_hash(0, user_agent)

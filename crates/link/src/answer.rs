@@ -5,8 +5,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::agent::{Agent, Device, Language};
+use super::agent::{self, Agent, Device, Language};
+use super::domain::Domain;
+use super::page::{self, Shown};
 use super::record::{App, Link, RedirectStatus, Rule, TARGET_LEN_MAX};
+use super::site;
 
 /// The longest query string that is passed on, in bytes; a longer one is left out.
 pub const QUERY_LEN_MAX: usize = 4_096;
@@ -64,6 +67,8 @@ pub enum Answer<'a> {
         url: &'a str,
         /// Where those go who do not have it.
         fallback: Cow<'a, str>,
+        /// How the page is shown.
+        shown: Shown,
     },
     /// The link leads nowhere any more.
     Gone(Gone),
@@ -233,6 +238,11 @@ fn wake<'a>(link: &'a Link, app: &'a App, target: &'a str, visit: &Visit<'_>) ->
         fallback => Answer::App {
             url: &app.url,
             fallback: with_query(link, fallback.as_deref().unwrap_or(target), visit),
+            shown: Shown {
+                in_app: agent::is_in_app(visit.user_agent),
+                in_chinese: Language::preferred(visit.accept_language)
+                    .is_some_and(|language| language.as_str().split('-').next() == Some("zh")),
+            },
         },
     }
 }
@@ -336,29 +346,9 @@ impl CacheControl {
     }
 }
 
-/// The script of the page that opens an app: the same for all, so that its hash can be told to browsers.
-const APP_SCRIPT: &str = include_str!("app_page.js");
-
-/// Nothing may run in that page but its script, and nothing may be loaded.
-const APP_POLICY: &str = "default-src 'none'; script-src 'sha256-bCv0N+l3h64QMjsEfM8QPaITpKkVaVhGRggwoqBTKDY='; \
-    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// Of pages without a script.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; \
-    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-const HTML: &str = "text/html; charset=utf-8";
-
-/// What unknown links are answered if their domain has no page of its own.
-const UNKNOWN_PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
-    <title>No such link</title><h1>No such link</h1><p>It may have been mistyped, or have ended.</p>";
-
-const GONE_PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
-    <title>This link has ended</title><h1>This link has ended</h1>";
-
 impl<'a> Answer<'a> {
-    /// As it is sent.
-    pub fn reply(self) -> Reply<'a> {
+    /// As it is sent by a link of `domain`.
+    pub fn reply(self, domain: &'a Domain) -> Reply<'a> {
         match self {
             Self::Redirect {
                 status,
@@ -369,8 +359,12 @@ impl<'a> Answer<'a> {
                 headers: Vec::from([("location", location), ("cache-control", cache.value())]),
                 body: Cow::Borrowed(""),
             },
-            Self::App { url, fallback } => app_page(url, &fallback),
-            Self::Gone(_) => page(410, GONE_PAGE, PAGE_POLICY, "no-store"),
+            Self::App {
+                url,
+                fallback,
+                shown,
+            } => page::app(url, &fallback, shown),
+            Self::Gone(_) => site::gone(domain),
             Self::NotAllowed => Reply {
                 status: 405,
                 headers: Vec::from([
@@ -387,61 +381,6 @@ impl<'a> Answer<'a> {
             },
         }
     }
-}
-
-/// The answer to a link that does not exist: its domain's page, if it has one.
-pub fn unknown(domains_page: Option<&str>) -> Reply<'_> {
-    let page_of_domain = domains_page.unwrap_or(UNKNOWN_PAGE);
-    page(404, page_of_domain, PAGE_POLICY, "no-store")
-}
-
-fn page<'a>(
-    status: u16,
-    body: impl Into<Cow<'a, str>>,
-    policy: &'static str,
-    cache: &'static str,
-) -> Reply<'a> {
-    let headers = [
-        ("content-type", HTML),
-        ("cache-control", cache),
-        ("content-security-policy", policy),
-        ("x-content-type-options", "nosniff"),
-    ];
-    Reply {
-        status,
-        headers: headers
-            .map(|(name, value)| (name, Cow::Borrowed(value)))
-            .into(),
-        body: body.into(),
-    }
-}
-
-fn app_page(url: &str, fallback: &str) -> Reply<'static> {
-    let (url, fallback) = (escaped(url), escaped(fallback));
-    let body = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>Opening the app</title>\
-         <p><a id=\"app\" href=\"{url}\">Open in the app</a></p>\
-         <p><a id=\"web\" href=\"{fallback}\">Continue in the browser</a></p>\
-         <script>{APP_SCRIPT}</script>"
-    );
-    page(200, body, APP_POLICY, "no-store")
-}
-
-/// Text for an attribute in double quotes.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ pub struct Domain {
     /// Where `/` leads: an http or https address. Unless set, `/` is answered as an unknown code is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<String>,
-    /// What `/robots.txt` says; unless set, that links are not to be crawled.
+    /// What `/robots.txt` says; unless set, that all may be crawled, so that links are previewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub robots: Option<String>,
     /// Whether targets may be in private networks: not unless set.

@@ -8,6 +8,7 @@
 //! | `target` | where links may lead (feature `origin`) |
 //! | [`agent`] | who clicks: device, system, browser, language |
 //! | [`answer`] | what whoever clicks a link is answered |
+//! | [`page`], [`site`] | pages in place of a redirect, and what a domain answers beside its links |
 //! | [`cache`] | what a gateway remembers of links |
 //! | [`click_buffer`] | clicks as a gateway counts them |
 //! | [`click`] | clicks on their way from gateways to the statistics |
@@ -77,10 +78,12 @@ pub mod click;
 pub mod click_buffer;
 pub mod code;
 pub mod domain;
+pub mod page;
 pub mod record;
 #[cfg(feature = "origin")]
 pub mod scramble;
 #[cfg(feature = "origin")]
 pub mod segment;
+pub mod site;
 #[cfg(feature = "origin")]
 pub mod target;

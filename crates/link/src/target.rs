@@ -14,7 +14,7 @@ use unicode_security::restriction_level::RestrictionLevel;
 use url::{Host, Url};
 
 use super::domain::{Domain, Domains, Homographs, SCHEMES_NEVER};
-use super::record::TARGET_LEN_MAX as LEN_MAX;
+use super::record::{Link, TARGET_LEN_MAX as LEN_MAX};
 
 /// A target that links may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +118,24 @@ pub fn check_page(text: &str, domains: &Domains, domain: &Domain) -> Result<Targ
     match scheme.to_ascii_lowercase().as_str() {
         "http" | "https" => check_web(text, rest, domains, domain),
         _ => Err(unknown_scheme(scheme)),
+    }
+}
+
+/// What people should know of where a link leads, by any of its rules and apps, too.
+pub fn flag_of(link: &Link) -> Option<Flag> {
+    link.addresses()
+        .any(is_imitation)
+        .then_some(Flag::IdnHomograph)
+}
+
+fn is_imitation(address: &str) -> bool {
+    let Ok(url) = Url::parse(address) else {
+        return false;
+    };
+    match url.scheme() {
+        "http" | "https" => url.domain().is_some_and(is_homograph),
+        "intent" => fallbacks(address).any(|fallback| is_imitation(&fallback)),
+        _ => false,
     }
 }
 
@@ -626,6 +644,7 @@ mod tests {
         ] {
             let target = checked(text).unwrap();
             assert_eq!(target.flag, Some(Flag::IdnHomograph), "{text}");
+            assert_eq!(flag_of(&Link::to(&*target.url)), target.flag);
             assert!(target.url.starts_with("https://xn--"), "{target:?}");
         }
         for text in [

@@ -14,6 +14,7 @@ use super::metrics::LinkMetrics;
 use super::numbers::{Allocator, Clock, NoNumber};
 use super::records::{LinkRecords, Record};
 use super::request::{Draft, LinkRequest, Name, Refused};
+use super::state::Standing;
 use super::store::{Entry, LinkStore, NewLink, StoredLink, ends_at};
 use super::view::LinkView;
 use crate::redis::CallError;
@@ -86,11 +87,7 @@ impl<'a> Ready<'a> {
     fn view(self) -> LinkView {
         let expires_at_ms = self.ends_at_ms();
         let Draft {
-            domain,
-            link,
-            tags,
-            flag,
-            ..
+            domain, link, tags, ..
         } = self.draft;
         let stored = StoredLink {
             id: self.new.id,
@@ -100,7 +97,8 @@ impl<'a> Ready<'a> {
             changed_at_ms: self.new.created_at_ms,
             expires_at_ms,
         };
-        LinkView::new(stored, Some(domain), flag)
+        let standing = Standing::new(&stored.link);
+        LinkView::new(stored, Some(domain), standing)
     }
 }
 

@@ -11,6 +11,7 @@ use super::find::{FindError, Finder};
 use super::numbers::Clock;
 use super::publish::Publisher;
 use super::request::{Applied, EditRequest, Refused};
+use super::state::States;
 use super::store::{Action, Change, LinkStore, StoredLink};
 use super::view::LinkView;
 use crate::sql::SqlError;
@@ -53,6 +54,7 @@ pub struct Editor {
     pub(super) store: LinkStore,
     pub(super) finder: Finder,
     pub(super) publisher: Publisher,
+    pub(super) states: States,
     pub(super) domains: SharedDomains,
     pub(super) clock: Clock,
 }
@@ -77,11 +79,7 @@ impl Editor {
             let applied = request
                 .clone()
                 .apply(&before.link, &known.domains, domain, now_ms)?;
-            let Applied {
-                mut link,
-                tags,
-                flag,
-            } = applied;
+            let Applied { mut link, tags } = applied;
             link.version = before.link.version.saturating_add(1);
             let action = action(&before, link.is_disabled, request);
             let change = Change {
@@ -94,7 +92,8 @@ impl Editor {
             if self.store.change(change).await? {
                 let is_published = self.follow(id).await;
                 let stored = self.store.link(id).await?.ok_or(FindError::Unknown)?;
-                let link = LinkView::new(stored, Some(domain), flag);
+                let standing = self.states.of_one(&stored).await?;
+                let link = LinkView::new(stored, Some(domain), standing);
                 return Ok(Edited { link, is_published });
             }
         }

@@ -6,6 +6,7 @@
 //! | [`request`], [`view`] | links as the API takes and shows them |
 //! | [`numbers`] | keeps numbers of generated codes ready |
 //! | [`create`] | new links: one write to Redis, one to the log |
+//! | [`state`] | what becomes of whoever clicks a link now |
 //! | [`find`] | finds links in the cold store or in a log |
 //! | [`edit`] | changes and deletes links |
 //! | [`cold`] | answers gateways when Redis does not know a link |
@@ -43,6 +44,7 @@ pub mod qr;
 pub mod records;
 pub mod report;
 pub mod request;
+pub mod state;
 pub mod stats;
 pub mod store;
 mod stream;
@@ -70,6 +72,7 @@ use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
 use publish::Publisher;
 use records::LinkRecords;
+use state::States;
 use store::{LinkStore, StoredDomains};
 
 pub use clicks::NoName;
@@ -109,6 +112,7 @@ struct Parts {
     creator: Creator,
     finder: Finder,
     editor: Editor,
+    states: States,
     cold: ColdLinks,
     publisher: Publisher,
     cleaner: Cleaner,
@@ -223,6 +227,11 @@ impl Links {
         &self.0.editor
     }
 
+    /// Tells how links stand.
+    pub fn states(&self) -> &States {
+        &self.0.states
+    }
+
     /// Answers gateways that Redis could not.
     pub fn cold(&self) -> &ColdLinks {
         &self.0.cold
@@ -288,10 +297,16 @@ impl Parts {
             metrics: metrics.clone(),
             clock: clock.clone(),
         };
+        let states = States {
+            store: store.clone(),
+            records: records.clone(),
+            clock: clock.clone(),
+        };
         let editor = Editor {
             store: store.clone(),
             finder: finder.clone(),
             publisher: publisher.clone(),
+            states: states.clone(),
             domains: domains.clone(),
             clock: clock.clone(),
         };
@@ -323,6 +338,7 @@ impl Parts {
             creator,
             finder,
             editor,
+            states,
             cold,
             publisher,
             cleaner,

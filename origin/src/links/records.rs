@@ -36,6 +36,15 @@ pub struct Record<'a> {
     pub life_ms: Option<u64>,
 }
 
+/// Something that is asked about a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Asked<'a> {
+    /// 1 if Redis has it, else 0.
+    IsThere(&'a LinkId),
+    /// How many of its clicks are used.
+    ClicksUsed(&'a LinkId),
+}
+
 /// Links in Redis. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct LinkRecords {
@@ -153,6 +162,20 @@ impl LinkRecords {
         Ok(lives)
     }
 
+    /// The answer to each of these; `None`: Redis does not know.
+    pub async fn ask(&self, asked: &[Asked<'_>]) -> Result<Vec<Option<u64>>, CallError> {
+        let mut told = Vec::with_capacity(asked.len());
+        for chunk in asked.chunks(PIPELINE) {
+            let commands = chunk.iter().map(|asked| match asked {
+                Asked::IsThere(id) => cmd("EXISTS").arg(self.keys(id).record()).to_owned(),
+                Asked::ClicksUsed(id) => cmd("GET").arg(self.keys(id).clicks()).to_owned(),
+            });
+            let replies = self.redis.send_all(commands.collect()).await?;
+            told.extend(replies.iter().map(number));
+        }
+        Ok(told)
+    }
+
     /// Whether there is any of these.
     pub async fn has_any(&self, ids: &[LinkId]) -> Result<bool, CallError> {
         for chunk in ids.chunks(PIPELINE) {
@@ -230,6 +253,14 @@ impl LinkRecords {
             None => cmd("DEL").arg(key).to_owned(),
         };
         self.redis.send(&command).await.map(drop)
+    }
+}
+
+fn number(reply: &Value) -> Option<u64> {
+    match reply {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@ use weir_link::agent::Language;
 use weir_link::code::{Code, Length};
 use weir_link::domain::{Domain, Domains, LIFE_DAYS_MAX};
 use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, RedirectStatus, Rule};
-use weir_link::target::{Flag, Target, TargetError, check, check_page};
+use weir_link::target::{Target, TargetError, check, check_page};
 
 /// The most tags of a link.
 pub const TAGS_MAX: usize = 16;
@@ -150,8 +150,6 @@ pub struct Draft<'a> {
     pub link: Link,
     /// For people, to find it again.
     pub tags: Vec<String>,
-    /// What people should know of its target.
-    pub flag: Option<Flag>,
 }
 
 /// What an edit makes of a link.
@@ -161,8 +159,6 @@ pub struct Applied {
     pub link: Link,
     /// Its tags, if they change.
     pub tags: Option<Vec<String>>,
-    /// What people should know of a new target.
-    pub flag: Option<Flag>,
 }
 
 /// How a link gets its code.
@@ -212,16 +208,14 @@ impl LinkRequest {
         link.life_ms = life_ms;
         link.max_clicks = self.max_clicks.map_or(Ok(0), max_clicks)?;
         link.expires_at_ms = self.expires_at_ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
-        let mut flag = target.flag;
-        link.apps = site.apps(self.apps, &mut flag)?;
-        link.rules = site.rules(self.rules, &mut flag)?;
+        link.apps = site.apps(self.apps)?;
+        link.rules = site.rules(self.rules)?;
         check_size(&link)?;
         Ok(Draft {
             domain,
             name: name(self.code, self.length, domain)?,
             link,
             tags: tags(self.tags)?,
-            flag,
         })
     }
 }
@@ -237,7 +231,7 @@ impl EditRequest {
         self.disabled.is_some() && !(says || ends || parts || self.max_clicks.is_some())
     }
 
-    /// What it makes of `link`, and what people should know of the new target.
+    /// What it makes of `link`.
     ///
     /// # Errors
     /// Says which field is wrong.
@@ -249,10 +243,9 @@ impl EditRequest {
         now_ms: u64,
     ) -> Result<Applied, Refused> {
         let site = Site { domains, domain };
-        let (mut link, mut flag) = (link.clone(), None);
+        let mut link = link.clone();
         if let Some(target) = self.target {
-            let target = site.target("target", &target)?;
-            (link.target, flag) = (target.url, target.flag);
+            link.target = site.target("target", &target)?.url;
         }
         if let Some(tag) = self.language {
             link.language = tag.map_or(Ok(String::new()), language)?;
@@ -267,15 +260,15 @@ impl EditRequest {
             link.expires_at_ms = ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
         }
         if let Some(apps) = self.apps {
-            link.apps = site.apps(apps, &mut flag)?;
+            link.apps = site.apps(apps)?;
         }
         if let Some(rules) = self.rules {
-            link.rules = site.rules(rules, &mut flag)?;
+            link.rules = site.rules(rules)?;
         }
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
         check_size(&link)?;
         let tags = self.tags.map(tags).transpose()?;
-        Ok(Applied { link, tags, flag })
+        Ok(Applied { link, tags })
     }
 }
 
@@ -290,8 +283,7 @@ impl Site<'_> {
         check(text, self.domains, self.domain).map_err(|error| bad_target(field, &error))
     }
 
-    /// The addresses of apps and the targets of rules are flagged as the link's own is.
-    fn apps(&self, apps: Vec<AppRequest>, flag: &mut Option<Flag>) -> Result<Vec<App>, Refused> {
+    fn apps(&self, apps: Vec<AppRequest>) -> Result<Vec<App>, Refused> {
         let app = |(n, app): (usize, AppRequest)| {
             let fallback = app.fallback.map(|text| {
                 let page = check_page(&text, self.domains, self.domain);
@@ -299,8 +291,6 @@ impl Site<'_> {
             });
             let fallback = fallback.transpose()?;
             let url = self.target(format!("apps[{n}].url"), &app.url)?;
-            *flag = flag.or(url.flag);
-            *flag = flag.or(fallback.as_ref().and_then(|page| page.flag));
             Ok(App {
                 platform: app.platform,
                 url: url.url,
@@ -310,18 +300,13 @@ impl Site<'_> {
         apps.into_iter().enumerate().map(app).collect()
     }
 
-    fn rules(
-        &self,
-        rules: Vec<RuleRequest>,
-        flag: &mut Option<Flag>,
-    ) -> Result<Vec<Rule>, Refused> {
+    fn rules(&self, rules: Vec<RuleRequest>) -> Result<Vec<Rule>, Refused> {
         let rule = |(n, rule): (usize, RuleRequest)| {
             let language = |tag: String| {
                 let known = language(tag);
                 known.map_err(|error| refused(format!("rules[{n}].languages"), error.problem))
             };
             let target = self.target(format!("rules[{n}].target"), &rule.target)?;
-            *flag = flag.or(target.flag);
             Ok(Rule {
                 platforms: rule.platforms,
                 languages: rule

@@ -4,9 +4,10 @@ use serde::Serialize;
 use weir_link::code::{Code, DomainId};
 use weir_link::domain::{Domain, Domains};
 use weir_link::record::{Link, RedirectStatus};
-use weir_link::target::Flag;
+use weir_link::target::{Flag, flag_of};
 
 use super::request::{AppRequest, RuleRequest};
+use super::state::{Standing, State};
 use super::store::{Action, Past, StoredLink};
 
 /// A link.
@@ -29,7 +30,11 @@ pub struct LinkView {
     pub changed_at_ms: u64,
     /// When it ends if nobody clicks, as far as the cold store knows; null: never.
     pub expires_at_ms: Option<u64>,
-    /// What people should know of a target that was just given.
+    /// What becomes of whoever clicks it now.
+    pub state: State,
+    /// How many clicks it has left; null: as many as come.
+    pub clicks_left: Option<u64>,
+    /// What people should know of where it leads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flag: Option<Flag>,
 }
@@ -102,13 +107,14 @@ impl From<Link> for Says {
 
 impl LinkView {
     /// A link as the store has it.
-    pub fn of(stored: StoredLink, domains: &Domains) -> Self {
+    pub fn of(stored: StoredLink, domains: &Domains, standing: Standing) -> Self {
         let domain = domains.by_id(stored.id.domain.as_str());
-        Self::new(stored, domain, None)
+        Self::new(stored, domain, standing)
     }
 
     /// A link of `domain`; `None`: of one that is no longer configured, whose URL is not known.
-    pub fn new(stored: StoredLink, domain: Option<&Domain>, flag: Option<Flag>) -> Self {
+    pub fn new(stored: StoredLink, domain: Option<&Domain>, standing: Standing) -> Self {
+        let flag = flag_of(&stored.link);
         let url = domain.map(|domain| domain.url(&stored.id.code));
         Self {
             url: url.unwrap_or_default(),
@@ -119,6 +125,8 @@ impl LinkView {
             created_at_ms: stored.created_at_ms,
             changed_at_ms: stored.changed_at_ms,
             expires_at_ms: stored.expires_at_ms,
+            state: standing.state,
+            clicks_left: standing.clicks_left,
             flag,
         }
     }

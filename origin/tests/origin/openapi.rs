@@ -54,6 +54,7 @@ async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
 fn every_route_is_documented() {
     let document: Value = serde_json::from_str(include_str!("../../openapi.json")).unwrap();
     let follow = format!("{LINK_FOLLOW}{{code}}");
+    let file = format!("{LINK_FOLLOW}.well-known/{{file}}");
     let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
     let routes = [
         include_str!("../../src/http/health.rs"),
@@ -68,6 +69,7 @@ fn every_route_is_documented() {
         // Those that are spelt with the constants that gateways share.
         .map(|path| match path {
             "{LINK_FOLLOW}{{code}}" => &follow,
+            "{LINK_FOLLOW}.well-known/{{file}}" => &file,
             "{LINK_RECORD}{{domain}}/{{code}}" => &record,
             path => path,
         })

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use weir_stack::http::{self, Connection, Method};
 use weir_tests::{LinkSetup, until};
@@ -130,7 +130,8 @@ async fn of_a_thousand_clicks_at_once_over_two_gateways_exactly_so_many_are_admi
 #[tokio::test(flavor = "multi_thread")]
 async fn random_codes_reach_the_origin_only_so_often_and_hot_links_do_not_feel_them() -> Result<()>
 {
-    let config = r#"{ "redis": {}, "origin": { "per_second": 1, "burst": 10 } }"#;
+    let config =
+        r#"{ "redis": {}, "origin": { "limit": { "rate": 1, "per": "1s", "burst": 10 } } }"#;
     let setup = LinkSetup {
         workers: 1,
         config: Some(config),
@@ -189,5 +190,65 @@ async fn apps_rules_and_queries_are_followed() -> Result<()> {
     let mut connection = Connection::open(&gateways.authority(0)).await?;
     let answer = connection.send(Method::HEAD, &path, &[], "").await?;
     assert_eq!((answer.status, answer.body.len()), (307, 0));
+    gateways.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_domains_own_pages_are_answered_as_soon_as_it_has_them() -> Result<()> {
+    let mut gateways = SHIPPED.start().await?;
+    let ended = json!({ "max_clicks": 1 });
+    let ended = format!("/{}", gateways.create(TARGET, ended).await?);
+    assert_eq!(gateways.ask(0, &ended, &[]).await?.status, 302);
+    let plain = gateways.ask(0, &ended, &[]).await?;
+    assert_eq!(plain.status, 410);
+    assert!(plain.text().contains("<h1>This link has ended</h1>"));
+    assert_eq!(gateways.ask(0, "/", &[]).await?.status, 404);
+
+    let mut domain = gateways
+        .admin(Method::GET, "/link-domains/s", Value::Null, 200)
+        .await?;
+    for (field, text) in [
+        ("not_found_page", "<p>never was"),
+        ("gone_page", "<p>over"),
+        ("unavailable_page", "<p>later"),
+        ("home", "https://home.example/"),
+        ("robots", "User-agent: *\nDisallow: /\n"),
+    ] {
+        domain[field] = text.into();
+    }
+    gateways
+        .admin(Method::PUT, "/link-domains/s", domain, 200)
+        .await?;
+    // By both workers, and with a policy under which no script runs.
+    let is_answered = async |path: &str, status: u16, body: &str| {
+        let mut answers = true;
+        for _ in 0..8 {
+            let Ok(answer) = gateways.ask(0, path, &[]).await else {
+                return false;
+            };
+            answers &= answer.status == status && answer.text() == body;
+            let policy = answer.header("content-security-policy");
+            answers &=
+                status < 400 || policy.is_some_and(|one| one.starts_with("default-src 'none'"));
+        }
+        answers
+    };
+    until("ended links have the domain's page", async || {
+        is_answered(&ended, 410, "<p>over").await
+    })
+    .await?;
+    assert!(is_answered("/no-such", 404, "<p>never was").await);
+    assert!(is_answered("/robots.txt", 200, "User-agent: *\nDisallow: /\n").await);
+    assert!(is_answered("/favicon.ico", 204, "").await);
+    let home = gateways.ask(0, "/?from=card", &[]).await?;
+    assert_eq!(
+        (home.status, home.header("location")),
+        (302, Some("https://home.example/"))
+    );
+    gateways.origin.process().kill();
+    gateways.redis.stop();
+    let later = gateways.ask(0, "/other", &[]).await?;
+    assert_eq!((later.status, later.text().as_str()), (503, "<p>later"));
+    assert!(later.header("retry-after").is_some());
     gateways.check()
 }

@@ -1,6 +1,7 @@
 //! Short links in real Envoys, with a real Redis and a real origin.
 
 mod follow;
+mod measure;
 mod metrics;
 mod outage;
 

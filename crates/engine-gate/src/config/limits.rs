@@ -6,8 +6,9 @@ use serde::Deserialize;
 use weir_base::FieldError;
 use weir_base::breaker;
 use weir_engine::config::{check_breaker, within};
+use weir_limit::rules::LimitConfig;
 use weir_limit::table::SLOTS_MAX;
-use weir_limit::{BURST_MAX, Quota, RATE_MAX};
+use weir_limit::{Algorithm, Quota};
 
 /// The greatest counts here. Beyond them a slip of the pen would switch something off.
 const COUNT_MAX: u64 = 1_000_000;
@@ -18,10 +19,10 @@ const COUNT_MAX: u64 = 1_000_000;
 pub struct LimitsConfig {
     /// For each user: no limit unless set.
     #[serde(default)]
-    pub user: Option<RateConfig>,
+    pub user: Option<LimitConfig>,
     /// For each address, or network of IPv6: no limit unless set.
     #[serde(default)]
-    pub address: Option<RateConfig>,
+    pub address: Option<LimitConfig>,
     /// The same of requests for `identify_prefixes`, which reserve, pay, cancel or read: these cost SQL, and are counted
     /// apart, so that who looks at an order has as many tries to buy.
     #[serde(default)]
@@ -37,19 +38,24 @@ pub struct LimitsConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct IdentifiedLimits {
     /// For each user: 10 a second, 20 at once, unless set.
-    pub user: Option<RateConfig>,
+    pub user: Option<LimitConfig>,
     /// For each address, or network of IPv6: 1,000 a second, 2,000 at once, unless set.
-    pub address: Option<RateConfig>,
+    pub address: Option<LimitConfig>,
 }
 
-/// A rate.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RateConfig {
-    /// How many requests a second in the long run: 1 to 1,000,000.
-    pub rate_per_s: u32,
-    /// How many at once: 1 to 1,000,000.
-    pub burst: u32,
+/// Limits that are checked; none where there is no quota.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckedLimits {
+    /// See [`LimitsConfig::user`].
+    pub user: Option<Quota>,
+    /// See [`LimitsConfig::address`].
+    pub address: Option<Quota>,
+    /// See [`IdentifiedLimits::user`].
+    pub identified_user: Option<Quota>,
+    /// See [`IdentifiedLimits::address`].
+    pub identified_address: Option<Quota>,
+    /// See [`LimitsConfig::slots`].
+    pub slots: u32,
 }
 
 /// When to answer at once so that what was accepted is finished.
@@ -88,41 +94,29 @@ impl Default for OverloadConfig {
 
 impl Default for IdentifiedLimits {
     fn default() -> Self {
-        let rate = |rate_per_s, burst| Some(RateConfig { rate_per_s, burst });
         Self {
-            user: rate(10, 20),
-            address: rate(1_000, 2_000),
+            user: Some(LimitConfig::per_second(10, 20)),
+            address: Some(LimitConfig::per_second(1_000, 2_000)),
         }
     }
 }
 
 impl LimitsConfig {
-    pub(super) fn check(&self) -> Result<(), FieldError> {
+    pub(super) fn checked(&self) -> Result<CheckedLimits, FieldError> {
         within("limits.slots", self.slots.into(), 1, SLOTS_MAX.into())?;
-        for (name, rate) in [
-            ("user", &self.user),
-            ("address", &self.address),
-            ("identified.user", &self.identified.user),
-            ("identified.address", &self.identified.address),
-        ] {
-            if let Some(rate) = rate {
-                rate.check(&format!("limits.{name}"))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl RateConfig {
-    /// The rule.
-    pub fn quota(self) -> Quota {
-        Quota::per_second(self.rate_per_s, self.burst)
-    }
-
-    fn check(self, path: &str) -> Result<(), FieldError> {
-        let (rate, burst) = (self.rate_per_s.into(), self.burst.into());
-        within(&format!("{path}.rate_per_s"), rate, 1, RATE_MAX.into())?;
-        within(&format!("{path}.burst"), burst, 1, BURST_MAX.into())
+        let quota = |limit: Option<LimitConfig>, name: &str| {
+            let at = format!("limits.{name}");
+            limit
+                .map(|limit| limit.quota(Algorithm::Gcra, &at))
+                .transpose()
+        };
+        Ok(CheckedLimits {
+            user: quota(self.user, "user")?,
+            address: quota(self.address, "address")?,
+            identified_user: quota(self.identified.user, "identified.user")?,
+            identified_address: quota(self.identified.address, "identified.address")?,
+            slots: self.slots,
+        })
     }
 }
 

@@ -191,7 +191,7 @@ fn a_follower_that_finds_nothing_in_redis_takes_a_look_up_of_its_own() {
 
 #[test]
 fn look_ups_that_cannot_be_sent_are_answered_in_turns() {
-    let config = r#"{"redis":{},"origin":{"per_second":1000,"burst":1000}}"#;
+    let config = r#"{"redis":{},"origin":{"limit":{"rate":1000,"per":"1s","burst":1000}}}"#;
     let mut host = Host::with(config);
     host.has_origin = false;
     let streams: Vec<_> = (0..200).map(|n| host.click(&format!("/code{n}"))).collect();
@@ -203,7 +203,7 @@ fn look_ups_that_cannot_be_sent_are_answered_in_turns() {
 #[test]
 fn more_requests_than_may_wait_are_told_at_once() {
     let config = r#"{"redis":{"waiting_max":10,"batches_max":1},
-        "origin":{"per_second":1,"burst":3,"waiting_max":2}}"#;
+        "origin":{"limit":{"rate":1,"per":"1s","burst":3},"waiting_max":2}}"#;
     let mut host = Host::with(config);
     let streams: Vec<_> = (0..20).map(|n| host.click(&format!("/code{n}"))).collect();
     let refused = streams
@@ -244,7 +244,7 @@ fn what_the_origin_has_told_is_remembered_while_redis_is_down() {
 
 #[test]
 fn five_thousand_links_in_memory_are_answered_though_redis_has_lost_them() {
-    let config = r#"{"redis":{},"origin":{"per_second":100,"burst":200}}"#;
+    let config = r#"{"redis":{},"origin":{"limit":{"rate":100,"per":"1s","burst":200}}}"#;
     let mut host = Host::with(config);
     let codes: Vec<String> = (0..5_000).map(|n| format!("code{n}")).collect();
     for code in &codes {

@@ -12,7 +12,7 @@ use crate::host::{Host, link};
 /// Limits that are soon reached.
 const CONFIG: &str = r#"{"redis":{"waiting_max":150,"batches_max":3},
     "breaker":{"min_requests":20,"open_ms":300},
-    "origin":{"per_second":100,"burst":20,"waiting_max":100},
+    "origin":{"limit":{"rate":100,"per":"1s","burst":20},"waiting_max":100},
     "cache":{"entries_max":4,"unknown_max":2,"fresh_ms":1000,"unknown_ms":1000},
     "clicks":{"flush_ms":200}}"#;
 

@@ -219,3 +219,40 @@ fn only_clicks_use_clicks() {
     assert_eq!(ask("GET", &[("sec-purpose", "prefetch;prerender")]), 503);
     assert_eq!([ask("GET", &[]), ask("GET", &[])], [302, 410]);
 }
+
+#[test]
+fn a_domain_answers_in_its_own_words_where_no_link_leads() {
+    let mut host = Host::unaware(r#"{"redis":{}}"#);
+    host.redis.domains = r#"{"version":2,"domains":[{"id":"s","hosts":["s.example.com"],
+        "gone_page":"<p>over","unavailable_page":"<p>later","home":"https://home.example/",
+        "robots":"User-agent: x\n"}]}"#
+        .into();
+    host.advance(50);
+    let disabled = Link {
+        is_disabled: true,
+        ..link(TARGET)
+    };
+    host.redis.records.insert("s/off".into(), disabled);
+    host.has_origin = false;
+    let mut ask = |path: &str| {
+        let stream = host.click(path);
+        host.run();
+        let answer = host.answer(stream).unwrap();
+        let body = String::from_utf8(answer.body.clone()).unwrap();
+        let [location, retry_after] =
+            ["location", "retry-after"].map(|name| host.header(stream, name));
+        (answer.status, body, location.or(retry_after))
+    };
+    // From Redis, and then from memory.
+    for _ in 0..2 {
+        assert_eq!(ask("/off"), (410, "<p>over".into(), None));
+    }
+    assert_eq!(ask("/abc"), (503, "<p>later".into(), Some("1".into())));
+    let (status, body, _) = ask("/nothing/here");
+    assert!(status == 404 && body.contains("No such link"), "{body}");
+    let home = Some("https://home.example/".to_owned());
+    assert_eq!(ask("/"), (302, String::new(), home));
+    assert_eq!(ask("/robots.txt"), (200, "User-agent: x\n".into(), None));
+    assert_eq!(ask("/favicon.ico"), (204, String::new(), None));
+    assert_eq!(host.metric("answers_total.answer.file"), 3);
+}

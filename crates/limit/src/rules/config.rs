@@ -1,13 +1,14 @@
 //! Rules as they are written.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::Deserialize;
 use weir_base::FieldError;
+use weir_base::duration::Duration;
 
-use super::Duration;
 use super::rule::Rules;
-use crate::Algorithm;
+use crate::{Algorithm, Quota, QuotaError};
 
 /// All rules: a JSON object, in the filter's configuration or in Redis.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -146,6 +147,37 @@ pub struct LimitConfig {
     /// With `gcra`, so many at once: the rate unless set.
     #[serde(default)]
     pub burst: Option<u32>,
+}
+
+impl LimitConfig {
+    /// So many requests a second, and so many at once.
+    pub const fn per_second(rate: u32, burst: u32) -> Self {
+        Self {
+            rate,
+            per: Duration::SECOND,
+            burst: Some(burst),
+        }
+    }
+
+    /// The quota. `at`: the path of this limit.
+    ///
+    /// # Errors
+    /// When a number is out of its bounds, with its path.
+    pub fn quota(self, algorithm: Algorithm, at: &str) -> Result<Quota, FieldError> {
+        if algorithm != Algorithm::Gcra && self.burst.is_some() {
+            let problem = "only algorithm gcra has a burst";
+            return Err(FieldError::new(format!("{at}.burst"), problem));
+        }
+        let burst = self.burst.unwrap_or(self.rate);
+        Quota::new(algorithm, self.rate, self.per.ms, burst).map_err(|error| {
+            let field = match error {
+                QuotaError::Rate => "rate",
+                QuotaError::Per(_) => "per",
+                QuotaError::Burst | QuotaError::Ticks => "burst",
+            };
+            FieldError::new(format!("{at}.{field}"), error)
+        })
+    }
 }
 
 /// Where requests are counted.

@@ -6,7 +6,6 @@
 //! - [`fields`]: what a client is told about its quota, in the `RateLimit` header fields.
 
 mod config;
-mod duration;
 pub mod fields;
 mod key;
 mod matching;
@@ -16,7 +15,6 @@ pub use config::{
     CostHeaderConfig, ForwardedConfig, HeaderConfig, KeyPart, LeaseConfig, LimitConfig,
     MatchConfig, Mode, OnStoreError, OverrideConfig, PathConfig, RuleConfig, RulesConfig, Store,
 };
-pub use duration::Duration;
 pub use key::KEY_PARTS_MAX;
 pub use rule::{Applied, Hit, LISTED_MAX, Lease, NAME_LEN_MAX, RULES_MAX, Rule, Rules};
 

@@ -2,17 +2,17 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::config::CostHeaderConfig;
 use super::key::Parts;
 use super::matching::{Matching, check_token};
-use super::{LeaseConfig, LimitConfig, Mode, OnStoreError, Request, RuleConfig, Store};
+use super::{LeaseConfig, Mode, OnStoreError, Request, RuleConfig, Store};
 use sha2::{Digest, Sha256};
 use weir_base::FieldError;
 
-use crate::{Algorithm, Quota, QuotaError};
+use crate::{Algorithm, Quota};
 
 /// The most rules.
 pub const RULES_MAX: usize = 64;
@@ -152,7 +152,9 @@ impl Rule {
     pub(super) fn new(config: RuleConfig, at: &str) -> Result<Self, FieldError> {
         check_token(&config.name, &format!("{at}.name"))?;
         check_name(&config.name, &format!("{at}.name"))?;
-        let quota = quota(config.algorithm, config.limit, &format!("{at}.limit"))?;
+        let quota = config
+            .limit
+            .quota(config.algorithm, &format!("{at}.limit"))?;
         check_store(&config, at)?;
         let parts = Parts::new(config.key, &format!("{at}.key"))?;
         let listed = |list: Vec<Vec<String>>, field: &str| {
@@ -175,7 +177,9 @@ impl Rule {
         for (index, other) in config.overrides.iter().enumerate() {
             let path = format!("{at}.overrides[{index}]");
             let key = parts.named(&other.key, &format!("{path}.key"))?;
-            let quota = self::quota(config.algorithm, other.limit, &format!("{path}.limit"))?;
+            let quota = other
+                .limit
+                .quota(config.algorithm, &format!("{path}.limit"))?;
             if overrides.insert(key, quota).is_some() {
                 return refuse(&format!("{path}.key"), "another override is for this key");
             }
@@ -304,24 +308,6 @@ fn check_store(config: &RuleConfig, at: &str) -> Result<(), FieldError> {
         );
     }
     Ok(())
-}
-
-fn quota(algorithm: Algorithm, limit: LimitConfig, at: &str) -> Result<Quota, FieldError> {
-    if algorithm != Algorithm::Gcra && limit.burst.is_some() {
-        return refuse(&format!("{at}.burst"), "only algorithm gcra has a burst");
-    }
-    let burst = limit.burst.unwrap_or(limit.rate);
-    Quota::new(algorithm, limit.rate, limit.per.ms, burst).map_err(|error| {
-        let field = match error {
-            QuotaError::Rate => "rate",
-            QuotaError::Per(_) => "per",
-            QuotaError::Burst | QuotaError::Ticks => "burst",
-        };
-        FieldError {
-            path: format!("{at}.{field}"),
-            problem: error.to_string(),
-        }
-    })
 }
 
 /// `least`: the lowest burst that a key of the rule can have.

@@ -1,14 +1,16 @@
 use super::*;
 use crate::record::Platform;
 use alloc::vec;
-use base64::Engine;
 use proptest::prelude::*;
-use sha2::{Digest, Sha256};
 
 const IPHONE: &[u8] = b"Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
 
 fn link() -> Link {
     Link::to("https://t.example/")
+}
+
+fn domain() -> Domain {
+    serde_json::from_str(r#"{"id":"s","hosts":["s.example"]}"#).unwrap()
 }
 
 fn location(link: &Link, visit: &Visit<'_>) -> String {
@@ -19,7 +21,8 @@ fn location(link: &Link, visit: &Visit<'_>) -> String {
 }
 
 fn cache(link: &Link, visit: &Visit<'_>) -> String {
-    let reply = answer(link, visit).reply();
+    let domain = domain();
+    let reply = answer(link, visit).reply(&domain);
     let mut headers = reply.headers.into_iter();
     let found = headers.find(|(name, _)| *name == "cache-control");
     found.unwrap().1.into_owned()
@@ -36,7 +39,8 @@ fn a_plain_link_is_a_redirect_and_nothing_is_copied() {
             ..
         }
     ));
-    let reply = answer.reply();
+    let domain = domain();
+    let reply = answer.reply(&domain);
     assert_eq!((reply.status, reply.body.len()), (302, 0));
     assert_eq!(reply.headers[0], ("location", "https://t.example/".into()));
 }
@@ -104,7 +108,7 @@ fn an_ended_link_is_gone() {
         ..link()
     };
     assert_eq!(answer(&disabled, &at(9)), Answer::Gone(Gone::Disabled));
-    assert_eq!(answer(&disabled, &at(9)).reply().status, 410);
+    assert_eq!(answer(&disabled, &at(9)).reply(&domain()).status, 410);
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn only_statuses_that_keep_the_method_redirect_a_post() {
         let is_kept = status.code() >= 307;
         assert_eq!(answer(&link, &post).leads_on(), is_kept, "{status:?}");
     }
-    assert_eq!(Answer::NotAllowed.reply().status, 405);
+    assert_eq!(Answer::NotAllowed.reply(&domain()).status, 405);
 }
 
 #[test]
@@ -273,6 +277,7 @@ fn an_app_is_woken_where_it_can_be() {
     let expected = Answer::App {
         url: "openapp://x",
         fallback: "https://t.example/".into(),
+        shown: Shown::default(),
     };
     assert_eq!(answer(&custom, &visit), expected);
     let bot = Visit {
@@ -292,36 +297,47 @@ fn an_app_is_woken_where_it_can_be() {
     let expected = Answer::App {
         url: "https://app.example/x",
         fallback: "https://web.example/".into(),
+        shown: Shown::default(),
     };
     assert_eq!(answer(&both, &visit), expected);
 }
 
 #[test]
-fn no_address_leaves_its_attribute() {
-    let reply = app_page(
-        "openapp://\"><script>alert(1)</script>",
-        "https://t.example/?a=1&b='",
-    );
-    assert_eq!(reply.body.matches("<script>").count(), 1);
-    assert!(
-        reply
-            .body
-            .contains("href=\"openapp://&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"")
-    );
-    assert!(reply.body.contains("?a=1&amp;b=&#39;\""));
+fn within_another_app_the_page_knows_it_and_speaks_the_visitors_language() {
+    let app = App {
+        platform: Platform::Any,
+        url: "openapp://x".into(),
+        fallback: None,
+    };
+    let link = Link {
+        apps: vec![app],
+        ..link()
+    };
+    let shown = |user_agent, accept_language| {
+        let visit = Visit {
+            user_agent,
+            accept_language,
+            ..Visit::default()
+        };
+        match answer(&link, &visit) {
+            Answer::App { shown, .. } => (shown.in_app, shown.in_chinese),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(shown(IPHONE, b"en,zh;q=0.5"), (false, false));
+    assert_eq!(shown(IPHONE, b"zh-TW,en;q=0.5"), (false, true));
+    let wechat = b"Mozilla/5.0 (iPhone) Mobile/15E148 MicroMessenger/8.0.50";
+    assert_eq!(shown(wechat, b"zha"), (true, false));
 }
 
 #[test]
-fn the_policy_names_the_hash_of_the_script() {
-    let hash = base64::prelude::BASE64_STANDARD.encode(Sha256::digest(APP_SCRIPT));
-    assert!(APP_POLICY.contains(&format!("'sha256-{hash}'")), "{hash}");
-}
-
-#[test]
-fn a_domains_page_takes_the_place_of_the_plain_one() {
-    assert_eq!(unknown(Some("<p>x")).body, "<p>x");
-    assert_eq!(unknown(None).body, UNKNOWN_PAGE);
-    assert_eq!(unknown(None).status, 404);
+fn an_ended_link_is_answered_in_its_domains_words() {
+    let mut domain = domain();
+    let gone = || Answer::Gone(Gone::UsedUp);
+    assert!(gone().reply(&domain).body.contains("has ended"));
+    domain.gone_page = Some("<p>over".into());
+    let reply = gone().reply(&domain);
+    assert_eq!((reply.status, reply.body.as_ref()), (410, "<p>over"));
 }
 
 proptest! {

@@ -23,7 +23,7 @@ fn buy_from(gate: &Gate, worker: usize, user: &str, address: &str) -> Stream {
 
 #[test]
 fn beyond_its_burst_a_user_waits_as_long_as_it_is_told_on_all_workers() {
-    let gate = gate(r#"{ "user": { "rate_per_s": 1, "burst": 3 } }"#);
+    let gate = gate(r#"{ "user": { "rate": 1, "per": "1s", "burst": 3 } }"#);
     let buy = |worker, user: &str| buy_from(&gate, worker, user, "192.0.2.1:1");
     for worker in [0, 1, 0] {
         assert!(!is_limited(&buy(worker, "alice")));
@@ -42,7 +42,7 @@ fn beyond_its_burst_a_user_waits_as_long_as_it_is_told_on_all_workers() {
 
 #[test]
 fn an_address_is_limited_whatever_names_it_uses_and_a_network_as_one() {
-    let gate = gate(r#"{ "address": { "rate_per_s": 1, "burst": 2 } }"#);
+    let gate = gate(r#"{ "address": { "rate": 1, "per": "1s", "burst": 2 } }"#);
     for (addresses, other) in [
         (["192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3"], "192.0.2.2:1"),
         (
@@ -61,7 +61,7 @@ fn an_address_is_limited_whatever_names_it_uses_and_a_network_as_one() {
 
 #[test]
 fn what_is_decided_without_claims_uses_nothing_up() {
-    let gate = gate(r#"{ "user": { "rate_per_s": 1, "burst": 1 }, "slots": 1 }"#);
+    let gate = gate(r#"{ "user": { "rate": 1, "per": "1s", "burst": 1 }, "slots": 1 }"#);
     for _ in 0..5 {
         assert_eq!(gate.buy_from("shut", "alice").status(), Some(403));
     }
@@ -75,7 +75,7 @@ fn what_is_decided_without_claims_uses_nothing_up() {
 #[test]
 fn limits_stay_within_their_budget() {
     let gate = gate(
-        r#"{ "user": { "rate_per_s": 1, "burst": 2 }, "address": { "rate_per_s": 1, "burst": 2 } }"#,
+        r#"{ "user": { "rate": 1, "per": "1s", "burst": 2 }, "address": { "rate": 1, "per": "1s", "burst": 2 } }"#,
     );
     gate.buy("alice");
     let first = gate.buy("alice").cost();

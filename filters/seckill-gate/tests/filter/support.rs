@@ -200,15 +200,15 @@ pub fn users(body: &[u8]) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let number = |bytes: &[u8]| text(bytes).parse::<usize>().unwrap_or(0);
     let keys = number(&arguments[2]);
-    // After the script's name come the keys, how many groups there are, and groups of five terms, their users, as many
-    // buckets, and as many tags if the checks ask for attempts.
+    // After the script's name come the keys, how many groups there are, and groups of four terms, a byte for the bucket of
+    // each user, the users, and as many tags if the checks ask for attempts.
     let mut rest = &arguments[3 + keys + 1..];
     let mut users = Vec::new();
     while rest.len() > 5 {
-        let count = number(&rest[4]);
+        let count = rest[4].len();
         users.extend(rest[5..5 + count].iter().map(|user| text(user)));
         let has_tags = rest[3].contains(&b'k');
-        rest = &rest[5 + count * (2 + usize::from(has_tags))..];
+        rest = &rest[5 + count * (1 + usize::from(has_tags))..];
     }
     users
 }

@@ -37,7 +37,7 @@ fn without_redis_what_is_cached_resolves_and_the_rest_comes_from_the_origin() {
 fn a_redis_that_does_not_answer_is_left_in_peace_and_nobody_waits_for_it() {
     let gate = Gate::with(
         r#"{ "redis": { "deadline_ms": 100 }, "breaker": { "min_requests": 5, "open_ms": 1000 },
-        "origin": { "per_second": 1000, "burst": 1000 } }"#,
+        "origin": { "limit": { "rate": 1000, "per": "1s", "burst": 1000 } } }"#,
     );
     gate.set_redis(false);
     let ask = |code: &str| gate.request(0, &format!("/{code}")).send();
@@ -80,7 +80,7 @@ fn a_link_with_so_many_clicks_is_never_guessed() {
 fn more_than_may_wait_are_told_at_once() {
     let gate = Gate::with(
         r#"{ "redis": { "deadline_ms": 1000, "waiting_max": 10, "batches_max": 1 },
-        "origin": { "per_second": 1, "burst": 3, "waiting_max": 2 } }"#,
+        "origin": { "limit": { "rate": 1, "per": "1s", "burst": 3 }, "waiting_max": 2 } }"#,
     );
     gate.put("s/hot", &link());
     gate.click("/hot");

@@ -81,6 +81,62 @@ fn files_for_apps_are_those_of_the_domain() {
 }
 
 #[test]
+fn a_domain_has_its_own_pages_for_what_has_ended_and_cannot_be_told() {
+    let gate = Gate::new();
+    gate.publish(
+        r#"{"version":2,"domains":[{"id":"s","hosts":["s.example.com"],"gone_page":"<p>over",
+        "unavailable_page":"<p>later","home":"https://home.example/","robots":"Disallow: /\n"}]}"#,
+    );
+    gate.host.advance(Duration::from_millis(300));
+    gate.host.run_until_idle();
+    let disabled = Link {
+        is_disabled: true,
+        ..link()
+    };
+    gate.put("s/off", &disabled);
+    gate.origin.borrow_mut().reply = Some(Reply::status(500, ""));
+    let ask = |path: &str| {
+        let reply = gate.click(path).reply().unwrap();
+        (reply.status, reply.body_text())
+    };
+    assert_eq!(ask("/off"), (410, "<p>over".into()));
+    assert_eq!(ask("/no-such"), (503, "<p>later".into()));
+    assert_eq!(ask("/robots.txt"), (200, "Disallow: /\n".into()));
+    assert_eq!(ask("/favicon.ico"), (204, String::new()));
+    assert_eq!(location(&gate.click("/")), "https://home.example/");
+}
+
+#[test]
+fn within_another_app_visitors_are_asked_to_open_a_browser() {
+    let gate = Gate::new();
+    let app = App {
+        platform: Platform::Any,
+        url: "openapp://x".into(),
+        fallback: None,
+    };
+    gate.put(
+        "s/app",
+        &Link {
+            apps: vec![app],
+            ..link()
+        },
+    );
+    // Once from Redis, once from memory.
+    for _ in 0..2 {
+        let request = gate.request(0, "/app").header("accept-language", "zh-CN");
+        let agent = format!("{IPHONE} MicroMessenger/8.0.50");
+        let stream = request.header("user-agent", &agent).send();
+        gate.host.run_until_idle();
+        let page = stream.reply().unwrap();
+        let text = page.body_text();
+        assert!(!text.contains("<script>"), "{text}");
+        assert!(text.contains("“在浏览器打开”"), "{text}");
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"));
+    }
+}
+
+#[test]
 fn statuses_queries_rules_and_apps_are_as_the_link_has_them() {
     let gate = Gate::new();
     for redirect in RedirectStatus::ALL {

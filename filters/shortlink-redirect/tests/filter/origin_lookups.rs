@@ -94,7 +94,7 @@ fn many_who_ask_for_one_unknown_link_are_one_look_up() {
 fn a_flood_of_random_codes_neither_grows_memory_nor_reaches_the_origin_beyond_its_limit() {
     let gate = Gate::with(
         r#"{ "redis": {}, "cache": { "unknown_max": 100 },
-        "origin": { "per_second": 10, "burst": 5 } }"#,
+        "origin": { "limit": { "rate": 10, "per": "1s", "burst": 5 } } }"#,
     );
     gate.put("s/hot", &link());
     gate.click("/hot");

@@ -21,7 +21,7 @@ use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
 
 pub const CONFIG: &str = r#"{ "redis": { "deadline_ms": 100 },
-    "origin": { "timeout_ms": 500, "per_second": 10, "burst": 5, "waiting_max": 200 } }"#;
+    "origin": { "timeout_ms": 500, "limit": { "rate": 10, "per": "1s", "burst": 5 }, "waiting_max": 200 } }"#;
 
 pub const DOMAINS: &str = r#"{"version":1,"domains":[
     {"id":"s","hosts":["s.example.com"],"not_found_page":"<p>nothing of s",

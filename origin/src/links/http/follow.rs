@@ -7,23 +7,24 @@ use axum::response::IntoResponse;
 use tracing::error;
 use weir_base::headers::{LINK, LINK_UNKNOWN};
 use weir_link::answer::{
-    Answer, Gone, Method, PREFETCH_HEADERS, Reply, Visit, answer, is_prefetch, unknown,
+    Answer, Gone, Method, PREFETCH_HEADERS, Reply, Visit, answer, is_prefetch,
 };
 use weir_link::click::client_address;
 use weir_link::code::{Code, LinkId};
+use weir_link::domain::Domain;
+use weir_link::site::{File, unknown};
 use weir_scripts::documents;
 use weir_scripts::link_read::Purpose;
-use weir_scripts::routes::link_purpose;
+use weir_scripts::routes::{LINK_FOLLOW, link_purpose};
 
 use crate::http::Problem;
 use crate::links::Links;
 use crate::links::cold::{Clicker, ColdError, ColdLinks, Found};
 
 /// `GET` and `HEAD /l/{code}`: the link of this code under the domain that the host names, answered as a
-/// gateway would, and put into Redis.
+/// gateway would, and put into Redis; or one of the domain's files.
 pub(super) async fn follow(
     links: Links,
-    Path(code): Path<String>,
     method: HttpMethod,
     uri: Uri,
     headers: HeaderMap,
@@ -34,9 +35,14 @@ pub(super) async fn follow(
     let Some(domain) = known.domains.by_host(&host) else {
         return Ok(no_link(None));
     };
-    let page = domain.not_found_page.as_deref();
-    let Ok(code) = Code::new(code) else {
-        return Ok(no_link(page));
+    // As the client has spelt it.
+    let path = uri.path().get(LINK_FOLLOW.len() - 1..).unwrap_or_default();
+    if let Some(file) = File::at(path.as_bytes()) {
+        let reply = file.reply(domain);
+        return Ok(reply.map_or_else(|| no_link(Some(domain)), sent));
+    }
+    let Ok(code) = Code::new(path.strip_prefix('/').unwrap_or_default()) else {
+        return Ok(no_link(Some(domain)));
     };
     let id = LinkId {
         domain: domain.id.clone(),
@@ -60,7 +66,7 @@ pub(super) async fn follow(
         links.cold().give_back(&id, click);
     }
     let Some(found) = visited.map_err(no_answer)? else {
-        return Ok(no_link(page));
+        return Ok(no_link(Some(domain)));
     };
     let visit = Visit {
         left_ms: found.left_ms,
@@ -82,7 +88,7 @@ pub(super) async fn follow(
         };
         links.cold().count_click(&id, &clicker);
     }
-    Ok(sent(answer.reply()))
+    Ok(sent(answer.reply(domain)))
 }
 
 /// `GET /link-records/{domain}/{code}`: what a gateway is told of a link that Redis does not know: see
@@ -121,8 +127,8 @@ fn decide<'a>(found: &'a Found, visit: &Visit<'_>) -> Answer<'a> {
 }
 
 /// What a gateway remembers for a while.
-fn no_link(page: Option<&str>) -> Response<Body> {
-    let mut response = sent(unknown(page));
+fn no_link(domain: Option<&Domain>) -> Response<Body> {
+    let mut response = sent(unknown(domain));
     let value = header::HeaderValue::from_static(LINK_UNKNOWN);
     response.headers_mut().insert(LINK, value);
     response

@@ -196,8 +196,10 @@ pub(super) async fn list(
     found.truncate(limit);
     let next = found.last().filter(|_| has_more).map(cursor);
     let known = links.domains();
-    let view = |link| LinkView::of(link, &known.domains);
-    let views: Vec<LinkView> = found.into_iter().map(view).collect();
+    let standings = links.states().of(&found).await?;
+    let found = found.into_iter().zip(standings);
+    let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
+    let views: Vec<LinkView> = found.map(view).collect();
     Ok(Json(json!({ "links": views, "next": next })))
 }
 
@@ -226,7 +228,8 @@ pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Respon
 /// The link of this name, as the API shows it.
 pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Problem> {
     let found = links.finder().find(id).await.map_err(not_found)?;
-    Ok(LinkView::of(found, &links.domains().domains))
+    let standing = links.states().of_one(&found).await?;
+    Ok(LinkView::of(found, &links.domains().domains, standing))
 }
 
 /// `PATCH /links/{code}`: what is not named stays. With `If-Match: "<version>"`, only that version.

@@ -36,11 +36,16 @@ impl FromRequestParts<Enabled> for Links {
 
 /// The routes for gateways.
 ///
-/// - `GET` and `HEAD /l/{code}`: a client's request that passed a gateway, by the host.
+/// - `GET` and `HEAD /l/{code}`: a client's request that passed a gateway, by the host; also for the domain's files.
 /// - `GET /link-records/{domain}/{code}`: a short link that Redis does not know. Gateways route no client there.
 pub fn public(links: Option<Links>) -> Router {
     Router::new()
+        .route(LINK_FOLLOW, get(follow::follow))
         .route(&format!("{LINK_FOLLOW}{{code}}"), get(follow::follow))
+        .route(
+            &format!("{LINK_FOLLOW}.well-known/{{file}}"),
+            get(follow::follow),
+        )
         .route(
             &format!("{LINK_RECORD}{{domain}}/{{code}}"),
             get(follow::record),

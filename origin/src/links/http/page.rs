@@ -34,13 +34,15 @@ macro_rules! files {
 
 const JS: &str = "text/javascript; charset=utf-8";
 
-static FILES: [File; 12] = files! {
+static FILES: [File; 14] = files! {
     "page.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
     "api.js": JS,
     "charts.js": JS,
     "detail.js": JS,
     "dom.js": JS,
+    "domains.js": JS,
+    "fields.js": JS,
     "format.js": JS,
     "home.js": JS,
     "main.js": JS,

@@ -292,6 +292,32 @@ async fn a_homograph_is_taken_and_flagged() {
 }
 
 #[tokio::test]
+async fn a_homograph_is_flagged_wherever_a_link_may_lead_as_often_as_it_is_read() {
+    let world = world().await;
+    let bad = "https://pаypal.com/";
+    let page = "https://example.com/";
+    let flags = async |more: Value| {
+        let mut link = json!({ "target": page });
+        let fields = link.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let made = made(&world, link).await;
+        let read = get(&world, &name(&made)).await.body;
+        (made["flag"].clone(), read["flag"].clone())
+    };
+    let flagged = (json!("idn_homograph"), json!("idn_homograph"));
+    for more in [
+        json!({ "target": bad }),
+        json!({ "rules": [{ "languages": ["zh"], "target": bad }] }),
+        json!({ "apps": [{ "platform": "ios", "url": "weixin://x", "fallback": bad }] }),
+        json!({ "apps": [{ "platform": "ios", "url": bad }] }),
+    ] {
+        assert_eq!(flags(more.clone()).await, flagged, "{more}");
+    }
+    let sound = json!({ "rules": [{ "languages": ["zh"], "target": "https://例え.jp/" }] });
+    assert_eq!(flags(sound).await, (Value::Null, Value::Null));
+}
+
+#[tokio::test]
 async fn a_batch_answers_each_in_order_and_one_bad_item_spoils_no_other() {
     let world = world().await;
     let item = |n: u32| json!({"target": format!("https://example.com/{n}"), "tags": ["batch"]});

@@ -281,3 +281,80 @@ async fn a_redis_that_does_not_answer_is_left_in_peace() {
     let error = links.cold().visit(&id("s/max"), click).await.unwrap_err();
     assert!(matches!(error, ColdError::NotAsked), "{error}");
 }
+
+#[tokio::test]
+async fn the_api_tells_what_becomes_of_whoever_clicks_a_link_whether_redis_knows_or_not() {
+    let world = world().await;
+    let state = async |code: &str| {
+        let path = format!("/links/{code}");
+        let link = world.admin("GET", &path, &Value::Null).await.body;
+        let listed = world.admin("GET", "/links", &Value::Null).await.body;
+        let listed = listed["links"].as_array().unwrap().clone();
+        let listed = listed.into_iter().find(|one| one["code"] == code);
+        let listed = listed.unwrap();
+        let told = |link: &Value| (link["state"].clone(), link["clicks_left"].clone());
+        assert_eq!(told(&link), told(&listed));
+        told(&link)
+    };
+    let target = "https://example.com/";
+    let code = made(&world, json!({ "target": target, "max_clicks": 2 })).await;
+    assert_eq!(state(&code).await, (json!("active"), json!(2)));
+    let click = async || follow(&world, "GET", "s.example.com", &code).await.status;
+    assert_eq!(click().await, 302);
+    assert_eq!(state(&code).await, (json!("active"), json!(1)));
+    assert_eq!(click().await, 302);
+    assert_eq!(state(&code).await, (json!("used_up"), json!(0)));
+    // Redis has lost it; SQL has counted one.
+    count(&world, &code, "1", 1, false).await;
+    lose(&world, &code).await;
+    assert_eq!(state(&code).await, (json!("active"), json!(1)));
+    let edit = async |changes: Value| {
+        let path = format!("/links/{code}");
+        world.admin("PATCH", &path, &changes).await.body["state"].clone()
+    };
+    assert_eq!(edit(json!({ "disabled": true })).await, "disabled");
+    assert_eq!(
+        edit(json!({ "disabled": false, "max_clicks": 1 })).await,
+        "used_up"
+    );
+
+    let brief = made(&world, json!({ "target": target, "life_ms": 1_000 })).await;
+    assert_eq!(state(&brief).await, (json!("active"), Value::Null));
+    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    assert_eq!(state(&brief).await, (json!("ended"), Value::Null));
+    // A gateway has renewed it, of which SQL has not heard.
+    let record = LinkKeys::new(&world.prefix, &id(&format!("s/{brief}"))).record();
+    world.redis(redis::cmd("SET").arg(record).arg("x")).await;
+    assert_eq!(state(&brief).await, (json!("active"), Value::Null));
+}
+
+#[tokio::test]
+async fn a_domains_files_and_pages_are_answered_as_gateways_do() {
+    let world = world().await;
+    let mut domain = world
+        .admin("GET", "/link-domains/s", &Value::Null)
+        .await
+        .body;
+    domain["home"] = "https://home.example/".into();
+    domain["assetlinks"] = json!([{ "relation": [] }]);
+    domain["gone_page"] = "<p>over".into();
+    let put = world.admin("PUT", "/link-domains/s", &domain).await;
+    assert_eq!(put.status, 200, "{put:?}");
+    let ask = async |path: &str| follow(&world, "GET", "s.example.com", path).await;
+    let home = ask("").await;
+    assert_eq!(home.status, 302);
+    assert_eq!(home.headers["location"], "https://home.example/");
+    assert_eq!(ask("robots.txt").await.status, 200);
+    assert_eq!(ask("favicon.ico").await.status, 204);
+    let file = ask(".well-known/assetlinks.json").await;
+    assert_eq!(file.body, json!([{ "relation": [] }]));
+    let file = ask(".well-known/apple-app-site-association").await;
+    assert_eq!(file.status, 404);
+    let code = made(&world, json!({ "target": "https://example.com/" })).await;
+    let path = format!("/links/{code}");
+    world
+        .admin("PATCH", &path, &json!({ "disabled": true }))
+        .await;
+    let gone = ask(&code).await;
+    assert_eq!((gone.status.as_u16(), &gone.body), (410, &json!("<p>over")));
+}

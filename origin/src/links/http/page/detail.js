@@ -1,9 +1,10 @@
 // One link: its QR code, its statistics, and what may be changed of it.
 
 import { api } from "./api.js";
-import { announce, ask, el, field, outward, replace } from "./dom.js";
-import { DAY_MS, life, time } from "./format.js";
-import { labels, state, tags } from "./home.js";
+import { announce, ask, el, outward, replace } from "./dom.js";
+import { changed, linkParts } from "./fields.js";
+import { count, life, time } from "./format.js";
+import { labels, state } from "./home.js";
 import { complaint } from "./notice.js";
 import { qrCard } from "./qr.js";
 import { statsCard } from "./stats.js";
@@ -25,8 +26,8 @@ function columns(link, show) {
   return el(
     "div",
     { class: "columns" },
-    el("div", { class: "wide" }, statsCard(link)),
-    el("div", { class: "narrow" }, qrCard(link), editor(link, show), past(link)),
+    el("div", { class: "wide" }, statsCard(link), editor(link, show)),
+    el("div", { class: "narrow" }, qrCard(link), past(link)),
   );
 }
 
@@ -88,7 +89,7 @@ function facts(link) {
     said.push(`ends ${time(link.ends_at_ms)} at the latest`);
   }
   if (link.max_clicks) {
-    said.push(`at most ${link.max_clicks} clicks`);
+    said.push(`${count(link.clicks_left)} of ${count(link.max_clicks)} clicks left`);
   }
   return el("span", { class: "hint" }, said.join(" · "));
 }
@@ -116,27 +117,18 @@ function copier(text) {
 }
 
 function editor(link, show) {
-  const target = el("input", { type: "url", required: true, maxlength: 2048, value: link.target, name: "new-target" });
-  const days = el("input", { type: "number", min: 1, max: 3650, name: "new-days" });
-  if (link.life_ms && link.life_ms % DAY_MS === 0) {
-    days.value = link.life_ms / DAY_MS;
-  }
-  const tagged = el("input", { name: "new-tags", value: (link.tags ?? []).join(", "), autocomplete: "off" });
+  const all = linkParts(link);
   const said = el("div", {});
   const button = el("button", { type: "submit", class: "primary" }, "Save");
   const save = async (event) => {
     event.preventDefault();
-    const changes = { target: target.value.trim(), tags: tags(tagged.value) };
-    const wanted = days.value === "" ? null : Number(days.value);
-    if (wanted && wanted * DAY_MS !== link.life_ms) {
-      changes.life_days = wanted;
-    }
     button.disabled = true;
     try {
-      show(await api.edit(link, changes));
+      show(await api.edit(link, changed(all)));
       announce("Saved");
     } catch (error) {
       replace(said, complaint(error));
+      said.scrollIntoView({ block: "center" });
       button.disabled = false;
     }
   };
@@ -145,9 +137,7 @@ function editor(link, show) {
     { class: "card", id: "edit", onsubmit: save },
     el("h2", {}, "Edit"),
     said,
-    field("Target address", target),
-    field("Lifetime in days", days),
-    field("Tags", tagged, "Separated by commas."),
+    el("div", { class: "grid" }, all.map((part) => part.element)),
     el("div", { class: "row" }, button),
   );
 }
@@ -166,7 +156,7 @@ function past(link) {
         el(
           "li",
           {},
-          el("strong", {}, ACTIONS[change.action] ?? change.action),
+          el("strong", {}, ACTIONS[change.what] ?? change.what),
           " ",
           el("time", {}, time(change.at_ms)),
           el("p", { class: "hint" }, change.target),

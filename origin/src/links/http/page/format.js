@@ -1,9 +1,9 @@
-// Numbers, times and words as people read them.
+// Numbers, times and words as people read them. All times are in UTC, as the origin counts, and say so.
 
 const number = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const moment = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
 const utc = (options) => new Intl.DateTimeFormat("en", { timeZone: "UTC", ...options });
+const moment = utc({ dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
 const day = utc({ day: "numeric", month: "short" });
 const fullDay = utc({ day: "numeric", month: "long", year: "numeric" });
 const hour = utc({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
@@ -13,7 +13,11 @@ export const DAY_MS = 24 * HOUR_MS;
 
 export const count = (value) => number.format(value);
 export const compact = (value) => short.format(value);
-export const time = (ms) => moment.format(new Date(ms));
+export const time = (ms) => `${moment.format(new Date(ms))} UTC`;
+
+/** An instant as a control for times has it, and back: to the minute. */
+export const minute = (ms) => new Date(ms).toISOString().slice(0, 16);
+export const atMinute = (text) => Date.parse(`${text}Z`);
 
 /** A tick of the time axis. The origin counts by hours and days of UTC. */
 export function tick(ms, by) {

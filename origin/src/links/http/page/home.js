@@ -1,7 +1,8 @@
 // The list of links, and the form that makes one.
 
 import { api } from "./api.js";
-import { el, field, replace } from "./dom.js";
+import { el, field, replace, select } from "./dom.js";
+import { changed, linkParts } from "./fields.js";
 import { time } from "./format.js";
 import { complaint } from "./notice.js";
 
@@ -11,28 +12,11 @@ const PAGE = 25;
 export const place = (link) => `#/l/${link.domain}/${link.code}`;
 
 export async function home() {
-  const list = await links();
-  return [el("h1", { class: "unseen" }, "Links"), maker(), list];
+  const [make, list] = await Promise.all([maker(), links()]);
+  return [el("h1", { class: "unseen" }, "Links"), make, list];
 }
 
-/** The tags in a line of text. */
-export function tags(text) {
-  const all = text.split(",").map((tag) => tag.trim());
-  return [...new Set(all.filter((tag) => tag !== ""))];
-}
-
-/** The number in a control; undefined if it is empty. */
-const numberIn = (control) => (control.value === "" ? undefined : Number(control.value));
-
-function maker() {
-  const target = el("input", {
-    type: "url",
-    name: "target",
-    required: true,
-    maxlength: 2048,
-    placeholder: "https://example.com/a/long/address",
-    autocomplete: "off",
-  });
+async function maker() {
   const code = el("input", {
     name: "code",
     minlength: 3,
@@ -41,10 +25,9 @@ function maker() {
     autocomplete: "off",
     spellcheck: "false",
   });
-  const days = el("input", { type: "number", name: "days", min: 1, max: 3650 });
-  const clicks = el("input", { type: "number", name: "clicks", min: 1, max: 1000000000 });
-  const domain = el("input", { name: "domain", pattern: "[a-z0-9\\-]{1,16}", autocomplete: "off", spellcheck: "false" });
-  const tagged = el("input", { name: "tags", autocomplete: "off" });
+  const { domains } = await api.domains();
+  const domain = select(domains.map(({ id, hosts }) => [id, `${id} (${hosts[0]})`]), domains[0].id, { name: "domain" });
+  const [target, ...others] = linkParts();
   const said = el("div", {});
   const button = el("button", { class: "primary", type: "submit" }, "Shorten");
   const make = async (event) => {
@@ -52,12 +35,9 @@ function maker() {
     button.disabled = true;
     try {
       const made = await api.create({
-        target: target.value.trim(),
+        ...changed([target, ...others]),
         code: code.value || undefined,
-        domain: domain.value || undefined,
-        life_days: numberIn(days),
-        max_clicks: numberIn(clicks),
-        tags: tagged.value ? tags(tagged.value) : undefined,
+        domain: domain.value,
       });
       location.hash = place(made);
     } catch (error) {
@@ -73,10 +53,8 @@ function maker() {
       "div",
       { class: "grid" },
       field("Custom code", code, "3 to 32 letters, digits, - and _. Leave empty to generate one."),
-      field("Lifetime in days", days, "The link ends after this long without a click. Leave empty for the domain’s default."),
-      field("Maximum clicks", clicks, "The link ends after this many. Leave empty for no limit."),
-      field("Tags", tagged, "Separated by commas."),
-      field("Domain", domain, "Its id. Leave empty for the default."),
+      field("Domain", domain),
+      others.map((part) => part.element),
     ),
   );
   return el(
@@ -84,7 +62,7 @@ function maker() {
     { class: "card maker", onsubmit: make, id: "make" },
     el("h2", {}, "New link"),
     said,
-    el("div", { class: "together" }, field("Target address", target), button),
+    el("div", { class: "together" }, target.element, button),
     options,
   );
 }
@@ -127,11 +105,11 @@ async function links() {
   );
 }
 
-/** A link's state: one word and its colour. */
+const STATES = { active: "Active", disabled: "Disabled", ended: "Ended", used_up: "Used up" };
+
+/** A link's state: its word and its colour. */
 export function state(link) {
-  const hasEnded = link.expires_at_ms && link.expires_at_ms <= Date.now();
-  const [kind, text] = link.disabled ? ["off", "Disabled"] : hasEnded ? ["off", "Ended"] : ["on", "Active"];
-  return el("span", { class: `state ${kind}` }, text);
+  return el("span", { class: `state ${link.state === "active" ? "on" : "off"}` }, STATES[link.state] ?? link.state);
 }
 
 function row(link) {

@@ -3,14 +3,16 @@
 import { api, Problem, token } from "./api.js";
 import { detail } from "./detail.js";
 import { announce, el, field, replace } from "./dom.js";
+import { domains } from "./domains.js";
 import { home } from "./home.js";
 import { complaint } from "./notice.js";
 
 const content = document.getElementById("content");
 const signOut = document.getElementById("sign-out");
+const views = document.getElementById("views");
 
 function signIn(why) {
-  signOut.hidden = true;
+  signOut.hidden = views.hidden = true;
   document.title = "Sign in · Weir links";
   const shown = el("input", { type: "password", autocomplete: "current-password", required: true, name: "token" });
   const said = el("div", {}, why ? complaint(why) : null);
@@ -46,21 +48,30 @@ function signIn(why) {
   shown.focus();
 }
 
+/** The title and the view of an address. */
+async function viewOf(hash) {
+  const [, domain, code] = hash.match(/^#\/l\/([a-z0-9-]+)\/([\w-]+)$/) ?? [];
+  if (code) {
+    return [code, await detail({ domain, code })];
+  }
+  const [isDomains, id] = hash.match(/^#\/domains(?:\/([a-z0-9-]+))?$/) ?? [];
+  return isDomains ? ["Domains", await domains(id ?? null)] : ["", await home()];
+}
+
 /** Shows what the address says. */
 async function show() {
   if (!token.get()) {
     signIn();
     return;
   }
-  signOut.hidden = false;
-  const [, domain, code] = location.hash.match(/^#\/l\/([a-z0-9-]+)\/([\w-]+)$/) ?? [];
+  signOut.hidden = views.hidden = false;
   const asked = location.hash;
   try {
-    const view = code ? await detail({ domain, code }) : await home();
+    const [title, view] = await viewOf(asked);
     // The person may have gone on meanwhile.
     if (asked === location.hash) {
       replace(content, view);
-      document.title = code ? `${code} · Weir links` : "Weir links";
+      document.title = title ? `${title} · Weir links` : "Weir links";
       announce(document.title);
       window.scrollTo(0, 0);
     }

@@ -1,4 +1,6 @@
-//! Durations as people write them.
+//! Durations as people write them: the one way in which a configuration says one as text.
+//!
+//! Where a field's name says the unit, as in `deadline_ms`, it is a number.
 
 use alloc::borrow::Cow;
 use core::fmt;
@@ -14,7 +16,11 @@ pub struct Duration {
 }
 
 impl Duration {
-    fn read(text: &str) -> Option<Self> {
+    /// One second.
+    pub const SECOND: Self = Self { ms: 1_000 };
+
+    /// Reads one, if it is one.
+    pub fn read(text: &str) -> Option<Self> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at_checked(digits)?;
         let unit_ms = match unit {

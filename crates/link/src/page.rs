@@ -1,0 +1,246 @@
+//! The pages that visitors see in place of a redirect, each with a policy of what it may do.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+
+use super::answer::Reply;
+
+/// The script of the page that opens an app: the same for all, so that its hash can be told to browsers.
+const APP_SCRIPT: &str = include_str!("page/app.js");
+
+/// How our own pages look.
+const STYLE: &str = include_str!("page/page.css");
+
+/// Nothing may run in the page that opens an app but its script, nothing may dress it but its style, and nothing may be
+/// loaded.
+const APP_POLICY: &str = "default-src 'none'; script-src 'sha256-bCv0N+l3h64QMjsEfM8QPaITpKkVaVhGRggwoqBTKDY='; \
+    style-src 'sha256-Nx6rmHdicEyw1r4UsqOzyEMvEYSJfSQpevgyj9kOSjY='; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Of pages without a script, a domain's own among them.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What a page says that is shown where no link leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notice {
+    status: u16,
+    title: &'static str,
+    text: &'static str,
+}
+
+pub(crate) const NOT_FOUND: Notice = Notice {
+    status: 404,
+    title: "No such link",
+    text: "It may have been mistyped, or have ended.",
+};
+
+pub(crate) const GONE: Notice = Notice {
+    status: 410,
+    title: "This link has ended",
+    text: "It leads nowhere any more.",
+};
+
+pub(crate) const UNAVAILABLE: Notice = Notice {
+    status: 503,
+    title: "Please try again in a moment",
+    text: "This link cannot be looked up right now.",
+};
+
+/// How the page is shown that opens an app.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Within another app, which keeps pages from opening apps: it asks the visitor to open it in a browser, and does not
+    /// try by itself.
+    pub in_app: bool,
+    /// In Chinese, and not in English.
+    pub in_chinese: bool,
+}
+
+impl Notice {
+    /// As it is sent: in the domain's own words, if it has some.
+    pub(crate) fn reply(self, own_page: Option<&str>) -> Reply<'_> {
+        let body = own_page.map_or_else(|| self.page().into(), Cow::Borrowed);
+        page(self.status, body, PAGE_POLICY)
+    }
+
+    fn page(self) -> String {
+        let Self { title, text, .. } = self;
+        let head = head("en", title);
+        format!("{head}<main><h1>{title}</h1><p>{text}</p></main>")
+    }
+}
+
+/// The page that opens the app at `url`, or leads to `fallback`.
+pub(crate) fn app(url: &str, fallback: &str, shown: Shown) -> Reply<'static> {
+    let (url, fallback) = (escaped(url), escaped(fallback));
+    let language = if shown.in_chinese { "zh" } else { "en" };
+    let [title, hint, open, stay] = app_words(shown);
+    // Within another app the script would only show an error.
+    let script = match shown.in_app {
+        true => String::new(),
+        false => format!("<script>{APP_SCRIPT}</script>"),
+    };
+    let head = head(language, title);
+    let body = format!(
+        "{head}<main><h1>{title}</h1><p>{hint}</p>\
+         <a class=\"main\" id=\"app\" href=\"{url}\">{open}</a>\
+         <a id=\"web\" href=\"{fallback}\">{stay}</a></main>{script}"
+    );
+    page(200, body.into(), APP_POLICY)
+}
+
+/// The title, a hint, and what stands on the links to the app and to the fallback.
+fn app_words(shown: Shown) -> [&'static str; 4] {
+    match (shown.in_chinese, shown.in_app) {
+        (false, false) => [
+            "Opening the app",
+            "If nothing happens, open it yourself.",
+            "Open in the app",
+            "Continue in the browser",
+        ],
+        (false, true) => [
+            "Open this page in your browser",
+            "This app does not let others open. Tap its menu and choose “Open in browser”.",
+            "Try to open the app",
+            "Continue here",
+        ],
+        (true, false) => [
+            "正在打开应用",
+            "如果没有反应，请手动打开。",
+            "在应用中打开",
+            "在浏览器中继续",
+        ],
+        (true, true) => [
+            "请在浏览器中打开",
+            "当前应用不允许打开其他应用。请点击右上角菜单，选择“在浏览器打开”。",
+            "尝试打开应用",
+            "在此继续",
+        ],
+    }
+}
+
+/// How our own pages begin. The title is not a client's.
+fn head(language: &str, title: &str) -> String {
+    format!(
+        "<!doctype html><html lang=\"{language}\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"robots\" content=\"noindex\"><title>{title}</title><style>{STYLE}</style>"
+    )
+}
+
+fn page<'a>(status: u16, body: Cow<'a, str>, policy: &'static str) -> Reply<'a> {
+    let headers = [
+        ("content-type", "text/html; charset=utf-8"),
+        ("cache-control", "no-store"),
+        ("content-security-policy", policy),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+    ];
+    Reply {
+        status,
+        headers: headers.map(|(name, value)| (name, value.into())).into(),
+        body,
+    }
+}
+
+/// Text for an attribute in double quotes.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine;
+    use sha2::{Digest, Sha256};
+
+    fn header<'a>(reply: &'a Reply<'_>, wanted: &str) -> &'a str {
+        let mut headers = reply.headers.iter();
+        let found = headers.find(|(name, _)| *name == wanted);
+        &found.unwrap().1
+    }
+
+    #[test]
+    fn no_address_leaves_its_attribute() {
+        let reply = app(
+            "openapp://\"><script>alert(1)</script>",
+            "https://t.example/?a=1&b='",
+            Shown::default(),
+        );
+        assert_eq!(reply.body.matches("<script>").count(), 1);
+        assert!(
+            reply
+                .body
+                .contains("href=\"openapp://&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"")
+        );
+        assert!(reply.body.contains("?a=1&amp;b=&#39;\""));
+    }
+
+    #[test]
+    fn the_policy_names_the_hashes_of_script_and_style() {
+        for text in [APP_SCRIPT, STYLE] {
+            let hash = base64::prelude::BASE64_STANDARD.encode(Sha256::digest(text));
+            assert!(APP_POLICY.contains(&format!("'sha256-{hash}'")), "{hash}");
+        }
+        assert!(!APP_POLICY.contains("unsafe"));
+    }
+
+    #[test]
+    fn within_another_app_the_page_asks_for_a_browser_and_does_not_try() {
+        let body = |in_app, in_chinese| {
+            let shown = Shown { in_app, in_chinese };
+            app("openapp://x", "https://t.example/", shown).body
+        };
+        assert!(body(false, false).contains("<script>"));
+        for (in_chinese, browser, language) in [
+            (false, "“Open in browser”", "lang=\"en\""),
+            (true, "“在浏览器打开”", "lang=\"zh\""),
+        ] {
+            let page = body(true, in_chinese);
+            assert!(
+                !page.contains("<script>") && page.contains(browser),
+                "{page}"
+            );
+            assert!(page.contains(language) && page.contains("href=\"openapp://x\""));
+            assert!(page.contains("href=\"https://t.example/\""));
+        }
+    }
+
+    #[test]
+    fn no_page_is_kept_framed_or_let_run_what_it_brings() {
+        let own = "<script>alert(1)</script>";
+        let app = app("openapp://x", "https://t.example/", Shown::default());
+        for reply in [app, NOT_FOUND.reply(Some(own)), GONE.reply(None)] {
+            assert_eq!(header(&reply, "cache-control"), "no-store");
+            assert_eq!(header(&reply, "x-content-type-options"), "nosniff");
+            let policy = header(&reply, "content-security-policy");
+            assert!(policy.starts_with("default-src 'none';"), "{policy}");
+            assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+            assert!(!policy.contains("script-src 'unsafe"), "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_domains_page_takes_the_place_of_the_plain_one() {
+        for (notice, status) in [(NOT_FOUND, 404), (GONE, 410), (UNAVAILABLE, 503)] {
+            let own = notice.reply(Some("<p>x"));
+            assert_eq!((own.status, own.body.as_ref()), (status, "<p>x"));
+            let plain = notice.reply(None);
+            assert_eq!(plain.status, status);
+            assert!(plain.body.contains("<h1>"));
+        }
+    }
+}

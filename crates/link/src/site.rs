@@ -1,0 +1,175 @@
+//! What a domain answers beside its links: files, its home, and its own pages where no link leads.
+
+use alloc::borrow::Cow;
+use alloc::string::ToString;
+
+use super::answer::Reply;
+use super::domain::Domain;
+use super::page;
+
+/// For how long files, and where `/` leads, may be cached.
+const CACHE_CONTROL: &str = "public, max-age=300";
+
+/// For how long it may be remembered that there is no icon.
+const ICON_CACHE_CONTROL: &str = "public, max-age=86400";
+
+/// What `/robots.txt` says unless the domain says otherwise: programs that show previews of links keep to it, too.
+const ROBOTS: &str = "User-agent: *\nDisallow:\n";
+
+/// A path of a domain that is no link's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum File {
+    /// `apple-app-site-association`.
+    AppleApps,
+    /// `assetlinks.json`.
+    AndroidApps,
+    /// `/`.
+    Home,
+    /// `/robots.txt`.
+    Robots,
+    /// `/favicon.ico`, for which browsers ask by themselves.
+    Icon,
+}
+
+impl File {
+    /// The one at `path`, which has no query string.
+    pub fn at(path: &[u8]) -> Option<Self> {
+        Some(match path {
+            b"/" => Self::Home,
+            b"/robots.txt" => Self::Robots,
+            b"/favicon.ico" => Self::Icon,
+            b"/.well-known/apple-app-site-association" | b"/apple-app-site-association" => {
+                Self::AppleApps
+            }
+            b"/.well-known/assetlinks.json" => Self::AndroidApps,
+            _ => return None,
+        })
+    }
+
+    /// What `domain` answers, if it has it.
+    pub fn reply(self, domain: &Domain) -> Option<Reply<'_>> {
+        // They were read from JSON.
+        let json = |file: &serde_json::Value| text("application/json", file.to_string().into());
+        match self {
+            Self::AppleApps => domain.apple_app_site_association.as_ref().map(json),
+            Self::AndroidApps => domain.assetlinks.as_ref().map(json),
+            Self::Home => domain.home.as_deref().map(home),
+            Self::Robots => {
+                let robots = domain.robots.as_deref().unwrap_or(ROBOTS);
+                Some(text("text/plain; charset=utf-8", robots.into()))
+            }
+            Self::Icon => Some(Reply {
+                status: 204,
+                headers: [("cache-control", ICON_CACHE_CONTROL.into())].into(),
+                body: Cow::Borrowed(""),
+            }),
+        }
+    }
+}
+
+fn text<'a>(content_type: &'static str, body: Cow<'a, str>) -> Reply<'a> {
+    Reply {
+        status: 200,
+        headers: [
+            ("content-type", content_type.into()),
+            ("cache-control", CACHE_CONTROL.into()),
+            ("x-content-type-options", "nosniff".into()),
+        ]
+        .into(),
+        body,
+    }
+}
+
+fn home(address: &str) -> Reply<'_> {
+    Reply {
+        status: 302,
+        headers: [
+            ("location", address.into()),
+            ("cache-control", CACHE_CONTROL.into()),
+        ]
+        .into(),
+        body: Cow::Borrowed(""),
+    }
+}
+
+/// The answer to a link that does not exist.
+pub fn unknown(domain: Option<&Domain>) -> Reply<'_> {
+    page::NOT_FOUND.reply(domain.and_then(|domain| domain.not_found_page.as_deref()))
+}
+
+/// The answer to a link that leads nowhere any more.
+pub(crate) fn gone(domain: &Domain) -> Reply<'_> {
+    page::GONE.reply(domain.gone_page.as_deref())
+}
+
+/// The answer where nobody can say where a link leads.
+pub fn unavailable(domain: &Domain) -> Reply<'_> {
+    page::UNAVAILABLE.reply(domain.unavailable_page.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    fn domain(more: &str) -> Domain {
+        let json = alloc::format!(r#"{{"id":"s","hosts":["s.example"]{more}}}"#);
+        serde_json::from_str(&json).unwrap()
+    }
+
+    fn ask(path: &str, domain: &Domain) -> Option<(u16, Vec<String>, String)> {
+        let reply = File::at(path.as_bytes())?.reply(domain)?;
+        let headers = reply.headers.iter();
+        let values = headers.map(|(_, value)| value.clone().into_owned());
+        Some((reply.status, values.collect(), reply.body.into_owned()))
+    }
+
+    #[test]
+    fn a_domain_answers_with_what_it_has() {
+        let plain = domain("");
+        for path in [
+            "/",
+            "/apple-app-site-association",
+            "/.well-known/assetlinks.json",
+        ] {
+            assert_eq!(ask(path, &plain), None, "{path}");
+        }
+        let robots = ask("/robots.txt", &plain).unwrap();
+        assert_eq!((robots.0, robots.2.as_str()), (200, ROBOTS));
+        assert_eq!(ask("/favicon.ico", &plain).unwrap().0, 204);
+        let own = domain(
+            r#","home":"https://home.example/","robots":"Disallow: /\n","assetlinks":[{"a":1}],
+               "apple_app_site_association":{"b":2}"#,
+        );
+        let (status, values, _) = ask("/", &own).unwrap();
+        assert_eq!((status, values[0].as_str()), (302, "https://home.example/"));
+        assert_eq!(ask("/robots.txt", &own).unwrap().2, "Disallow: /\n");
+        let (_, values, body) = ask("/.well-known/assetlinks.json", &own).unwrap();
+        assert_eq!(
+            (values[0].as_str(), body.as_str()),
+            ("application/json", r#"[{"a":1}]"#)
+        );
+        for path in [
+            "/apple-app-site-association",
+            "/.well-known/apple-app-site-association",
+        ] {
+            assert_eq!(ask(path, &own).unwrap().2, r#"{"b":2}"#);
+        }
+    }
+
+    #[test]
+    fn other_paths_are_no_files() {
+        for path in [
+            "",
+            "*",
+            "/abc",
+            "/robots.txt/",
+            "//",
+            "/Robots.txt",
+            "robots.txt",
+        ] {
+            assert_eq!(File::at(path.as_bytes()), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+// The domains: which hosts answer, with which defaults, pages and files.
+
+import { api } from "./api.js";
+import { announce, ask, el, field, replace, select } from "./dom.js";
+import { Part, parts, STATUSES, valueOf } from "./fields.js";
+import { complaint } from "./notice.js";
+
+const PLACE = "#/domains";
+const NEW = "new";
+
+const yesOrNo = [["false", "No"], ["true", "Yes"]];
+
+/** All of them; `id`: this one, or a new one. */
+export async function domains(id = null) {
+  const all = await api.domains();
+  if (id === null) {
+    return overview(all);
+  }
+  const domain = all.domains.find((one) => one.id === id);
+  if (!domain && id !== NEW) {
+    throw new Error(`There is no domain ${id}.`);
+  }
+  return editor(domain ?? null, all.version);
+}
+
+function overview({ domains }) {
+  const row = (domain, index) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, el("a", { href: `${PLACE}/${domain.id}` }, domain.id)),
+      el("td", {}, domain.hosts.join(", ")),
+      el("td", {}, index === 0 ? "Default of new links" : ""),
+    );
+  return el(
+    "section",
+    { class: "card", id: "domains" },
+    el("div", { class: "row apart" }, el("h1", {}, "Domains"), el("a", { href: `${PLACE}/${NEW}`, id: "new-domain" }, "New domain")),
+    el(
+      "table",
+      {},
+      el("thead", {}, el("tr", {}, ["Id", "Hosts", ""].map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, domains.map(row)),
+    ),
+  );
+}
+
+const text = (name, title, hint, domain, props = {}) => {
+  const control = el("input", { name, value: domain?.[name] ?? "", autocomplete: "off", spellcheck: "false", ...props });
+  return new Part(name, field(title, control, hint), valueOf(control));
+};
+
+const number = (name, title, hint, domain, props) => {
+  const control = el("input", { type: "number", name, value: domain?.[name] ?? "", ...props });
+  return new Part(name, field(title, control, hint), valueOf(control, Number));
+};
+
+const choice = (name, title, options, domain, read = (value) => value) => {
+  const control = select(options, domain?.[name] ?? options[0][0], { name });
+  return new Part(name, field(title, control), valueOf(control, read));
+};
+
+const words = (name, title, hint, domain, props = {}) => {
+  const control = el("textarea", { name, rows: 2, spellcheck: "false", ...props });
+  control.value = (domain?.[name] ?? []).join(", ");
+  return new Part(name, field(title, control, hint), valueOf(control, parts, []));
+};
+
+const page = (name, title, hint, domain) => {
+  const control = el("textarea", { name, rows: 4, spellcheck: "false", maxlength: 65536 });
+  control.value = domain?.[name] ?? "";
+  return new Part(name, field(title, control, hint), () => (control.value === "" ? null : control.value));
+};
+
+const json = (name, title, hint, domain) => {
+  const control = el("textarea", { name, rows: 4, spellcheck: "false" });
+  control.value = domain?.[name] ? JSON.stringify(domain[name], null, 1) : "";
+  const read = (source) => {
+    try {
+      return JSON.parse(source);
+    } catch {
+      throw new Error(`${title}: this is not JSON.`);
+    }
+  };
+  return new Part(name, field(title, control, hint), valueOf(control, read));
+};
+
+function domainParts(domain) {
+  const isTrue = (value) => value === "true";
+  const own = "HTML. Empty: a plain page. Styles and pictures work in it, scripts do not.";
+  return [
+    words("hosts", "Hosts", "Separated by commas. New links have the first.", domain, { required: true }),
+    choice("scheme", "Scheme of links", [["https", "https"], ["http", "http"]], domain),
+    number("port", "Port of links", "Empty: the scheme’s own.", domain, { min: 1, max: 65535 }),
+    number("length", "Length of codes", "5 to 8. Empty: 7.", domain, { min: 5, max: 8 }),
+    number("life_days", "Life in days", "Of new links: they end after this long without a click. Empty: 30; 0: never.", domain, { min: 0, max: 3650 }),
+    choice("status", "Redirect", STATUSES, domain ?? { status: 302 }, Number),
+    choice("pass_query", "Pass query strings on", yesOrNo, domain, isTrue),
+    text("home", "Home", "Where / leads. Empty: nowhere.", domain, { type: "url" }),
+    page("not_found_page", "Page for unknown codes (404)", own, domain),
+    page("gone_page", "Page for ended links (410)", own, domain),
+    page("unavailable_page", "Page while links cannot be looked up (503)", own, domain),
+    page("robots", "robots.txt", "Empty: all may be crawled, so that links are previewed.", domain),
+    words("app_schemes", "App schemes", "Beside http and https. Separated by commas.", domain),
+    words("denied_hosts", "Denied hosts", "No target may be there, nor under them. Separated by commas.", domain),
+    choice("allow_private_targets", "Targets in private networks", yesOrNo, domain, isTrue),
+    choice("homographs", "Hosts that imitate others", [["flag", "Taken and flagged"], ["refuse", "Refused"]], domain),
+    json("apple_app_site_association", "apple-app-site-association", "JSON. Empty: none.", domain),
+    json("assetlinks", "assetlinks.json", "JSON. Empty: none.", domain),
+  ];
+}
+
+function editor(domain, version) {
+  const name = el("input", { name: "id", required: true, pattern: "[a-z0-9\\-]{1,16}", autocomplete: "off", spellcheck: "false" });
+  const all = domainParts(domain);
+  const said = el("div", {});
+  const button = el("button", { type: "submit", class: "primary" }, "Save");
+  const save = async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      const members = all.map((part) => [part.name, part.get()]).filter(([, value]) => value !== null);
+      const id = domain?.id ?? name.value;
+      await api.putDomain({ id, ...Object.fromEntries(members) }, version);
+      announce("Saved");
+      location.hash = PLACE;
+    } catch (error) {
+      replace(said, complaint(error));
+      said.scrollIntoView({ block: "center" });
+      button.disabled = false;
+    }
+  };
+  const remove = async () => {
+    if (!(await ask("Delete this domain?", `Nobody answers for ${domain.hosts.join(", ")} any more.`, "Delete"))) {
+      return;
+    }
+    try {
+      await api.removeDomain(domain, version);
+      location.hash = PLACE;
+    } catch (error) {
+      replace(said, complaint(error));
+    }
+  };
+  return el(
+    "form",
+    { class: "card", id: "domain", onsubmit: save },
+    el("a", { class: "back", href: PLACE }, "All domains"),
+    el("h1", {}, domain ? `Domain ${domain.id}` : "New domain"),
+    said,
+    el("div", { class: "grid" }, domain ? null : field("Id", name, "1 to 16 of a–z, 0–9 and -. It stays."), all.map((part) => part.element)),
+    el(
+      "div",
+      { class: "row apart" },
+      button,
+      domain ? el("button", { type: "button", class: "danger", id: "delete-domain", onclick: remove }, "Delete") : null,
+    ),
+  );
+}

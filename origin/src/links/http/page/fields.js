@@ -1,0 +1,195 @@
+// The controls for what a link says: those of a new link, and of one that is edited.
+
+import { el, field, select } from "./dom.js";
+import { atMinute, count, DAY_MS, minute } from "./format.js";
+
+export const STATUSES = [
+  [301, "301, permanent"],
+  [302, "302, temporary"],
+  [307, "307, temporary, keeps the method"],
+  [308, "308, permanent, keeps the method"],
+];
+
+const PLATFORMS = ["ios", "android", "wechat", "mobile", "tablet", "desktop", "any"];
+
+const LIFE_HINTS = {
+  isNew: "It ends after this long without a click. Empty: the domain’s default; 0: never.",
+  isOld: "It ends after this long without a click. Empty: never.",
+};
+
+/** The parts of a line of text, each once. */
+export function parts(text) {
+  const all = text.split(",").map((part) => part.trim());
+  return [...new Set(all.filter((part) => part !== ""))];
+}
+
+/** What an input holds, in the API's terms: `empty` if it holds nothing. */
+export const valueOf = (control, read = (text) => text, empty = null) => () => {
+  const text = control.value.trim();
+  return text === "" ? empty : read(text);
+};
+
+/** A part of a form: how it looks, and the member of the API that it holds. */
+export class Part {
+  constructor(name, element, get) {
+    this.name = name;
+    this.element = element;
+    this.get = get;
+    this.before = JSON.stringify(get());
+  }
+
+  isChanged() {
+    return JSON.stringify(this.get()) !== this.before;
+  }
+}
+
+/** The members that somebody has changed. */
+export function changed(all) {
+  return Object.fromEntries(all.filter((part) => part.isChanged()).map((part) => [part.name, part.get()]));
+}
+
+/** The parts of a link's form; without `link`, of a new one. */
+export function linkParts(link = null) {
+  return [target(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), apps(link), rules(link)];
+}
+
+function target(link) {
+  const control = el("input", {
+    type: "url",
+    name: "target",
+    required: true,
+    maxlength: 2048,
+    value: link?.target ?? "",
+    placeholder: "https://example.com/a/long/address",
+    autocomplete: "off",
+  });
+  return new Part("target", field("Target address", control), valueOf(control));
+}
+
+function life(link) {
+  const control = el("input", { type: "number", name: "days", min: 0, max: 3650, step: "any" });
+  if (link?.life_ms) {
+    control.value = link.life_ms / DAY_MS;
+  }
+  const hint = link ? LIFE_HINTS.isOld : LIFE_HINTS.isNew;
+  const get = valueOf(control, (text) => Math.round(Number(text) * DAY_MS), link ? 0 : null);
+  return new Part("life_ms", field("Life in days", control, hint), get);
+}
+
+function clicks(link) {
+  const control = el("input", { type: "number", name: "clicks", min: 1, max: 1e12, value: link?.max_clicks ?? "" });
+  const left = link?.max_clicks ? ` ${count(link.clicks_left)} of them are left.` : "";
+  const hint = `It ends after this many. Empty: no limit.${left}`;
+  return new Part("max_clicks", field("Maximum of clicks", control, hint), valueOf(control, Number));
+}
+
+function end(link) {
+  const control = el("input", { type: "datetime-local", name: "end", value: link?.ends_at_ms ? minute(link.ends_at_ms) : "" });
+  const hint = "It ends then, whatever is clicked. In UTC. Empty: never.";
+  return new Part("expires_at_ms", field("End (UTC)", control, hint), valueOf(control, atMinute));
+}
+
+function status(link) {
+  const options = link ? STATUSES : [["", "The domain’s default"], ...STATUSES];
+  const control = select(options, link?.status ?? "", { name: "status" });
+  return new Part("status", field("Redirect", control), valueOf(control, Number));
+}
+
+function query(link) {
+  const options = [["true", "Passed on to the target"], ["false", "Dropped"]];
+  const control = select(link ? options : [["", "The domain’s default"], ...options], link?.pass_query ?? "", { name: "query" });
+  return new Part("pass_query", field("Query string of visitors", control), valueOf(control, (text) => text === "true"));
+}
+
+function language(link) {
+  const control = el("input", { name: "language", value: link?.language ?? "", autocomplete: "off", placeholder: "en, zh-TW" });
+  const hint = "Of the target. Who likes it better than those of rules goes there.";
+  return new Part("language", field("Language", control, hint), valueOf(control));
+}
+
+function tags(link) {
+  const control = el("input", { name: "tags", value: (link?.tags ?? []).join(", "), autocomplete: "off" });
+  return new Part("tags", field("Tags", control, "Separated by commas."), valueOf(control, parts, []));
+}
+
+function apps(link) {
+  const row = (app) => {
+    const platform = select(PLATFORMS.map((one) => [one, one]), app.platform ?? "any", { name: "app-platform" });
+    const url = el("input", { name: "app-url", required: true, value: app.url ?? "", placeholder: "myapp://page" });
+    const fallback = el("input", { type: "url", name: "app-fallback", value: app.fallback ?? "" });
+    return {
+      controls: [
+        field("On", platform),
+        field("Opens", url),
+        field("Without the app", fallback, "Empty: the target."),
+      ],
+      get: () => ({ platform: platform.value, url: url.value.trim(), fallback: fallback.value.trim() || undefined }),
+    };
+  };
+  return list("apps", "Apps", "The first that fits the visitor’s device is opened.", link?.apps ?? [], row);
+}
+
+function rules(link) {
+  const row = (rule) => {
+    const chosen = rule.platforms ?? [];
+    const boxes = PLATFORMS.map((one) => el("input", { type: "checkbox", name: "rule-platform", value: one, checked: chosen.includes(one) }));
+    const languages = el("input", { name: "rule-languages", value: (rule.languages ?? []).join(", "), placeholder: "zh-TW, zh" });
+    const address = el("input", { name: "rule-target", required: true, value: rule.target ?? "" });
+    return {
+      controls: [
+        el(
+          "fieldset",
+          { class: "choices" },
+          el("legend", {}, "On"),
+          boxes.map((box) => el("label", {}, box, box.value)),
+          el("p", { class: "hint" }, "None: everywhere."),
+        ),
+        field("In languages", languages, "Separated by commas. Empty: all."),
+        field("Leads to", address),
+      ],
+      get: () => ({
+        platforms: boxes.filter((box) => box.checked).map((box) => box.value),
+        languages: parts(languages.value),
+        target: address.value.trim(),
+      }),
+    };
+  };
+  return list("rules", "Rules", "Other targets for some visitors. The first rule that fits counts.", link?.rules ?? [], row);
+}
+
+/** A list that people add to, take from, and put in order. */
+function list(name, title, hint, items, row) {
+  const rows = el("ol", { class: "rows" });
+  const held = new Map();
+  const add = (item) => {
+    const { controls, get } = row(item);
+    const line = el("li", {});
+    const remove = () => {
+      held.delete(line);
+      line.remove();
+    };
+    const up = () => line.previousElementSibling?.before(line);
+    line.append(
+      ...controls,
+      el(
+        "div",
+        { class: "row" },
+        el("button", { type: "button", class: "quiet small", onclick: up }, "Up"),
+        el("button", { type: "button", class: "danger small", onclick: remove }, "Remove"),
+      ),
+    );
+    held.set(line, get);
+    rows.append(line);
+  };
+  items.forEach(add);
+  const one = title.slice(0, -1).toLowerCase();
+  const element = el(
+    "fieldset",
+    { class: "list", id: `${name}-list` },
+    el("legend", {}, title),
+    el("p", { class: "hint" }, hint),
+    rows,
+    el("button", { type: "button", class: "quiet", name: `add-${name}`, onclick: () => add({}) }, `Add ${one === "app" ? "an" : "a"} ${one}`),
+  );
+  return new Part(name, element, () => [...rows.children].map((line) => held.get(line)()));
+}
