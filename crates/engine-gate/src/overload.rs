@@ -63,8 +63,8 @@ impl Overload {
         }
     }
 
-    /// A request in flight is over. For how many its status stands: if for any, it is asked for, which costs two host
-    /// calls, and is for [`Overload::origin_answered`].
+    /// A request in flight is over. For how many its status stands: if for any, it is for
+    /// [`Overload::origin_answered`].
     pub(crate) fn origin_is_done(&mut self, pass: Pass) -> u32 {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.origin.wants(pass)

@@ -35,7 +35,7 @@ pub(super) struct Connection {
 /// What connections are made of.
 #[derive(Clone)]
 enum Source {
-    Single(Client),
+    Single(Box<Client>),
     Cluster(ClusterClient),
 }
 
@@ -117,7 +117,7 @@ impl Source {
         let mut nodes = urls.split(',').map(str::trim).peekable();
         let first = nodes.next().unwrap_or_default();
         if nodes.peek().is_none() {
-            return Ok(Self::Single(Client::open(first)?));
+            return Ok(Self::Single(Client::open(first)?.into()));
         }
         let client = ClusterClient::builder(std::iter::once(first).chain(nodes))
             .retries(CLUSTER_RETRIES)
@@ -129,7 +129,7 @@ impl Source {
     fn link(&self) -> Result<Link, RedisError> {
         Ok(match self {
             Self::Single(client) => {
-                let client = client.clone();
+                let client = Client::clone(client);
                 let manager = ConnectionManager::new_lazy_with_config(client, single_config())?;
                 Link::Single(manager)
             }
