@@ -12,7 +12,7 @@ use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
 use crate::metrics::Metrics;
-use crate::redis::Redis;
+use crate::redis::{Redis, policy};
 use crate::sales::archive::ArchiveRules;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
@@ -155,6 +155,8 @@ impl Origin {
         stop: &CancellationToken,
     ) -> Result<Vec<JoinHandle<()>>, links::NoName> {
         let mut tasks = self.sales.spawn(stop);
+        let watch = policy::watch(self.redis.clone(), stop.clone());
+        tasks.push(tokio::spawn(watch));
         if let Some(scorer) = scorer {
             let worker = self.sales.risk_worker(scorer, risk_threshold);
             tasks.push(tokio::spawn(worker.run(stop.clone())));

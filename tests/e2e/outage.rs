@@ -70,6 +70,45 @@ async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
     Ok(())
 }
 
+/// C4: Redis forgets everything, in the middle of a sale. Until SQL has nothing left, nobody hears that it is sold out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_forgot_everything_makes_nobody_hear_sold_out() -> Result<()> {
+    const STOCK: u64 = 60;
+    let mut stack = Stack::builder()
+        .workers(2)
+        .key_prefix("forgot")
+        .start()
+        .await?;
+    stack.open_sale("forgot", STOCK, 4).await?;
+    rush(&stack, "forgot", users(0..20), 4).await?;
+    assert_eq!(books(&stack, "forgot").await?.orders, 20);
+    let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
+    let _: String = redis::cmd("FLUSHALL").query_async(&mut redis).await?;
+    // Somebody asks all the time; each who is served is another user.
+    let mut orders = 20;
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while orders < STOCK {
+        let answer = buy(&stack, "forgot", &format!("user-{}", 1_000 + orders)).await?;
+        match verdict(&answer) {
+            "granted" | "granted_again" if matches!(answer.status, 200 | 201) => orders += 1,
+            "unavailable" | "restocking" | "overloaded" | "granted" | "granted_again" => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            other => anyhow::bail!("{other} with {orders} of {STOCK} sold: {answer:?}"),
+        }
+        assert!(std::time::Instant::now() < deadline, "{orders} sold");
+    }
+    until("the last is told", async || {
+        buy(&stack, "forgot", "latecomer")
+            .await
+            .is_ok_and(|answer| verdict(&answer) == "sold_out")
+    })
+    .await?;
+    assert_eq!(books(&stack, "forgot").await?.orders, STOCK);
+    stack.check_children()?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() -> Result<()> {
     let stack = Stack::builder()

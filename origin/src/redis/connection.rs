@@ -36,7 +36,7 @@ pub(super) struct Connection {
 #[derive(Clone)]
 enum Source {
     Single(Box<Client>),
-    Cluster(ClusterClient),
+    Cluster(Box<ClusterClient>),
 }
 
 /// The connection that calls take now.
@@ -123,7 +123,7 @@ impl Source {
             .retries(CLUSTER_RETRIES)
             .max_retry_wait(RECONNECT_PAUSE_MAX.as_millis() as u64)
             .build()?;
-        Ok(Self::Cluster(client))
+        Ok(Self::Cluster(client.into()))
     }
 
     fn link(&self) -> Result<Link, RedisError> {

@@ -6,6 +6,7 @@
 //! What the keys mean is the domains' business.
 
 mod connection;
+pub mod policy;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -374,6 +374,29 @@ async fn it_starts_without_redis_and_is_ready_once_redis_is_there() {
         .unwrap();
 }
 
+/// C11: a Redis that throws away what it has acknowledged is named in the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_may_evict_is_told_of() {
+    let (dir, redis_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let redis = support::redis(&redis_dir).await;
+    let mut connection = redis.connection().await.unwrap();
+    for (name, value) in [("maxmemory", "100mb"), ("maxmemory-policy", "allkeys-lru")] {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg(name).arg(value);
+        let _: () = set.query_async(&mut connection).await.unwrap();
+    }
+    let mut origin = start(dir.path(), &redis.url(), "weir").await;
+    let limit = Instant::now() + Duration::from_secs(10);
+    loop {
+        let log = std::fs::read_to_string(origin.process().log()).unwrap();
+        if log.contains("set maxmemory-policy to noeviction") && log.contains("allkeys-lru") {
+            break;
+        }
+        assert!(Instant::now() < limit, "{log}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_are_json_lines_without_secrets() {
     let world = World::new().await;

@@ -367,3 +367,65 @@ async fn a_user_whom_redis_forgot_gets_no_second_order_and_the_unit_stays_for_ot
     let third = world.try_claim_at("s", "alice", now_ms()).await;
     assert!(third.is_err(), "Redis was reminded");
 }
+
+/// C8: what one sale's order waits for keeps no other sale from being repaired.
+#[tokio::test]
+async fn an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
+    let world = World::with_sale("s", 8).await;
+    world.sale("stuck", 8).await;
+    let ticket = world.claim("stuck", "alice").await;
+    assert_eq!(world.order(&ticket).await.status, 201);
+    // What Redis knows of the order's user cannot be read, so nothing that is told of that user is followed.
+    let keys = ShardKeys::new(&world.prefix, &id("stuck"), ticket.shard);
+    for key in [keys.claims(), keys.bought_in(bucket(&ticket.user))] {
+        world.redis(redis::cmd("DEL").arg(&key)).await;
+        world
+            .redis(redis::cmd("SET").arg(&key).arg("nonsense"))
+            .await;
+    }
+    let order = format!("/orders/{}/cancel", ticket.claim_id());
+    let cancelled = world.as_user("alice", "POST", &order).await;
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+
+    add_stock(&world, 0, 3).await;
+    assert_eq!(terms(&world).await, json!([11, 0, 0, 0, 3]));
+    let mut reconciler = world.origin.sales().reconciler();
+    for _ in 0..6 {
+        // A round may tell of the stuck sale that it failed.
+        let _ = reconciler.round().await;
+    }
+    assert_eq!(terms(&world).await, json!([8, 0, 0, 0, 0]));
+}
+
+/// C10: Redis of its own, as what it counts is looked at. Lists are written before the shards are in use, and once more when
+/// they are; not for each shard.
+#[tokio::test]
+async fn a_rebuild_writes_each_user_of_a_sales_lists_twice_however_many_shards_are_lost() {
+    const USERS: usize = 120;
+    let dir = tempfile::tempdir().unwrap();
+    let server = crate::support::redis(&dir).await;
+    let world = World::on(&server.url()).await;
+    let window = json!({ "from_ms": 0, "until_ms": now_ms() + 600_000 });
+    world
+        .sale_with("s", 8, json!({ "reservation": window }))
+        .await;
+    for n in 0..USERS {
+        let path = "/sales/s/reservations";
+        let answer = world.as_user(&format!("user-{n}"), "POST", path).await;
+        assert_eq!(answer.status, 201);
+    }
+    world.redis(&redis::cmd("FLUSHALL")).await;
+    world.redis(redis::cmd("CONFIG").arg("RESETSTAT")).await;
+    reconcile(&world, 3).await;
+    assert_eq!(terms(&world).await, json!([8, 0, 0, 0, 0]));
+    let stats = world.redis(redis::cmd("INFO").arg("commandstats")).await;
+    let redis::Value::BulkString(stats) = stats else {
+        panic!("{stats:?}")
+    };
+    let stats = String::from_utf8(stats).unwrap();
+    let calls = stats.split("cmdstat_sadd:calls=").nth(1).unwrap();
+    let calls: usize = calls.split(',').next().unwrap().parse().unwrap();
+    assert!(calls <= 2 * USERS, "{calls} writes for {USERS} users");
+    let listed = world.keys("*:reserved:*").await;
+    assert!(!listed.is_empty());
+}
