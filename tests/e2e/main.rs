@@ -7,6 +7,7 @@ mod disconnect;
 mod faults;
 mod gateways;
 mod jwt;
+mod large_sales;
 mod limits;
 mod links;
 mod markdown;
