@@ -111,6 +111,20 @@ fn a_user_who_is_named_twice_or_not_at_all_is_nobody() {
     }
 }
 
+/// What Redis said long ago is not what is: units may have come back meanwhile.
+#[test]
+fn a_gateway_that_has_heard_nothing_for_a_while_calls_nothing_sold_out() {
+    let mut bench = Bench::open();
+    bench.sell_out();
+    bench.buy(1, "alice");
+    assert!(bench.answer(1).1.contains("sold_out"));
+    bench.is_down = true;
+    bench.advance(60_000);
+    bench.buy(2, "bob");
+    let (_, body) = bench.answer(2);
+    assert!(body.contains("restocking"), "{body}");
+}
+
 const KEYED: [(&str, &str); 2] = [("x-user-id", "alice"), ("idempotency-key", "\"k-1\"")];
 
 #[test]
