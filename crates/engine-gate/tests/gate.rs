@@ -125,6 +125,43 @@ fn a_gateway_that_has_heard_nothing_for_a_while_calls_nothing_sold_out() {
     assert!(body.contains("restocking"), "{body}");
 }
 
+#[test]
+fn no_more_requests_are_at_the_origin_than_the_cap_says() {
+    let mut bench = Bench::with(r#", "overload": { "in_flight_max": 2 }"#);
+    for stream in 1..4 {
+        bench.buy(stream, &format!("user-{stream}"));
+        bench.run(Reply::Granted);
+    }
+    assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
+    assert_eq!(bench.outcome(2), Some(Outcome::WentOn));
+    let (status, body) = bench.answer(3);
+    assert_eq!(status, 503);
+    assert!(body.contains("overloaded"), "{body}");
+    bench.close(1);
+    bench.buy(4, "user-4");
+    bench.run(Reply::Granted);
+    assert_eq!(bench.outcome(4), Some(Outcome::WentOn));
+}
+
+#[test]
+fn a_redis_that_fails_is_left_in_peace() {
+    let breaker = r#", "overload": { "redis_breaker":
+        { "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300 } }"#;
+    let mut bench = Bench::with(breaker);
+    for stream in 0..4 {
+        bench.buy(stream, &format!("user-{stream}"));
+        bench.run(Reply::Lost);
+        assert!(bench.answer(stream).1.contains("unavailable"));
+    }
+    let calls = bench.calls;
+    bench.buy(4, "user-4");
+    bench.send();
+    let (status, body) = bench.answer(4);
+    assert_eq!(status, 503);
+    assert!(body.contains("overloaded"), "{body}");
+    assert_eq!(bench.calls, calls);
+}
+
 const KEYED: [(&str, &str); 2] = [("x-user-id", "alice"), ("idempotency-key", "\"k-1\"")];
 
 #[test]
