@@ -278,7 +278,7 @@ impl<D: SharedData + Clone> Gate<D> {
         effects.go_on(stream);
     }
 
-    /// A claim's delivery never left the gateway, or met no handler at the origin: it goes back with the next batch.
+    /// A claim's delivery never left the gateway, or the origin has refused it: it goes back with the next batch.
     pub(crate) fn hand_back(&mut self, delivery: HandBackJob, now_ms: u64, effects: &mut Effects) {
         self.metrics.handed_back.increment();
         self.pump

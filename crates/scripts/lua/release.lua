@@ -2,7 +2,7 @@
 --
 -- KEYS: 1 stock, 2 claims, 3 pending, 4 epoch, 5 sums, 6 bought (see shard.lua, record.lua)
 -- ARGV: four a claim: user, bucket, generation and kind
---   kind a number   this delivery of the claim never left the gateway, or met no handler at the origin; the claim
+--   kind a number   this delivery of the claim never left the gateway, or the origin has refused it; the claim
 --                   ends when every delivery has come back
 --        "decided"  SQL has recorded the claim as released: it ends now
 --        "void"     the same, and SQL has no unit behind it: its units do not come back

@@ -246,13 +246,18 @@ impl OpenError {
         };
         match error {
             Error::Io(_) | Error::PoolTimedOut => true,
-            // SQLITE_BUSY; "too many connections", "server is shutting down".
-            Error::Database(error) => ["5", "1040", "1053"]
-                .iter()
-                .any(|code| error.code().is_some_and(|known| known == *code)),
+            Error::Database(error) => error.code().is_some_and(|code| is_away_code(&code)),
             _ => false,
         }
     }
+}
+
+/// Whether this is what SQLite says of a file that another process holds, `SQLITE_BUSY` with whatever details in its upper
+/// bits, or a SQLSTATE of MySQL for a connection that it does not serve (class 08).
+fn is_away_code(code: &str) -> bool {
+    const SQLITE_BUSY: u32 = 5;
+    let sqlite = code.parse().map(|code: u32| code & 0xff);
+    code.starts_with("08") || sqlite == Ok(SQLITE_BUSY)
 }
 
 impl Database {
@@ -550,6 +555,19 @@ mod tests {
         assert_eq!(mode, "wal");
         let written = query("DELETE FROM stock").execute(&readers).await;
         assert!(written.is_err(), "a reader wrote");
+    }
+
+    #[test]
+    fn a_database_that_is_busy_is_away_and_one_that_refuses_is_not() {
+        for away in ["5", "261", "517", "08004", "08S01"] {
+            assert!(is_away_code(away), "{away}");
+        }
+        // A file that cannot be opened, one that is none, a wrong password, an unknown database.
+        for wrong in ["14", "26", "28000", "42000", "HY000", ""] {
+            assert!(!is_away_code(wrong), "{wrong}");
+        }
+        assert!(!OpenError::Unknown.is_away());
+        assert!(OpenError::Connect(Error::PoolTimedOut).is_away());
     }
 
     #[tokio::test]
