@@ -225,6 +225,7 @@ pub fn describe(stack: &Stack, sale: &str) -> String {
          curl {token} -H 'content-type: application/json' {origin_admin_url}/sales \\\n    \
          -d '{sale_json}'\n  \
          curl {token} -X POST {origin_admin_url}/sales/{sale}/warm\n  \
+         sleep 1 # gateways learn of it within a quarter of a second\n  \
          curl -i -H 'x-user-id: ada' -X POST {gateway_url}/sales/{sale}/orders\n\n\
          Ctrl-C stops everything."
     )
