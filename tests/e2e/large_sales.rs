@@ -164,12 +164,13 @@ async fn members_read(
                 "smembers" | "sscan" => size(connection, &mut sizes, "SCARD", words).await?,
                 "lrange" => size(connection, &mut sizes, "LLEN", words).await?,
                 // With a limit, or with places that say how many.
-                command if command.starts_with('z') && command.contains("range") => {
-                    match words.iter().position(|word| word.eq_ignore_ascii_case("limit")) {
-                        Some(at) => words.get(at + 2).context("no limit")?.parse()?,
-                        None => size(connection, &mut sizes, "ZCARD", words).await?,
-                    }
-                }
+                command if command.starts_with('z') && command.contains("range") => match words
+                    .iter()
+                    .position(|word| word.eq_ignore_ascii_case("limit"))
+                {
+                    Some(at) => words.get(at + 2).context("no limit")?.parse()?,
+                    None => size(connection, &mut sizes, "ZCARD", words).await?,
+                },
                 "sort" | "keys" | "scan" => u64::MAX / 1_000_000,
                 // Words that are a member each, or a command that reads one.
                 _ => words.len() as u64,

@@ -82,7 +82,12 @@ async fn write_orders(stack: &Stack, sale: &str, shards: u32, users: &[String]) 
         .zip(users)
         .map(|(generation, user)| {
             let shard = home_shard(&UserId::new(user)?, shards);
-            Ok(json!([user, shard, u64::try_from(generation)?, u64::try_from(now_ms)?]))
+            Ok(json!([
+                user,
+                shard,
+                u64::try_from(generation)?,
+                u64::try_from(now_ms)?
+            ]))
         })
         .collect::<Result<_>>()?;
     for page in orders.chunks(PAGE_LEN) {

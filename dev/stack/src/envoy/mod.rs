@@ -84,7 +84,9 @@ impl Envoy {
     /// Sets the clock that it was [given](EnvoyOptions::clock_ahead_ms) while it runs.
     pub fn set_clock(&self, ahead_ms: i64) -> Result<()> {
         let clock = self.clock.as_ref();
-        clock.context("Envoy has the machine's clock")?.set(ahead_ms)
+        clock
+            .context("Envoy has the machine's clock")?
+            .set(ahead_ms)
     }
 
     /// The process: stop it, kill it, read its log.
