@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use weir_stack::Stack;
 use weir_stack::envoy::{GATE, set};
 use weir_stack::http::{Connection, Method};
-use weir_tests::{books, buy, fill, until, users};
+use weir_tests::{buy, fill, until, users};
 
 const SHARDS: u32 = 16;
 
@@ -110,7 +110,7 @@ impl Watch {
         let mut lines = connection.lines();
         let first = lines.next_line().await?;
         ensure!(first.as_deref() == Some("+OK"), "{first:?}");
-        let calls = Arc::default();
+        let calls = Arc::<Mutex<Vec<Commands>>>::default();
         let told = Arc::clone(&calls);
         let task = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
