@@ -385,16 +385,8 @@ fn in_shadow_every_request_goes_on_whatever_is_decided() {
 fn a_countdown_may_be_read_by_pages_of_any_site() {
     let mut bench = Bench::with(r#", "status_routes": [{ "path": "/sales/{sale}" }]"#);
     bench.request(1, "GET", "/sales/s", &[]);
-    let answered = bench.effects_of(1).find_map(|effect| match effect {
-        Effect::Respond { answer, .. } => Some(answer.headers.clone()),
-        _ => None,
-    });
-    let allowed = answered
-        .unwrap()
-        .get("access-control-allow-origin")
-        .unwrap()
-        .into_owned();
-    assert_eq!(allowed, b"*");
+    let allowed = bench.answer_header(1, "access-control-allow-origin");
+    assert_eq!(allowed.as_deref(), Some("*"));
 }
 
 #[test]
@@ -549,6 +541,27 @@ fn a_request_whose_deadline_passes_before_it_is_sent_hears_overloaded() {
     assert_eq!(status, 503);
     assert!(body.contains("overloaded"), "{body}");
     assert_eq!(bench.counted("redis_failed_total.outcome.definite"), 1);
+}
+
+#[test]
+fn who_may_try_again_is_told_when() {
+    let mut bench = Bench::with(
+        r#", "retry_after_s": 7, "limits": { "user": { "rate": 1, "per": "10s", "burst": 1 } }"#,
+    );
+    let told = |bench: &Bench, stream| bench.answer_header(stream, "retry-after");
+    bench.buy(1, "alice");
+    bench.run(Reply::Lost);
+    assert_eq!(told(&bench, 1).as_deref(), Some("7"));
+    // Answers are kept: one with another time is another one.
+    for (stream, wait) in [(2, "10"), (3, "6"), (4, "2")] {
+        bench.buy(stream, "alice");
+        assert_eq!(bench.answer(stream).0, 429);
+        assert_eq!(told(&bench, stream).as_deref(), Some(wait));
+        bench.advance(4_000);
+    }
+    bench.buy(5, "bob");
+    bench.run(Reply::Blocked);
+    assert_eq!(told(&bench, 5), None, "it would be of no use");
 }
 
 #[derive(Clone, Debug)]

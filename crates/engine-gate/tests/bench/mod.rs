@@ -403,6 +403,16 @@ impl Bench {
         answer.unwrap_or_else(|| panic!("{stream} was not answered"))
     }
 
+    /// A header of a stream's answer.
+    pub fn answer_header(&self, stream: StreamId, name: &str) -> Option<String> {
+        self.effects_of(stream).find_map(|effect| match effect {
+            Effect::Respond { answer, .. } => {
+                answer.headers.clone().get(name).map(|value| text(&value))
+            }
+            _ => None,
+        })
+    }
+
     pub fn added_headers(&self, stream: StreamId) -> Vec<(&'static str, String)> {
         let added = |effect: &Effect| match effect {
             Effect::AddRequestHeader { name, value, .. } => Some((*name, value.clone())),
