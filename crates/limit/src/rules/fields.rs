@@ -1,5 +1,5 @@
 //! What a client is told about its quota: the fields `RateLimit` and `RateLimit-Policy` of
-//! draft-ietf-httpapi-ratelimit-headers, lists of structured fields (RFC 9651).
+//! draft-ietf-httpapi-ratelimit-headers-11, lists of structured fields (RFC 9651).
 //!
 //! A rule is told as a policy, `"<name>";q=<quota>;w=<seconds>`: of GCRA the burst, and how long it takes to come back
 //! whole; of the others the rate and the period. A period that is no whole number of seconds cannot be told, and is left
