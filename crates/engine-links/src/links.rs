@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 
 use weir_base::hash::seeded_hash;
+use weir_engine::answer::retry_after_seconds;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
 use weir_link::answer::{self, Answer, Gone};
 use weir_link::cache::{Found, Known, LinkName, Memory};
@@ -14,7 +15,7 @@ use weir_link::site::{self, File};
 use weir_scripts::link_read::{Purpose, Read};
 
 use crate::NAME;
-use crate::answer::{kind_of, respond, unavailable};
+use crate::answer::{kind_of, respond};
 use crate::clicks::Clicks;
 use crate::config::Checked;
 use crate::crawlers::Crawlers;
@@ -484,7 +485,8 @@ impl Links {
             None => AnswerKind::Unavailable,
         };
         self.counters.answers.increment(kind);
-        let reply = unavailable(&request.domain, wait_ms.unwrap_or(RETRY_MS));
+        let retry_after_s = retry_after_seconds(wait_ms.unwrap_or(RETRY_MS));
+        let reply = site::unavailable(&request.domain, retry_after_s);
         respond(request.stream, reply, effects);
     }
 
