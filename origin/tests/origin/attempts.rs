@@ -115,10 +115,10 @@ async fn an_attempt_that_came_to_anothers_order_stays_with_it() {
     assert_eq!((same.status.as_u16(), &same.body), (200, &made.body));
 
     // Both find it in a Redis that was rebuilt, however few come at a time.
-    let store = world.origin.sales().store();
+    let (sale, store) = (id("s"), world.origin.sales().store());
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = store.attempts_page(&id("s"), claim.shard, after.as_ref(), 1);
+        let page = store.attempts_page(&sale, claim.shard, after.as_ref(), 1);
         let Some(one) = page.await.unwrap().pop() else {
             break;
         };
@@ -127,9 +127,9 @@ async fn an_attempt_that_came_to_anothers_order_stays_with_it() {
     }
     assert_eq!(found, ["a", "b"]);
 
-    let path = format!("/orders/{}", claim.claim_id());
-    let cancelled = world.as_user("alice", "POST", &format!("{path}/cancel"));
-    assert_eq!(cancelled.await.status, 200);
+    let path = format!("/orders/{}/cancel", claim.claim_id());
+    let cancelled = world.as_user("alice", "POST", &path).await;
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
     let spare = world.claim("s", "alice").await;
     assert_ne!(spare.claim_id(), claim.claim_id());
     let again = post(&world, &spare, "b", "{}").await;
