@@ -26,8 +26,9 @@ const CLUSTER_RETRIES: u32 = 2;
 /// A connection that reconnects by itself. Cloning it is cheap: clones share it.
 ///
 /// One that was closed, its library opens again. One that has fallen silent it would wait for as long as the system does,
-/// some fifteen minutes: so whoever gets no answer in time has the connection replaced, as soon as there is another. Until
-/// then it stays in use: of a cluster, it may be one node that is silent, and the others answer.
+/// some fifteen minutes: so whoever gets no answer in time has the connection replaced, once another answers. Until then it
+/// stays in use. Of a cluster it may be one node that is silent: over the old connection the others answer, while a new
+/// one would keep all waiting for that node.
 #[derive(Clone)]
 pub(super) struct Connection {
     source: Source,
@@ -114,7 +115,7 @@ impl Connection {
     }
 
     async fn replace(&self) {
-        match self.source.connect().await {
+        match self.source.answering().await {
             Ok(link) => {
                 info!("Redis has not answered in time: a new connection takes over");
                 let live = self.live.write();
@@ -158,9 +159,9 @@ impl Source {
         })
     }
 
-    /// A link that has connected: of a cluster, to whichever nodes can be reached.
-    async fn connect(&self) -> Result<Link, RedisError> {
-        Ok(match self {
+    /// A link over which Redis answers: of a cluster, each node.
+    async fn answering(&self) -> Result<Link, RedisError> {
+        let link = match self {
             Self::Single(client) => {
                 let client = Client::clone(client);
                 Link::Single(ConnectionManager::new_with_config(client, single_config()).await?)
@@ -169,7 +170,9 @@ impl Source {
                 let connection = client.get_async_connection_with_config(cluster_config());
                 Link::Cluster(connection.await?)
             }
-        })
+        };
+        link.query(&redis::cmd("PING")).await?;
+        Ok(link)
     }
 }
 
