@@ -178,7 +178,8 @@ async fn many_cancellations_return_the_units_once(store: &SaleStore) {
 async fn held_ms(store: &SaleStore, name: &str, lasts_ms: u64) -> u64 {
     let (owner, rules) = (user(name), HoldRules::default());
     let (mut now_ms, mut held_ms) = (100, 0);
-    for generation in 0.. {
+    // No other user's.
+    for generation in lasts_ms * 1_000.. {
         let ticket = ticket("s", name, generation);
         match store.place(&ticket, now_ms).await.unwrap() {
             Placed::New(order) => {
