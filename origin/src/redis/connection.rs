@@ -28,7 +28,7 @@ const CLUSTER_RETRIES: u32 = 2;
 /// One that was closed, its library opens again. One that has fallen silent it would wait for as long as the system does,
 /// some fifteen minutes: so whoever gets no answer in time has the connection replaced, once another answers. Until then it
 /// stays in use. Of a cluster it may be one node that is silent: over the old connection the others answer, while a new
-/// one would keep all waiting for that node.
+/// one, which has yet to reach that node, may keep all waiting for it.
 #[derive(Clone)]
 pub(super) struct Connection {
     source: Source,
