@@ -78,7 +78,7 @@ impl Origin {
         self
     }
 
-    /// The same, with these rules for holds that expire.
+    /// The same, with these rules for holds that are not paid.
     #[must_use]
     pub fn with_holds(mut self, rules: HoldRules) -> Self {
         self.sales = self.sales.with_holds(rules);

@@ -1,14 +1,10 @@
 //! The engine's own answers.
 
 use alloc::rc::Rc;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use weir_engine::answer::retry_after_seconds;
 use weir_engine::{Answer, Effects, StreamId};
 use weir_link::answer::{Answer as LinkAnswer, Reply};
-use weir_link::domain::Domain;
-use weir_link::site;
 
 use crate::metrics::AnswerKind;
 
@@ -32,12 +28,4 @@ pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
         LinkAnswer::NotAllowed => AnswerKind::NotAllowed,
         LinkAnswer::NotBeforeClick => AnswerKind::NotBeforeClick,
     }
-}
-
-/// Neither Redis nor the origin can be asked; the client may try again in `wait_ms`.
-pub(crate) fn unavailable(domain: &Domain, wait_ms: u64) -> Reply<'_> {
-    let mut reply = site::unavailable(domain);
-    let retry_after = retry_after_seconds(wait_ms).to_string();
-    reply.headers.push(("retry-after", retry_after.into()));
-    reply
 }

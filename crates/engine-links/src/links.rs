@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 
 use weir_base::hash::seeded_hash;
+use weir_engine::answer::retry_after_seconds;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
 use weir_link::answer::{self, Answer, Gone};
 use weir_link::cache::{Found, Known, LinkName, Memory};
@@ -14,7 +15,7 @@ use weir_link::site::{self, File};
 use weir_scripts::link_read::{Purpose, Read};
 
 use crate::NAME;
-use crate::answer::{kind_of, respond, unavailable};
+use crate::answer::{kind_of, respond};
 use crate::clicks::Clicks;
 use crate::config::Checked;
 use crate::crawlers::Crawlers;
@@ -347,19 +348,9 @@ impl Links {
             return Some(request);
         };
         self.counters.found.increment(place);
-        let fields = request.visitor.fields();
-        let answer = answer_of(known, &fields, now_ms);
-        let leads_on = answer.leads_on();
-        let is_counted = give(
-            answer,
-            request.stream,
-            &fields,
-            &request.domain,
-            &self.counters,
-            effects,
-        );
-        self.count(is_counted, &request, now_ms);
-        if !leads_on {
+        let answer = answer_of(known, &request.visitor.fields(), now_ms);
+        let (counters, clicks) = (&self.counters, self.clicks.as_mut());
+        if !request.give(answer, counters, clicks, now_ms, effects) {
             self.led_nowhere(&request);
         }
         None
@@ -424,21 +415,12 @@ impl Links {
         now_ms: u64,
         effects: &mut Effects,
     ) {
-        let fields = request.visitor.fields();
         // Redis does not count clicks of a disabled link, so it is never used up.
         let is_used_up = read.clicks_left == Some(0);
+        let fields = request.visitor.fields();
         let answer = answer_to(link, is_used_up, read.left_ms, &fields, now_ms);
-        let leads_on = answer.leads_on();
-        let is_counted = give(
-            answer,
-            request.stream,
-            &fields,
-            &request.domain,
-            &self.counters,
-            effects,
-        );
-        self.count(is_counted, request, now_ms);
-        if !leads_on {
+        let (counters, clicks) = (&self.counters, self.clicks.as_mut());
+        if !request.give(answer, counters, clicks, now_ms, effects) {
             self.led_nowhere(request);
             // A click of it has just been used, as of a link whose own end has come.
             self.give_back(request.purpose, &request.name, read);
@@ -449,14 +431,6 @@ impl Links {
     pub(crate) fn give_back(&mut self, purpose: Purpose, name: &LinkName, read: &Read) {
         if let (Some(click), Some(1..)) = (purpose.click(), read.clicks_left) {
             self.unused.add(name, click);
-        }
-    }
-
-    fn count(&mut self, is_counted: bool, request: &LinkRequest, now_ms: u64) {
-        if let Some(clicks) = self.clicks.as_mut().filter(|_| is_counted) {
-            let visitor = &request.visitor;
-            let fields = visitor.fields();
-            clicks.count(&fields.click(&request.name, &visitor.address, now_ms));
         }
     }
 
@@ -484,7 +458,8 @@ impl Links {
             None => AnswerKind::Unavailable,
         };
         self.counters.answers.increment(kind);
-        let reply = unavailable(&request.domain, wait_ms.unwrap_or(RETRY_MS));
+        let retry_after_s = retry_after_seconds(wait_ms.unwrap_or(RETRY_MS));
+        let reply = site::unavailable(&request.domain, retry_after_s);
         respond(request.stream, reply, effects);
     }
 
@@ -511,6 +486,28 @@ impl LinkHead<'_> {
             changes: 0,
             has_followed: false,
         }
+    }
+}
+
+impl LinkRequest {
+    /// Gives it an answer, and counts the visit if it is one. Whether the answer leads on.
+    fn give(
+        &self,
+        answer: Answer<'_>,
+        counters: &LinkCounters,
+        clicks: Option<&mut Clicks>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> bool {
+        let leads_on = answer.leads_on();
+        let fields = self.visitor.fields();
+        let (stream, domain) = (self.stream, &self.domain);
+        if give(answer, stream, &fields, domain, counters, effects)
+            && let Some(clicks) = clicks
+        {
+            clicks.count(&fields.click(&self.name, &self.visitor.address, now_ms));
+        }
+        leads_on
     }
 }
 

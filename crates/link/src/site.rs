@@ -102,9 +102,12 @@ pub(crate) fn gone(domain: &Domain) -> Reply<'_> {
     page::GONE.reply(domain.gone_page.as_deref())
 }
 
-/// The answer where nobody can say where a link leads.
-pub fn unavailable(domain: &Domain) -> Reply<'_> {
-    page::UNAVAILABLE.reply(domain.unavailable_page.as_deref())
+/// The answer where nobody can say where a link leads. In so many seconds it may be asked again.
+pub fn unavailable(domain: &Domain, retry_after_s: u64) -> Reply<'_> {
+    let mut reply = page::UNAVAILABLE.reply(domain.unavailable_page.as_deref());
+    let retry_after = retry_after_s.to_string();
+    reply.headers.push(("retry-after", retry_after.into()));
+    reply
 }
 
 #[cfg(test)]

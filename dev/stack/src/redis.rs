@@ -1,6 +1,7 @@
 //! A Redis of our own, on ports of its own: one server or a cluster.
 
 use crate::certificates::Certificates;
+use crate::fault::FaultProxy;
 use crate::process::{DiedChild, Process};
 use crate::{ports, tools};
 use anyhow::{Context, Result, ensure};
@@ -335,6 +336,49 @@ async fn wait_for_cluster(nodes: &[RedisServer]) -> Result<()> {
             ensure!(
                 Instant::now() < deadline,
                 "the cluster does not agree:\n{info}"
+            );
+            tokio::time::sleep(CLUSTER_POLL).await;
+        }
+    }
+    Ok(())
+}
+
+/// A proxy before each node of a cluster, which the node names as its own address from now on: whatever clients do goes
+/// through it. Nodes talk to each other past it.
+pub async fn proxied(nodes: &[RedisServer]) -> Result<Vec<FaultProxy>> {
+    let mut proxies = Vec::new();
+    for node in nodes {
+        let address = ([127, 0, 0, 1], node.port).into();
+        let proxy = FaultProxy::start(ports::free()?, address).await?;
+        let mut announce = redis::cmd("CONFIG");
+        announce
+            .arg("SET")
+            .arg("cluster-announce-port")
+            .arg(proxy.port());
+        announce.exec_async(&mut node.connection().await?).await?;
+        proxies.push(proxy);
+    }
+    wait_for_announced(nodes, &proxies).await?;
+    Ok(proxies)
+}
+
+/// Waits until each node has heard of the address of each.
+async fn wait_for_announced(nodes: &[RedisServer], proxies: &[FaultProxy]) -> Result<()> {
+    let deadline = Instant::now() + CLUSTER_LIMIT;
+    for node in nodes {
+        let mut connection = node.connection().await?;
+        loop {
+            let known: String = redis::cmd("CLUSTER")
+                .arg("NODES")
+                .query_async(&mut connection)
+                .await?;
+            let is_known = |proxy: &FaultProxy| known.contains(&format!(":{}@", proxy.port()));
+            if proxies.iter().all(is_known) {
+                break;
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "the cluster does not name the proxies:\n{known}"
             );
             tokio::time::sleep(CLUSTER_POLL).await;
         }

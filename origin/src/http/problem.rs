@@ -15,7 +15,7 @@ use crate::unavailable::Unavailable;
 
 /// How long a client waits before it asks again, in seconds. Within it a broken connection to SQL
 /// or Redis is usually back.
-const RETRY_AFTER_S: u64 = 1;
+pub const RETRY_AFTER_S: u64 = 1;
 
 /// A refusal: its status, a code for programs and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]

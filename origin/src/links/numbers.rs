@@ -33,6 +33,9 @@ use crate::unavailable::Unavailable;
 /// in which many segments can be fetched.
 const AHEAD: u64 = 4_000;
 
+/// Codes that are computed in one turn: others on this thread wait for about a millisecond.
+const CODES_A_TURN: usize = 32;
+
 /// How long a creation waits for numbers before it is refused.
 const WAIT_LIMIT: Duration = Duration::from_secs(2);
 
@@ -285,9 +288,7 @@ impl Allocator {
         let segments: Vec<Segment> = (0..room)
             .map(|n| queue.plan.segment_at(position(n)))
             .collect();
-        let added = self.reserve(queue, &segments).await?;
-        queue.filled.notify_waiters();
-        match added {
+        match self.reserve(queue, &segments).await? {
             0 => Ok(Filled::Skipped),
             _ => Ok(Filled::Some),
         }
@@ -303,6 +304,8 @@ impl Allocator {
             metrics.segment(*is_ours);
             if *is_ours {
                 added += self.take_over(queue, segment, now_ms).await?;
+                // Who waits need not wait for the other segments.
+                queue.filled.notify_waiters();
             }
         }
         if reserved.contains(&false) {
@@ -342,8 +345,14 @@ impl Allocator {
         let customs = self.deps.store.customs(segment).await?;
         let is_free = |index: &u64| customs.binary_search(index).is_err();
         let numbering = &self.deps.numbering;
-        let code = |index| numbering.code(segment.length, plan.range(), index);
-        Ok(segment.indexes().filter(is_free).filter_map(code).collect())
+        let mut codes = Vec::new();
+        for (n, index) in segment.indexes().filter(is_free).enumerate() {
+            if n % CODES_A_TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+            codes.extend(numbering.code(segment.length, plan.range(), index));
+        }
+        Ok(codes)
     }
 
     async fn may_reuse(

@@ -1,5 +1,6 @@
 //! The connection to Redis: one server or a cluster, plain or over TLS.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -25,11 +26,14 @@ const CLUSTER_RETRIES: u32 = 2;
 /// A connection that reconnects by itself. Cloning it is cheap: clones share it.
 ///
 /// One that was closed, its library opens again. One that has fallen silent it would wait for as long as the system does,
-/// some fifteen minutes: so whoever gets no answer in time has the connection replaced.
+/// some fifteen minutes: so whoever gets no answer in time has the connection replaced, once another answers. Until then it
+/// stays in use. Of a cluster it may be one node that is silent: over the old connection the others answer, while a new
+/// one, which has yet to reach that node, may keep all waiting for it.
 #[derive(Clone)]
 pub(super) struct Connection {
     source: Source,
     live: Arc<RwLock<Live>>,
+    is_replacing: Arc<AtomicBool>,
 }
 
 /// What connections are made of.
@@ -64,7 +68,11 @@ impl Connection {
         let source = Source::of(urls)?;
         let link = source.link()?;
         let live = Arc::new(RwLock::new(Live { number: 0, link }));
-        Ok(Self { source, live })
+        Ok(Self {
+            source,
+            live,
+            is_replacing: Arc::default(),
+        })
     }
 
     /// Sends `command` and waits for the reply.
@@ -88,24 +96,32 @@ impl Connection {
         live.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces connection `number` if it has not answered in time, unless another call has done so. A Redis that is merely
-    /// slow gets at most one new connection in [`RESPONSE_LIMIT`], and still hears what was sent on the old one.
+    /// Has connection `number` replaced if it has not answered in time, unless another call has done so. A Redis that is
+    /// merely slow gets at most one new connection in [`RESPONSE_LIMIT`], and still hears what was sent on the old one.
     fn note<T>(&self, reply: &Result<T, RedisError>, number: u64) {
         if !reply.as_ref().is_err_and(RedisError::is_timeout) {
             return;
         }
-        let live = self.live.write();
-        let mut live = live.unwrap_or_else(PoisonError::into_inner);
-        if live.number != number {
+        if self.is_replacing.swap(true, Ordering::Acquire) {
             return;
         }
-        match self.source.link() {
+        let connection = self.clone();
+        tokio::spawn(async move {
+            if connection.live().number == number {
+                connection.replace().await;
+            }
+            connection.is_replacing.store(false, Ordering::Release);
+        });
+    }
+
+    async fn replace(&self) {
+        match self.source.answering().await {
             Ok(link) => {
                 info!("Redis has not answered in time: a new connection takes over");
-                *live = Live {
-                    number: number.wrapping_add(1),
-                    link,
-                };
+                let live = self.live.write();
+                let mut live = live.unwrap_or_else(PoisonError::into_inner);
+                let number = live.number.wrapping_add(1);
+                *live = Live { number, link };
             }
             Err(error) => warn!(%error, "the silent connection to Redis stays"),
         }
@@ -121,11 +137,14 @@ impl Source {
         }
         let client = ClusterClient::builder(std::iter::once(first).chain(nodes))
             .retries(CLUSTER_RETRIES)
+            // For all tries of a command together, too: a call that gives up sooner would never hear of the silence.
+            .response_timeout(RESPONSE_LIMIT)
             .max_retry_wait(RECONNECT_PAUSE_MAX.as_millis() as u64)
             .build()?;
         Ok(Self::Cluster(client.into()))
     }
 
+    /// A link that connects when it is first used.
     fn link(&self) -> Result<Link, RedisError> {
         Ok(match self {
             Self::Single(client) => {
@@ -134,12 +153,26 @@ impl Source {
                 Link::Single(manager)
             }
             Self::Cluster(client) => {
-                let config = ClusterConfig::new()
-                    .set_connection_timeout(RESPONSE_LIMIT)
-                    .set_response_timeout(RESPONSE_LIMIT);
-                Link::Cluster(client.get_pending_async_connection_with_config(config))
+                let connection = client.get_pending_async_connection_with_config(cluster_config());
+                Link::Cluster(connection)
             }
         })
+    }
+
+    /// A link over which Redis answers: of a cluster, each node.
+    async fn answering(&self) -> Result<Link, RedisError> {
+        let link = match self {
+            Self::Single(client) => {
+                let client = Client::clone(client);
+                Link::Single(ConnectionManager::new_with_config(client, single_config()).await?)
+            }
+            Self::Cluster(client) => {
+                let connection = client.get_async_connection_with_config(cluster_config());
+                Link::Cluster(connection.await?)
+            }
+        };
+        link.query(&redis::cmd("PING")).await?;
+        Ok(link)
     }
 }
 
@@ -191,6 +224,12 @@ async fn query_nodes(
         }
     }
     Ok(replies)
+}
+
+fn cluster_config() -> ClusterConfig {
+    ClusterConfig::new()
+        .set_connection_timeout(RESPONSE_LIMIT)
+        .set_response_timeout(RESPONSE_LIMIT)
 }
 
 fn single_config() -> ConnectionManagerConfig {

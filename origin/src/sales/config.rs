@@ -67,7 +67,7 @@ pub struct SaleConfig {
     #[arg(long, env = "WEIR_SQL_WAITING_MAX", default_value_t = 1024)]
     pub sql_waiting_max: usize,
 
-    /// For how long who lets a hold expire unpaid may not buy in that sale, in milliseconds; 0: may at once
+    /// For how long who lets a hold expire unpaid, or cancels holds that lasted as long, may not buy in that sale, in milliseconds; 0: may at once
     #[arg(long, env = "WEIR_HOLD_COOLDOWN_MS", default_value_t = HoldRules::default().cooldown_ms)]
     pub hold_cooldown_ms: u64,
 
@@ -109,7 +109,7 @@ impl SaleConfig {
         }
     }
 
-    /// What follows for users who let holds expire.
+    /// What follows for users who keep units and do not pay.
     pub fn hold_rules(&self) -> HoldRules {
         HoldRules {
             cooldown_ms: self.hold_cooldown_ms,

@@ -133,10 +133,11 @@ impl Sales {
         self
     }
 
-    /// The same, with these rules for holds that expire.
+    /// The same, with these rules for holds that are not paid.
     #[must_use]
     pub fn with_holds(mut self, rules: HoldRules) -> Self {
         self.holds = rules;
+        self.orders = self.orders.with_holds(rules);
         self
     }
 

@@ -19,8 +19,8 @@ use super::ledger::{Ledger, UserList};
 use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::store::{
-    Attempt, Cancelled, Cooldown, OrderStatus, PaymentEvent, PaymentNoted, Placed, SaleStore,
-    Shortage, StoredOrder,
+    Attempt, Cancelled, Cooldown, HoldRules, OrderStatus, PaymentEvent, PaymentNoted, Placed,
+    SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
 use crate::clock::now_ms;
@@ -85,6 +85,7 @@ pub struct Orders {
     store: SaleStore,
     ledger: Ledger,
     metrics: SaleMetrics,
+    holds: HoldRules,
     shed: Arc<Shed>,
     tasks: TaskTracker,
 }
@@ -100,9 +101,17 @@ impl Orders {
             store,
             ledger,
             metrics,
+            holds: HoldRules::default(),
             shed: Arc::new(Shed::new(limits.working_max, limits.waiting_max)),
             tasks: TaskTracker::new(),
         }
+    }
+
+    /// The same, with these rules for holds that are not paid.
+    #[must_use]
+    pub(super) fn with_holds(mut self, rules: HoldRules) -> Self {
+        self.holds = rules;
+        self
     }
 
     /// Decides the claim's outcome in a task of its own, which ends even if the client hangs up: no unit is left between
@@ -149,7 +158,7 @@ impl Orders {
     pub fn cancel(&self, order: String, user: UserId) -> JoinHandle<Result<Cancelled, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            let call = orders.store.cancel(&order, &user, now_ms());
+            let call = orders.store.cancel(&order, &user, orders.holds, now_ms());
             let cancelled = orders.sql(call).await?;
             if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
                 orders.follow(order).await;
@@ -331,7 +340,7 @@ impl Orders {
     /// # Errors
     /// When Redis did not follow.
     pub(super) async fn try_follow(&self, order: &StoredOrder) -> Result<(), NotFollowed> {
-        if order.status == OrderStatus::Expired {
+        if matches!(order.status, OrderStatus::Expired | OrderStatus::Cancelled) {
             // First, or the user would be the first to hear that the unit is free again.
             self.bar(order).await?;
         }
@@ -364,7 +373,7 @@ impl Orders {
         }
     }
 
-    /// Has gateways refuse the user of a hold that has expired, as long as SQL says so.
+    /// Has gateways refuse the user of a hold that was not paid, as long as SQL says so.
     async fn bar(&self, order: &StoredOrder) -> Result<(), Unavailable> {
         let (sale, user) = (&order.sale, &order.user);
         if self.store.is_barred(sale, user, now_ms()).await? {

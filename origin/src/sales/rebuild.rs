@@ -135,15 +135,16 @@ impl Rebuilder {
 
     /// Which attempts with a key have become which orders, so that trying again finds them though nothing is left.
     async fn add_attempts(&self, sale: &Sale, shard: u32) -> Result<(), Unavailable> {
-        let mut after = 0;
+        let mut after = None;
         loop {
-            let page = self.store.attempts_page(&sale.id, shard, after, PAGE_LEN);
-            let page = page.await?;
+            let store = &self.store;
+            let page = store.attempts_page(&sale.id, shard, after.as_ref(), PAGE_LEN);
+            let mut page = page.await?;
             self.ledger.add_attempts(&sale.id, shard, &page).await?;
-            match page.last() {
-                Some((_, _, generation)) if page.len() == PAGE_LEN => after = *generation,
-                _ => return Ok(()),
+            if page.len() < PAGE_LEN {
+                return Ok(());
             }
+            after = page.pop();
         }
     }
 

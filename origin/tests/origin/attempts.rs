@@ -103,6 +103,42 @@ async fn twenty_tries_at_once_with_as_many_claims_are_one_order() {
     assert_eq!(world.remaining().await, 39);
 }
 
+/// A claim is handed out again to whoever asks, where one order is all that its user may have: so its order may be several
+/// attempts'.
+#[tokio::test]
+async fn an_attempt_that_came_to_anothers_order_stays_with_it() {
+    let world = World::with_sale("s", 8).await;
+    let claim = world.claim("s", "alice").await;
+    let made = post(&world, &claim, "a", "{}").await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let same = post(&world, &claim, "b", "{}").await;
+    assert_eq!((same.status.as_u16(), &same.body), (200, &made.body));
+
+    // Both find it in a Redis that was rebuilt, however few come at a time.
+    let (sale, store) = (id("s"), world.origin.sales().store());
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.attempts_page(&sale, claim.shard, after.as_ref(), 1);
+        let Some(one) = page.await.unwrap().pop() else {
+            break;
+        };
+        found.push(one.1.as_str().to_owned());
+        after = Some(one);
+    }
+    assert_eq!(found, ["a", "b"]);
+
+    let path = format!("/orders/{}/cancel", claim.claim_id());
+    let cancelled = world.as_user("alice", "POST", &path).await;
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    let spare = world.claim("s", "alice").await;
+    assert_ne!(spare.claim_id(), claim.claim_id());
+    let again = post(&world, &spare, "b", "{}").await;
+    assert_eq!(again.status, 200, "{again:?}");
+    assert_eq!(again.body["order"], made.body["order"]);
+    assert_eq!(again.body["status"], "cancelled");
+    assert_eq!(world.number("SELECT COUNT(*) FROM orders").await, 1);
+}
+
 /// A body that breaks off.
 struct HungUp;
 

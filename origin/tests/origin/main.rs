@@ -22,6 +22,7 @@ mod process;
 mod reconcile;
 mod risk;
 mod sales;
+mod silent_cluster;
 mod store;
 mod switches;
 mod warm;

@@ -436,7 +436,10 @@ async fn what_redis_missed_it_follows_later() {
     let id = ticket.claim_id().to_string();
     let store = world.origin.sales().store();
     // SQL decides; the origin dies before Redis hears of it.
-    store.cancel(&id, &ticket.user, now_ms()).await.unwrap();
+    store
+        .cancel(&id, &ticket.user, HoldRules::default(), now_ms())
+        .await
+        .unwrap();
     assert_eq!(terms(&world).await, json!([3, 0, 0, -1]));
     world.origin.sales().jobs().round().await.unwrap();
     assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
@@ -495,6 +498,27 @@ async fn who_lets_holds_expire_cannot_hoard_the_stock() {
         11,
         "nobody else is concerned"
     );
+}
+
+/// Who takes a hold back just before it would expire keeps others from the unit as long.
+#[tokio::test]
+async fn who_cancels_late_cannot_hoard_the_stock_either() {
+    let world = hoard(HoldRules::default()).await;
+    let mut holds = 0;
+    for _ in 0..11 {
+        let Ok(ticket) = world.claim_as_gateways_do("s", "mallory").await else {
+            continue;
+        };
+        assert_eq!(world.order(&ticket).await.status, 201);
+        holds += 1;
+        // No job has come by yet: the order is unpaid, and its millisecond is over.
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let path = format!("/orders/{}", ticket.claim_id());
+        let cancelled = post(&world, "mallory", &path, "cancel").await;
+        assert_eq!(cancelled.body["status"], "cancelled", "{cancelled:?}");
+    }
+    assert_eq!(holds, 1, "a cooldown");
+    assert_eq!(terms(&world).await, json!([11, 0, 0, 0]));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
-use weir_origin::sales::store::Placed;
+use weir_origin::sales::store::{HoldRules, Placed};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, LendReply, WipeReply};
 use weir_sale::shard::{bucket, home_shard};
@@ -243,7 +243,10 @@ async fn a_unit_that_is_freed_only_in_sql_is_in_stock_again_after_three_rounds()
     world.redis(redis::cmd("DEL").arg(bought)).await;
     let store = world.origin.sales().store();
     let order = ticket.claim_id().to_string();
-    store.cancel(&order, &ticket.user, now_ms()).await.unwrap();
+    store
+        .cancel(&order, &ticket.user, HoldRules::default(), now_ms())
+        .await
+        .unwrap();
     let jobs = world.origin.sales().jobs();
     jobs.round().await.unwrap();
     for _ in 0..3 {

@@ -13,6 +13,7 @@ mod auth;
 mod clicks;
 #[path = "../origin/link_stats.rs"]
 mod link_stats;
+mod links;
 #[path = "../origin/openapi.rs"]
 mod openapi;
 #[path = "../origin/orders.rs"]

@@ -1,8 +1,10 @@
 //! Clients: what they ask, and what they do about an answer.
 
+use weir_base::headers::IDEMPOTENCY_KEY;
 use weir_base::id::UserId;
 use weir_engine::Headers;
 
+use crate::attempt::Attempt;
 use crate::plan::{Client, Then};
 use crate::random::Rng;
 use crate::sql::ClaimName;
@@ -30,7 +32,8 @@ impl Heard {
 
     /// Whether to try again may fare better.
     pub(crate) fn may_be_retried(&self) -> bool {
-        matches!(self.status, 0 | 503 | 504) || self.word == "claim_released"
+        matches!(self.status, 0 | 503 | 504)
+            || matches!(self.word.as_str(), "claim_released" | "in_progress")
     }
 
     /// Whether the request has become an order, now or before.
@@ -103,6 +106,11 @@ impl Person {
         })
     }
 
+    /// The attempt that a request is.
+    pub(crate) fn attempt(&self, kind: RequestKind) -> Option<Attempt> {
+        self.plan.attempt.filter(|_| kind == RequestKind::Buy)
+    }
+
     /// The headers of a request.
     pub(crate) fn headers(&self, kind: RequestKind) -> Headers {
         let path = match kind {
@@ -114,11 +122,14 @@ impl Person {
                 format!("/orders/{SALE}.{shard}.{generation}/cancel")
             }
         };
-        Headers::new(&[
+        let mut headers = vec![
             (":method", "POST"),
             (":path", &path),
             (":authority", "shop.example"),
             ("x-user-id", self.user.as_str()),
-        ])
+        ];
+        let key = self.attempt(kind).map(Attempt::header);
+        headers.extend(key.as_deref().map(|key| (IDEMPOTENCY_KEY, key)));
+        Headers::new(&headers)
     }
 }

@@ -3,7 +3,8 @@
 use weir_base::id::UserId;
 
 use crate::USERS_AT_THE_END;
-use crate::client::Heard;
+use crate::attempt::{Attempt, Told};
+use crate::client::{Heard, user as user_of};
 use crate::plan::{Client, LAST_CLIENT_AT_MS, Then};
 use crate::witness::unrest;
 use crate::world::{RequestKind, World};
@@ -31,6 +32,9 @@ pub(crate) fn run(world: &mut World) {
     world.end_faults();
     world.run_ms(LATE_MS);
     settle(world);
+    if world.witness.violation.is_none() {
+        ask_again(world);
+    }
     if world.witness.violation.is_none() {
         sell_out(world);
     }
@@ -75,6 +79,50 @@ fn rest_within(world: &mut World, ms: u64) -> Option<String> {
     is_open.or_else(|| unrest(&world.redis, &world.sql))
 }
 
+/// Whoever was told of an order by a key asks once more by it, and then by mistake with another body.
+fn ask_again(world: &mut World) {
+    let told: Vec<_> = (0..world.plan.setting.users)
+        .flat_map(|number| {
+            let told = world.witness.attempts.told();
+            let told = told.filter(move |(user, ..)| **user == user_of(number));
+            told.map(move |(_, key, told)| (number, key, told))
+        })
+        .collect();
+    for (number, key, told) in told {
+        for body in [told.body, told.body + 1] {
+            let attempt = Attempt { key, body };
+            let client = world.add_client(one_try(world, number, Some(attempt)));
+            let Some(heard) = final_answer(world, client) else {
+                return;
+            };
+            check_again(world, number, attempt, told, &heard);
+        }
+    }
+}
+
+/// The same body gets the same order, another one none. Redis finds the attempt unless it has lost it, the order was given
+/// back, or another claim made the order, which is possible where one order is all that a user may have. Then it
+/// must be refused for a reason that holds.
+fn check_again(world: &mut World, number: u32, attempt: Attempt, told: Told, heard: &Heard) {
+    let sql = &world.sql;
+    let order = &sql.orders[&told.order];
+    let is_right = match attempt.body == told.body {
+        true => heard.is_order() && heard.order == Some(told.order),
+        false => heard.word == "key_reused",
+    };
+    let may_be_forgotten = !order.stands() || world.witness.has_lost;
+    let has_all = sql.standing_units_of(&order.user) >= sql.sale.user_cap;
+    let is_excused = match heard.word.as_str() {
+        "sold_out" => may_be_forgotten && sql.remaining == 0,
+        "cap_reached" => (may_be_forgotten || sql.sale.user_cap == 1) && has_all,
+        _ => false,
+    };
+    if !is_right && !is_excused {
+        let what = format!("user {number}, told {told:?}, asks by {attempt:?} and hears {heard:?}");
+        world.witness.violate(world.now_us(), what);
+    }
+}
+
 /// All who came before ask once more, and then new ones, until all is sold.
 fn sell_out(world: &mut World) {
     for number in (0..world.plan.setting.users).chain(USERS_AT_THE_END) {
@@ -108,32 +156,48 @@ fn check_all_sold(world: &mut World) {
 
 /// One buyer asks until the answer is final, and it must be the right one.
 fn buy_one(world: &mut World, number: u32) {
-    let client = world.add_client(Client {
+    let client = world.add_client(one_try(world, number, None));
+    let Some(heard) = final_answer(world, client) else {
+        return;
+    };
+    if heard.is_order() {
+        return pay(world, client, &heard);
+    }
+    let user = world.client(client).user.clone();
+    check_refusal(world, &user, &heard);
+}
+
+/// A client who comes now, and asks again only when told to.
+fn one_try(world: &World, user: u32, attempt: Option<Attempt>) -> Client {
+    Client {
         at_ms: world.now_us() / 1_000,
-        user: number,
+        user,
         leaves_after_us: None,
         retries: 0,
+        attempt,
         then: Then::Nothing,
-    });
-    let user = world.client(client).user.clone();
+    }
+}
+
+/// Lets a client ask until the answer is final; `None`: something is wrong.
+fn final_answer(world: &mut World, client: usize) -> Option<Heard> {
     for _ in 0..TRIES_MAX {
         let heard = wait_for(world, client);
         if world.witness.violation.is_some() {
-            return;
+            return None;
         }
-        if heard.is_order() {
-            return pay(world, client, &heard);
-        }
-        let is_final = !heard.may_be_retried();
+        let is_final = heard.is_order() || !heard.may_be_retried();
         if is_final {
-            return check_refusal(world, &user, &heard);
+            return Some(heard);
         }
         world.run_ms(MEMORY_MS);
         world.ask(client, RequestKind::Buy);
     }
     let last = wait_for(world, client);
+    let user = &world.client(client).user;
     let what = format!("{user} could not buy in {TRIES_MAX} tries: {last:?}");
     world.witness.violate(world.now_us(), what);
+    None
 }
 
 /// What a client hears next.

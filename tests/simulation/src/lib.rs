@@ -7,6 +7,7 @@
 //! - Redis is the model of each shard that the Lua is tested against ([`weir_sale::ledger::ShardLedger`]), behind the
 //!   commands that gateways and origins really send.
 //! - Origins follow `origin/src/sales` function by function, on the same pure decisions; SQL is a model of its transactions.
+//! - Clients come once or again and again, some with an `Idempotency-Key`, which others of the same user may send, too.
 //! - Faults: lost, doubled, late and cut calls; dead and paused gateways; dead origins; Redis that restarts, with all its
 //!   data, with what it held a moment ago, or empty; clocks that are set; clients who leave; transactions that fail or
 //!   whose commit nobody hears of; claims that nobody signed.
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attempt;
 mod client;
 mod finish;
 mod gateway;

@@ -41,6 +41,14 @@ pub enum Mutation {
     OrderWithoutOutcome,
     /// SQL does not count what a user has.
     CapNotChecked,
+    /// Redis does not note which claim it has granted to which attempt.
+    AttemptNotNoted,
+    /// SQL does not look which order an attempt has become.
+    KeyNotBound,
+    /// SQL binds an attempt only to an order that it makes itself, not to one that its claim has become before.
+    KeyNotBoundAgain,
+    /// SQL takes each request with a key for the one that came with it first.
+    BodyNotCompared,
     /// SQL takes units that are not there.
     StockNotChecked,
     /// SQL returns the units of an order that is cancelled already.
@@ -73,7 +81,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Every mutation.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 34] = [
         Self::EpochNotRaisedAtRelease,
         Self::EpochNotRaisedAtCancel,
         Self::EpochNotRaisedWhenEmpty,
@@ -90,6 +98,10 @@ impl Mutation {
         Self::ReleaseWithoutOutcome,
         Self::OrderWithoutOutcome,
         Self::CapNotChecked,
+        Self::AttemptNotNoted,
+        Self::KeyNotBound,
+        Self::KeyNotBoundAgain,
+        Self::BodyNotCompared,
         Self::StockNotChecked,
         Self::CancelledTwice,
         Self::EndNotNoted,

@@ -1,5 +1,6 @@
 //! What happens in one schedule: made from its seed, and nothing else.
 
+use crate::attempt::Attempt;
 use crate::random::Rng;
 
 /// Sales start so long after the virtual clock.
@@ -53,6 +54,8 @@ pub(crate) struct Client {
     /// After so long without an answer the client hangs up, and does not come back.
     pub(crate) leaves_after_us: Option<u64>,
     pub(crate) retries: u32,
+    /// By which the client names what it wants, in each try.
+    pub(crate) attempt: Option<Attempt>,
     pub(crate) then: Then,
 }
 
@@ -251,6 +254,11 @@ impl Plan {
             }
         }
         clients.sort_by_key(|client| client.at_ms);
+        // Numbers of their own: without keys, the rest of the schedule is the same.
+        let mut keys = Rng::new(seed, 2);
+        for client in &mut clients {
+            client.attempt = attempt(&mut keys);
+        }
         let faults = rng.between(0, 14);
         let mut faults: Vec<_> = (0..faults)
             .flat_map(|_| timed_faults(&mut rng, setting, hazards))
@@ -323,6 +331,7 @@ fn client(rng: &mut Rng, setting: Setting) -> Client {
             rng.between(1, longest_us)
         }),
         retries: rng.below(5) as u32,
+        attempt: None,
         then: match rng.below(20) {
             0 => Then::Forge,
             1..=6 => Then::Pay {
@@ -334,6 +343,14 @@ fn client(rng: &mut Rng, setting: Setting) -> Client {
             _ => Then::Nothing,
         },
     }
+}
+
+/// So few keys that clients of one user often share one, and sometimes send it with another body.
+fn attempt(rng: &mut Rng) -> Option<Attempt> {
+    rng.chance(40).then(|| Attempt {
+        key: rng.below(3) as u32,
+        body: u32::from(rng.chance(15)),
+    })
 }
 
 /// A fault; and sometimes another one in its midst, since what breaks together is hardest to survive.

@@ -23,6 +23,7 @@ fn buyer(at_ms: u64, user: u32, then: Then) -> Client {
         user,
         leaves_after_us: None,
         retries: 4,
+        attempt: None,
         then,
     }
 }

@@ -94,6 +94,11 @@ impl Shrinker {
 
     fn simplify_clients(&mut self) {
         for at in 0..self.best.clients.len() {
+            if self.best.clients[at].attempt.is_some() {
+                let mut plan = self.best.clone();
+                plan.clients[at].attempt = None;
+                self.offer(plan);
+            }
             let mut plan = self.best.clone();
             let client = &mut plan.clients[at];
             let is_simple = client.then == Then::Nothing

@@ -8,6 +8,7 @@ use weir_sale::ledger::{Deduction, OrderEntry, checksum_of};
 use weir_sale::sale::Sale;
 use weir_sale::shard::home_shard;
 
+use crate::attempt::Attempt;
 use crate::mutation::Mutation;
 use crate::plan::PayMode;
 
@@ -32,6 +33,13 @@ pub(crate) enum Status {
     Paid,
     Cancelled,
     Expired,
+}
+
+impl Order {
+    /// Whether it holds, or will hold, its units.
+    pub(crate) fn stands(&self) -> bool {
+        self.status.stands()
+    }
 }
 
 impl Status {
@@ -62,6 +70,8 @@ pub(crate) enum Placed {
     Released { is_void: bool },
     NameTaken,
     Short(Shortage),
+    Elsewhere(Order),
+    KeyReused { is_spare: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +100,8 @@ pub(crate) struct Sql {
     pub(crate) orders: BTreeMap<ClaimName, Order>,
     /// Units that each user has.
     buyers: BTreeMap<UserId, u32>,
+    /// Which order each attempt with a key has become, and the body that it came with.
+    keys: BTreeMap<(UserId, u32), (ClaimName, u32)>,
     unfollowed: BTreeSet<ClaimName>,
     catalogue_version: u64,
     /// One more with each change of an order.
@@ -102,6 +114,8 @@ pub(crate) struct Sql {
     pub(crate) ended: Vec<Ticket>,
     /// Orders that were made or changed since this was last looked at.
     pub(crate) changed: Vec<Order>,
+    /// Orders that were made for attempts since this was last looked at.
+    pub(crate) attempted: Vec<(Attempt, ClaimName)>,
 }
 
 /// The numbers of a sale, of one instant.
@@ -128,6 +142,7 @@ impl Sql {
             outcomes: BTreeMap::new(),
             orders: BTreeMap::new(),
             buyers: BTreeMap::new(),
+            keys: BTreeMap::new(),
             unfollowed: BTreeSet::new(),
             catalogue_version: 0,
             version: 0,
@@ -137,13 +152,56 @@ impl Sql {
             mutation,
             ended: Vec::new(),
             changed: Vec::new(),
+            attempted: Vec::new(),
         }
     }
 
     // --- claims
 
-    /// A claim asks to be an order.
-    pub(crate) fn place(&mut self, ticket: &Ticket, now_ms: u64) -> Placed {
+    /// A claim asks to be an order, and its attempt, if it has a key, to be bound to that.
+    pub(crate) fn place(
+        &mut self,
+        ticket: &Ticket,
+        attempt: Option<Attempt>,
+        now_ms: u64,
+    ) -> Placed {
+        if let Some(bound) = attempt.and_then(|attempt| self.bound(ticket, attempt)) {
+            return bound;
+        }
+        let placed = self.place_claim(ticket, now_ms);
+        if let Some(attempt) = attempt {
+            self.bind(attempt, &placed);
+        }
+        placed
+    }
+
+    /// What becomes of an attempt that was bound before, unless it was to this very claim.
+    fn bound(&self, ticket: &Ticket, attempt: Attempt) -> Option<Placed> {
+        if self.mutation == Some(Mutation::KeyNotBound) {
+            return None;
+        }
+        let (order, body) = self.keys.get(&(ticket.user.clone(), attempt.key))?;
+        let is_spare = *order != (ticket.shard, ticket.generation);
+        if *body != attempt.body && self.mutation != Some(Mutation::BodyNotCompared) {
+            return Some(Placed::KeyReused { is_spare });
+        }
+        is_spare.then(|| Placed::Elsewhere(self.orders[order].clone()))
+    }
+
+    fn bind(&mut self, attempt: Attempt, placed: &Placed) {
+        let order = match placed {
+            Placed::New(order) => {
+                self.attempted.push((attempt, order.name));
+                order
+            }
+            Placed::Again(order) if self.mutation != Some(Mutation::KeyNotBoundAgain) => order,
+            _ => return,
+        };
+        let key = (order.user.clone(), attempt.key);
+        self.keys.entry(key).or_insert((order.name, attempt.body));
+    }
+
+    fn place_claim(&mut self, ticket: &Ticket, now_ms: u64) -> Placed {
         if let Some(known) = self.known(ticket) {
             let is_released = matches!(known, Placed::Released { .. });
             let ignores = self.mutation == Some(Mutation::OrderWithoutOutcome) && is_released;
@@ -405,6 +463,15 @@ impl Sql {
         orders
             .filter(|order| order.status.stands())
             .cloned()
+            .collect()
+    }
+
+    /// The keys of attempts whose orders stand on a shard, each with its user and its order's generation.
+    pub(crate) fn attempts_of(&self, shard: u32) -> Vec<(UserId, u32, u64)> {
+        let stands = |name: &ClaimName| name.0 == shard && self.orders[name].status.stands();
+        let keys = self.keys.iter();
+        let keys = keys.filter(|(_, (name, _))| stands(name));
+        keys.map(|((user, key), (name, _))| (user.clone(), *key, name.1))
             .collect()
     }
 

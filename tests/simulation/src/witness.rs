@@ -6,6 +6,7 @@ use weir_base::id::UserId;
 use weir_sale::ledger::Audit;
 use weir_sale::repair::Terms;
 
+use crate::attempt::{Attempt, Attempts};
 use crate::gateway::CLAIM_TTL_MS;
 use crate::plan::Plan;
 use crate::queue::START_MS;
@@ -28,6 +29,7 @@ pub(crate) struct Witness {
     pub(crate) violation: Option<Violation>,
     /// Every claim that Redis has granted, and its user.
     granted: BTreeMap<ClaimName, UserId>,
+    pub(crate) attempts: Attempts,
     pub(crate) has_lost: bool,
     /// The orders that stood when a shard was wiped.
     wiped: BTreeMap<u32, Vec<Order>>,
@@ -47,6 +49,7 @@ impl Witness {
             sets_clocks: plan.sets_clocks(),
             violation: None,
             granted: BTreeMap::new(),
+            attempts: Attempts::default(),
             has_lost: false,
             wiped: BTreeMap::new(),
             empty_epochs: BTreeSet::new(),
@@ -129,12 +132,31 @@ impl Witness {
         for order in std::mem::take(&mut sql.changed) {
             self.check_order(&order, sql, now_us);
         }
+        for (attempt, order) in std::mem::take(&mut sql.attempted) {
+            let user = &sql.orders[&order].user;
+            if let Some(what) = self.attempts.note_made(user, attempt, order) {
+                self.violate(now_us, what);
+            }
+        }
         let now_ms = START_MS + now_us / 1_000;
         for ticket in std::mem::take(&mut sql.ended) {
             if !self.sets_clocks && ticket.deadline_ms > now_ms {
                 let what = format!("{} was ended before its deadline", ticket.claim_id());
                 self.violate(now_us, what);
             }
+        }
+    }
+
+    /// A client has heard that its attempt is an order.
+    pub(crate) fn after_answer(
+        &mut self,
+        user: &UserId,
+        attempt: Attempt,
+        order: ClaimName,
+        now_us: u64,
+    ) {
+        if let Some(what) = self.attempts.note_told(user, attempt, order) {
+            self.violate(now_us, what);
         }
     }
 

@@ -41,6 +41,8 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
         "overloaded",
         "cap_reached",
         "ordered_before",
+        "key_reused",
+        "in_progress",
         "blocked",
         "not_reserved",
     ] {

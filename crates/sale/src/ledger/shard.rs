@@ -146,6 +146,11 @@ impl ShardLedger {
         reply
     }
 
+    /// This attempt was granted the claim of this generation, as far as SQL knows.
+    pub fn note_attempt(&mut self, user: &UserId, tag: AttemptTag, generation: u64) {
+        self.attempts.insert((user.clone(), tag), generation);
+    }
+
     fn refused(&self, user: &UserId, checks: Checks) -> Option<ClaimReply> {
         if checks.blocked && self.blocked.contains(user) {
             return Some(ClaimReply::Blocked);

@@ -1,10 +1,12 @@
 //! Answers links that neither a gateway nor Redis knows.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::Path;
 use axum::http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri, header};
 use axum::response::IntoResponse;
-use tracing::error;
+use tracing::{error, warn};
 use weir_base::headers::{LINK, LINK_UNKNOWN};
 use weir_link::answer::{
     Answer, Gone, Method, PREFETCH_HEADERS, Reply, Visit, answer, is_prefetch,
@@ -12,37 +14,42 @@ use weir_link::answer::{
 use weir_link::click::client_address;
 use weir_link::code::{Code, LinkId};
 use weir_link::domain::Domain;
-use weir_link::site::{File, unknown};
+use weir_link::site::{File, unavailable, unknown};
 use weir_scripts::documents;
 use weir_scripts::link_read::Purpose;
 use weir_scripts::routes::{LINK_FOLLOW, link_purpose};
 
-use crate::http::Problem;
+use crate::http::{PUBLIC_LIMIT, Problem, RETRY_AFTER_S};
 use crate::links::Links;
 use crate::links::cold::{Clicker, ColdError, ColdLinks, Found};
 
+/// How long a link that a client follows may be looked up: shorter than any request may take, so that the answer is the
+/// domain's page.
+const VISIT_LIMIT: Duration = PUBLIC_LIMIT.saturating_sub(Duration::from_millis(500));
+
 /// `GET` and `HEAD /l/{code}`: the link of this code under the domain that the host names, answered as a
-/// gateway would, and put into Redis; or one of the domain's files.
+/// gateway would, and put into Redis; or one of the domain's files. A browser shows what comes: where nobody can say where the
+/// link leads, that is the domain's page, too.
 pub(super) async fn follow(
     links: Links,
     method: HttpMethod,
     uri: Uri,
     headers: HeaderMap,
-) -> Result<Response<Body>, Problem> {
+) -> Response<Body> {
     let field = |name| headers.get(name).map_or(&b""[..], |value| value.as_bytes());
     let host = String::from_utf8_lossy(field(header::HOST));
     let known = links.domains();
     let Some(domain) = known.domains.by_host(&host) else {
-        return Ok(no_link(None));
+        return no_link(None);
     };
     // As the client has spelt it.
     let path = uri.path().get(LINK_FOLLOW.len() - 1..).unwrap_or_default();
     if let Some(file) = File::at(path.as_bytes()) {
         let reply = file.reply(domain);
-        return Ok(reply.map_or_else(|| no_link(Some(domain)), sent));
+        return reply.map_or_else(|| no_link(Some(domain)), sent);
     }
     let Ok(code) = Code::new(path.strip_prefix('/').unwrap_or_default()) else {
-        return Ok(no_link(Some(domain)));
+        return no_link(Some(domain));
     };
     let id = LinkId {
         domain: domain.id.clone(),
@@ -61,12 +68,15 @@ pub(super) async fn follow(
         true => Purpose::Click(ColdLinks::new_click()),
         false => Purpose::Look,
     };
-    let visited = links.cold().visit(&id, purpose).await;
-    if let (Err(_), Some(click)) = (&visited, purpose.click()) {
-        links.cold().give_back(&id, click);
-    }
-    let Some(found) = visited.map_err(no_answer)? else {
-        return Ok(no_link(Some(domain)));
+    let found = match visit_in_time(&links, &id, purpose).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return no_link(Some(domain)),
+        Err(Unanswered) => {
+            if let Some(click) = purpose.click() {
+                links.cold().give_back(&id, click);
+            }
+            return sent(unavailable(domain, RETRY_AFTER_S));
+        }
     };
     let visit = Visit {
         left_ms: found.left_ms,
@@ -88,7 +98,28 @@ pub(super) async fn follow(
         };
         links.cold().count_click(&id, &clicker);
     }
-    Ok(sent(answer.reply(domain)))
+    sent(answer.reply(domain))
+}
+
+/// Nobody can say where the link leads. Why is in the log.
+struct Unanswered;
+
+async fn visit_in_time(
+    links: &Links,
+    id: &LinkId,
+    purpose: Purpose,
+) -> Result<Option<Found>, Unanswered> {
+    let visit = links.cold().visit(id, purpose);
+    match tokio::time::timeout(VISIT_LIMIT, visit).await {
+        Ok(visited) => visited.map_err(|failure| {
+            no_answer(failure);
+            Unanswered
+        }),
+        Err(_elapsed) => {
+            warn!(link = %id, "not looked up within {VISIT_LIMIT:?}");
+            Err(Unanswered)
+        }
+    }
 }
 
 /// `GET /link-records/{domain}/{code}`: what a gateway is told of a link that Redis does not know: see

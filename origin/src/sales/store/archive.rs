@@ -47,38 +47,35 @@ const DELETE_ORDERS: &str = "
 const SELECT_UNPAID: &str = "
     SELECT id FROM orders WHERE id >= ? AND id < ? AND sale_id = ? AND status = 'unpaid' LIMIT 1";
 
-/// What only served a sale while it ran, by table: how a batch of it ends, and how it goes.
+/// How a batch of a table's rows of one sale ends, and how it goes.
+macro_rules! batch {
+    ($table:literal, by $column:literal) => {
+        (
+            concat!(
+                "SELECT MAX(name) AS last FROM (SELECT ",
+                $column,
+                " AS name FROM ",
+                $table,
+                " WHERE sale_id = ? ORDER BY name LIMIT ?) AS batch"
+            ),
+            concat!(
+                "DELETE FROM ",
+                $table,
+                " WHERE sale_id = ? AND ",
+                $column,
+                " <= ?"
+            ),
+        )
+    };
+}
+
+/// What only served a sale while it ran, by table.
 const SERVING: [(&str, &str); 5] = [
-    (
-        "SELECT MAX(user_id) AS last FROM (
-            SELECT user_id FROM reservations WHERE sale_id = ? ORDER BY user_id LIMIT ?
-        ) AS batch",
-        "DELETE FROM reservations WHERE sale_id = ? AND user_id <= ?",
-    ),
-    (
-        "SELECT MAX(user_id) AS last FROM (
-            SELECT user_id FROM blocked_users WHERE sale_id = ? ORDER BY user_id LIMIT ?
-        ) AS batch",
-        "DELETE FROM blocked_users WHERE sale_id = ? AND user_id <= ?",
-    ),
-    (
-        "SELECT MAX(user_id) AS last FROM (
-            SELECT user_id FROM buyers WHERE sale_id = ? ORDER BY user_id LIMIT ?
-        ) AS batch",
-        "DELETE FROM buyers WHERE sale_id = ? AND user_id <= ?",
-    ),
-    (
-        "SELECT MAX(user_id) AS last FROM (
-            SELECT user_id FROM idempotency_keys WHERE sale_id = ? ORDER BY user_id LIMIT ?
-        ) AS batch",
-        "DELETE FROM idempotency_keys WHERE sale_id = ? AND user_id <= ?",
-    ),
-    (
-        "SELECT MAX(claim_id) AS last FROM (
-            SELECT claim_id FROM claim_outcomes WHERE sale_id = ? ORDER BY claim_id LIMIT ?
-        ) AS batch",
-        "DELETE FROM claim_outcomes WHERE sale_id = ? AND claim_id <= ?",
-    ),
+    batch!("reservations", by "user_id"),
+    batch!("blocked_users", by "user_id"),
+    batch!("buyers", by "user_id"),
+    batch!("idempotency_keys", by "user_id"),
+    batch!("claim_outcomes", by "claim_id"),
 ];
 
 /// A sale that is to be archived, and how far that is.

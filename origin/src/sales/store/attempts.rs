@@ -21,28 +21,33 @@ const SELECT_PAGE: &str = "
     SELECT orders.generation, orders.user_id, idempotency_keys.attempt_key
     FROM orders JOIN idempotency_keys ON idempotency_keys.sale_id = orders.sale_id
         AND idempotency_keys.user_id = orders.user_id AND idempotency_keys.order_id = orders.id
-    WHERE orders.sale_id = ? AND orders.shard = ? AND orders.generation > ?
+    WHERE orders.sale_id = ? AND orders.shard = ? AND orders.generation >= ?
+        AND (orders.generation > ? OR idempotency_keys.attempt_key > ?)
         AND orders.status IN ('unpaid', 'paid')
-    ORDER BY orders.generation
+    ORDER BY orders.generation, idempotency_keys.attempt_key
     LIMIT ?";
 
 /// An attempt that has become an order: by its user, its key and the order's generation.
 pub type OrderedAttempt = (UserId, IdempotencyKey, u64);
 
 impl SaleStore {
-    /// At most `limit` attempts that have become orders which stand, of users at home on `shard`: those of a later
-    /// generation than `after`, the earliest first.
+    /// At most `limit` attempts that have become orders which stand, of users at home on `shard`: those behind `after`, by
+    /// generation and key. An order may be several attempts': where it is all that its user may have, each gets it.
     pub async fn attempts_page(
         &self,
         sale: &SaleId,
         shard: u32,
-        after: u64,
+        after: Option<&OrderedAttempt>,
         limit: usize,
     ) -> Result<Vec<OrderedAttempt>, SqlError> {
+        let (generation, key) =
+            after.map_or((0, ""), |(_, key, generation)| (*generation, key.as_str()));
         let select = sql(SELECT_PAGE)
             .text(sale.as_str())
             .number(shard)
-            .number(after)
+            .number(generation)
+            .number(generation)
+            .text(key)
             .number(limit);
         let rows = self.db.all(select).await?;
         Ok(rows.iter().map(ordered).collect::<Result<_, _>>()?)

@@ -98,7 +98,13 @@ async fn place_once(
 ) -> Result<Placed, Error> {
     let mut tx = db.begin().await?;
     let placed = place_in(&mut tx, ticket, attempt, now_ms).await?;
-    if matches!(placed, Placed::New(_)) {
+    let is_kept = match placed {
+        Placed::New(_) => true,
+        // The claim came with another attempt before, or without a key: this attempt has become its order, too.
+        Placed::Again(_) => attempt.is_some(),
+        _ => false,
+    };
+    if is_kept {
         tx.commit().await?;
     } else {
         tx.rollback().await?;
@@ -106,7 +112,7 @@ async fn place_once(
     Ok(placed)
 }
 
-/// The steps, in the design's order. Whatever but [`Placed::New`] comes of them is rolled back.
+/// The steps, in the design's order. Whatever comes of them but an order is rolled back.
 async fn place_in(
     tx: &mut Tx,
     ticket: &Ticket,

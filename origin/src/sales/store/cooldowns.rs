@@ -1,4 +1,8 @@
-//! Users who let holds expire: for how long they may not buy.
+//! Users who keep units and do not pay: for how long they may not buy.
+//!
+//! A hold that expires counts as one. A hold that its user cancels counts by the time it lasted: together, cancelled holds
+//! count as one whenever they have lasted as long as one that expires. So cancelling just before the end gains nothing,
+//! however it is timed, and who cancels soon may do so many times.
 
 use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
@@ -21,6 +25,12 @@ const COUNT_EXPIRED: &str = "
         END,
         expired_holds = expired_holds + 1
     WHERE sale_id = ? AND user_id = ?";
+
+const SELECT_CANCELLED: &str = "
+    SELECT cancelled_hold_ms FROM buyers WHERE sale_id = ? AND user_id = ?";
+
+const NOTE_CANCELLED: &str = "
+    UPDATE buyers SET cancelled_hold_ms = ? WHERE sale_id = ? AND user_id = ?";
 
 const SELECT_BUYER: &str = "
     SELECT units, cooldown_until_ms FROM buyers WHERE sale_id = ? AND user_id = ?";
@@ -108,6 +118,35 @@ pub(super) async fn count_expired(
         .number(rules.cooldown_ms)
         .number(now_ms.saturating_add(rules.cooldown_ms));
     tx.execute(of_user(count, &order.sale, &order.user)).await?;
+    Ok(())
+}
+
+/// Counts the time of a hold that its user cancels, with what follows. The order is as it was before. The row of its user
+/// must be locked: what was counted is read first.
+pub(super) async fn count_cancelled(
+    tx: &mut Tx,
+    order: &StoredOrder,
+    rules: HoldRules,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let Some(pay_by_ms) = order.pay_by_ms else {
+        return Ok(()); // It would not have expired.
+    };
+    let whole_ms = pay_by_ms.saturating_sub(order.created_at_ms);
+    // Past its end, if it is cancelled before it is expired.
+    let held_ms = now_ms.saturating_sub(order.created_at_ms).min(whole_ms);
+    let select = of_user(sql(SELECT_CANCELLED), &order.sale, &order.user);
+    let Some(row) = tx.one(select).await? else {
+        return Ok(()); // The sale is archived.
+    };
+    let counted_ms: u64 = row.number("cancelled_hold_ms")?;
+    let mut sum_ms = counted_ms.saturating_add(held_ms);
+    if sum_ms >= whole_ms {
+        sum_ms -= whole_ms;
+        count_expired(tx, order, rules, now_ms).await?;
+    }
+    let note = sql(NOTE_CANCELLED).number(sum_ms);
+    tx.execute(of_user(note, &order.sale, &order.user)).await?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 //! | `archive` | what an ended sale leaves: moved to an archive, or gone |
 //! | `attempts` | which attempt with a key has become which order |
 //! | `claims` | decides claims: ordered or released |
-//! | `cooldowns` | users who let holds expire: for how long they may not buy |
+//! | `cooldowns` | users who keep units and do not pay: for how long they may not buy |
 //! | `counts` | how many orders there are |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
 //! | `payments` | orders paid, cancelled or expired |
@@ -257,7 +257,8 @@ pub enum Placed {
     },
 }
 
-/// What follows for users who let holds expire unpaid.
+/// What follows for users who let holds expire unpaid. Holds that a user cancels count as one that expired whenever, together,
+/// they have lasted as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldRules {
     /// For how long such a user may not buy in that sale, in milliseconds; 0: may at once.
@@ -285,12 +286,12 @@ pub enum Shortage {
     /// The user's orders and this claim together are more than one user may have: Redis has lost
     /// orders of the user.
     UserCap,
-    /// The user let a hold expire, and has to wait.
+    /// The user let a hold expire, or cancelled holds that lasted as long, and has to wait.
     CoolingDown {
         /// For how long, in milliseconds.
         wait_ms: u64,
     },
-    /// The user let too many holds expire.
+    /// The user let too many holds expire, or cancelled as many late.
     UnpaidHolds,
     /// The user is blocked, or has not reserved where only who has may buy: Redis did not know, or not yet.
     Barred,

@@ -45,14 +45,16 @@ impl SaleStore {
         Ok(retried(|| pay_once(&self.db, order_id, user, now_ms)).await?)
     }
 
-    /// Takes an unpaid order back, in one transaction; its units return to stock.
+    /// Takes an unpaid order back, in one transaction; its units return to stock. By `rules` its user may not buy for a
+    /// while, if that was a hold too many.
     pub async fn cancel(
         &self,
         order_id: &str,
         user: &UserId,
+        rules: HoldRules,
         now_ms: u64,
     ) -> Result<Cancelled, SqlError> {
-        Ok(retried(|| cancel_once(&self.db, order_id, user, now_ms)).await?)
+        Ok(retried(|| cancel_once(&self.db, order_id, user, rules, now_ms)).await?)
     }
 
     /// Ends at most `limit` orders whose time to pay has passed; their units return to stock.
@@ -133,23 +135,24 @@ async fn cancel_once(
     db: &Database,
     order_id: &str,
     user: &UserId,
+    rules: HoldRules,
     now_ms: u64,
 ) -> Result<Cancelled, Error> {
     let mut tx = db.begin().await?;
+    // As it was before: it tells how long its units were held. If it is unpaid still, nothing else of it has changed.
+    let Some(before) = own(&mut tx, order_id, user).await? else {
+        return Ok(Cancelled::Unknown);
+    };
     let cancel = sql(CANCEL)
         .number(now_ms)
         .text(order_id)
         .text(user.as_str());
     let changed = tx.execute(cancel).await? == 1;
-    let Some(order) = own(&mut tx, order_id, user).await? else {
-        return Ok(Cancelled::Unknown);
-    };
+    let order = own(&mut tx, order_id, user).await?;
+    let order = order.ok_or(Error::RowNotFound)?;
     if changed {
         end(&mut tx, &order, "cancel", now_ms).await?;
-        let before = StoredOrder {
-            status: OrderStatus::Unpaid,
-            ..order.clone()
-        };
+        cooldowns::count_cancelled(&mut tx, &before, rules, now_ms).await?;
         Changes::of(Some(&before), &order).write(&mut tx).await?;
         return_stock(&mut tx, &order.sale, order_units(&order)).await?;
         tx.commit().await?;

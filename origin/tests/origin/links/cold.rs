@@ -328,6 +328,60 @@ async fn the_api_tells_what_becomes_of_whoever_clicks_a_link_whether_redis_knows
     assert_eq!(state(&brief).await, (json!("active"), Value::Null));
 }
 
+/// A browser shows it.
+fn is_page(answer: &Answer, page: &str) {
+    let header = |name| {
+        answer
+            .headers
+            .get(name)
+            .map(|value| value.to_str().unwrap())
+    };
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert_eq!(answer.body.as_str().unwrap_or_default(), page);
+    assert_eq!(header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(header("retry-after"), Some("1"));
+    assert_eq!(header("cache-control"), Some("no-store"));
+    assert_eq!(header("x-weir-link"), None, "it may be a link");
+}
+
+#[tokio::test]
+async fn without_redis_or_sql_a_browser_is_shown_the_domains_page() {
+    let later = json!({"domains": [
+        {"id": "s", "hosts": ["s.example.com"], "unavailable_page": "<p>later"},
+    ]});
+    let world = World::with_links_alone(later).await;
+    // Only Redis counts its clicks.
+    let new = NewLink {
+        id: id("s/max"),
+        record: r#"0 3 {"t":"https://example.com/"}"#.to_owned(),
+        tags: Vec::new(),
+        life_ms: 0,
+        ends_at_ms: 0,
+        created_at_ms: 1,
+    };
+    let store = world.origin.links().unwrap().store();
+    assert!(store.insert(&new).await.unwrap());
+    let ask = async |method: &str| follow(&world, method, "s.example.com", "max").await;
+    is_page(&ask("GET").await, "<p>later");
+    is_page(&ask("HEAD").await, "");
+    // A gateway, which has the page itself, reads what is wrong.
+    let told = record(&world, "s/max?for=click&click=00000000000000ab-1").await;
+    assert_eq!(
+        (told.status.as_u16(), told.code()),
+        (503, "redis_unavailable")
+    );
+    // SQL is gone, too: nobody knows any link.
+    let mut sql = world.sql().await;
+    sql.execute("ALTER TABLE links RENAME TO gone", &[]).await;
+    let answer = follow(&world, "GET", "s.example.com", "other").await;
+    is_page(&answer, "<p>later");
+    let told = record(&world, "s/other?for=look").await;
+    assert_eq!(
+        (told.status.as_u16(), told.code()),
+        (503, "sql_unavailable")
+    );
+}
+
 #[tokio::test]
 async fn a_domains_files_and_pages_are_answered_as_gateways_do() {
     let world = world().await;

@@ -5,8 +5,8 @@ use std::future::Future;
 use weir_origin::origin::open_database;
 use weir_origin::sales::new_sale::{NewSale, Payment, Window};
 use weir_origin::sales::store::{
-    Cancelled, EditRefusal, OrderStatus, Paid, Placed, Reserved, SaleStore, SaleTotals, Score,
-    Shortage, StoredOrder, Updated,
+    Cancelled, EditRefusal, HoldRules, OrderStatus, Paid, Placed, Reserved, SaleStore, SaleTotals,
+    Score, Shortage, StoredOrder, Updated,
 };
 use weir_origin::sql::OpenError;
 use weir_sale::sale::{Degrade, SaleState};
@@ -68,6 +68,13 @@ async fn ordered(store: &SaleStore, name: &str, generation: u64) -> StoredOrder 
         Placed::New(order) => order,
         other => panic!("{other:?}"),
     }
+}
+
+/// The order's user takes it back.
+async fn cancel(store: &SaleStore, order: &StoredOrder, now_ms: u64) -> Cancelled {
+    let rules = HoldRules::default();
+    let cancelled = store.cancel(&order.id, &order.user, rules, now_ms).await;
+    cancelled.unwrap()
 }
 
 async fn totals(store: &SaleStore) -> SaleTotals {

@@ -95,18 +95,14 @@ async fn a_user_cannot_have_more_than_the_cap(store: &SaleStore) {
     let mut four = ticket("s", "bob", 9);
     four.quantity = 4;
     assert_eq!(store.place(&four, 1).await.unwrap(), capped);
-    for generation in 0..3 {
+    let first = ordered(store, "alice", 0).await;
+    for generation in 1..3 {
         ordered(store, "alice", generation).await;
     }
     let more = ticket("s", "alice", 3);
     assert_eq!(store.place(&more, 2).await.unwrap(), capped);
     // A cancelled order no longer counts.
-    let first = ticket("s", "alice", 0).claim_id();
-    let cancelled = store
-        .cancel(first.as_str(), &user("alice"), 3)
-        .await
-        .unwrap();
-    assert!(matches!(cancelled, Cancelled::Now(_)));
+    assert!(matches!(cancel(store, &first, 3).await, Cancelled::Now(_)));
     assert!(is_new(store.place(&more, 4).await.unwrap()));
     assert_eq!(totals(store).await.stored.remaining, 7);
 }
@@ -136,11 +132,11 @@ async fn a_shards_orders_come_in_pages(store: &SaleStore) {
         ordered(store, "alice", generation).await;
     }
     let shard = ticket("s", "alice", 3).shard;
-    let cancelled = ticket("s", "alice", 9).claim_id();
-    store
-        .cancel(cancelled.as_str(), &user("alice"), 200)
-        .await
-        .unwrap();
+    let cancelled = ticket("s", "alice", 9);
+    let Placed::Again(cancelled) = store.place(&cancelled, 101).await.unwrap() else {
+        panic!("ordered before");
+    };
+    cancel(store, &cancelled, 200).await;
     let page = async |after, limit| {
         let page = store
             .orders_page(&id("s"), shard, after, limit)

@@ -1,7 +1,6 @@
 //! Orders are paid, cancelled or expire, and Redis is told.
 
 use super::*;
-use weir_origin::sales::store::HoldRules;
 
 on_every_database! {
     SaleStore:
@@ -12,6 +11,9 @@ on_every_database! {
     redis_is_told_of_each_change_until_it_has_followed,
     of_payment_and_expiry_one_wins,
     many_cancellations_return_the_units_once,
+    cancelled_holds_count_by_the_time_they_lasted,
+    a_hold_that_is_cancelled_past_its_end_counts_as_one_that_expired,
+    cancelling_what_has_no_deadline_costs_nothing,
 }
 
 async fn an_order_is_paid_once(store: &SaleStore) {
@@ -33,7 +35,7 @@ async fn an_order_is_paid_once(store: &SaleStore) {
         store.expire(HoldRules::default(), 999, 9).await.unwrap(),
         []
     );
-    let late = store.cancel(&order.id, &user("alice"), 999).await.unwrap();
+    let late = cancel(store, &order, 999).await;
     assert_eq!(late, Cancelled::Paid(paid.clone()));
     let read = store.order(&order.id, &user("alice")).await.unwrap();
     assert_eq!(read, Some(paid));
@@ -64,7 +66,7 @@ async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &Sa
     assert_eq!(pay().await, Paid::Expired);
     let totals = totals(store).await;
     assert_eq!((totals.orders.expired, totals.stored.remaining), (1, 10));
-    let cancel = store.cancel(&order.id, &user("alice"), 200).await.unwrap();
+    let cancel = cancel(store, &order, 200).await;
     assert_eq!(cancel, Cancelled::Expired(expired[0].clone()));
 }
 
@@ -85,7 +87,7 @@ async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
     assert_eq!((after.stored.remaining, after.units_deferred), (0, 1));
     assert!(after.version > before.version);
     // It never had a unit, so none comes back.
-    let cancelled = store.cancel(&second.id, &user("bob"), 201).await.unwrap();
+    let cancelled = cancel(store, &second, 201).await;
     assert!(matches!(cancelled, Cancelled::Now(order) if !order.deducted));
     assert_eq!(totals(store).await.stored.remaining, 0);
     let unfollowed = store.unfollowed(9).await.unwrap();
@@ -96,13 +98,18 @@ async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
 async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let order = ordered(store, "alice", 1).await;
-    let cancel = async |name: &str| store.cancel(&order.id, &user(name), 200).await.unwrap();
-    assert_eq!(cancel("mallory").await, Cancelled::Unknown);
+    let rules = HoldRules::default();
+    let mallory = user("mallory");
+    let foreign = store.cancel(&order.id, &mallory, rules, 200).await;
+    assert_eq!(foreign.unwrap(), Cancelled::Unknown);
     assert_eq!(totals(store).await.stored.remaining, 9);
-    let Cancelled::Now(cancelled) = cancel("alice").await else {
+    let Cancelled::Now(cancelled) = cancel(store, &order, 200).await else {
         panic!("not cancelled");
     };
-    assert_eq!(cancel("alice").await, Cancelled::Again(cancelled.clone()));
+    assert_eq!(
+        cancel(store, &order, 200).await,
+        Cancelled::Again(cancelled.clone())
+    );
     assert_eq!(totals(store).await.stored.remaining, 10);
     let paid = store.pay(&order.id, &user("alice"), 201).await.unwrap();
     assert_eq!(paid, Paid::Cancelled);
@@ -115,7 +122,7 @@ async fn redis_is_told_of_each_change_until_it_has_followed(store: &SaleStore) {
     let first = ordered(store, "alice", 1).await;
     ordered(store, "bob", 2).await;
     assert_eq!(store.unfollowed(9).await.unwrap(), []);
-    store.cancel(&first.id, &user("alice"), 120).await.unwrap();
+    cancel(store, &first, 120).await;
     let expired = store.expire(HoldRules::default(), 150, 9).await.unwrap();
     let unfollowed = store.unfollowed(9).await.unwrap();
     assert_eq!(unfollowed.len(), 2);
@@ -156,7 +163,8 @@ async fn many_cancellations_return_the_units_once(store: &SaleStore) {
     made(store, 10, Payment::AtOrder).await;
     let order = ordered(store, "alice", 1).await;
     let alice = user("alice");
-    let calls = (0..20).map(|_| store.cancel(&order.id, &alice, 200));
+    let rules = HoldRules::default();
+    let calls = (0..20).map(|_| store.cancel(&order.id, &alice, rules, 200));
     let answers = join_all(calls).await;
     let now = answers
         .iter()
@@ -164,4 +172,72 @@ async fn many_cancellations_return_the_units_once(store: &SaleStore) {
     assert_eq!(now.count(), 1);
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(totals(store).await.stored.remaining, 10);
+}
+
+/// Holds of `lasts_ms` each, which their user cancels, as often as SQL lets: for how long the user held units.
+async fn held_ms(store: &SaleStore, name: &str, lasts_ms: u64) -> u64 {
+    let (owner, rules) = (user(name), HoldRules::default());
+    let (mut now_ms, mut held_ms) = (100, 0);
+    // No other user's.
+    for generation in lasts_ms * 1_000.. {
+        let ticket = ticket("s", name, generation);
+        match store.place(&ticket, now_ms).await.unwrap() {
+            Placed::New(order) => {
+                now_ms += lasts_ms;
+                held_ms += lasts_ms;
+                let cancelled = store.cancel(&order.id, &owner, rules, now_ms).await;
+                assert!(matches!(cancelled, Ok(Cancelled::Now(_))), "{cancelled:?}");
+            }
+            Placed::Short(Shortage::CoolingDown { wait_ms }) => {
+                assert_eq!(wait_ms, rules.cooldown_ms);
+                now_ms += wait_ms;
+            }
+            Placed::Short(Shortage::UnpaidHolds) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    held_ms
+}
+
+/// Three holds that expire last 150 ms: cancelling, however it is timed, gives not a whole hold more.
+async fn cancelled_holds_count_by_the_time_they_lasted(store: &SaleStore) {
+    made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
+    for lasts_ms in [1, 24, 25, 26, 49, 50] {
+        let held_ms = held_ms(store, &format!("user-{lasts_ms}"), lasts_ms).await;
+        assert!(
+            (150..200).contains(&held_ms),
+            "{held_ms} ms by {lasts_ms} each"
+        );
+    }
+    assert_eq!(totals(store).await.stored.remaining, 10);
+}
+
+/// Nobody has ended it yet when its user does.
+async fn a_hold_that_is_cancelled_past_its_end_counts_as_one_that_expired(store: &SaleStore) {
+    made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
+    let order = ordered(store, "alice", 1).await;
+    let cancelled = cancel(store, &order, 9_000).await;
+    assert!(matches!(cancelled, Cancelled::Now(_)));
+    let again = store.place(&ticket("s", "alice", 2), 9_001).await.unwrap();
+    let wait_ms = HoldRules::default().cooldown_ms - 1;
+    let cooling_down = Placed::Short(Shortage::CoolingDown { wait_ms });
+    assert_eq!(again, cooling_down);
+    // Once: the rest of the time counts for nothing.
+    let after_ms = 9_000 + HoldRules::default().cooldown_ms;
+    let placed = store.place(&ticket("s", "alice", 3), after_ms).await;
+    let Placed::New(order) = placed.unwrap() else {
+        panic!("the cooldown is over");
+    };
+    cancel(store, &order, after_ms + 49).await;
+    let again = store.place(&ticket("s", "alice", 4), after_ms + 49).await;
+    assert!(is_new(again.unwrap()));
+}
+
+/// What would not have expired is nobody's hold.
+async fn cancelling_what_has_no_deadline_costs_nothing(store: &SaleStore) {
+    made(store, 10, Payment::AtOrder).await;
+    for generation in 0..9 {
+        let order = ordered(store, "alice", generation).await;
+        cancel(store, &order, 9_000_000).await;
+    }
 }

@@ -11,11 +11,12 @@ use weir_sale::sale::Sale;
 use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::{self, DEFAULT_PREFIX, ShardKeys};
 use weir_scripts::{
-    ReplyError, audit, cancel, charge, correct, deposit, lend, overdue, publish, release, restock,
-    restore, settle, settle_transfer, warm, wipe,
+    ReplyError, audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, release,
+    restock, restore, settle, settle_transfer, warm, wipe,
 };
 
 use super::io::{Io, RedisError};
+use crate::attempt::Attempt;
 use crate::sql::Order;
 
 type Result<T> = std::result::Result<T, RedisError>;
@@ -88,6 +89,31 @@ impl Ledger {
                 &mut command,
                 [b"SADD".as_slice(), &set, user.as_str().as_bytes()],
             );
+            self.io.send(command).await?;
+        }
+        Ok(())
+    }
+
+    /// Says again which claim each attempt was granted.
+    pub(super) async fn add_attempts(
+        &self,
+        shard: u32,
+        attempts: Vec<(UserId, u32, u64)>,
+    ) -> Result<()> {
+        for (user, key, generation) in attempts {
+            let key = self
+                .keys(shard)
+                .attempt(&user, Attempt { key, body: 0 }.tag());
+            let (generation, ttl_ms) = (generation.to_string(), claim::ATTEMPT_TTL_MS.to_string());
+            let words = [
+                b"SET".as_slice(),
+                &key,
+                generation.as_bytes(),
+                b"PX",
+                ttl_ms.as_bytes(),
+            ];
+            let mut command = Vec::new();
+            encode_command(&mut command, words);
             self.io.send(command).await?;
         }
         Ok(())

@@ -19,6 +19,7 @@ use self::publish::Publisher;
 use self::rebuild::{Rebuilder, Warmer};
 use self::reconcile::Reconciler;
 use self::verify::Verifier;
+use crate::attempt::Attempt;
 use crate::mutation::Mutation;
 use crate::sql::{ClaimName, Paid, Shortage, Sql};
 use crate::world::{RequestId, RequestKind};
@@ -47,6 +48,8 @@ pub(crate) struct Origin {
 pub(crate) struct Arrived {
     pub(crate) id: RequestId,
     pub(crate) kind: RequestKind,
+    /// What a client says by its key and its body, which gateways pass on.
+    pub(crate) attempt: Option<Attempt>,
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
@@ -132,7 +135,7 @@ impl Origin {
         let Some(ticket) = self.ticket(request) else {
             return response(403, "claim_invalid", None);
         };
-        match self.orders.decide(&ticket).await {
+        match self.orders.decide(&ticket, request.attempt).await {
             Ok(ClaimOutcome::Ordered(order)) => response(201, "ordered", Some(order.name)),
             Ok(ClaimOutcome::OrderedBefore(order)) => {
                 response(200, "ordered_before", Some(order.name))
@@ -141,6 +144,7 @@ impl Origin {
             Ok(ClaimOutcome::Short(Shortage::SoldOut)) => response(409, "sold_out_in_sql", None),
             Ok(ClaimOutcome::Short(Shortage::UserCap)) => response(409, "user_cap", None),
             Ok(ClaimOutcome::Short(Shortage::Barred)) => response(403, "barred", None),
+            Ok(ClaimOutcome::KeyReused) => response(422, "key_reused", None),
             Err(SqlError) => sql_failed(),
         }
     }

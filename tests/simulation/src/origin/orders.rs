@@ -7,8 +7,9 @@ use weir_sale::ledger::{Deduction, Followed, ReleaseKind};
 use super::io::{Io, RedisError, SqlError};
 use super::ledger::Ledger;
 use super::verify::Verifier;
+use crate::attempt::Attempt;
 use crate::mutation::Mutation;
-use crate::sql::{ClaimName, Order, Paid, Placed, Shortage, Status};
+use crate::sql::{ClaimName, Order, Paid, Placed, Shortage, Sql, Status};
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub(super) enum ClaimOutcome {
     OrderedBefore(Order),
     Released,
     Short(Shortage),
+    KeyReused,
 }
 
 /// Turns claims into orders.
@@ -27,14 +29,25 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    pub(super) async fn decide(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
-        let placed = match self.place(ticket).await {
+    pub(super) async fn decide(
+        &self,
+        ticket: &Ticket,
+        attempt: Option<Attempt>,
+    ) -> Result<ClaimOutcome, SqlError> {
+        let placed = match self.place(ticket, attempt).await {
             Err(SqlError) if self.io.makes(Mutation::LostCommitTakenForRollback) => {
                 self.release(ticket, ReleaseKind::Decided).await;
                 return Err(SqlError);
             }
             placed => placed?,
         };
+        if matches!(
+            placed,
+            Placed::Elsewhere(_) | Placed::KeyReused { is_spare: true }
+        ) {
+            let known = self.release_in_sql(ticket).await?;
+            self.follow_claim(ticket, known).await;
+        }
         let Placed::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
@@ -55,7 +68,7 @@ impl Orders {
             self.release(ticket, ReleaseKind::Void).await;
             return Ok(ClaimOutcome::Short(shortage));
         }
-        let placed = self.place(ticket).await?;
+        let placed = self.place(ticket, attempt).await?;
         Ok(self.follow_claim(ticket, placed).await)
     }
 
@@ -66,9 +79,10 @@ impl Orders {
         }
     }
 
-    async fn place(&self, ticket: &Ticket) -> Result<Placed, SqlError> {
+    async fn place(&self, ticket: &Ticket, attempt: Option<Attempt>) -> Result<Placed, SqlError> {
         let (ticket, now_ms) = (ticket.clone(), self.io.now_ms());
-        self.io.sql(move |sql| sql.place(&ticket, now_ms)).await
+        let place = move |sql: &mut Sql| sql.place(&ticket, attempt, now_ms);
+        self.io.sql(place).await
     }
 
     async fn release_in_sql(&self, ticket: &Ticket) -> Result<Placed, SqlError> {
@@ -84,7 +98,7 @@ impl Orders {
             return Ok(());
         }
         let own = ticket.clone();
-        let release = move |sql: &mut crate::sql::Sql| {
+        let release = move |sql: &mut Sql| {
             let known = sql.release(&own);
             if known.is_none() {
                 sql.ended.push(own);
@@ -124,7 +138,7 @@ impl Orders {
                 self.follow(&order).await;
                 ClaimOutcome::Ordered(order)
             }
-            Placed::Again(order) => {
+            Placed::Again(order) | Placed::Elsewhere(order) => {
                 self.follow(&order).await;
                 ClaimOutcome::OrderedBefore(order)
             }
@@ -137,6 +151,7 @@ impl Orders {
                 ClaimOutcome::Released
             }
             Placed::Short(shortage) => ClaimOutcome::Short(shortage),
+            Placed::KeyReused { .. } => ClaimOutcome::KeyReused,
         }
     }
 

@@ -50,9 +50,10 @@ impl Rebuilder {
                 .iter()
                 .map(|(user, orders)| (user, orders.as_slice()))
                 .collect();
-            if self.ledger.restore(shard, &token, &users).await?
-                && self.ledger.warm(shard, 0, Some(&token)).await?
-            {
+            let is_on = self.ledger.restore(shard, &token, &users).await?;
+            let attempts = self.io.sql(move |sql| sql.attempts_of(shard)).await?;
+            self.ledger.add_attempts(shard, attempts).await?;
+            if is_on && self.ledger.warm(shard, 0, Some(&token)).await? {
                 rebuilt.push(shard);
             }
         }

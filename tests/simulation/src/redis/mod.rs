@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use weir_base::id::UserId;
 use weir_resp::{Value, decode};
+use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, ReleaseKind, ShardLedger};
 use weir_sale::shard::bucket;
 use weir_scripts::documents::catalogue;
@@ -164,6 +165,7 @@ impl Redis {
         match words[0].as_slice() {
             b"GET" => self.get(&words[1]),
             b"SADD" => self.add_users(words),
+            b"SET" => self.set_attempt(words),
             b"TIME" => {
                 let (seconds, micros) = (self.now_us / 1_000_000, self.now_us % 1_000_000);
                 let texts = [seconds, micros].map(|n| reply::text(n.to_string()));
@@ -234,6 +236,19 @@ impl Redis {
             }
         }
         reply::integer(words.len() as u64 - 2)
+    }
+
+    /// `SET …:<user>:<tag> <generation> PX <ms>`
+    fn set_attempt(&mut self, words: &Words) -> Value {
+        let key = std::str::from_utf8(&words[1]).expect("keys are text");
+        let mut parts = key.rsplit(':');
+        let tag = parts.next().and_then(AttemptTag::from_hex);
+        let user = parts.next().expect("the key names a user");
+        let generation = String::from_utf8_lossy(&words[2]).parse();
+        let (tag, generation) = (tag.expect("a tag"), generation.expect("a generation"));
+        let ledger = &mut self.shard(shard_of(&words[1])).ledger;
+        ledger.note_attempt(&user_id(user.as_bytes()), tag, generation);
+        reply::text("OK")
     }
 
     fn shard(&mut self, shard: usize) -> &mut Shard {

@@ -120,6 +120,7 @@ impl Redis {
         terms: ClaimTerms,
     ) -> ClaimReply {
         let (mutation, now_us) = (self.mutation, self.now_us);
+        let attempt = attempt.filter(|_| mutation != Some(Mutation::AttemptNotNoted));
         let shard = self.shard(shard);
         let ledger = &mut shard.ledger;
         // Of a clock that shows something else, deadlines must stay what they are.

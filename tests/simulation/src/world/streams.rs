@@ -109,6 +109,13 @@ impl World {
         let now_us = self.now_us();
         self.trace
             .line(now_us, || format!("client {client} hears {heard:?}"));
+        let person = &self.clients[client];
+        if let (Some(attempt), Some(order)) = (person.attempt(kind), heard.order)
+            && heard.is_order()
+        {
+            let user = &person.user;
+            self.witness.after_answer(user, attempt, order, now_us);
+        }
         if let Some(next) = self.clients[client].hear(kind, heard) {
             let kind = next.kind;
             let acts = Happening::ClientActs { client, kind };
@@ -135,6 +142,7 @@ impl World {
         let request = Arrived {
             id: RequestId::MAX,
             kind: RequestKind::Buy,
+            attempt: None,
             headers: vec![
                 (headers::CLAIM, claim),
                 (headers::CLAIM_SIGNATURE, signature),
@@ -199,15 +207,21 @@ impl World {
             self.trace.mix_bytes(value.as_bytes());
         }
         let mut network = self.network.borrow_mut();
-        let (fate, client) = (network.origin_fate(), Link::Client(id as usize));
-        let origin = network.rng(client).below(self.origins.len() as u64) as usize;
-        let delay_us = network.delay_us(client);
-        let kind = self.requests[&id].kind;
+        let (fate, link) = (network.origin_fate(), Link::Client(id as usize));
+        let origin = network.rng(link).below(self.origins.len() as u64) as usize;
+        let delay_us = network.delay_us(link);
+        let Request { kind, client, .. } = self.requests[&id];
+        let attempt = self.clients[client].attempt(kind);
         self.queue.after(
             ORIGIN_TIMEOUT_MS * 1_000,
             Happening::StreamTimesOut { request: id },
         );
-        let request = Arrived { id, kind, headers };
+        let request = Arrived {
+            id,
+            kind,
+            attempt,
+            headers,
+        };
         let mut arrives = |after_us, origin, request| {
             self.queue
                 .after(after_us, Happening::OriginArrives { origin, request });

@@ -5,7 +5,7 @@ import { announce, ask, el, outward, replace } from "./dom.js";
 import { changed, linkParts } from "./fields.js";
 import { count, life, time } from "./format.js";
 import { labels, state } from "./home.js";
-import { complaint } from "./notice.js";
+import { complaint, working } from "./notice.js";
 import { qrCard } from "./qr.js";
 import { statsCard } from "./stats.js";
 
@@ -35,17 +35,12 @@ function columns(link, show) {
 function head(link, show) {
   const said = el("div", {});
   const toggle = el("button", { type: "button", id: "toggle" }, link.disabled ? "Enable" : "Disable");
-  toggle.addEventListener("click", async () => {
-    toggle.disabled = true;
-    try {
-      show(await api.edit(link, { disabled: !link.disabled }));
-      announce(link.disabled ? "Enabled" : "Disabled");
-      document.getElementById("toggle")?.focus();
-    } catch (error) {
-      replace(said, complaint(error));
-      toggle.disabled = false;
-    }
+  const flip = working(toggle, said, async () => {
+    show(await api.edit(link, { disabled: !link.disabled }));
+    announce(link.disabled ? "Enabled" : "Disabled");
+    document.getElementById("toggle")?.focus();
   });
+  toggle.addEventListener("click", flip);
   const remove = async () => {
     const text = `${link.url} will stop working, and its statistics are deleted.`;
     if (!(await ask("Delete this link?", text, "Delete"))) {
@@ -120,18 +115,10 @@ function editor(link, show) {
   const all = linkParts(link);
   const said = el("div", {});
   const button = el("button", { type: "submit", class: "primary" }, "Save");
-  const save = async (event) => {
-    event.preventDefault();
-    button.disabled = true;
-    try {
-      show(await api.edit(link, changed(all)));
-      announce("Saved");
-    } catch (error) {
-      replace(said, complaint(error));
-      said.scrollIntoView({ block: "center" });
-      button.disabled = false;
-    }
-  };
+  const save = working(button, said, async () => {
+    show(await api.edit(link, changed(all)));
+    announce("Saved");
+  });
   return el(
     "form",
     { class: "card", id: "edit", onsubmit: save },

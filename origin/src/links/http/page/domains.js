@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { announce, ask, el, field, replace, select } from "./dom.js";
 import { Part, parts, STATUSES, valueOf } from "./fields.js";
-import { complaint } from "./notice.js";
+import { complaint, working } from "./notice.js";
 
 const PLACE = "#/domains";
 const NEW = "new";
@@ -115,21 +115,13 @@ function editor(domain, version) {
   const all = domainParts(domain);
   const said = el("div", {});
   const button = el("button", { type: "submit", class: "primary" }, "Save");
-  const save = async (event) => {
-    event.preventDefault();
-    button.disabled = true;
-    try {
-      const members = all.map((part) => [part.name, part.get()]).filter(([, value]) => value !== null);
-      const id = domain?.id ?? name.value;
-      await api.putDomain({ id, ...Object.fromEntries(members) }, version);
-      announce("Saved");
-      location.hash = PLACE;
-    } catch (error) {
-      replace(said, complaint(error));
-      said.scrollIntoView({ block: "center" });
-      button.disabled = false;
-    }
-  };
+  const save = working(button, said, async () => {
+    const members = all.map((part) => [part.name, part.get()]).filter(([, value]) => value !== null);
+    const id = domain?.id ?? name.value;
+    await api.putDomain({ id, ...Object.fromEntries(members) }, version);
+    announce("Saved");
+    location.hash = PLACE;
+  });
   const remove = async () => {
     if (!(await ask("Delete this domain?", `Nobody answers for ${domain.hosts.join(", ")} any more.`, "Delete"))) {
       return;

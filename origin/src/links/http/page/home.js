@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { el, field, replace, select } from "./dom.js";
 import { changed, linkParts } from "./fields.js";
 import { time } from "./format.js";
-import { complaint } from "./notice.js";
+import { complaint, working } from "./notice.js";
 
 const PAGE = 25;
 
@@ -30,21 +30,14 @@ async function maker() {
   const [target, ...others] = linkParts();
   const said = el("div", {});
   const button = el("button", { class: "primary", type: "submit" }, "Shorten");
-  const make = async (event) => {
-    event.preventDefault();
-    button.disabled = true;
-    try {
-      const made = await api.create({
-        ...changed([target, ...others]),
-        code: code.value || undefined,
-        domain: domain.value,
-      });
-      location.hash = place(made);
-    } catch (error) {
-      replace(said, complaint(error));
-      button.disabled = false;
-    }
-  };
+  const make = working(button, said, async () => {
+    const made = await api.create({
+      ...changed([target, ...others]),
+      code: code.value || undefined,
+      domain: domain.value,
+    });
+    location.hash = place(made);
+  });
   const options = el(
     "details",
     {},

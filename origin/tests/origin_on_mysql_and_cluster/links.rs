@@ -1,0 +1,34 @@
+//! Links whose database is silent: SQLite's readers wait for nobody, MySQL's may.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::json;
+
+use crate::support::World;
+
+/// It answers before the time limit of any request, which has no page.
+#[tokio::test]
+async fn while_sql_is_silent_a_browser_is_shown_the_domains_page() {
+    let domains = json!({"domains": [
+        {"id": "s", "hosts": ["s.example.com"], "unavailable_page": "<p>later"},
+    ]});
+    let world = World::with_links(domains, |_| ()).await;
+    let target = json!({"target": "https://example.com/", "code": "a-code"});
+    let made = world.admin("POST", "/links", &target).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let follow = async || {
+        let request = Request::builder().uri("/l/a-code");
+        let request = request.header("host", "s.example.com");
+        world.public(request.body(Body::empty()).unwrap()).await
+    };
+    assert_eq!(follow().await.status, 302);
+    let mut other = world.sql().await;
+    other.execute("LOCK TABLES links WRITE", &[]).await;
+    let answer = follow().await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.body.as_str()),
+        (503, Some("<p>later"))
+    );
+    other.execute("UNLOCK TABLES", &[]).await;
+    assert_eq!(follow().await.status, 302);
+}
