@@ -4,6 +4,7 @@ mod bridge;
 mod bytes;
 mod config;
 mod disconnect;
+mod events;
 mod faults;
 mod gateways;
 mod jwt;

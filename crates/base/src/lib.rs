@@ -6,6 +6,7 @@
 //! | module | |
 //! |---|---|
 //! | [`address`] | which addresses count as one |
+//! | [`agent`] | who asks: crawlers, prefetches |
 //! | [`breaker`] | the circuit breaker: whether what failed too often may be asked |
 //! | [`duration`] | durations as people write them |
 //! | [`hash`] | seeded hashes that all bits of are even |
@@ -30,6 +31,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
+pub mod agent;
 pub mod breaker;
 pub mod duration;
 mod field_error;

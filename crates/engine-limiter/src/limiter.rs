@@ -55,7 +55,11 @@ impl<D: SharedData + Clone> Limiter<D> {
     /// A limiter that counts in `data`. `seed` is that of hashes of keys: the same in all workers, and not known to
     /// clients.
     pub fn new(config: Checked, data: D, seed: u64) -> Self {
-        let mut metrics = Metrics::new();
+        Self::with_metrics(config, data, seed, Metrics::new())
+    }
+
+    /// As [`Limiter::new`], for an engine that has a limiter in it: what it counts stands beside the engine's own `metrics`.
+    pub fn with_metrics(config: Checked, data: D, seed: u64, mut metrics: Metrics) -> Self {
         let ruleset = Ruleset::new(config.rules.clone(), &data, seed, &mut metrics);
         let counts = Counts::new(&mut metrics, "weir_ratelimit");
         let pump = config.redis.as_ref().map(|redis| {

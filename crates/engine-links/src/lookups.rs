@@ -203,6 +203,7 @@ impl Lookups {
                 (":path", path.unwrap_or_default()),
                 (":authority", AUTHORITY.to_owned()),
             ]),
+            body: Rc::default(),
             timeout_ms: self.timeout_ms,
         });
         self.under_way.insert(fetch, lookup);

@@ -2,8 +2,9 @@
 
 use alloc::borrow::Cow;
 
+use weir_base::agent::is_prefetch;
 use weir_engine::{Headers, Request};
-use weir_link::answer::{Method, Visit, is_prefetch};
+use weir_link::answer::{Method, Visit};
 use weir_link::cache::LinkName;
 use weir_link::click_buffer::Click;
 use weir_link::code::DomainId;

@@ -1,5 +1,6 @@
 //! What an engine wants done.
 
+use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -46,7 +47,7 @@ pub enum Effect {
         /// The stream.
         stream: StreamId,
         /// The header, in lower case.
-        name: &'static str,
+        name: Cow<'static, str>,
     },
     /// Adds a request header, beside any of its name that is there.
     AddRequestHeader {
@@ -121,6 +122,8 @@ pub struct Fetch {
     pub cluster: Rc<str>,
     /// Its headers, with `:method`, `:path` and `:authority`.
     pub headers: Vec<(&'static str, String)>,
+    /// Its body, which may be sent again. Empty for none.
+    pub body: Rc<[u8]>,
     /// How long it may take.
     pub timeout_ms: u64,
 }
@@ -186,8 +189,14 @@ impl Effects {
     /// Removes from a request what only a gateway may send on.
     pub fn remove_gateway_headers(&mut self, stream: StreamId) {
         for name in weir_base::headers::GATEWAY_ONLY {
-            self.push(Effect::RemoveRequestHeader { stream, name });
+            self.remove_header(stream, name);
         }
+    }
+
+    /// Removes every copy of a request header.
+    pub fn remove_header(&mut self, stream: StreamId, name: impl Into<Cow<'static, str>>) {
+        let name = name.into();
+        self.push(Effect::RemoveRequestHeader { stream, name });
     }
 
     /// Sends what `write` appends, whole commands, in a turn: one event of [`Event::Tick`](crate::Event::Tick),

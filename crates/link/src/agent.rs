@@ -3,14 +3,11 @@
 //! Both headers say what the client likes to say: good enough to count, and to choose a page that the
 //! client may choose itself; nothing is allowed or denied by them.
 
-use alloc::string::String;
 use core::fmt;
 
 use super::record::Platform;
+use weir_base::agent::{LOOKED_AT_MAX, UserAgent as Text};
 use weir_base::hash::seeded_hash;
-
-/// So many bytes of a `User-Agent` or `Accept-Language` are looked at; real ones are shorter.
-const LOOKED_AT_MAX: usize = 512;
 
 words! {
     /// What kind of device.
@@ -93,24 +90,6 @@ impl Default for Agent {
     }
 }
 
-/// The words that a `User-Agent` is searched for, in lower case.
-struct Text(String);
-
-impl Text {
-    fn new(header: &[u8]) -> Self {
-        let looked_at = header.iter().take(LOOKED_AT_MAX);
-        let lower = looked_at.map(|byte| match byte.is_ascii() {
-            true => char::from(byte.to_ascii_lowercase()),
-            false => '?',
-        });
-        Self(lower.collect())
-    }
-
-    fn has(&self, words: &[&str]) -> bool {
-        words.iter().any(|word| self.0.contains(word))
-    }
-}
-
 impl Agent {
     /// Reads a `User-Agent`, whatever it is.
     pub fn read(user_agent: &[u8]) -> Self {
@@ -162,40 +141,6 @@ fn os(text: &Text) -> Os {
     }
 }
 
-/// Parts of the names of programs that come by themselves.
-const BOTS: [&str; 30] = [
-    "spider",
-    "crawl",
-    "slurp",
-    "preview",
-    "externalhit",
-    "facebookcatalog",
-    "meta-externalagent",
-    "meta-externalfetcher",
-    "headless",
-    "whatsapp/",
-    "embedly",
-    "iframely",
-    "vkshare",
-    "w3c_validator",
-    "kakaotalk-scrap",
-    "snapchat ads",
-    "pinterest/0.",
-    "skypeuri",
-    "google-pagerenderer",
-    "google-inspectiontool",
-    "mediapartners-google",
-    "chrome-lighthouse",
-    "bitlyapi",
-    "flipboardproxy",
-    "nuzzel",
-    "mastodon/",
-    "uptime",
-    "pingdom",
-    "statuscake",
-    "monitoring",
-];
-
 /// Parts of the names of programs that somebody sends.
 const SCRIPTS: [&str; 12] = [
     "curl/",
@@ -212,29 +157,8 @@ const SCRIPTS: [&str; 12] = [
     "postmanruntime",
 ];
 
-/// Phones and apps in whose names `bot` stands.
-const NO_BOTS: [&str; 1] = ["cubot"];
-
-/// Whether it comes by itself. Most such programs have `bot` at the end of a word: `Googlebot/2.1`, `Slackbot-LinkExpanding`.
-/// An app's own browser names the app, too (`WhatsApp` in a phone's `User-Agent`), but says that it is Mozilla.
-fn is_bot(text: &Text) -> bool {
-    let Text(lower) = text;
-    let ends_word = |end: usize| {
-        let next = lower.as_bytes().get(end);
-        next.is_none_or(|byte| !byte.is_ascii_alphabetic())
-    };
-    let is_one = |at: usize| {
-        let end = at + "bot".len();
-        let word = lower.get(..end).unwrap_or_default();
-        ends_word(end) && !NO_BOTS.iter().any(|name| word.ends_with(name))
-    };
-    let is_named = lower.match_indices("bot").any(|(at, _)| is_one(at));
-    let is_app = lower.starts_with("mozilla/") && lower.contains("whatsapp/");
-    is_named || (text.has(&BOTS) && !is_app)
-}
-
 fn device(text: &Text, os: Os) -> Device {
-    if is_bot(text) {
+    if text.is_bot() {
         return Device::Bot;
     }
     if text.has(&SCRIPTS) {

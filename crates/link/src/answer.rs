@@ -137,18 +137,6 @@ impl Visit<'_> {
     }
 }
 
-/// The headers by which browsers say that nobody has clicked yet: see [`is_prefetch`].
-pub const PREFETCH_HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
-
-/// Whether one of [`PREFETCH_HEADERS`] says so: `prefetch`, `prefetch;prerender`, `preview`.
-pub fn is_prefetch(value: &[u8]) -> bool {
-    let mut words = value.split(|byte| matches!(byte, b';' | b',' | b' '));
-    words.any(|word| {
-        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
-        is("prefetch") || is("prerender") || is("preview")
-    })
-}
-
 impl Answer<'_> {
     /// Whether a GET that is answered so has followed the link: a click.
     pub fn leads_on(&self) -> bool {

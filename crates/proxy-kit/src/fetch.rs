@@ -32,8 +32,9 @@ impl Fetches {
         let headers = fetch.headers.iter();
         let headers = headers.map(|(name, value)| (*name, value.as_str()));
         let timeout = Duration::from_millis(fetch.timeout_ms);
+        let body = Some(&*fetch.body).filter(|body| !body.is_empty());
         let sent =
-            hostcalls::dispatch_http_call(&fetch.cluster, headers.collect(), None, vec![], timeout);
+            hostcalls::dispatch_http_call(&fetch.cluster, headers.collect(), body, vec![], timeout);
         if let Ok(token) = sent {
             self.under_way.insert(token, id);
         }

@@ -15,6 +15,7 @@ const SHIPPED: &str = "envoy/weir.yaml";
 const RATELIMIT: &str = "envoy/ratelimit.yaml";
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 const SHORTLINK: &str = "envoy/shortlink.yaml";
+const EVENTS_FILE: &str = "envoy/events.yaml";
 const JWT: &str = "envoy/jwt.yaml";
 const REDIS_TLS: &str = "envoy/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
@@ -24,6 +25,7 @@ const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
 pub const GATE: &str = "weir.seckill_gate";
 const LIMITER: &str = "weir.ratelimit";
 const LINKS: &str = "weir.shortlink_redirect";
+const EVENTS: &str = "weir.events";
 const BRIDGE: &str = "weir.redis_bridge";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const REDIS_CLUSTER: &str = "weir_redis_upstream";
@@ -78,6 +80,12 @@ impl EnvoyConfig {
     /// `envoy/shortlink.yaml` in the same way as the shipped file.
     pub fn shortlink() -> Result<Self> {
         Self::read(SHORTLINK)
+    }
+
+    /// `envoy/events.yaml` in the same way, with the site itself at `shop`.
+    pub fn events(shop: SocketAddr) -> Result<Self> {
+        Self::read(EVENTS_FILE)?
+            .edit_cluster("shop", |cluster| tree::set_endpoint(cluster, 0, shop))
     }
 
     fn read(file: &str) -> Result<Self> {
@@ -219,6 +227,11 @@ impl EnvoyConfig {
     /// The same of the filter of [`EnvoyConfig::shortlink`].
     pub fn links_config(self, json: &str) -> Result<Self> {
         self.filter_config(LINKS, json)
+    }
+
+    /// The same of the filter of [`EnvoyConfig::events`].
+    pub fn events_config(self, json: &str) -> Result<Self> {
+        self.filter_config(EVENTS, json)
     }
 
     fn filter_config(mut self, filter: &str, json: &str) -> Result<Self> {

@@ -121,10 +121,7 @@ impl ApiKeys {
             match owners.next() {
                 Some(Value::Bulk(owner)) => {
                     let owner = String::from_utf8_lossy(&owner).into_owned();
-                    effects.push(weir_engine::Effect::RemoveRequestHeader {
-                        stream,
-                        name: OWNER,
-                    });
+                    effects.remove_header(stream, OWNER);
                     effects.add_header(stream, OWNER, owner);
                     effects.go_on(stream);
                 }

@@ -7,10 +7,9 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use tracing::{error, warn};
+use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
 use weir_base::headers::{LINK, LINK_UNKNOWN};
-use weir_link::answer::{
-    Answer, Gone, Method, PREFETCH_HEADERS, Reply, Visit, answer, is_prefetch,
-};
+use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer};
 use weir_link::click::client_address;
 use weir_link::code::{Code, LinkId};
 use weir_link::domain::Domain;

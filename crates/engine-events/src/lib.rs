@@ -1,0 +1,57 @@
+//! Behaviour events at the gateway as an engine.
+//!
+//! *Collect*: requests with events are checked by all that needs no body (key, method, type, length, consent, sample, limits),
+//! stamped, and go on to the origin with their bodies untouched. *Observe*: requests of routes, such as a product's page,
+//! become `view` events, which are sent to the origin in batches (ADR 28).
+//!
+//! | module | |
+//! |---|---|
+//! | [`config`] | JSON → checked configuration |
+//! | `events` | events in, effects out |
+//! | `request` | the request's headers, read at once |
+//! | `collect` | what becomes of a request with events |
+//! | `cors` | which pages of other sites may send events |
+//! | `admission` | the limits, and what goes on: stamps in place of what clients sent |
+//! | `observe` | which requests are views |
+//! | `outbox` | views on their way to the origin |
+//! | `answer` | the gateway's own answers |
+//! | `metrics` | what is counted |
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod admission;
+mod answer;
+mod collect;
+pub mod config;
+mod cors;
+mod events;
+mod metrics;
+mod observe;
+mod outbox;
+mod request;
+
+pub use events::Events;
+
+/// The engine's name, in logs.
+pub const NAME: &str = "events";

@@ -1,0 +1,133 @@
+//! What the engine counts, each under a name that stands here once. What its limits count is
+//! `weir_ratelimit_…`, as everywhere.
+
+use alloc::format;
+
+use weir_engine::Metrics;
+use weir_engine::metrics::{Counter, Counters};
+
+/// How all names begin.
+const PREFIX: &str = "weir_events";
+
+/// Defines an enumeration whose variants are values of a tag.
+macro_rules! tag {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
+}
+
+tag! {
+    /// What became of a request with events.
+    Outcome {
+        /// It went on to the origin.
+        Forwarded = "forwarded",
+        /// The person has not agreed.
+        Dropped = "dropped",
+        /// The visitor is not in the sample.
+        Sampled = "sampled",
+        /// A browser asked whether it may send.
+        Preflight = "preflight",
+        /// It has no key, or none that is known.
+        Unauthorized = "unauthorized",
+        /// It comes from a page that may not send.
+        OriginNotAllowed = "origin_not_allowed",
+        /// A method that sends no events.
+        Method = "method",
+        /// Neither JSON nor text.
+        ContentType = "content_type",
+        /// It does not say how long it is, or is too long.
+        Length = "length",
+        /// Something else is wrong with its head.
+        Malformed = "malformed",
+        /// A limit refused it, or could not be checked.
+        Limited = "limited",
+    }
+}
+
+tag! {
+    /// What became of a request of an observed route.
+    Observed {
+        /// A view.
+        View = "view",
+        /// A crawler, a link preview, a monitor.
+        Bot = "bot",
+        /// A browser that fetches before anybody has clicked.
+        Prefetch = "prefetch",
+        /// The person has not agreed.
+        Dropped = "dropped",
+        /// The response was an error, or there was none.
+        Failed = "failed",
+        /// What stands in the path is no text that an event may have.
+        Malformed = "malformed",
+        /// Too many requests of observed routes were open.
+        Overloaded = "overloaded",
+    }
+}
+
+tag! {
+    /// What became of views.
+    Views {
+        /// The origin accepted them, or knew them already.
+        Accepted = "accepted",
+        /// The origin rejected them.
+        Rejected = "rejected",
+        /// The origin refused their batch.
+        Refused = "refused",
+        /// They were dropped: the origin took too few batches.
+        Dropped = "dropped",
+    }
+}
+
+/// The engine's counters.
+#[derive(Debug)]
+pub(crate) struct EventCounters {
+    /// Requests with events, by what became of them.
+    pub(crate) requests: Counters<Outcome>,
+    /// Requests that went on without who they are of.
+    pub(crate) anonymous: Counter,
+    /// Requests with stamps that a client forged.
+    pub(crate) forged: Counter,
+    /// Requests of observed routes, by what became of them.
+    pub(crate) observed: Counters<Observed>,
+    /// Views, by what became of them.
+    pub(crate) views: Counters<Views>,
+    /// Batches of views that the origin did not take, and that were kept.
+    pub(crate) batches_failed: Counter,
+}
+
+impl EventCounters {
+    pub(crate) fn new(metrics: &mut Metrics) -> Self {
+        let requests = Counters::new(metrics, Outcome::ALL, |outcome| {
+            format!("{PREFIX}_requests_total.outcome.{}", outcome.word())
+        });
+        let observed = Counters::new(metrics, Observed::ALL, |outcome| {
+            format!("{PREFIX}_observed_total.outcome.{}", outcome.word())
+        });
+        let views = Counters::new(metrics, Views::ALL, |outcome| {
+            format!("{PREFIX}_views_total.outcome.{}", outcome.word())
+        });
+        let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
+        Self {
+            requests,
+            observed,
+            views,
+            anonymous: total("anonymous"),
+            forged: total("forged"),
+            batches_failed: total("batches_failed"),
+        }
+    }
+}

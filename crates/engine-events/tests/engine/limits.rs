@@ -1,0 +1,186 @@
+//! How much may be sent.
+
+use weir_engine::Event;
+use weir_engine::redis::Unknown;
+
+use crate::host::{Host, PAGE, SECRET, State};
+
+fn host(limits: &str) -> Host {
+    Host::new(&format!(r#""collect":{{}},"limits":{{{limits}}}"#))
+}
+
+/// How many of ten requests pass.
+fn passed(host: &mut Host, other: &[(&str, &str)]) -> usize {
+    (0..10).filter(|_| host.post(other).goes_on()).count()
+}
+
+#[test]
+fn a_key_has_a_limit_that_no_other_uses() {
+    let mut host = host(r#""per_key":{"rate":3,"per":"1m"}"#);
+    assert_eq!(passed(&mut host, &[]), 3);
+    assert_eq!(passed(&mut host, &[("x-weir-write-key", SECRET)]), 3);
+    let refused = host.post(&[("origin", PAGE)]);
+    assert_eq!(refused.answered().0, 429);
+    assert_eq!(refused.header("retry-after").as_deref(), Some("20"));
+    assert!(
+        refused
+            .header("ratelimit")
+            .unwrap()
+            .starts_with(r#""events-key";r=0;t="#)
+    );
+    assert!(refused.header("ratelimit-policy").is_some());
+    assert_eq!(
+        refused.header("access-control-allow-origin").as_deref(),
+        Some(PAGE)
+    );
+    assert_eq!(host.count("weir_events_requests_total.outcome.limited"), 15);
+    assert_eq!(
+        host.count("weir_ratelimit_limited_total.rule.events-key"),
+        15
+    );
+    // A forged name of a key buys nothing.
+    assert_eq!(passed(&mut host, &[("x-weir-event-key", "other")]), 0);
+}
+
+#[test]
+fn a_visitor_has_a_limit_of_the_key_and_nobody_has_none() {
+    let mut host = host(r#""per_visitor":{"rate":2,"per":"1m"}"#);
+    assert_eq!(passed(&mut host, &[("x-weir-visitor", "v1")]), 2);
+    assert_eq!(passed(&mut host, &[(":path", "/events?visitor=v1")]), 0);
+    assert_eq!(passed(&mut host, &[("x-weir-visitor", "v2")]), 2);
+    assert_eq!(
+        passed(
+            &mut host,
+            &[("x-weir-visitor", "v1"), ("x-weir-write-key", SECRET)]
+        ),
+        2
+    );
+    assert_eq!(passed(&mut host, &[]), 10);
+    assert_eq!(passed(&mut host, &[("x-weir-visitor", "no name")]), 10);
+}
+
+#[test]
+fn an_address_has_a_limit() {
+    let mut host = host(r#""per_address":{"rate":4,"per":"1m"}"#);
+    assert_eq!(passed(&mut host, &[]), 4);
+    assert_eq!(passed(&mut host, &[("x-forwarded-for", "6.6.6.6")]), 0);
+    let mut host = Host::new(
+        r#""collect":{},"trusted_hops":1,"limits":{"per_address":{"rate":4,"per":"1m"}}"#,
+    );
+    assert_eq!(
+        passed(&mut host, &[("x-forwarded-for", "192.0.2.1, 10.0.0.1")]),
+        4
+    );
+    assert_eq!(
+        passed(
+            &mut host,
+            &[("x-forwarded-for", "6.6.6.6,192.0.2.1, 10.0.0.1")]
+        ),
+        0
+    );
+    assert_eq!(
+        passed(&mut host, &[("x-forwarded-for", "192.0.2.2, 10.0.0.1")]),
+        4
+    );
+    let stamps = host
+        .post(&[("x-forwarded-for", "198.51.100.9, 10.0.0.1")])
+        .stamps();
+    assert_eq!(
+        stamps.unwrap().address.unwrap().to_string(),
+        "198.51.100.0/24"
+    );
+}
+
+#[test]
+fn a_request_is_charged_to_all_limits_or_to_none() {
+    let mut host = host(r#""per_key":{"rate":5,"per":"1m"},"per_visitor":{"rate":1,"per":"1m"}"#);
+    assert_eq!(passed(&mut host, &[("x-weir-visitor", "v1")]), 1);
+    // The nine that were refused have used nothing of the key's five.
+    let visitors: Vec<String> = (2..=9).map(|n| format!("v{n}")).collect();
+    let others = visitors
+        .iter()
+        .filter(|visitor| host.post(&[("x-weir-visitor", visitor)]).goes_on());
+    assert_eq!(others.count(), 4);
+}
+
+#[test]
+fn what_is_refused_or_dropped_before_costs_nothing() {
+    let mut host = host(r#""per_key":{"rate":3,"per":"1m"}"#);
+    for other in [
+        ("content-type", "a/b"),
+        ("x-weir-consent", "none"),
+        ("content-length", ""),
+    ] {
+        assert_eq!(passed(&mut host, &[other]), 0);
+    }
+    assert_eq!(passed(&mut host, &[]), 3);
+}
+
+#[test]
+fn other_rules_see_who_sends() {
+    let mut host = host(
+        r#""rules":[{"name":"big","key":[{"header":"x-weir-event-key"}],"limit":{"rate":1,"per":"1m"},
+            "overrides":[{"key":["erp"],"limit":{"rate":6,"per":"1m"}}]}]"#,
+    );
+    assert_eq!(passed(&mut host, &[]), 1);
+    assert_eq!(passed(&mut host, &[("x-weir-write-key", SECRET)]), 6);
+}
+
+const REDIS: &str = r#""store":"redis","redis":{"deadline_ms":20},"per_key":{"rate":3,"per":"1m"}"#;
+
+/// Redis has the last word; what waits for it has no stamps yet, and gets them with it.
+#[test]
+fn what_waits_for_redis_goes_on_with_stamps_or_is_refused() {
+    let mut host = host(REDIS);
+    let stream = host.request(&[
+        (":method", "POST"),
+        (":path", "/events"),
+        ("content-type", "text/plain"),
+        ("content-length", "2"),
+        ("x-weir-write-key", "wk_shop_web"),
+        ("x-weir-event-kind", "server"),
+        ("origin", PAGE),
+    ]);
+    assert!(matches!(host.stream(stream).state, State::Waiting));
+    host.tick();
+    let batch = host.calls.pop_front().expect("a call");
+    // Without a reply each gateway counts by itself.
+    let now_ms = host.now_ms;
+    host.handle(Event::RedisReply {
+        batch,
+        reply: Err(Unknown::Timeout.into()),
+        now_ms,
+    });
+    let went = host.stream(stream);
+    assert!(went.goes_on());
+    assert_eq!(went.stamps().unwrap().key.as_str(), "shop-web");
+    assert_eq!(went.sent("x-weir-event-kind"), ["browser"]);
+    assert_eq!(
+        host.respond(stream).response["access-control-allow-origin"],
+        PAGE
+    );
+    assert_eq!(
+        host.count("weir_ratelimit_fallback_total.rule.events-key"),
+        1
+    );
+}
+
+#[test]
+fn a_client_that_leaves_while_it_waits_is_forgotten() {
+    let mut host = host(REDIS);
+    for _ in 0..100 {
+        let stream = host.request(&[
+            (":method", "POST"),
+            (":path", "/events"),
+            ("content-type", "text/plain"),
+            ("content-length", "2"),
+            ("x-weir-write-key", "wk_shop_web"),
+        ]);
+        host.end(stream, None);
+    }
+    host.tick();
+    assert_eq!(
+        host.count("weir_events_requests_total.outcome.forwarded"),
+        0
+    );
+}

@@ -1,0 +1,391 @@
+//! A gateway for events from `envoy/events.yaml`, before a site and an origin that a test watches.
+//!
+//! The origin is a real HTTP server that judges bodies as the contract says and remembers all that came. It is no log: that
+//! is what the origin's own tests are about.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+use weir_event::answer::{Answer, Reason, Rejection};
+use weir_event::batch::Batch;
+use weir_event::event::Event;
+use weir_event::pixel;
+use weir_event::stamps::Stamps;
+use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::http::{Connection, HeaderMap, Method};
+use weir_stack::report::Silent;
+use weir_stack::{DataDir, ports, tools, wasm};
+
+use crate::limiters::check_envoys;
+use crate::until;
+
+/// The key of the site's server.
+pub const SHOP_KEY: &str = "0123456789abcdef0123456789abcdef";
+
+/// A type of events that the origin does not know.
+const UNKNOWN: &str = "unknown";
+
+/// A server of one answer to each request.
+#[derive(Debug)]
+struct Server {
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+type Respond = Arc<dyn Fn(&Request<()>, Bytes) -> Response<Full<Bytes>> + Send + Sync>;
+
+impl Server {
+    async fn start(port: u16, respond: Respond) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .await
+            .with_context(|| format!("cannot listen on port {port}"))?;
+        Ok(Self {
+            address: listener.local_addr()?,
+            accepting: tokio::spawn(accept(listener, respond)),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The connections are tasks of its `JoinSet`, and end with it.
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, respond: Respond) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { continue };
+                let respond = Arc::clone(&respond);
+                connections.spawn(async move {
+                    let service = service_fn(move |request| answer(Arc::clone(&respond), request));
+                    let connection = hyper::server::conn::http1::Builder::new();
+                    // A client that breaks off is the client's own affair.
+                    connection.serve_connection(TokioIo::new(client), service).await.ok();
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn answer(
+    respond: Respond,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    Ok(respond(&Request::from_parts(head, ()), body))
+}
+
+fn response(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let builder = Response::builder().status(status);
+    let built = builder
+        .header("content-type", kind)
+        .body(Full::new(body.into()));
+    built.unwrap_or_default()
+}
+
+/// A request that reached the origin.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Its path, with the query.
+    pub path: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl Received {
+    /// The gateway's stamps.
+    ///
+    /// # Errors
+    /// When one is missing or no gateway's.
+    pub fn stamps(&self) -> Result<Stamps> {
+        Ok(Stamps::read(|name| {
+            self.headers.get(name).map(|value| value.as_bytes())
+        })?)
+    }
+}
+
+/// What has come to the origin.
+#[derive(Debug, Default)]
+struct Book {
+    requests: Vec<Received>,
+    /// Events by id: what was acknowledged.
+    events: BTreeMap<String, Event>,
+    duplicates: usize,
+    /// Statuses of the next answers, in place of a judgement; with each, a `Retry-After`.
+    refusals: Vec<(u16, Option<u64>)>,
+}
+
+impl Book {
+    fn take(&mut self, request: &Request<()>, body: Bytes) -> Response<Full<Bytes>> {
+        let path = request.uri().path_and_query();
+        let received = Received {
+            path: path.map(ToString::to_string).unwrap_or_default(),
+            headers: request.headers().clone(),
+            body,
+        };
+        self.requests.push(received.clone());
+        if !self.refusals.is_empty() {
+            let (status, retry_after) = self.refusals.remove(0);
+            let mut refusal = response(status, "application/json", r#"{"error":"refused"}"#);
+            if let Some(seconds) = retry_after {
+                refusal.headers_mut().insert("retry-after", seconds.into());
+            }
+            return refusal;
+        }
+        if request.method() == Method::GET {
+            let query = request.uri().query().unwrap_or_default();
+            return match pixel::read(query.as_bytes()) {
+                Ok(event) => {
+                    self.judge(&mut Answer::default(), event);
+                    response(200, pixel::CONTENT_TYPE, pixel::GIF.as_slice())
+                }
+                Err(rejection) => response(400, "text/plain", rejection.to_string()),
+            };
+        }
+        match Batch::read(&received.body) {
+            Ok(batch) => {
+                let mut answer = Answer::default();
+                for sent in &batch.events {
+                    match sent.read() {
+                        Ok(event) => self.judge(&mut answer, event),
+                        Err(rejection) => answer.reject(None, rejection),
+                    }
+                }
+                let json = serde_json::to_string(&answer).unwrap_or_default();
+                response(202, "application/json", json)
+            }
+            Err(error) => response(error.status(), "text/plain", error.to_string()),
+        }
+    }
+
+    fn judge(&mut self, answer: &mut Answer, event: Event) {
+        let id = event
+            .id
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        if event.event_type.as_str() == UNKNOWN {
+            let rejection =
+                Rejection::new(Reason::UnknownType, "type: `unknown` is not registered");
+            return answer.reject(Some(id), rejection);
+        }
+        let is_duplicate = self.events.insert(id.clone(), event).is_some();
+        self.duplicates += usize::from(is_duplicate);
+        answer.take(id, is_duplicate);
+    }
+}
+
+/// An origin of events that remembers all.
+#[derive(Debug)]
+pub struct EventOrigin {
+    book: Arc<Mutex<Book>>,
+    server: Option<Server>,
+    port: u16,
+}
+
+impl EventOrigin {
+    async fn start() -> Result<Self> {
+        let mut origin = Self {
+            book: Arc::default(),
+            server: None,
+            port: ports::free()?,
+        };
+        origin.revive().await?;
+        Ok(origin)
+    }
+
+    /// It is gone, and keeps what it has.
+    pub fn kill(&mut self) {
+        self.server = None;
+    }
+
+    /// It is there again.
+    ///
+    /// # Errors
+    /// When its port is taken.
+    pub async fn revive(&mut self) -> Result<()> {
+        let book = Arc::clone(&self.book);
+        let respond: Respond = Arc::new(move |request, body| locked(&book).take(request, body));
+        self.server = Some(Server::start(self.port, respond).await?);
+        Ok(())
+    }
+
+    /// Answers the next requests with these statuses.
+    pub fn refuse(&self, refusals: &[(u16, Option<u64>)]) {
+        locked(&self.book).refusals.extend(refusals);
+    }
+
+    /// All that came, in its order.
+    pub fn requests(&self) -> Vec<Received> {
+        locked(&self.book).requests.clone()
+    }
+
+    /// The events that were acknowledged, by id.
+    pub fn events(&self) -> BTreeMap<String, Event> {
+        locked(&self.book).events.clone()
+    }
+
+    /// How many came again.
+    pub fn duplicates(&self) -> usize {
+        locked(&self.book).duplicates
+    }
+
+    /// Waits until so many events were acknowledged.
+    ///
+    /// # Errors
+    /// When they do not come.
+    pub async fn holds(&self, count: usize) -> Result<()> {
+        let what = format!("the origin holds {count} events");
+        until(&what, async || self.events().len() >= count).await
+    }
+}
+
+fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The site: pages and scripts at their paths, nothing elsewhere.
+#[derive(Debug)]
+pub struct Shop {
+    server: Server,
+}
+
+impl Shop {
+    async fn start(pages: BTreeMap<&'static str, (&'static str, &'static str)>) -> Result<Self> {
+        let respond: Respond = Arc::new(move |request, _| {
+            let path = request.uri().path();
+            match pages.get(path) {
+                Some((kind, body)) => response(200, kind, *body),
+                None if path.starts_with("/products/gone") => response(404, "text/html", "gone"),
+                None if path.starts_with("/products/") => {
+                    response(200, "text/html", "<p>a product")
+                }
+                None => response(404, "text/html", "nothing"),
+            }
+        });
+        let server = Server::start(ports::free()?, respond).await?;
+        Ok(Self { server })
+    }
+}
+
+/// A gateway, the site and the origin behind it.
+#[derive(Debug)]
+pub struct EventGateway {
+    // Fields are dropped in this order: what sends goes before what it sends to.
+    /// The gateway: one Envoy, in a list as the others' are.
+    pub envoys: Vec<Envoy>,
+    /// The origin.
+    pub origin: EventOrigin,
+    _shop: Shop,
+    data: DataDir,
+}
+
+impl EventGateway {
+    /// Starts one of two workers. `config`: the filter's configuration, if it is not the shipped one; `pages`: the
+    /// site's, each with its content type.
+    ///
+    /// # Errors
+    /// When something does not start. What Envoy has against a configuration is told.
+    pub async fn start(
+        config: Option<&str>,
+        pages: BTreeMap<&'static str, (&'static str, &'static str)>,
+    ) -> Result<Self> {
+        wasm::ensure_filters()?;
+        let data = DataDir::open(None)?;
+        let origin = EventOrigin::start().await?;
+        let shop = Shop::start(pages).await?;
+        let address = (Ipv4Addr::LOCALHOST, origin.port).into();
+        let mut envoy = EnvoyConfig::events(shop.server.address)?.origin(address)?;
+        if let Some(json) = config {
+            envoy = envoy.events_config(json)?;
+        }
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let options = EnvoyOptions {
+            config: envoy
+                .gateway_port(ports::free()?)?
+                .admin_port(ports::free()?)?,
+            workers: 2,
+            log_level: "info".to_owned(),
+            variables: vec![("WEIR_EVENTS_KEY_SHOP".to_owned(), SHOP_KEY.to_owned())],
+            dir: data.path.join("gateway"),
+        };
+        Ok(Self {
+            envoys: vec![Envoy::start(&tool, &options).await?],
+            origin,
+            _shop: shop,
+            data,
+        })
+    }
+
+    /// Where it listens, as `http://127.0.0.1:port`.
+    pub fn url(&self) -> String {
+        self.envoys[0].url()
+    }
+
+    /// One request, over a connection of its own: so it meets any worker.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<weir_stack::http::Response> {
+        let url = self.url();
+        let mut connection = Connection::open(url.trim_start_matches("http://")).await?;
+        connection
+            .send(method, path, headers, body.to_owned())
+            .await
+    }
+
+    /// A counter of the filter, by the end of its name, as soon as it is at least `least`: filters tell what they have
+    /// counted once a second.
+    ///
+    /// # Errors
+    /// When it does not come to that.
+    pub async fn count_reaching(&self, name: &str, least: u64) -> Result<u64> {
+        let name = format!("wasmcustom.weir_events_{name}");
+        until(&format!("{name} is {least}"), async || {
+            let count = self.envoys[0].stat(&name).await;
+            count.is_ok_and(|count| count >= least)
+        })
+        .await?;
+        self.envoys[0].stat(&name).await
+    }
+
+    /// An error if the gateway has ended, or a filter of its has trapped.
+    ///
+    /// # Errors
+    /// So.
+    pub fn check(&mut self) -> Result<()> {
+        check_envoys(&mut self.envoys)
+    }
+}
+
+impl Drop for EventGateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.data.keep();
+            eprintln!("logs are in {}", self.data.path.display());
+        }
+    }
+}
