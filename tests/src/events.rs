@@ -324,6 +324,7 @@ impl EventGateway {
             workers: 2,
             log_level: "info".to_owned(),
             variables: vec![("WEIR_EVENTS_KEY_SHOP".to_owned(), SHOP_KEY.to_owned())],
+            clock_ahead_ms: None,
             dir: data.path.join("gateway"),
         };
         Ok(Self {

@@ -42,6 +42,8 @@ pub struct OriginOptions {
     /// The domains of its short links, a JSON file; without it it has none. The log of new links is beside
     /// the database.
     pub links: Option<PathBuf>,
+    /// The folder of its log of events; without it it takes none, and has no browse history.
+    pub events_log: Option<PathBuf>,
     /// The port on 127.0.0.1 of the payment provider.
     pub provider_port: u16,
     /// Further flags.
@@ -138,6 +140,9 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         let log = options.database.with_extension("links-log");
         command.arg("--links-log").arg(log);
     }
+    if let Some(log) = &options.events_log {
+        command.arg("--events-log").arg(log).arg("--history");
+    }
     if let Some(ca) = &options.redis_ca {
         command.env("SSL_CERT_FILE", ca);
     }
@@ -160,6 +165,7 @@ mod tests {
             key_prefix: "weir".to_owned(),
             risk_rules: None,
             links: None,
+            events_log: None,
             provider_port: 4,
             flags: vec![],
             secrets: Secrets::random().unwrap(),

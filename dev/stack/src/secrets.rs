@@ -11,6 +11,7 @@ const CLAIM: &str = "WEIR_CLAIM_SECRET";
 const TOKEN: &str = "WEIR_TOKEN_SECRET";
 const ADMIN: &str = "WEIR_ADMIN_TOKEN";
 const PAYMENT: &str = "WEIR_PAYMENT_SECRET";
+const EVENTS: &str = "WEIR_EVENTS_KEY_SHOP";
 
 /// What gateway, origin and admin share.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Secrets {
     pub payment: String,
     /// The bearer token of the origin's admin routes: 64 hexadecimal digits.
     pub admin_token: String,
+    /// The write key of the shop's servers, with which they send events: 64 hexadecimal digits.
+    pub events: String,
 }
 
 impl fmt::Debug for Secrets {
@@ -39,6 +42,7 @@ impl Secrets {
             token: random_hex()?,
             payment: random_hex()?,
             admin_token: random_hex()?,
+            events: random_hex()?,
         })
     }
 
@@ -48,7 +52,7 @@ impl Secrets {
         match std::fs::read_to_string(file) {
             Ok(text) => parse(&text).with_context(|| {
                 let file = file.display();
-                format!("{file} lacks {CLAIM}, {TOKEN}, {PAYMENT} or {ADMIN}")
+                format!("{file} lacks {CLAIM}, {TOKEN}, {PAYMENT}, {ADMIN} or {EVENTS}: remove it, and all get new ones")
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let secrets = Self::random()?;
@@ -69,8 +73,8 @@ impl Secrets {
                 .open(file)?;
             write!(
                 file,
-                "{CLAIM}={}\n{TOKEN}={}\n{PAYMENT}={}\n{ADMIN}={}\n",
-                self.claim, self.token, self.payment, self.admin_token
+                "{CLAIM}={}\n{TOKEN}={}\n{PAYMENT}={}\n{ADMIN}={}\n{EVENTS}={}\n",
+                self.claim, self.token, self.payment, self.admin_token, self.events
             )
         };
         write().with_context(|| format!("cannot write {}", file.display()))
@@ -87,6 +91,7 @@ fn parse(text: &str) -> Option<Secrets> {
         token: value(TOKEN)?,
         payment: value(PAYMENT)?,
         admin_token: value(ADMIN)?,
+        events: value(EVENTS)?,
     })
 }
 

@@ -3,6 +3,7 @@
 mod collect;
 mod observe;
 mod sdk;
+mod whole;
 
 use std::collections::BTreeMap;
 

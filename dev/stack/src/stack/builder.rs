@@ -24,6 +24,7 @@ pub struct Builder {
     pub(super) origin_flags: Vec<String>,
     pub(super) risk_rules: Option<String>,
     pub(super) links: Option<String>,
+    pub(super) has_events: bool,
     pub(super) envoy_log_level: Option<String>,
     pub(super) edits: Vec<Edit>,
 }
@@ -161,6 +162,12 @@ impl Builder {
     /// `links.json`.
     pub fn links(mut self, domains: impl Into<String>) -> Self {
         self.links = Some(domains.into());
+        self
+    }
+
+    /// Lets the origin take behaviour events and keep browse history; without it, it does neither.
+    pub fn events(mut self) -> Self {
+        self.has_events = true;
         self
     }
 

@@ -38,6 +38,8 @@ pub struct Stack {
     pub gateways: Vec<Envoy>,
     /// A gateway for short links, if it was started.
     pub link_gateway: Option<Envoy>,
+    /// A gateway for events, if it was started.
+    pub event_gateway: Option<Envoy>,
     /// What stands between the others, if it was asked for.
     pub faults: Faults,
     /// The origin.
@@ -48,6 +50,8 @@ pub struct Stack {
     pub key_prefix: String,
     /// The bearer token for the origin's admin routes.
     pub admin_token: String,
+    /// The write key of the shop's servers for events.
+    pub event_key: String,
     envoy_tool: tools::Envoy,
     envoy_options: EnvoyOptions,
     data: DataDir,
@@ -165,6 +169,27 @@ impl Stack {
         Ok(url)
     }
 
+    /// Starts a gateway on `port` that takes events, from `envoy/events.yaml`, before the same origin, which must
+    /// [take](Builder::events) them. Envoy itself answers in place of the site. Returns its URL.
+    pub async fn start_event_gateway(&mut self, port: u16) -> Result<String> {
+        let origin = self.origin_url().trim_start_matches("http://").parse()?;
+        let secret = self.event_key.clone();
+        let options = EnvoyOptions {
+            config: EnvoyConfig::events_alone()?
+                .gateway_port(port)?
+                .admin_port(ports::free()?)?
+                .origin(origin)?,
+            variables: vec![("WEIR_EVENTS_KEY_SHOP".to_owned(), secret)],
+            clock_ahead_ms: None,
+            dir: self.data_dir().join("event-gateway"),
+            ..self.envoy_options.clone()
+        };
+        let envoy = Envoy::start(&self.envoy_tool, &options).await?;
+        let url = envoy.url();
+        self.event_gateway = Some(envoy);
+        Ok(url)
+    }
+
     /// The URLs of all gateways, the first one's first.
     pub fn gateway_urls(&self) -> Vec<String> {
         let further = self.gateways.iter().map(Envoy::url);
@@ -175,7 +200,8 @@ impl Stack {
     pub fn check_children(&mut self) -> Result<(), DiedChild> {
         self.envoy.check()?;
         self.gateways.iter_mut().try_for_each(Envoy::check)?;
-        self.link_gateway.iter_mut().try_for_each(Envoy::check)?;
+        let others = self.link_gateway.iter_mut().chain(&mut self.event_gateway);
+        others.map(Envoy::check).collect::<Result<(), _>>()?;
         self.origin.check()?;
         self.redis.servers().try_for_each(RedisServer::check)
     }
@@ -183,7 +209,8 @@ impl Stack {
     /// Stops gateways, origin and Redis in that order, each by SIGTERM.
     pub fn stop(&mut self) {
         self.envoy.process().stop();
-        for gateway in self.gateways.iter_mut().chain(&mut self.link_gateway) {
+        let others = self.link_gateway.iter_mut().chain(&mut self.event_gateway);
+        for gateway in self.gateways.iter_mut().chain(others) {
             gateway.process().stop();
         }
         self.origin.process().stop();
