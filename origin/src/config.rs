@@ -8,6 +8,7 @@ use weir_base::key::KeyRing;
 use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
+use crate::history::config::HistoryConfig;
 use crate::http::AdminToken;
 use crate::links::config::{LinkConfig, scramble};
 use crate::sales::config::SaleConfig;
@@ -73,6 +74,10 @@ pub struct Config {
     /// The flags of links.
     #[command(flatten)]
     pub links: LinkConfig,
+
+    /// The flags of browse history.
+    #[command(flatten)]
+    pub history: HistoryConfig,
 }
 
 /// The URLs may hold passwords.

@@ -7,6 +7,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
 
+use crate::history::metrics::HistoryMetrics;
+use crate::history::{self, History};
 use crate::http::{self, ADMIN_LIMIT, AdminToken, Health, PUBLIC_LIMIT};
 use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
@@ -39,6 +41,8 @@ pub struct Origin {
     link_metrics: LinkMetrics,
     sales: Sales,
     links: Option<Links>,
+    history_metrics: HistoryMetrics,
+    history: Option<History>,
 }
 
 impl Origin {
@@ -62,6 +66,8 @@ impl Origin {
         Self {
             link_metrics: LinkMetrics::register(&metrics),
             links: None,
+            history_metrics: HistoryMetrics::register(&metrics),
+            history: None,
             sales,
             metrics,
             database,
@@ -103,6 +109,15 @@ impl Origin {
         Ok(self)
     }
 
+    /// The same, with browse history.
+    #[must_use]
+    pub fn with_history(mut self, settings: history::Settings) -> Self {
+        let (database, redis) = (self.database.clone(), self.redis.clone());
+        let metrics = self.history_metrics.clone();
+        self.history = Some(History::new(settings, database, redis, metrics));
+        self
+    }
+
     /// Sales and orders.
     pub fn sales(&self) -> &Sales {
         &self.sales
@@ -111,6 +126,11 @@ impl Origin {
     /// Short links, if it has any.
     pub fn links(&self) -> Option<&Links> {
         self.links.as_ref()
+    }
+
+    /// Browse history, if it has any.
+    pub fn history(&self) -> Option<&History> {
+        self.history.as_ref()
     }
 
     /// What is counted.
@@ -122,6 +142,10 @@ impl Origin {
     pub fn public_routes(&self) -> Router {
         let routes = sales::http::public(self.sales.clone())
             .merge(links::http::public(self.links.clone()))
+            .merge(history::http::public(
+                self.history.clone(),
+                sales::http::users(self.sales.clone()),
+            ))
             .merge(http::alive());
         http::finish(routes, PUBLIC_LIMIT, self.metrics.requests())
     }
@@ -133,8 +157,9 @@ impl Origin {
             redis: self.redis.clone(),
             metrics: self.metrics.clone(),
         };
-        let guarded =
-            sales::http::admin(self.sales.clone()).merge(links::http::admin(self.links.clone()));
+        let guarded = sales::http::admin(self.sales.clone())
+            .merge(links::http::admin(self.links.clone()))
+            .merge(history::http::admin(self.history.clone()));
         let routes = http::with_token(guarded, token)
             .merge(http::alive())
             .merge(http::probes(health))
@@ -164,6 +189,9 @@ impl Origin {
         if let Some(links) = &self.links {
             tasks.extend(links.spawn(stop));
             tasks.push(links.spawn_counter(geo, stop)?);
+        }
+        if let Some(history) = &self.history {
+            tasks.extend(history.spawn(stop));
         }
         Ok(tasks)
     }

@@ -117,10 +117,14 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     let origin = origin.with_holds(config.sales.hold_rules());
     let origin = origin.with_archive(config.sales.archive_rules());
     let settings = config.links.settings(secrets.link_scramble);
-    match settings.context("--links")? {
-        Some(settings) => origin.with_links(settings).await.context("short links"),
-        None => Ok(origin),
-    }
+    let origin = match settings.context("--links")? {
+        Some(settings) => origin.with_links(settings).await.context("short links")?,
+        None => origin,
+    };
+    Ok(match config.history.settings()? {
+        Some(settings) => origin.with_history(settings),
+        None => origin,
+    })
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

@@ -11,6 +11,7 @@ mod archive;
 mod attempts;
 mod auth;
 mod clicks;
+mod history;
 mod layers;
 mod link_stats;
 mod links;

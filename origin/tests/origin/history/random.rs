@@ -1,0 +1,4 @@
+//! Random histories on the real parts, against a model.
+
+#[tokio::test]
+async fn placeholder() {}
