@@ -15,10 +15,28 @@ pub struct Hot {
     views: BTreeMap<Sku, u64>,
     deleted: BTreeMap<Sku, u64>,
     /// `None`: there is no such key.
-    marker: Option<(u64, Loaded)>,
+    marker: Option<Marker>,
     count: Option<Count>,
     /// Whether the owner stands among those of the day.
     is_active: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Marker {
+    cleared_ms: u64,
+    loaded: Loaded,
+    generation: Option<String>,
+}
+
+/// What a reader is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What is loaded.
+    pub loaded: Loaded,
+    /// Of which generation the list is; `None`: of none.
+    pub generation: Option<String>,
+    /// The views, the newest first.
+    pub views: Vec<Seen>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,9 +86,10 @@ impl Hot {
         self.deleted.retain(|_, at_ms| *at_ms > forget_ms);
         if was_full
             && gone > 0
-            && let Some((_, loaded @ Loaded::All)) = &mut self.marker
+            && let Some(marker) = &mut self.marker
+            && marker.loaded == Loaded::All
         {
-            *loaded = Loaded::Removals;
+            marker.loaded = Loaded::Removals;
         }
         self.changed();
         gone
@@ -78,9 +97,8 @@ impl Hot {
 
     /// `history_clear.lua`: how many views went.
     pub fn clear(&mut self, at_ms: u64) -> usize {
-        let loaded = self.loaded();
         let cleared_ms = self.cleared_ms().max(at_ms);
-        self.marker = Some((cleared_ms, loaded));
+        self.marker.get_or_insert_default().cleared_ms = cleared_ms;
         let before = self.views.len();
         self.views.retain(|_, at_ms| *at_ms > cleared_ms);
         self.deleted.retain(|_, at_ms| *at_ms > cleared_ms);
@@ -88,13 +106,14 @@ impl Hot {
         before - self.views.len()
     }
 
-    /// `history_fill.lua`: the list, as [`Hot::read`] tells it then.
+    /// `history_fill.lua`: the list as it is then.
     pub fn fill(
         &mut self,
+        generation: Option<&str>,
         removals: &Removals,
         cold: Option<&[Seen]>,
         max: usize,
-    ) -> (Loaded, Vec<Seen>) {
+    ) -> Told {
         let cleared_ms = self.cleared_ms().max(removals.cleared_ms);
         self.views.retain(|_, at_ms| *at_ms > cleared_ms);
         self.deleted.retain(|_, at_ms| *at_ms > cleared_ms);
@@ -115,34 +134,61 @@ impl Hot {
             }
         }
         self.trim(max);
-        let loaded = match cold {
+        let comes = match cold {
             Some(_) => Loaded::All,
-            None => self.loaded().max(Loaded::Removals),
+            None => Loaded::Removals,
         };
-        self.marker = Some((cleared_ms, loaded));
+        let marker = self.marker.get_or_insert_default();
+        marker.cleared_ms = cleared_ms;
+        if generation.is_some() && marker.generation.as_deref() == generation {
+            marker.loaded = marker.loaded.max(comes);
+        }
         self.count = None;
-        self.read()
+        self.told()
     }
 
-    /// `history_read.lua`.
-    pub fn read(&self) -> (Loaded, Vec<Seen>) {
+    /// `history_read.lua`. `generation`: for a list that has none.
+    pub fn read(&mut self, generation: &str) -> Told {
+        let marker = self.marker.get_or_insert_default();
+        marker.generation.get_or_insert_with(|| generation.into());
+        self.told()
+    }
+
+    /// The views, the newest first.
+    pub fn views(&self) -> Vec<Seen> {
         let seen = |(sku, at_ms): (&Sku, &u64)| Seen {
             sku: sku.clone(),
             at_ms: *at_ms,
         };
         let mut list: Vec<Seen> = self.views.iter().map(seen).collect();
         list.sort_unstable_by(Seen::newest_first);
-        (self.loaded(), list)
+        list
+    }
+
+    /// What is loaded.
+    pub fn loaded(&self) -> Loaded {
+        self.marker
+            .as_ref()
+            .map_or(Loaded::Nothing, |marker| marker.loaded)
+    }
+
+    fn told(&self) -> Told {
+        let marker = self.marker.as_ref();
+        Told {
+            loaded: self.loaded(),
+            generation: marker.and_then(|marker| marker.generation.clone()),
+            views: self.views(),
+        }
     }
 
     /// `history_read.lua` for a count: the one that is known, or else the list; whoever asks first promises to count.
-    pub fn read_count(&mut self, promise: &str) -> Result<u64, (Loaded, Vec<Seen>)> {
+    pub fn read_count(&mut self, generation: &str, promise: &str) -> Result<u64, Told> {
         match &self.count {
             Some(Count::Known(count)) => return Ok(*count),
             Some(Count::Promised(_)) => {}
             None => self.count = Some(Count::Promised(promise.into())),
         }
-        Err(self.read())
+        Err(self.read(generation))
     }
 
     /// `history_count.lua`: whether the count was taken. It is not if the list has changed since it was promised.
@@ -165,11 +211,7 @@ impl Hot {
     }
 
     fn cleared_ms(&self) -> u64 {
-        self.marker.map_or(0, |(cleared_ms, _)| cleared_ms)
-    }
-
-    fn loaded(&self) -> Loaded {
-        self.marker.map_or(Loaded::Nothing, |(_, loaded)| loaded)
+        self.marker.as_ref().map_or(0, |marker| marker.cleared_ms)
     }
 
     fn changed(&mut self) {
@@ -178,8 +220,7 @@ impl Hot {
     }
 
     fn trim(&mut self, max: usize) {
-        let (_, list) = self.read();
-        for seen in list.iter().skip(max) {
+        for seen in self.views().iter().skip(max) {
             self.views.remove(&seen.sku);
         }
     }

@@ -6,9 +6,9 @@
 --
 -- Returns how many views went. Deletions that this one covers are forgotten.
 
-local cleared, loaded = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%l)$')
+local cleared, loaded, generation = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%l) (%S+)$')
 if not cleared or tonumber(cleared) < tonumber(ARGV[4]) then cleared = ARGV[4] end
-redis.call('SET', KEYS[3], cleared .. ' ' .. (loaded or 'n'))
+redis.call('SET', KEYS[3], cleared .. ' ' .. (loaded or 'n') .. ' ' .. (generation or '-'))
 local gone = redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', cleared)
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', cleared)
 redis.call('DEL', KEYS[4])

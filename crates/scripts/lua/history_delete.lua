@@ -7,7 +7,7 @@
 --
 -- Returns how many views went. A view that is newer than its deletion stays.
 
-local cleared, loaded = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%l)$')
+local cleared, loaded, generation = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%l) (%S+)$')
 local was_full = redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2])
 local gone = 0
 for i = 6, #ARGV, 2 do
@@ -20,7 +20,7 @@ for i = 6, #ARGV, 2 do
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', ARGV[5])
 -- A full list may have pushed out what the cold store has, and has room for it now.
-if was_full and gone > 0 and loaded == 'a' then redis.call('SET', KEYS[3], cleared .. ' r') end
+if was_full and gone > 0 and loaded == 'a' then redis.call('SET', KEYS[3], cleared .. ' r ' .. generation) end
 redis.call('DEL', KEYS[4])
 -- The marker first, as in history_view.lua.
 for _, k in ipairs({ 3, 1, 2 }) do redis.call('PEXPIRE', KEYS[k], ARGV[1]) end

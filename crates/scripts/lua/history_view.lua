@@ -1,7 +1,7 @@
 -- history_view: one owner has seen products.
 --
 -- KEYS: 1 views (sorted set: SKU by time), 2 deleted (sorted set: SKU by when it was deleted),
---       3 marker ("<cleared_ms> <loaded>", see history_fill.lua), 4 count, 5 active (set: owners of one day)
+--       3 marker ("<cleared_ms> <loaded> <generation>", see history_fill.lua), 4 count, 5 active (set: owners of one day)
 -- ARGV: 1 how long the keys live, in milliseconds, 2 the most views, 3 the owner, 4 how long the set of the active lives,
 --       then of each view: its time, the SKU
 --

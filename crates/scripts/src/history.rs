@@ -1,5 +1,6 @@
 //! What the scripts of browse history have in common.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_history::{Loaded, Owner, Seen, Sku};
@@ -32,6 +33,8 @@ pub struct Active<'a> {
 pub struct List {
     /// How far it is loaded.
     pub loaded: Loaded,
+    /// Which list it is, until its keys are lost or expire: see `history_fill.lua`.
+    pub generation: String,
     /// The views, the newest first.
     pub views: Vec<Seen>,
 }
@@ -48,7 +51,7 @@ pub(crate) fn push_pair(args: &mut Arguments, sku: &Sku, at_ms: u64) {
 }
 
 pub(crate) fn list(value: &Value) -> Option<List> {
-    let [loaded, views] = array(value)? else {
+    let [loaded, generation, views] = array(value)? else {
         return None;
     };
     let loaded = match text(loaded)? {
@@ -57,9 +60,14 @@ pub(crate) fn list(value: &Value) -> Option<List> {
         b"a" => Loaded::All,
         _ => return None,
     };
+    let generation = core::str::from_utf8(text(generation)?).ok()?.into();
     let pairs = array(views)?.chunks(2);
     let views = pairs.map(seen).collect::<Option<_>>()?;
-    Some(List { loaded, views })
+    Some(List {
+        loaded,
+        generation,
+        views,
+    })
 }
 
 fn seen(pair: &[Value]) -> Option<Seen> {
@@ -84,7 +92,7 @@ mod tests {
     fn a_list_has_a_state_and_pairs() {
         let reply = |loaded, views: &[&str]| {
             let views = views.iter().map(|text| bulk(text)).collect();
-            list(&Value::Array(vec![bulk(loaded), Value::Array(views)]))
+            list(&Value::Array(vec![bulk(loaded), bulk("g"), Value::Array(views)]))
         };
         let read = reply("a", &["7", "1700000000000"]).unwrap();
         assert_eq!(read.loaded, Loaded::All);

@@ -13,10 +13,15 @@ pub static SCRIPT: Script = Script {
     source: include_str!("../lua/history_fill.lua"),
 };
 
-/// The call that brings all removals, and the cold list if there is one to bring.
+/// What stands in the place of a generation when removals are only to be followed.
+pub const NO_GENERATION: &str = "-";
+
+/// The call that brings all removals, and the cold list if there is one to bring. `generation`: that of the list that was
+/// read before them, or [`NO_GENERATION`].
 pub fn call(
     keys: &HistoryKeys,
     change: &Change<'_>,
+    generation: &str,
     removals: &Removals,
     cold: Option<&[Seen]>,
 ) -> Call {
@@ -26,6 +31,7 @@ pub fn call(
     args.push_decimal(change.max as u64);
     args.push_decimal(removals.cleared_ms);
     args.push(if cold.is_some() { b"a" } else { b"r" });
+    args.push(generation.as_bytes());
     args.push_decimal(removals.deleted.len() as u64);
     for (sku, at_ms) in &removals.deleted {
         push_pair(&mut args, sku, *at_ms);

@@ -22,6 +22,15 @@ pub struct Promise<'a> {
     pub life_ms: u64,
 }
 
+/// A generation for a list that has none.
+#[derive(Clone, Copy, Debug)]
+pub struct NewGeneration<'a> {
+    /// A name that no other has, of digits and letters.
+    pub name: &'a str,
+    /// How long the marker lives that has it, in milliseconds: longer than it takes to load a list.
+    pub life_ms: u64,
+}
+
 /// What Redis says to who asks for a count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Counted {
@@ -32,8 +41,14 @@ pub enum Counted {
 }
 
 /// The call that reads the list; with a promise, the count if there is one.
-pub fn call(keys: &HistoryKeys, promise: Option<Promise<'_>>) -> Call {
+pub fn call(
+    keys: &HistoryKeys,
+    generation: NewGeneration<'_>,
+    promise: Option<Promise<'_>>,
+) -> Call {
     let mut args = Arguments::default();
+    args.push(generation.name.as_bytes());
+    args.push_decimal(generation.life_ms);
     if let Some(promise) = promise {
         args.push(promise.name.as_bytes());
         args.push_decimal(promise.life_ms);

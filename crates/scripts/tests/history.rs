@@ -8,18 +8,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{Redis, Server};
-use weir_history::model::Hot;
+use weir_history::model::{Hot, Told};
 use weir_history::slot::Tags;
 use weir_history::{DAY_MS, HOT_MS, Loaded, Owner, Removals, Seen, Sku, VIEWS_MAX, Viewed};
 use weir_resp::Value;
 use weir_scripts::history::{Active, Change};
-use weir_scripts::history_read::{Counted, Promise};
+use weir_scripts::history::List;
+use weir_scripts::history_fill::NO_GENERATION;
+use weir_scripts::history_read::{Counted, NewGeneration, Promise};
 use weir_scripts::keys::{HistoryKeys, history_active_of};
 use weir_scripts::{
     history_clear, history_count, history_delete, history_fill, history_read, history_view,
 };
 
 const ACTIVE_MS: u64 = HOT_MS + DAY_MS;
+
+/// For a list that has none.
+const GENERATION: NewGeneration<'_> = NewGeneration {
+    name: "g1",
+    life_ms: 50_000,
+};
 
 /// Views of the smaller lists, so that few steps fill one.
 const FEW: usize = 4;
@@ -39,7 +47,8 @@ enum Step {
     View(Vec<(u8, u64)>),
     Delete(Vec<(u8, u64)>, u64),
     Clear(u64),
-    Fill(Vec<(u8, u64)>, u64, Option<Vec<(u8, u64)>>),
+    Fill(Option<&'static str>, Vec<(u8, u64)>, u64, Option<Vec<(u8, u64)>>),
+    Read(&'static str),
     Count(u8),
     PutCount(u8, u64),
     Expire,
@@ -114,21 +123,31 @@ impl<'a> Pair<'a> {
         assert_eq!(gone, self.model.clear(at_ms));
     }
 
-    fn fill(&mut self, removals: &Removals, cold: Option<&[Seen]>) {
-        let call = history_fill::call(&self.keys, &self.change(), removals, cold);
+    fn fill(&mut self, generation: Option<&str>, removals: &Removals, cold: Option<&[Seen]>) {
+        let name = generation.unwrap_or(NO_GENERATION);
+        let call = history_fill::call(&self.keys, &self.change(), name, removals, cold);
         let list = history_fill::parse(&self.redis.run(&call)).unwrap();
-        let expected = self.model.fill(removals, cold, self.max);
-        assert_eq!((list.loaded, list.views), expected);
+        let expected = self.model.fill(generation, removals, cold, self.max);
+        assert_eq!(told(list), expected);
+    }
+
+    fn read(&mut self, name: &str) -> Told {
+        let generation = NewGeneration { name, ..GENERATION };
+        let call = history_read::call(&self.keys, generation, None);
+        let list = told(history_read::parse(&self.redis.run(&call)).unwrap());
+        assert_eq!(list, self.model.read(name));
+        list
     }
 
     fn count(&mut self, name: &str) {
         let life_ms = 100_000;
-        let call = history_read::call(&self.keys, Some(Promise { name, life_ms }));
+        let promise = Some(Promise { name, life_ms });
+        let call = history_read::call(&self.keys, GENERATION, promise);
         let counted = match history_read::parse_count(&self.redis.run(&call)).unwrap() {
             Counted::Known(count) => Ok(count),
-            Counted::Unknown(list) => Err((list.loaded, list.views)),
+            Counted::Unknown(list) => Err(told(list)),
         };
-        assert_eq!(counted, self.model.read_count(name));
+        assert_eq!(counted, self.model.read_count(GENERATION.name, name));
     }
 
     fn put_count(&mut self, name: &str, count: u64) {
@@ -148,16 +167,17 @@ impl<'a> Pair<'a> {
             Step::View(views) => drop(self.view(&all(views))),
             Step::Delete(deleted, forget_ms) => self.delete(&all(deleted), *forget_ms),
             Step::Clear(at_ms) => self.clear(*at_ms),
-            Step::Fill(deleted, cleared_ms, cold) => {
+            Step::Fill(generation, deleted, cleared_ms, cold) => {
                 let mut removals = Removals::default();
                 removals.cleared_ms = *cleared_ms;
                 for Seen { sku, at_ms } in all(deleted) {
                     removals.delete(sku, at_ms);
                 }
-                self.fill(&removals, cold.as_deref().map(all).as_deref());
+                self.fill(*generation, &removals, cold.as_deref().map(all).as_deref());
             }
             Step::Count(name) => self.count(&name.to_string()),
             Step::PutCount(name, count) => self.put_count(&name.to_string(), *count),
+            Step::Read(name) => drop(self.read(name)),
             Step::Expire => self.expire(),
             Step::TakeActive => self.take_active(),
         }
@@ -182,9 +202,11 @@ impl<'a> Pair<'a> {
 
     /// The list, and how long its keys live: none ends before the marker, or what was removed would come back.
     fn check(&mut self) {
-        let list = history_read::parse(&self.redis.run(&history_read::call(&self.keys, None)));
-        let list = list.unwrap();
-        assert_eq!((list.loaded, list.views), self.model.read());
+        let key = self.keys.views();
+        let views = self.redis.command(&[b"ZRANGE", &key, b"0", b"-1", b"REV"]);
+        let names = self.model.views().into_iter();
+        let names = names.map(|seen| Value::Bulk(seen.sku.as_str().into()));
+        assert_eq!(views, Value::Array(names.collect()));
         let keys = [self.keys.marker(), self.keys.views(), self.keys.deleted()];
         let [marker, views, deleted] = keys.map(|key| {
             match self.redis.command(&[b"PEXPIRETIME", &key]) {
@@ -204,13 +226,24 @@ fn pairs(max: usize) -> impl Strategy<Value = Vec<(u8, u64)>> {
     prop::collection::vec((0..7_u8, 1..40_u64), 1..max)
 }
 
+fn told(list: List) -> Told {
+    Told {
+        loaded: list.loaded,
+        generation: (list.generation != NO_GENERATION).then_some(list.generation),
+        views: list.views,
+    }
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
+    let generation = prop::sample::select(vec![None, Some("g1"), Some("g2")]);
     prop_oneof![
         6 => pairs(4).prop_map(Step::View),
         3 => (pairs(3), 0..10_u64).prop_map(|(deleted, forget)| Step::Delete(deleted, forget)),
         1 => (1..30_u64).prop_map(Step::Clear),
-        3 => (pairs(4), 0..10_u64, prop::option::of(pairs(6)))
-            .prop_map(|(deleted, cleared, cold)| Step::Fill(deleted, cleared, cold)),
+        4 => (generation, pairs(4), 0..10_u64, prop::option::of(pairs(6))).prop_map(
+            |(generation, deleted, cleared, cold)| Step::Fill(generation, deleted, cleared, cold)
+        ),
+        3 => (0..2_usize).prop_map(|name| Step::Read(["g1", "g2"][name])),
         2 => (0..3_u8).prop_map(Step::Count),
         2 => (0..3_u8, 0..200_u64).prop_map(|(name, count)| Step::PutCount(name, count)),
         1 => Just(Step::Expire),
@@ -272,7 +305,7 @@ fn redelivery_and_reordering_change_nothing() {
         let mut removals = Removals::default();
         removals.delete(seen(&deleted).sku, deleted.1);
         let expected = weir_history::list::merge(all(&views), &removals, 0, VIEWS_MAX);
-        assert_eq!(pair.model.read().1, expected);
+        assert_eq!(pair.model.views(), expected);
         Ok(())
     });
     run.unwrap();
@@ -287,8 +320,11 @@ fn what_was_cleared_or_deleted_does_not_come_back_by_a_fill() {
     pair.delete(&all(&[(3, 30)]), 0);
     pair.clear(10);
     // An older state of the database, and a cold list from before.
-    pair.fill(&Removals::default(), Some(&all(&[(3, 30), (2, 20), (1, 10), (5, 11)])));
-    assert_eq!(pair.model.read(), (Loaded::All, all(&[(2, 20), (5, 11)])));
+    let cold = all(&[(3, 30), (2, 20), (1, 10), (5, 11)]);
+    pair.read("g1");
+    pair.fill(Some("g1"), &Removals::default(), Some(&cold));
+    let list = pair.read("g2");
+    assert_eq!((list.loaded, list.views), (Loaded::All, all(&[(2, 20), (5, 11)])));
     assert_eq!(pair.view(&all(&[(3, 30), (1, 10)])), [Viewed::Removed; 2]);
     assert_eq!(pair.view(&all(&[(3, 31)])), [Viewed::Latest]);
 }
@@ -308,13 +344,34 @@ fn a_list_has_the_latest_200_and_lives_for_four_days() {
         pair.view(some);
     }
     pair.check();
-    let list = pair.model.read().1;
+    let list = pair.model.views();
     assert_eq!((list.len(), list[199].sku.number()), (200, Some(51)));
     let key = pair.keys.views();
     let Value::Integer(left_ms) = pair.redis.command(&[b"PTTL", &key]) else {
         panic!("no life");
     };
     assert!((1..=HOT_MS as i64).contains(&left_ms), "{left_ms}");
+}
+
+/// Between the database and Redis: what was removed meanwhile, Redis has lost.
+#[test]
+fn what_was_read_for_a_list_that_is_lost_does_not_count_as_loaded() {
+    let server = Server::start();
+    let (mut redis, tags) = (server.connect(), Tags::new());
+    let mut pair = Pair::new(&mut redis, &tags, FEW);
+    pair.view(&all(&[(1, 10)]));
+    pair.read("g1");
+    pair.delete(&all(&[(1, 10)]), 0);
+    pair.expire();
+    pair.view(&all(&[(1, 10)]));
+    pair.fill(Some("g1"), &Removals::default(), Some(&all(&[(1, 10)])));
+    assert_eq!(pair.read("g2").loaded, Loaded::Nothing);
+    let mut removals = Removals::default();
+    removals.delete(Sku::from(1), 10);
+    pair.fill(Some("g1"), &removals, None);
+    assert_eq!(pair.read("g3").loaded, Loaded::Nothing);
+    pair.fill(Some("g2"), &removals, None);
+    assert_eq!(pair.read("g3").loaded, Loaded::Removals);
 }
 
 fn integer(value: Value) -> i64 {

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_history::list::merge;
-use weir_history::{DAY_MS, Owner, oldest_ms};
+use weir_history::{DAY_MS, Owner, Seen, oldest_ms};
 
 use super::History;
 use super::cold::ColdStoreError;
@@ -77,12 +77,21 @@ impl History {
     /// # Errors
     /// See [`FoldError`].
     pub async fn fold_owner(&self, owner: &Owner) -> Result<(), FoldError> {
+        self.fold_with(owner, &[]).await
+    }
+
+    /// Copies one owner's list to the cold store, and these views with it.
+    ///
+    /// # Errors
+    /// See [`FoldError`].
+    pub async fn fold_with(&self, owner: &Owner, more: &[Seen]) -> Result<(), FoldError> {
         for _ in 0..ATTEMPTS {
             let hot = self.0.hot.read(owner).await?.views;
             // After the views: what was removed before they were read is known now.
             let removals = self.0.store.removals(owner).await?;
             let stored = self.0.cold.read(owner).await?;
-            let views = hot.into_iter().chain(stored.views.iter().cloned());
+            let stored_views = stored.views.iter().chain(more).cloned();
+            let views = hot.into_iter().chain(stored_views);
             let max = self.0.settings.bounds.views_max;
             let merged = merge(views, &removals, oldest_ms(self.now_ms()), max);
             let is_same = merged == stored.views;

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
+use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use weir_history::slot::Tags;
 use weir_history::{DAY_MS, Owner, Removals, Seen, Viewed};
 use weir_scripts::history::{Active, Change, List};
-use weir_scripts::history_read::{Counted, Promise};
+use weir_scripts::history_fill::NO_GENERATION;
+use weir_scripts::history_read::{Counted, NewGeneration, Promise};
 use weir_scripts::keys::{HistoryKeys, history_active, history_active_of};
 use weir_scripts::{
     Call, history_clear, history_count, history_delete, history_fill, history_read, history_view,
@@ -26,6 +28,9 @@ const ACTIVE_MORE_MS: u64 = 2 * DAY_MS;
 
 /// How long a promise to count holds.
 const PROMISE_MS: u64 = 10_000;
+
+/// How long the marker of a list lives that nobody has loaded: longer than loading takes.
+const LOADING_MS: u64 = 60_000;
 
 /// How long a count is kept if the list does not change: products may, and views become too old.
 const COUNT_MS: u64 = 10 * 60_000;
@@ -117,7 +122,8 @@ impl HotLists {
 
     /// One owner's list.
     pub async fn read(&self, owner: &Owner) -> Result<List, CallError> {
-        let call = history_read::call(&self.keys(owner), None);
+        let name = new_generation();
+        let call = history_read::call(&self.keys(owner), named(&name), None);
         Ok(history_read::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -127,7 +133,8 @@ impl HotLists {
             name: promise,
             life_ms: PROMISE_MS,
         };
-        let call = history_read::call(&self.keys(owner), Some(promise));
+        let name = new_generation();
+        let call = history_read::call(&self.keys(owner), named(&name), Some(promise));
         Ok(history_read::parse_count(&self.redis.run(&call).await?)?)
     }
 
@@ -142,14 +149,19 @@ impl HotLists {
         Ok(history_count::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Brings removals, and the cold list if there is one; the list as it is then.
+    /// Brings removals, and the cold list if there is one; the list as it is then. `generation`: that of the list as it was
+    /// read before them. Without it, or if the list has another by now, the removals are followed and nothing counts as
+    /// loaded.
     pub async fn fill(
         &self,
         owner: &Owner,
+        generation: Option<&str>,
         removals: &Removals,
         cold: Option<&[Seen]>,
     ) -> Result<List, CallError> {
-        let call = history_fill::call(&self.keys(owner), &self.change(owner), removals, cold);
+        let (keys, change) = (self.keys(owner), self.change(owner));
+        let generation = generation.unwrap_or(NO_GENERATION);
+        let call = history_fill::call(&keys, &change, generation, removals, cold);
         Ok(history_fill::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -233,6 +245,22 @@ impl HotLists {
         let mut get = Cmd::new();
         get.arg("CONFIG").arg("GET").arg("zset-max-listpack-entries");
         Ok(least_number(&self.redis.send(&get).await?))
+    }
+}
+
+/// A name that no other has. If the system gives no random numbers, a list is loaded with each reading.
+fn new_generation() -> String {
+    let mut name = [0; 8];
+    match SystemRandom::new().fill(&mut name) {
+        Ok(()) => hex::encode(name),
+        Err(_) => NO_GENERATION.to_owned(),
+    }
+}
+
+fn named(name: &str) -> NewGeneration<'_> {
+    NewGeneration {
+        name,
+        life_ms: LOADING_MS,
     }
 }
 

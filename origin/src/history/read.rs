@@ -15,6 +15,9 @@ use super::History;
 use super::products::Product;
 use crate::unavailable::Unavailable;
 
+/// How often a list is loaded that Redis loses meanwhile.
+const ATTEMPTS: usize = 3;
+
 /// An owner's views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Views {
@@ -83,8 +86,25 @@ impl History {
         }
     }
 
-    /// Loads what Redis lacks of a list.
-    async fn load(&self, owner: &Owner, list: List) -> Result<Views, Unavailable> {
+    /// Loads what Redis lacks of a list. If Redis loses the list meanwhile, from the beginning.
+    async fn load(&self, owner: &Owner, mut list: List) -> Result<Views, Unavailable> {
+        for _ in 1..ATTEMPTS {
+            match self.try_load(owner, list).await? {
+                Ok(views) => return Ok(views),
+                Err(lost) => list = lost,
+            }
+        }
+        let views = self.try_load(owner, list).await?;
+        // Redis keeps losing it: what the stores have is all that can be told.
+        views.or_else(|_| Ok(self.kept(Vec::new(), false)))
+    }
+
+    /// The list as it is loaded; or as it is in Redis, if that has lost it while it was loaded.
+    async fn try_load(
+        &self,
+        owner: &Owner,
+        list: List,
+    ) -> Result<Result<Views, List>, Unavailable> {
         let removals = match self.0.store.removals(owner).await {
             Ok(removals) => removals,
             Err(error) => {
@@ -94,18 +114,21 @@ impl History {
                     Loaded::Nothing => Vec::new(),
                     Loaded::Removals | Loaded::All => list.views,
                 };
-                return Ok(self.kept(views, false));
+                return Ok(Ok(self.kept(views, false)));
             }
         };
         let (cold, is_complete) = self.cold_views(owner).await;
-        let filled = self.0.hot.fill(owner, &removals, cold.as_deref()).await;
+        let generation = Some(list.generation.as_str());
+        let (hot, cold_views) = (&self.0.hot, cold.as_deref());
+        let filled = hot.fill(owner, generation, &removals, cold_views).await;
         self.0.metrics.loaded.inc();
         match filled {
-            Ok(list) => Ok(self.kept(list.views, is_complete)),
+            Ok(list) if list.loaded == Loaded::Nothing => Ok(Err(hot.read(owner).await?)),
+            Ok(list) => Ok(Ok(self.kept(list.views, is_complete))),
             Err(error) => {
                 warn!(%error, "Redis has not taken a list that was loaded");
                 let views = list.views.into_iter().chain(cold.unwrap_or_default());
-                Ok(self.merged(views, &removals, is_complete))
+                Ok(Ok(self.merged(views, &removals, is_complete)))
             }
         }
     }

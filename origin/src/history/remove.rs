@@ -157,7 +157,7 @@ impl History {
         let ops = self.0.store.unapplied(until_ms, STEP).await?;
         for op in &ops {
             let removals = self.0.store.removals(&op.owner).await?;
-            self.0.hot.fill(&op.owner, &removals, None).await?;
+            self.0.hot.fill(&op.owner, None, &removals, None).await?;
             match self.fold_owner(&op.owner).await {
                 // It cannot be read by us, and is not shown by us.
                 Ok(()) | Err(FoldError::Cold(ColdStoreError::Value(_))) => {}

@@ -28,7 +28,7 @@ impl HistoryKeys {
         self.key(b"d")
     }
 
-    /// Text: `<cleared_ms> <loaded>`, see `history_fill.lua`.
+    /// Text: `<cleared_ms> <loaded> <generation>`, see `history_fill.lua`.
     pub fn marker(&self) -> Vec<u8> {
         self.key(b"c")
     }

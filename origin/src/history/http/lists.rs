@@ -6,10 +6,12 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tracing::warn;
 use weir_history::list::Place;
 use weir_history::{Owner, Sku, VIEWS_MAX};
 
 use super::{Asked, invalid_query, invalid_sku};
+use crate::history::join::JoinError;
 use crate::history::read::{Item, Page};
 use crate::history::remove::{DELETED_MAX, RemoveError, Removed};
 use crate::http::{JsonBody, Problem};
@@ -133,9 +135,22 @@ pub(super) async fn join(
         let detail = format!("visitor: {error}");
         Problem::unprocessable("invalid_visitor", "Invalid visitor", detail)
     })?;
-    let joined = asked.history.join(&guest, &asked.owner).await?;
+    let joined = asked.history.join(&guest, &asked.owner).await;
+    let joined = joined.map_err(not_joined)?;
     let body = json!({ "joined": joined.views, "complete": joined.is_complete });
     Ok(Json(body).into_response())
+}
+
+/// The reason goes to the log, not to the client.
+fn not_joined(error: JoinError) -> Problem {
+    match error {
+        JoinError::Unavailable(error) => error.into(),
+        JoinError::Fold(error) => {
+            warn!(%error, "a guest's views are not the user's yet");
+            let detail = "the views are not joined yet; please try again";
+            Problem::unavailable("history_unavailable", detail)
+        }
+    }
 }
 
 /// 204: it is done. 202: it is done for good, and Redis follows when it answers again.

@@ -190,7 +190,7 @@ async fn cached_count(world: &World, name: &str) -> u64 {
         if let Some(count) = text.and_then(|text| text.parse().ok()) {
             return count;
         }
-        tokio::task::yield_now().await;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 
