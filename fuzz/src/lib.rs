@@ -19,6 +19,7 @@
 //! | [`limit_rules`] | the limiter's configuration, then a request | see [`limit_rules`] |
 //! | [`limit_slot`] | a slot of the table of limits, then requests | algorithm, rate and burst: see [`limit_slot`] |
 //! | [`address()`] | one client address | |
+//! | [`history_cold`] | what the cold store keeps of a browse history | |
 //! | [`link_record`], [`click_batch`] | what stands in Redis of a short link, and of clicks | |
 //! | [`links_config`] | the configuration of the filter for short links | |
 //! | [`link_click`] | a request for a link: a line each | method |
@@ -32,6 +33,7 @@ mod catalogue;
 mod claim;
 mod config;
 mod error_reply;
+mod history;
 mod identity;
 mod limit;
 mod link;
@@ -49,6 +51,7 @@ pub use catalogue::catalogue;
 pub use claim::claim_ticket;
 pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
+pub use history::history_cold;
 pub use identity::signed_user;
 pub use limit::limit_slot;
 pub use link::{click_batch, link_click, link_record, links_config};
@@ -63,7 +66,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -72,6 +75,7 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("click_batch", click_batch),
     ("error_reply", error_reply),
     ("gate_config", gate_config),
+    ("history_cold", history_cold),
     ("limit_rules", limit_rules),
     ("limit_slot", limit_slot),
     ("link_click", link_click),

@@ -6,6 +6,7 @@ mod config;
 mod disconnect;
 mod faults;
 mod gateways;
+mod history_page;
 mod jwt;
 mod large_sales;
 mod limits;

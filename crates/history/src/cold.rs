@@ -291,13 +291,13 @@ mod tests {
         assert_eq!(decode(&[1, 0x80]), Err(ColdError::Short));
         assert_eq!(decode(&[1; VALUE_LEN_MAX + 1]), Err(ColdError::TooLong));
         for (value, wrong) in [
-            (vec![1, 5, 0x01, 7, 0x01, 7], 1),          // twice the same product
-            (vec![1, 5, 0x01, 7, 0x01, 8], 1),          // in another order
-            (vec![1, 5, 0x11, 7, 6], 0),                // before all time
-            (vec![1, 5, 0x0f], 0),                      // no way to write a product
-            (vec![1, 5, 0x91, 7], 0),                   // nine bytes of time
-            (vec![1, 5, 0x09, 1, b' '], 0),             // no name
-            ([vec![1], vec![0xff; 10]].concat(), 0),    // a time beyond all numbers
+            (vec![1, 5, 0x01, 7, 0x01, 7], 1),       // twice the same product
+            (vec![1, 5, 0x01, 7, 0x01, 8], 1),       // in another order
+            (vec![1, 5, 0x11, 7, 6], 0),             // before all time
+            (vec![1, 5, 0x0f], 0),                   // no way to write a product
+            (vec![1, 5, 0x91, 7], 0),                // nine bytes of time
+            (vec![1, 5, 0x09, 1, b' '], 0),          // no name
+            ([vec![1], vec![0xff; 10]].concat(), 0), // a time beyond all numbers
         ] {
             assert_eq!(decode(&value), Err(ColdError::View(wrong)), "{value:?}");
         }
@@ -307,7 +307,9 @@ mod tests {
     fn of_numbers(numbers: impl Fn(u64) -> u64) -> Vec<Seen> {
         let mut state = 7_u64;
         let mut random = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             state >> 20
         };
         let mut views = vec![];
@@ -325,7 +327,13 @@ mod tests {
         let own = |random: u64| 100_000_000_000 + random % 300_000_000;
         let merchants = |random: u64| 10_020_000_000_000 + random % 80_000_000_000;
         let any_of_12_digits = |random: u64| 100_000_000_000 + random % 900_000_000_000;
-        let mixed = |random: u64| if random % 2 == 0 { own(random) } else { merchants(random) };
+        let mixed = |random: u64| {
+            if random.is_multiple_of(2) {
+                own(random)
+            } else {
+                merchants(random)
+            }
+        };
         let tenths = |views: Vec<Seen>| 10 * encode(&views).len() / views.len();
         std::println!(
             "tenths of a byte a view: own {}, merchants' {}, 12 digits {}, mixed {}",

@@ -92,7 +92,11 @@ mod tests {
     fn a_list_has_a_state_and_pairs() {
         let reply = |loaded, views: &[&str]| {
             let views = views.iter().map(|text| bulk(text)).collect();
-            list(&Value::Array(vec![bulk(loaded), bulk("g"), Value::Array(views)]))
+            list(&Value::Array(vec![
+                bulk(loaded),
+                bulk("g"),
+                Value::Array(views),
+            ]))
         };
         let read = reply("a", &["7", "1700000000000"]).unwrap();
         assert_eq!(read.loaded, Loaded::All);

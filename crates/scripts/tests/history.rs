@@ -12,8 +12,8 @@ use weir_history::model::{Hot, Told};
 use weir_history::slot::Tags;
 use weir_history::{DAY_MS, HOT_MS, Loaded, Owner, Removals, Seen, Sku, VIEWS_MAX, Viewed};
 use weir_resp::Value;
-use weir_scripts::history::{Active, Change};
 use weir_scripts::history::List;
+use weir_scripts::history::{Active, Change};
 use weir_scripts::history_fill::NO_GENERATION;
 use weir_scripts::history_read::{Counted, NewGeneration, Promise};
 use weir_scripts::keys::{HistoryKeys, history_active_of};
@@ -47,7 +47,12 @@ enum Step {
     View(Vec<(u8, u64)>),
     Delete(Vec<(u8, u64)>, u64),
     Clear(u64),
-    Fill(Option<&'static str>, Vec<(u8, u64)>, u64, Option<Vec<(u8, u64)>>),
+    Fill(
+        Option<&'static str>,
+        Vec<(u8, u64)>,
+        u64,
+        Option<Vec<(u8, u64)>>,
+    ),
     Read(&'static str),
     Count(u8),
     PutCount(u8, u64),
@@ -191,7 +196,8 @@ impl<'a> Pair<'a> {
             self.keys.marker(),
             self.keys.count(),
         ];
-        self.redis.command(&[b"DEL", &keys[0], &keys[1], &keys[2], &keys[3]]);
+        self.redis
+            .command(&[b"DEL", &keys[0], &keys[1], &keys[2], &keys[3]]);
         let was_active = self.model.take_active();
         self.model = Hot::default();
         if was_active {
@@ -208,13 +214,12 @@ impl<'a> Pair<'a> {
         let names = names.map(|seen| Value::Bulk(seen.sku.as_str().into()));
         assert_eq!(views, Value::Array(names.collect()));
         let keys = [self.keys.marker(), self.keys.views(), self.keys.deleted()];
-        let [marker, views, deleted] = keys.map(|key| {
-            match self.redis.command(&[b"PEXPIRETIME", &key]) {
+        let [marker, views, deleted] =
+            keys.map(|key| match self.redis.command(&[b"PEXPIRETIME", &key]) {
                 Value::Integer(-2) => None,
                 Value::Integer(at_ms) => Some(at_ms),
                 other => panic!("{other:?}"),
-            }
-        });
+            });
         for end in [marker, views, deleted].into_iter().flatten() {
             assert!(end > 0, "one lives for ever");
             assert!(marker.is_none_or(|marker| marker <= end));
@@ -324,7 +329,10 @@ fn what_was_cleared_or_deleted_does_not_come_back_by_a_fill() {
     pair.read("g1");
     pair.fill(Some("g1"), &Removals::default(), Some(&cold));
     let list = pair.read("g2");
-    assert_eq!((list.loaded, list.views), (Loaded::All, all(&[(2, 20), (5, 11)])));
+    assert_eq!(
+        (list.loaded, list.views),
+        (Loaded::All, all(&[(2, 20), (5, 11)]))
+    );
     assert_eq!(pair.view(&all(&[(3, 30), (1, 10)])), [Viewed::Removed; 2]);
     assert_eq!(pair.view(&all(&[(3, 31)])), [Viewed::Latest]);
 }
@@ -401,10 +409,16 @@ fn a_view_takes_at_most_25_bytes_of_redis_and_one_call() {
     }
     let [calls, call_us] = [0, 1].map(|n| commands(pair.redis)[n] - before[n]);
     assert_eq!(calls, views.len() as u64 - 1, "one call a view");
-    println!("Redis' time of a view: {:.1} µs", call_us as f64 / calls as f64);
+    println!(
+        "Redis' time of a view: {:.1} µs",
+        call_us as f64 / calls as f64
+    );
     let key = pair.keys.views();
     assert_eq!(integer(pair.redis.command(&[b"ZCARD", &key])), 200);
-    let bytes = integer(pair.redis.command(&[b"MEMORY", b"USAGE", &key, b"SAMPLES", b"0"]));
+    let bytes = integer(
+        pair.redis
+            .command(&[b"MEMORY", b"USAGE", &key, b"SAMPLES", b"0"]),
+    );
     println!("bytes of Redis a view: {:.1}", bytes as f64 / 200.0);
     assert!(bytes <= 25 * 200, "{bytes}");
 }
@@ -415,7 +429,9 @@ fn commands(redis: &mut Redis) -> [u64; 2] {
         panic!("no statistics");
     };
     let text = String::from_utf8(text).unwrap();
-    let line = text.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("cmdstat_evalsha:"));
     let line = line.unwrap_or_default();
     ["calls=", "usec="].map(|name| {
         let rest = line.split(name).nth(1).unwrap_or("0");

@@ -206,7 +206,10 @@ impl History {
         let days = i64::try_from(lag).unwrap_or(i64::MAX);
         self.0.metrics.fold_lag_days.set(days);
         if lag >= LAG_ALARM_DAYS {
-            error!(lag, "lists of so many days ago are not in the cold store: Redis forgets them after 4");
+            error!(
+                lag,
+                "lists of so many days ago are not in the cold store: Redis forgets them after 4"
+            );
         }
         Ok(())
     }

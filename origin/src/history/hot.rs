@@ -219,9 +219,8 @@ impl HotLists {
         let mut scan = cmd("SSCAN");
         scan.arg(key).arg(from).arg("COUNT").arg(SCAN);
         let reply = self.redis.send(&scan).await?;
-        let page: (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply).map_err(|error| {
-            CallError::unexpected("a set's members", error.to_string())
-        })?;
+        let page: (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
+            .map_err(|error| CallError::unexpected("a set's members", error.to_string()))?;
         let (next, owners) = page;
         Ok(ActivePage { owners, next })
     }
@@ -237,18 +236,23 @@ impl HotLists {
             return Ok(());
         }
         let key = history_active(self.redis.prefix(), &self.tags, day, slot);
-        self.redis.send(cmd("SREM").arg(key).arg(owners)).await.map(drop)
+        self.redis
+            .send(cmd("SREM").arg(key).arg(owners))
+            .await
+            .map(drop)
     }
 
     /// How many views Redis keeps packed in a list, if it says so.
     async fn packed_max(&self) -> Result<Option<u64>, CallError> {
         let mut get = Cmd::new();
-        get.arg("CONFIG").arg("GET").arg("zset-max-listpack-entries");
+        get.arg("CONFIG")
+            .arg("GET")
+            .arg("zset-max-listpack-entries");
         Ok(least_number(&self.redis.send(&get).await?))
     }
 }
 
-/// A name that no other has. If the system gives no random numbers, a list is loaded with each reading.
+/// A name that no other has. If the system gives no random numbers, nothing counts as loaded.
 fn new_generation() -> String {
     let mut name = [0; 8];
     match SystemRandom::new().fill(&mut name) {
@@ -292,7 +296,10 @@ fn least_number(reply: &Value) -> Option<u64> {
         Value::SimpleString(text) => text.parse().ok(),
         Value::Int(number) => u64::try_from(*number).ok(),
         Value::Array(values) => values.iter().filter_map(least_number).min(),
-        Value::Map(pairs) => pairs.iter().filter_map(|(_, value)| least_number(value)).min(),
+        Value::Map(pairs) => pairs
+            .iter()
+            .filter_map(|(_, value)| least_number(value))
+            .min(),
         _ => None,
     }
 }

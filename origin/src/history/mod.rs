@@ -40,7 +40,7 @@ use crate::sql::Database;
 use cold::ColdStore;
 use hot::HotLists;
 use metrics::HistoryMetrics;
-use products::{Products, ProductSource};
+use products::{ProductSource, Products};
 use store::HistoryStore;
 
 pub use config::{Clock, Settings};

@@ -853,8 +853,20 @@ impl Sql {
     /// One statement with these bytes.
     pub async fn execute_bytes(&mut self, statement: &'static str, bytes: &[u8]) {
         match self {
-            Self::Sqlite(sql) => drop(sqlx::query(statement).bind(bytes).execute(sql).await.unwrap()),
-            Self::MySql(sql) => drop(sqlx::query(statement).bind(bytes).execute(sql).await.unwrap()),
+            Self::Sqlite(sql) => drop(
+                sqlx::query(statement)
+                    .bind(bytes)
+                    .execute(sql)
+                    .await
+                    .unwrap(),
+            ),
+            Self::MySql(sql) => drop(
+                sqlx::query(statement)
+                    .bind(bytes)
+                    .execute(sql)
+                    .await
+                    .unwrap(),
+            ),
         }
     }
 

@@ -170,6 +170,8 @@ fn removed(removed: Result<Removed, RemoveError>) -> Result<StatusCode, Problem>
 fn private(body: impl IntoResponse) -> Response {
     let mut response = body.into_response();
     let no_store = HeaderValue::from_static("private, no-store");
-    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
     response
 }

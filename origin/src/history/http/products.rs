@@ -128,7 +128,9 @@ fn check(product: &Product) -> Result<(), String> {
         return Err("spu: must be visible ASCII".to_owned());
     }
     let is_url = |picture: &str| {
-        let is_web = ["https://", "http://", "/"].iter().any(|start| picture.starts_with(start));
+        let is_web = ["https://", "http://", "/"]
+            .iter()
+            .any(|start| picture.starts_with(start));
         is_web && is_ascii(picture)
     };
     match product.picture.as_deref() {

@@ -45,7 +45,10 @@ impl ProductService {
 
     async fn ask(&self, skus: &[Sku]) -> Result<Vec<Found>, SourceError> {
         let skus: Vec<&str> = skus.iter().map(Sku::as_str).collect();
-        let answer = self.0.post(json!({ "skus": skus }).to_string(), TIMEOUT).await;
+        let answer = self
+            .0
+            .post(json!({ "skus": skus }).to_string(), TIMEOUT)
+            .await;
         let answer = answer.map_err(|error| SourceError(error.to_string()))?;
         let answer: Answer =
             serde_json::from_slice(&answer).map_err(|error| SourceError(error.to_string()))?;

@@ -27,7 +27,11 @@ const DELETE_OLD: &str = "DELETE FROM history_cold WHERE owner_key = ? AND newes
 impl HistoryStore {
     async fn read_cold(&self, owner: &Owner) -> Result<Stored, ColdStoreError> {
         let key = cold::key(owner);
-        let row = self.db.one(sql(SELECT).text(&key)).await.map_err(sql_error)?;
+        let row = self
+            .db
+            .one(sql(SELECT).text(&key))
+            .await
+            .map_err(sql_error)?;
         let Some(row) = row else {
             return Ok(Stored::default());
         };

@@ -129,7 +129,10 @@ impl HistoryStore {
         let done_at_ms = is_done.then(|| (self.clock)());
         let advance = sql(ADVANCE).number(part.next_slot).number(until_ms);
         let advance = advance.maybe(done_at_ms).number(part.day);
-        let advanced = self.db.execute(advance.number(part.part).text(holder)).await?;
+        let advanced = self
+            .db
+            .execute(advance.number(part.part).text(holder))
+            .await?;
         Ok(advanced > 0)
     }
 

@@ -93,7 +93,11 @@ impl HistoryStore {
         // In one order, so that two of them do not wait for each other.
         deleted.sort_unstable_by(|a, b| a.sku.cmp(&b.sku));
         let is_done = retried(|| self.try_delete(&op, &deleted)).await?;
-        Ok(if is_done { Noted::Done(op) } else { Noted::TooMany })
+        Ok(if is_done {
+            Noted::Done(op)
+        } else {
+            Noted::TooMany
+        })
     }
 
     async fn try_delete(&self, op: &Op, deleted: &[&Seen]) -> Result<bool, Error> {
@@ -149,7 +153,8 @@ impl HistoryStore {
         let mut name = [0; 16];
         let filled = SystemRandom::new().fill(&mut name);
         // As a connection that fails: nothing is done, and the client may try again.
-        filled.map_err(|_| Error::Io(std::io::Error::other("the system gives no random numbers")))?;
+        filled
+            .map_err(|_| Error::Io(std::io::Error::other("the system gives no random numbers")))?;
         Ok(Op {
             owner: owner.clone(),
             name: hex::encode(name),

@@ -33,13 +33,31 @@ async fn lists_that_changed_are_in_the_cold_store_on_the_next_day() {
     assert_eq!(fold(&history).await, Folded::default());
     for number in 0..users {
         let owner = user(&format!("u{number}"));
-        record(&history, &owner, &[(number, now - 9), (1_000 + number, now - 8)]).await;
+        record(
+            &history,
+            &owner,
+            &[(number, now - 9), (1_000 + number, now - 8)],
+        )
+        .await;
     }
-    assert_eq!(fold(&history).await, Folded::default(), "the day is not over");
+    assert_eq!(
+        fold(&history).await,
+        Folded::default(),
+        "the day is not over"
+    );
     clock.pass(DAY_MS);
     let folded = fold(&history).await;
-    assert_eq!(folded, Folded { lists: users, failures: 0 });
-    assert_eq!(cold(&history, &user("u7")).await, [(1_007, now - 8), (7, now - 9)]);
+    assert_eq!(
+        folded,
+        Folded {
+            lists: users,
+            failures: 0
+        }
+    );
+    assert_eq!(
+        cold(&history, &user("u7")).await,
+        [(1_007, now - 8), (7, now - 9)]
+    );
     let before = lists_of(&history, users).await;
     // Once: nothing is left to do.
     assert_eq!(fold(&history).await, Folded::default());
@@ -63,8 +81,14 @@ async fn a_fold_that_is_done_twice_does_the_same_and_merges_by_the_latest_time()
     lose(&world).await;
     record(&history, &alice, &[(2, now - 20), (3, now - 3)]).await;
     history.fold_owner(&alice).await.unwrap();
-    assert_eq!(cold(&history, &alice).await, [(3, now - 3), (2, now - 8), (1, now - 9)]);
-    assert_eq!(list(&history, &alice).await, [(3, now - 3), (2, now - 8), (1, now - 9)]);
+    assert_eq!(
+        cold(&history, &alice).await,
+        [(3, now - 3), (2, now - 8), (1, now - 9)]
+    );
+    assert_eq!(
+        list(&history, &alice).await,
+        [(3, now - 3), (2, now - 8), (1, now - 9)]
+    );
 }
 
 #[tokio::test]
@@ -75,7 +99,12 @@ async fn two_origins_fold_at_once() {
     let second = world.history(|settings| clock.set(settings)).await;
     let (now, users) = (clock.now_ms(), 40);
     for number in 0..users {
-        record(&first, &user(&format!("u{number}")), &[(number, now - 9), (77, now - number)]).await;
+        record(
+            &first,
+            &user(&format!("u{number}")),
+            &[(number, now - 9), (77, now - number)],
+        )
+        .await;
     }
     fold(&first).await;
     let before = lists_of(&first, users).await;
@@ -110,15 +139,30 @@ async fn a_part_belongs_to_one_origin_until_its_lease_ends() {
     assert_eq!(open.len(), 32);
     let mut part = open[0];
     assert!(store.take_part(part, "a", now, now + 100).await.unwrap());
-    assert!(!store.take_part(part, "b", now + 99, now + 200).await.unwrap());
-    assert!(store.take_part(part, "b", now + 100, now + 200).await.unwrap());
+    assert!(
+        !store
+            .take_part(part, "b", now + 99, now + 200)
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .take_part(part, "b", now + 100, now + 200)
+            .await
+            .unwrap()
+    );
     part.next_slot += 1;
     assert!(!store.advance_part(part, "a", now + 300).await.unwrap());
     assert!(store.advance_part(part, "b", now + 300).await.unwrap());
     assert_eq!(store.open_parts(today, "c", now).await.unwrap().len(), 31);
     part.next_slot = part.end();
     assert!(store.advance_part(part, "b", now + 300).await.unwrap());
-    assert!(!store.take_part(part, "b", now + 999, now + 1_000).await.unwrap());
+    assert!(
+        !store
+            .take_part(part, "b", now + 999, now + 1_000)
+            .await
+            .unwrap()
+    );
     assert_eq!(store.oldest_open_day(today).await.unwrap(), Some(today - 1));
 }
 
@@ -132,7 +176,9 @@ async fn days_on_which_no_origin_ran_are_folded_and_the_lag_tells() {
     record(&history, &alice, &[(1, now - 9)]).await;
     let lag = async || {
         let metrics = world.origin.metrics().text();
-        let line = metrics.lines().find(|line| line.starts_with("weir_origin_history_fold_lag_days "));
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("weir_origin_history_fold_lag_days "));
         line.unwrap().rsplit(' ').next().unwrap().to_owned()
     };
     assert_eq!(lag().await, "0");
@@ -176,13 +222,24 @@ async fn a_list_that_has_room_again_is_filled_from_the_cold_store() {
     };
     let history = world.history(few).await;
     let (now, alice) = (clock.now_ms(), user("alice"));
-    record(&history, &alice, &[(1, now - 9), (2, now - 8), (3, now - 7)]).await;
+    record(
+        &history,
+        &alice,
+        &[(1, now - 9), (2, now - 8), (3, now - 7)],
+    )
+    .await;
     history.fold_owner(&alice).await.unwrap();
     // They push 1 and 2 out of Redis.
     record(&history, &alice, &[(4, now - 6), (5, now - 5)]).await;
-    assert_eq!(list(&history, &alice).await, [(5, now - 5), (4, now - 6), (3, now - 7)]);
+    assert_eq!(
+        list(&history, &alice).await,
+        [(5, now - 5), (4, now - 6), (3, now - 7)]
+    );
     history.delete(&alice, &[Sku::from(5)]).await.unwrap();
-    assert_eq!(list(&history, &alice).await, [(4, now - 6), (3, now - 7), (2, now - 8)]);
+    assert_eq!(
+        list(&history, &alice).await,
+        [(4, now - 6), (3, now - 7), (2, now - 8)]
+    );
 }
 
 #[tokio::test]
@@ -198,7 +255,13 @@ async fn a_value_that_cannot_be_read_is_left_alone_and_told() {
     let update = "UPDATE history_cold SET value = ?";
     world.sql().await.execute_bytes(update, b"\x09later").await;
     clock.pass(DAY_MS);
-    assert_eq!(fold(&history).await, Folded { lists: 0, failures: 1 });
+    assert_eq!(
+        fold(&history).await,
+        Folded {
+            lists: 0,
+            failures: 1
+        }
+    );
     lose(&world).await;
     let views = history.views(&alice).await.unwrap();
     assert_eq!((views.views.len(), views.is_complete), (0, false));
@@ -217,10 +280,17 @@ async fn after_flushall_cold_store_and_log_make_the_same_lists() {
     let (day, users) = (clock.now_ms(), 20);
     fold(&history).await;
     let views = |number: u64, from: u64, at: u64| -> Vec<(u64, u64)> {
-        (0..150).map(|n| (number * 1_000 + from + n, at - n * 60_000)).collect()
+        (0..150)
+            .map(|n| (number * 1_000 + from + n, at - n * 60_000))
+            .collect()
     };
     for number in 0..users {
-        record(&history, &user(&format!("u{number}")), &views(number, 0, day)).await;
+        record(
+            &history,
+            &user(&format!("u{number}")),
+            &views(number, 0, day),
+        )
+        .await;
     }
     clock.pass(DAY_MS);
     fold(&history).await;
@@ -228,7 +298,10 @@ async fn after_flushall_cold_store_and_log_make_the_same_lists() {
     for number in 0..users {
         let owner = user(&format!("u{number}"));
         record(&history, &owner, &views(number, 100, today)).await;
-        history.delete(&owner, &[Sku::from(number * 1_000 + 240)]).await.unwrap();
+        history
+            .delete(&owner, &[Sku::from(number * 1_000 + 240)])
+            .await
+            .unwrap();
     }
     history.clear(&user("u3")).await.unwrap();
     let before = lists_of(&history, users).await;
@@ -255,7 +328,11 @@ async fn the_jobs_run_and_stop() {
     fold(&history).await;
     record(&history, &alice, &[(1, now - 9), (2, now - 8)]).await;
     list(&history, &alice).await;
-    history.store().delete(&alice, &[super::seen(1, now)]).await.unwrap();
+    history
+        .store()
+        .delete(&alice, &[super::seen(1, now)])
+        .await
+        .unwrap();
     clock.pass(DAY_MS);
     let stop = CancellationToken::new();
     let jobs = history.spawn(&stop);

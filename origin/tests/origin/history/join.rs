@@ -12,22 +12,42 @@ async fn a_guests_views_become_the_users_once() {
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
     let (now, alice, visitor) = (clock.now_ms(), user("alice"), guest("v1"));
-    record(&history, &visitor, &[(1, now - 9), (2, now - 8), (3, now - 7)]).await;
+    record(
+        &history,
+        &visitor,
+        &[(1, now - 9), (2, now - 8), (3, now - 7)],
+    )
+    .await;
     record(&history, &alice, &[(2, now - 20), (3, now - 1)]).await;
     let joined = [(3, now - 1), (2, now - 8), (1, now - 9)];
     let body = json!({ "visitor": "v1" });
-    let answer = world.as_user_with("alice", "POST", "/history/join", &body).await;
-    assert_eq!(answer.body, json!({ "joined": 3, "complete": true }), "{answer:?}");
+    let answer = world
+        .as_user_with("alice", "POST", "/history/join", &body)
+        .await;
+    assert_eq!(
+        answer.body,
+        json!({ "joined": 3, "complete": true }),
+        "{answer:?}"
+    );
     assert_eq!(list(&history, &alice).await, joined);
     assert_eq!(list(&history, &visitor).await, []);
     // Again, and after the log has delivered the guest's views again.
-    let again = world.as_user_with("alice", "POST", "/history/join", &body).await;
+    let again = world
+        .as_user_with("alice", "POST", "/history/join", &body)
+        .await;
     assert_eq!(again.body["joined"], 0);
-    record(&history, &visitor, &[(1, now - 9), (2, now - 8), (3, now - 7)]).await;
+    record(
+        &history,
+        &visitor,
+        &[(1, now - 9), (2, now - 8), (3, now - 7)],
+    )
+    .await;
     assert_eq!(list(&history, &visitor).await, []);
     assert_eq!(list(&history, &alice).await, joined);
     // The next person at this browser has nothing of alice's.
-    world.as_user_with("bob", "POST", "/history/join", &body).await;
+    world
+        .as_user_with("bob", "POST", "/history/join", &body)
+        .await;
     assert_eq!(list(&history, &user("bob")).await, []);
 }
 
@@ -49,7 +69,12 @@ async fn a_join_that_dies_half_way_is_done_again() {
     // The same when Redis loses all, before and after.
     lose(&world).await;
     assert_eq!(history.join(&visitor, &alice).await.unwrap().views, 0);
-    record(&history, &visitor, &[(1, now - 9), (2, now - 8), (3, now - 30)]).await;
+    record(
+        &history,
+        &visitor,
+        &[(1, now - 9), (2, now - 8), (3, now - 30)],
+    )
+    .await;
     assert_eq!(list(&history, &visitor).await, []);
 }
 

@@ -22,7 +22,10 @@ fn items(body: &Value) -> Vec<(String, u64)> {
 }
 
 fn named(pairs: &[(u64, u64)]) -> Vec<(String, u64)> {
-    pairs.iter().map(|(sku, at)| (sku.to_string(), *at)).collect()
+    pairs
+        .iter()
+        .map(|(sku, at)| (sku.to_string(), *at))
+        .collect()
 }
 
 #[tokio::test]
@@ -31,12 +34,20 @@ async fn a_user_sees_the_own_list_newest_first_and_each_product_once() {
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
     let now = clock.now_ms();
-    record(&history, &user("alice"), &[(1, now - 9), (2, now - 5), (1, now - 3), (3, now - 4)]).await;
+    record(
+        &history,
+        &user("alice"),
+        &[(1, now - 9), (2, now - 5), (1, now - 3), (3, now - 4)],
+    )
+    .await;
     record(&history, &user("bob"), &[(7, now)]).await;
     let answer = world.as_user("alice", "GET", "/history").await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.headers["cache-control"], "private, no-store");
-    assert_eq!(items(&answer.body), named(&[(1, now - 3), (3, now - 4), (2, now - 5)]));
+    assert_eq!(
+        items(&answer.body),
+        named(&[(1, now - 3), (3, now - 4), (2, now - 5)])
+    );
     assert_eq!(answer.body["complete"], true);
     assert_eq!(answer.body.get("next"), None);
     let count = world.as_user("alice", "GET", "/history/count").await;
@@ -84,21 +95,36 @@ async fn what_cannot_be_asked_is_refused() {
         ("/history?before=1,", "invalid_query"),
     ] {
         let refused = world.as_user("alice", "GET", path).await;
-        assert_eq!((refused.status.as_u16(), refused.code()), (422, code), "{path}");
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (422, code),
+            "{path}"
+        );
     }
-    for path in ["/history", "/history?user=a&visitor=b", "/history?user=", "/history?visitor=a%20b"] {
+    for path in [
+        "/history",
+        "/history?user=a&visitor=b",
+        "/history?user=",
+        "/history?visitor=a%20b",
+    ] {
         let refused = world.admin("GET", path, &Value::Null).await;
         assert_eq!(refused.status, 422, "{path}");
     }
     for path in ["/history", "/history/count"] {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let refused = world.public(request).await;
-        assert_eq!((refused.status.as_u16(), refused.code()), (401, "user_missing"));
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (401, "user_missing")
+        );
         // A gateway has not signed this one.
         let request = Request::get(path).header("x-weir-user", "v1;1;alice");
         let request = request.header("x-weir-user-signature", "k1;00");
         let refused = world.public(request.body(Body::empty()).unwrap()).await;
-        assert_eq!((refused.status.as_u16(), refused.code()), (403, "user_invalid"));
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (403, "user_invalid")
+        );
     }
     let untold = world.admin_as("GET", "/history?user=a", "", None).await;
     assert_eq!(untold.status, 401);
@@ -106,23 +132,47 @@ async fn what_cannot_be_asked_is_refused() {
     for (method, path, body) in [
         ("DELETE", format!("/history/{long}"), json!(null)),
         ("POST", "/history/delete".to_owned(), json!({ "skus": [] })),
-        ("POST", "/history/delete".to_owned(), json!({ "skus": [long] })),
-        ("POST", "/history/delete".to_owned(), json!({ "skus": vec!["a"; 201] })),
-        ("POST", "/history/join".to_owned(), json!({ "visitor": "a b" })),
+        (
+            "POST",
+            "/history/delete".to_owned(),
+            json!({ "skus": [long] }),
+        ),
+        (
+            "POST",
+            "/history/delete".to_owned(),
+            json!({ "skus": vec!["a"; 201] }),
+        ),
+        (
+            "POST",
+            "/history/join".to_owned(),
+            json!({ "visitor": "a b" }),
+        ),
     ] {
         let refused = world.as_user_with("alice", method, &path, &body).await;
         assert_eq!(refused.status, 422, "{method} {path} {refused:?}");
     }
-    let broken = world.as_user_with("alice", "POST", "/history/join", &json!({})).await;
-    assert_eq!((broken.status.as_u16(), broken.code()), (400, "invalid_body"));
+    let broken = world
+        .as_user_with("alice", "POST", "/history/join", &json!({}))
+        .await;
+    assert_eq!(
+        (broken.status.as_u16(), broken.code()),
+        (400, "invalid_body")
+    );
 }
 
 #[tokio::test]
 async fn an_origin_without_history_says_so() {
     let world = World::new().await;
-    for (method, path) in [("GET", "/history"), ("DELETE", "/history"), ("DELETE", "/history/1")] {
+    for (method, path) in [
+        ("GET", "/history"),
+        ("DELETE", "/history"),
+        ("DELETE", "/history/1"),
+    ] {
         let answer = world.as_user("alice", method, path).await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (404, "history_off"));
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (404, "history_off")
+        );
     }
 }
 
@@ -155,7 +205,10 @@ async fn views_are_sorted_out_by_their_age() {
     ];
     assert_eq!(outcomes, expected);
     // A view that becomes too old leaves the list.
-    assert_eq!(list(&history, &alice).await, [(3, now + DAY_MS), (2, now - COLD_MS + 1)]);
+    assert_eq!(
+        list(&history, &alice).await,
+        [(3, now + DAY_MS), (2, now - COLD_MS + 1)]
+    );
     clock.pass(1);
     assert_eq!(list(&history, &alice).await, [(3, now + DAY_MS)]);
 }
@@ -210,7 +263,10 @@ async fn a_count_is_kept_until_the_list_changes() {
     record(&history, &alice, &[(3, now - 7)]).await;
     assert_eq!(history.count(&alice).await.unwrap().count, 3);
     assert_eq!(cached_count(&world, "alice").await, 3);
-    history.delete(&alice, &[weir_history::Sku::from(1)]).await.unwrap();
+    history
+        .delete(&alice, &[weir_history::Sku::from(1)])
+        .await
+        .unwrap();
     assert_eq!(history.count(&alice).await.unwrap().count, 2);
     history.clear(&alice).await.unwrap();
     assert_eq!(history.count(&alice).await.unwrap().count, 0);
@@ -283,7 +339,10 @@ async fn without_the_cold_store_a_list_is_told_as_incomplete() {
     record(&history, &alice, &[(3, now - 7)]).await;
     store.close().await;
     let views = history.views(&alice).await.unwrap();
-    assert_eq!((pairs(&views.views), views.is_complete), (vec![(3, now - 7)], false));
+    assert_eq!(
+        (pairs(&views.views), views.is_complete),
+        (vec![(3, now - 7)], false)
+    );
     let count = history.count(&alice).await.unwrap();
     assert_eq!((count.count, count.is_complete), (1, false));
     // Its switch turned off, nobody asks it.
@@ -322,12 +381,20 @@ async fn without_redis_the_cold_store_tells_what_it_has() {
     let (now, alice) = (clock.now_ms(), user("alice"));
     record(&history, &alice, &[(1, now - 9), (2, now - 8)]).await;
     history.fold_owner(&alice).await.unwrap();
-    history.delete(&alice, &[weir_history::Sku::from(2)]).await.unwrap();
-    let database = weir_origin::origin::open_database(&world.database_url()).await.unwrap();
+    history
+        .delete(&alice, &[weir_history::Sku::from(2)])
+        .await
+        .unwrap();
+    let database = weir_origin::origin::open_database(&world.database_url())
+        .await
+        .unwrap();
     let set = |settings: &mut weir_origin::history::Settings| clock.set(settings);
     let away = world.history_in(database, "redis://127.0.0.1:1", set);
     let views = away.views(&alice).await.unwrap();
-    assert_eq!((pairs(&views.views), views.is_complete), (vec![(1, now - 9)], false));
+    assert_eq!(
+        (pairs(&views.views), views.is_complete),
+        (vec![(1, now - 9)], false)
+    );
     let count = away.count(&alice).await.unwrap();
     assert_eq!((count.count, count.is_complete), (1, false));
     let lost = away.record(&[]).await.unwrap();

@@ -27,7 +27,12 @@ async fn products_of_the_table_are_shown_and_variants_once() {
     ] });
     let put = world.admin("PUT", "/products", &body).await;
     assert_eq!(put.status, 204, "{put:?}");
-    record(&history, &alice, &[(1, now - 1), (2, now - 2), (3, now - 3), (4, now - 4)]).await;
+    record(
+        &history,
+        &alice,
+        &[(1, now - 1), (2, now - 2), (3, now - 3), (4, now - 4)],
+    )
+    .await;
     let list = world.as_user("alice", "GET", "/history").await;
     let expected = json!([
         { "sku": "1", "viewed_at_ms": now - 1, "spu": "shoe", "title": "Schuh, größer", "picture": "https://cdn.example/1.jpg" },
@@ -38,15 +43,32 @@ async fn products_of_the_table_are_shown_and_variants_once() {
     let count = world.as_user("alice", "GET", "/history/count").await;
     assert_eq!(count.body["count"], 3);
     // A change is seen at once by the origin that makes it.
-    let changed = world.admin("PUT", "/products/4", &json!({ "title": "New" })).await;
+    let changed = world
+        .admin("PUT", "/products/4", &json!({ "title": "New" }))
+        .await;
     assert_eq!(changed.status, 204);
     let list = world.as_user("alice", "GET", "/history").await;
     assert_eq!(list.body["items"][2]["title"], "New");
     let got = world.admin("GET", "/products/4", &Value::Null).await;
     assert_eq!(got.body, json!({ "sku": "4", "title": "New" }));
-    assert_eq!(world.admin("DELETE", "/products/4", &Value::Null).await.status, 204);
-    assert_eq!(world.admin("GET", "/products/4", &Value::Null).await.status, 404);
-    assert_eq!(world.admin("DELETE", "/products/4", &Value::Null).await.status, 404);
+    assert_eq!(
+        world
+            .admin("DELETE", "/products/4", &Value::Null)
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        world.admin("GET", "/products/4", &Value::Null).await.status,
+        404
+    );
+    assert_eq!(
+        world
+            .admin("DELETE", "/products/4", &Value::Null)
+            .await
+            .status,
+        404
+    );
 }
 
 #[tokio::test]
@@ -54,17 +76,27 @@ async fn a_product_that_will_not_do_is_refused_with_its_member() {
     let world = World::with_history(|_| ()).await;
     for (product, member) in [
         (json!({ "sku": "a b" }), "products[0].sku"),
-        (json!({ "sku": "a", "spu": "x".repeat(65) }), "products[0].spu"),
+        (
+            json!({ "sku": "a", "spu": "x".repeat(65) }),
+            "products[0].spu",
+        ),
         (json!({ "sku": "a", "spu": "ü" }), "products[0].spu"),
         (json!({ "sku": "a", "title": "" }), "products[0].title"),
-        (json!({ "sku": "a", "picture": "javascript:alert(1)" }), "products[0].picture"),
+        (
+            json!({ "sku": "a", "picture": "javascript:alert(1)" }),
+            "products[0].picture",
+        ),
     ] {
-        let refused = world.admin("PUT", "/products", &json!({ "products": [product] })).await;
+        let refused = world
+            .admin("PUT", "/products", &json!({ "products": [product] }))
+            .await;
         assert_eq!(refused.status, 422, "{refused:?}");
         assert!(refused.detail().starts_with(member), "{refused:?}");
     }
     let many = vec![json!({ "sku": "a" }); 1_001];
-    let refused = world.admin("PUT", "/products", &json!({ "products": many })).await;
+    let refused = world
+        .admin("PUT", "/products", &json!({ "products": many }))
+        .await;
     assert_eq!(refused.status, 422);
 }
 
@@ -122,6 +154,9 @@ async fn a_service_is_asked_in_batches_and_what_it_says_is_remembered() {
     clock.pass(60_000);
     let page = history.list(&alice, 50, None).await.unwrap();
     assert_eq!((page.items.len(), page.is_complete), (10, false));
-    let found = history.products().find(&[Sku::new("unknown").unwrap()]).await;
+    let found = history
+        .products()
+        .find(&[Sku::new("unknown").unwrap()])
+        .await;
     assert_eq!((found.products, found.is_complete), (vec![None], false));
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use weir_history::{DELETIONS_MAX, REMOVALS_MS, Seen, Sku};
+use weir_origin::history::Outcome;
 use weir_origin::history::remove::{RemoveError, Removed};
 use weir_origin::history::store::Noted;
-use weir_origin::history::Outcome;
 
 use super::{Clock, cold, list, lose, record, seen, user};
 use crate::support::World;
@@ -15,28 +15,47 @@ async fn one_many_and_all_are_deleted_and_come_back_only_when_seen_again() {
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
     let (now, alice) = (clock.now_ms(), user("alice"));
-    let views = [(1, now - 9), (2, now - 8), (3, now - 7), (4, now - 6), (5, now - 5)];
+    let views = [
+        (1, now - 9),
+        (2, now - 8),
+        (3, now - 7),
+        (4, now - 6),
+        (5, now - 5),
+    ];
     record(&history, &alice, &views).await;
     let one = world.as_user("alice", "DELETE", "/history/2").await;
     assert_eq!(one.status, 204, "{one:?}");
     let body = json!({ "skus": ["3", "4", "unknown"] });
-    let many = world.as_user_with("alice", "POST", "/history/delete", &body).await;
+    let many = world
+        .as_user_with("alice", "POST", "/history/delete", &body)
+        .await;
     assert_eq!(many.status, 204);
     assert_eq!(list(&history, &alice).await, [(5, now - 5), (1, now - 9)]);
     // Again, and what a log delivers once more.
-    assert_eq!(world.as_user("alice", "DELETE", "/history/2").await.status, 204);
+    assert_eq!(
+        world.as_user("alice", "DELETE", "/history/2").await.status,
+        204
+    );
     let outcomes = record(&history, &alice, &views).await;
-    assert_eq!(outcomes.iter().filter(|o| **o == Outcome::Removed).count(), 3);
+    assert_eq!(
+        outcomes.iter().filter(|o| **o == Outcome::Removed).count(),
+        3
+    );
     assert_eq!(list(&history, &alice).await, [(5, now - 5), (1, now - 9)]);
     let all = world.as_user("alice", "DELETE", "/history").await;
     assert_eq!(all.status, 204);
-    assert_eq!(record(&history, &alice, &views).await, [Outcome::Removed; 5]);
+    assert_eq!(
+        record(&history, &alice, &views).await,
+        [Outcome::Removed; 5]
+    );
     assert_eq!(list(&history, &alice).await, []);
     clock.pass(1);
     record(&history, &alice, &[(2, now + 1)]).await;
     assert_eq!(list(&history, &alice).await, [(2, now + 1)]);
     // An operator does it for a user.
-    let by_name = world.admin("DELETE", "/history?user=alice", &Value::Null).await;
+    let by_name = world
+        .admin("DELETE", "/history?user=alice", &Value::Null)
+        .await;
     assert_eq!(by_name.status, 204);
     assert_eq!(list(&history, &alice).await, []);
 }
@@ -59,7 +78,11 @@ async fn a_view_of_a_clock_that_is_ahead_is_deleted_too() {
 
 /// What SQL has of a deletion whose origin died before it told Redis.
 async fn delete_and_die(history: &weir_origin::history::History, deleted: &[Seen]) {
-    let noted = history.store().delete(&user("alice"), deleted).await.unwrap();
+    let noted = history
+        .store()
+        .delete(&user("alice"), deleted)
+        .await
+        .unwrap();
     assert!(matches!(noted, Noted::Done(_)));
 }
 
@@ -113,7 +136,9 @@ async fn a_removal_counts_while_redis_is_away_and_redis_follows() {
     let (now, alice) = (clock.now_ms(), user("alice"));
     record(&history, &alice, &[(1, now - 9), (2, now - 8)]).await;
     list(&history, &alice).await;
-    let database = weir_origin::origin::open_database(&world.database_url()).await.unwrap();
+    let database = weir_origin::origin::open_database(&world.database_url())
+        .await
+        .unwrap();
     let set = |settings: &mut weir_origin::history::Settings| clock.set(settings);
     let away = world.history_in(database, "redis://127.0.0.1:1", set);
     let removed = away.delete(&alice, &[Sku::from(1)]).await.unwrap();
@@ -148,14 +173,29 @@ async fn deletions_are_bounded_and_forgotten_when_nothing_needs_them() {
         assert_eq!(history.delete(&alice, some).await.unwrap(), Removed::Now);
     }
     let one_more = history.delete(&alice, &[Sku::from(1_000_000)]).await;
-    assert!(matches!(one_more, Err(RemoveError::TooMany)), "{one_more:?}");
+    assert!(
+        matches!(one_more, Err(RemoveError::TooMany)),
+        "{one_more:?}"
+    );
     // What is known may be deleted again.
     history.delete(&alice, &skus[..2]).await.unwrap();
     history.clear(&alice).await.unwrap();
-    assert_eq!(world.number("SELECT COUNT(*) FROM history_deleted").await, 0);
-    history.delete(&alice, &[Sku::from(1_000_000)]).await.unwrap();
-    assert_eq!(world.number("SELECT COUNT(*) FROM history_unapplied").await, 0);
+    assert_eq!(
+        world.number("SELECT COUNT(*) FROM history_deleted").await,
+        0
+    );
+    history
+        .delete(&alice, &[Sku::from(1_000_000)])
+        .await
+        .unwrap();
+    assert_eq!(
+        world.number("SELECT COUNT(*) FROM history_unapplied").await,
+        0
+    );
     clock.pass(REMOVALS_MS + 1);
     assert_eq!(history.forget_old().await.unwrap(), 2);
-    assert_eq!(world.number("SELECT COUNT(*) FROM history_cleared").await, 0);
+    assert_eq!(
+        world.number("SELECT COUNT(*) FROM history_cleared").await,
+        0
+    );
 }
