@@ -19,6 +19,7 @@
 //! | [`limit_rules`] | the limiter's configuration, then a request | see [`limit_rules`] |
 //! | [`limit_slot`] | a slot of the table of limits, then requests | algorithm, rate and burst: see [`limit_slot`] |
 //! | [`address()`] | one client address | |
+//! | [`history_cold`] | what the cold store keeps of a browse history | |
 //! | [`link_record`], [`click_batch`] | what stands in Redis of a short link, and of clicks | |
 //! | [`event_batch`], [`event_pixel`] | events as clients send them: a body, the query of an image | |
 //! | [`event_envelope`] | an event as the log holds it | |
@@ -35,6 +36,7 @@ mod claim;
 mod config;
 mod error_reply;
 mod event;
+mod history;
 mod identity;
 mod limit;
 mod link;
@@ -53,6 +55,7 @@ pub use claim::claim_ticket;
 pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
 pub use event::{event_batch, event_envelope, event_pixel};
+pub use history::history_cold;
 pub use identity::signed_user;
 pub use limit::limit_slot;
 pub use link::{click_batch, link_click, link_record, links_config};
@@ -67,7 +70,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -79,6 +82,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("event_envelope", event_envelope),
     ("event_pixel", event_pixel),
     ("gate_config", gate_config),
+    ("history_cold", history_cold),
     ("limit_rules", limit_rules),
     ("limit_slot", limit_slot),
     ("link_click", link_click),

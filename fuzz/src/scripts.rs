@@ -4,8 +4,8 @@ use weir_resp::{Value, decode};
 use weir_sale::ledger::{Audit, ClaimReply, OpenClaim, ReleaseReply, SettleReply};
 use weir_scripts::limit::Answer;
 use weir_scripts::{
-    audit, claim, deposit, lend, limit, limit_back, link_back, link_clicks, link_read, overdue,
-    probe, release, settle, warm,
+    audit, claim, deposit, history_count, history_fill, history_read, history_view, lend, limit,
+    limit_back, link_back, link_clicks, link_read, overdue, probe, release, settle, warm,
 };
 
 /// The parsers of all scripts, on one reply: what a parser takes says again what the reply said,
@@ -47,7 +47,13 @@ pub fn script_replies(data: &[u8]) {
         link_read::parse(&value),
         link_back::parse(&value),
         link_clicks::parse(&value),
+        history_fill::parse(&value),
+        history_read::parse_count(&value),
+        history_count::parse(&value),
     );
+    if let Ok(outcomes) = history_view::parse(&value, count) {
+        assert_eq!(outcomes.len(), count);
+    }
     if let Ok(shards) = probe::parse(&value, count) {
         assert_eq!(shards.len(), count);
     }

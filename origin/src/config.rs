@@ -9,6 +9,7 @@ use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
 use crate::events::config::{EventConfig, webhook_secret};
+use crate::history::config::HistoryConfig;
 use crate::http::AdminToken;
 use crate::links::config::{LinkConfig, scramble};
 use crate::sales::config::SaleConfig;
@@ -80,6 +81,9 @@ pub struct Config {
     /// The flags of events.
     #[command(flatten)]
     pub events: EventConfig,
+    /// The flags of browse history.
+    #[command(flatten)]
+    pub history: HistoryConfig,
 }
 
 /// The URLs may hold passwords.

@@ -5,8 +5,10 @@
 //! | [`sales`] | flash sales: the admission ledger, orders, reservations |
 //! | [`links`] | short links and their clicks |
 //! | [`events`] | behaviour events: taken, kept, handled by groups |
+//! | [`history`] | browse history: the products that a user has seen last |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
 //! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
+//! | [`views`] | the group of events that notes views: where events and history meet |
 //! | [`origin`], [`run`](mod@run), [`config`], [`migrations`] | start-up, where the domains meet |
 //!
 //! A domain has its own router, state, store, jobs, metrics and configuration. What is absent: no domain names
@@ -18,6 +20,7 @@ pub mod background;
 pub mod clock;
 pub mod config;
 pub mod events;
+pub mod history;
 pub mod http;
 pub mod links;
 pub mod metrics;
@@ -29,5 +32,6 @@ pub mod sales;
 pub mod secret;
 pub mod sql;
 pub mod unavailable;
+pub mod views;
 
 pub use origin::Origin;

@@ -46,6 +46,7 @@ macro_rules! migrations {
             migration!($database, 26, "link domains", "0026_link_domains"),
             migration!($database, 27, "cancelled holds", "0027_cancelled_holds"),
             migration!($database, 28, "events", "0028_events"),
+            migration!($database, 29, "history", "0029_history"),
         ]
     };
 }

@@ -9,6 +9,8 @@ use weir_base::key::KeyRing;
 
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
+use crate::history::metrics::HistoryMetrics;
+use crate::history::{self, History};
 use crate::http::{self, ADMIN_LIMIT, AdminToken, Health, PUBLIC_LIMIT, Part};
 use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
@@ -43,6 +45,8 @@ pub struct Origin {
     sales: Sales,
     links: Option<Links>,
     events: Option<Events>,
+    history_metrics: HistoryMetrics,
+    history: Option<History>,
 }
 
 impl Origin {
@@ -68,6 +72,8 @@ impl Origin {
             event_metrics: EventMetrics::register(&metrics),
             links: None,
             events: None,
+            history_metrics: HistoryMetrics::register(&metrics),
+            history: None,
             sales,
             metrics,
             database,
@@ -126,6 +132,15 @@ impl Origin {
         self
     }
 
+    /// The same, with browse history.
+    #[must_use]
+    pub fn with_history(mut self, settings: history::Settings) -> Self {
+        let (database, redis) = (self.database.clone(), self.redis.clone());
+        let metrics = self.history_metrics.clone();
+        self.history = Some(History::new(settings, database, redis, metrics));
+        self
+    }
+
     /// Sales and orders.
     pub fn sales(&self) -> &Sales {
         &self.sales
@@ -141,6 +156,11 @@ impl Origin {
         self.events.as_ref()
     }
 
+    /// Browse history, if it has any.
+    pub fn history(&self) -> Option<&History> {
+        self.history.as_ref()
+    }
+
     /// What is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
@@ -151,6 +171,10 @@ impl Origin {
         let routes = sales::http::public(self.sales.clone())
             .merge(links::http::public(self.links.clone()))
             .merge(events::http::public(self.events.clone()))
+            .merge(history::http::public(
+                self.history.clone(),
+                sales::http::users(self.sales.clone()),
+            ))
             .merge(http::alive());
         http::finish(routes, PUBLIC_LIMIT, self.metrics.requests())
     }
@@ -165,7 +189,8 @@ impl Origin {
         };
         let guarded = sales::http::admin(self.sales.clone())
             .merge(links::http::admin(self.links.clone()))
-            .merge(events::http::admin(self.events.clone()));
+            .merge(events::http::admin(self.events.clone()))
+            .merge(history::http::admin(self.history.clone()));
         let routes = http::with_token(guarded, token)
             .merge(http::alive())
             .merge(http::probes(health))
@@ -207,6 +232,9 @@ impl Origin {
         }
         if let Some(events) = &self.events {
             tasks.extend(events.spawn(stop));
+        }
+        if let Some(history) = &self.history {
+            tasks.extend(history.spawn(stop));
         }
         Ok(tasks)
     }

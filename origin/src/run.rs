@@ -16,6 +16,7 @@ use crate::http::{self, server::serve};
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
 use crate::sql::Database;
+use crate::views;
 
 /// The pause before the next look for a database that is away.
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
@@ -121,11 +122,17 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
         Some(settings) => origin.with_links(settings).await.context("short links")?,
         None => origin,
     };
+    let origin = match config.history.settings()? {
+        Some(settings) => origin.with_history(settings),
+        None => origin,
+    };
     let webhook = secrets.webhook.map(|secret| secret.0);
-    match config.events.settings(webhook)? {
-        Some(settings) => origin.with_events(settings).await.context("--events-log"),
-        None => Ok(origin),
-    }
+    let Some(mut settings) = config.events.settings(webhook)? else {
+        return Ok(origin);
+    };
+    let history = origin.history().cloned();
+    settings.groups.extend(history.map(views::group));
+    origin.with_events(settings).await.context("--events-log")
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

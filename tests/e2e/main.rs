@@ -7,6 +7,7 @@ mod disconnect;
 mod events;
 mod faults;
 mod gateways;
+mod history_page;
 mod jwt;
 mod large_sales;
 mod limits;

@@ -53,6 +53,7 @@ impl Desk {
         let redis = RedisServer::start(&tool, ports::free()?, &path.join("redis"), &log).await?;
         let secrets = Secrets::random()?;
         let options = OriginOptions {
+            events_log: None,
             port: ports::free()?,
             admin_port: ports::free()?,
             database: path.join("weir.db"),

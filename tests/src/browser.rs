@@ -273,6 +273,22 @@ impl Browser {
         Ok(entries.iter().map(ToString::to_string).collect())
     }
 
+    /// Sends these headers with all requests from now on, as a gateway in front of the origin would.
+    ///
+    /// # Errors
+    /// When the browser cannot.
+    pub async fn send_headers(&self, headers: &[(&str, &str)]) -> Result<()> {
+        let headers: serde_json::Map<String, Value> = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect();
+        self.devtools("Network.enable", json!({})).await?;
+        let headers = json!({ "headers": headers });
+        self.devtools("Network.setExtraHTTPHeaders", headers)
+            .await?;
+        Ok(())
+    }
+
     /// A command of Chromium's own protocol.
     async fn devtools(&self, command: &str, parameters: Value) -> Result<Value> {
         let body = json!({ "cmd": command, "params": parameters });

@@ -79,6 +79,7 @@ async fn origin_in(data: &DataDir, redis: &RedisServer, secrets: &Secrets) -> Re
     let domains = data.path.join("links.json");
     std::fs::write(&domains, DOMAINS)?;
     let options = OriginOptions {
+        events_log: None,
         port: ports::free()?,
         admin_port: ports::free()?,
         database: data.path.join("weir.db"),

@@ -12,16 +12,22 @@
 //!   [`settle_transfer`], [`probe`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`], [`correct`],
 //!   [`recount`]. Of the catalogue: [`publish`].
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
-//!   [`link_clicks`], [`link_uniques`].
+//!   [`link_clicks`], [`link_uniques`]. Of browse history: [`history_view`], [`history_read`], [`history_fill`],
+//!   [`history_count`], [`history_delete`], [`history_clear`].
 //!
-//! Each domain's keys and scripts are behind a feature of its name (`sale`, `limit`, `link`), so that a filter is
-//! built without the other domains.
+//! Each domain's keys and scripts are behind a feature of its name (`sale`, `limit`, `link`, `history`), so that a filter
+//! is built without the other domains.
 
 #![no_std]
 #![forbid(unsafe_code)]
 // Without all domains, some of what they share has no caller.
 #![cfg_attr(
-    not(all(feature = "limit", feature = "link", feature = "sale")),
+    not(all(
+        feature = "history",
+        feature = "limit",
+        feature = "link",
+        feature = "sale"
+    )),
     allow(dead_code, unused_macros)
 )]
 #![deny(
@@ -85,6 +91,20 @@ pub mod correct;
 #[cfg(feature = "sale")]
 pub mod deposit;
 pub mod documents;
+#[cfg(feature = "history")]
+pub mod history;
+#[cfg(feature = "history")]
+pub mod history_clear;
+#[cfg(feature = "history")]
+pub mod history_count;
+#[cfg(feature = "history")]
+pub mod history_delete;
+#[cfg(feature = "history")]
+pub mod history_fill;
+#[cfg(feature = "history")]
+pub mod history_read;
+#[cfg(feature = "history")]
+pub mod history_view;
 pub mod keys;
 #[cfg(feature = "sale")]
 pub mod lend;
@@ -147,6 +167,18 @@ pub const SCRIPTS: &[&Script] = &[
     &correct::SCRIPT,
     #[cfg(feature = "sale")]
     &deposit::SCRIPT,
+    #[cfg(feature = "history")]
+    &history_clear::SCRIPT,
+    #[cfg(feature = "history")]
+    &history_count::SCRIPT,
+    #[cfg(feature = "history")]
+    &history_delete::SCRIPT,
+    #[cfg(feature = "history")]
+    &history_fill::SCRIPT,
+    #[cfg(feature = "history")]
+    &history_read::SCRIPT,
+    #[cfg(feature = "history")]
+    &history_view::SCRIPT,
     #[cfg(feature = "sale")]
     &lend::SCRIPT,
     #[cfg(feature = "limit")]

@@ -80,6 +80,7 @@ async fn start(binary: &Path) -> Result<Running> {
     let secrets = Secrets::random()?;
     let token = secrets.admin_token.clone();
     let options = OriginOptions {
+        events_log: None,
         port: ports::free()?,
         admin_port: ports::free()?,
         database: data.path.join("weir.db"),

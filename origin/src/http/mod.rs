@@ -4,17 +4,22 @@
 
 mod auth;
 pub mod client;
+pub(crate) mod files;
 mod health;
 mod input;
 mod layers;
 mod problem;
 pub mod server;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::HeaderMap;
 use axum::middleware::from_fn_with_state;
+
+use weir_base::id::UserId;
 
 use crate::metrics::RequestMetrics;
 
@@ -22,6 +27,10 @@ pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub use health::{Health, Part, alive, probes, starting};
 pub(crate) use input::{JsonBody, ReadQuery, describe, read_json};
 pub use problem::{Problem, RETRY_AFTER_S, Remedy};
+
+/// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
+/// keys.
+pub type UserReader = Arc<dyn Fn(&HeaderMap) -> Result<UserId, Problem> + Send + Sync>;
 
 /// The largest body, in bytes, unless a route says otherwise. Orders have none that counts, a sale's is under 1 KiB.
 pub const BODY_LEN_MAX: usize = 16 * 1024;

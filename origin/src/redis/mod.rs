@@ -110,6 +110,20 @@ impl Redis {
         Ok(resp_value(value.await?))
     }
 
+    /// Runs many scripts at once, as [`Redis::send_all`] sends commands. Scripts that some node does not know are
+    /// all run again, from their source: that changes nothing more, as nothing here does.
+    pub(crate) async fn run_all(&self, calls: &[Call]) -> Result<Vec<Value>, CallError> {
+        let by_digest = |call: &Call| command("EVALSHA", &call.script.sha1_hex(), call);
+        let by_source = |call: &Call| command("EVAL", call.script.source, call);
+        let values = match self.send_all(calls.iter().map(by_digest).collect()).await {
+            Err(CallError::Redis(error)) if is_unknown_script(&error) => {
+                self.send_all(calls.iter().map(by_source).collect()).await?
+            }
+            other => other?,
+        };
+        Ok(values.into_iter().map(resp_value).collect())
+    }
+
     /// Sends a command, again if its connection was broken.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<::redis::Value, CallError> {
         in_time(self.attempt(command)).await

@@ -5,7 +5,7 @@
 //! | [`database`] | pools, transactions, statements and rows of either database; retries; migrations |
 //! | [`shed`] | limits how many calls work at once and how many wait |
 //!
-//! The tables belong to the domains: their statements are in `sales::store` and `links::store`.
+//! The tables belong to the domains: their statements are in `sales::store`, `links::store` and `history::store`.
 
 pub mod database;
 pub mod shed;

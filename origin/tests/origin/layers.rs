@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-const DOMAINS: [&str; 3] = ["events", "links", "sales"];
+const DOMAINS: [&str; 4] = ["events", "history", "links", "sales"];
 
 /// Where domains meet. Nothing else may name these.
-const START_UP: [&str; 4] = ["config", "migrations", "origin", "run"];
+const START_UP: [&str; 5] = ["config", "migrations", "origin", "run", "views"];
 
 /// Shared parts, a file or a folder each.
 const SHARED: [&str; 8] = [

@@ -16,6 +16,7 @@ mod events;
 mod events_process;
 #[path = "events/store.rs"]
 mod events_store;
+mod history;
 mod layers;
 mod link_stats;
 mod links;

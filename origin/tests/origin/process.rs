@@ -88,6 +88,7 @@ async fn start(dir: &Path, redis_url: &str, key_prefix: &str) -> Origin {
 
 fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
     OriginOptions {
+        events_log: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),
@@ -99,6 +100,7 @@ fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
         provider_port: 9,
         flags: vec![],
         secrets: Secrets {
+            events: String::new(),
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
             payment: support::SECRET.to_owned(),

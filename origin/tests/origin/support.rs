@@ -25,6 +25,8 @@ use weir_origin::Origin;
 use weir_origin::clock::now_ms;
 use weir_origin::events::metrics::EventMetrics;
 use weir_origin::events::{self, Events};
+use weir_origin::history::metrics::HistoryMetrics;
+use weir_origin::history::{History, Settings as HistorySettings};
 use weir_origin::http::AdminToken;
 use weir_origin::links::Settings;
 use weir_origin::metrics::Metrics;
@@ -34,6 +36,7 @@ use weir_origin::sales::archive::{ArchiveRules, Archiver};
 use weir_origin::sales::orders::SqlLimits;
 use weir_origin::sales::payment::Payments;
 use weir_origin::sales::store::{HoldRules, SaleStore};
+use weir_origin::sql::Database;
 use weir_sale::claim::Ticket;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
@@ -375,6 +378,51 @@ impl World {
         self
     }
 
+    /// With browse history.
+    pub async fn with_history(change: impl FnOnce(&mut HistorySettings)) -> Self {
+        let mut world = Self::new().await;
+        let mut settings = HistorySettings::default();
+        change(&mut settings);
+        world.origin = world.origin.with_history(settings);
+        world.app = world.origin.public_routes();
+        world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        world
+    }
+
+    /// Browse history on this world's Redis and database, as one more origin has it.
+    pub async fn history(&self, change: impl FnOnce(&mut HistorySettings)) -> History {
+        let database = open_database(&self.database_url).await.unwrap();
+        self.history_in(database, &self.redis_url, change)
+    }
+
+    /// The same, on another database or Redis.
+    pub fn history_in(
+        &self,
+        database: Database,
+        redis_url: &str,
+        change: impl FnOnce(&mut HistorySettings),
+    ) -> History {
+        let redis = Redis::new(redis_url, &self.prefix).unwrap();
+        let mut settings = HistorySettings::default();
+        change(&mut settings);
+        let metrics = HistoryMetrics::register(&Metrics::default());
+        History::new(settings, database, redis, metrics)
+    }
+
+    /// Where the database is.
+    pub fn database_url(&self) -> String {
+        self.database_url.clone()
+    }
+
+    /// An empty database of its own, of this world's kind.
+    pub async fn new_database(&self, name: &str) -> Database {
+        let url = match BACKING {
+            Backing::SqliteAndSingle => format!("sqlite://{}/{name}.db", self.dir.path().display()),
+            Backing::MySqlAndCluster => mysql_url().await,
+        };
+        open_database(&url).await.unwrap()
+    }
+
     /// In which a reservation counts only once a risk check has passed its user.
     pub async fn with_risk_failing_closed() -> Self {
         let redis_url = shared_redis().await;
@@ -700,6 +748,17 @@ impl World {
         self.public(request.body(Body::empty()).unwrap()).await
     }
 
+    /// The same, with a body.
+    pub async fn as_user_with(&self, name: &str, method: &str, path: &str, body: &Value) -> Answer {
+        let ring = KeyRing::new(vec![key()]).unwrap();
+        let signed = weir_sale::identity::sign(&ring, &user(name), now_ms());
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(USER, signed.value);
+        let request = request.header(USER_SIGNATURE, signed.signature);
+        self.public(request.body(Body::from(body.to_string())).unwrap())
+            .await
+    }
+
     /// Starts a payment of this order; its name.
     pub async fn start_payment(&self, name: &str, order_path: &str) -> String {
         let started = self
@@ -860,6 +919,26 @@ impl Sql {
                     .fold(sqlx::query(statement), |q, v| q.bind(*v));
                 query.execute(sql).await.unwrap();
             }
+        }
+    }
+
+    /// One statement with these bytes.
+    pub async fn execute_bytes(&mut self, statement: &'static str, bytes: &[u8]) {
+        match self {
+            Self::Sqlite(sql) => drop(
+                sqlx::query(statement)
+                    .bind(bytes)
+                    .execute(sql)
+                    .await
+                    .unwrap(),
+            ),
+            Self::MySql(sql) => drop(
+                sqlx::query(statement)
+                    .bind(bytes)
+                    .execute(sql)
+                    .await
+                    .unwrap(),
+            ),
         }
     }
 

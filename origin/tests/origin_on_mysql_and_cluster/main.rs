@@ -13,6 +13,8 @@ mod auth;
 mod clicks;
 #[path = "../origin/events/mod.rs"]
 mod events;
+#[path = "../origin/history/mod.rs"]
+mod history;
 #[path = "../origin/link_stats.rs"]
 mod link_stats;
 mod links;

@@ -15,10 +15,15 @@
 //! <prefix>:link:uv:{<link>}:…     HyperLogLogs: visitors and addresses of a link, by hour and day
 //! <prefix>:link:uv:key:<day>      what visitors and addresses of a day are hashed with
 //! <prefix>:link:clicks:refused    stream: batches that could not be read, for a day
+//! <prefix>:h:{<owner>}:v          sorted set: products that a user or a guest has seen, by time; `:d` deleted ones by
+//!                                 time, `:c` cleared up to then and what is loaded, `:n` count
+//! <prefix>:h:active:<day>:{<tag>} set: owners of one slot whose lists changed on a day
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
 
+#[cfg(feature = "history")]
+mod history;
 #[cfg(feature = "limit")]
 mod limit;
 #[cfg(feature = "link")]
@@ -26,6 +31,8 @@ mod link;
 #[cfg(feature = "sale")]
 mod sale;
 
+#[cfg(feature = "history")]
+pub use history::{HistoryKeys, history_active, history_active_of};
 #[cfg(feature = "limit")]
 pub use limit::{LimitKey, limit_rules};
 #[cfg(feature = "link")]

@@ -134,6 +134,7 @@ impl Yard<'_> {
         let json = format!(r#"{{"domains":[{{"id":"b","hosts":["{HOST}"]}}]}}"#);
         std::fs::write(&domains, json).context("cannot write links.json")?;
         let options = OriginOptions {
+            events_log: None,
             port: ports::free()?,
             admin_port: ports::free()?,
             database: dir.join("weir.db"),

@@ -3,13 +3,10 @@
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::HeaderName;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use crate::http::files::{CSS, File, HTML, JS, SVG, files};
 use crate::http::no_route;
 
 /// Only what the origin itself serves, nothing inline, in nobody's frame; pictures that the page has fetched
@@ -19,24 +16,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       base-uri 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// A file of the page.
-struct File {
-    name: &'static str,
-    kind: &'static str,
-    body: &'static str,
-}
-
-macro_rules! files {
-    ($($name:literal: $kind:expr,)*) => {
-        [$(File { name: $name, kind: $kind, body: include_str!(concat!("page/", $name)) },)*]
-    };
-}
-
-const JS: &str = "text/javascript; charset=utf-8";
-
 static FILES: [File; 14] = files! {
-    "page.css": "text/css; charset=utf-8",
-    "icon.svg": "image/svg+xml",
+    "page.css": CSS,
+    "icon.svg": SVG,
     "api.js": JS,
     "charts.js": JS,
     "detail.js": JS,
@@ -51,10 +33,8 @@ static FILES: [File; 14] = files! {
     "stats.js": JS,
 };
 
-static PAGE: File = File {
-    name: "",
-    kind: "text/html; charset=utf-8",
-    body: include_str!("page/index.html"),
+static PAGE: [File; 1] = files! {
+    "index.html": HTML,
 };
 
 /// `GET /ui` and the files that it names.
@@ -66,27 +46,14 @@ pub fn routes() -> Router {
 
 /// `GET /ui`.
 async fn page() -> Response {
-    PAGE.answer()
+    let [page] = &PAGE;
+    page.answer(POLICY)
 }
 
 /// `GET /ui/{file}`.
 async fn file(Path(name): Path<String>) -> Response {
     match FILES.iter().find(|file| file.name == name) {
-        Some(file) => file.answer(),
+        Some(file) => file.answer(POLICY),
         None => no_route().await.into_response(),
-    }
-}
-
-impl File {
-    fn answer(&self) -> Response {
-        let headers: [(HeaderName, &str); 5] = [
-            (CONTENT_TYPE, self.kind),
-            (CONTENT_SECURITY_POLICY, POLICY),
-            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (REFERRER_POLICY, "no-referrer"),
-            // A new origin has new files.
-            (CACHE_CONTROL, "no-cache"),
-        ];
-        (headers, self.body).into_response()
     }
 }

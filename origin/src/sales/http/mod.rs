@@ -6,6 +6,8 @@ mod sales;
 mod switches;
 mod user_orders;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::StatusCode;
@@ -15,7 +17,7 @@ use weir_base::id::SaleId;
 
 use super::Sales;
 use super::new_sale::NewSaleError;
-use crate::http::Problem;
+use crate::http::{Problem, UserReader};
 
 /// The routes for gateways.
 ///
@@ -32,6 +34,11 @@ pub fn public(sales: Sales) -> Router {
         .route("/payments/callback", post(payments::callback))
         .route("/sales/{id}/reservations", post(user_orders::reserve))
         .with_state(sales)
+}
+
+/// Reads whom the gateway has signed in, for other domains.
+pub fn users(sales: Sales) -> UserReader {
+    Arc::new(move |headers| user_orders::signed_user(&sales, headers))
 }
 
 /// The routes for operators.

@@ -33,15 +33,20 @@ impl FromRequestParts<Sales> for SignedUser {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, sales: &Sales) -> Result<Self, Problem> {
-        let value = only(&parts.headers, headers::USER, user_missing, user_invalid)?;
-        let signature = headers::USER_SIGNATURE;
-        let signature = only(&parts.headers, signature, user_missing, user_invalid)?;
-        let user = identity::verify(&sales.keys, value, signature, now_ms());
-        user.map(Self).map_err(|error| {
-            warn!(%error, "a user is refused");
-            user_invalid()
-        })
+        signed_user(sales, &parts.headers).map(Self)
     }
+}
+
+/// Who asks, by the headers that a gateway has signed.
+pub(super) fn signed_user(sales: &Sales, headers: &HeaderMap) -> Result<UserId, Problem> {
+    let value = only(headers, headers::USER, user_missing, user_invalid)?;
+    let signature = headers::USER_SIGNATURE;
+    let signature = only(headers, signature, user_missing, user_invalid)?;
+    let user = identity::verify(&sales.keys, value, signature, now_ms());
+    user.map_err(|error| {
+        warn!(%error, "a user is refused");
+        user_invalid()
+    })
 }
 
 /// An order with its last payment.

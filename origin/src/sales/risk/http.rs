@@ -97,8 +97,7 @@ impl HttpScorer {
             Permit::Pass(pass) => pass,
             Permit::Refuse { retry_after_ms } => return Err(ScoreError::Open { retry_after_ms }),
         };
-        let answer = tokio::time::timeout(self.settings.timeout, self.exchange(who));
-        let answer = answer.await.unwrap_or(Err(ScoreError::Timeout));
+        let answer = self.exchange(who).await;
         let outcome = match answer {
             Ok(_) => Outcome::Success,
             Err(_) => Outcome::Failure,

@@ -16,6 +16,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_weir-origin");
 
 fn options(dir: &Path, log: &Path, redis_url: String) -> OriginOptions {
     OriginOptions {
+        events_log: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),
@@ -27,6 +28,7 @@ fn options(dir: &Path, log: &Path, redis_url: String) -> OriginOptions {
         provider_port: 9,
         flags: vec!["--events-log".to_owned(), log.display().to_string()],
         secrets: Secrets {
+            events: String::new(),
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
             payment: support::SECRET.to_owned(),

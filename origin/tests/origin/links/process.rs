@@ -18,6 +18,7 @@ async fn start(dir: &Path, redis: &RedisServer) -> Origin {
     let json = json!({"domains": [{"id": "s", "hosts": ["127.0.0.1"]}]});
     std::fs::write(&domains, json.to_string()).unwrap();
     let options = OriginOptions {
+        events_log: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),
@@ -29,6 +30,7 @@ async fn start(dir: &Path, redis: &RedisServer) -> Origin {
         provider_port: 9,
         flags: vec![],
         secrets: Secrets {
+            events: String::new(),
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
             payment: support::SECRET.to_owned(),

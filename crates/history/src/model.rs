@@ -1,0 +1,227 @@
+//! What the scripts in Redis do to one owner's keys, in Rust.
+//!
+//! Tests run the same steps on this and on a real Redis and compare every reply; simulations run on this alone. Expiry is the
+//! caller's: keys that expire do so together, which is [`Hot::default`].
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::{Loaded, Removals, Seen, Sku, Viewed};
+
+/// The keys of one owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hot {
+    views: BTreeMap<Sku, u64>,
+    deleted: BTreeMap<Sku, u64>,
+    /// `None`: there is no such key.
+    marker: Option<Marker>,
+    count: Option<Count>,
+    /// Whether the owner stands among those of the day.
+    is_active: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Marker {
+    cleared_ms: u64,
+    loaded: Loaded,
+    generation: Option<String>,
+}
+
+/// What a reader is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What is loaded.
+    pub loaded: Loaded,
+    /// Of which generation the list is; `None`: of none.
+    pub generation: Option<String>,
+    /// The views, the newest first.
+    pub views: Vec<Seen>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Count {
+    Promised(String),
+    Known(u64),
+}
+
+impl Hot {
+    /// `history_view.lua`.
+    pub fn view(&mut self, views: &[Seen], max: usize) -> Vec<Viewed> {
+        let cleared_ms = self.cleared_ms();
+        let mut outcomes = Vec::new();
+        for Seen { sku, at_ms } in views {
+            let deleted_ms = self.deleted.get(sku).copied();
+            let known_ms = self.views.get(sku).copied();
+            outcomes.push(if *at_ms <= cleared_ms.max(deleted_ms.unwrap_or(0)) {
+                Viewed::Removed
+            } else if known_ms.is_some_and(|known_ms| *at_ms <= known_ms) {
+                Viewed::Known
+            } else {
+                self.views.insert(sku.clone(), *at_ms);
+                Viewed::Latest
+            });
+        }
+        if outcomes.contains(&Viewed::Latest) {
+            self.trim(max);
+            self.changed();
+        }
+        outcomes
+    }
+
+    /// `history_delete.lua`: how many views went.
+    pub fn delete(&mut self, deleted: &[Seen], forget_ms: u64, max: usize) -> usize {
+        let was_full = self.views.len() >= max;
+        let mut gone = 0;
+        for Seen { sku, at_ms } in deleted {
+            if self.views.get(sku).is_some_and(|known| known <= at_ms) {
+                self.views.remove(sku);
+                gone += 1;
+            }
+            if *at_ms > self.cleared_ms() {
+                let known = self.deleted.entry(sku.clone()).or_default();
+                *known = (*at_ms).max(*known);
+            }
+        }
+        self.deleted.retain(|_, at_ms| *at_ms > forget_ms);
+        if was_full
+            && gone > 0
+            && let Some(marker) = &mut self.marker
+            && marker.loaded == Loaded::All
+        {
+            marker.loaded = Loaded::Removals;
+        }
+        self.changed();
+        gone
+    }
+
+    /// `history_clear.lua`: how many views went.
+    pub fn clear(&mut self, at_ms: u64) -> usize {
+        let cleared_ms = self.cleared_ms().max(at_ms);
+        self.marker.get_or_insert_default().cleared_ms = cleared_ms;
+        let before = self.views.len();
+        self.views.retain(|_, at_ms| *at_ms > cleared_ms);
+        self.deleted.retain(|_, at_ms| *at_ms > cleared_ms);
+        self.changed();
+        before - self.views.len()
+    }
+
+    /// `history_fill.lua`: the list as it is then.
+    pub fn fill(
+        &mut self,
+        generation: Option<&str>,
+        removals: &Removals,
+        cold: Option<&[Seen]>,
+        max: usize,
+    ) -> Told {
+        let cleared_ms = self.cleared_ms().max(removals.cleared_ms);
+        self.views.retain(|_, at_ms| *at_ms > cleared_ms);
+        self.deleted.retain(|_, at_ms| *at_ms > cleared_ms);
+        for (sku, at_ms) in &removals.deleted {
+            if *at_ms > cleared_ms {
+                let known = self.deleted.entry(sku.clone()).or_default();
+                *known = (*at_ms).max(*known);
+                if self.views.get(sku).is_some_and(|known| known <= at_ms) {
+                    self.views.remove(sku);
+                }
+            }
+        }
+        for Seen { sku, at_ms } in cold.unwrap_or_default() {
+            let deleted_ms = self.deleted.get(sku).copied();
+            if *at_ms > cleared_ms.max(deleted_ms.unwrap_or(0)) {
+                let known = self.views.entry(sku.clone()).or_default();
+                *known = (*at_ms).max(*known);
+            }
+        }
+        self.trim(max);
+        let comes = match cold {
+            Some(_) => Loaded::All,
+            None => Loaded::Removals,
+        };
+        let marker = self.marker.get_or_insert_default();
+        marker.cleared_ms = cleared_ms;
+        if generation.is_some() && marker.generation.as_deref() == generation {
+            marker.loaded = marker.loaded.max(comes);
+        }
+        self.count = None;
+        self.told()
+    }
+
+    /// `history_read.lua`. `generation`: for a list that has none.
+    pub fn read(&mut self, generation: &str) -> Told {
+        let marker = self.marker.get_or_insert_default();
+        marker.generation.get_or_insert_with(|| generation.into());
+        self.told()
+    }
+
+    /// The views, the newest first.
+    pub fn views(&self) -> Vec<Seen> {
+        let seen = |(sku, at_ms): (&Sku, &u64)| Seen {
+            sku: sku.clone(),
+            at_ms: *at_ms,
+        };
+        let mut list: Vec<Seen> = self.views.iter().map(seen).collect();
+        list.sort_unstable_by(Seen::newest_first);
+        list
+    }
+
+    /// What is loaded.
+    pub fn loaded(&self) -> Loaded {
+        self.marker
+            .as_ref()
+            .map_or(Loaded::Nothing, |marker| marker.loaded)
+    }
+
+    fn told(&self) -> Told {
+        let marker = self.marker.as_ref();
+        Told {
+            loaded: self.loaded(),
+            generation: marker.and_then(|marker| marker.generation.clone()),
+            views: self.views(),
+        }
+    }
+
+    /// `history_read.lua` for a count: the one that is known, or else the list; whoever asks first promises to count.
+    pub fn read_count(&mut self, generation: &str, promise: &str) -> Result<u64, Told> {
+        match &self.count {
+            Some(Count::Known(count)) => return Ok(*count),
+            Some(Count::Promised(_)) => {}
+            None => self.count = Some(Count::Promised(promise.into())),
+        }
+        Err(self.read(generation))
+    }
+
+    /// `history_count.lua`: whether the count was taken. It is not if the list has changed since it was promised.
+    pub fn put_count(&mut self, promise: &str, count: u64) -> bool {
+        let is_ours = matches!(&self.count, Some(Count::Promised(theirs)) if theirs == promise);
+        if is_ours {
+            self.count = Some(Count::Known(count));
+        }
+        is_ours
+    }
+
+    /// Whether the owner was noted as active; from then on no longer. What the fold of a day does.
+    pub fn take_active(&mut self) -> bool {
+        core::mem::take(&mut self.is_active)
+    }
+
+    /// Notes the owner as active, as every change does.
+    pub fn set_active(&mut self) {
+        self.is_active = true;
+    }
+
+    fn cleared_ms(&self) -> u64 {
+        self.marker.as_ref().map_or(0, |marker| marker.cleared_ms)
+    }
+
+    fn changed(&mut self) {
+        self.count = None;
+        self.set_active();
+    }
+
+    fn trim(&mut self, max: usize) {
+        for seen in self.views().iter().skip(max) {
+            self.views.remove(&seen.sku);
+        }
+    }
+}

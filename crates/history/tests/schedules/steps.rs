@@ -1,0 +1,256 @@
+//! What origins do, one call at a time.
+
+use std::collections::BTreeSet;
+
+use weir_history::list::merge;
+use weir_history::{Loaded, Removals, Seen, Sku};
+
+use super::world::{Fold, Load, Owner, Process, Then, ThenFolded, View, World};
+
+impl World {
+    pub fn step(&mut self, process: Process) -> Option<Process> {
+        match process {
+            Process::Replay { next } => self.replay(next),
+            Process::Load(load, then) => self.load(load, then),
+            Process::Remove(owner, removed, cleared_ms, op) => {
+                self.remove(owner, removed, cleared_ms, op)
+            }
+            Process::Fold(fold) => self.fold(fold),
+            Process::Give { from, to, views } => self.give(from, to, views),
+            Process::Apply {
+                op,
+                owner,
+                removals,
+            } => self.apply(op, owner, removals),
+        }
+    }
+
+    pub fn replay(&mut self, next: usize) -> Option<Process> {
+        if next >= self.handled {
+            self.is_lost = false;
+            return None;
+        }
+        let view = self.log[next].clone();
+        self.deliver(&view);
+        Some(Process::Replay { next: next + 1 })
+    }
+
+    pub fn load(&mut self, mut load: Load, then: Then) -> Option<Process> {
+        let (owner, max) = (load.owner, self.max);
+        if load.generation.is_none() {
+            load.must_not = self.told.get(&owner).cloned().unwrap_or_default();
+            load.must_have = match self.is_lost {
+                true => vec![],
+                false => self.delivered(owner),
+            };
+            let name = self.new_name();
+            let told = self.hot(owner).read(&name);
+            load.generation = told.generation;
+            let is_full = told.views.len() >= max;
+            let is_ready =
+                told.loaded == Loaded::All || (told.loaded == Loaded::Removals && is_full);
+            return match is_ready {
+                true => self.then(load, told.views, then),
+                false => Some(Process::Load(load, then)),
+            };
+        }
+        let Some(removals) = &load.removals else {
+            load.removals = Some(self.removals(owner));
+            return Some(Process::Load(load, then));
+        };
+        let Some(cold) = load.cold.clone() else {
+            let cold = self.disk.cold.get(&owner).map(|(_, views)| views.clone());
+            load.cold = Some(cold.unwrap_or_default());
+            return Some(Process::Load(load, then));
+        };
+        let removals = removals.clone();
+        let generation = load.generation.clone();
+        let filled = self
+            .hot(owner)
+            .fill(generation.as_deref(), &removals, Some(&cold), max);
+        match filled.loaded {
+            // The list was lost meanwhile.
+            Loaded::Nothing => Some(Process::Load(Load::new(owner), then)),
+            _ => self.then(load, filled.views, then),
+        }
+    }
+
+    pub fn new_name(&mut self) -> String {
+        self.disk.next += 1;
+        self.disk.next.to_string()
+    }
+
+    /// Views that the group has handled, of this owner alone.
+    pub fn delivered(&self, owner: Owner) -> Vec<Seen> {
+        let handled = self.log[..self.handled].iter();
+        let own = handled.filter(|view| view.owner == owner);
+        own.map(|view| view.seen.clone()).collect()
+    }
+
+    pub fn then(&mut self, load: Load, views: Vec<Seen>, then: Then) -> Option<Process> {
+        let owner = load.owner;
+        self.check_shown(&load, &views);
+        let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
+        match then {
+            Then::Show => None,
+            Then::Delete(sku) => {
+                let known = views.iter().find(|seen| seen.sku == sku);
+                let at_ms = known.map_or(self.now, |seen| seen.at_ms.max(self.now));
+                Some(Process::Remove(
+                    owner,
+                    vec![Seen { sku, at_ms }],
+                    None,
+                    None,
+                ))
+            }
+            Then::Clear => Some(Process::Remove(
+                owner,
+                vec![],
+                Some(newest_ms.max(self.now)),
+                None,
+            )),
+            Then::Join(_) if views.is_empty() => None,
+            Then::Join(to) => Some(Process::Fold(Fold::new(to, views, ThenFolded::Give(owner)))),
+        }
+    }
+
+    pub fn check_shown(&self, load: &Load, views: &[Seen]) {
+        let names: BTreeSet<&Sku> = views.iter().map(|seen| &seen.sku).collect();
+        assert_eq!(names.len(), views.len(), "shown twice");
+        for seen in views {
+            assert!(!load.must_not.cover(seen), "came back: {seen:?}");
+            let is_of = |view: &&View| match (load.owner, view.owner) {
+                (Owner::User(a), Owner::Guest(b)) => a == b,
+                (a, b) => a == b,
+            };
+            let is_there = self.log.iter().filter(is_of).any(|view| view.seen == *seen);
+            assert!(is_there, "nobody has seen {seen:?}");
+        }
+        // A Redis that lost its lists while this was read does not count: they come back from the log.
+        if !self.has_deletes || self.is_lost || load.must_have.is_empty() {
+            return;
+        }
+        let removals = self.removals(load.owner);
+        for seen in load.must_have.iter().filter(|seen| !removals.cover(seen)) {
+            let is_shown = |shown: &Seen| shown.sku == seen.sku && shown.at_ms >= seen.at_ms;
+            assert!(
+                views.iter().any(is_shown),
+                "lost: {:?} {seen:?}",
+                load.owner
+            );
+        }
+    }
+
+    pub fn remove(
+        &mut self,
+        owner: Owner,
+        removed: Vec<Seen>,
+        cleared_ms: Option<u64>,
+        op: Option<u64>,
+    ) -> Option<Process> {
+        let Some(op) = op else {
+            let removals = self.disk.removals.entry(owner).or_default();
+            if let Some(at_ms) = cleared_ms {
+                removals.cleared_ms = removals.cleared_ms.max(at_ms);
+                removals.deleted.retain(|_, deleted_ms| *deleted_ms > at_ms);
+            }
+            removed
+                .iter()
+                .for_each(|seen| removals.delete(seen.sku.clone(), seen.at_ms));
+            self.disk.next += 1;
+            let op = self.disk.next;
+            self.disk.unapplied.insert(op, owner);
+            return Some(Process::Remove(owner, removed, cleared_ms, Some(op)));
+        };
+        let max = self.max;
+        match cleared_ms {
+            Some(at_ms) => self.hot(owner).clear(at_ms),
+            None => self.hot(owner).delete(&removed, 0, max),
+        };
+        self.note_active(owner);
+        // The user is told now. Noting that Redis has followed may come too late, which costs nothing.
+        let told = self.told.entry(owner).or_default();
+        told.cleared_ms = told.cleared_ms.max(cleared_ms.unwrap_or(0));
+        removed
+            .iter()
+            .for_each(|seen| told.delete(seen.sku.clone(), seen.at_ms));
+        if self.random.below(4) > 0 {
+            self.disk.unapplied.remove(&op);
+        }
+        None
+    }
+
+    pub fn fold(&mut self, mut fold: Fold) -> Option<Process> {
+        let owner = fold.owner;
+        let Some(hot) = &fold.hot else {
+            fold.hot = Some(self.hot(owner).views());
+            return Some(Process::Fold(fold));
+        };
+        let Some(removals) = &fold.removals else {
+            fold.removals = Some(self.removals(owner));
+            return Some(Process::Fold(fold));
+        };
+        let Some((version, cold)) = &fold.stored else {
+            let stored = self.disk.cold.get(&owner).cloned();
+            fold.stored = Some(match stored {
+                Some((version, views)) => (Some(version), views),
+                None => (None, vec![]),
+            });
+            return Some(Process::Fold(fold));
+        };
+        let views = hot.iter().chain(cold).chain(&fold.more).cloned();
+        let merged = merge(views, removals, 0, self.max);
+        let is_theirs = self.disk.cold.get(&owner).map(|(version, _)| *version) != *version;
+        if merged != *cold && is_theirs {
+            return Some(Process::Fold(Fold::new(owner, fold.more, fold.then)));
+        }
+        if merged != *cold {
+            self.disk.next += 1;
+            match merged.is_empty() {
+                true => self.disk.cold.remove(&owner),
+                false => self.disk.cold.insert(owner, (self.disk.next, merged)),
+            };
+        }
+        match fold.then {
+            ThenFolded::Forget(day) => {
+                if let Some(owners) = self.redis.active.get_mut(&day) {
+                    owners.remove(&owner);
+                }
+                None
+            }
+            ThenFolded::Give(from) => {
+                let (to, views) = (owner, fold.more);
+                Some(Process::Give { from, to, views })
+            }
+            ThenFolded::Applied(op) => {
+                self.disk.unapplied.remove(&op);
+                None
+            }
+        }
+    }
+
+    pub fn give(&mut self, from: Owner, to: Owner, views: Vec<Seen>) -> Option<Process> {
+        let max = self.max;
+        self.hot(to).view(&views, max);
+        self.note_active(to);
+        Some(Process::Remove(from, views, None, None))
+    }
+
+    pub fn apply(&mut self, op: u64, owner: Owner, removals: Option<Removals>) -> Option<Process> {
+        let Some(removals) = removals else {
+            let removals = Some(self.removals(owner));
+            return Some(Process::Apply {
+                op,
+                owner,
+                removals,
+            });
+        };
+        let max = self.max;
+        self.hot(owner).fill(None, &removals, None, max);
+        Some(Process::Fold(Fold::new(
+            owner,
+            vec![],
+            ThenFolded::Applied(op),
+        )))
+    }
+}

@@ -1,0 +1,23 @@
+//! Browse history: what the cold store keeps of a list.
+
+use std::collections::BTreeSet;
+
+use weir_history::cold::{VALUE_LEN_MAX, decode, encode};
+use weir_history::{AT_MS_MAX, VIEWS_MAX};
+
+/// A value of the cold store. What is read is a list: in order, each product once, bounded; and it is written as something
+/// that reads the same and is no longer.
+pub fn history_cold(data: &[u8]) {
+    let Ok(views) = decode(data) else {
+        return;
+    };
+    assert!(data.len() <= VALUE_LEN_MAX && views.len() <= VIEWS_MAX);
+    assert!(views.iter().all(|seen| seen.at_ms <= AT_MS_MAX));
+    let in_order = |two: &[weir_history::Seen]| matches!(two, [a, b] if a.newest_first(b).is_lt());
+    assert!(views.windows(2).all(in_order));
+    let names: BTreeSet<_> = views.iter().map(|seen| &seen.sku).collect();
+    assert_eq!(names.len(), views.len());
+    let written = encode(&views);
+    assert!(written.len() <= VALUE_LEN_MAX);
+    assert_eq!(decode(&written), Ok(views));
+}

@@ -1,0 +1,165 @@
+//! What is known of products: which of them are variants of one (SPU), and what to show. A service tells, or the origin's own
+//! table; an origin remembers a bounded number of them, for a while, also that a product is unknown.
+
+mod cache;
+mod service;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+use weir_history::Sku;
+
+use super::config::Clock;
+use cache::Cache;
+pub use service::ProductService;
+
+/// What is known of a product.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Product {
+    /// The product that it is a variant of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spu: Option<String>,
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Where its picture is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<String>,
+}
+
+/// A product that a source knows.
+pub type Found = (Sku, Product);
+
+/// A source does not answer at once.
+pub type ProductFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<Found>, SourceError>> + Send + 'a>>;
+
+/// A source did not answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("products: {0}")]
+pub struct SourceError(pub String);
+
+/// Where products are known.
+pub trait ProductSource: Send + Sync {
+    /// What it knows of these; of those that it does not know, nothing.
+    fn find<'a>(&'a self, skus: &'a [Sku]) -> ProductFuture<'a>;
+}
+
+/// How many products are asked for at once, and remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProductLimits {
+    /// Products of one question.
+    pub batch: usize,
+    /// Products that are remembered.
+    pub cached_max: usize,
+    /// For how long.
+    pub life: Duration,
+}
+
+impl Default for ProductLimits {
+    fn default() -> Self {
+        Self {
+            batch: 100,
+            cached_max: 100_000,
+            life: Duration::from_secs(300),
+        }
+    }
+}
+
+/// What was asked for, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// `None`: the product is unknown, or its source did not answer.
+    pub products: Vec<Option<Product>>,
+    /// Whether the source answered.
+    pub is_complete: bool,
+}
+
+/// Products, as far as they are remembered or their source knows. Cloning it is cheap: clones remember the same.
+#[derive(Clone)]
+pub struct Products {
+    source: Arc<dyn ProductSource>,
+    cache: Arc<Mutex<Cache>>,
+    limits: ProductLimits,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for Products {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Products")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Products {
+    /// Products of this source.
+    pub fn new(source: Arc<dyn ProductSource>, limits: ProductLimits, clock: Clock) -> Self {
+        let life_ms = u64::try_from(limits.life.as_millis()).unwrap_or(u64::MAX);
+        let cache = Cache::new(limits.cached_max, life_ms);
+        Self {
+            source,
+            cache: Arc::new(Mutex::new(cache)),
+            limits,
+            clock,
+        }
+    }
+
+    /// What is known of these products.
+    pub async fn find(&self, skus: &[Sku]) -> Known {
+        let now_ms = (self.clock)();
+        let mut known: HashMap<&Sku, Option<Product>> = HashMap::new();
+        let mut missing = Vec::new();
+        for sku in skus {
+            match self.cache().get(sku, now_ms) {
+                Some(product) => drop(known.insert(sku, product)),
+                None => missing.push(sku.clone()),
+            }
+        }
+        let (found, is_complete) = self.ask(&missing, now_ms).await;
+        let product = |sku| match known.get(sku) {
+            Some(product) => product.clone(),
+            None => found.get(sku).cloned(),
+        };
+        Known {
+            products: skus.iter().map(product).collect(),
+            is_complete,
+        }
+    }
+
+    /// Asks the source, in batches, and remembers what it says. Stops at the first batch that is not answered.
+    async fn ask(&self, skus: &[Sku], now_ms: u64) -> (HashMap<Sku, Product>, bool) {
+        let mut all = HashMap::new();
+        for batch in skus.chunks(self.limits.batch.max(1)) {
+            let found: HashMap<Sku, Product> = match self.source.find(batch).await {
+                Ok(found) => found.into_iter().collect(),
+                Err(error) => {
+                    warn!(%error, "a list is shown without its products");
+                    return (all, false);
+                }
+            };
+            for sku in batch {
+                let product = found.get(sku).cloned();
+                self.cache().put(sku.clone(), product.clone(), now_ms);
+                all.extend(product.map(|product| (sku.clone(), product)));
+            }
+        }
+        (all, true)
+    }
+
+    /// Forgets what is remembered of these: they have changed.
+    pub fn forget(&self, skus: &[Sku]) {
+        skus.iter().for_each(|sku| self.cache().remove(sku));
+    }
+
+    /// What a thread that panicked has left is whole: each change is one step.
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,114 @@
+//! Where events and browse history meet: the group `history` notes what was viewed.
+//!
+//! A view is an event of the type `view` with the attribute `sku`, a text or a number, and a customer or a visitor. Views may
+//! come in any order and more than once: the latest of a product counts. So nothing waits for what has failed.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use weir_base::id::UserId;
+use weir_event::envelope::Envelope;
+use weir_history::{Owner, Sku};
+
+use crate::events::groups::{Delivery, Handled, Handler, NewGroup, Outcome, Recomputed, Unit};
+use crate::history::{History, View};
+
+/// The group's name.
+pub const GROUP: &str = "history";
+
+/// The type of events that are views.
+pub const VIEW: &str = "view";
+
+/// The group that notes views in `history`.
+pub fn group(history: History) -> NewGroup {
+    NewGroup::new(GROUP, Arc::new(Views { history }))
+}
+
+#[derive(Debug)]
+struct Views {
+    history: History,
+}
+
+/// What counts of a view's attributes.
+#[derive(Deserialize)]
+struct Attributes {
+    sku: Option<Named>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Named {
+    Number(u64),
+    Text(String),
+}
+
+/// The view that an event is; `None` if it is none.
+fn view_of(event: &Envelope) -> Result<Option<View>, String> {
+    if event.event_type.as_str() != VIEW {
+        return Ok(None);
+    }
+    let attributes: Attributes = serde_json::from_str(&event.attributes)
+        .map_err(|_| "/attributes/sku: neither a text nor a whole number".to_owned())?;
+    let sku = match attributes.sku {
+        None => return Ok(None),
+        Some(Named::Number(number)) => Sku::from(number),
+        Some(Named::Text(text)) => {
+            Sku::new(&text).map_err(|error| format!("/attributes/sku: {error}"))?
+        }
+    };
+    let owner = match (&event.customer, &event.visitor) {
+        (Some(customer), _) => {
+            UserId::new(customer.as_str()).map(|customer| Owner::user(&customer))
+        }
+        (None, Some(visitor)) => Owner::guest(visitor.as_str()),
+        (None, None) => return Ok(None),
+    };
+    let owner = owner.map_err(|error| format!("the customer's name: {error}"))?;
+    let at_ms = event.at_ms;
+    Ok(Some(View { owner, sku, at_ms }))
+}
+
+impl Views {
+    async fn note<'e>(&self, events: impl Iterator<Item = &'e Envelope>) -> Vec<Outcome> {
+        let views: Vec<_> = events.map(view_of).collect();
+        let known: Vec<View> = views
+            .iter()
+            .filter_map(|view| view.clone().ok().flatten())
+            .collect();
+        let noted = match known.is_empty() {
+            true => Ok(()),
+            false => self.history.record(&known).await.map(drop),
+        };
+        let outcome = |view| match (view, &noted) {
+            (Err(reason), _) => Outcome::Refused(reason),
+            (Ok(Some(_)), Err(error)) => Outcome::Failed(error.to_string()),
+            (Ok(_), _) => Outcome::Done,
+        };
+        views.into_iter().map(outcome).collect()
+    }
+}
+
+impl Handler for Views {
+    fn handle<'a>(&'a self, events: &'a [Delivery]) -> Handled<'a> {
+        Box::pin(async move { self.note(events.iter().map(|event| &event.envelope)).await })
+    }
+
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
+    fn recompute<'a>(&'a self, _unit: &'a Unit, events: &'a [Envelope]) -> Option<Recomputed<'a>> {
+        Some(Box::pin(async move {
+            let outcomes = self.note(events.iter()).await;
+            let failed = outcomes.into_iter().find_map(|outcome| match outcome {
+                Outcome::Failed(reason) => Some(reason),
+                _ => None,
+            });
+            failed.map_or(Ok(()), Err)
+        }))
+    }
+
+    fn can_recompute(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,109 @@
+//! A guest signs in.
+
+use serde_json::json;
+use weir_history::{DELETIONS_MAX, Sku};
+
+use super::{Clock, guest, list, lose, record, user};
+use crate::support::World;
+
+#[tokio::test]
+async fn a_guests_views_become_the_users_once() {
+    let clock = Clock::at_noon();
+    let world = World::with_history(|settings| clock.set(settings)).await;
+    let history = world.origin.history().unwrap().clone();
+    let (now, alice, visitor) = (clock.now_ms(), user("alice"), guest("v1"));
+    record(
+        &history,
+        &visitor,
+        &[(1, now - 9), (2, now - 8), (3, now - 7)],
+    )
+    .await;
+    record(&history, &alice, &[(2, now - 20), (3, now - 1)]).await;
+    let joined = [(3, now - 1), (2, now - 8), (1, now - 9)];
+    let body = json!({ "visitor": "v1" });
+    let answer = world
+        .as_user_with("alice", "POST", "/history/join", &body)
+        .await;
+    assert_eq!(
+        answer.body,
+        json!({ "joined": 3, "complete": true }),
+        "{answer:?}"
+    );
+    assert_eq!(list(&history, &alice).await, joined);
+    assert_eq!(list(&history, &visitor).await, []);
+    // Again, and after the log has delivered the guest's views again.
+    let again = world
+        .as_user_with("alice", "POST", "/history/join", &body)
+        .await;
+    assert_eq!(again.body["joined"], 0);
+    record(
+        &history,
+        &visitor,
+        &[(1, now - 9), (2, now - 8), (3, now - 7)],
+    )
+    .await;
+    assert_eq!(list(&history, &visitor).await, []);
+    assert_eq!(list(&history, &alice).await, joined);
+    // The next person at this browser has nothing of alice's.
+    world
+        .as_user_with("bob", "POST", "/history/join", &body)
+        .await;
+    assert_eq!(list(&history, &user("bob")).await, []);
+}
+
+#[tokio::test]
+async fn a_join_that_dies_half_way_is_done_again() {
+    let clock = Clock::at_noon();
+    let world = World::new().await;
+    let history = world.history(|settings| clock.set(settings)).await;
+    let (now, alice, visitor) = (clock.now_ms(), user("alice"), guest("v1"));
+    record(&history, &visitor, &[(1, now - 9), (2, now - 8)]).await;
+    let views = history.views(&visitor).await.unwrap().views;
+    history.give(&views, &alice).await.unwrap();
+    // It died. Alice deletes one of them before anybody joins again; a view has come late.
+    history.delete(&alice, &[Sku::from(1)]).await.unwrap();
+    record(&history, &visitor, &[(3, now - 30)]).await;
+    let joined = history.join(&visitor, &alice).await.unwrap();
+    assert_eq!(joined.views, 3);
+    assert_eq!(list(&history, &alice).await, [(2, now - 8), (3, now - 30)]);
+    // The same when Redis loses all, before and after.
+    lose(&world).await;
+    assert_eq!(history.join(&visitor, &alice).await.unwrap().views, 0);
+    record(
+        &history,
+        &visitor,
+        &[(1, now - 9), (2, now - 8), (3, now - 30)],
+    )
+    .await;
+    assert_eq!(list(&history, &visitor).await, []);
+}
+
+#[tokio::test]
+async fn a_view_that_comes_after_the_join_is_not_lost() {
+    let clock = Clock::at_noon();
+    let world = World::new().await;
+    let history = world.history(|settings| clock.set(settings)).await;
+    let (now, alice, visitor) = (clock.now_ms(), user("alice"), guest("v1"));
+    record(&history, &visitor, &[(1, now - 3)]).await;
+    history.join(&visitor, &alice).await.unwrap();
+    // It was seen before the one that has joined.
+    record(&history, &visitor, &[(2, now - 9)]).await;
+    assert_eq!(history.join(&visitor, &alice).await.unwrap().views, 1);
+    assert_eq!(list(&history, &alice).await, [(1, now - 3), (2, now - 9)]);
+}
+
+#[tokio::test]
+async fn a_guest_with_as_many_deletions_as_there_may_be_joins_all_the_same() {
+    let clock = Clock::at_noon();
+    let world = World::new().await;
+    let history = world.history(|settings| clock.set(settings)).await;
+    let (now, alice, visitor) = (clock.now_ms(), user("alice"), guest("v1"));
+    let skus: Vec<Sku> = (0..DELETIONS_MAX as u64).map(Sku::from).collect();
+    for some in skus.chunks(500) {
+        history.delete(&visitor, some).await.unwrap();
+    }
+    record(&history, &visitor, &[(9_999_999, now - 3)]).await;
+    history.join(&visitor, &alice).await.unwrap();
+    assert_eq!(list(&history, &alice).await, [(9_999_999, now - 3)]);
+    assert_eq!(list(&history, &visitor).await, []);
+}

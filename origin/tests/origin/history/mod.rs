@@ -1,0 +1,94 @@
+//! Browse history on a real Redis and a real database.
+
+mod fold;
+mod join;
+mod lists;
+mod products;
+mod random;
+mod remove;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::cmd;
+use weir_base::id::UserId;
+use weir_history::{Owner, Seen, Sku};
+use weir_origin::history::{History, Outcome, Settings, View};
+
+use crate::support::World;
+
+/// In the middle of a day.
+const NOON_MS: u64 = 20_000 * weir_history::DAY_MS + weir_history::DAY_MS / 2;
+
+/// A clock that stands still until it is moved.
+#[derive(Clone)]
+struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    fn at_noon() -> Self {
+        Self(Arc::new(AtomicU64::new(NOON_MS)))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn pass(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    fn set(&self, settings: &mut Settings) {
+        let clock = self.clone();
+        settings.clock = Arc::new(move || clock.now_ms());
+    }
+}
+
+fn user(name: &str) -> Owner {
+    Owner::user(&UserId::new(name).unwrap())
+}
+
+fn guest(name: &str) -> Owner {
+    Owner::guest(name).unwrap()
+}
+
+fn seen(sku: u64, at_ms: u64) -> Seen {
+    let sku = Sku::from(sku);
+    Seen { sku, at_ms }
+}
+
+/// One owner's views of these products at these times.
+async fn record(history: &History, owner: &Owner, views: &[(u64, u64)]) -> Vec<Outcome> {
+    let view = |&(sku, at_ms): &(u64, u64)| View {
+        owner: owner.clone(),
+        sku: Sku::from(sku),
+        at_ms,
+    };
+    let views: Vec<View> = views.iter().map(view).collect();
+    history.record(&views).await.unwrap()
+}
+
+/// The list, which must be whole.
+async fn list(history: &History, owner: &Owner) -> Vec<(u64, u64)> {
+    let views = history.views(owner).await.unwrap();
+    assert!(views.is_complete);
+    pairs(&views.views)
+}
+
+fn pairs(views: &[Seen]) -> Vec<(u64, u64)> {
+    views
+        .iter()
+        .map(|seen| (seen.sku.number().unwrap(), seen.at_ms))
+        .collect()
+}
+
+/// What the cold store has.
+async fn cold(history: &History, owner: &Owner) -> Vec<(u64, u64)> {
+    pairs(&history.cold().read(owner).await.unwrap().views)
+}
+
+/// Redis loses all that it had of history.
+async fn lose(world: &World) {
+    for key in world.keys("h:*").await {
+        world.redis(cmd("DEL").arg(key)).await;
+    }
+}

@@ -1,0 +1,162 @@
+//! What is known of products: the table, a service, and when neither tells.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::routing::post;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use weir_history::Sku;
+use weir_origin::history::Settings;
+use weir_origin::history::products::{ProductLimits, ProductService};
+
+use super::{Clock, record, user};
+use crate::support::World;
+
+#[tokio::test]
+async fn products_of_the_table_are_shown_and_variants_once() {
+    let clock = Clock::at_noon();
+    let world = World::with_history(|settings| clock.set(settings)).await;
+    let history = world.origin.history().unwrap().clone();
+    let (now, alice) = (clock.now_ms(), user("alice"));
+    let body = json!({ "products": [
+        { "sku": "1", "spu": "shoe", "title": "Schuh, größer", "picture": "https://cdn.example/1.jpg" },
+        { "sku": "2", "spu": "shoe", "title": "A shoe, smaller" },
+        { "sku": "3", "title": "A hat" },
+    ] });
+    let put = world.admin("PUT", "/products", &body).await;
+    assert_eq!(put.status, 204, "{put:?}");
+    record(
+        &history,
+        &alice,
+        &[(1, now - 1), (2, now - 2), (3, now - 3), (4, now - 4)],
+    )
+    .await;
+    let list = world.as_user("alice", "GET", "/history").await;
+    let expected = json!([
+        { "sku": "1", "viewed_at_ms": now - 1, "spu": "shoe", "title": "Schuh, größer", "picture": "https://cdn.example/1.jpg" },
+        { "sku": "3", "viewed_at_ms": now - 3, "title": "A hat" },
+        { "sku": "4", "viewed_at_ms": now - 4 },
+    ]);
+    assert_eq!(list.body["items"], expected);
+    let count = world.as_user("alice", "GET", "/history/count").await;
+    assert_eq!(count.body["count"], 3);
+    // A change is seen at once by the origin that makes it.
+    let changed = world
+        .admin("PUT", "/products/4", &json!({ "title": "New" }))
+        .await;
+    assert_eq!(changed.status, 204);
+    let list = world.as_user("alice", "GET", "/history").await;
+    assert_eq!(list.body["items"][2]["title"], "New");
+    let got = world.admin("GET", "/products/4", &Value::Null).await;
+    assert_eq!(got.body, json!({ "sku": "4", "title": "New" }));
+    assert_eq!(
+        world
+            .admin("DELETE", "/products/4", &Value::Null)
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        world.admin("GET", "/products/4", &Value::Null).await.status,
+        404
+    );
+    assert_eq!(
+        world
+            .admin("DELETE", "/products/4", &Value::Null)
+            .await
+            .status,
+        404
+    );
+}
+
+#[tokio::test]
+async fn a_product_that_will_not_do_is_refused_with_its_member() {
+    let world = World::with_history(|_| ()).await;
+    for (product, member) in [
+        (json!({ "sku": "a b" }), "products[0].sku"),
+        (
+            json!({ "sku": "a", "spu": "x".repeat(65) }),
+            "products[0].spu",
+        ),
+        (json!({ "sku": "a", "spu": "ü" }), "products[0].spu"),
+        (json!({ "sku": "a", "title": "" }), "products[0].title"),
+        (
+            json!({ "sku": "a", "picture": "javascript:alert(1)" }),
+            "products[0].picture",
+        ),
+    ] {
+        let refused = world
+            .admin("PUT", "/products", &json!({ "products": [product] }))
+            .await;
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.detail().starts_with(member), "{refused:?}");
+    }
+    let many = vec![json!({ "sku": "a" }); 1_001];
+    let refused = world
+        .admin("PUT", "/products", &json!({ "products": many }))
+        .await;
+    assert_eq!(refused.status, 422);
+}
+
+/// A product service, and the numbers of products of each question.
+async fn service() -> (String, Arc<Mutex<Vec<usize>>>, tokio::task::JoinHandle<()>) {
+    let asked = Arc::new(Mutex::new(vec![]));
+    let noted = asked.clone();
+    let answer = move |Json(body): Json<Value>| async move {
+        let skus = body["skus"].as_array().unwrap();
+        noted.lock().unwrap().push(skus.len());
+        let known = skus.iter().filter(|sku| *sku != "unknown");
+        let product = |sku: &Value| json!({ "sku": sku, "spu": "all", "title": "T", "price": 7 });
+        Json(json!({ "products": known.map(product).collect::<Vec<_>>() }))
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/products", listener.local_addr().unwrap());
+    let router = Router::new().route("/products", post(answer));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let served = tokio::spawn(weir_origin::http::server::serve(listener, router, stop));
+    (url, asked, served)
+}
+
+#[tokio::test]
+async fn a_service_is_asked_in_batches_and_what_it_says_is_remembered() {
+    let clock = Clock::at_noon();
+    let world = World::new().await;
+    let (url, asked, served) = service().await;
+    let history = world
+        .history(|settings: &mut Settings| {
+            clock.set(settings);
+            settings.product_service = Some(Arc::new(ProductService::new(&url, None).unwrap()));
+            settings.products = ProductLimits {
+                batch: 4,
+                cached_max: 100,
+                life: Duration::from_secs(60),
+            };
+        })
+        .await;
+    let (now, alice) = (clock.now_ms(), user("alice"));
+    let views: Vec<(u64, u64)> = (1..=10).map(|n| (n, now - n)).collect();
+    record(&history, &alice, &views).await;
+    let page = history.list(&alice, 50, None).await.unwrap();
+    // All are variants of one.
+    assert_eq!((page.items.len(), page.is_complete), (1, true));
+    assert_eq!(page.items[0].product.title.as_deref(), Some("T"));
+    assert_eq!(*asked.lock().unwrap(), [4, 4, 2]);
+    history.list(&alice, 50, None).await.unwrap();
+    assert_eq!(asked.lock().unwrap().len(), 3, "all are remembered");
+    clock.pass(60_000);
+    history.list(&alice, 50, None).await.unwrap();
+    assert_eq!(asked.lock().unwrap().len(), 6);
+    // It is away: the list comes without, and says so.
+    served.abort();
+    let _ = served.await;
+    clock.pass(60_000);
+    let page = history.list(&alice, 50, None).await.unwrap();
+    assert_eq!((page.items.len(), page.is_complete), (10, false));
+    let found = history
+        .products()
+        .find(&[Sku::new("unknown").unwrap()])
+        .await;
+    assert_eq!((found.products, found.is_complete), (vec![None], false));
+}
