@@ -21,6 +21,7 @@
 //! | [`address()`] | one client address | |
 //! | [`link_record`], [`click_batch`] | what stands in Redis of a short link, and of clicks | |
 //! | [`event_batch`], [`event_pixel`] | events as clients send them: a body, the query of an image | |
+//! | [`events_config`] | the configuration of the filter for events | |
 //! | [`event_envelope`] | an event as the log holds it | |
 //! | [`links_config`] | the configuration of the filter for short links | |
 //! | [`link_click`] | a request for a link: a line each | method |
@@ -52,7 +53,7 @@ pub use catalogue::catalogue;
 pub use claim::claim_ticket;
 pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
-pub use event::{event_batch, event_envelope, event_pixel};
+pub use event::{event_batch, event_envelope, event_pixel, events_config};
 pub use identity::signed_user;
 pub use limit::limit_slot;
 pub use link::{click_batch, link_click, link_record, links_config};
@@ -67,7 +68,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -78,6 +79,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("event_batch", event_batch),
     ("event_envelope", event_envelope),
     ("event_pixel", event_pixel),
+    ("events_config", events_config),
     ("gate_config", gate_config),
     ("limit_rules", limit_rules),
     ("limit_slot", limit_slot),
