@@ -1,5 +1,6 @@
 //! Events: what clients send, and what stands in the log.
 
+use weir_engine_events::config::Config;
 use weir_event::answer::{MESSAGE_LEN_MAX, Rejection};
 use weir_event::batch::Batch;
 use weir_event::clock::{AHEAD_MS_MAX, DAY_MS, occurred_ms};
@@ -11,6 +12,8 @@ use weir_event::name::{EventId, KeyName};
 use weir_event::pixel;
 use weir_event::routes::Routes;
 use weir_event::stamps::{Kind, Stamps};
+
+use crate::config::{check_nothing_follows, check_refusal};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -48,6 +51,36 @@ pub fn event_pixel(data: &[u8]) {
             check_event(event, None);
         }
         Err(rejection) => check_rejection(&rejection),
+    }
+}
+
+/// The configuration of the filter: what is taken is within its bounds; what is refused says where and why, and shows no
+/// secret.
+pub fn events_config(data: &[u8]) {
+    const SECRET: &str = "f7Gq-secret-of-a-server";
+    let environment = |_: &str| Some(SECRET.into());
+    let checked =
+        weir_engine::config::parse::<Config>(data).and_then(|config| config.checked(&environment));
+    let taken = match checked {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            assert!(!refusal.to_string().contains(SECRET));
+            return check_refusal(&refusal);
+        }
+    };
+    check_nothing_follows::<Config>(data);
+    assert!(taken.collect.is_some() || taken.observe.is_some());
+    assert!((1..=256).contains(&taken.keys.len()));
+    assert!(taken.trusted_hops.is_none_or(|hops| hops <= 16));
+    if let Some(collect) = &taken.collect {
+        assert!(collect.path != collect.pixel_path);
+        assert!(collect.path.starts_with('/') && collect.pixel_path.starts_with('/'));
+    }
+    if let Some(observe) = &taken.observe {
+        assert!(taken.keys.iter().any(|key| key.name == observe.key));
+        assert!((1..=EVENTS_MAX).contains(&observe.outbox.events_max));
+        assert!((100..=60_000).contains(&observe.outbox.flush_ms));
+        assert!((1..=1_000).contains(&observe.outbox.batches_max));
     }
 }
 

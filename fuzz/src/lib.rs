@@ -22,6 +22,7 @@
 //! | [`history_cold`] | what the cold store keeps of a browse history | |
 //! | [`link_record`], [`click_batch`] | what stands in Redis of a short link, and of clicks | |
 //! | [`event_batch`], [`event_pixel`] | events as clients send them: a body, the query of an image | |
+//! | [`events_config`] | the configuration of the filter for events | |
 //! | [`event_envelope`] | an event as the log holds it | |
 //! | [`links_config`] | the configuration of the filter for short links | |
 //! | [`link_click`] | a request for a link: a line each | method |
@@ -54,7 +55,7 @@ pub use catalogue::catalogue;
 pub use claim::claim_ticket;
 pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
-pub use event::{event_batch, event_envelope, event_pixel};
+pub use event::{event_batch, event_envelope, event_pixel, events_config};
 pub use history::history_cold;
 pub use identity::signed_user;
 pub use limit::limit_slot;
@@ -70,7 +71,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 26] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -81,6 +82,7 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("event_batch", event_batch),
     ("event_envelope", event_envelope),
     ("event_pixel", event_pixel),
+    ("events_config", events_config),
     ("gate_config", gate_config),
     ("history_cold", history_cold),
     ("limit_rules", limit_rules),

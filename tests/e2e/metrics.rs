@@ -15,6 +15,7 @@ pub(crate) enum Gateways {
     Sales,
     Limits,
     Links,
+    Events,
 }
 
 impl Gateways {
@@ -22,6 +23,7 @@ impl Gateways {
         match name {
             name if name.starts_with("weir_ratelimit_") => Self::Limits,
             name if name.starts_with("weir_shortlink_") => Self::Links,
+            name if name.starts_with("weir_events_") => Self::Events,
             _ => Self::Sales,
         }
     }

@@ -5,6 +5,7 @@
 //! same on every machine, so that a change that costs more is seen at once. Ticks do not count: they come so often a
 //! second, however many requests there are.
 
+mod events;
 mod path;
 pub mod profile;
 mod redis;
@@ -86,6 +87,7 @@ pub fn all() -> Result<Vec<Cost>> {
     costs.push(known.cost("redirect from memory, first click", 302, first_click)?);
     let mut unknown = Path::for_links(0)?;
     costs.push(unknown.cost_of_batch("redirect from Redis, 64 in a batch", 302, click)?);
+    costs.extend(events::all()?);
     Ok(costs)
 }
 

@@ -3,7 +3,7 @@
 use weir_costs::{Cost, all};
 
 /// The most of fuel, host calls, bytes copied and Redis commands, by scenario.
-const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
+const BUDGETS: [(&str, f64, f64, f64, f64); 16] = [
     // All request headers in one call, clock, answer. One call copies more than one a header did, and
     // saves as many calls.
     ("rejected locally: no token", 9_000.0, 3.0, 430.0, 0.0),
@@ -63,6 +63,19 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 12] = [
         1_450.0,
         1.0,
     ),
+    // Twelve header calls: what clients sent is removed, five stamps are added, the path loses its key. Two limits, each a
+    // bucket read and written; and the response is seen, for the page's sake.
+    (
+        "events of a page, with two limits",
+        40_000.0,
+        25.0,
+        1_500.0,
+        0.0,
+    ),
+    ("events without a known key", 20_000.0, 5.0, 900.0, 0.0),
+    // One event as JSON in the batch.
+    ("a page that is observed", 20_000.0, 7.0, 700.0, 0.0),
+    ("a request that is neither", 3_000.0, 2.0, 100.0, 0.0),
 ];
 
 #[test]

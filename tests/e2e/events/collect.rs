@@ -1,14 +1,15 @@
 //! `POST /events` and `GET /events.gif`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use weir_event::consent::Consent;
 use weir_event::stamps::Kind;
-use weir_stack::http::Method;
+use weir_stack::http::{self, Method};
 use weir_tests::{EventGateway, SHOP_KEY};
 
 use super::{event, post, shipped};
+use crate::metrics::{Gateways, documented, scraped};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_reach_the_origin_with_the_gateways_stamps_and_no_others() -> Result<()> {
@@ -198,4 +199,26 @@ async fn a_dead_origin_acknowledges_nothing_and_comes_back() -> Result<()> {
     assert_eq!(gateway.origin.events().len(), 2);
     assert_eq!(gateway.origin.duplicates(), 1);
     gateway.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
+    let gateway = shipped().await?;
+    post(&gateway, &event("e1"), &[]).await?;
+    gateway
+        .count_reaching("requests_total.outcome.forwarded", 1)
+        .await?;
+    let url = format!("{}/stats/prometheus", gateway.envoys[0].admin_url());
+    let names = scraped(&url).await?;
+    let own: BTreeSet<String> = names
+        .into_iter()
+        .filter(|name| name.starts_with("weir_events_"))
+        .collect();
+    assert_eq!(own, documented(Gateways::Events));
+    let stats = http::get(&url).await?.text();
+    assert!(
+        stats.contains(r#"weir_events_requests_total{outcome="forwarded"} 1"#),
+        "{stats}"
+    );
+    Ok(())
 }
