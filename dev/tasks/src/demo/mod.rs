@@ -1,7 +1,8 @@
 //! `cargo xtask demo`: a flash sale from its creation to the books being checked.
 //!
 //! `play` goes from step to step; `cast` says who takes part, `acts` and `bots` what they do, `crowd`
-//! lets many do it at once, and `report` says what came of it. At the end `link` plays with a short link.
+//! lets many do it at once, and `report` says what came of it. Before, people look around in `views`; at the end `link` plays
+//! with a short link.
 
 mod acts;
 mod books;
@@ -18,6 +19,7 @@ mod report;
 mod sql;
 mod tally;
 mod teller;
+mod views;
 mod visitor;
 
 use crate::up::{self, Stop, Unnamed};
@@ -38,6 +40,9 @@ const SEED: u64 = 20_240_618;
 
 /// Where short links are answered unless told otherwise.
 const LINK_PORT: u16 = 10_001;
+
+/// Where events are taken unless told otherwise.
+const EVENT_PORT: u16 = 10_002;
 
 /// How often the children are looked at.
 const WATCH: Duration = Duration::from_millis(100);
@@ -76,6 +81,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PORT")]
     link_port: Option<u16>,
 
+    /// The port of the gateway that takes events [default: 10002]
+    #[arg(long, value_name = "PORT")]
+    event_port: Option<u16>,
+
     /// Stop everything afterwards; ports that are not named are free ones
     #[arg(long)]
     once: bool,
@@ -90,17 +99,21 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         true => Unnamed::Free,
         false => Unnamed::Default,
     };
-    let link_port = link_port(arguments, unnamed)?;
+    let ports = GatewayPorts {
+        links: port(arguments.link_port, LINK_PORT, "--link-port", unnamed)?,
+        events: port(arguments.event_port, EVENT_PORT, "--event-port", unnamed)?,
+    };
     let builder = up::prepare(&arguments.up, tools, unnamed)?
         .risk_rules(cast::RISK_RULES)
         // Who forgets to pay comes again.
         .holds_may_expire()
-        .links(link::domains(link_port));
+        .links(link::domains(ports.links))
+        .events();
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
         let (mut stack, report) = tokio::select! {
-            done = demo(arguments, builder, link_port) => done?,
+            done = demo(arguments, builder, ports) => done?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
         println!("{}", report.table());
@@ -121,13 +134,20 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     })
 }
 
-fn link_port(arguments: &Arguments, unnamed: Unnamed) -> Result<u16> {
-    let port = match (arguments.link_port, unnamed) {
+/// The ports of gateways beside the first.
+#[derive(Debug, Clone, Copy)]
+struct GatewayPorts {
+    links: u16,
+    events: u16,
+}
+
+fn port(named: Option<u16>, usual: u16, flag: &str, unnamed: Unnamed) -> Result<u16> {
+    let port = match (named, unnamed) {
         (Some(named), _) => named,
-        (None, Unnamed::Default) => LINK_PORT,
+        (None, Unnamed::Default) => usual,
         (None, Unnamed::Free) => return ports::free(),
     };
-    ports::check(port, "--link-port")?;
+    ports::check(port, flag)?;
     Ok(port)
 }
 
@@ -137,14 +157,18 @@ fn write_report(report: &Report, file: &Path) -> Result<()> {
 }
 
 /// Starts the stack, holds the sale, and reads the books.
-async fn demo(arguments: &Arguments, builder: Builder, link_port: u16) -> Result<(Stack, Report)> {
+async fn demo(
+    arguments: &Arguments,
+    builder: Builder,
+    ports: GatewayPorts,
+) -> Result<(Stack, Report)> {
     // The play asks it things, and the watch looks after its children in between.
     let stack = Mutex::new(up::start(builder).await?);
     // A name of its own, so that a kept --data folder takes one demo after another.
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let sale = format!("demo-{}", now.as_millis());
     let report = tokio::select! {
-        report = hold(arguments, &stack, &sale, link_port) => report?,
+        report = hold(arguments, &stack, &sale, ports) => report?,
         died = first_death(&stack) => return Err(died),
     };
     Ok((stack.into_inner(), report))
@@ -154,13 +178,15 @@ async fn hold(
     arguments: &Arguments,
     stack: &Mutex<Stack>,
     sale: &str,
-    link_port: u16,
+    ports: GatewayPorts,
 ) -> Result<Report> {
     let shares = Shares::of(arguments.users, arguments.stock);
     let mut play = Play::new(stack, sale, shares, arguments).await?;
+    let people = cast::people(&shares, arguments.seed);
+    let browsing = views::play(stack, ports.events, &people, &mut play.teller).await?;
     let played = play.run().await?;
     let books = Books::read(&*stack.lock().await, sale, arguments.shards).await?;
-    let link = link::play(stack, link_port, &mut play.teller).await?;
+    let link = link::play(stack, ports.links, &mut play.teller).await?;
     Ok(Report {
         stock: arguments.stock.into(),
         shards: arguments.shards,
@@ -174,6 +200,7 @@ async fn hold(
         seen: play.seen,
         audit: played.audit,
         books,
+        browsing,
         link,
     })
 }

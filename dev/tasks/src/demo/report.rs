@@ -7,6 +7,7 @@ use super::operator::Audit;
 use super::play::Rush;
 use super::sql::Checked;
 use super::tally::{Row, Tallies, Tally};
+use super::views::Browsing;
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
 
@@ -27,6 +28,8 @@ pub(super) struct Report {
     pub(super) seen: Tallies,
     pub(super) audit: Audit,
     pub(super) books: Books,
+    /// What people looked at before.
+    pub(super) browsing: Browsing,
     /// The short link at the end.
     pub(super) link: LinkShow,
 }
@@ -94,8 +97,8 @@ impl Report {
             ),
             check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
         ];
-        let link = self.link.checks().into_iter();
-        checks.extend(link.map(|(holds, what)| check(holds, what)));
+        let shows = self.browsing.checks().into_iter().chain(self.link.checks());
+        checks.extend(shows.map(|(holds, what)| check(holds, what)));
         checks
     }
 
@@ -123,6 +126,7 @@ impl Report {
             "bots_seen": tally_json(&self.seen.bots),
             "rushes": self.rushes.iter().map(rush_json).collect::<Vec<_>>(),
             "audit": self.audit.json(),
+            "events": self.browsing.json(),
             "link": self.link.json(),
             "orders": sql.orders,
             "orders_paid": sql.paid,
@@ -347,6 +351,7 @@ mod tests {
                     ..Shard::default()
                 }],
             },
+            browsing: Browsing::good(),
             link: LinkShow::of(10_000, 10_000),
         }
     }
@@ -354,7 +359,7 @@ mod tests {
     #[test]
     fn a_sale_that_is_sold_and_paid_is_good_and_any_one_fault_is_not() {
         assert!(report().is_good(), "{}", report().table());
-        let faults: [(Fault, &str); 9] = [
+        let faults: [(Fault, &str); 10] = [
             (|r| r.audit.balanced = false, "audit:"),
             (|r| r.audit.exact = false, "audit:"),
             (|r| r.audit.total = 11, "audit:"),
@@ -364,6 +369,7 @@ mod tests {
             (|r| r.books.sql.paid = 9, "unsold 1"),
             (|r| r.books.sql.buyers = 9, "by 9 different people"),
             (|r| r.books.sql.bots = 1, "bots have ordered 1"),
+            (|r| r.browsing.books.events = 99, "99 of 100 acknowledged"),
         ];
         for (fault, expected) in faults {
             let mut report = report();

@@ -96,6 +96,42 @@ impl Checked {
     }
 }
 
+/// What SQL holds of events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct EventBooks {
+    /// Events that are stored.
+    pub(super) events: u64,
+    /// Events that were refused, and kept.
+    pub(super) dead_letters: u64,
+}
+
+const EVENTS: &str = "
+    SELECT (SELECT COUNT(*) FROM events), (SELECT COUNT(*) FROM event_dead_letters)";
+
+impl EventBooks {
+    pub(super) async fn read(database: &Path) -> Result<Self> {
+        let mut connection = open(database).await?;
+        let query = sqlx::query_as(EVENTS);
+        let (events, dead_letters): (i64, i64) = query
+            .fetch_one(&mut connection)
+            .await
+            .context("cannot count the events")?;
+        connection.close().await?;
+        Ok(Self {
+            events: u64::try_from(events)?,
+            dead_letters: u64::try_from(dead_letters)?,
+        })
+    }
+
+    /// What has come since.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            events: self.events.saturating_sub(before.events),
+            dead_letters: self.dead_letters.saturating_sub(before.dead_letters),
+        }
+    }
+}
+
 async fn open(database: &Path) -> Result<SqliteConnection> {
     let options = SqliteConnectOptions::new()
         .filename(database)

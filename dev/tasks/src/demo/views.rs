@@ -1,0 +1,364 @@
+//! People look around before they buy: their views, and what each is shown of them afterwards.
+
+use super::cast::Person;
+use super::sql::EventBooks;
+use super::teller::Teller;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use weir_stack::Stack;
+use weir_stack::http::{self, Connection, Method, Response};
+
+/// Products that there are, and how many each person looks at.
+const PRODUCTS: u64 = 300;
+const VIEWS_EACH: u64 = 4;
+
+/// Of so many events one is of a type that nobody has registered.
+const WRONG_EVERY: usize = 1_000;
+
+/// Events of one request, as a shop's server sends them, and requests at the same time.
+const BATCH: usize = 200;
+const AT_ONCE: usize = 16;
+
+/// How long it may take until all is handled, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(100);
+const RETRY: Duration = Duration::from_millis(100);
+
+/// What a person has looked at: each product's last view, in milliseconds since the Unix epoch.
+type Seen = BTreeMap<String, u64>;
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Browsing {
+    /// Events that were sent, and what was answered of them.
+    pub(super) sent: u64,
+    pub(super) acknowledged: u64,
+    pub(super) refused: u64,
+    /// What SQL has: events, and dead letters.
+    pub(super) books: EventBooks,
+    /// People, and those who are shown what they have looked at, and nothing else.
+    pub(super) people: u64,
+    pub(super) shown: u64,
+    /// Until everything was acknowledged, and until all of it was handled.
+    took: Duration,
+    handled_after: Duration,
+}
+
+/// How events get to the gateway.
+struct Way {
+    authority: String,
+    key: String,
+}
+
+/// Lets `people` look around, with a gateway for events on `port`, and compares what each is shown with what they did.
+pub(super) async fn play(
+    stack: &Mutex<Stack>,
+    port: u16,
+    people: &[Person],
+    teller: &mut Teller,
+) -> Result<Browsing> {
+    let gateway = stack.lock().await.start_event_gateway(port).await?;
+    register(&*stack.lock().await).await?;
+    let (events, model) = script(people)?;
+    let way = Arc::new(Way {
+        authority: gateway.trim_start_matches("http://").to_owned(),
+        key: stack.lock().await.event_key.clone(),
+    });
+    // A data folder that was kept has those of an earlier demo.
+    let before = EventBooks::read(stack.lock().await.database_path()).await?;
+    let began = Instant::now();
+    let (acknowledged, refused) = send(&way, &events).await?;
+    let took = began.elapsed();
+    let rate = acknowledged as f64 / took.as_secs_f64().max(f64::EPSILON);
+    let text = format!(
+        "{acknowledged} views of {} people are on disk, {rate:.0} a second; {refused} wrong ones refused",
+        people.len()
+    );
+    teller.tell("browsing", text);
+    let books = handled(stack, before, acknowledged).await?;
+    let handled_after = began.elapsed();
+    let shown = compare(stack, &model).await?;
+    let text = format!("{shown} of {} people are shown what they saw", model.len());
+    teller.tell("history", text);
+    Ok(Browsing {
+        sent: events.len() as u64,
+        acknowledged,
+        refused,
+        books,
+        people: model.len() as u64,
+        shown,
+        took,
+        handled_after,
+    })
+}
+
+/// Registers the type, also where an earlier demo has done so.
+async fn register(stack: &Stack) -> Result<()> {
+    let sku = json!({ "type": "integer" });
+    let schema = json!({ "type": "object", "required": ["sku"], "properties": { "sku": sku } });
+    let body = json!({ "schema": schema }).to_string();
+    let url = format!("{}/events/types/view", stack.origin_admin_url());
+    let token = format!("Bearer {}", stack.admin_token);
+    let headers = [
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let answer = http::send(Method::PUT, &url, &headers, body).await?;
+    ensure!(matches!(answer.status, 200 | 201), "{}", answer.text());
+    Ok(())
+}
+
+/// The events in the order in which they are sent, and what becomes of them.
+fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, Seen>)> {
+    let now_ms = std::time::UNIX_EPOCH.elapsed()?.as_millis();
+    let first_ms = u64::try_from(now_ms)? - 3_600_000;
+    let mut model = BTreeMap::<String, Seen>::new();
+    let mut events = Vec::new();
+    for round in 0..VIEWS_EACH {
+        for (number, person) in (0..).zip(people) {
+            let at_ms = first_ms + round * 60_000 + number;
+            // Some come back to what they have seen.
+            let sku = (number * 7 + round * round * 13) % PRODUCTS;
+            if events.len() % WRONG_EVERY == WRONG_EVERY - 1 {
+                events.push(json!({ "type": "veiw", "customer": person.name, "at_ms": at_ms }));
+            }
+            events.push(json!({
+                "id": format!("demo-{first_ms}-{round}-{number}"),
+                "type": "view",
+                "customer": person.name,
+                "at_ms": at_ms,
+                "attributes": { "sku": sku },
+            }));
+            let seen = model.entry(person.name.clone()).or_default();
+            seen.insert(sku.to_string(), at_ms);
+        }
+    }
+    Ok((events, model))
+}
+
+/// Sends all of it; how many events were acknowledged, and how many refused.
+async fn send(way: &Arc<Way>, events: &[Value]) -> Result<(u64, u64)> {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut sending = JoinSet::new();
+    for batch in events.chunks(BATCH) {
+        let turn = room.clone().acquire_owned().await?;
+        let (way, body) = (way.clone(), serde_json::to_string(batch)?);
+        sending.spawn(async move {
+            let told = way.send(&body).await;
+            drop(turn);
+            told
+        });
+    }
+    let (mut acknowledged, mut refused) = (0, 0);
+    while let Some(told) = sending.join_next().await {
+        let told = told??;
+        let count = |name: &str| {
+            told[name]
+                .as_u64()
+                .with_context(|| format!("no {name}: {told}"))
+        };
+        acknowledged += count("accepted")? + count("duplicates")?;
+        refused += count("rejected")?;
+    }
+    Ok((acknowledged, refused))
+}
+
+impl Way {
+    /// As a client must: the same again until there is an answer, which harms nobody.
+    async fn send(&self, body: &str) -> Result<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.send_once(body).await {
+                Ok(answer) if answer.status == 202 => return answer.json(),
+                Ok(answer) if !matches!(answer.status, 429 | 503 | 504) => {
+                    anyhow::bail!(
+                        "events were answered with {}: {}",
+                        answer.status,
+                        answer.text()
+                    )
+                }
+                Ok(_) | Err(_) => sleep(RETRY).await,
+            }
+            ensure!(Instant::now() < deadline, "events are not acknowledged");
+        }
+    }
+
+    async fn send_once(&self, body: &str) -> Result<Response> {
+        let headers = [
+            ("content-type", "application/json"),
+            ("x-weir-write-key", self.key.as_str()),
+        ];
+        let mut connection = Connection::open(&self.authority).await?;
+        let sent = connection.send(Method::POST, "/events", &headers, body.to_owned());
+        sent.await
+    }
+}
+
+/// What SQL has more than before, once that is so many events and no group is behind, or after a while.
+async fn handled(stack: &Mutex<Stack>, before: EventBooks, events: u64) -> Result<EventBooks> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let stack = stack.lock().await;
+        let books = EventBooks::read(stack.database_path()).await?.since(before);
+        let groups = stack.admin(Method::GET, "/groups", "", 200).await?;
+        let groups = groups["groups"].as_array().context("no groups")?;
+        let behind = |group: &Value| group["lag_bytes"] != 0 || group["retries"] != 0;
+        if (books.events >= events && !groups.iter().any(behind)) || Instant::now() >= deadline {
+            return Ok(books);
+        }
+        drop(stack);
+        sleep(POLL).await;
+    }
+}
+
+/// How many are shown what they have looked at, the latest first, and nothing else. The operator asks for all: the gateway
+/// would not let one address ask so often.
+async fn compare(stack: &Mutex<Stack>, model: &BTreeMap<String, Seen>) -> Result<u64> {
+    let (authority, token) = {
+        let stack = stack.lock().await;
+        let url = stack.origin_admin_url();
+        let authority = url.trim_start_matches("http://").to_owned();
+        (authority, format!("Bearer {}", stack.admin_token))
+    };
+    let mut connection = Connection::open(&authority).await?;
+    let mut right = 0;
+    for (person, seen) in model {
+        let path = format!("/history?user={person}&limit=200");
+        let headers = [("authorization", token.as_str())];
+        let answer = connection.send(Method::GET, &path, &headers, "").await?;
+        ensure!(answer.status == 200, "{}", answer.text());
+        right += u64::from(is_shown(&answer.json()?, seen));
+    }
+    Ok(right)
+}
+
+fn is_shown(list: &Value, seen: &Seen) -> bool {
+    let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let times: Vec<_> = items
+        .iter()
+        .map(|item| item["viewed_at_ms"].as_u64())
+        .collect();
+    let is_its = |item: &Value| {
+        let at_ms = item["sku"].as_str().and_then(|sku| seen.get(sku));
+        at_ms.is_some() && at_ms.copied() == item["viewed_at_ms"].as_u64()
+    };
+    list["complete"] == true
+        && items.len() == seen.len()
+        && items.iter().all(is_its)
+        && times.is_sorted_by(|later, earlier| later >= earlier)
+}
+
+impl Browsing {
+    /// What must be so: whether it is, and in words.
+    pub(super) fn checks(&self) -> [(bool, String); 3] {
+        let Self {
+            sent,
+            acknowledged,
+            refused,
+            books,
+            people,
+            shown,
+            ..
+        } = self;
+        [
+            (
+                *sent == acknowledged + refused && books.dead_letters == *refused,
+                format!(
+                    "events: {sent} sent = {acknowledged} acknowledged + {refused} refused, which are kept"
+                ),
+            ),
+            (
+                books.events == *acknowledged,
+                format!(
+                    "{} of {acknowledged} acknowledged events handled",
+                    books.events
+                ),
+            ),
+            (
+                shown == people,
+                format!("{shown} of {people} people are shown what they have looked at"),
+            ),
+        ]
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "sent": self.sent,
+            "acknowledged": self.acknowledged,
+            "refused": self.refused,
+            "handled": self.books.events,
+            "dead_letters": self.books.dead_letters,
+            "people": self.people,
+            "people_shown_what_they_saw": self.shown,
+            "took_s": self.took.as_secs_f64(),
+            "handled_after_s": self.handled_after.as_secs_f64(),
+        })
+    }
+}
+
+#[cfg(test)]
+impl Browsing {
+    /// One for tests, in which all is well.
+    pub(super) fn good() -> Self {
+        Self {
+            sent: 101,
+            acknowledged: 100,
+            refused: 1,
+            books: EventBooks {
+                events: 100,
+                dead_letters: 1,
+            },
+            people: 10,
+            shown: 10,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_event_or_person_too_few_or_too_many_is_told() {
+        type Fault = fn(&mut Browsing);
+        let faults: [(Fault, [bool; 3]); 6] = [
+            (|_| {}, [true, true, true]),
+            (|b| b.sent = 102, [false, true, true]),
+            (|b| b.books.dead_letters = 0, [false, true, true]),
+            (|b| b.books.events = 99, [true, false, true]),
+            (|b| b.books.events = 101, [true, false, true]),
+            (|b| b.shown = 9, [true, true, false]),
+        ];
+        for (fault, expected) in faults {
+            let mut browsing = Browsing::good();
+            fault(&mut browsing);
+            assert_eq!(browsing.checks().map(|(holds, _)| holds), expected);
+        }
+    }
+
+    #[test]
+    fn a_list_is_right_if_it_is_complete_and_the_latest_comes_first() {
+        let seen = Seen::from([("7".to_owned(), 20), ("9".to_owned(), 10)]);
+        let list = |items: &[(&str, u64)], complete: bool| {
+            let item = |(sku, at_ms): &(&str, u64)| json!({ "sku": sku, "viewed_at_ms": at_ms });
+            json!({ "items": items.iter().map(item).collect::<Vec<_>>(), "complete": complete })
+        };
+        assert!(is_shown(&list(&[("7", 20), ("9", 10)], true), &seen));
+        for wrong in [
+            list(&[("7", 20), ("9", 10)], false),
+            list(&[("9", 10), ("7", 20)], true),
+            list(&[("7", 20)], true),
+            list(&[("7", 20), ("9", 11)], true),
+            list(&[("7", 20), ("8", 10)], true),
+        ] {
+            assert!(!is_shown(&wrong, &seen), "{wrong}");
+        }
+    }
+}
