@@ -20,6 +20,8 @@
 //! | [`limit_slot`] | a slot of the table of limits, then requests | algorithm, rate and burst: see [`limit_slot`] |
 //! | [`address()`] | one client address | |
 //! | [`link_record`], [`click_batch`] | what stands in Redis of a short link, and of clicks | |
+//! | [`event_batch`], [`event_pixel`] | events as clients send them: a body, the query of an image | |
+//! | [`event_envelope`] | an event as the log holds it | |
 //! | [`links_config`] | the configuration of the filter for short links | |
 //! | [`link_click`] | a request for a link: a line each | method |
 //! | [`link_target`] | where a client wants a link to lead | |
@@ -32,6 +34,7 @@ mod catalogue;
 mod claim;
 mod config;
 mod error_reply;
+mod event;
 mod identity;
 mod limit;
 mod link;
@@ -49,6 +52,7 @@ pub use catalogue::catalogue;
 pub use claim::claim_ticket;
 pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
+pub use event::{event_batch, event_envelope, event_pixel};
 pub use identity::signed_user;
 pub use limit::limit_slot;
 pub use link::{click_batch, link_click, link_record, links_config};
@@ -63,7 +67,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -71,6 +75,9 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("claim_ticket", claim_ticket),
     ("click_batch", click_batch),
     ("error_reply", error_reply),
+    ("event_batch", event_batch),
+    ("event_envelope", event_envelope),
+    ("event_pixel", event_pixel),
     ("gate_config", gate_config),
     ("limit_rules", limit_rules),
     ("limit_slot", limit_slot),

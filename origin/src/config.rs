@@ -8,6 +8,7 @@ use weir_base::key::KeyRing;
 use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
+use crate::events::config::{EventConfig, webhook_secret};
 use crate::http::AdminToken;
 use crate::links::config::{LinkConfig, scramble};
 use crate::sales::config::SaleConfig;
@@ -29,6 +30,8 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
   WEIR_ADMIN_TOKEN    the bearer token of the admin routes, at least 32 bytes
   WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
                       from this one; at least 32 bytes. It must stay for as long as there are links
+  WEIR_EVENTS_WEBHOOK_SECRET
+                      with --events-webhook-url: what events are signed with, at least 32 bytes
 RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug`.";
 
 /// Weir's origin: sales and orders behind the gateways.
@@ -73,6 +76,10 @@ pub struct Config {
     /// The flags of links.
     #[command(flatten)]
     pub links: LinkConfig,
+
+    /// The flags of events.
+    #[command(flatten)]
+    pub events: EventConfig,
 }
 
 /// The URLs may hold passwords.
@@ -104,6 +111,18 @@ pub struct Secrets {
     pub admin_token: AdminToken,
     /// Scrambles the codes of links, if it is set.
     pub link_scramble: Option<Scramble>,
+    /// Signs webhooks, if it is set.
+    pub webhook: Option<Hidden>,
+}
+
+/// What logs do not show.
+#[derive(Clone)]
+pub struct Hidden(pub String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden(…)")
+    }
 }
 
 impl Secrets {
@@ -121,6 +140,7 @@ impl Secrets {
             claim_keys,
             admin_token,
             link_scramble: scramble(variables)?,
+            webhook: webhook_secret(variables)?.map(Hidden),
         })
     }
 }

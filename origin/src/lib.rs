@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`sales`] | flash sales: the admission ledger, orders, reservations |
 //! | [`links`] | short links and their clicks |
+//! | [`events`] | behaviour events: taken, kept, handled by groups |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
 //! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`origin`], [`run`](mod@run), [`config`], [`migrations`] | start-up, where the domains meet |
@@ -16,6 +17,7 @@
 pub mod background;
 pub mod clock;
 pub mod config;
+pub mod events;
 pub mod http;
 pub mod links;
 pub mod metrics;

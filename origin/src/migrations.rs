@@ -44,6 +44,7 @@ macro_rules! migrations {
                 "0025_link_bots_and_errors"
             ),
             migration!($database, 26, "link domains", "0026_link_domains"),
+            migration!($database, 27, "events", "0027_events"),
         ]
     };
 }

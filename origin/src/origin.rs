@@ -7,7 +7,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
 
-use crate::http::{self, ADMIN_LIMIT, AdminToken, Health, PUBLIC_LIMIT};
+use crate::events::metrics::EventMetrics;
+use crate::events::{self, Events};
+use crate::http::{self, ADMIN_LIMIT, AdminToken, Health, PUBLIC_LIMIT, Part};
 use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
@@ -37,8 +39,10 @@ pub struct Origin {
     redis: Redis,
     metrics: Metrics,
     link_metrics: LinkMetrics,
+    event_metrics: EventMetrics,
     sales: Sales,
     links: Option<Links>,
+    events: Option<Events>,
 }
 
 impl Origin {
@@ -61,7 +65,9 @@ impl Origin {
         let sales = Sales::new(store, redis.clone(), keys, limits, sale_metrics);
         Self {
             link_metrics: LinkMetrics::register(&metrics),
+            event_metrics: EventMetrics::register(&metrics),
             links: None,
+            events: None,
             sales,
             metrics,
             database,
@@ -103,6 +109,19 @@ impl Origin {
         Ok(self)
     }
 
+    /// The same, with behaviour events.
+    ///
+    /// # Errors
+    /// See [`events::OpenError`].
+    pub async fn with_events(
+        mut self,
+        settings: events::Settings,
+    ) -> Result<Self, events::OpenError> {
+        let (database, metrics) = (self.database.clone(), self.event_metrics.clone());
+        self.events = Some(Events::open(settings, database, metrics).await?);
+        Ok(self)
+    }
+
     /// Sales and orders.
     pub fn sales(&self) -> &Sales {
         &self.sales
@@ -111,6 +130,11 @@ impl Origin {
     /// Short links, if it has any.
     pub fn links(&self) -> Option<&Links> {
         self.links.as_ref()
+    }
+
+    /// Behaviour events, if it has any.
+    pub fn events(&self) -> Option<&Events> {
+        self.events.as_ref()
     }
 
     /// What is counted.
@@ -122,6 +146,7 @@ impl Origin {
     pub fn public_routes(&self) -> Router {
         let routes = sales::http::public(self.sales.clone())
             .merge(links::http::public(self.links.clone()))
+            .merge(events::http::public(self.events.clone()))
             .merge(http::alive());
         http::finish(routes, PUBLIC_LIMIT, self.metrics.requests())
     }
@@ -132,14 +157,25 @@ impl Origin {
             database: self.database.clone(),
             redis: self.redis.clone(),
             metrics: self.metrics.clone(),
+            parts: self.parts(),
         };
-        let guarded =
-            sales::http::admin(self.sales.clone()).merge(links::http::admin(self.links.clone()));
+        let guarded = sales::http::admin(self.sales.clone())
+            .merge(links::http::admin(self.links.clone()))
+            .merge(events::http::admin(self.events.clone()));
         let routes = http::with_token(guarded, token)
             .merge(http::alive())
             .merge(http::probes(health))
             .merge(links::http::page());
         http::finish(routes, ADMIN_LIMIT, self.metrics.requests())
+    }
+
+    /// What `/readyz` tells of beside SQL and Redis. A log of events that is full makes nobody turn sales away.
+    fn parts(&self) -> Vec<Part> {
+        let part = |events: Events| Part {
+            name: "events",
+            state: Arc::new(move || events.state()),
+        };
+        self.events.clone().map(part).into_iter().collect()
     }
 
     /// Starts what runs in the background until `stop`: users are scored by `scorer`, if there is one, and blocked
@@ -164,6 +200,9 @@ impl Origin {
         if let Some(links) = &self.links {
             tasks.extend(links.spawn(stop));
             tasks.push(links.spawn_counter(geo, stop)?);
+        }
+        if let Some(events) = &self.events {
+            tasks.extend(events.spawn(stop));
         }
         Ok(tasks)
     }

@@ -117,8 +117,13 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     let origin = origin.with_holds(config.sales.hold_rules());
     let origin = origin.with_archive(config.sales.archive_rules());
     let settings = config.links.settings(secrets.link_scramble);
-    match settings.context("--links")? {
-        Some(settings) => origin.with_links(settings).await.context("short links"),
+    let origin = match settings.context("--links")? {
+        Some(settings) => origin.with_links(settings).await.context("short links")?,
+        None => origin,
+    };
+    let webhook = secrets.webhook.map(|secret| secret.0);
+    match config.events.settings(webhook)? {
+        Some(settings) => origin.with_events(settings).await.context("--events-log"),
         None => Ok(origin),
     }
 }

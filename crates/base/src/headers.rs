@@ -41,6 +41,29 @@ pub const LINK: &str = "x-weir-link";
 /// The value of [`LINK`] that says that there is no such link: gateways remember it for a while.
 pub const LINK_UNKNOWN: &str = "unknown";
 
+/// Request header from a client to the gateway: the write key of events.
+pub const WRITE_KEY: &str = "x-weir-write-key";
+
+/// Request header from a client to the gateway: whose events these are, for sampling and limits. The events say it, too, but
+/// the gateway reads no body.
+pub const VISITOR: &str = "x-weir-visitor";
+
+/// Request header: what the person has agreed to, a `Consent` of `weir-event`. A client says it to the gateway, and the
+/// gateway, in its place, what counts to the origin.
+pub const CONSENT: &str = "x-weir-consent";
+
+/// Request header from the gateway to the origin: the name of the write key.
+pub const EVENT_KEY: &str = "x-weir-event-key";
+
+/// Request header from the gateway to the origin: the kind of the write key, a `Kind` of `weir-event`.
+pub const EVENT_KIND: &str = "x-weir-event-kind";
+
+/// Request header from the gateway to the origin: when the events came, in milliseconds since the Unix epoch.
+pub const RECEIVED_MS: &str = "x-weir-received-ms";
+
+/// Request header from the gateway to the origin: the network that the events came from, a `Network` of `weir-event`.
+pub const EVENT_ADDRESS: &str = "x-weir-address";
+
 /// Headers that only a gateway may send on: copies that a client sent are removed from every
 /// request that passes a gateway.
 pub const GATEWAY_ONLY: [&str; 6] = [

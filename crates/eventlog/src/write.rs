@@ -152,6 +152,11 @@ impl Log {
         self.shared.bytes_behind(released)
     }
 
+    /// Bytes that lie behind `position`, with what is damaged.
+    pub fn bytes_behind(&self, position: Position) -> u64 {
+        self.shared.bytes_behind(position)
+    }
+
     /// Whether all that is written was [released](Log::release).
     pub fn is_released(&self) -> bool {
         *self.shared.released.borrow() >= *self.shared.written.borrow()

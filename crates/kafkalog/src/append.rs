@@ -213,6 +213,8 @@ fn producer(settings: &Settings) -> Result<ThreadedProducer<Deliveries>, KafkaEr
         // What comes within a millisecond goes together; while five requests are on their way, all that comes does.
         .set("linger.ms", "1")
         .set("compression.type", "lz4")
+        // As brokers have it: the longest record and what stands around it.
+        .set("message.max.bytes", "1048588")
         .set("queue.buffering.max.messages", "0")
         .set("queue.buffering.max.kbytes", kbytes_max.to_string())
         .create_with_context(Deliveries)

@@ -1,5 +1,8 @@
 //! Probes, metrics, and the description of all routes.
 
+use std::fmt;
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
@@ -13,6 +16,21 @@ use crate::metrics::Metrics;
 use crate::redis::Redis;
 use crate::sql::Database;
 
+/// A part whose state is told, whatever it is: the rest of the origin does not need it.
+#[derive(Clone)]
+pub struct Part {
+    /// Its name.
+    pub name: &'static str,
+    /// Its state, in a word.
+    pub state: Arc<dyn Fn() -> &'static str + Send + Sync>,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Part({:?})", self.name)
+    }
+}
+
 /// What the probes ask.
 #[derive(Clone, Debug)]
 pub struct Health {
@@ -22,6 +40,8 @@ pub struct Health {
     pub redis: Redis,
     /// What Prometheus scrapes.
     pub metrics: Metrics,
+    /// What else is told.
+    pub parts: Vec<Part>,
 }
 
 /// `GET /healthz`, which asks for nothing.
@@ -53,13 +73,24 @@ async fn is_alive() -> Json<Value> {
 async fn ready(State(health): State<Health>) -> Result<Json<Value>, Problem> {
     let (sql, redis) = tokio::join!(health.database.ping(), health.redis.ping());
     let detail = match (&sql, &redis) {
-        (Ok(()), Ok(())) => return Ok(Json(json!({ "status": "ok" }))),
+        (Ok(()), Ok(())) => return Ok(Json(health.told())),
         (Err(_), Ok(())) => "the database does not answer",
         (Ok(()), Err(_)) => "Redis does not answer",
         (Err(_), Err(_)) => "neither the database nor Redis answers",
     };
     warn!(sql = ?sql.err(), redis = ?redis.err(), "not ready");
     Err(Problem::unavailable("not_ready", detail))
+}
+
+impl Health {
+    fn told(&self) -> Value {
+        let mut told = json!({ "status": "ok" });
+        let states = self.parts.iter().map(|part| (part.name, (part.state)()));
+        if let Some(told) = told.as_object_mut() {
+            told.extend(states.map(|(name, state)| (name.to_owned(), state.into())));
+        }
+        told
+    }
 }
 
 /// What the origin has counted, for Prometheus.

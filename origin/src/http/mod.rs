@@ -3,6 +3,7 @@
 //! Each domain has its own router and its own state; start-up merges them and calls [`finish`].
 
 mod auth;
+pub mod client;
 mod health;
 mod input;
 mod layers;
@@ -18,7 +19,7 @@ use axum::middleware::from_fn_with_state;
 use crate::metrics::RequestMetrics;
 
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
-pub use health::{Health, alive, probes, starting};
+pub use health::{Health, Part, alive, probes, starting};
 pub(crate) use input::{JsonBody, describe, read_json};
 pub use problem::{Problem, Remedy};
 

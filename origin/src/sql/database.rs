@@ -117,7 +117,8 @@ pub(crate) struct Statement<'a> {
 
 /// A value of a statement.
 enum Bound<'a> {
-    Text(&'a str),
+    Text(Option<&'a str>),
+    Bytes(&'a [u8]),
     Number(Option<i64>),
 }
 
@@ -141,7 +142,18 @@ pub(crate) fn sql<'a>(sql: &'static str) -> Statement<'a> {
 
 impl<'a> Statement<'a> {
     pub(crate) fn text(mut self, text: &'a str) -> Self {
+        self.values.push(Bound::Text(Some(text)));
+        self
+    }
+
+    /// A text, or NULL.
+    pub(crate) fn maybe_text(mut self, text: Option<&'a str>) -> Self {
         self.values.push(Bound::Text(text));
+        self
+    }
+
+    pub(crate) fn bytes(mut self, bytes: &'a [u8]) -> Self {
+        self.values.push(Bound::Bytes(bytes));
         self
     }
 
@@ -171,11 +183,13 @@ impl<'a> Statement<'a> {
     fn query<DB>(self) -> Query<'a, DB, DB::Arguments>
     where
         DB: sqlx::Database,
-        &'a str: Encode<'a, DB> + Type<DB>,
+        Option<&'a str>: Encode<'a, DB> + Type<DB>,
+        &'a [u8]: Encode<'a, DB> + Type<DB>,
         Option<i64>: Encode<'a, DB> + Type<DB>,
     {
         let bind = |query: Query<'a, DB, DB::Arguments>, value| match value {
             Bound::Text(text) => query.bind(text),
+            Bound::Bytes(bytes) => query.bind(bytes),
             Bound::Number(number) => query.bind(number),
         };
         self.values.into_iter().fold(query(self.sql), bind)
@@ -184,6 +198,13 @@ impl<'a> Statement<'a> {
 
 impl Row {
     pub(crate) fn text(&self, column: &str) -> Result<String, Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::MySql(row) => row.try_get(column),
+        }
+    }
+
+    pub(crate) fn bytes(&self, column: &str) -> Result<Vec<u8>, Error> {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),

@@ -25,17 +25,25 @@ async fn a_topic_of_fifty_partitions_is_made_and_keeps_the_order_within_each() {
     log.append(&[], 1).await.unwrap();
     in_time("the topic", log.ready()).await.unwrap();
     for batch in records.chunks(100) {
-        in_time("an append", log.append(batch, now_ms())).await.unwrap();
+        in_time("an append", log.append(batch, now_ms()))
+            .await
+            .unwrap();
     }
     assert_eq!(log.waiting_len(), 0);
     let mut reader = log.reader("all").unwrap();
     let read = read(&mut reader, 1_000).await;
     for partition in 0..50 {
         let of = |known: u16| partition == known;
-        let sent: Vec<&str> =
-            payloads.iter().filter(|(known, _)| of(*known)).map(|(_, text)| text.as_str()).collect();
-        let came: Vec<&str> =
-            read.iter().filter(|(known, _)| of(*known)).map(|(_, record)| text(record)).collect();
+        let sent: Vec<&str> = payloads
+            .iter()
+            .filter(|(known, _)| of(*known))
+            .map(|(_, text)| text.as_str())
+            .collect();
+        let came: Vec<&str> = read
+            .iter()
+            .filter(|(known, _)| of(*known))
+            .map(|(_, record)| text(record))
+            .collect();
         assert_eq!(came, sent, "partition {partition}");
     }
 }
@@ -105,7 +113,8 @@ async fn delete_before(servers: &str, topic: &str, position: i64) {
     config.set("bootstrap.servers", servers);
     let admin: AdminClient<DefaultClientContext> = config.create().unwrap();
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, 0, Offset::Offset(position)).unwrap();
+    list.add_partition_offset(topic, 0, Offset::Offset(position))
+        .unwrap();
     let deleted = admin.delete_records(&list, &AdminOptions::new());
     in_time("the deletion", deleted).await.unwrap();
 }
@@ -137,7 +146,9 @@ async fn what_is_not_fit_is_refused_whole() {
         partition: 1,
         payload: &longest,
     };
-    in_time("the longest", log.append(&[longest], now_ms())).await.unwrap();
+    in_time("the longest", log.append(&[longest], now_ms()))
+        .await
+        .unwrap();
     assert_eq!(log.place(0, Target::End).await.unwrap(), 1);
 }
 
@@ -148,15 +159,24 @@ async fn a_topic_that_is_not_as_configured_says_what_to_do() {
     in_time("the topic", log.ready()).await.unwrap();
     let other = cluster.log("other?partitions=7");
     let error = other.ready().await.unwrap_err().to_string();
-    assert!(error.contains("it has 6 partitions") && error.contains("?partitions=6"), "{error}");
+    assert!(
+        error.contains("it has 6 partitions") && error.contains("?partitions=6"),
+        "{error}"
+    );
     let record = NewRecord {
         partition: 6,
         payload: b"x",
     };
-    assert_eq!(other.append(&[record], now_ms()).await, Err(AppendError::Unknown));
+    assert_eq!(
+        other.append(&[record], now_ms()).await,
+        Err(AppendError::Unknown)
+    );
     let many = cluster.log("many?replicas=4");
     let error = many.ready().await.unwrap_err().to_string();
-    assert!(error.contains("not 4 brokers") && error.contains("?replicas=1"), "{error}");
+    assert!(
+        error.contains("not 4 brokers") && error.contains("?replicas=1"),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,10 +189,16 @@ async fn a_record_that_is_no_event_holds_up_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("db"), "poisoned", "one").await;
     let all_handled = async {
-        until("what is behind it", || async { store.handled().await.contains("after") }).await;
+        until("what is behind it", || async {
+            store.handled().await.contains("after")
+        })
+        .await;
     };
     store.consume(&log, all_handled).await;
-    assert_eq!(store.handled().await, ["before".into(), "after".into()].into());
+    assert_eq!(
+        store.handled().await,
+        ["before".into(), "after".into()].into()
+    );
     assert_eq!(store.dead().await, 2);
     assert_eq!(store.doubled().await, 0);
 }
@@ -183,7 +209,9 @@ fn poison(servers: &str, topic: &str) {
     let producer: BaseProducer = config.set("bootstrap.servers", servers).create().unwrap();
     let nothing = BaseRecord::<'_, str, [u8]>::to(topic).partition(0).key("k");
     producer.send(nothing).map_err(|(error, _)| error).unwrap();
-    let no_text = BaseRecord::<'_, str, [u8]>::to(topic).partition(0).payload(&[0xff, 0xfe]);
+    let no_text = BaseRecord::<'_, str, [u8]>::to(topic)
+        .partition(0)
+        .payload(&[0xff, 0xfe]);
     producer.send(no_text).map_err(|(error, _)| error).unwrap();
     producer.flush(crate::support::HANGS).unwrap();
 }

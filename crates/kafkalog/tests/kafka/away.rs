@@ -61,7 +61,9 @@ async fn without_brokers_appends_are_unknown_and_readers_wait() {
         cluster.kafka().broker(n).kill();
     }
     all_unknown(&log).await;
-    in_time("a place", log.place(0, Target::End)).await.unwrap_err();
+    in_time("a place", log.place(0, Target::End))
+        .await
+        .unwrap_err();
     in_time("a lag", log.lag(0, 0)).await.unwrap_err();
     // Nobody knows its topic yet.
     let new = impatient(&servers, "away-new?partitions=1");

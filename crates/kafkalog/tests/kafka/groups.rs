@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -15,14 +14,22 @@ use crate::store::Store;
 use crate::support::{append, cluster, in_time, now_ms, place_all, settings, text, until};
 
 /// Servers and file, for a consumer that is a process of its own.
-const CONSUMER: [&str; 3] = ["WEIR_KAFKA_SERVERS", "WEIR_KAFKA_DATABASE", "WEIR_KAFKA_NAME"];
+const CONSUMER: [&str; 3] = [
+    "WEIR_KAFKA_SERVERS",
+    "WEIR_KAFKA_DATABASE",
+    "WEIR_KAFKA_NAME",
+];
 
 const TOPIC: &str = "rebalanced?partitions=12";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing() {
     // The same test is the consumer that is killed.
-    if let Ok(values) = CONSUMER.map(std::env::var).into_iter().collect::<Result<Vec<_>, _>>() {
+    if let Ok(values) = CONSUMER
+        .map(std::env::var)
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+    {
         return consume(&values[0], Path::new(&values[1]), &values[2]).await;
     }
     let mut cluster = cluster().await;
@@ -36,11 +43,14 @@ async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothin
         let (store, log) = (store.clone(), log.clone());
         async move { store.consume(&log, async { drop(stopped.await) }).await }
     });
-    let writers = Writers::default();
-    let mut writing = writers.start(&log, 12);
+    let (writers, mut writing) = Writers::start(&log, 12);
+    // There is always something new.
     let has_handled = async |name: &str, more: i64| {
         let before = store.handled_by(name).await;
-        let has = || async { store.handled_by(name).await >= before + more };
+        let has = || async {
+            writers.allow(4);
+            store.handled_by(name).await >= before + more
+        };
         until(&format!("work of {name}"), has).await;
     };
 
@@ -50,24 +60,31 @@ async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothin
     has_handled("first", 100).await;
     // Leaves.
     drop(second.stdin.take());
-    in_time("the end", async { while second.try_wait().unwrap().is_none() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }}).await;
+    let has_left = async { tokio::task::spawn_blocking(move || second.wait()).await };
+    assert!(
+        in_time("the end", has_left)
+            .await
+            .unwrap()
+            .unwrap()
+            .success()
+    );
     let left_at = store.handled_by("second").await;
     has_handled("first", 200).await;
     let mut third = start(&servers, &file, "third");
     has_handled("third", 100).await;
     third.kill().unwrap();
     third.wait().unwrap();
-    let all_partitions = writers.acknowledged.load(Ordering::Relaxed) + 500;
-    writers.wait_for(all_partitions).await;
-    writers.is_stopped.store(true, Ordering::Relaxed);
+    has_handled("first", 200).await;
+    writers.stop();
 
     let mut all = BTreeSet::new();
     while let Some(ids) = writing.join_next().await {
         all.extend(ids.unwrap());
     }
-    until("all effects", || async { store.handled().await.is_superset(&all) }).await;
+    until("all effects", || async {
+        store.handled().await.is_superset(&all)
+    })
+    .await;
     stop.send(()).unwrap();
     consumer.await.unwrap();
     assert_eq!(store.handled().await, all);
@@ -79,7 +96,10 @@ async fn consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothin
 fn start(servers: &str, file: &Path, name: &str) -> Child {
     let values = [servers, file.to_str().unwrap(), name];
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "groups::consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing"])
+        .args([
+            "--exact",
+            "groups::consumers_that_join_leave_and_are_killed_lose_nothing_and_double_nothing",
+        ])
         .args(["--nocapture"])
         .envs(CONSUMER.into_iter().zip(values))
         .stdin(Stdio::piped())
@@ -94,7 +114,9 @@ async fn consume(servers: &str, file: &Path, name: &str) {
     let end_of_input = tokio::task::spawn_blocking(|| {
         std::io::stdin().read_to_end(&mut Vec::new()).ok();
     });
-    store.consume(&log, async { drop(end_of_input.await) }).await;
+    store
+        .consume(&log, async { drop(end_of_input.await) })
+        .await;
 }
 
 /// Without any store: a reader that loses a partition may finish its batch, and the next one begins behind it.

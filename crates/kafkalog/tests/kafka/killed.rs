@@ -1,9 +1,10 @@
 //! A broker is killed while events are appended and handled.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use weir_kafkalog::{AppendError, KafkaLog, NewRecord};
 
@@ -13,34 +14,55 @@ use crate::support::{cluster, in_time, now_ms, read, text, until};
 const PARTITIONS: u16 = 6;
 const WRITERS: usize = 8;
 
-/// Clients that append batches one after the other until they are told to stop, and try again what was not acknowledged.
-#[derive(Clone, Default)]
+/// Clients that append batches of five one after the other, as many as they may, and try again what was not acknowledged.
+#[derive(Clone)]
 pub struct Writers {
-    pub is_stopped: Arc<AtomicBool>,
-    pub acknowledged: Arc<AtomicUsize>,
+    batches: Arc<Semaphore>,
+    acknowledged: Arc<AtomicUsize>,
     /// Ids that were acknowledged at the first try.
     at_once: Arc<Mutex<BTreeSet<String>>>,
     /// Appends that were not.
-    pub unknown: Arc<AtomicUsize>,
+    unknown: Arc<AtomicUsize>,
 }
 
+/// How many there are in a batch.
+const BATCH: usize = 5;
+
 impl Writers {
-    pub fn start(&self, log: &KafkaLog, partitions: u16) -> JoinSet<Vec<String>> {
-        let mut writers = JoinSet::new();
+    /// Starts them. Each ends with all that was acknowledged to it.
+    pub fn start(log: &KafkaLog, partitions: u16) -> (Self, JoinSet<Vec<String>>) {
+        let writers = Self {
+            batches: Arc::new(Semaphore::new(0)),
+            acknowledged: Arc::default(),
+            at_once: Arc::default(),
+            unknown: Arc::default(),
+        };
+        let mut tasks = JoinSet::new();
         for writer in 0..WRITERS {
-            writers.spawn(self.clone().write(log.clone(), writer, partitions));
+            tasks.spawn(writers.clone().write(log.clone(), writer, partitions));
         }
-        writers
+        (writers, tasks)
+    }
+
+    /// Lets them append so many batches more.
+    pub fn allow(&self, batches: usize) {
+        self.batches.add_permits(batches);
+    }
+
+    /// No more.
+    pub fn stop(&self) {
+        self.batches.close();
     }
 
     async fn write(self, log: KafkaLog, writer: usize, partitions: u16) -> Vec<String> {
         let mut acknowledged = Vec::new();
         for batch in 0.. {
-            if self.is_stopped.load(Ordering::Relaxed) {
+            let Ok(permit) = self.batches.acquire().await else {
                 break;
-            }
-            let id = |n: usize| format!("{writer}-{:06}", batch * 5 + n);
-            let ids: Vec<String> = (0..5).map(id).collect();
+            };
+            permit.forget();
+            let id = |n: usize| format!("{writer}-{:06}", batch * BATCH + n);
+            let ids: Vec<String> = (0..BATCH).map(id).collect();
             // Each writer stays with one partition: there its order counts.
             let partition = (writer % usize::from(partitions)) as u16;
             let tries = in_time("an append", self.append(&log, partition, &ids)).await;
@@ -54,11 +76,12 @@ impl Writers {
     }
 
     async fn append(&self, log: &KafkaLog, partition: u16, ids: &[String]) -> usize {
-        let record = |id: &'_ String| -> Vec<u8> { id.as_bytes().to_vec() };
-        let payloads: Vec<Vec<u8>> = ids.iter().map(record).collect();
-        let records: Vec<NewRecord<'_>> = payloads
+        let records: Vec<NewRecord<'_>> = ids
             .iter()
-            .map(|payload| NewRecord { partition, payload })
+            .map(|id| NewRecord {
+                partition,
+                payload: id.as_bytes(),
+            })
             .collect();
         let mut tries = 1;
         while let Err(error) = log.append(&records, now_ms()).await {
@@ -69,9 +92,11 @@ impl Writers {
         tries
     }
 
-    pub async fn wait_for(&self, acknowledged: usize) {
-        let count = || async { self.acknowledged.load(Ordering::Relaxed) >= acknowledged };
-        until("acknowledgements", count).await;
+    /// Waits until so many batches were acknowledged.
+    async fn wait_for(&self, batches: usize) {
+        let events = batches * BATCH;
+        let are = || async { self.acknowledged.load(Ordering::Relaxed) >= events };
+        until("acknowledgements", are).await;
     }
 }
 
@@ -88,27 +113,32 @@ async fn a_broker_that_is_killed_loses_nothing_and_doubles_nothing() {
             store.consume(&log, async { drop(stopped.await) }).await;
         }
     });
-    let writers = Writers::default();
-    let mut writing = writers.start(&log, PARTITIONS);
+    let (writers, mut writing) = Writers::start(&log, PARTITIONS);
 
-    writers.wait_for(500).await;
+    writers.allow(200);
+    writers.wait_for(100).await;
     cluster.kafka().broker(1).kill();
     // Now, without it: of some partitions it was the leader, of the group perhaps the coordinator.
-    let before = writers.acknowledged.load(Ordering::Relaxed);
-    writers.wait_for(before + 1_000).await;
-    let handled = store.handled().await.len();
-    until("effects", || async { store.handled().await.len() > handled + 500 }).await;
+    writers.allow(200);
+    writers.wait_for(400).await;
+    until("effects", || async {
+        store.handled().await.len() == 400 * BATCH
+    })
+    .await;
+    writers.allow(200);
     cluster.kafka().start_again().await.unwrap();
-    let before = writers.acknowledged.load(Ordering::Relaxed);
-    writers.wait_for(before + 500).await;
-    writers.is_stopped.store(true, Ordering::Relaxed);
+    writers.wait_for(600).await;
+    writers.stop();
 
     let mut acknowledged = Vec::new();
     while let Some(ids) = writing.join_next().await {
         acknowledged.push(ids.unwrap());
     }
     let all: BTreeSet<String> = acknowledged.iter().flatten().cloned().collect();
-    until("all effects", || async { store.handled().await.is_superset(&all) }).await;
+    until("all effects", || async {
+        store.handled().await.is_superset(&all)
+    })
+    .await;
     stop.send(()).unwrap();
     consumer.await.unwrap();
     // Nobody appended what was not acknowledged in the end.

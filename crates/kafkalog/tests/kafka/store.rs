@@ -76,21 +76,32 @@ impl Store {
             let id = std::str::from_utf8(&record.payload).ok();
             let id = id.filter(|id| !id.is_empty());
             let place = match id {
-                Some(_) => "INSERT INTO places VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1",
+                Some(_) => {
+                    "INSERT INTO places VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
+                }
                 // No event: nobody will ever handle it, and what is behind it goes on.
                 None => "INSERT INTO dead VALUES (?, ?)",
             };
-            let place = sqlx::query(place).bind(batch.partition).bind(number(record.position));
+            let place = sqlx::query(place)
+                .bind(batch.partition)
+                .bind(number(record.position));
             place.execute(&mut *tx).await.unwrap();
             let Some(id) = id else { continue };
             let seen = sqlx::query("INSERT OR IGNORE INTO seen VALUES (?)").bind(id);
             if seen.execute(&mut *tx).await.unwrap().rows_affected() == 1 {
-                let effect = "INSERT INTO effects VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1";
-                sqlx::query(effect).bind(id).execute(&mut *tx).await.unwrap();
+                let effect =
+                    "INSERT INTO effects VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1";
+                sqlx::query(effect)
+                    .bind(id)
+                    .execute(&mut *tx)
+                    .await
+                    .unwrap();
             }
         }
         let count = "INSERT INTO consumers VALUES (?, ?) ON CONFLICT DO UPDATE SET records = records + excluded.records";
-        let count = sqlx::query(count).bind(&self.name).bind(number(batch.records.len() as u64));
+        let count = sqlx::query(count)
+            .bind(&self.name)
+            .bind(number(batch.records.len() as u64));
         count.execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
         Step::Taken
@@ -99,19 +110,31 @@ impl Store {
     /// The ids that have had their effect.
     pub async fn handled(&self) -> BTreeSet<String> {
         let select = sqlx::query_scalar("SELECT id FROM effects");
-        select.fetch_all(&self.pool).await.unwrap().into_iter().collect()
+        select
+            .fetch_all(&self.pool)
+            .await
+            .unwrap()
+            .into_iter()
+            .collect()
     }
 
     /// How many records a consumer has handled.
     pub async fn handled_by(&self, name: &str) -> i64 {
         let select = sqlx::query_scalar("SELECT records FROM consumers WHERE name = ?").bind(name);
-        select.fetch_optional(&self.pool).await.unwrap().unwrap_or(0)
+        select
+            .fetch_optional(&self.pool)
+            .await
+            .unwrap()
+            .unwrap_or(0)
     }
 
     /// Records and ids that were handled more than once.
     pub async fn doubled(&self) -> i64 {
         let select = "SELECT (SELECT COUNT(*) FROM places WHERE times > 1) + (SELECT COUNT(*) FROM effects WHERE times > 1)";
-        sqlx::query_scalar(select).fetch_one(&self.pool).await.unwrap()
+        sqlx::query_scalar(select)
+            .fetch_one(&self.pool)
+            .await
+            .unwrap()
     }
 
     /// How many records were no events.
@@ -126,6 +149,7 @@ impl Store {
             store: self,
             reader: log.reader(&self.group).unwrap(),
             positions: BTreeMap::new(),
+            unplaced: BTreeSet::new(),
         };
         tokio::pin!(stop);
         loop {
@@ -136,7 +160,7 @@ impl Store {
                     if let Err(error) = result {
                         // As while a broker is away.
                         eprintln!("{}: {error}", self.name);
-                        consumer.place_all().await;
+                        consumer.place_all_again();
                     }
                 }
             }
@@ -148,16 +172,26 @@ struct Consumer<'a> {
     store: &'a Store,
     reader: Reader,
     positions: BTreeMap<u16, u64>,
+    /// Partitions of which it is not known where to go on.
+    unplaced: BTreeSet<u16>,
 }
 
 impl Consumer<'_> {
     async fn turn(&mut self) -> Result<(), LogError> {
+        while let Some(partition) = self.unplaced.first().copied() {
+            let position = self.store.position(partition).await.unwrap_or(0);
+            match self.reader.start_at(partition, Some(position)).await {
+                Ok(at) => self.positions.insert(partition, at),
+                // A rebalance was faster: the next turn tells of it.
+                Err(LogError::Partition(_)) => None,
+                Err(error) => return Err(error),
+            };
+            self.unplaced.remove(&partition);
+        }
         match self.reader.next().await? {
             Next::Assigned(partitions) => {
                 self.positions.clear();
-                for partition in partitions {
-                    self.place(partition).await?;
-                }
+                self.unplaced = partitions.into_iter().collect();
             }
             Next::Batch(batch) => {
                 let from = self.positions[&batch.partition];
@@ -166,26 +200,18 @@ impl Consumer<'_> {
                         self.positions.insert(batch.partition, batch.next);
                         self.reader.commit(batch.partition, batch.next);
                     }
-                    Step::Moved => self.place(batch.partition).await?,
+                    Step::Moved => {
+                        self.unplaced.insert(batch.partition);
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    async fn place(&mut self, partition: u16) -> Result<(), LogError> {
-        let position = self.store.position(partition).await;
-        let at = self.reader.start_at(partition, Some(position.unwrap_or(0))).await?;
-        self.positions.insert(partition, at);
-        Ok(())
-    }
-
     /// After an error.
-    async fn place_all(&mut self) {
-        let partitions: Vec<u16> = self.positions.keys().copied().collect();
-        for partition in partitions {
-            // If it is another's, the next turn says so.
-            self.place(partition).await.ok();
-        }
+    fn place_all_again(&mut self) {
+        self.unplaced
+            .extend(std::mem::take(&mut self.positions).into_keys());
     }
 }

@@ -109,7 +109,9 @@ pub async fn append(log: &KafkaLog, partition: u16, payloads: &[&str], now_ms: u
             payload: payload.as_bytes(),
         })
         .collect();
-    in_time("an append", log.append(&records, now_ms)).await.unwrap();
+    in_time("an append", log.append(&records, now_ms))
+        .await
+        .unwrap();
 }
 
 /// Reads until it has so many records of all partitions, from where the group has committed; tells partition and record.

@@ -2,26 +2,18 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::{Request, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
+use axum::http::{HeaderValue, Method, header};
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use weir_base::breaker::{Breaker, Outcome, Permit, Settings};
 
 use super::{RiskScorer, ScoreError, ScoreFuture};
 use crate::clock::now_ms;
+use crate::http::client::{ClientError, HttpClient};
 use crate::sales::store::Unscored;
 
 /// The largest answer that is read, in bytes.
@@ -55,66 +47,9 @@ impl Default for HttpSettings {
 /// Asks a risk service.
 #[derive(Debug)]
 pub struct HttpScorer {
-    url: Uri,
-    address: String,
-    tls: Option<Tls>,
+    client: HttpClient,
     settings: HttpSettings,
     breaker: Mutex<Breaker>,
-}
-
-/// How the service is reached over TLS.
-struct Tls {
-    connector: TlsConnector,
-    name: ServerName<'static>,
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tls({:?})", self.name)
-    }
-}
-
-/// Why a risk service cannot be asked.
-#[derive(Debug, thiserror::Error)]
-pub enum HttpScorerError {
-    /// The URL is not of the right form.
-    #[error("must be https://<host>[:<port>]/… or http://…")]
-    Url,
-    /// The authorities cannot be read.
-    #[error("cannot read the authorities: {0}")]
-    Authorities(String),
-    /// TLS cannot be set up.
-    #[error("TLS: {0}")]
-    Tls(#[from] rustls::Error),
-}
-
-impl Tls {
-    /// Trusts the authorities in this file, or the system's.
-    fn new(host: &str, ca: Option<&Path>) -> Result<Self, HttpScorerError> {
-        let unread =
-            |error: &dyn std::fmt::Display| HttpScorerError::Authorities(error.to_string());
-        let certificates = match ca {
-            Some(path) => CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|error| unread(&error))?,
-            None => rustls_native_certs::load_native_certs().certs,
-        };
-        let mut authorities = RootCertStore::empty();
-        authorities.add_parsable_certificates(certificates);
-        if authorities.is_empty() {
-            return Err(unread(&"there are none"));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(authorities)
-            .with_no_client_auth();
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| HttpScorerError::Url)?;
-        Ok(Self {
-            connector: TlsConnector::from(Arc::new(config)),
-            name,
-        })
-    }
 }
 
 #[derive(Deserialize)]
@@ -127,27 +62,9 @@ impl HttpScorer {
     ///
     /// # Errors
     /// When the URL is of another form, or the authorities cannot be read.
-    pub fn new(
-        url: &str,
-        ca: Option<&Path>,
-        settings: HttpSettings,
-    ) -> Result<Self, HttpScorerError> {
-        let url: Uri = url.parse().map_err(|_| HttpScorerError::Url)?;
-        let host = url.host().ok_or(HttpScorerError::Url)?.to_owned();
-        let (tls, port) = match url.scheme_str() {
-            Some("https") => {
-                // An IPv6 address stands in brackets in a URL, and without them in a certificate.
-                let name = host.trim_start_matches('[').trim_end_matches(']');
-                (Some(Tls::new(name, ca)?), 443)
-            }
-            Some("http") => (None, 80),
-            _ => return Err(HttpScorerError::Url),
-        };
-        let address = format!("{host}:{}", url.port_u16().unwrap_or(port));
+    pub fn new(url: &str, ca: Option<&Path>, settings: HttpSettings) -> Result<Self, ClientError> {
         Ok(Self {
-            url,
-            address,
-            tls,
+            client: HttpClient::new(url, ca)?,
             settings,
             breaker: Mutex::new(Breaker::new(settings.breaker)),
         })
@@ -191,54 +108,23 @@ impl HttpScorer {
     }
 
     async fn exchange(&self, who: &Unscored) -> Result<u32, ScoreError> {
-        let stream = TcpStream::connect(&self.address).await.map_err(broken)?;
-        match &self.tls {
-            None => self.exchange_over(stream, who).await,
-            Some(tls) => {
-                let stream = tls.connector.connect(tls.name.clone(), stream);
-                self.exchange_over(stream.await.map_err(broken)?, who).await
-            }
-        }
-    }
-
-    async fn exchange_over(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        who: &Unscored,
-    ) -> Result<u32, ScoreError> {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(broken)?;
-        // Ends with `sender` or the peer; its failure shows as the request's.
-        let driver = tokio::spawn(connection);
         let body = json!({
             "sale": who.sale, "user": who.user.as_str(),
             "address": who.visitor.address, "agent": who.visitor.agent,
-        })
-        .to_string();
-        let request = Request::post(self.url.path_and_query().map_or("/", |path| path.as_str()))
-            .header(header::HOST, &self.address)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .map_err(broken)?;
-        let response = sender.send_request(request).await.map_err(broken)?;
-        let status = response.status();
+        });
+        let json = HeaderValue::from_static("application/json");
+        let headers = [(header::CONTENT_TYPE, json)];
+        let (client, body) = (&self.client, Bytes::from(body.to_string()));
+        let answer = client.send(Method::POST, client.path(), &headers, body, ANSWER_LEN_MAX);
+        let (status, body) = answer
+            .await
+            .map_err(|error| ScoreError::Connection(error.to_string()))?;
         if !status.is_success() {
-            driver.abort();
             return Err(ScoreError::Status(status.as_u16()));
         }
-        let body = Limited::new(response.into_body(), ANSWER_LEN_MAX)
-            .collect()
-            .await;
-        driver.abort();
-        let body = body.map_err(|error| ScoreError::Connection(error.to_string()))?;
-        let answer: Answer = serde_json::from_slice(&body.to_bytes())?;
+        let answer: Answer = serde_json::from_slice(&body)?;
         Ok(answer.score)
     }
-}
-
-fn broken(error: impl std::error::Error) -> ScoreError {
-    ScoreError::Connection(error.to_string())
 }
 
 /// Whether another try may fare better at once.

@@ -24,7 +24,7 @@ use crate::sales::metrics::SaleMetrics;
 use crate::sales::store::{SaleStore, Score, Unscored};
 use crate::sql::SqlError;
 
-pub use http::{HttpScorer, HttpScorerError, HttpSettings};
+pub use http::{HttpScorer, HttpSettings};
 pub use rules::{Rules, RulesFileError};
 
 /// The pause when no user waits for a score, or a check failed.

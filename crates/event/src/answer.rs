@@ -1,0 +1,202 @@
+//! What a client is told of each of its events.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+words! {
+    /// What became of an event.
+    pub enum Verdict {
+        /// It is in the log, and will be handled.
+        Accepted = "accepted",
+        /// It was in the log already.
+        Duplicate = "duplicate",
+        /// It is in the dead letters. Sending the same again is of no use.
+        Rejected = "rejected",
+    }
+}
+
+words! {
+    /// Why an event was rejected.
+    pub enum Reason {
+        /// It is no event: a member is missing, unknown or of another type.
+        Invalid = "invalid",
+        /// Its type is not registered.
+        UnknownType = "unknown_type",
+        /// Its attributes are not what the schema of its type says.
+        Schema = "schema",
+        /// It is longer than [`EVENT_LEN_MAX`](crate::limits::EVENT_LEN_MAX).
+        TooLarge = "too_large",
+        /// It was too long ago, or is yet to come.
+        Clock = "clock",
+        /// Another event has its id.
+        IdReused = "id_reused",
+        /// It names a customer, which only a server's key may.
+        CustomerNotAllowed = "customer_not_allowed",
+    }
+}
+
+/// The longest message, in bytes. It names members, whose names may be as long as an event.
+pub const MESSAGE_LEN_MAX: usize = 512;
+
+/// An event that is refused: for a verdict, and for the dead letters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {message}", reason.word())]
+pub struct Rejection {
+    /// Why, for programs.
+    pub reason: Reason,
+    /// Why and where, for people.
+    pub message: String,
+}
+
+impl Rejection {
+    /// A rejection for `reason`. Of a long message the end is left out.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if message.len() > MESSAGE_LEN_MAX {
+            let rest = MESSAGE_LEN_MAX - LEFT_OUT.len();
+            message.truncate(message.floor_char_boundary(rest));
+            message.push_str(LEFT_OUT);
+        }
+        Self { reason, message }
+    }
+}
+
+const LEFT_OUT: &str = "…";
+
+/// The answer to a body of events. A batch is answered with status 202 whatever its verdicts are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// How many events were accepted.
+    pub accepted: usize,
+    /// How many were known already.
+    pub duplicates: usize,
+    /// How many were rejected.
+    pub rejected: usize,
+    /// One for each event, in the order of the body.
+    pub verdicts: Vec<EventVerdict>,
+    /// The gateway has dropped all, since the person has not agreed.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub dropped: bool,
+    /// The gateway has dropped all, since the visitor is not in the sample.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub sampled: bool,
+}
+
+/// What became of one event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventVerdict {
+    /// Its id, if it has one: the client's, or the one that it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Why it was rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// Why and where, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl Answer {
+    /// The answer for a person who has not agreed.
+    pub fn dropped() -> Self {
+        Self {
+            dropped: true,
+            ..Self::default()
+        }
+    }
+
+    /// The answer for a visitor who is not in the sample.
+    pub fn sampled() -> Self {
+        Self {
+            sampled: true,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the verdict of the next event, which was accepted or known.
+    pub fn take(&mut self, id: impl Into<String>, is_duplicate: bool) {
+        let verdict = match is_duplicate {
+            true => Verdict::Duplicate,
+            false => Verdict::Accepted,
+        };
+        match is_duplicate {
+            true => self.duplicates += 1,
+            false => self.accepted += 1,
+        }
+        self.verdicts.push(EventVerdict {
+            id: Some(id.into()),
+            verdict,
+            reason: None,
+            message: None,
+        });
+    }
+
+    /// Adds the verdict of the next event, which was rejected.
+    pub fn reject(&mut self, id: Option<String>, rejection: Rejection) {
+        self.rejected += 1;
+        self.verdicts.push(EventVerdict {
+            id,
+            verdict: Verdict::Rejected,
+            reason: Some(rejection.reason),
+            message: Some(rejection.message),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_written_as_the_contract_has_it() {
+        let mut answer = Answer::default();
+        answer.take("a", false);
+        answer.take("b", true);
+        let rejection = Rejection::new(Reason::IdReused, "another event has the id `c`");
+        answer.reject(Some("c".into()), rejection);
+        answer.reject(None, Rejection::new(Reason::Invalid, "is no object"));
+        let json = serde_json::to_string(&answer).unwrap();
+        assert_eq!(
+            json,
+            concat!(
+                r#"{"accepted":1,"duplicates":1,"rejected":2,"verdicts":["#,
+                r#"{"id":"a","verdict":"accepted"},{"id":"b","verdict":"duplicate"},"#,
+                r#"{"id":"c","verdict":"rejected","reason":"id_reused","message":"another event has the id `c`"},"#,
+                r#"{"verdict":"rejected","reason":"invalid","message":"is no object"}]}"#
+            )
+        );
+        assert_eq!(serde_json::from_str::<Answer>(&json).unwrap(), answer);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_two_characters() {
+        for length in [510, 511, 512, 513, 5_000] {
+            for text in [
+                "x".repeat(length),
+                alloc::format!("x{}", "ü".repeat(length / 2)),
+            ] {
+                let is_whole = text.len() <= MESSAGE_LEN_MAX;
+                let message = Rejection::new(Reason::Invalid, text.clone()).message;
+                assert!(message.len() <= MESSAGE_LEN_MAX);
+                assert_eq!(message == text, is_whole);
+                assert_eq!(message.ends_with(LEFT_OUT), !is_whole);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_gateway_drops_is_told() {
+        let json = |answer: &Answer| serde_json::to_string(answer).unwrap();
+        let rest = r#"{"accepted":0,"duplicates":0,"rejected":0,"verdicts":[],"#;
+        let dropped = json(&Answer::dropped());
+        assert_eq!(dropped.strip_prefix(rest), Some(r#""dropped":true}"#));
+        let sampled = json(&Answer::sampled());
+        assert_eq!(sampled.strip_prefix(rest), Some(r#""sampled":true}"#));
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether a person lets events be collected, and how.
+
+use serde::Deserialize;
+
+words! {
+    /// What a person has agreed to.
+    pub enum Consent {
+        /// Everything.
+        Full = "full",
+        /// Events, but not who they are of: customer, visitor and address are dropped before the log.
+        Anonymous = "anonymous",
+        /// Nothing: the events are dropped at the gateway.
+        None = "none",
+    }
+}
+
+/// What a signal of the browser's (`Sec-GPC: 1`, `DNT: 1`) means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Signal {
+    /// Nothing.
+    Ignore,
+    /// As [`Consent::Anonymous`]: unless set.
+    #[default]
+    Anonymise,
+    /// As [`Consent::None`].
+    Drop,
+}
+
+impl Signal {
+    /// What a request with the signal agrees to at most.
+    pub const fn consent(self) -> Consent {
+        match self {
+            Self::Ignore => Consent::Full,
+            Self::Anonymise => Consent::Anonymous,
+            Self::Drop => Consent::None,
+        }
+    }
+}
+
+impl Consent {
+    /// The stricter of two: who says no anywhere has said no.
+    pub fn and(self, other: Self) -> Self {
+        self.max(other)
+    }
+}
+
+/// Whether the value of `Sec-GPC` or `DNT` is the signal.
+pub fn is_signalled(value: Option<&[u8]>) -> bool {
+    value.is_some_and(|value| value.trim_ascii() == b"1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_strictest_word_counts() {
+        for a in Consent::ALL {
+            for b in Consent::ALL {
+                let both = a.and(b);
+                assert_eq!(both, b.and(a));
+                assert!(both >= a && both >= b && (both == a || both == b));
+            }
+        }
+        assert_eq!(
+            Consent::Full.and(Signal::Drop.consent()),
+            Consent::None,
+            "what follows is stricter"
+        );
+        assert_eq!(Signal::default().consent(), Consent::Anonymous);
+        assert_eq!(Signal::Ignore.consent(), Consent::Full);
+    }
+
+    #[test]
+    fn a_signal_is_a_one() {
+        assert!(is_signalled(Some(b"1")) && is_signalled(Some(b" 1 ")));
+        for none in [None, Some(&b"0"[..]), Some(b""), Some(b"1,1"), Some(b"yes")] {
+            assert!(!is_signalled(none));
+        }
+    }
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for consent in Consent::ALL {
+            assert_eq!(Consent::from_word(consent.word().as_bytes()), Some(consent));
+        }
+        assert_eq!(Consent::from_word(b"Full"), None);
+    }
+}

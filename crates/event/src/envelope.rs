@@ -1,0 +1,379 @@
+//! An event as the log holds it.
+//!
+//! ```text
+//! version · flags · received_ms · at_ms, from received_ms on · fingerprint (16 bytes)
+//! · id · type · key · customer? · visitor? · network? (3 or 6 bytes) · count of topics · topics · attributes
+//! ```
+//!
+//! Numbers are variable-length integers (LEB128, the signed one zigzag), texts have their lengths before them. One envelope
+//! has one encoding. A view with a customer takes some 120 bytes.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use weir_base::id::IdError;
+
+use crate::address::Network;
+use crate::consent::Consent;
+use crate::event::{Attributes, Event};
+use crate::fingerprint::Fingerprint;
+use crate::json::canonical;
+use crate::limits::{EVENT_LEN_MAX, TOPICS_MAX};
+use crate::name::{CustomerId, EventId, EventType, KeyName, Topic, VisitorId};
+use crate::stamps::Stamps;
+
+/// The version of what is written.
+const VERSION: u8 = 1;
+
+/// The longest envelope, in bytes: attributes, names and topics of the greatest lengths, and some bytes for the rest.
+pub const ENVELOPE_LEN_MAX: usize = EVENT_LEN_MAX
+    + EventId::LEN_MAX
+    + EventType::LEN_MAX
+    + KeyName::LEN_MAX
+    + CustomerId::LEN_MAX
+    + VisitorId::LEN_MAX
+    + TOPICS_MAX * (Topic::LEN_MAX + 1)
+    + 64;
+
+const HAS_CUSTOMER: u8 = 1;
+const HAS_VISITOR: u8 = 2;
+const HAS_V4: u8 = 4;
+const HAS_V6: u8 = 8;
+const FLAGS: u8 = HAS_CUSTOMER | HAS_VISITOR | HAS_V4 | HAS_V6;
+
+/// An event that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Which event it is.
+    pub id: EventId,
+    /// What happened.
+    pub event_type: EventType,
+    /// Who did it, if anybody knows.
+    pub customer: Option<CustomerId>,
+    /// Which browser or app.
+    pub visitor: Option<VisitorId>,
+    /// When it was, by the gateway's clock, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// When it came to the gateway.
+    pub received_ms: u64,
+    /// The name of the key that it came with.
+    pub key: KeyName,
+    /// Where it came from.
+    pub address: Option<Network>,
+    /// Where it goes.
+    pub topics: Vec<Topic>,
+    /// A JSON object, without spaces, members in the order of their names.
+    pub attributes: String,
+    /// What its client said, to tell another event with its id.
+    pub fingerprint: Fingerprint,
+}
+
+/// What was decided of an event, beside its [`Stamps`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decided {
+    /// Whose it is: [`Event::customer_for`].
+    pub customer: Option<CustomerId>,
+    /// When it was: [`occurred_ms`](crate::clock::occurred_ms).
+    pub at_ms: u64,
+    /// Where it goes: [`Routes::topics`](crate::routes::Routes::topics).
+    pub topics: Vec<Topic>,
+}
+
+/// Bytes that are no envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Of a version that this Weir does not know.
+    #[error("the envelope is of version {0}, this Weir knows {VERSION}")]
+    Version(u8),
+    /// They end too soon.
+    #[error("the envelope is cut off")]
+    CutOff,
+    /// Something stands behind the end.
+    #[error("{0} bytes stand behind the envelope")]
+    Trailing(usize),
+    /// A part that no Weir writes.
+    #[error("the envelope's {0} is not one")]
+    Bad(&'static str),
+}
+
+impl Envelope {
+    /// The envelope of `event`. Of an anonymous one neither customer nor visitor nor address are kept.
+    pub fn new(mut event: Event, stamps: &Stamps, decided: Decided) -> Self {
+        let is_anonymous = stamps.consent != Consent::Full;
+        if is_anonymous {
+            event.anonymise();
+        }
+        let attributes = canonical(&event.attributes);
+        let fingerprint = event.fingerprint_with(&attributes);
+        Self {
+            id: event.id_for(&stamps.key, fingerprint),
+            event_type: event.event_type,
+            customer: decided.customer.filter(|_| !is_anonymous),
+            visitor: event.visitor,
+            at_ms: decided.at_ms,
+            received_ms: stamps.received_ms,
+            key: stamps.key.clone(),
+            address: stamps.address.filter(|_| !is_anonymous),
+            topics: decided.topics,
+            attributes,
+            fingerprint,
+        }
+    }
+
+    /// What [`partition`](crate::partition::partition) takes: the customer, else `g:` and the visitor, else the id.
+    pub fn partition_key(&self) -> Cow<'_, str> {
+        match (&self.customer, &self.visitor) {
+            (Some(customer), _) => Cow::Borrowed(customer.as_str()),
+            (None, Some(visitor)) => Cow::Owned(format!("g:{visitor}")),
+            (None, None) => Cow::Borrowed(self.id.as_str()),
+        }
+    }
+
+    /// The attributes, read.
+    ///
+    /// # Errors
+    /// When the log held something else.
+    pub fn read_attributes(&self) -> Result<Attributes, EnvelopeError> {
+        serde_json::from_str(&self.attributes).map_err(|_| EnvelopeError::Bad("attributes"))
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(96 + self.attributes.len());
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// Appends the bytes to `out`.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.extend([VERSION, self.flags()]);
+        push_number(out, self.received_ms);
+        push_number(out, zigzag(self.at_ms.wrapping_sub(self.received_ms)));
+        out.extend(self.fingerprint.0);
+        push_text(out, self.id.as_str());
+        push_text(out, self.event_type.as_str());
+        push_text(out, self.key.as_str());
+        if let Some(customer) = &self.customer {
+            push_text(out, customer.as_str());
+        }
+        if let Some(visitor) = &self.visitor {
+            push_text(out, visitor.as_str());
+        }
+        match self.address {
+            Some(Network::V4(octets)) => out.extend(octets),
+            Some(Network::V6(octets)) => out.extend(octets),
+            None => {}
+        }
+        push_number(out, self.topics.len() as u64);
+        for topic in &self.topics {
+            push_text(out, topic.as_str());
+        }
+        push_text(out, &self.attributes);
+    }
+
+    fn flags(&self) -> u8 {
+        let customer = if self.customer.is_some() {
+            HAS_CUSTOMER
+        } else {
+            0
+        };
+        let visitor = if self.visitor.is_some() {
+            HAS_VISITOR
+        } else {
+            0
+        };
+        let network = match self.address {
+            Some(Network::V4(_)) => HAS_V4,
+            Some(Network::V6(_)) => HAS_V6,
+            None => 0,
+        };
+        customer | visitor | network
+    }
+
+    /// Reads what [`Envelope::encode`] has written; survives any bytes.
+    ///
+    /// # Errors
+    /// When that is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EnvelopeError> {
+        let mut reader = Reader { rest: bytes };
+        let [version] = reader.array()?;
+        if version != VERSION {
+            return Err(EnvelopeError::Version(version));
+        }
+        let [flags] = reader.array()?;
+        if flags & !FLAGS != 0 || flags & (HAS_V4 | HAS_V6) == HAS_V4 | HAS_V6 {
+            return Err(EnvelopeError::Bad("flags"));
+        }
+        let has = |flag: u8| flags & flag != 0;
+        let received_ms = reader.number("receipt")?;
+        let at_ms = received_ms.wrapping_add(unzigzag(reader.number("time")?));
+        let fingerprint = Fingerprint(reader.array()?);
+        let envelope = Self {
+            id: reader.name("id", |text| EventId::new(text))?,
+            event_type: reader.name("type", |text| EventType::new(text))?,
+            key: reader.name("key", |text| KeyName::new(text))?,
+            customer: reader.optional(has(HAS_CUSTOMER), |reader| {
+                reader.name("customer", |text| CustomerId::new(text))
+            })?,
+            visitor: reader.optional(has(HAS_VISITOR), |reader| {
+                reader.name("visitor", |text| VisitorId::new(text))
+            })?,
+            address: match (has(HAS_V4), has(HAS_V6)) {
+                (true, _) => Some(Network::V4(reader.array()?)),
+                (_, true) => Some(Network::V6(reader.array()?)),
+                _ => None,
+            },
+            topics: reader.topics()?,
+            attributes: reader.attributes()?,
+            at_ms,
+            received_ms,
+            fingerprint,
+        };
+        match reader.rest.len() {
+            0 => Ok(envelope),
+            count => Err(EnvelopeError::Trailing(count)),
+        }
+    }
+}
+
+/// As whoever asks for events gets them, and as they are handed on.
+impl Serialize for Envelope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            id: &'a EventId,
+            #[serde(rename = "type")]
+            event_type: &'a EventType,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            customer: Option<&'a CustomerId>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            visitor: Option<&'a VisitorId>,
+            at_ms: u64,
+            received_ms: u64,
+            key: &'a KeyName,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            address: Option<String>,
+            topics: &'a [Topic],
+            attributes: &'a RawValue,
+        }
+        let attributes = serde_json::from_str(&self.attributes);
+        let shown = Shown {
+            id: &self.id,
+            event_type: &self.event_type,
+            customer: self.customer.as_ref(),
+            visitor: self.visitor.as_ref(),
+            at_ms: self.at_ms,
+            received_ms: self.received_ms,
+            key: &self.key,
+            address: self.address.map(|network| format!("{network}")),
+            topics: &self.topics,
+            attributes: attributes.map_err(serde::ser::Error::custom)?,
+        };
+        shown.serialize(serializer)
+    }
+}
+
+/// Small numbers of both signs as small ones without.
+fn zigzag(difference: u64) -> u64 {
+    (difference << 1) ^ ((difference.cast_signed() >> 63).cast_unsigned())
+}
+
+fn unzigzag(number: u64) -> u64 {
+    (number >> 1) ^ (number & 1).wrapping_neg()
+}
+
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        // Seven bits, and that more follow.
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    push_number(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], EnvelopeError> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or(EnvelopeError::CutOff)?;
+        self.rest = rest;
+        Ok(*array)
+    }
+
+    fn number(&mut self, what: &'static str) -> Result<u64, EnvelopeError> {
+        let mut number = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let [byte] = self.array()?;
+            let bits = u64::from(byte & 0x7f);
+            let is_last = byte & 0x80 == 0;
+            // A number has one encoding: no bit is lost, and the last byte is not in vain.
+            let is_lost = bits << shift >> shift != bits;
+            if is_lost || (is_last && byte == 0 && shift > 0) {
+                break;
+            }
+            number |= bits << shift;
+            if is_last {
+                return Ok(number);
+            }
+        }
+        Err(EnvelopeError::Bad(what))
+    }
+
+    fn text(&mut self, what: &'static str) -> Result<&'a [u8], EnvelopeError> {
+        let length = usize::try_from(self.number(what)?).map_err(|_| EnvelopeError::CutOff)?;
+        let (text, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or(EnvelopeError::CutOff)?;
+        self.rest = rest;
+        Ok(text)
+    }
+
+    fn name<T>(
+        &mut self,
+        what: &'static str,
+        read: impl FnOnce(&[u8]) -> Result<T, IdError>,
+    ) -> Result<T, EnvelopeError> {
+        read(self.text(what)?).map_err(|_| EnvelopeError::Bad(what))
+    }
+
+    fn optional<T>(
+        &mut self,
+        is_there: bool,
+        read: impl FnOnce(&mut Self) -> Result<T, EnvelopeError>,
+    ) -> Result<Option<T>, EnvelopeError> {
+        is_there.then(|| read(self)).transpose()
+    }
+
+    fn topics(&mut self) -> Result<Vec<Topic>, EnvelopeError> {
+        let count = self.number("topics")?;
+        if count > TOPICS_MAX as u64 {
+            return Err(EnvelopeError::Bad("topics"));
+        }
+        (0..count)
+            .map(|_| self.name("topic", |text| Topic::new(text)))
+            .collect()
+    }
+
+    fn attributes(&mut self) -> Result<String, EnvelopeError> {
+        let text = core::str::from_utf8(self.text("attributes")?);
+        text.ok()
+            .filter(|text| text.len() <= EVENT_LEN_MAX)
+            .map(String::from)
+            .ok_or(EnvelopeError::Bad("attributes"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

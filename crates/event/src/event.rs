@@ -1,0 +1,284 @@
+//! One event, as its client sent it.
+//!
+//! ```json
+//! {"id": "5f0c…", "type": "view", "customer": "u1", "visitor": "v1", "at_ms": 1700000000000, "attributes": {"sku": "a1"}}
+//! ```
+//!
+//! Only `type` must be there. What an event may say beside these is told by the schema of its type.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::answer::{Reason, Rejection};
+use crate::fingerprint::Fingerprint;
+pub use crate::json::Attributes;
+use crate::json::{canonical, nesting_of};
+use crate::limits::{EVENT_LEN_MAX, NESTING_MAX};
+use crate::name::{CustomerId, EventId, EventType, KeyName, VisitorId};
+use crate::stamps::Kind;
+
+/// An event, well formed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Which event it is, if the client says.
+    pub id: Option<EventId>,
+    /// What happened.
+    pub event_type: EventType,
+    /// Who did it, if a server says.
+    pub customer: Option<CustomerId>,
+    /// Which browser or app.
+    pub visitor: Option<VisitorId>,
+    /// When, by the client's clock, in milliseconds since the Unix epoch.
+    pub at_ms: Option<u64>,
+    /// Whatever else. It is at most [`EVENT_LEN_MAX`] bytes of JSON.
+    pub attributes: Attributes,
+}
+
+/// An event's members.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members<'a> {
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "type")]
+    event_type: Cow<'a, str>,
+    #[serde(borrow)]
+    customer: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    visitor: Option<Cow<'a, str>>,
+    at_ms: Option<u64>,
+    attributes: Option<Attributes>,
+}
+
+/// The place of a value in an event, as `/attributes/user/id`: a JSON pointer (RFC 6901).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Pointer(String);
+
+/// What is no place in an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must be a JSON pointer of at most 256 bytes that begins with /attributes/, such as /attributes/user"
+)]
+pub struct PointerError;
+
+impl Pointer {
+    /// The most bytes of one.
+    pub const LEN_MAX: usize = 256;
+
+    const START: &'static str = "/attributes";
+
+    /// Checks a pointer.
+    ///
+    /// # Errors
+    /// When it is none, or does not lead into the attributes.
+    pub fn new(text: impl Into<String>) -> Result<Self, PointerError> {
+        let text = text.into();
+        let rest = text.strip_prefix(Self::START);
+        // After `~` only these make one (RFC 6901, section 3).
+        let is_escaped = |part: &str| part.starts_with(['0', '1']);
+        let is_one = rest
+            .is_some_and(|rest| rest.starts_with('/') && rest.split('~').skip(1).all(is_escaped));
+        match is_one && text.len() <= Self::LEN_MAX {
+            true => Ok(Self(text)),
+            false => Err(PointerError),
+        }
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The value at this place.
+    pub fn find<'a>(&self, attributes: &'a Attributes) -> Option<&'a Value> {
+        let rest = self.0.strip_prefix(Self::START)?.strip_prefix('/')?;
+        let (first, rest) = match rest.split_once('/') {
+            Some((first, _)) => (first, rest.get(first.len()..).unwrap_or_default()),
+            None => (rest, ""),
+        };
+        let first = first.replace("~1", "/").replace("~0", "~");
+        attributes.get(&first)?.pointer(rest)
+    }
+}
+
+impl TryFrom<String> for Pointer {
+    type Error = PointerError;
+
+    fn try_from(text: String) -> Result<Self, PointerError> {
+        Self::new(text)
+    }
+}
+
+impl From<Pointer> for String {
+    fn from(pointer: Pointer) -> Self {
+        pointer.0
+    }
+}
+
+impl Event {
+    /// Reads an event's JSON.
+    ///
+    /// # Errors
+    /// Says what is wrong with it, and where.
+    pub fn read(json: &str) -> Result<Self, Rejection> {
+        if json.len() > EVENT_LEN_MAX {
+            return Err(too_large("the event", json.len()));
+        }
+        // A list of the members would be read as well.
+        if !json.trim_ascii_start().starts_with('{') {
+            return Err(Rejection::new(Reason::Invalid, "must be an object"));
+        }
+        let mut reader = serde_json::Deserializer::from_str(json);
+        let members: Members<'_> = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|error| unreadable(&error.path().to_string(), error.inner()))?;
+        reader.end().map_err(|error| unreadable(".", &error))?;
+        Self::new(members)
+    }
+
+    fn new(members: Members<'_>) -> Result<Self, Rejection> {
+        let attributes = members.attributes.unwrap_or_default();
+        // The event itself is a level.
+        if nesting_of(&attributes) >= NESTING_MAX {
+            let problem =
+                format!("arrays and objects stand in one another more than {NESTING_MAX} deep");
+            return Err(invalid("attributes", problem));
+        }
+        check_length(&attributes)?;
+        let wrong = |name| move |error: weir_base::id::IdError| invalid(name, error);
+        let id = members.id.as_deref();
+        let customer = members.customer.as_deref();
+        let visitor = members.visitor.as_deref();
+        Ok(Self {
+            id: id
+                .map(EventId::of_client)
+                .transpose()
+                .map_err(wrong("id"))?,
+            event_type: EventType::new(members.event_type.as_ref()).map_err(wrong("type"))?,
+            customer: customer
+                .map(CustomerId::new)
+                .transpose()
+                .map_err(wrong("customer"))?,
+            visitor: visitor
+                .map(VisitorId::new)
+                .transpose()
+                .map_err(wrong("visitor"))?,
+            at_ms: members.at_ms,
+            attributes,
+        })
+    }
+
+    /// Drops who it is of. What the attributes say is the site's own affair.
+    pub fn anonymise(&mut self) {
+        self.customer = None;
+        self.visitor = None;
+    }
+
+    /// What tells it from another event. Two events that say the same, in whatever order, have the same.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint_with(&canonical(&self.attributes))
+    }
+
+    pub(crate) fn fingerprint_with(&self, attributes: &str) -> Fingerprint {
+        let at_ms = self.at_ms.map(u64::to_be_bytes);
+        let text = |text: &'static str| Some(text.as_bytes());
+        let customer = self.customer.as_ref().map(|name| name.as_str().as_bytes());
+        let visitor = self.visitor.as_ref().map(|name| name.as_str().as_bytes());
+        Fingerprint::of([
+            text("weir-event-1"),
+            Some(self.event_type.as_str().as_bytes()),
+            customer,
+            visitor,
+            at_ms.as_ref().map(<[u8; 8]>::as_slice),
+            Some(attributes.as_bytes()),
+        ])
+    }
+
+    /// The client's id; else one of the key and the fingerprint, so that the same event sent again has the same.
+    pub fn id_for(&self, key: &KeyName, fingerprint: Fingerprint) -> EventId {
+        if let Some(id) = &self.id {
+            return id.clone();
+        }
+        let fields = [key.as_str().as_bytes(), &fingerprint.0].map(Some);
+        EventId::derived(Fingerprint::of(fields))
+    }
+
+    /// Whose event it is. `user` is who the gateway says is signed in, and `place` where events of this type name their
+    /// customer beside `customer`.
+    ///
+    /// A server's key may name anybody: by `customer`, else at `place`. A browser's is public, so of its events only the
+    /// gateway says whose they are; one that names the same customer is right, too.
+    ///
+    /// # Errors
+    /// When a browser's event names another customer, or the value at `place` is none.
+    pub fn customer_for(
+        &self,
+        kind: Kind,
+        user: Option<&CustomerId>,
+        place: Option<&Pointer>,
+    ) -> Result<Option<CustomerId>, Rejection> {
+        match (kind, &self.customer) {
+            (Kind::Browser, Some(named)) if Some(named) != user => Err(Rejection::new(
+                Reason::CustomerNotAllowed,
+                "customer: only a server's key may name one; sign the user in at the gateway instead",
+            )),
+            (Kind::Browser, _) => Ok(user.cloned()),
+            (Kind::Server, Some(named)) => Ok(Some(named.clone())),
+            (Kind::Server, None) => place.map_or(Ok(None), |place| self.customer_at(place)),
+        }
+    }
+
+    fn customer_at(&self, place: &Pointer) -> Result<Option<CustomerId>, Rejection> {
+        let name = match place.find(&self.attributes) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::String(name)) => CustomerId::new(name),
+            Some(Value::Number(number)) if !number.is_f64() => CustomerId::new(number.to_string()),
+            Some(_) => return Err(invalid(place.as_str(), "must be a text or a whole number")),
+        };
+        name.map(Some)
+            .map_err(|error| invalid(place.as_str(), error))
+    }
+}
+
+/// The id of an event that may be no event: for its verdict.
+pub fn id_of(json: &str) -> Option<EventId> {
+    #[derive(Deserialize)]
+    struct OnlyId<'a> {
+        #[serde(borrow)]
+        id: Option<Cow<'a, str>>,
+    }
+    let members: OnlyId<'_> = serde_json::from_str(json).ok()?;
+    EventId::of_client(members.id?.as_ref()).ok()
+}
+
+/// A number or a text may be longer than it was written.
+pub(crate) fn check_length(attributes: &Attributes) -> Result<(), Rejection> {
+    match canonical(attributes).len() {
+        0..=EVENT_LEN_MAX => Ok(()),
+        length => Err(too_large("attributes", length)),
+    }
+}
+
+fn too_large(what: &str, length: usize) -> Rejection {
+    let message = format!("{what}: has {length} bytes, may have {EVENT_LEN_MAX}");
+    Rejection::new(Reason::TooLarge, message)
+}
+
+pub(crate) fn invalid(path: &str, problem: impl core::fmt::Display) -> Rejection {
+    Rejection::new(Reason::Invalid, format!("{path}: {problem}"))
+}
+
+/// `path` is `.` if it is the whole.
+fn unreadable(path: &str, error: &serde_json::Error) -> Rejection {
+    match path {
+        "." => Rejection::new(Reason::Invalid, error.to_string()),
+        path => invalid(path, error),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,124 @@
+//! Behaviour events: what one may say, who it is, when it was, and where it goes.
+//!
+//! | module | |
+//! |---|---|
+//! | [`limits`] | how much may be sent |
+//! | [`name`] | ids, types, customers, visitors, keys and topics |
+//! | [`batch`] | a body, cut into its events |
+//! | [`event`] | one event as its client sent it |
+//! | [`pixel`] | one event as the query of an image |
+//! | [`answer`] | what a client is told of each event |
+//! | [`consent`], [`address`], [`sample`] | what of an event may be kept |
+//! | [`stamps`] | what a gateway adds to a request: written by the filter, read by the origin |
+//! | [`clock`] | when an event was |
+//! | [`fingerprint`] | what tells an event from another |
+//! | [`routes`] | the topics that it goes to |
+//! | [`envelope`] | an event as the log holds it |
+//! | [`partition`], [`row_key`] | where it is kept |
+//! | [`window`] | the last N, a count within a window, A and then B |
+//!
+//! From a body to the log:
+//!
+//! ```
+//! use weir_event::batch::Batch;
+//! use weir_event::consent::Consent;
+//! use weir_event::envelope::{Decided, Envelope};
+//! use weir_event::routes::Routes;
+//! use weir_event::stamps::{Kind, Stamps};
+//! use weir_event::{clock, name::KeyName};
+//!
+//! let stamps = Stamps {
+//!     key: KeyName::new("shop-web")?,
+//!     kind: Kind::Browser,
+//!     received_ms: 1_700_000_000_000,
+//!     address: None,
+//!     consent: Consent::Full,
+//! };
+//! let batch = Batch::read(br#"[{"type":"view","attributes":{"sku":"a1"}}]"#)?;
+//! for sent in &batch.events {
+//!     let event = sent.read()?;
+//!     let customer = event.customer_for(stamps.kind, None, None)?;
+//!     let at_ms = clock::occurred_ms(event.at_ms, batch.sent_at_ms, stamps.received_ms, clock::DAY_MS)?;
+//!     let topics = Routes::default().topics(&event);
+//!     let envelope = Envelope::new(event, &stamps, Decided { customer, at_ms, topics });
+//!     assert_eq!(Envelope::decode(&envelope.encode())?, envelope);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+/// An enumeration whose variants are words in JSON, in headers and in metrics.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+        )]
+        pub enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// Its word.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// The one whose word is `word`.
+            pub fn from_word(word: &[u8]) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.word().as_bytes() == word)
+            }
+        }
+    };
+}
+
+pub mod address;
+pub mod answer;
+pub mod batch;
+pub mod clock;
+pub mod consent;
+pub mod envelope;
+pub mod event;
+pub mod fingerprint;
+mod json;
+pub mod limits;
+pub mod name;
+pub mod partition;
+pub mod pixel;
+pub mod routes;
+pub mod row_key;
+pub mod sample;
+pub mod stamps;
+pub mod window;

@@ -1,0 +1,53 @@
+//! Which partition an event is in. Order holds within one, so all events of one customer are in one.
+
+use weir_base::hash::stable_hash;
+
+/// The partitions of a log, unless configured: as many as the queue of seed 000 has.
+pub const PARTITIONS: u16 = 50;
+
+/// The most partitions.
+pub const PARTITIONS_MAX: u16 = 1_000;
+
+/// The partition of `key` among `count`: that of a customer, else of a visitor, else of the event. See
+/// [`Envelope::partition_key`](crate::envelope::Envelope::partition_key).
+pub fn partition(key: &str, count: u16) -> u16 {
+    let hash = stable_hash(key.as_bytes());
+    // Below `count`, so it fits.
+    (hash % u64::from(count.max(1))) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    /// Events that are stored hang on it: these may never change.
+    #[test]
+    fn partitions_are_fixed_for_ever() {
+        let of = |key| partition(key, PARTITIONS);
+        assert_eq!(["", "u1", "u2", "g:v1"].map(of), [42, 35, 18, 45]);
+    }
+
+    #[test]
+    fn customers_are_spread_evenly() {
+        let mut counts = vec![0_u32; usize::from(PARTITIONS)];
+        for n in 0..100_000 {
+            counts[usize::from(partition(&format!("user-{n}"), PARTITIONS))] += 1;
+        }
+        // 2,000 each; five standard deviations.
+        assert!(
+            counts.iter().all(|count| count.abs_diff(2_000) < 225),
+            "{counts:?}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_has_one(key: String, count: u16) {
+            prop_assert!(partition(&key, count) < count.max(1));
+        }
+    }
+}

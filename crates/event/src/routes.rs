@@ -1,0 +1,191 @@
+//! The topics that the events of a type go to.
+//!
+//! ```json
+//! [{"if": {"/attributes/from": "mail"}, "topics": ["events", "mail"]}]
+//! ```
+//!
+//! A rule holds if all its places have the value that it says; without `if` it holds for every event. An event goes to the
+//! topics of all rules that hold; if none does, to [`DEFAULT`].
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_base::FieldError;
+
+use crate::event::{Event, Pointer};
+use crate::limits::TOPICS_MAX;
+use crate::name::Topic;
+
+/// The topic of events that no rule sends elsewhere.
+pub const DEFAULT: &str = "events";
+
+/// The most rules of one type.
+pub const RULES_MAX: usize = 32;
+
+/// The most places that one rule looks at.
+pub const CONDITIONS_MAX: usize = 16;
+
+/// Where events of one type go.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Routes {
+    rules: Vec<Route>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// What an event's attributes must say.
+    #[serde(default, rename = "if", skip_serializing_if = "BTreeMap::is_empty")]
+    pub conditions: BTreeMap<Pointer, Value>,
+    /// Where it goes then.
+    pub topics: Vec<Topic>,
+}
+
+impl Routes {
+    /// Takes rules.
+    ///
+    /// # Errors
+    /// When there are too many of something, or none of what must be there; with the path.
+    pub fn new(rules: Vec<Route>) -> Result<Self, FieldError> {
+        let routes = Self { rules };
+        routes.check()?;
+        Ok(routes)
+    }
+
+    /// Checks what types alone do not say: for routes that were deserialised.
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong, below that of the routes.
+    pub fn check(&self) -> Result<(), FieldError> {
+        let bounded = |path: &str, count: usize, min: usize, max: usize| {
+            let problem = || format!("must have {min} to {max} entries, has {count}");
+            match (min..=max).contains(&count) {
+                true => Ok(()),
+                false => Err(FieldError::new(path, problem())),
+            }
+        };
+        bounded("", self.rules.len(), 0, RULES_MAX)?;
+        for (index, rule) in self.rules.iter().enumerate() {
+            let conditions = rule.conditions.len();
+            bounded(&format!("[{index}].if"), conditions, 0, CONDITIONS_MAX)?;
+            bounded(
+                &format!("[{index}].topics"),
+                rule.topics.len(),
+                1,
+                TOPICS_MAX,
+            )?;
+        }
+        let topics = self.rules.iter().flat_map(|rule| &rule.topics);
+        let topics: BTreeSet<&Topic> = topics.collect();
+        // So no event has more, whatever rules hold.
+        match topics.len() <= TOPICS_MAX {
+            true => Ok(()),
+            false => {
+                let problem = format!("name {} topics, may name {TOPICS_MAX}", topics.len());
+                Err(FieldError::new("", problem))
+            }
+        }
+    }
+
+    /// The rules, in their order.
+    pub fn rules(&self) -> &[Route] {
+        &self.rules
+    }
+
+    /// Where `event` goes: each topic once, in their order.
+    pub fn topics(&self, event: &Event) -> Vec<Topic> {
+        let holding = self.rules.iter().filter(|rule| rule.holds(event));
+        let topics: BTreeSet<&Topic> = holding.flat_map(|rule| &rule.topics).collect();
+        match topics.is_empty() {
+            true => default_topics(),
+            false => topics.into_iter().take(TOPICS_MAX).cloned().collect(),
+        }
+    }
+}
+
+impl Route {
+    fn holds(&self, event: &Event) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.all(|(place, value)| place.find(&event.attributes) == Some(value))
+    }
+}
+
+/// The one topic of events that no rule sends elsewhere.
+fn default_topics() -> Vec<Topic> {
+    // It is a topic's name, so there is always one.
+    Topic::new(DEFAULT).map_or_else(|_| vec![], |topic| vec![topic])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+
+    fn routes(json: &str) -> Routes {
+        let routes: Routes = serde_json::from_str(json).unwrap();
+        routes.check().unwrap();
+        routes
+    }
+
+    fn topics(routes: &Routes, attributes: &str) -> Vec<String> {
+        let json = format!(r#"{{"type":"view","attributes":{attributes}}}"#);
+        let topics = routes.topics(&Event::read(&json).unwrap());
+        topics.iter().map(Topic::to_string).collect()
+    }
+
+    #[test]
+    fn an_event_goes_to_the_topics_of_all_rules_that_hold() {
+        let routes = routes(
+            r#"[{"if":{"/attributes/from":"mail"},"topics":["mail","events"]},
+                {"if":{"/attributes/from":"mail","/attributes/user/vip":true},"topics":["vip"]},
+                {"if":{"/attributes/n":3},"topics":["three","mail"]}]"#,
+        );
+        assert_eq!(topics(&routes, r#"{"from":"mail"}"#), ["events", "mail"]);
+        let both = r#"{"from":"mail","user":{"vip":true},"n":3}"#;
+        assert_eq!(topics(&routes, both), ["events", "mail", "three", "vip"]);
+        assert_eq!(topics(&routes, r#"{"user":{"vip":true}}"#), [DEFAULT]);
+        assert_eq!(topics(&routes, r#"{"n":"3"}"#), [DEFAULT]);
+        assert_eq!(topics(&Routes::default(), "{}"), [DEFAULT]);
+    }
+
+    #[test]
+    fn a_rule_without_conditions_holds_always() {
+        let routes = routes(r#"[{"topics":["all"]}]"#);
+        assert_eq!(topics(&routes, "{}"), ["all"]);
+        let json = serde_json::to_string(&routes).unwrap();
+        assert_eq!(json, r#"[{"topics":["all"]}]"#);
+    }
+
+    #[test]
+    fn bad_rules_are_refused_by_their_path() {
+        let path = |json: &str| {
+            let routes: Routes = serde_json::from_str(json).unwrap();
+            routes.check().unwrap_err().path
+        };
+        assert_eq!(path(r#"[{"topics":["a"]},{"topics":[]}]"#), "[1].topics");
+        let list = |rules: Vec<String>| format!("[{}]", rules.join(","));
+        let many = |count| list(vec![r#"{"topics":["a"]}"#.to_string(); count]);
+        assert_eq!(path(&many(RULES_MAX + 1)), "");
+        let different = (0..=TOPICS_MAX).map(|n| format!(r#"{{"topics":["t{n}"]}}"#));
+        assert_eq!(path(&list(different.collect())), "");
+        let conditions: Vec<_> = (0..=CONDITIONS_MAX)
+            .map(|n| format!(r#""/attributes/{n}":1"#))
+            .collect();
+        let json = format!(r#"[{{"if":{{{}}},"topics":["a"]}}]"#, conditions.join(","));
+        assert_eq!(path(&json), "[0].if");
+        for bad in [
+            r#"[{"if":{"/type":"a"},"topics":["a"]}]"#,
+            r#"[{"topics":["A"]}]"#,
+            r#"[{"topics":["a"],"colour":1}]"#,
+            r#"[{}]"#,
+        ] {
+            assert!(serde_json::from_str::<Routes>(bad).is_err(), "{bad}");
+        }
+    }
+}

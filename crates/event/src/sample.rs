@@ -1,0 +1,93 @@
+//! Which visitors' events are kept where not all are: a visitor is in or out for good, whoever asks.
+
+use sha2::{Digest, Sha256};
+
+/// A part of all visitors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate {
+    /// In parts of 2⁶⁴; `None` is all.
+    parts: Option<u64>,
+}
+
+impl Rate {
+    /// Everybody.
+    pub const ALL: Self = Self { parts: None };
+
+    /// The rate `share`, 0 to 1. None if it is out of that.
+    pub fn new(share: f64) -> Option<Self> {
+        if !(0.0..=1.0).contains(&share) {
+            return None;
+        }
+        // 2⁶⁴ itself does not fit, and means all.
+        let is_all = share >= 1.0;
+        let parts = (share * TWO_TO_64) as u64;
+        Some(Self {
+            parts: (!is_all).then_some(parts),
+        })
+    }
+
+    /// Whether `subject` is among those whose events `key` keeps. With a greater rate those who were in stay in. Other
+    /// keys have other samples.
+    pub fn keeps(self, key: &str, subject: &[u8]) -> bool {
+        self.parts
+            .is_none_or(|parts| position(key, subject) < parts)
+    }
+}
+
+const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
+
+/// Where a subject stands among all, evenly: the first 64 bits of SHA-256. It must be the same at every gateway for ever,
+/// and nobody may choose a visitor's id that comes out where it likes without trying.
+fn position(key: &str, subject: &[u8]) -> u64 {
+    let digest = Sha256::new()
+        .chain_update("weir-sample\n")
+        .chain_update(key)
+        .chain_update("\n")
+        .chain_update(subject)
+        .finalize();
+    digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_share_is_what_was_asked_for() {
+        for share in [0.0, 0.01, 0.25, 0.5, 0.99, 1.0] {
+            let rate = Rate::new(share).unwrap();
+            let kept = (0..20_000).filter(|n| rate.keeps("web", format!("v{n}").as_bytes()));
+            let part = kept.count() as f64 / 20_000.0;
+            // Five standard deviations.
+            let bound = 5.0 * (share * (1.0 - share) / 20_000.0).sqrt();
+            assert!((part - share).abs() <= bound, "{share}: {part}");
+        }
+    }
+
+    /// Who is in hangs on it: it may never change.
+    #[test]
+    fn the_position_is_fixed_for_ever() {
+        // printf 'weir-sample\nweb\nv1' | sha256sum
+        assert_eq!(position("web", b"v1"), 0xdf43_50e5_104d_1587);
+    }
+
+    #[test]
+    fn only_shares_are_rates() {
+        for bad in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert_eq!(Rate::new(bad), None);
+        }
+        assert_eq!(Rate::new(1.0), Some(Rate::ALL));
+    }
+
+    proptest! {
+        #[test]
+        fn who_is_in_stays_in_as_the_share_grows(a in 0.0..=1.0, b in 0.0..=1.0, visitor: [u8; 8]) {
+            let (less, more) = if a < b { (a, b) } else { (b, a) };
+            let keeps = |share| Rate::new(share).unwrap().keeps("web", &visitor);
+            prop_assert!(!keeps(less) || keeps(more));
+            prop_assert!(keeps(1.0) && !keeps(0.0));
+        }
+    }
+}

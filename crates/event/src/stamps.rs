@@ -1,0 +1,174 @@
+//! What a gateway says of a request with events: headers that it adds after it has removed a client's own.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use weir_base::headers::{
+    CONSENT, EVENT_ADDRESS, EVENT_KEY, EVENT_KIND, RECEIVED_MS, VISITOR, WRITE_KEY,
+};
+
+use crate::address::Network;
+use crate::consent::Consent;
+use crate::name::KeyName;
+
+words! {
+    /// Who has a write key.
+    pub enum Kind {
+        /// Everybody who looks at the site: it says which site, and proves nothing.
+        Browser = "browser",
+        /// A server of the site's own.
+        Server = "server",
+    }
+}
+
+/// What a gateway says of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamps {
+    /// The name of the write key.
+    pub key: KeyName,
+    /// Its kind.
+    pub kind: Kind,
+    /// When the request came, in milliseconds since the Unix epoch.
+    pub received_ms: u64,
+    /// Where from. None if it is nobody's business.
+    pub address: Option<Network>,
+    /// What the person has agreed to: [`Consent::Full`] or [`Consent::Anonymous`].
+    pub consent: Consent,
+}
+
+/// Request headers that a gateway removes before it adds its own: stamps that a client forged, and what is for the gateway
+/// only.
+pub const REMOVED: [&str; 7] = [
+    EVENT_KEY,
+    EVENT_KIND,
+    RECEIVED_MS,
+    EVENT_ADDRESS,
+    CONSENT,
+    WRITE_KEY,
+    VISITOR,
+];
+
+/// A request that did not come by a gateway, or by one of another version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StampError {
+    /// The header is not there.
+    #[error(
+        "the header {0} is missing: requests must come by a gateway with Weir's filter for events"
+    )]
+    Missing(&'static str),
+    /// The header says something that no gateway says.
+    #[error("the header {0} is not one that a gateway writes")]
+    Bad(&'static str),
+}
+
+impl Stamps {
+    /// The headers to be added, in lower case.
+    pub fn headers(&self) -> Vec<(&'static str, String)> {
+        let mut headers = Vec::with_capacity(5);
+        headers.push((EVENT_KEY, self.key.as_str().to_string()));
+        headers.push((EVENT_KIND, self.kind.word().to_string()));
+        headers.push((RECEIVED_MS, self.received_ms.to_string()));
+        if let Some(address) = self.address {
+            headers.push((EVENT_ADDRESS, address.to_string()));
+        }
+        headers.push((CONSENT, self.consent.word().to_string()));
+        headers
+    }
+
+    /// Reads the stamps of a request. `header` gives the value of a header by its name in lower case.
+    ///
+    /// # Errors
+    /// Names the header that is missing or wrong.
+    pub fn read<'h>(header: impl Fn(&'static str) -> Option<&'h [u8]>) -> Result<Self, StampError> {
+        let must = |name| header(name).ok_or(StampError::Missing(name));
+        let bad = |name| move || StampError::Bad(name);
+        let number = core::str::from_utf8(must(RECEIVED_MS)?);
+        let number = number.ok().and_then(|text| text.parse().ok());
+        let consent = Consent::from_word(must(CONSENT)?);
+        let address = header(EVENT_ADDRESS).map(|value| {
+            let text = core::str::from_utf8(value).ok();
+            let network = text.and_then(|text| text.parse().ok());
+            network.ok_or_else(bad(EVENT_ADDRESS))
+        });
+        Ok(Self {
+            key: KeyName::new(must(EVENT_KEY)?).map_err(|_| StampError::Bad(EVENT_KEY))?,
+            kind: Kind::from_word(must(EVENT_KIND)?).ok_or_else(bad(EVENT_KIND))?,
+            received_ms: number.ok_or_else(bad(RECEIVED_MS))?,
+            address: address.transpose()?,
+            consent: consent
+                .filter(|consent| *consent != Consent::None)
+                .ok_or_else(bad(CONSENT))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::IpAddr;
+    use proptest::prelude::*;
+
+    fn stamps() -> impl Strategy<Value = Stamps> {
+        let kind = prop::sample::select(Kind::ALL.to_vec());
+        let consent = prop::sample::select([Consent::Full, Consent::Anonymous].to_vec());
+        let fields = (
+            "[a-z0-9_.-]{1,64}",
+            kind,
+            any::<u64>(),
+            any::<Option<IpAddr>>(),
+            consent,
+        );
+        fields.prop_map(|(key, kind, received_ms, address, consent)| Stamps {
+            key: KeyName::new(key).unwrap(),
+            kind,
+            received_ms,
+            address: address.map(Network::of_ip),
+            consent,
+        })
+    }
+
+    fn read(headers: &[(&'static str, String)]) -> Result<Stamps, StampError> {
+        let find = |name| headers.iter().find(|(known, _)| *known == name);
+        Stamps::read(|name| find(name).map(|(_, value)| value.as_bytes()))
+    }
+
+    proptest! {
+        #[test]
+        fn stamps_are_read_as_they_were_written(stamps in stamps()) {
+            let headers = stamps.headers();
+            prop_assert_eq!(read(&headers), Ok(stamps));
+            for (name, _) in &headers {
+                prop_assert!(REMOVED.contains(name), "{} would be the client's", name);
+            }
+        }
+
+        /// Without one of them, or with nonsense in it, the header is named.
+        #[test]
+        fn what_is_missing_or_wrong_is_named(stamps in stamps(), at in 0_usize..5) {
+            let mut headers = stamps.headers();
+            let at = at.min(headers.len() - 1);
+            let name = headers[at].0;
+            headers[at].1 = "Nonsense!".into();
+            prop_assert_eq!(read(&headers), Err(StampError::Bad(name)));
+            headers.remove(at);
+            match name {
+                EVENT_ADDRESS => prop_assert_eq!(read(&headers), Ok(Stamps { address: None, ..stamps })),
+                name => prop_assert_eq!(read(&headers), Err(StampError::Missing(name))),
+            }
+        }
+    }
+
+    #[test]
+    fn who_agrees_to_nothing_is_never_stamped() {
+        let mut headers = Stamps {
+            key: KeyName::new("web").unwrap(),
+            kind: Kind::Browser,
+            received_ms: 1,
+            address: None,
+            consent: Consent::Full,
+        }
+        .headers();
+        headers.last_mut().unwrap().1 = "none".into();
+        assert_eq!(read(&headers), Err(StampError::Bad(CONSENT)));
+    }
+}

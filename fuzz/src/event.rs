@@ -1,0 +1,108 @@
+//! Events: what clients send, and what stands in the log.
+
+use weir_event::answer::{MESSAGE_LEN_MAX, Rejection};
+use weir_event::batch::Batch;
+use weir_event::clock::{AHEAD_MS_MAX, DAY_MS, occurred_ms};
+use weir_event::consent::Consent;
+use weir_event::envelope::{Decided, ENVELOPE_LEN_MAX, Envelope};
+use weir_event::event::Event;
+use weir_event::limits::{EVENTS_MAX, QUERY_LEN_MAX};
+use weir_event::name::{EventId, KeyName};
+use weir_event::pixel;
+use weir_event::routes::Routes;
+use weir_event::stamps::{Kind, Stamps};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+/// A body of events. What is cut out of it is read or refused with a reason; what is read goes through the log unchanged;
+/// and the same event again is the same.
+pub fn event_batch(data: &[u8]) {
+    let batch = match Batch::read(data) {
+        Ok(batch) => batch,
+        Err(refusal) => {
+            assert!([400, 413].contains(&refusal.status()));
+            return;
+        }
+    };
+    assert!((1..=EVENTS_MAX).contains(&batch.events.len()));
+    for sent in &batch.events {
+        match sent.read() {
+            Ok(event) => {
+                assert_eq!(sent.id(), event.id);
+                assert_eq!(sent.read().as_ref(), Ok(&event));
+                check_event(event, batch.sent_at_ms);
+            }
+            Err(rejection) => check_rejection(&rejection),
+        }
+    }
+}
+
+/// The query of an image.
+pub fn event_pixel(data: &[u8]) {
+    let rest = pixel::without(data, pixel::KEY);
+    assert_eq!(pixel::parameter(&rest, pixel::KEY), None);
+    match pixel::read(data) {
+        Ok(event) => {
+            assert!(data.len() <= QUERY_LEN_MAX && event.customer.is_none());
+            assert_eq!(pixel::read(&rest).as_ref(), Ok(&event));
+            check_event(event, None);
+        }
+        Err(rejection) => check_rejection(&rejection),
+    }
+}
+
+/// An envelope. What is read is written as the same bytes.
+pub fn event_envelope(data: &[u8]) {
+    let Ok(envelope) = Envelope::decode(data) else {
+        return;
+    };
+    assert_eq!(envelope.encode(), data);
+    assert!(data.len() <= ENVELOPE_LEN_MAX);
+    assert!(!envelope.partition_key().is_empty());
+    let is_json = envelope.read_attributes().is_ok();
+    // Both read the attributes: as an object, and as anything.
+    assert!(!is_json || serde_json::to_string(&envelope).is_ok());
+}
+
+fn check_event(event: Event, sent_at_ms: Option<u64>) {
+    let fingerprint = event.fingerprint();
+    if let Ok(at_ms) = occurred_ms(event.at_ms, sent_at_ms, NOW_MS, DAY_MS) {
+        assert!((NOW_MS - DAY_MS..=NOW_MS + AHEAD_MS_MAX).contains(&at_ms));
+    }
+    let named = event.customer.clone();
+    let allowed = event.customer_for(Kind::Browser, None, None);
+    assert_eq!(allowed.is_ok(), named.is_none());
+    for consent in [Consent::Full, Consent::Anonymous] {
+        let stamps = Stamps {
+            key: KeyName::new("web").expect("a name"),
+            kind: Kind::Server,
+            received_ms: NOW_MS,
+            address: None,
+            consent,
+        };
+        let decided = Decided {
+            customer: named.clone(),
+            at_ms: NOW_MS,
+            topics: Routes::default().topics(&event),
+        };
+        let envelope = Envelope::new(event.clone(), &stamps, decided);
+        let bytes = envelope.encode();
+        assert!(bytes.len() <= ENVELOPE_LEN_MAX);
+        assert_eq!(Envelope::decode(&bytes).as_ref(), Ok(&envelope));
+        let attributes = envelope.read_attributes().expect("an object");
+        let again = Event {
+            attributes,
+            ..event.clone()
+        };
+        assert_eq!(again.fingerprint(), fingerprint);
+        match consent {
+            Consent::Full => assert_eq!(envelope.fingerprint, fingerprint),
+            _ => assert!(envelope.customer.is_none() && envelope.visitor.is_none()),
+        }
+    }
+}
+
+fn check_rejection(rejection: &Rejection) {
+    assert!((1..=MESSAGE_LEN_MAX).contains(&rejection.message.len()));
+    assert!(EventId::new(rejection.reason.word()).is_ok());
+}

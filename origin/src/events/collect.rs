@@ -1,0 +1,321 @@
+//! Takes events: judges each, appends the good ones and the bad ones to the log, and only then tells what became of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use axum::body::Bytes;
+use weir_event::answer::{Answer, Reason, Rejection, Verdict};
+use weir_event::batch::{Batch, BatchError};
+use weir_event::clock::occurred_ms;
+use weir_event::envelope::{Decided, Envelope};
+use weir_event::event::Event;
+use weir_event::fingerprint::Fingerprint;
+use weir_event::name::{CustomerId, EventId};
+use weir_event::pixel;
+use weir_event::stamps::Stamps;
+
+use super::Clock;
+use super::log::{AppendError, EventLog};
+use super::metrics::EventMetrics;
+use super::record::{LogRecord, Refused, SentEvent};
+use super::registry::Registry;
+use super::seen::{Known, Seen};
+use super::types::Types;
+
+/// From so many bytes on a body is judged in a thread of its own: it would hold up others.
+const LONG: usize = 32 << 10;
+
+/// Takes events.
+pub struct Collector {
+    /// What events must look like.
+    pub registry: Arc<Registry>,
+    /// Where they go.
+    pub log: Arc<dyn EventLog>,
+    /// Those that came lately.
+    pub seen: Seen,
+    /// What is counted.
+    pub metrics: EventMetrics,
+    /// Among how many partitions customers are spread.
+    pub partitions: u16,
+    /// Reads the clock.
+    pub clock: Clock,
+    /// Whether the last append failed.
+    pub is_failing: AtomicBool,
+}
+
+/// Who sends events.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    /// What the gateway says of the request.
+    pub stamps: Stamps,
+    /// Who is signed in.
+    pub user: Option<CustomerId>,
+}
+
+/// Nothing was taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CollectError {
+    /// The body holds no events.
+    #[error(transparent)]
+    Body(#[from] BatchError),
+    /// The log does not take them; sending them again is safe.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// What is to become of an event.
+enum Judgement {
+    Accept(Box<Envelope>),
+    Known(EventId),
+    Reject {
+        id: Option<EventId>,
+        rejection: Rejection,
+        sent: Box<SentEvent>,
+    },
+}
+
+impl Collector {
+    /// Takes the events of a body.
+    ///
+    /// # Errors
+    /// See [`CollectError`].
+    pub async fn collect(
+        self: &Arc<Self>,
+        sender: Sender,
+        body: Bytes,
+    ) -> Result<Answer, CollectError> {
+        let judged = if body.len() < LONG {
+            self.judge_body(&sender, &body)?
+        } else {
+            let collector = self.clone();
+            let judge = move || collector.judge_body(&sender, &body);
+            let judged = tokio::task::spawn_blocking(judge).await;
+            // A panic: it is not known what of it would be taken, and nothing was.
+            judged.map_err(|_| AppendError::Refused)??
+        };
+        self.append(judged).await
+    }
+
+    /// Takes the event of an image's query.
+    ///
+    /// # Errors
+    /// See [`CollectError`].
+    pub async fn collect_pixel(
+        &self,
+        sender: &Sender,
+        query: &[u8],
+    ) -> Result<Answer, CollectError> {
+        let types = self.registry.types();
+        let judge = Judge::new(self, &types, sender, None);
+        let read = pixel::read(query);
+        let text = || String::from_utf8_lossy(&pixel::without(query, pixel::KEY)).into_owned();
+        let judged = judge.judge(read, None, text);
+        self.append(vec![judged]).await
+    }
+
+    /// Judges an event once more that was refused. If it is refused again nothing is written: it is a dead letter already.
+    ///
+    /// # Errors
+    /// See [`CollectError`].
+    pub async fn collect_again(&self, sent: &SentEvent) -> Result<Answer, CollectError> {
+        let unreadable = |message: &str| {
+            let mut answer = Answer::default();
+            answer.reject(None, Rejection::new(Reason::Invalid, message));
+            answer
+        };
+        let Some(stamps) = sent.stamps() else {
+            return Ok(unreadable("its stamps cannot be read"));
+        };
+        if sent.is_cut {
+            return Ok(unreadable("only its beginning was kept: mend it first"));
+        }
+        let user = sent
+            .user
+            .as_ref()
+            .and_then(|user| CustomerId::new(user).ok());
+        let sender = Sender { stamps, user };
+        let types = self.registry.types();
+        let judge = Judge::new(self, &types, &sender, sent.sent_at_ms);
+        let read = Event::read(&sent.event);
+        match judge.judge(read, None, || sent.event.clone()) {
+            Judgement::Reject { id, rejection, .. } => {
+                let mut answer = Answer::default();
+                answer.reject(id.map(|id| id.to_string()), rejection);
+                Ok(answer)
+            }
+            judged => self.append(vec![judged]).await,
+        }
+    }
+
+    /// One verdict for each event of a body. All of them are judged by the types of one instant.
+    fn judge_body(&self, sender: &Sender, body: &[u8]) -> Result<Vec<Judgement>, CollectError> {
+        let batch = Batch::read(body)?;
+        let types = self.registry.types();
+        let judge = Judge::new(self, &types, sender, batch.sent_at_ms);
+        let mut first: HashMap<EventId, Fingerprint> = HashMap::new();
+        let mut judged = Vec::with_capacity(batch.events.len());
+        for sent in &batch.events {
+            let one = judge.judge(sent.read(), sent.id(), || sent.json.to_owned());
+            judged.push(match one {
+                Judgement::Accept(envelope) => match first.get(&envelope.id) {
+                    None => {
+                        first.insert(envelope.id.clone(), envelope.fingerprint);
+                        Judgement::Accept(envelope)
+                    }
+                    Some(known) if *known == envelope.fingerprint => Judgement::Known(envelope.id),
+                    Some(_) => judge.reused(envelope.id, sent.json),
+                },
+                other => other,
+            });
+        }
+        Ok(judged)
+    }
+
+    /// Appends what is to be appended, all in one piece; then tells.
+    async fn append(&self, judged: Vec<Judgement>) -> Result<Answer, CollectError> {
+        let mut records = Vec::new();
+        let mut answer = Answer::default();
+        let mut accepted = Vec::new();
+        for one in judged {
+            match one {
+                Judgement::Known(id) => answer.take(id, true),
+                Judgement::Accept(envelope) => {
+                    answer.take(envelope.id.as_str(), false);
+                    accepted.push((envelope.id.clone(), envelope.fingerprint));
+                    records.push(LogRecord::Event(envelope).encode(self.partitions));
+                }
+                Judgement::Reject {
+                    id,
+                    rejection,
+                    sent,
+                } => {
+                    let refused = Refused {
+                        reason: rejection.reason.word().to_owned(),
+                        message: rejection.message.clone(),
+                        sent: *sent,
+                    };
+                    let record = LogRecord::Refused(Box::new(refused));
+                    records.push(record.encode(self.partitions));
+                    answer.reject(id.map(|id| id.to_string()), rejection);
+                }
+            }
+        }
+        if !records.is_empty() {
+            self.write(records).await?;
+        }
+        for (id, fingerprint) in accepted {
+            self.seen.note(id.as_str(), fingerprint);
+        }
+        for one in &answer.verdicts {
+            let reason = one.reason.map_or("", Reason::word);
+            self.metrics.event(one.verdict.word(), reason);
+        }
+        Ok(answer)
+    }
+
+    async fn write(&self, records: Vec<super::log::NewRecord>) -> Result<(), AppendError> {
+        let start = Instant::now();
+        let written = self.log.append(records, (self.clock)()).await;
+        self.is_failing.store(written.is_err(), Ordering::Relaxed);
+        match &written {
+            Ok(()) => self.metrics.appended(start.elapsed()),
+            Err(error) => self.metrics.not_appended(*error),
+        }
+        written
+    }
+}
+
+/// Judges the events of one request.
+struct Judge<'a> {
+    seen: &'a Seen,
+    types: &'a Types,
+    sender: &'a Sender,
+    sent_at_ms: Option<u64>,
+}
+
+impl<'a> Judge<'a> {
+    fn new(
+        collector: &'a Collector,
+        types: &'a Types,
+        sender: &'a Sender,
+        sent_at_ms: Option<u64>,
+    ) -> Self {
+        Self {
+            seen: &collector.seen,
+            types,
+            sender,
+            sent_at_ms,
+        }
+    }
+
+    fn judge(
+        &self,
+        read: Result<Event, Rejection>,
+        id: Option<EventId>,
+        text: impl FnOnce() -> String,
+    ) -> Judgement {
+        let id = read.as_ref().map_or(id, |event| event.id.clone());
+        let envelope = read.and_then(|event| self.envelope(event));
+        let envelope = envelope.and_then(|envelope| {
+            match self.seen.look(envelope.id.as_str(), envelope.fingerprint) {
+                Known::New => Ok((envelope, false)),
+                Known::Same => Ok((envelope, true)),
+                Known::Other => Err(id_reused(&envelope.id)),
+            }
+        });
+        match envelope {
+            Ok((envelope, false)) => Judgement::Accept(Box::new(envelope)),
+            Ok((envelope, true)) => Judgement::Known(envelope.id),
+            Err(rejection) => self.reject(id, rejection, &text()),
+        }
+    }
+
+    fn envelope(&self, event: Event) -> Result<Envelope, Rejection> {
+        let stamps = &self.sender.stamps;
+        let name = event.event_type.as_str();
+        let registered = self.types.get(name).ok_or_else(|| {
+            let message = format!("type: {name} is not registered");
+            Rejection::new(Reason::UnknownType, message)
+        })?;
+        let place = registered.spec.customer.as_ref();
+        let customer = event.customer_for(stamps.kind, self.sender.user.as_ref(), place)?;
+        registered.check(&event)?;
+        let (received_ms, back_ms) = (stamps.received_ms, registered.retention_ms);
+        let at_ms = occurred_ms(event.at_ms, self.sent_at_ms, received_ms, back_ms)
+            .map_err(|error| Rejection::new(Reason::Clock, format!("at_ms: {error}")))?;
+        let decided = Decided {
+            customer,
+            at_ms,
+            topics: registered.spec.routes.topics(&event),
+        };
+        Ok(Envelope::new(event, stamps, decided))
+    }
+
+    fn reused(&self, id: EventId, text: &str) -> Judgement {
+        let rejection = id_reused(&id);
+        self.reject(Some(id), rejection, text)
+    }
+
+    fn reject(&self, id: Option<EventId>, rejection: Rejection, text: &str) -> Judgement {
+        let user = self.sender.user.as_ref().map(CustomerId::as_str);
+        let sent = SentEvent::new(text, &self.sender.stamps, user, self.sent_at_ms);
+        Judgement::Reject {
+            id,
+            rejection,
+            sent: Box::new(sent),
+        }
+    }
+}
+
+fn id_reused(id: &EventId) -> Rejection {
+    let message = format!("id: another event has the id {id}; every event needs one of its own");
+    Rejection::new(Reason::IdReused, message)
+}
+
+/// Whether all of an answer's events are in the log.
+pub fn is_taken(answer: &Answer) -> bool {
+    let is_rejected = |verdict: Verdict| verdict == Verdict::Rejected;
+    !answer.verdicts.iter().any(|one| is_rejected(one.verdict))
+}

@@ -1,0 +1,201 @@
+//! What can be configured of events.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use axum::http::HeaderName;
+use clap::{Args, ValueEnum};
+use weir_base::duration::Duration;
+use weir_event::name::Topic;
+use weir_event::partition::PARTITIONS;
+use weir_eventlog::{Limits, Retention};
+
+use super::Clock;
+use super::groups::webhook::{WEBHOOK_GROUP, Webhook};
+use super::groups::{GroupTimes, NewGroup, work};
+use super::seen;
+use crate::clock::now_ms;
+use crate::secret::{self, SecretError, Variables};
+
+/// Names the variable that holds the secret that webhooks are signed with.
+pub const WEBHOOK_SECRET: &str = "WEIR_EVENTS_WEBHOOK_SECRET";
+
+/// The least room of a log, in bytes: some thousand requests of the longest kind.
+const LOG_BYTES_MIN: u64 = 1 << 20;
+
+/// The flags of events.
+#[derive(Clone, Args)]
+pub struct EventConfig {
+    /// The folder of the log of events; each origin needs its own. Without it there are no events
+    #[arg(long, env = "WEIR_EVENTS_LOG")]
+    pub events_log: Option<PathBuf>,
+
+    /// When an event counts as kept: when the disk has it, or when the system has
+    #[arg(long, env = "WEIR_EVENTS_LOG_SYNC", value_enum, default_value_t = LogSync::Disk)]
+    pub events_log_sync: LogSync,
+
+    /// With so many bytes that groups have not handled, no more events are taken
+    #[arg(long, env = "WEIR_EVENTS_LOG_MAX_BYTES", default_value_t = 4 << 30)]
+    pub events_log_max_bytes: u64,
+
+    /// For how long handled events stay in the log, to be handled again after a seek, such as 7d
+    #[arg(long, env = "WEIR_EVENTS_LOG_RETENTION", default_value = "7d", value_parser = parse_duration)]
+    pub events_log_retention: Duration,
+
+    /// How many bytes of handled events stay in the log at most
+    #[arg(long, env = "WEIR_EVENTS_LOG_RETENTION_BYTES", default_value_t = 16 << 30)]
+    pub events_log_retention_bytes: u64,
+
+    /// The header that names the signed-in customer; the same as the gateways'
+    #[arg(long, env = "WEIR_EVENTS_USER_HEADER", default_value = "x-user-id")]
+    pub events_user_header: HeaderName,
+
+    /// For how long dead letters are kept
+    #[arg(long, env = "WEIR_EVENTS_DEAD_LETTER_RETENTION", default_value = "30d", value_parser = parse_duration)]
+    pub events_dead_letter_retention: Duration,
+
+    /// Where each event is sent by POST, signed with WEIR_EVENTS_WEBHOOK_SECRET
+    #[arg(long, env = "WEIR_EVENTS_WEBHOOK_URL", hide_env_values = true)]
+    pub events_webhook_url: Option<String>,
+
+    /// Who signed the certificate of that URL, a PEM file; without it the system's authorities count
+    #[arg(long, env = "WEIR_EVENTS_WEBHOOK_CA")]
+    pub events_webhook_ca: Option<PathBuf>,
+
+    /// Of which topics events are sent there, with commas between them; without it of all
+    #[arg(long, env = "WEIR_EVENTS_WEBHOOK_TOPICS", value_delimiter = ',')]
+    pub events_webhook_topics: Vec<String>,
+}
+
+/// When an event counts as kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogSync {
+    /// When the disk says that it has it: survives the machine. Requests that come together share one wait.
+    #[default]
+    Disk,
+    /// When the operating system has it: survives the process, not the machine.
+    Os,
+}
+
+impl From<LogSync> for weir_eventlog::Sync {
+    fn from(sync: LogSync) -> Self {
+        match sync {
+            LogSync::Disk => Self::Disk,
+            LogSync::Os => Self::Os,
+        }
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    Duration::read(text).ok_or("must be a duration such as 12h or 7d")
+}
+
+impl EventConfig {
+    /// How events are taken and kept; `None` if there are to be none.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn settings(&self, webhook_secret: Option<String>) -> Result<Option<Settings>> {
+        let Some(log) = &self.events_log else {
+            if self.events_webhook_url.is_some() {
+                bail!("--events-webhook-url: there are no events without --events-log");
+            }
+            return Ok(None);
+        };
+        ensure!(
+            self.events_log_max_bytes >= LOG_BYTES_MIN,
+            "--events-log-max-bytes: must be at least {LOG_BYTES_MIN}"
+        );
+        let mut settings = Settings::new(log.clone());
+        settings.sync = self.events_log_sync.into();
+        settings.limits.waiting_len_max = self.events_log_max_bytes;
+        settings.retention = Retention {
+            age_ms: self.events_log_retention.ms,
+            bytes_max: self.events_log_retention_bytes,
+        };
+        settings.user_header = self.events_user_header.clone();
+        settings.dead_letters_kept_ms = self.events_dead_letter_retention.ms;
+        settings.groups.extend(self.webhook(webhook_secret)?);
+        Ok(Some(settings))
+    }
+
+    fn webhook(&self, secret: Option<String>) -> Result<Option<NewGroup>> {
+        let Some(url) = &self.events_webhook_url else {
+            return Ok(None);
+        };
+        let secret = secret.with_context(|| {
+            format!("--events-webhook-url: {WEBHOOK_SECRET} is not set, and {WEBHOOK_SECRET}_FILE is not either")
+        })?;
+        for topic in &self.events_webhook_topics {
+            Topic::new(topic).with_context(|| format!("--events-webhook-topics: {topic:?}"))?;
+        }
+        let ca = self.events_webhook_ca.as_deref();
+        let webhook = Webhook::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
+        let webhook = webhook.context("--events-webhook-url")?;
+        let mut group = NewGroup::new(WEBHOOK_GROUP, Arc::new(webhook));
+        group.topics = work::topics(&self.events_webhook_topics);
+        Ok(Some(group))
+    }
+}
+
+/// What webhooks are signed with, if it is set.
+///
+/// # Errors
+/// See [`SecretError`].
+pub fn webhook_secret(variables: Variables<'_>) -> Result<Option<String>, SecretError> {
+    match secret::is_set(variables, WEBHOOK_SECRET) {
+        true => secret::read(variables, WEBHOOK_SECRET).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// How events are taken and kept.
+#[derive(Clone)]
+pub struct Settings {
+    /// The folder of the log.
+    pub log: PathBuf,
+    /// When an event counts as kept.
+    pub sync: weir_eventlog::Sync,
+    /// What the log may hold.
+    pub limits: Limits,
+    /// What it keeps of what was handled.
+    pub retention: Retention,
+    /// Among how many partitions customers are spread.
+    pub partitions: u16,
+    /// How many events are remembered to tell duplicates.
+    pub remembered: usize,
+    /// Who is signed in.
+    pub user_header: HeaderName,
+    /// For how long dead letters are kept, in milliseconds.
+    pub dead_letters_kept_ms: u64,
+    /// Groups beside `store`.
+    pub groups: Vec<NewGroup>,
+    /// How patient groups are.
+    pub times: GroupTimes,
+    /// Reads the clock.
+    pub clock: Clock,
+}
+
+impl Settings {
+    /// The usual ones.
+    pub fn new(log: PathBuf) -> Self {
+        const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+        Self {
+            log,
+            sync: weir_eventlog::Sync::Disk,
+            limits: Limits::default(),
+            retention: Retention {
+                age_ms: 7 * DAY_MS,
+                bytes_max: 16 << 30,
+            },
+            partitions: PARTITIONS,
+            remembered: seen::REMEMBERED,
+            user_header: HeaderName::from_static("x-user-id"),
+            dead_letters_kept_ms: 30 * DAY_MS,
+            groups: Vec::new(),
+            times: GroupTimes::default(),
+            clock: Arc::new(now_ms),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Calls a handler so that whatever it does, its group goes on: it may take its time, panic, or forget events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use weir_event::envelope::Envelope;
+
+use super::{Delivery, Handler, Outcome, Unit};
+
+/// One outcome for each event. If the handler panics over several, each is handled by itself: only one may be the cause.
+pub(super) async fn call(
+    handler: &Arc<dyn Handler>,
+    events: Vec<Delivery>,
+    limit: Duration,
+) -> Vec<Outcome> {
+    let events = Arc::new(events);
+    match try_call(handler, &events, limit).await {
+        Ok(outcomes) => outcomes,
+        Err(error) if !error.is_panic || events.len() == 1 => {
+            vec![Outcome::Failed(error.message); events.len()]
+        }
+        Err(_) => {
+            let mut outcomes = Vec::with_capacity(events.len());
+            for event in events.iter() {
+                let alone = Arc::new(vec![event.clone()]);
+                let told = try_call(handler, &alone, limit).await;
+                let told = told.unwrap_or_else(|error| vec![Outcome::Failed(error.message)]);
+                outcomes.extend(told);
+            }
+            outcomes
+        }
+    }
+}
+
+struct CallError {
+    is_panic: bool,
+    message: String,
+}
+
+async fn try_call(
+    handler: &Arc<dyn Handler>,
+    events: &Arc<Vec<Delivery>>,
+    limit: Duration,
+) -> Result<Vec<Outcome>, CallError> {
+    let (handler, given) = (handler.clone(), events.clone());
+    let outcomes = within(limit, async move { handler.handle(&given).await }).await?;
+    match outcomes.len() == events.len() {
+        true => Ok(outcomes),
+        false => Err(CallError {
+            is_panic: false,
+            message: format!(
+                "the handler told of {} events, and had {}",
+                outcomes.len(),
+                events.len()
+            ),
+        }),
+    }
+}
+
+/// What went wrong, if anything.
+pub(super) async fn recompute(
+    handler: &Arc<dyn Handler>,
+    unit: Unit,
+    events: Vec<Envelope>,
+    limit: Duration,
+) -> Option<String> {
+    let handler = handler.clone();
+    let recomputed = within(limit, async move {
+        match handler.recompute(&unit, &events) {
+            Some(recomputed) => recomputed.await,
+            None => Ok(()),
+        }
+    });
+    match recomputed.await {
+        Ok(recomputed) => recomputed.err(),
+        Err(error) => Some(error.message),
+    }
+}
+
+/// In a task of its own, which ends with the limit, and with whoever waits for it.
+async fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, CallError> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(work);
+    match tokio::time::timeout(limit, tasks.join_next()).await {
+        Ok(Some(Ok(done))) => Ok(done),
+        Ok(_) => Err(CallError {
+            is_panic: true,
+            message: "the handler panicked".to_owned(),
+        }),
+        Err(_) => Err(CallError {
+            is_panic: false,
+            message: format!("the handler was not done within {limit:?}"),
+        }),
+    }
+}

@@ -1,0 +1,71 @@
+//! What is told of a group.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+/// What a group does now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupState {
+    /// It has not begun.
+    #[default]
+    Starting,
+    /// It handles events.
+    Running,
+    /// An operator has paused it.
+    Paused,
+    /// What it works on is away: it tries the same again and again.
+    Outage,
+}
+
+impl GroupState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Starting, Self::Running, Self::Paused, Self::Outage];
+
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Outage => "outage",
+        }
+    }
+}
+
+/// What a group's runner says of itself.
+#[derive(Debug, Default)]
+pub struct Status(Mutex<Said>);
+
+/// A state, and what went wrong last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What it does.
+    pub state: GroupState,
+    /// What went wrong, while it does.
+    pub error: Option<String>,
+}
+
+impl Status {
+    /// What it said last.
+    pub fn get(&self) -> Said {
+        self.said().clone()
+    }
+
+    pub(super) fn set(&self, state: GroupState) {
+        *self.said() = Said { state, error: None };
+    }
+
+    pub(super) fn outage(&self, error: impl Into<String>) {
+        *self.said() = Said {
+            state: GroupState::Outage,
+            error: Some(error.into()),
+        };
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        // Each change is one assignment.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,230 @@
+//! What the log of events holds: events, and what was refused as one. Both are in one log, so that a body with good and bad
+//! events waits for the disk once, and is acknowledged when it has both.
+
+use serde::{Deserialize, Serialize};
+use weir_event::address::Network;
+use weir_event::consent::Consent;
+use weir_event::envelope::{Envelope, EnvelopeError};
+use weir_event::name::KeyName;
+use weir_event::partition::partition;
+use weir_event::stamps::{Kind, Stamps};
+
+use super::log::NewRecord;
+
+/// The first byte of a record tells what follows.
+const EVENT: u8 = b'e';
+const REFUSED: u8 = b'r';
+
+/// The partition of what was refused: it has no order.
+const REFUSED_PARTITION: u16 = u16::MAX;
+
+/// The longest text of a refused event that is kept, in bytes; what is longer is cut, and cannot be sent again.
+pub const REFUSED_LEN_MAX: usize = 64 << 10;
+
+/// A record of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LogRecord {
+    /// An event.
+    Event(Box<Envelope>),
+    /// What was refused.
+    Refused(Box<Refused>),
+}
+
+/// What was refused as an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Why, in a word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// What was sent.
+    #[serde(flatten)]
+    pub sent: SentEvent,
+}
+
+/// An event as it was sent, with what the gateway said of it: all that it takes to judge it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentEvent {
+    /// The event's JSON, or what stood in its place.
+    pub event: String,
+    /// Whether that is only its beginning.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+    /// When its body was sent, by the client's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_at_ms: Option<u64>,
+    /// Who was signed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The name of its key.
+    pub key: String,
+    /// The kind of its key.
+    pub kind: Kind,
+    /// When it came.
+    pub received_ms: u64,
+    /// Where from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// What the person has agreed to.
+    pub consent: Consent,
+}
+
+/// Bytes that are no record of this log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The event is none.
+    #[error(transparent)]
+    Envelope(#[from] EnvelopeError),
+    /// What was refused cannot be read.
+    #[error("what was refused cannot be read: {0}")]
+    Refused(String),
+    /// It begins with another byte.
+    #[error("the record is neither an event nor a refused one")]
+    Kind,
+}
+
+impl LogRecord {
+    /// As the log takes it.
+    pub fn encode(&self, partitions: u16) -> NewRecord {
+        match self {
+            Self::Event(envelope) => {
+                let mut payload = vec![EVENT];
+                envelope.encode_into(&mut payload);
+                let partition = partition(&envelope.partition_key(), partitions);
+                NewRecord { partition, payload }
+            }
+            Self::Refused(refused) => {
+                let mut payload = vec![REFUSED];
+                // Texts and numbers: there is nothing in it that JSON cannot say.
+                payload.extend(serde_json::to_vec(refused).unwrap_or_default());
+                NewRecord {
+                    partition: REFUSED_PARTITION,
+                    payload,
+                }
+            }
+        }
+    }
+
+    /// As the log had it.
+    ///
+    /// # Errors
+    /// When that is no record.
+    pub fn decode(payload: &[u8]) -> Result<Self, RecordError> {
+        match payload.split_first() {
+            Some((&EVENT, rest)) => Ok(Self::Event(Box::new(Envelope::decode(rest)?))),
+            Some((&REFUSED, rest)) => serde_json::from_slice(rest)
+                .map(|refused| Self::Refused(Box::new(refused)))
+                .map_err(|error| RecordError::Refused(error.to_string())),
+            _ => Err(RecordError::Kind),
+        }
+    }
+}
+
+impl SentEvent {
+    /// An event and its stamps. Of a person who is to stay unknown neither names nor addresses are kept, and only what can
+    /// be read is kept at all.
+    pub fn new(event: &str, stamps: &Stamps, user: Option<&str>, sent_at_ms: Option<u64>) -> Self {
+        let is_known = stamps.consent == Consent::Full;
+        let event = match is_known {
+            true => event.to_owned(),
+            false => anonymised(event),
+        };
+        let is_cut = event.len() > REFUSED_LEN_MAX;
+        let end = event.floor_char_boundary(REFUSED_LEN_MAX.min(event.len()));
+        Self {
+            event: event.get(..end).unwrap_or_default().to_owned(),
+            is_cut,
+            sent_at_ms,
+            user: user.filter(|_| is_known).map(str::to_owned),
+            key: stamps.key.as_str().to_owned(),
+            kind: stamps.kind,
+            received_ms: stamps.received_ms,
+            address: stamps
+                .address
+                .filter(|_| is_known)
+                .map(|network| network.to_string()),
+            consent: stamps.consent,
+        }
+    }
+
+    /// The stamps that it came with; none if no Weir has written this.
+    pub fn stamps(&self) -> Option<Stamps> {
+        let address: Option<Network> = match &self.address {
+            Some(address) => Some(address.parse().ok()?),
+            None => None,
+        };
+        Some(Stamps {
+            key: KeyName::new(&self.key).ok()?,
+            kind: self.kind,
+            received_ms: self.received_ms,
+            address,
+            consent: self.consent,
+        })
+    }
+}
+
+/// The event without who it is of; nothing of what is no object.
+fn anonymised(event: &str) -> String {
+    let Ok(mut members) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(event)
+    else {
+        return String::new();
+    };
+    for member in ["customer", "visitor"] {
+        members.remove(member);
+    }
+    serde_json::to_string(&members).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamps(consent: Consent) -> Stamps {
+        Stamps {
+            key: KeyName::new("web").unwrap(),
+            kind: Kind::Browser,
+            received_ms: 7,
+            address: Some("203.0.113.0/24".parse().unwrap()),
+            consent,
+        }
+    }
+
+    #[test]
+    fn what_was_refused_comes_back_with_its_stamps() {
+        let stamps = stamps(Consent::Full);
+        let sent = SentEvent::new("{\"type\":7}", &stamps, Some("u1"), Some(5));
+        assert_eq!(sent.stamps(), Some(stamps));
+        let record = LogRecord::Refused(Box::new(Refused {
+            reason: "invalid".into(),
+            message: "type: is a number".into(),
+            sent,
+        }));
+        let encoded = record.encode(50);
+        assert_eq!(LogRecord::decode(&encoded.payload), Ok(record));
+    }
+
+    #[test]
+    fn of_somebody_who_stays_unknown_no_name_is_kept() {
+        let stamps = stamps(Consent::Anonymous);
+        let text = r#"{"type":"view","customer":"alice","visitor":"bob"}"#;
+        let sent = SentEvent::new(text, &stamps, Some("alice"), None);
+        assert_eq!(sent.event, r#"{"type":"view"}"#);
+        assert_eq!((sent.user, sent.address), (None, None));
+        let cut = SentEvent::new(r#"{"visitor":"bob""#, &stamps, None, None);
+        assert_eq!(cut.event, "");
+    }
+
+    #[test]
+    fn what_is_very_long_is_cut_between_characters() {
+        let text = "é".repeat(REFUSED_LEN_MAX);
+        let sent = SentEvent::new(&text, &stamps(Consent::Full), None, None);
+        assert!(sent.is_cut && sent.event.len() <= REFUSED_LEN_MAX);
+    }
+
+    #[test]
+    fn other_bytes_are_no_record() {
+        for bytes in [&b""[..], b"x", b"e", b"r{}", b"r"] {
+            assert!(LogRecord::decode(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Remembers which events came lately, in bounded memory: an event that is sent again is known, and another event of the same id
+//! is refused. What is forgotten the store still knows.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_event::fingerprint::Fingerprint;
+
+/// How many events are remembered at least. Each takes some 40 bytes, and up to twice as many are.
+pub const REMEMBERED: usize = 100_000;
+
+/// What is known of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    New,
+    /// This very event came.
+    Same,
+    /// Another event came.
+    Other,
+}
+
+/// Events that came lately.
+#[derive(Debug)]
+pub struct Seen {
+    /// Two hashes of an id, by keys of this process: nobody can make ids that meet.
+    hashers: [RandomState; 2],
+    /// The latest, and those before them.
+    generations: Mutex<[HashMap<u128, Fingerprint>; 2]>,
+    count: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self::new(REMEMBERED)
+    }
+}
+
+impl Seen {
+    /// Remembers at least `count` events.
+    pub fn new(count: usize) -> Self {
+        Self {
+            hashers: [RandomState::new(), RandomState::new()],
+            generations: Mutex::default(),
+            count: count.max(1),
+        }
+    }
+
+    /// What is known of an event.
+    pub fn look(&self, id: &str, fingerprint: Fingerprint) -> Known {
+        let hash = self.hash(id);
+        let generations = self.generations();
+        let known = generations.iter().find_map(|one| one.get(&hash).copied());
+        match known {
+            None => Known::New,
+            Some(known) if known == fingerprint => Known::Same,
+            Some(_) => Known::Other,
+        }
+    }
+
+    /// Remembers an event that is in the log.
+    pub fn note(&self, id: &str, fingerprint: Fingerprint) {
+        let hash = self.hash(id);
+        let mut generations = self.generations();
+        let [latest, before] = &mut *generations;
+        if latest.len() >= self.count {
+            *before = std::mem::take(latest);
+        }
+        // The first of an id is the one that the store keeps.
+        latest.entry(hash).or_insert(fingerprint);
+    }
+
+    fn hash(&self, id: &str) -> u128 {
+        let [high, low] = &self.hashers;
+        (u128::from(high.hash_one(id)) << 64) | u128::from(low.hash_one(id))
+    }
+
+    fn generations(&self) -> MutexGuard<'_, [HashMap<u128, Fingerprint>; 2]> {
+        // It only forgets more or less, whatever a panic interrupted.
+        self.generations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn print(byte: u8) -> Fingerprint {
+        Fingerprint([byte; Fingerprint::LEN])
+    }
+
+    #[test]
+    fn an_event_is_known_and_another_of_its_id_is_told() {
+        let seen = Seen::new(10);
+        assert_eq!(seen.look("a", print(1)), Known::New);
+        seen.note("a", print(1));
+        assert_eq!(seen.look("a", print(1)), Known::Same);
+        assert_eq!(seen.look("a", print(2)), Known::Other);
+        seen.note("a", print(2));
+        assert_eq!(seen.look("a", print(1)), Known::Same, "the first stays");
+        assert_eq!(seen.look("b", print(1)), Known::New);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_latest_are_known() {
+        let seen = Seen::new(10);
+        for n in 0..1_000 {
+            seen.note(&format!("e{n}"), print(0));
+            for latest in n.max(9) - 9..=n {
+                assert_eq!(seen.look(&format!("e{latest}"), print(0)), Known::Same);
+            }
+        }
+        assert!(seen.generations().iter().map(HashMap::len).sum::<usize>() <= 20);
+        assert_eq!(seen.look("e0", print(0)), Known::New);
+    }
+}
