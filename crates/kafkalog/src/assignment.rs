@@ -11,13 +11,14 @@ use std::time::Instant;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::base_consumer::PartitionQueue;
-use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tracing::{debug, error};
 
+use crate::look::offset;
 use crate::{Settings, client};
 
 pub(crate) type GroupConsumer = BaseConsumer<Rebalances>;
@@ -41,6 +42,8 @@ pub(crate) struct State {
     pub(crate) partitions: BTreeMap<u16, Place>,
     /// The caller has not heard yet which partitions there are.
     pub(crate) is_changed: bool,
+    /// What the caller has committed of each.
+    pub(crate) handled: BTreeMap<u16, u64>,
     /// Of which partition the caller has the last batch.
     pub(crate) lent: Option<u16>,
     /// The partition that was read last: the next one is the next one's turn.
@@ -94,9 +97,9 @@ impl Shared {
         self.news.notify_one();
     }
 
-    /// Takes partitions away. A batch that the caller has of one of them may be finished first: so nobody else begins with
-    /// what this one has nearly done.
-    fn taken(&self, partitions: &[u16], is_late: bool) {
+    /// Takes partitions away. A batch that the caller has of one of them may be finished first, so that nobody else begins
+    /// with what this one has nearly done. Tells what the caller has committed of them.
+    fn taken(&self, partitions: &[u16], is_late: bool) -> Vec<(u16, u64)> {
         let deadline = Instant::now() + self.settings.times.hand_over_max;
         let mut state = self.lock();
         for partition in partitions {
@@ -114,6 +117,8 @@ impl Shared {
             let waited = self.returned.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        let handled = |partition: &u16| Some((*partition, state.handled.remove(partition)?));
+        partitions.iter().filter_map(handled).collect()
     }
 }
 
@@ -145,7 +150,11 @@ impl ConsumerContext for Rebalances {
             }
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
                 debug!(group = self.0.group, ?partitions, "partitions go");
-                self.0.taken(&partitions, consumer.assignment_lost());
+                let is_late = consumer.assignment_lost();
+                let handled = self.0.taken(&partitions, is_late);
+                if !is_late {
+                    commit(&self.0, consumer, &handled);
+                }
                 consumer.incremental_unassign(list)
             }
             _ => Err(KafkaError::Rebalance(what.into())),
@@ -169,6 +178,24 @@ fn assign(consumer: &GroupConsumer, list: &mut TopicPartitionList) -> KafkaResul
     list.set_all_offsets(Offset::Offset(0))?;
     consumer.incremental_assign(list)?;
     consumer.pause(list)
+}
+
+/// Says once more how far the caller is, and waits until the brokers know: what was said while a rebalance was under way they
+/// have refused, and the next reader begins where they say.
+fn commit(shared: &Shared, consumer: &GroupConsumer, handled: &[(u16, u64)]) {
+    let mut list = TopicPartitionList::new();
+    for (partition, position) in handled {
+        let (topic, number) = (&shared.settings.topic, i32::from(*partition));
+        // A partition has a number, and a place is one that Kafka gave.
+        list.add_partition_offset(topic, number, offset(*position))
+            .ok();
+    }
+    if list.count() == 0 {
+        return;
+    }
+    if let Err(error) = consumer.commit(&list, CommitMode::Sync) {
+        debug!(%error, group = shared.group, "the last commit has failed");
+    }
 }
 
 fn numbers(list: &TopicPartitionList) -> Vec<u16> {

@@ -1,7 +1,8 @@
 //! Looks into the log, for no group: where a time is, how far behind a position is.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -33,12 +34,28 @@ pub struct Lag {
     pub oldest_ms: Option<u64>,
 }
 
+/// How old an answer may be that tells how far somebody is behind: it is asked for each partition and each group.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// A client without a group. All it does blocks.
 pub(crate) struct Looker {
     settings: Settings,
     /// It reads one record of one partition at a time.
     consumer: Mutex<BaseConsumer<Quiet>>,
+    known: Mutex<Known>,
 }
+
+/// What was asked lately.
+#[derive(Default)]
+struct Known {
+    /// The first place of each partition and the one behind its last record, and since when it is known.
+    ends: Option<(Instant, BTreeMap<u16, (u64, u64)>)>,
+    /// When the record was appended at which somebody is in a partition. Somebody is a group, so there are few.
+    times: BTreeMap<u16, BTreeMap<u64, u64>>,
+}
+
+/// In one partition so many groups may be at places of their own; with more of them it is asked again.
+const TIMES_MAX: usize = 16;
 
 impl Looker {
     pub(crate) fn new(settings: &Settings) -> Result<Self, KafkaError> {
@@ -51,6 +68,7 @@ impl Looker {
             .set("auto.offset.reset", "earliest");
         Ok(Self {
             consumer: Mutex::new(config.create_with_context(Quiet)?),
+            known: Mutex::default(),
             settings: settings.clone(),
         })
     }
@@ -77,15 +95,47 @@ impl Looker {
 
     pub(crate) fn lag(&self, partition: u16, position: u64) -> Result<Lag, LogError> {
         let consumer = self.lock();
-        let (first, end) = ends(&*consumer, &self.settings, partition)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, end) = self.ends_lately(&consumer, &mut known, partition)?;
         let from = position.max(first);
         if from >= end {
             return Ok(Lag::default());
         }
+        let times = known.times.entry(partition).or_default();
+        if times.len() >= TIMES_MAX {
+            times.clear();
+        }
+        if !times.contains_key(&from)
+            && let Some(time_ms) = time_of(&consumer, &self.settings, partition, from)?
+        {
+            times.insert(from, time_ms);
+        }
         Ok(Lag {
             records: end - from,
-            oldest_ms: time_of(&consumer, &self.settings, partition, from)?,
+            oldest_ms: times.get(&from).copied(),
         })
+    }
+
+    /// Asks about all partitions at once.
+    fn ends_lately(
+        &self,
+        consumer: &BaseConsumer<Quiet>,
+        known: &mut Known,
+        partition: u16,
+    ) -> Result<(u64, u64), LogError> {
+        let is_fresh = |(since, _): &&(Instant, _)| since.elapsed() < FRESH;
+        if known.ends.as_ref().filter(is_fresh).is_none() {
+            let firsts = all_at(consumer, &self.settings, Offset::Beginning)?;
+            let ends = all_at(consumer, &self.settings, Offset::End)?;
+            let both = |(partition, first)| Some((partition, (first, *ends.get(&partition)?)));
+            let ends = firsts.into_iter().filter_map(both).collect();
+            known.ends = Some((Instant::now(), ends));
+        }
+        let ends = known
+            .ends
+            .as_ref()
+            .and_then(|(_, ends)| ends.get(&partition));
+        ends.copied().ok_or(LogError::Partition(partition))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BaseConsumer<Quiet>> {
@@ -128,6 +178,28 @@ pub(crate) fn list(
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(&settings.topic, partition.into(), at)?;
     Ok(list)
+}
+
+/// The first or the last place of every partition.
+fn all_at(
+    consumer: &BaseConsumer<Quiet>,
+    settings: &Settings,
+    end: Offset,
+) -> Result<BTreeMap<u16, u64>, LogError> {
+    let mut asked = TopicPartitionList::new();
+    for partition in 0..settings.partitions {
+        asked.add_partition_offset(&settings.topic, partition.into(), end)?;
+    }
+    let told = consumer.offsets_for_times(asked, settings.times.answer_max)?;
+    let mut places = BTreeMap::new();
+    for one in told.elements() {
+        one.error()?;
+        if let (Ok(partition), Offset::Offset(offset)) = (one.partition().try_into(), one.offset())
+        {
+            places.insert(partition, position(offset));
+        }
+    }
+    Ok(places)
 }
 
 /// `None`: all records are older.

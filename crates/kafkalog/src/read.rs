@@ -141,8 +141,16 @@ impl Reader {
 
     /// Tells the brokers that the group has handled what lies before `position`. Returns before they know.
     pub fn commit(&mut self, partition: u16, position: u64) {
-        let consumer = self.shared.lock().consumer.clone();
-        let Some(consumer) = consumer else { return };
+        let mut state = self.shared.lock();
+        if !state.partitions.contains_key(&partition) && state.lent != Some(partition) {
+            // It is another reader's, who knows better.
+            return;
+        }
+        state.handled.insert(partition, position);
+        let Some(consumer) = state.consumer.clone() else {
+            return;
+        };
+        drop(state);
         let commit = list(&self.shared.settings, partition, offset(position))
             .and_then(|list| consumer.commit(&list, CommitMode::Async));
         if let Err(error) = commit {
@@ -330,7 +338,11 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
 }
 
 fn start_at(shared: &Arc<Shared>, partition: u16, to: Option<u64>) -> Result<u64, LogError> {
-    let consumer = shared.lock().consumer.clone().ok_or(LogError::Away)?;
+    let state = shared.lock();
+    let consumer = state.consumer.clone().ok_or(LogError::Away)?;
+    // What this reader has committed the brokers may not know yet.
+    let to = to.or_else(|| state.handled.get(&partition).copied());
+    drop(state);
     let to = match to {
         Some(to) => Some(to),
         None => committed(&consumer, &shared.settings, partition)?,
