@@ -6,6 +6,10 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+/// Names the variable with features to be turned on: those of the run that the binary is built for, or cargo would compile it
+/// twice.
+pub const FEATURES: &str = "WEIR_FEATURES";
+
 /// Builds the binary `name` if it isn't up to date (cargo decides) and returns its path.
 ///
 /// It is the build of `cargo xtask`: features are those of the whole workspace, so that no dependency is compiled
@@ -16,6 +20,7 @@ pub fn binary(name: &str, profile: &[&str]) -> Result<PathBuf> {
     let output = command::cargo()
         .args(["build", "--quiet", "--workspace", "--bin", name])
         .args(profile)
+        .args(features(std::env::var(FEATURES).ok()))
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
         .stdin(Stdio::null())
@@ -29,6 +34,11 @@ pub fn binary(name: &str, profile: &[&str]) -> Result<PathBuf> {
     );
     let stdout = String::from_utf8_lossy(&output.stdout);
     executable(&stdout, name).with_context(|| format!("cargo built {name} but named no binary"))
+}
+
+fn features(named: Option<String>) -> Option<String> {
+    let named = named.filter(|features| !features.is_empty());
+    named.map(|features| format!("--features={features}"))
 }
 
 /// The path in cargo's message about the binary.
