@@ -113,13 +113,17 @@ impl Origin {
     ///
     /// # Errors
     /// See [`events::OpenError`].
-    pub async fn with_events(
-        mut self,
-        settings: events::Settings,
-    ) -> Result<Self, events::OpenError> {
+    pub async fn with_events(self, settings: events::Settings) -> Result<Self, events::OpenError> {
         let (database, metrics) = (self.database.clone(), self.event_metrics.clone());
-        self.events = Some(Events::open(settings, database, metrics).await?);
-        Ok(self)
+        let opened = Events::open(settings, database, metrics).await?;
+        Ok(self.with_opened_events(opened))
+    }
+
+    /// The same, with these behaviour events.
+    #[must_use]
+    pub fn with_opened_events(mut self, events: Events) -> Self {
+        self.events = Some(events);
+        self
     }
 
     /// Sales and orders.

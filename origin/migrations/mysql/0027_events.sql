@@ -104,3 +104,15 @@ CREATE TABLE event_compensations (
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE INDEX event_compensations_by_due ON event_compensations (group_name, due_ms);
+
+-- How far a collector is that fetches events from elsewhere.
+CREATE TABLE event_pulls (
+    name          VARCHAR(64) NOT NULL PRIMARY KEY,
+    -- What its source has told last; '' in the beginning.
+    next_from     VARCHAR(1024) NOT NULL,
+    -- How often it failed in a row, and why.
+    failures      BIGINT NOT NULL CHECK (failures >= 0),
+    error         VARCHAR(512) NOT NULL,
+    -- When something was fetched last, if only nothing new.
+    fetched_at_ms BIGINT
+) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

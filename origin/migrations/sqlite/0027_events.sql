@@ -104,3 +104,15 @@ CREATE TABLE event_compensations (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX event_compensations_by_due ON event_compensations (group_name, due_ms);
+
+-- How far a collector is that fetches events from elsewhere.
+CREATE TABLE event_pulls (
+    name          TEXT    NOT NULL PRIMARY KEY,
+    -- What its source has told last; '' in the beginning.
+    next_from     TEXT    NOT NULL,
+    -- How often it failed in a row, and why.
+    failures      INTEGER NOT NULL CHECK (failures >= 0),
+    error         TEXT    NOT NULL,
+    -- When something was fetched last, if only nothing new.
+    fetched_at_ms INTEGER
+) STRICT, WITHOUT ROWID;

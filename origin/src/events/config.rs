@@ -1,9 +1,9 @@
 //! What can be configured of events.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use axum::http::HeaderName;
 use clap::{Args, ValueEnum};
 use weir_base::duration::Duration;
@@ -14,6 +14,7 @@ use weir_eventlog::{Limits, Retention};
 use super::Clock;
 use super::groups::webhook::{WEBHOOK_GROUP, Webhook};
 use super::groups::{GroupTimes, NewGroup, work};
+use super::pull::{Pull, PullsConfig};
 use super::seen;
 use crate::clock::now_ms;
 use crate::secret::{self, SecretError, Variables};
@@ -54,6 +55,10 @@ pub struct EventConfig {
     /// For how long dead letters are kept
     #[arg(long, env = "WEIR_EVENTS_DEAD_LETTER_RETENTION", default_value = "30d", value_parser = parse_duration)]
     pub events_dead_letter_retention: Duration,
+
+    /// Where events are fetched from, a JSON file
+    #[arg(long, env = "WEIR_EVENTS_PULLS")]
+    pub events_pulls: Option<PathBuf>,
 
     /// Where each event is sent by POST, signed with WEIR_EVENTS_WEBHOOK_SECRET
     #[arg(long, env = "WEIR_EVENTS_WEBHOOK_URL", hide_env_values = true)]
@@ -117,6 +122,9 @@ impl EventConfig {
         settings.user_header = self.events_user_header.clone();
         settings.dead_letters_kept_ms = self.events_dead_letter_retention.ms;
         settings.groups.extend(self.webhook(webhook_secret)?);
+        if let Some(path) = &self.events_pulls {
+            settings.pulls = read_pulls(path).context("--events-pulls")?;
+        }
         Ok(Some(settings))
     }
 
@@ -137,6 +145,15 @@ impl EventConfig {
         group.topics = work::topics(&self.events_webhook_topics);
         Ok(Some(group))
     }
+}
+
+fn read_pulls(path: &Path) -> Result<Vec<Pull>> {
+    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut json = serde_json::Deserializer::from_slice(&json);
+    let config: PullsConfig = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    let pulls = config.pulls();
+    pulls.with_context(|| path.display().to_string())
 }
 
 /// What webhooks are signed with, if it is set.
@@ -171,6 +188,8 @@ pub struct Settings {
     pub dead_letters_kept_ms: u64,
     /// Groups beside `store`.
     pub groups: Vec<NewGroup>,
+    /// Where events are fetched from.
+    pub pulls: Vec<Pull>,
     /// How patient groups are.
     pub times: GroupTimes,
     /// Reads the clock.
@@ -194,6 +213,7 @@ impl Settings {
             user_header: HeaderName::from_static("x-user-id"),
             dead_letters_kept_ms: 30 * DAY_MS,
             groups: Vec::new(),
+            pulls: Vec::new(),
             times: GroupTimes::default(),
             clock: Arc::new(now_ms),
         }

@@ -5,6 +5,7 @@
 //! | [`http`] | the public and the admin routes |
 //! | [`types`], [`registry`] | what events of a type must look like |
 //! | [`collect`] | takes events: a verdict for each, after the append |
+//! | [`pull`] | fetches events from elsewhere |
 //! | [`seen`] | remembers which events came lately |
 //! | [`log`] | the log, as those see it who append and read |
 //! | [`record`] | what the log holds |
@@ -24,6 +25,7 @@ mod jobs;
 pub mod letter;
 pub mod log;
 pub mod metrics;
+pub mod pull;
 pub mod record;
 pub mod registry;
 pub mod seen;
@@ -48,6 +50,7 @@ use groups::work::EventWork;
 use groups::{GroupTimes, NewGroup};
 use log::{EmbeddedLog, EventLog, LogError};
 use metrics::EventMetrics;
+use pull::Pull;
 use registry::Registry;
 use seen::Seen;
 use store::{EventStore, STORE_GROUP};
@@ -84,6 +87,7 @@ struct Parts {
     registry: Arc<Registry>,
     collector: Arc<Collector>,
     groups: Vec<GroupHandle>,
+    pulls: Vec<Pull>,
     runners: Mutex<Vec<AnyRunner>>,
     metrics: EventMetrics,
     user_header: HeaderName,
@@ -179,6 +183,7 @@ impl Events {
             registry,
             collector,
             groups,
+            pulls: settings.pulls,
             runners: Mutex::new(runners),
             metrics,
             user_header: settings.user_header,
@@ -203,6 +208,10 @@ impl Events {
         };
         let mut tasks: Vec<JoinHandle<()>> = runners.into_iter().map(run).collect();
         tasks.push(tokio::spawn(self.0.registry.clone().run(stop.clone())));
+        for pull in self.pulls() {
+            let run = pull::run(self.clone(), pull.clone(), stop.clone());
+            tasks.push(tokio::spawn(run));
+        }
         tasks.push(tokio::spawn(jobs::clean(self.clone(), stop.clone())));
         tasks.push(tokio::spawn(jobs::measure(self.clone(), stop.clone())));
         tasks
@@ -236,6 +245,11 @@ impl Events {
     /// The group of this name.
     pub fn group(&self, name: &str) -> Option<&GroupHandle> {
         self.0.groups.iter().find(|group| group.name == name)
+    }
+
+    /// The collectors that fetch events.
+    pub fn pulls(&self) -> &[Pull] {
+        &self.0.pulls
     }
 
     /// What is counted.

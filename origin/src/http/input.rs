@@ -2,8 +2,9 @@
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use super::Problem;
@@ -18,6 +19,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
         let body = Bytes::from_request(request, state).await;
         let body = body.map_err(|rejection| unread_body(&rejection))?;
         read_json(&body).map(Self)
+    }
+}
+
+/// What a query string says.
+pub(crate) struct ReadQuery<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(read)) => Ok(Self(read)),
+            Err(rejection) => Err(Problem::invalid_query(rejection.body_text())),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::metrics::RequestMetrics;
 
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub use health::{Health, Part, alive, probes, starting};
-pub(crate) use input::{JsonBody, describe, read_json};
+pub(crate) use input::{JsonBody, ReadQuery, describe, read_json};
 pub use problem::{Problem, Remedy};
 
 /// The largest body, in bytes, unless a route says otherwise. Orders have none that counts, a sale's is under 1 KiB.

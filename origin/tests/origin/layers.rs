@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-const DOMAINS: [&str; 2] = ["links", "sales"];
+const DOMAINS: [&str; 3] = ["events", "links", "sales"];
 
 /// Where domains meet. Nothing else may name these.
 const START_UP: [&str; 4] = ["config", "migrations", "origin", "run"];

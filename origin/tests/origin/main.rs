@@ -11,6 +11,11 @@ mod archive;
 mod attempts;
 mod auth;
 mod clicks;
+mod events;
+#[path = "events/process.rs"]
+mod events_process;
+#[path = "events/store.rs"]
+mod events_store;
 mod layers;
 mod link_stats;
 mod links;

@@ -32,6 +32,8 @@ async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
     for (path, operations) in document["paths"].as_object().unwrap() {
         let at = path.replace("{id}", "s").replace("{user}", "u");
         let at = at.replace("{file}", "main.js").replace("{code}", "abc");
+        let at = at.replace("{group}", "store").replace("{name}", "view");
+        let at = at.replace("{window}", "last");
         for is_public in [true, false] {
             let tag = json!(if is_public { "public" } else { "admin" });
             for method in METHODS {
@@ -57,6 +59,7 @@ fn every_route_is_documented() {
     let file = format!("{LINK_FOLLOW}.well-known/{{file}}");
     let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
     let routes = [
+        include_str!("../../src/events/http/mod.rs"),
         include_str!("../../src/http/health.rs"),
         include_str!("../../src/links/http/mod.rs"),
         include_str!("../../src/links/http/page.rs"),

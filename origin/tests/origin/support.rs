@@ -1,6 +1,7 @@
 //! What the tests share: one Redis a test binary, a key prefix and a database a test.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -22,8 +23,11 @@ use weir_base::key::{KeyRing, SigningKey};
 use weir_link::domain::DomainsConfig;
 use weir_origin::Origin;
 use weir_origin::clock::now_ms;
+use weir_origin::events::metrics::EventMetrics;
+use weir_origin::events::{self, Events};
 use weir_origin::http::AdminToken;
 use weir_origin::links::Settings;
+use weir_origin::metrics::Metrics;
 use weir_origin::origin::open_database;
 use weir_origin::redis::Redis;
 use weir_origin::sales::archive::{ArchiveRules, Archiver};
@@ -104,6 +108,8 @@ pub struct World {
     pub dir: TempDir,
     /// What links have in the background goes on until this is dropped.
     _links: Option<DropGuard>,
+    /// The same of events.
+    pub events: Option<DropGuard>,
     database_url: String,
     app: Router,
     admin: Router,
@@ -303,6 +309,72 @@ impl World {
         Self::with(&shared_redis().await, Some(links)).await
     }
 
+    /// With behaviour events, and a Redis that is down: they do not need it.
+    pub async fn with_events(change: impl FnOnce(&mut events::Settings)) -> Self {
+        let world = Self::with("redis://127.0.0.1:1", None).await;
+        world.and_events(change).await
+    }
+
+    /// With behaviour events, in this folder and this database: what an earlier origin has left.
+    pub async fn with_events_again(self, change: impl FnOnce(&mut events::Settings)) -> Self {
+        let Self {
+            dir,
+            database_url,
+            prefix,
+            redis_url,
+            origin,
+            events,
+            app,
+            admin,
+            ..
+        } = self;
+        drop((app, admin, events));
+        origin.finish().await;
+        drop(origin);
+        let database = open_database(&database_url).await.unwrap();
+        let redis = Redis::new(&redis_url, &prefix).unwrap();
+        let ring = KeyRing::new(vec![key()]).unwrap();
+        let origin = Origin::new(database, redis, ring, SqlLimits::default());
+        let world = Self {
+            app: origin.public_routes(),
+            admin: origin.admin_routes(AdminToken::new(TOKEN).unwrap()),
+            _links: None,
+            events: None,
+            origin,
+            prefix,
+            redis_url,
+            dir,
+            database_url,
+        };
+        world.and_events(change).await
+    }
+
+    async fn and_events(mut self, change: impl FnOnce(&mut events::Settings)) -> Self {
+        let mut settings = events::Settings::new(self.dir.path().join("events"));
+        settings.sync = weir_eventlog::Sync::Os;
+        change(&mut settings);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // The threads of an earlier origin have the folder until they have ended.
+        let opened = loop {
+            let metrics = EventMetrics::register(&Metrics::default());
+            let database = open_database(&self.database_url).await.unwrap();
+            match Events::open(settings.clone(), database, metrics).await {
+                Ok(opened) => break opened,
+                Err(_) if Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        self.origin = self.origin.with_opened_events(opened);
+        let token = CancellationToken::new();
+        self.origin.events().unwrap().spawn(&token);
+        self.events = Some(token.drop_guard());
+        self.app = self.origin.public_routes();
+        self.admin = self.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        self
+    }
+
     /// In which a reservation counts only once a risk check has passed its user.
     pub async fn with_risk_failing_closed() -> Self {
         let redis_url = shared_redis().await;
@@ -350,6 +422,7 @@ impl World {
         }
         Self {
             _links: stop,
+            events: None,
             app: origin.public_routes(),
             admin: origin.admin_routes(AdminToken::new(TOKEN).unwrap()),
             redis_url: redis_url.to_owned(),

@@ -11,6 +11,8 @@ mod attempts;
 mod auth;
 #[path = "../origin/clicks/mod.rs"]
 mod clicks;
+#[path = "../origin/events/mod.rs"]
+mod events;
 #[path = "../origin/link_stats.rs"]
 mod link_stats;
 #[path = "../origin/openapi.rs"]

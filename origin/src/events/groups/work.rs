@@ -103,11 +103,11 @@ impl EventWork {
     async fn handle(
         &self,
         events: &[Delivery],
-        blocked: &HashSet<String>,
+        is_blocked: impl Fn(&str) -> bool + Send + Sync,
         outcomes: &mut [Option<Outcome>],
     ) {
         loop {
-            let picked = self.pick(events, blocked, outcomes);
+            let picked = self.pick(events, &is_blocked, outcomes);
             if picked.is_empty() {
                 return;
             }
@@ -124,7 +124,7 @@ impl EventWork {
     fn pick(
         &self,
         events: &[Delivery],
-        blocked: &HashSet<String>,
+        is_blocked: &(impl Fn(&str) -> bool + Send + Sync),
         outcomes: &[Option<Outcome>],
     ) -> Vec<usize> {
         let mut busy = HashSet::new();
@@ -135,7 +135,7 @@ impl EventWork {
                 Some(Outcome::Failed(_)) => drop(busy.insert(unit)),
                 Some(_) => {}
                 None if unit.is_empty() => picked.push(at),
-                None if blocked.contains(&unit) => {}
+                None if is_blocked(&unit) => {}
                 None if busy.insert(unit) => picked.push(at),
                 None => {}
             }
@@ -168,15 +168,16 @@ impl EventWork {
         now_ms: u64,
     ) -> (Vec<Retry>, Vec<Settled<'a>>) {
         let (mut again, mut dead) = (Vec::new(), Vec::new());
-        let mut waiting = self.waiting.clone();
+        let mut added: HashMap<&str, u64> = HashMap::new();
         for (retry, outcome) in retries {
             let reason = match outcome {
                 Some(Outcome::Done) => continue,
                 Some(Outcome::Refused(message)) => (REFUSED, message.clone()),
                 Some(Outcome::Failed(_)) | None => {
-                    let before = waiting.entry(retry.unit.clone()).or_default();
-                    if retry.unit.is_empty() || *before < WAITING_MAX {
-                        *before += 1;
+                    let waiting = self.waiting.get(&retry.unit).copied().unwrap_or(0);
+                    let added = added.entry(&retry.unit).or_default();
+                    if retry.unit.is_empty() || waiting + *added < WAITING_MAX {
+                        *added += 1;
                         again.push(retry.clone());
                         continue;
                     }
@@ -246,8 +247,7 @@ impl EventWork {
         }
         let deliveries: Vec<Delivery> = events.iter().map(|(_, event)| event.clone()).collect();
         let mut outcomes = vec![None; deliveries.len()];
-        self.handle(&deliveries, &HashSet::new(), &mut outcomes)
-            .await;
+        self.handle(&deliveries, |_| false, &mut outcomes).await;
         let now_ms = (self.clock)();
         for ((retry, _), outcome) in events.into_iter().zip(outcomes) {
             // What waits behind one that failed just now is due the next time.
@@ -342,8 +342,12 @@ impl Work for EventWork {
         let known = self.progress.take();
         let known = known.filter(|known| known.source == batch.source && known.from == from);
         let mut outcomes = known.map_or_else(|| vec![None; events.len()], |known| known.outcomes);
-        let blocked: HashSet<String> = self.waiting.keys().cloned().collect();
-        self.handle(&events, &blocked, &mut outcomes).await;
+        self.handle(
+            &events,
+            |unit| self.waiting.contains_key(unit),
+            &mut outcomes,
+        )
+        .await;
         let tried: Vec<bool> = outcomes
             .iter()
             .flatten()

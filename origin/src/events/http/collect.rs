@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::body::Bytes;
+use axum::extract::RawQuery;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{Query, RawQuery};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use weir_event::stamps::{Kind, Stamps};
 use super::too_large;
 use crate::events::Events;
 use crate::events::collect::{Sender, is_taken};
-use crate::http::Problem;
+use crate::http::{Problem, ReadQuery};
 
 /// What an event's body may be.
 const CONTENT_TYPES: [&str; 2] = ["application/json", "text/plain"];
@@ -46,7 +46,7 @@ pub(super) struct Push {
 /// `POST /events` by a business system.
 pub(super) async fn push(
     events: Events,
-    Query(push): Query<Push>,
+    ReadQuery(push): ReadQuery<Push>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {

@@ -1,7 +1,7 @@
 //! The routes of dead letters.
 
 use axum::Json;
-use axum::extract::{Path, Query};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use crate::events::collect::is_taken;
 use crate::events::letter::Letter;
 use crate::events::record::REFUSED_LEN_MAX;
 use crate::events::store::{DeadFilter, DeadLetter};
-use crate::http::{JsonBody, Problem};
+use crate::http::{JsonBody, Problem, ReadQuery};
 
 /// The longest body: an event as it is kept, and what stands around it.
 pub(super) const BODY_LEN_MAX: usize = REFUSED_LEN_MAX + 1_024;
@@ -36,7 +36,7 @@ pub(super) struct Filter {
 /// `GET /events/dead-letters`, the latest first.
 pub(super) async fn list(
     events: Events,
-    Query(filter): Query<Filter>,
+    ReadQuery(filter): ReadQuery<Filter>,
 ) -> Result<Json<Value>, Problem> {
     let limit = page_len(filter.limit)?;
     let after = filter.page.as_deref().map(place).transpose()?;

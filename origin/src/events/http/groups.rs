@@ -1,7 +1,7 @@
 //! The routes of groups.
 
 use axum::Json;
-use axum::extract::{Path, Query};
+use axum::extract::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_event::envelope::Envelope;
@@ -11,7 +11,7 @@ use crate::events::admin::{self, standing};
 use crate::events::log::Target;
 use crate::events::store::Retry;
 use crate::events::{Events, GroupHandle};
-use crate::http::{JsonBody, Problem};
+use crate::http::{JsonBody, Problem, ReadQuery};
 
 /// `GET /groups`.
 pub(super) async fn list(events: Events) -> Result<Json<Value>, Problem> {
@@ -110,7 +110,7 @@ pub(super) struct RetryPage {
 pub(super) async fn retries(
     events: Events,
     Path(name): Path<String>,
-    Query(page): Query<RetryPage>,
+    ReadQuery(page): ReadQuery<RetryPage>,
 ) -> Result<Json<Value>, Problem> {
     let group = find(&events, &name)?;
     let limit = page_len(page.limit)?;
@@ -146,7 +146,7 @@ pub(super) struct UnitPage {
 pub(super) async fn compensations(
     events: Events,
     Path(name): Path<String>,
-    Query(page): Query<UnitPage>,
+    ReadQuery(page): ReadQuery<UnitPage>,
 ) -> Result<Json<Value>, Problem> {
     let group = find(&events, &name)?;
     let (store, limit) = (events.store(), page_len(page.limit)?);

@@ -3,6 +3,7 @@
 mod collect;
 mod dead;
 mod groups;
+mod pulls;
 mod query;
 mod types;
 
@@ -52,6 +53,7 @@ pub fn public(events: Option<Events>) -> Router {
 /// - `POST /events`: events of a server
 /// - `GET /events/types`; `GET`, `PUT` and `DELETE /events/types/{name}`
 /// - `GET /events/dead-letters`; `GET`, `PUT` and `DELETE /events/dead-letters/{id}`; `POST …/{id}/resend` and `…/resend`
+/// - `GET /events/pulls`: how far collectors are that fetch events
 /// - `GET /groups` and `/groups/{group}`; `POST /groups/{group}/seek`, `/pause` and `/resume`; its retries
 /// - `GET /customers/{id}/events` and `/customers/{id}/windows/…`, the same of `/visitors/{id}`
 pub fn admin(events: Option<Events>) -> Router {
@@ -78,6 +80,7 @@ pub fn admin(events: Option<Events>) -> Router {
                 .layer(DefaultBodyLimit::max(dead::BODY_LEN_MAX)),
         )
         .route("/events/dead-letters/{id}/resend", post(dead::resend))
+        .route("/events/pulls", get(pulls::list))
         .route("/groups", get(groups::list))
         .route("/groups/{group}", get(groups::get))
         .route("/groups/{group}/seek", post(groups::seek))

@@ -1,7 +1,7 @@
 //! What customers and visitors did.
 
 use axum::Json;
-use axum::extract::{Path, Query};
+use axum::extract::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_base::duration::Duration;
@@ -11,7 +11,7 @@ use weir_event::window;
 use super::page_len;
 use crate::events::Events;
 use crate::events::store::{Course, CourseFilter, Place};
-use crate::http::Problem;
+use crate::http::{Problem, ReadQuery};
 
 /// The most events that one question looks at; with more the answer says that it is not complete.
 const WINDOW_EVENTS_MAX: u32 = 10_000;
@@ -41,7 +41,7 @@ enum Order {
 pub(super) async fn customer(
     events: Events,
     Path(id): Path<String>,
-    Query(page): Query<Page>,
+    ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<Value>, Problem> {
     course(&events, Course::Customer(&id), page).await
 }
@@ -50,7 +50,7 @@ pub(super) async fn customer(
 pub(super) async fn visitor(
     events: Events,
     Path(id): Path<String>,
-    Query(page): Query<Page>,
+    ReadQuery(page): ReadQuery<Page>,
 ) -> Result<Json<Value>, Problem> {
     course(&events, Course::Visitor(&id), page).await
 }
@@ -91,7 +91,7 @@ pub(super) struct Window {
 pub(super) async fn customer_window(
     events: Events,
     Path((id, name)): Path<(String, String)>,
-    Query(window): Query<Window>,
+    ReadQuery(window): ReadQuery<Window>,
 ) -> Result<Json<Value>, Problem> {
     answer(&events, Course::Customer(&id), &name, window).await
 }
@@ -100,7 +100,7 @@ pub(super) async fn customer_window(
 pub(super) async fn visitor_window(
     events: Events,
     Path((id, name)): Path<(String, String)>,
-    Query(window): Query<Window>,
+    ReadQuery(window): ReadQuery<Window>,
 ) -> Result<Json<Value>, Problem> {
     answer(&events, Course::Visitor(&id), &name, window).await
 }

@@ -7,12 +7,14 @@
 //! | `groups` | how far groups are, and whether they run |
 //! | `retries` | what a group tries again |
 //! | `dead` | dead letters |
+//! | `pulls` | how far collectors are that fetch events |
 //! | `compensations` | whose state is to be computed anew |
 
 mod compensations;
 mod dead;
 mod events;
 mod groups;
+mod pulls;
 mod retries;
 mod types;
 
@@ -22,6 +24,7 @@ pub use compensations::Compensation;
 pub use dead::{DeadFilter, DeadLetter};
 pub use events::{Course, CourseFilter, NewEvent, Place, StoreBatch, Stored};
 pub use groups::Control;
+pub use pulls::PullState;
 pub use retries::{NewRetry, Retry, RetryCounts, Settled, Settlement};
 pub use types::StoredType;
 

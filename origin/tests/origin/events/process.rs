@@ -1,0 +1,330 @@
+//! A real origin: killed in the middle, on a full disk, on another's folder.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weir_stack::http::{self, Connection, Method};
+use weir_stack::origin::{Origin, OriginOptions};
+use weir_stack::{Secrets, ports};
+
+use crate::support::{self, TOKEN};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_weir-origin");
+
+fn options(dir: &Path, log: &Path, redis_url: String) -> OriginOptions {
+    OriginOptions {
+        port: ports::free().unwrap(),
+        admin_port: ports::free().unwrap(),
+        database: dir.join("weir.db"),
+        redis_url,
+        redis_ca: None,
+        key_prefix: "weir".to_owned(),
+        risk_rules: None,
+        links: None,
+        provider_port: 9,
+        flags: vec!["--events-log".to_owned(), log.display().to_string()],
+        secrets: Secrets {
+            claim: support::SECRET.to_owned(),
+            token: support::SECRET.to_owned(),
+            payment: support::SECRET.to_owned(),
+            admin_token: TOKEN.to_owned(),
+        },
+    }
+}
+
+async fn start(dir: &Path, log: &Path, redis_url: String) -> Origin {
+    let options = options(dir, log, redis_url);
+    Origin::start(Path::new(BINARY), options, &dir.join("origin.log"))
+        .await
+        .unwrap()
+}
+
+async fn admin(origin: &Origin, method: Method, path: &str, body: &Value) -> http::Response {
+    let bearer = format!("Bearer {TOKEN}");
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let url = format!("{}{path}", origin.admin_url());
+    http::send(method, &url, &headers, body.to_string())
+        .await
+        .unwrap()
+}
+
+async fn register(origin: &Origin) {
+    let put = admin(origin, Method::PUT, "/events/types/view", &json!({})).await;
+    assert_eq!(put.status, 201, "{}", put.text());
+}
+
+/// Sends batches until the origin answers no more; the ids that it has acknowledged.
+async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
+    let mut taken = Vec::new();
+    let received_ms = weir_origin::clock::now_ms().to_string();
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-weir-event-key", "shop"),
+        ("x-weir-event-kind", "server"),
+        ("x-weir-received-ms", received_ms.as_str()),
+        ("x-weir-consent", "full"),
+    ];
+    let Ok(mut http) = Connection::open(&authority).await else {
+        return taken;
+    };
+    for turn in 0.. {
+        let event = |m: u32| json!({"id": format!("{n}-{turn}-{m}"), "type": "view", "customer": format!("c{n}")});
+        let body: Vec<Value> = (0..1 + 4 * (n % 2)).map(event).collect();
+        let sent = http.send(Method::POST, "/events", &headers, json!(body).to_string());
+        let Ok(answer) = sent.await else { break };
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        for verdict in answer.json().unwrap()["verdicts"].as_array().unwrap() {
+            assert_eq!(verdict["verdict"], "accepted");
+            taken.push(verdict["id"].as_str().unwrap().to_owned());
+        }
+    }
+    taken
+}
+
+/// The ids of a customer's events in SQL.
+async fn stored(origin: &Origin, customer: &str) -> Vec<String> {
+    let (mut ids, mut page) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/customers/{customer}/events?limit=1000{page}");
+        let answer = admin(origin, Method::GET, &path, &Value::Null).await;
+        let body = answer.json().unwrap();
+        let events = body["events"].as_array().unwrap().iter();
+        ids.extend(events.map(|event| event["id"].as_str().unwrap().to_owned()));
+        let Some(next) = body["next_page"].as_str() else {
+            return ids;
+        };
+        page = format!("&page={next}");
+    }
+}
+
+async fn until_stored_all(origin: &Origin) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let group = admin(origin, Method::GET, "/groups/store", &Value::Null).await;
+        let group = group.json().unwrap();
+        if group["lag_bytes"] == 0 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{group}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_acknowledged_event_survives_kill_9_and_is_stored_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let redis = support::redis(&dir).await;
+    let mut origin = start(dir.path(), &dir.path().join("events"), redis.url()).await;
+    register(&origin).await;
+    let mut taken = Vec::new();
+    for round in 0..3 {
+        let authority = origin.url().trim_start_matches("http://").to_owned();
+        let senders: Vec<_> = (0..8)
+            .map(|n| tokio::spawn(send_until_killed(authority.clone(), 8 * round + n)))
+            .collect();
+        // Any instant will do: there is always something that is being appended, and something that is not in SQL.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        origin.process().kill();
+        for sender in senders {
+            taken.extend(sender.await.unwrap());
+        }
+        origin.start_again().await.unwrap();
+    }
+    assert!(taken.len() > 100, "{}", taken.len());
+    until_stored_all(&origin).await;
+    let mut kept = Vec::new();
+    for n in 0..24 {
+        kept.extend(stored(&origin, &format!("c{n}")).await);
+    }
+    let distinct: BTreeSet<&String> = kept.iter().collect();
+    assert_eq!(distinct.len(), kept.len(), "an event is stored twice");
+    for id in &taken {
+        assert!(distinct.contains(id), "{id} was acknowledged and is lost");
+    }
+}
+
+#[tokio::test]
+async fn a_second_origin_on_the_folder_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let redis = support::redis(&dir).await;
+    let log = dir.path().join("events");
+    let _origin = start(dir.path(), &log, redis.url()).await;
+    let other = tempfile::tempdir().unwrap();
+    let options = options(other.path(), &log, redis.url());
+    let output = Command::new(BINARY)
+        .args(["--listen", &format!("127.0.0.1:{}", options.port)])
+        .args([
+            "--admin-listen",
+            &format!("127.0.0.1:{}", options.admin_port),
+        ])
+        .args([
+            "--database-url",
+            &format!("sqlite://{}", options.database.display()),
+        ])
+        .args(&options.flags)
+        .env("WEIR_CLAIM_SECRET", support::SECRET)
+        .env("WEIR_ADMIN_TOKEN", TOKEN)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("--events-log: ") && said.contains("another process's log"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused_by_its_flag() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = format!("sqlite://{}/weir.db", dir.path().display());
+    let log = dir.path().join("events").display().to_string();
+    let run = |flags: &[&str], secret: Option<&str>| {
+        let mut command = Command::new(BINARY);
+        command
+            .args([
+                "--database-url",
+                &database,
+                "--listen",
+                "127.0.0.1:0",
+                "--admin-listen",
+                "127.0.0.1:0",
+            ])
+            .args(flags)
+            .env_clear()
+            .env("WEIR_CLAIM_SECRET", support::SECRET)
+            .env("WEIR_ADMIN_TOKEN", TOKEN);
+        command.envs(secret.map(|secret| ("WEIR_EVENTS_WEBHOOK_SECRET", secret)));
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{said}");
+        said
+    };
+    let url = "--events-webhook-url";
+    let log = ["--events-log", log.as_str()];
+    let check = |flags: &[&str], secret: Option<&str>, expected: &str| {
+        let said = run(flags, secret);
+        assert!(said.contains(expected), "{said}");
+    };
+    check(
+        &[url, "http://h/"],
+        None,
+        "there are no events without --events-log",
+    );
+    check(
+        &[&log[..], &[url, "http://h/"]].concat(),
+        None,
+        "WEIR_EVENTS_WEBHOOK_SECRET is not set",
+    );
+    check(
+        &[&log[..], &[url, "http://h/"]].concat(),
+        Some("short"),
+        "has 5 bytes, needs at least 32",
+    );
+    check(
+        &[&log[..], &[url, "ftp://h/"]].concat(),
+        Some(support::SECRET),
+        "must be https://",
+    );
+    check(
+        &[&log[..], &["--events-log-retention", "soon"]].concat(),
+        None,
+        "must be a duration",
+    );
+    check(
+        &[&log[..], &["--events-log-max-bytes", "9"]].concat(),
+        None,
+        "must be at least 1048576",
+    );
+    check(
+        &[&log[..], &["--events-user-header", "a b"]].concat(),
+        None,
+        "--events-user-header",
+    );
+    let topic = [
+        &log[..],
+        &[url, "http://h/", "--events-webhook-topics", "A"],
+    ]
+    .concat();
+    check(&topic, Some(support::SECRET), "--events-webhook-topics");
+    check(&["--events-log", "/dev/null"], None, "/dev/null");
+}
+
+/// A file system of its own that is full, unmounted at the end. Only root can have one.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn new(path: &Path) -> Option<Self> {
+        std::fs::create_dir_all(path).unwrap();
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"])
+            .arg(path);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_events_and_loses_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::new(&dir.path().join("disk")) else {
+        eprintln!("left out: only root can mount a small disk");
+        return;
+    };
+    let redis = support::redis(&dir).await;
+    let mut origin = start(dir.path(), &disk.0.join("events"), redis.url()).await;
+    register(&origin).await;
+    let event = |n: usize| {
+        json!({"id": format!("e{n}"), "type": "view", "customer": "alice",
+        "attributes": {"text": "x".repeat(5_000)}})
+    };
+    let mut taken = 0;
+    let refused = loop {
+        let answer = admin(&origin, Method::POST, "/events", &event(taken)).await;
+        if answer.status != 202 {
+            break answer;
+        }
+        taken += 1;
+        assert!(taken < 1_000, "the disk has no end");
+    };
+    assert!(taken > 10, "{taken}");
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(refused.json().unwrap()["error"], "events_unknown");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let ready = admin(&origin, Method::GET, "/readyz", &Value::Null).await;
+    assert_eq!(
+        ready.json().unwrap(),
+        json!({"status": "ok", "events": "failing"})
+    );
+    until_stored_all(&origin).await;
+    assert_eq!(stored(&origin, "alice").await.len(), taken);
+
+    // The next process cannot begin a file: it says so. With room again it goes on.
+    origin.process().kill();
+    let mut grow = Command::new("mount");
+    grow.args(["-o", "remount,size=8m"]).arg(&disk.0);
+    assert!(grow.status().unwrap().success());
+    origin.start_again().await.unwrap();
+    let again = admin(&origin, Method::POST, "/events", &event(taken)).await;
+    assert_eq!(again.status, 202, "{}", again.text());
+    until_stored_all(&origin).await;
+    assert_eq!(stored(&origin, "alice").await.len(), taken + 1);
+    let ready = admin(&origin, Method::GET, "/readyz", &Value::Null).await;
+    assert_eq!(
+        ready.json().unwrap(),
+        json!({"status": "ok", "events": "ok"})
+    );
+}

@@ -1,0 +1,108 @@
+//! The group `webhook`, with a real receiver.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weir_origin::events::groups::NewGroup;
+use weir_origin::events::groups::webhook::Webhook;
+use weir_origin::http::server::serve;
+
+use super::groups::hurried;
+use super::*;
+
+const SECRET: &[u8] = b"webhook-secret-webhook-secret-webhook";
+
+/// What came, and what is answered.
+#[derive(Default)]
+struct Receiver {
+    /// Bodies by id, each time that one came.
+    came: Mutex<BTreeMap<String, Vec<Value>>>,
+    /// The answers for an id, before it is taken.
+    answers: Mutex<BTreeMap<String, Vec<u16>>>,
+}
+
+async fn receive(
+    State(receiver): State<Arc<Receiver>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let header = |name: &str| headers[name].to_str().unwrap().to_owned();
+    let (id, at_s) = (header("webhook-id"), header("webhook-timestamp"));
+    let tag = header("webhook-signature");
+    let tag = STANDARD.decode(tag.strip_prefix("v1,").unwrap()).unwrap();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
+    let signed = [id.as_bytes(), b".", at_s.as_bytes(), b".", &body].concat();
+    hmac::verify(&key, &signed, &tag).expect("a signature that is right");
+    let age_s = now_ms() / 1_000 - at_s.parse::<u64>().unwrap();
+    assert!(age_s < 300);
+    let body = serde_json::from_slice(&body).unwrap();
+    receiver
+        .came
+        .lock()
+        .unwrap()
+        .entry(id.clone())
+        .or_default()
+        .push(body);
+    let mut answers = receiver.answers.lock().unwrap();
+    let status = answers.get_mut(&id).and_then(Vec::pop).unwrap_or(204);
+    StatusCode::from_u16(status).unwrap()
+}
+
+async fn with_receiver() -> (World, Arc<Receiver>, DropGuard) {
+    let receiver = Arc::new(Receiver::default());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook?a=1", listener.local_addr().unwrap());
+    let router = Router::new()
+        .route("/hook", post(receive))
+        .with_state(receiver.clone());
+    let stop = CancellationToken::new();
+    tokio::spawn(serve(listener, router, stop.clone()));
+    let world = world(|settings| {
+        hurried(settings);
+        settings.times.handle_max = Duration::from_secs(30);
+        let webhook = Webhook::new(&url, None, SECRET, settings.clock.clone()).unwrap();
+        settings
+            .groups
+            .push(NewGroup::new("webhook", Arc::new(webhook)));
+    })
+    .await;
+    (world, receiver, stop.drop_guard())
+}
+
+#[tokio::test]
+async fn events_come_signed_and_again_until_they_are_taken() {
+    let (world, receiver, _stop) = with_receiver().await;
+    // The last one comes first.
+    let answers = [("e3", vec![500, 429, 302]), ("e4", vec![410])];
+    let answers = answers.map(|(id, answers)| (id.to_owned(), answers));
+    receiver.answers.lock().unwrap().extend(answers);
+    let event = |n: u32| view(&format!("e{n}"), &format!("customer-{n}"));
+    let body: Vec<Value> = (0..10).map(event).collect();
+    send(&world, &server(), &json!(body)).await;
+    until_caught_up(&world, "webhook").await;
+    let came = receiver.came.lock().unwrap().clone();
+    assert_eq!(came.len(), 10);
+    for (id, times) in &came {
+        assert_eq!(times.len(), if id == "e3" { 4 } else { 1 }, "{id}");
+        assert_eq!(
+            (&times[0]["id"], &times[0]["type"]),
+            (&json!(id), &json!("view"))
+        );
+    }
+    let letters = dead_letters(&world, "group=webhook").await;
+    assert_eq!(letters.len(), 1);
+    assert_eq!(
+        (&letters[0]["event"]["id"], &letters[0]["message"]),
+        (&json!("e4"), &json!("answered 410"))
+    );
+}
