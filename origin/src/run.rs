@@ -123,7 +123,7 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     };
     let webhook = secrets.webhook.map(|secret| secret.0);
     match config.events.settings(webhook)? {
-        Some(settings) => origin.with_events(settings).await.context("--events-log"),
+        Some(settings) => origin.with_events(settings).await.context("events"),
         None => Ok(origin),
     }
 }

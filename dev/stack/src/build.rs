@@ -13,14 +13,14 @@ pub const FEATURES: &str = "WEIR_FEATURES";
 /// Builds the binary `name` if it isn't up to date (cargo decides) and returns its path.
 ///
 /// It is the build of `cargo xtask`: features are those of the whole workspace, so that no dependency is compiled
-/// twice, once for each set of features.
-pub fn binary(name: &str, profile: &[&str]) -> Result<PathBuf> {
+/// twice, once for each set of features. `features` are on besides, such as `weir-origin/kafka`.
+pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<PathBuf> {
     // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
     let _lock = workspace::lock(name)?;
     let output = command::cargo()
         .args(["build", "--quiet", "--workspace", "--bin", name])
         .args(profile)
-        .args(features(std::env::var(FEATURES).ok()))
+        .args(features_with(std::env::var(FEATURES).ok(), features))
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
         .stdin(Stdio::null())
@@ -36,9 +36,15 @@ pub fn binary(name: &str, profile: &[&str]) -> Result<PathBuf> {
     executable(&stdout, name).with_context(|| format!("cargo built {name} but named no binary"))
 }
 
-fn features(named: Option<String>) -> Option<String> {
-    let named = named.filter(|features| !features.is_empty());
-    named.map(|features| format!("--features={features}"))
+/// Those of the run, and those that this build needs.
+fn features_with(of_run: Option<String>, needed: Option<&str>) -> Option<String> {
+    let all = [of_run.as_deref(), needed];
+    let all: Vec<&str> = all
+        .into_iter()
+        .flatten()
+        .filter(|some| !some.is_empty())
+        .collect();
+    (!all.is_empty()).then(|| format!("--features={}", all.join(",")))
 }
 
 /// The path in cargo's message about the binary.
@@ -62,6 +68,21 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn features_of_the_run_and_of_the_build_add_up() {
+        let of_run = |text: &str| Some(text.to_owned());
+        assert_eq!(features_with(None, None), None);
+        assert_eq!(features_with(of_run(""), None), None);
+        assert_eq!(
+            features_with(of_run("a/b,c/d"), None),
+            of_run("--features=a/b,c/d")
+        );
+        assert_eq!(
+            features_with(of_run("a/b"), Some("e/f")),
+            of_run("--features=a/b,e/f")
+        );
+    }
 
     #[test]
     fn the_binary_is_read_from_cargos_messages() {

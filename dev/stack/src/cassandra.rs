@@ -121,7 +121,8 @@ fn command(tool: &Cassandra, config: &PathBuf, dir: &Path) -> Command {
     let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     flags.extend(["-Xms128m", "-Xmx512m"]);
     flags.extend(SETTINGS);
-    tool.0.command(&flags, "org.apache.cassandra.service.CassandraDaemon")
+    tool.0
+        .command(&flags, "org.apache.cassandra.service.CassandraDaemon")
 }
 
 fn settings(port: u16, storage_port: u16, dir: &Path) -> String {

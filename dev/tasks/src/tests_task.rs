@@ -26,12 +26,12 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     let everything = everything(&arguments.rest);
     let on_java = everything.map(|_| on_java());
     let mut command = command::cargo();
-    command
-        .args(["test", "--no-fail-fast"])
-        .args(everything);
+    command.args(["test", "--no-fail-fast"]).args(everything);
     if let Some(Ok(())) = &on_java {
         let features = JAVA_FEATURES.trim();
-        command.args(["--features", features]).env(build::FEATURES, features);
+        command
+            .args(["--features", features])
+            .env(build::FEATURES, features);
     }
     command
         .args(&arguments.rest)

@@ -232,7 +232,10 @@ impl EventMetrics {
         let oldest_ms = lag.oldest_ms.into_iter().chain(retries.oldest_ms).min();
         let age_ms = oldest_ms.map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms));
         // Each home of the log knows one of them.
-        let lags = [(&self.lag_bytes, lag.bytes), (&self.lag_records, lag.records)];
+        let lags = [
+            (&self.lag_bytes, lag.bytes),
+            (&self.lag_records, lag.records),
+        ];
         for (gauges, lag) in lags {
             if let Some(lag) = lag {
                 gauges.get_or_create(&label(group)).set(signed(lag));

@@ -48,7 +48,9 @@ impl Sources {
 
     fn source(&self, partition: u16) -> Result<Source, LogError> {
         let source = self.all.get(usize::from(partition)).cloned();
-        source.ok_or(LogError::Kafka(weir_kafkalog::LogError::Partition(partition)))
+        source.ok_or(LogError::Kafka(weir_kafkalog::LogError::Partition(
+            partition,
+        )))
     }
 }
 

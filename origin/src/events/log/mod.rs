@@ -94,7 +94,8 @@ pub struct Lag {
 impl Lag {
     /// Adds that of another source.
     pub fn add(&mut self, other: Self) {
-        let sum = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
+        let sum =
+            |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
         self.bytes = sum(self.bytes, other.bytes);
         self.records = sum(self.records, other.records);
         self.oldest_ms = self.oldest_ms.into_iter().chain(other.oldest_ms).min();
