@@ -219,3 +219,32 @@ fn producer(settings: &Settings) -> Result<ThreadedProducer<Deliveries>, KafkaEr
         .set("queue.buffering.max.kbytes", kbytes_max.to_string())
         .create_with_context(Deliveries)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+    /// On brokers that librdkafka plays: a real one does not forget a producer at will.
+    #[tokio::test]
+    async fn a_producer_that_librdkafka_gives_up_is_replaced() {
+        let settings = Settings::from_url("kafka://127.0.0.1:1/t?partitions=1").unwrap();
+        let settings = settings.with_properties("test.mock.num.brokers=1").unwrap();
+        let appender = Appender::new(&settings).unwrap();
+        let record = NewRecord {
+            partition: 0,
+            payload: b"x",
+        };
+        assert_eq!(appender.append(&[record], 1).await, Ok(()));
+        let first = appender.producer();
+        let brokers = first.client().mock_cluster().unwrap();
+        let forgotten = RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+        brokers.request_errors(RDKafkaApiKey::Produce, &[forgotten]);
+        let unknown = appender.append(&[record], 1).await;
+        assert_eq!(unknown, Err(AppendError::Unknown));
+        assert!(first.client().fatal_error().is_some());
+        assert_eq!(appender.append(&[record], 1).await, Ok(()));
+        assert!(!Arc::ptr_eq(&first, &appender.producer()));
+        assert_eq!(appender.waiting_len(), 0);
+    }
+}

@@ -198,7 +198,9 @@ fn is_server(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else {
         return false;
     };
-    let is_host = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
+    // No user and no password: those are properties.
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    let is_host = !host.is_empty() && host.bytes().all(is_of_host);
     is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
@@ -234,6 +236,7 @@ mod tests {
             "kafka://a:0",
             "kafka://a:1,",
             "kafka://a:70000",
+            "kafka://me:hush@a:1",
             "kafka://a:1/",
             "kafka://a:1/a b",
             "kafka://a:1/..",

@@ -195,7 +195,14 @@ impl GroupReader for KafkaReader {
         let partition = self.sources.partition(source);
         // Where the group has committed to Kafka is not where its effects are.
         let position = position.unwrap_or(0);
-        Box::pin(async move { Ok(self.reader.start_at(partition?, Some(position)).await?) })
+        Box::pin(async move {
+            match self.reader.start_at(partition?, Some(position)).await {
+                // A rebalance was faster. Nothing comes of it, and what comes next says whose it is not: an error would
+                // be tried again for ever.
+                Err(weir_kafkalog::LogError::Partition(_)) => Ok(position),
+                result => Ok(result?),
+            }
+        })
     }
 
     fn commit(&mut self, source: &Source, position: Position) -> LogFuture<'_, ()> {
