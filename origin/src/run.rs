@@ -132,7 +132,7 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     };
     let history = origin.history().cloned();
     settings.groups.extend(history.map(views::group));
-    origin.with_events(settings).await.context("--events-log")
+    origin.with_events(settings).await.context("events")
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

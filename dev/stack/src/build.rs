@@ -6,16 +6,21 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+/// Names the variable with features to be turned on: those of the run that the binary is built for, or cargo would compile it
+/// twice.
+pub const FEATURES: &str = "WEIR_FEATURES";
+
 /// Builds the binary `name` if it isn't up to date (cargo decides) and returns its path.
 ///
 /// It is the build of `cargo xtask`: features are those of the whole workspace, so that no dependency is compiled
-/// twice, once for each set of features.
-pub fn binary(name: &str, profile: &[&str]) -> Result<PathBuf> {
+/// twice, once for each set of features. `features` are on besides, such as `weir-origin/kafka`.
+pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<PathBuf> {
     // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
     let _lock = workspace::lock(name)?;
     let output = command::cargo()
         .args(["build", "--quiet", "--workspace", "--bin", name])
         .args(profile)
+        .args(features_with(std::env::var(FEATURES).ok(), features))
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
         .stdin(Stdio::null())
@@ -29,6 +34,17 @@ pub fn binary(name: &str, profile: &[&str]) -> Result<PathBuf> {
     );
     let stdout = String::from_utf8_lossy(&output.stdout);
     executable(&stdout, name).with_context(|| format!("cargo built {name} but named no binary"))
+}
+
+/// Those of the run, and those that this build needs.
+fn features_with(of_run: Option<String>, needed: Option<&str>) -> Option<String> {
+    let all = [of_run.as_deref(), needed];
+    let all: Vec<&str> = all
+        .into_iter()
+        .flatten()
+        .filter(|some| !some.is_empty())
+        .collect();
+    (!all.is_empty()).then(|| format!("--features={}", all.join(",")))
 }
 
 /// The path in cargo's message about the binary.
@@ -52,6 +68,21 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn features_of_the_run_and_of_the_build_add_up() {
+        let of_run = |text: &str| Some(text.to_owned());
+        assert_eq!(features_with(None, None), None);
+        assert_eq!(features_with(of_run(""), None), None);
+        assert_eq!(
+            features_with(of_run("a/b,c/d"), None),
+            of_run("--features=a/b,c/d")
+        );
+        assert_eq!(
+            features_with(of_run("a/b"), Some("e/f")),
+            of_run("--features=a/b,e/f")
+        );
+    }
 
     #[test]
     fn the_binary_is_read_from_cargos_messages() {

@@ -18,11 +18,13 @@
 
 mod backing;
 pub mod build;
+pub mod cassandra;
 pub mod certificates;
 pub mod command;
 pub mod envoy;
 pub mod fault;
 pub mod http;
+pub mod kafka;
 pub mod mariadb;
 pub mod origin;
 pub mod ports;

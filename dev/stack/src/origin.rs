@@ -10,16 +10,24 @@ use std::process::Command;
 use std::time::Duration;
 
 const NAME: &str = "weir-origin";
+/// As operators build it.
+pub const RELEASE: [&str; 1] = ["--release"];
+
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Builds `weir-origin` if it isn't up to date and returns its binary.
 pub fn ensure_built() -> Result<PathBuf> {
-    build::binary(NAME, &[])
+    build::binary(NAME, &[], None)
+}
+
+/// As [`ensure_built`] with no profile, or [`RELEASE`]; with the log of events on Kafka.
+pub fn ensure_built_with_kafka(profile: &[&str]) -> Result<PathBuf> {
+    build::binary(NAME, profile, Some("weir-origin/kafka"))
 }
 
 /// As [`ensure_built`], as operators build it: for measurements of the origin itself.
 pub fn ensure_built_release() -> Result<PathBuf> {
-    build::binary(NAME, &["--release"])
+    build::binary(NAME, &RELEASE, None)
 }
 
 /// How an origin is run.

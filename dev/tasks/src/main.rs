@@ -61,8 +61,9 @@ enum Task {
 
     /// Build everything and run all tests, the end-to-end ones included
     ///
-    /// Ends with one line "N passed, N failed, N skipped" over all test binaries and with
-    /// cargo's own exit code.
+    /// Tests on Apache Kafka and Cassandra run where Java 17 and Maven are, which gets both;
+    /// elsewhere the end says what was left out. Ends with one line "N passed, N failed,
+    /// N skipped" over all test binaries and with cargo's own exit code.
     Test(tests_task::Arguments),
 
     /// Break the engines and domain crates, one expression at a time, and list what no test notices

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ExitCode, Stdio};
-use weir_stack::command;
-use weir_stack::tools::Options;
-use weir_stack::workspace;
+use weir_stack::report::Console;
+use weir_stack::tools::{self, Options};
+use weir_stack::{build, command, workspace};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -23,10 +23,17 @@ struct Totals {
 }
 
 pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> {
+    let everything = everything(&arguments.rest);
+    let on_java = everything.map(|_| on_java());
     let mut command = command::cargo();
+    command.args(["test", "--no-fail-fast"]).args(everything);
+    if let Some(Ok(())) = &on_java {
+        let features = JAVA_FEATURES.trim();
+        command
+            .args(["--features", features])
+            .env(build::FEATURES, features);
+    }
     command
-        .args(["test", "--no-fail-fast"])
-        .args(everything(&arguments.rest))
         .args(&arguments.rest)
         .current_dir(workspace::root())
         .stdout(Stdio::piped());
@@ -39,9 +46,23 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
         pass_on(output, &mut totals)?;
     }
     let status = child.wait().context("cannot wait for cargo test")?;
-    println!("\n{}", totals.line());
+    println!();
+    if let Some(Err(why)) = on_java {
+        println!("left out: tests on Apache Kafka and Cassandra ({why:#})");
+    }
+    println!("{}", totals.line());
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(1)))
+}
+
+/// Features whose tests need Java and Maven. Without them each has one test that is skipped and says so.
+const JAVA_FEATURES: &str = include_str!("../../java-features.txt");
+
+/// Whether servers on Java can be run here.
+fn on_java() -> Result<()> {
+    tools::Kafka::find_or_get(&mut Console)?;
+    tools::Cassandra::find_or_get(&mut Console)?;
+    Ok(())
 }
 
 /// `--workspace`, unless packages are named: cargo lets it override them.

@@ -55,6 +55,13 @@ pub struct Arguments {
     #[arg(long, value_name = "URL")]
     redis_url: Option<String>,
 
+    /// Keep behaviour events in this Kafka, as kafka://HOST:PORT,HOST:PORT/TOPIC
+    ///
+    /// The origin is built with Kafka's client, which takes a minute once. Try it with one
+    /// broker: kafka://127.0.0.1:9092/events?replicas=1
+    #[arg(long, value_name = "URL")]
+    events: Option<String>,
+
     /// Envoy's worker threads [default: the number of cores, at most 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: Option<u32>,
@@ -103,7 +110,10 @@ pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Resul
         let got = got.join();
         got.unwrap_or_else(|_| Err(anyhow!("the thread that gets tools has panicked")))
     })?;
-    weir_stack::origin::ensure_built()?;
+    match arguments.events {
+        Some(_) => weir_stack::origin::ensure_built_with_kafka(&[])?,
+        None => weir_stack::origin::ensure_built()?,
+    };
     Ok(builder)
 }
 
@@ -171,6 +181,9 @@ impl Arguments {
             builder = builder.redis_url(url);
         } else if let Some(port) = port(self.redis_port, REDIS_PORT, "--redis-port")? {
             builder = builder.redis_port(port);
+        }
+        if let Some(url) = &self.events {
+            builder = builder.events_on_kafka(url);
         }
         if let Some(dir) = &self.data {
             builder = builder.data_dir(dir);

@@ -32,6 +32,19 @@ pub struct EventConfig {
     #[arg(long, env = "WEIR_EVENTS_LOG")]
     pub events_log: Option<PathBuf>,
 
+    /// Kafka instead of that folder, for all origins together: kafka://HOST:PORT,HOST:PORT/TOPIC
+    #[arg(
+        long,
+        env = "WEIR_EVENTS",
+        value_name = "URL",
+        conflicts_with = "events_log"
+    )]
+    pub events: Option<String>,
+
+    /// What else Kafka's client shall know, such as passwords: a file of NAME=VALUE lines
+    #[arg(long, env = "WEIR_EVENTS_KAFKA_PROPERTIES", requires = "events")]
+    pub events_kafka_properties: Option<PathBuf>,
+
     /// When an event counts as kept: when the disk has it, or when the system has
     #[arg(long, env = "WEIR_EVENTS_LOG_SYNC", value_enum, default_value_t = LogSync::Disk)]
     pub events_log_sync: LogSync,
@@ -102,9 +115,9 @@ impl EventConfig {
     /// # Errors
     /// Names the flag that will not do.
     pub fn settings(&self, webhook_secret: Option<String>) -> Result<Option<Settings>> {
-        let Some(log) = &self.events_log else {
+        let Some(home) = self.home()? else {
             if self.events_webhook_url.is_some() {
-                bail!("--events-webhook-url: there are no events without --events-log");
+                bail!("--events-webhook-url: there are no events without --events-log or --events");
             }
             return Ok(None);
         };
@@ -112,7 +125,7 @@ impl EventConfig {
             self.events_log_max_bytes >= LOG_BYTES_MIN,
             "--events-log-max-bytes: must be at least {LOG_BYTES_MIN}"
         );
-        let mut settings = Settings::new(log.clone());
+        let mut settings = Settings::at(home);
         settings.sync = self.events_log_sync.into();
         settings.limits.waiting_len_max = self.events_log_max_bytes;
         settings.retention = Retention {
@@ -126,6 +139,32 @@ impl EventConfig {
             settings.pulls = read_pulls(path).context("--events-pulls")?;
         }
         Ok(Some(settings))
+    }
+
+    fn home(&self) -> Result<Option<Home>> {
+        match (&self.events, &self.events_log) {
+            (Some(url), _) => self.kafka(url).map(Some),
+            (None, folder) => Ok(folder.clone().map(Home::Folder)),
+        }
+    }
+
+    #[cfg(feature = "kafka")]
+    fn kafka(&self, url: &str) -> Result<Home> {
+        let mut settings = weir_kafkalog::Settings::from_url(url).context("--events")?;
+        if let Some(path) = &self.events_kafka_properties {
+            let name = "--events-kafka-properties";
+            let text = std::fs::read_to_string(path);
+            let text = text.with_context(|| format!("{name}: cannot read {}", path.display()))?;
+            settings = settings.with_properties(&text).context(name)?;
+        }
+        Ok(Home::Kafka(settings))
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    fn kafka(&self, _: &str) -> Result<Home> {
+        bail!(
+            "--events: this weir-origin was built without Kafka; cargo build --features kafka has it"
+        )
     }
 
     fn webhook(&self, secret: Option<String>) -> Result<Option<NewGroup>> {
@@ -167,11 +206,21 @@ pub fn webhook_secret(variables: Variables<'_>) -> Result<Option<String>, Secret
     }
 }
 
+/// Where the log is.
+#[derive(Clone, Debug)]
+pub enum Home {
+    /// In a folder, which this origin alone has.
+    Folder(PathBuf),
+    /// On Kafka, for all origins together.
+    #[cfg(feature = "kafka")]
+    Kafka(weir_kafkalog::Settings),
+}
+
 /// How events are taken and kept.
 #[derive(Clone)]
 pub struct Settings {
-    /// The folder of the log.
-    pub log: PathBuf,
+    /// Where the log is.
+    pub home: Home,
     /// When an event counts as kept.
     pub sync: weir_eventlog::Sync,
     /// What the log may hold.
@@ -197,18 +246,27 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The usual ones, with the log in a folder.
+    pub fn new(folder: PathBuf) -> Self {
+        Self::at(Home::Folder(folder))
+    }
+
     /// The usual ones.
-    pub fn new(log: PathBuf) -> Self {
+    pub fn at(home: Home) -> Self {
         const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
         Self {
-            log,
+            partitions: match &home {
+                Home::Folder(_) => PARTITIONS,
+                #[cfg(feature = "kafka")]
+                Home::Kafka(kafka) => kafka.partitions(),
+            },
+            home,
             sync: weir_eventlog::Sync::Disk,
             limits: Limits::default(),
             retention: Retention {
                 age_ms: 7 * DAY_MS,
                 bytes_max: 16 << 30,
             },
-            partitions: PARTITIONS,
             remembered: seen::REMEMBERED,
             user_header: HeaderName::from_static("x-user-id"),
             dead_letters_kept_ms: 30 * DAY_MS,

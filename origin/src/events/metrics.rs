@@ -63,7 +63,8 @@ pub struct EventMetrics {
     groups: Family<GroupOutcome, Counter>,
     outages: Family<GroupLabel, Counter>,
     recomputed: Family<GroupLabel, Counter>,
-    lag: Family<GroupLabel, Gauge>,
+    lag_bytes: Family<GroupLabel, Gauge>,
+    lag_records: Family<GroupLabel, Gauge>,
     oldest: Family<GroupLabel, Gauge>,
     retries: Family<GroupLabel, Gauge>,
     states: Family<GroupStateLabel, Gauge>,
@@ -103,9 +104,13 @@ impl EventMetrics {
                 "Batches that a group could not handle as a whole, and tried again",
             ),
             recomputed: group.add("event_group_recomputed", "Customers computed anew"),
-            lag: group.add(
+            lag_bytes: group.add(
                 "event_group_lag_bytes",
-                "Bytes of the log that a group has not handled",
+                "Bytes of the log in files that a group has not handled",
+            ),
+            lag_records: group.add(
+                "event_group_lag_records",
+                "Records of the log on Kafka that a group has not handled",
             ),
             oldest: group.add(
                 "event_group_oldest_seconds",
@@ -226,7 +231,16 @@ impl EventMetrics {
     ) {
         let oldest_ms = lag.oldest_ms.into_iter().chain(retries.oldest_ms).min();
         let age_ms = oldest_ms.map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms));
-        self.lag.get_or_create(&label(group)).set(signed(lag.bytes));
+        // Each home of the log knows one of them.
+        let lags = [
+            (&self.lag_bytes, lag.bytes),
+            (&self.lag_records, lag.records),
+        ];
+        for (gauges, lag) in lags {
+            if let Some(lag) = lag {
+                gauges.get_or_create(&label(group)).set(signed(lag));
+            }
+        }
         let oldest = self.oldest.get_or_create(&label(group));
         oldest.set(signed(age_ms / 1_000));
         drop(oldest);

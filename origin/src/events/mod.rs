@@ -55,7 +55,7 @@ use registry::Registry;
 use seen::Seen;
 use store::{EventStore, STORE_GROUP};
 
-pub use config::Settings;
+pub use config::{Home, Settings};
 
 /// Reads the clock: milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -129,13 +129,8 @@ impl Events {
         metrics: EventMetrics,
     ) -> Result<Self, OpenError> {
         check_names(&settings.groups)?;
-        let log = EmbeddedLog::open(
-            &settings.log,
-            settings.sync,
-            settings.limits,
-            settings.retention,
-        )?;
-        Self::with_log(settings, Arc::new(log), database, metrics).await
+        let log = open_log(&settings)?;
+        Self::with_log(settings, log, database, metrics).await
     }
 
     /// As [`Events::open`], on this log.
@@ -284,6 +279,20 @@ impl GroupHandle {
     pub fn wake(&self) {
         self.changed.notify_one();
     }
+}
+
+fn open_log(settings: &Settings) -> Result<Arc<dyn EventLog>, LogError> {
+    let Settings {
+        sync,
+        limits,
+        retention,
+        ..
+    } = *settings;
+    Ok(match &settings.home {
+        Home::Folder(folder) => Arc::new(EmbeddedLog::open(folder, sync, limits, retention)?),
+        #[cfg(feature = "kafka")]
+        Home::Kafka(kafka) => Arc::new(log::KafkaHome::open(kafka.clone())?),
+    })
 }
 
 fn check_names(groups: &[NewGroup]) -> Result<(), OpenError> {

@@ -207,7 +207,7 @@ async fn measure(
 /// By a program of its own: it needs a wasm runtime, which this one can do without.
 fn count_costs() -> Result<Vec<Cost>> {
     Console.line(COSTS, "building weir-costs…");
-    let binary = build::binary("weir-costs", &[])?;
+    let binary = build::binary("weir-costs", &[], None)?;
     let said = command::succeed(&mut Command::new(binary), Duration::from_secs(1_800))?;
     serde_json::from_str(&said).context("weir-costs says otherwise than expected")
 }

@@ -21,6 +21,7 @@ pub struct Builder {
     pub(super) faults: FaultsWanted,
     pub(super) key_prefix: Option<String>,
     pub(super) origin_is_release: bool,
+    pub(super) kafka: Option<String>,
     pub(super) origin_flags: Vec<String>,
     pub(super) risk_rules: Option<String>,
     pub(super) links: Option<String>,
@@ -144,6 +145,13 @@ impl Builder {
     pub fn release_origin(mut self) -> Self {
         self.origin_is_release = true;
         self
+    }
+
+    /// The log of behaviour events on a Kafka that runs already, as `kafka://HOST:PORT,…/TOPIC`. The origin is built with
+    /// what that needs.
+    pub fn events_on_kafka(mut self, url: &str) -> Self {
+        self.kafka = Some(url.to_owned());
+        self.origin_flags(["--events", url, "--history"])
     }
 
     /// Further flags of the origin, such as `["--hold-cooldown-ms", "0"]`.

@@ -48,7 +48,7 @@ impl Builder {
         // Before anything is built: a bad URL should be told at once.
         let running = self.redis_url.as_deref().map(Backing::running);
         let running = running.transpose()?;
-        let programs = Programs::get(&self.tools, self.origin_is_release, reporter)?;
+        let programs = Programs::get(&self, reporter)?;
         let common = self.common()?;
         let mut redis = match running {
             Some(running) => running,
@@ -184,18 +184,16 @@ impl Builder {
 }
 
 impl Programs {
-    fn get(
-        options: &tools::Options,
-        is_release: bool,
-        reporter: &mut (dyn Reporter + Send),
-    ) -> Result<Self> {
-        let envoy = tools::Envoy::find_or_get(options, reporter)?;
+    fn get(builder: &Builder, reporter: &mut (dyn Reporter + Send)) -> Result<Self> {
+        let envoy = tools::Envoy::find_or_get(&builder.tools, reporter)?;
         let toolchain = WasmToolchain::find_or_get(reporter)?;
         let filters = wasm::build_filters(&toolchain, Messages::Keep)?;
         wasm::report(&filters, reporter);
-        let origin = match is_release {
-            true => origin::ensure_built_release()?,
-            false => origin::ensure_built()?,
+        let origin = match (builder.kafka.is_some(), builder.origin_is_release) {
+            (true, true) => origin::ensure_built_with_kafka(&origin::RELEASE)?,
+            (true, false) => origin::ensure_built_with_kafka(&[])?,
+            (false, true) => origin::ensure_built_release()?,
+            (false, false) => origin::ensure_built()?,
         };
         reporter.line("origin", &origin.display().to_string());
         Ok(Self { envoy, origin })

@@ -6,18 +6,23 @@
 
 mod apt;
 mod cache;
+mod cassandra;
 mod chromium;
 mod clock;
 mod envoy;
+mod java;
+mod kafka;
 mod mariadb;
 mod peers;
 mod redis;
 mod rust;
 
 pub use apt::Removals;
+pub use cassandra::{CASSANDRA_VERSION, Cassandra};
 pub use chromium::Chromium;
 pub use clock::Clock;
 pub use envoy::{ENVOY_VERSION, Envoy};
+pub use kafka::{KAFKA_VERSION, Kafka};
 pub use mariadb::MariaDb;
 pub use peers::Peer;
 pub use redis::Redis;

@@ -1,10 +1,12 @@
 //! The log of events, as those see it who append to it and who read it.
 //!
-//! [`EmbeddedLog`] keeps it in files of this machine. The traits are cut so that a broker can stand behind them, too: an
-//! origin may have some of a log's [sources](Source) today and others tomorrow, so a reader says which it was
-//! [assigned](Next::Assigned), and is told for each where to begin.
+//! [`EmbeddedLog`] keeps it in files of this machine, `KafkaHome` (feature `kafka`) on brokers: there an origin has some of
+//! a log's [sources](Source) today and others tomorrow, so a reader says which it was [assigned](Next::Assigned), and is
+//! told for each where to begin.
 
 mod embedded;
+#[cfg(feature = "kafka")]
+mod kafka;
 
 use std::fmt;
 use std::future::Future;
@@ -12,6 +14,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use embedded::EmbeddedLog;
+#[cfg(feature = "kafka")]
+pub use kafka::KafkaHome;
 
 /// What takes its time.
 pub type LogFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -79,10 +83,23 @@ pub enum Target {
 /// How far a group is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Bytes that were not handled yet.
-    pub bytes: u64,
+    /// Bytes that were not handled yet, if the log knows.
+    pub bytes: Option<u64>,
+    /// Records that were not handled yet, if the log knows.
+    pub records: Option<u64>,
     /// When the oldest of them was appended, in milliseconds since the Unix epoch; none if there are none.
     pub oldest_ms: Option<u64>,
+}
+
+impl Lag {
+    /// Adds that of another source.
+    pub fn add(&mut self, other: Self) {
+        let sum =
+            |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
+        self.bytes = sum(self.bytes, other.bytes);
+        self.records = sum(self.records, other.records);
+        self.oldest_ms = self.oldest_ms.into_iter().chain(other.oldest_ms).min();
+    }
 }
 
 /// How full a log is.
@@ -121,6 +138,10 @@ pub enum LogError {
     /// Its files could not be.
     #[error(transparent)]
     Files(#[from] weir_eventlog::LogError),
+    /// Kafka does not do what it is asked.
+    #[cfg(feature = "kafka")]
+    #[error(transparent)]
+    Kafka(#[from] weir_kafkalog::LogError),
     /// A task that read it has ended early.
     #[error("reading the log of events has ended early")]
     Ended,

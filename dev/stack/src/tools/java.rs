@@ -1,0 +1,175 @@
+//! Java, and servers that come as jars from Maven Central. Only tests need them.
+
+use super::cache;
+use crate::report::Reporter;
+use crate::{command, workspace};
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// 70 MB on a slow line.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
+
+/// What copies the jars; pinned, as they are.
+const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies";
+
+const ADVICE: &str = "(Debian: apt-get install openjdk-17-jre-headless maven)";
+
+/// A Java that answered `-version`.
+struct Java {
+    path: PathBuf,
+    /// The first number of its version, like 17.
+    major: u32,
+}
+
+impl Java {
+    /// `JAVA_HOME`'s, else `java` on `PATH`.
+    fn find() -> Result<Self> {
+        let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin/java"));
+        let path = home
+            .filter(|path| command::is_executable(path))
+            .or_else(|| command::on_path("java"))
+            .with_context(|| format!("no java was found {ADVICE}"))?;
+        let said = version(&path)?;
+        let major = major_in(&said)
+            .with_context(|| format!("{} -version says {said:?}", path.display()))?;
+        Ok(Self { path, major })
+    }
+}
+
+/// It goes to standard error.
+fn version(path: &Path) -> Result<String> {
+    let key = format!("java version of {}", cache::identity(path));
+    cache::remember(&key, || {
+        let limit = Duration::from_secs(30);
+        let finished = command::run(Command::new(path).arg("-version"), limit)?;
+        Ok(finished.stderr)
+    })
+}
+
+/// `openjdk version "17.0.15" 2025-04-15`, and `"1.8.0_392"` of Java 8.
+fn major_in(said: &str) -> Option<u32> {
+    let quoted = said.split('"').nth(1)?;
+    let major = quoted.split(['.', '-']).next()?;
+    major.parse().ok()
+}
+
+/// A server that comes as jars.
+pub(super) struct Server {
+    /// What it is called, also its folder.
+    pub name: &'static str,
+    /// Its version, and its folder's.
+    pub version: &'static str,
+    /// Group, id and version of what Maven gets with all that they need.
+    pub artifacts: &'static [[&'static str; 3]],
+    /// The versions of Java that it runs on.
+    pub java: std::ops::RangeInclusive<u32>,
+}
+
+/// Java and a folder of jars.
+#[derive(Debug, Clone)]
+pub(crate) struct Jars {
+    java: PathBuf,
+    dir: PathBuf,
+}
+
+impl Jars {
+    /// Runs the class `main` with these flags for Java itself. Its memory is small and its code is compiled quickly: it is
+    /// run for a test, beside others.
+    pub(crate) fn command(&self, flags: &[&str], main: &str) -> Command {
+        let mut command = Command::new(&self.java);
+        command
+            .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+            .args(flags)
+            .arg("-cp")
+            .arg(self.dir.join("*"))
+            .arg(main);
+        command
+    }
+}
+
+impl Server {
+    /// Java as it is on the machine, and the jars, fetched when they aren't there.
+    pub(super) fn find_or_get(&self, reporter: &mut dyn Reporter) -> Result<Jars> {
+        let _lock = super::lock()?;
+        let (name, range) = (self.name, &self.java);
+        let java = Java::find().with_context(|| format!("{name} needs Java"))?;
+        ensure!(
+            range.contains(&java.major),
+            "{name} needs Java {} to {}, and {} is Java {} {ADVICE}",
+            range.start(),
+            range.end(),
+            java.path.display(),
+            java.major
+        );
+        let dir = workspace::out_dir().join(format!("tools/{name}-{}", self.version));
+        // A folder appears whole. Other jars have another pom.
+        let pom = self.pom();
+        let is_there = std::fs::read_to_string(dir.join("pom.xml")).is_ok_and(|had| had == pom);
+        if !is_there {
+            self.fetch(&pom, &dir, reporter)?;
+        }
+        let java = java.path;
+        reporter.line(name, &format!("{} by {}", self.version, java.display()));
+        Ok(Jars {
+            java,
+            dir: dir.join("jars"),
+        })
+    }
+
+    fn fetch(&self, pom: &str, dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
+        let (name, version) = (self.name, self.version);
+        let maven = command::on_path("mvn")
+            .with_context(|| format!("{name} is got by Maven, and no mvn was found {ADVICE}"))?;
+        reporter.line(name, &format!("downloading {version} from Maven Central…"));
+        let tools = workspace::out_dir().join("tools");
+        std::fs::create_dir_all(&tools)?;
+        let temp = tempfile::tempdir_in(&tools).context("cannot create a folder for jars")?;
+        let new = temp.path().join("new");
+        std::fs::create_dir(&new)?;
+        std::fs::write(new.join("pom.xml"), pom)?;
+        let mut copy = Command::new(maven);
+        copy.args(["--batch-mode", "--quiet", "--strict-checksums", PLUGIN])
+            .args(["-DincludeScope=runtime", "-DoutputDirectory=jars"])
+            .current_dir(&new);
+        command::succeed(&mut copy, DOWNLOAD_LIMIT)
+            .with_context(|| format!("Maven could not get {name} {version}"))?;
+        // Of an earlier pom.
+        std::fs::remove_dir_all(dir).ok();
+        std::fs::rename(&new, dir).with_context(|| format!("cannot make {}", dir.display()))
+    }
+
+    fn pom(&self) -> String {
+        let dependency = |[group, id, version]: &[&str; 3]| {
+            format!(
+                "<dependency><groupId>{group}</groupId><artifactId>{id}</artifactId>\
+                 <version>{version}</version></dependency>\n"
+            )
+        };
+        let dependencies: String = self.artifacts.iter().map(dependency).collect();
+        format!(
+            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n\
+             <modelVersion>4.0.0</modelVersion>\n\
+             <groupId>weir</groupId><artifactId>{}</artifactId><version>1</version>\n\
+             <packaging>pom</packaging>\n\
+             <dependencies>\n{dependencies}</dependencies>\n\
+             </project>\n",
+            self.name
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn javas_version_is_read() {
+        let said = "openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime Environment";
+        assert_eq!(major_in(said), Some(17));
+        assert_eq!(major_in("java version \"1.8.0_392\""), Some(1));
+        assert_eq!(major_in("openjdk version \"25-ea\" 2025-09-16"), Some(25));
+        assert_eq!(major_in("no such thing"), None);
+    }
+}

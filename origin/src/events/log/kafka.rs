@@ -1,0 +1,222 @@
+//! The log on Kafka: [`weir_kafkalog`]. Each partition of the topic is a source, which any origin may ask about and one at a
+//! time reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use weir_kafkalog::{KafkaLog, Reader, Settings};
+
+use super::{
+    AppendError, Batch, EventLog, Fill, GroupReader, Lag, LogError, LogFuture, NewRecord, Next,
+    Position, Record, Source, Target,
+};
+
+/// A log on Kafka. Its brokers need not be there.
+#[derive(Clone)]
+pub struct KafkaHome {
+    log: KafkaLog,
+    sources: Sources,
+}
+
+impl fmt::Debug for KafkaHome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.log.fmt(f)
+    }
+}
+
+/// The partitions, and what they are called: `<topic>/<partition>`.
+#[derive(Clone)]
+struct Sources {
+    all: Vec<Source>,
+    partitions: BTreeMap<Source, u16>,
+}
+
+impl Sources {
+    fn new(settings: &Settings) -> Self {
+        let name = |partition| Source::from(format!("{}/{partition}", settings.topic()));
+        let all: Vec<Source> = (0..settings.partitions()).map(name).collect();
+        Self {
+            partitions: all.iter().cloned().zip(0..).collect(),
+            all,
+        }
+    }
+
+    fn partition(&self, source: &Source) -> Result<u16, LogError> {
+        let partition = self.partitions.get(source).copied();
+        partition.ok_or_else(|| LogError::Source(source.clone()))
+    }
+
+    fn source(&self, partition: u16) -> Result<Source, LogError> {
+        let source = self.all.get(usize::from(partition)).cloned();
+        source.ok_or(LogError::Kafka(weir_kafkalog::LogError::Partition(
+            partition,
+        )))
+    }
+}
+
+impl KafkaHome {
+    /// Asks no broker.
+    ///
+    /// # Errors
+    /// When the settings are refused.
+    pub fn open(settings: Settings) -> Result<Self, LogError> {
+        Ok(Self {
+            sources: Sources::new(&settings),
+            log: KafkaLog::open(settings)?,
+        })
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u16 {
+        self.log.settings().partitions()
+    }
+}
+
+impl From<Target> for weir_kafkalog::Target {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Start => Self::Start,
+            Target::End => Self::End,
+            Target::Time(time_ms) => Self::Time(time_ms),
+            Target::Position(position) => Self::Position(position),
+        }
+    }
+}
+
+impl From<weir_kafkalog::AppendError> for AppendError {
+    fn from(error: weir_kafkalog::AppendError) -> Self {
+        match error {
+            weir_kafkalog::AppendError::Full => Self::Full,
+            weir_kafkalog::AppendError::Unknown => Self::Unknown,
+            weir_kafkalog::AppendError::Refused => Self::Refused,
+        }
+    }
+}
+
+impl EventLog for KafkaHome {
+    fn append(
+        &self,
+        records: Vec<NewRecord>,
+        now_ms: u64,
+    ) -> LogFuture<'_, Result<(), AppendError>> {
+        Box::pin(async move {
+            let records: Vec<weir_kafkalog::NewRecord<'_>> = records
+                .iter()
+                .map(|record| weir_kafkalog::NewRecord {
+                    partition: record.partition,
+                    payload: &record.payload,
+                })
+                .collect();
+            Ok(self.log.append(&records, now_ms).await?)
+        })
+    }
+
+    fn reader(&self, group: &str) -> Result<Box<dyn GroupReader>, LogError> {
+        Ok(Box::new(KafkaReader {
+            reader: self.log.reader(group)?,
+            sources: self.sources.clone(),
+        }))
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        self.sources.all.clone()
+    }
+
+    fn place(&self, source: &Source, target: Target) -> LogFuture<'_, Result<Position, LogError>> {
+        let partition = self.sources.partition(source);
+        Box::pin(async move { Ok(self.log.place(partition?, target.into()).await?) })
+    }
+
+    fn count(
+        &self,
+        source: &Source,
+        from: Position,
+        to: Position,
+    ) -> LogFuture<'_, Result<u64, LogError>> {
+        let partition = self.sources.partition(source);
+        Box::pin(async move { Ok(self.log.count(partition?, from, to).await?) })
+    }
+
+    fn lag(&self, source: &Source, position: Position) -> LogFuture<'_, Result<Lag, LogError>> {
+        let partition = self.sources.partition(source);
+        Box::pin(async move {
+            let lag = self.log.lag(partition?, position).await?;
+            Ok(Lag {
+                records: Some(lag.records),
+                bytes: None,
+                oldest_ms: lag.oldest_ms,
+            })
+        })
+    }
+
+    /// Of what waits for Kafka's acknowledgement: what groups have not handled is the brokers' matter.
+    fn fill(&self) -> Fill {
+        let settings = self.log.settings();
+        Fill {
+            waiting_bytes: self.log.waiting_len() as u64,
+            waiting_bytes_max: settings.waiting_len_max as u64,
+        }
+    }
+
+    /// The topic has a retention of its own.
+    fn retain(&self, _: u64) -> Result<(), LogError> {
+        Ok(())
+    }
+}
+
+struct KafkaReader {
+    reader: Reader,
+    sources: Sources,
+}
+
+impl GroupReader for KafkaReader {
+    fn next(&mut self) -> LogFuture<'_, Result<Next, LogError>> {
+        Box::pin(async move {
+            Ok(match self.reader.next().await? {
+                weir_kafkalog::Next::Assigned(partitions) => {
+                    let source = |partition| self.sources.source(partition);
+                    let sources: Result<_, _> = partitions.into_iter().map(source).collect();
+                    Next::Assigned(sources?)
+                }
+                weir_kafkalog::Next::Batch(batch) => Next::Batch(Batch {
+                    source: self.sources.source(batch.partition)?,
+                    records: batch.records.into_iter().map(record).collect(),
+                    next: batch.next,
+                }),
+            })
+        })
+    }
+
+    fn start_at(
+        &mut self,
+        source: &Source,
+        position: Option<Position>,
+    ) -> LogFuture<'_, Result<Position, LogError>> {
+        let partition = self.sources.partition(source);
+        // Where the group has committed to Kafka is not where its effects are.
+        let position = position.unwrap_or(0);
+        Box::pin(async move {
+            match self.reader.start_at(partition?, Some(position)).await {
+                // A rebalance was faster. Nothing comes of it, and what comes next says whose it is not: an error would
+                // be tried again for ever.
+                Err(weir_kafkalog::LogError::Partition(_)) => Ok(position),
+                result => Ok(result?),
+            }
+        })
+    }
+
+    fn commit(&mut self, source: &Source, position: Position) -> LogFuture<'_, ()> {
+        if let Ok(partition) = self.sources.partition(source) {
+            self.reader.commit(partition, position);
+        }
+        Box::pin(std::future::ready(()))
+    }
+}
+
+fn record(record: weir_kafkalog::Record) -> Record {
+    Record {
+        position: record.position,
+        time_ms: record.time_ms,
+        payload: record.payload,
+    }
+}
