@@ -108,8 +108,8 @@ pub struct GroupHandle {
 }
 
 enum AnyRunner {
-    Store(Runner<StoreWork>),
-    Events(Runner<EventWork>),
+    Store(Box<Runner<StoreWork>>),
+    Events(Box<Runner<EventWork>>),
 }
 
 impl std::fmt::Debug for Parts {
@@ -344,13 +344,16 @@ impl Maker {
             metrics: self.metrics.clone(),
             clock: self.clock.clone(),
         };
-        Ok((handle, AnyRunner::Store(Runner::new(deps, work)?)))
+        Ok((handle, AnyRunner::Store(Box::new(Runner::new(deps, work)?))))
     }
 
     fn group(&self, group: NewGroup) -> Result<(GroupHandle, AnyRunner), LogError> {
         let (handle, deps) = self.handle(&group.name, group.topics.clone());
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
         let work = EventWork::new(group, store, metrics, self.times, self.clock.clone());
-        Ok((handle, AnyRunner::Events(Runner::new(deps, work)?)))
+        Ok((
+            handle,
+            AnyRunner::Events(Box::new(Runner::new(deps, work)?)),
+        ))
     }
 }

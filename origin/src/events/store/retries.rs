@@ -288,7 +288,7 @@ async fn settle_one(
         let update = sql(MAKE_DUE).number(now_ms).text(group).text(source);
         tx.execute(update.number(first)).await?;
     }
-    Ok(left.number("count")?)
+    left.number("count")
 }
 
 async fn bury(tx: &mut Tx, group: &str, settled: &Settled<'_>) -> Result<(), Error> {

@@ -290,9 +290,9 @@ async fn an_outage_costs_no_tries_and_slows_no_other_group() {
     })
     .await;
     noting.down(true);
-    for customer in ["alice", "bob", "carol", "dave", "erin", "frank"] {
-        send(&world, &server(), &json!(views(customer, 5))).await;
-    }
+    let customers = ["alice", "bob", "carol", "dave", "erin", "frank"];
+    let all = customers.map(|customer| views(customer, 5)).concat();
+    send(&world, &server(), &json!(all)).await;
     until_caught_up(&world, "other").await;
     assert_eq!(other.all().len(), 30);
     until_state(&world, "noting", "outage").await;

@@ -89,6 +89,21 @@ async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
     taken
 }
 
+/// Waits until the metrics have these lines: groups are measured every few seconds.
+async fn until_metrics(origin: &Origin, lines: &[&str]) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let metrics = admin(origin, Method::GET, "/metrics", &Value::Null)
+            .await
+            .text();
+        let Some(missing) = lines.iter().find(|line| !metrics.contains(**line)) else {
+            return;
+        };
+        assert!(Instant::now() < deadline, "{missing}: {metrics}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// The ids of a customer's events in SQL.
 async fn stored(origin: &Origin, customer: &str) -> Vec<String> {
     let (mut ids, mut page) = (Vec::new(), String::new());
@@ -149,6 +164,13 @@ async fn every_acknowledged_event_survives_kill_9_and_is_stored_once() {
     for id in &taken {
         assert!(distinct.contains(id), "{id} was acknowledged and is lost");
     }
+    let lines = [
+        "weir_origin_event_group_lag_bytes{group=\"store\"} 0",
+        "weir_origin_event_group_oldest_seconds{group=\"store\"} 0",
+        "weir_origin_event_group_state{group=\"store\",state=\"running\"} 1",
+        "weir_origin_events_stored_total{outcome=\"new\"}",
+    ];
+    until_metrics(&origin, &lines).await;
 }
 
 #[tokio::test]
