@@ -144,6 +144,11 @@ pub async fn stay_up(stack: &mut Stack, stop: &mut Stop) -> Result<ExitCode> {
 }
 
 impl Arguments {
+    /// Whether events are kept in a Kafka.
+    pub(crate) fn has_kafka(&self) -> bool {
+        self.events.is_some()
+    }
+
     /// Envoy's worker threads.
     pub fn workers(&self) -> u32 {
         self.workers.unwrap_or_else(|| {

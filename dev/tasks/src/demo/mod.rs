@@ -107,8 +107,11 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         .risk_rules(cast::RISK_RULES)
         // Who forgets to pay comes again.
         .holds_may_expire()
-        .links(link::domains(ports.links))
-        .events();
+        .links(link::domains(ports.links));
+    let builder = match arguments.up.has_kafka() {
+        true => builder,
+        false => builder.events(),
+    };
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
