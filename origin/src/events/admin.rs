@@ -92,8 +92,7 @@ pub async fn standing(events: &Events, group: &GroupHandle) -> Result<Standing, 
         let lag = events.log().lag(&source, position.unwrap_or(0)).await?;
         let retries = store.retry_counts(&group.name, &source).await?;
         let oldest = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
-        standing.lag.bytes += lag.bytes;
-        standing.lag.oldest_ms = oldest(standing.lag.oldest_ms, lag.oldest_ms);
+        standing.lag = standing.lag.and(lag);
         standing.retries.count += retries.count;
         standing.retries.oldest_ms = oldest(standing.retries.oldest_ms, retries.oldest_ms);
         standing.positions.push((source, position));

@@ -64,6 +64,7 @@ pub struct EventMetrics {
     outages: Family<GroupLabel, Counter>,
     recomputed: Family<GroupLabel, Counter>,
     lag: Family<GroupLabel, Gauge>,
+    lag_records: Family<GroupLabel, Gauge>,
     oldest: Family<GroupLabel, Gauge>,
     retries: Family<GroupLabel, Gauge>,
     states: Family<GroupStateLabel, Gauge>,
@@ -106,6 +107,10 @@ impl EventMetrics {
             lag: group.add(
                 "event_group_lag_bytes",
                 "Bytes of the log that a group has not handled",
+            ),
+            lag_records: group.add(
+                "event_group_lag_records",
+                "Records of the log that a group has not handled",
             ),
             oldest: group.add(
                 "event_group_oldest_seconds",
@@ -226,7 +231,13 @@ impl EventMetrics {
     ) {
         let oldest_ms = lag.oldest_ms.into_iter().chain(retries.oldest_ms).min();
         let age_ms = oldest_ms.map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms));
-        self.lag.get_or_create(&label(group)).set(signed(lag.bytes));
+        if let Some(bytes) = lag.bytes {
+            self.lag.get_or_create(&label(group)).set(signed(bytes));
+        }
+        if let Some(records) = lag.records {
+            let gauge = self.lag_records.get_or_create(&label(group));
+            gauge.set(signed(records));
+        }
         let oldest = self.oldest.get_or_create(&label(group));
         oldest.set(signed(age_ms / 1_000));
         drop(oldest);

@@ -181,6 +181,7 @@ async fn shown(events: &Events, group: &GroupHandle) -> Result<Value, Problem> {
         "topics": group.topics,
         "positions": positions,
         "lag_bytes": standing.lag.bytes,
+        "lag_records": standing.lag.records,
         "oldest_age_ms": oldest_ms.map(|oldest_ms| now_ms.saturating_sub(oldest_ms)),
         "retries": standing.retries.count,
         "dead_letters": store.dead_letter_count(&group.name).await?,

@@ -171,7 +171,8 @@ impl EventLog for EmbeddedLog {
                 let from = unpacked(position);
                 let first = Reader::new(log, from, 1)?.read()?;
                 Ok(Lag {
-                    bytes: log.bytes_behind(from),
+                    bytes: Some(log.bytes_behind(from)),
+                    records: None,
                     oldest_ms: first.records.first().map(|record| record.time_ms),
                 })
             })

@@ -76,11 +76,13 @@ pub enum Target {
     Position(Position),
 }
 
-/// How far a group is behind.
+/// How far a group is behind. Which of its sizes a log knows is its own affair: one counts bytes, another records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
     /// Bytes that were not handled yet.
-    pub bytes: u64,
+    pub bytes: Option<u64>,
+    /// Records that were not handled yet.
+    pub records: Option<u64>,
     /// When the oldest of them was appended, in milliseconds since the Unix epoch; none if there are none.
     pub oldest_ms: Option<u64>,
 }
@@ -92,6 +94,22 @@ pub struct Fill {
     pub waiting_bytes: u64,
     /// With so many it takes no more.
     pub waiting_bytes_max: u64,
+}
+
+impl Lag {
+    /// As of several sources together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        Self {
+            bytes: sum(self.bytes, other.bytes),
+            records: sum(self.records, other.records),
+            oldest_ms: self.oldest_ms.into_iter().chain(other.oldest_ms).min(),
+        }
+    }
 }
 
 impl Fill {
@@ -124,6 +142,9 @@ pub enum LogError {
     /// A task that read it has ended early.
     #[error("reading the log of events has ended early")]
     Ended,
+    /// The broker that has it says so.
+    #[error("{0}")]
+    Broker(String),
     /// There is no such source, or it is another origin's.
     #[error("this origin does not have the source {0}")]
     Source(Source),
