@@ -135,13 +135,14 @@ impl<W: Work> Runner<W> {
     }
 
     async fn turn(&mut self) -> Result<Turn, WorkError> {
-        if Instant::now() >= self.look_at && self.is_paused().await? {
-            return Ok(Turn::Wait(self.deps.times.look));
-        }
-        while let Some(source) = self.unplaced.last().cloned() {
-            let position = self.deps.store.position(&self.deps.group, &source).await?;
-            self.start(&source, position).await?;
-            self.unplaced.pop();
+        match self.prepare().await {
+            Ok(Turn::Go) => {}
+            Ok(wait) => return Ok(wait),
+            Err(error) => {
+                // It may be that a source is another reader's meanwhile: only the log says so.
+                self.listen().await;
+                return Err(error);
+            }
         }
         if self.batch.is_none() {
             self.do_due().await?;
@@ -156,6 +157,44 @@ impl<W: Work> Runner<W> {
         }
         self.succeeded();
         Ok(Turn::Go)
+    }
+
+    /// Follows what operators say, and begins with sources that are new.
+    async fn prepare(&mut self) -> Result<Turn, WorkError> {
+        if Instant::now() >= self.look_at && self.is_paused().await? {
+            return Ok(Turn::Wait(self.deps.times.look));
+        }
+        while let Some(source) = self.unplaced.last().cloned() {
+            let store = &self.deps.store;
+            let position = store.position(&self.deps.group, &source).await?;
+            self.start(&source, position).await?;
+            self.unplaced.pop();
+        }
+        Ok(Turn::Go)
+    }
+
+    /// Waits a moment for the log to say whose its sources are.
+    async fn listen(&mut self) {
+        if self.batch.is_some() {
+            return;
+        }
+        let next = tokio::time::timeout(self.deps.times.look, self.reader.next()).await;
+        match next {
+            Ok(Ok(Next::Assigned(sources))) => self.place_again(sources),
+            Ok(Ok(Next::Batch(batch))) => self.batch = Some(batch),
+            Ok(Err(_)) => self.place_again(self.sources()),
+            Err(_) => {}
+        }
+    }
+
+    /// All sources that are this reader's, as far as it knows.
+    fn sources(&self) -> Vec<Source> {
+        let unplaced = self.unplaced.iter();
+        let placed = self
+            .positions
+            .keys()
+            .filter(|source| !self.unplaced.contains(source));
+        placed.chain(unplaced).cloned().collect()
     }
 
     /// Whether an operator has paused the group; follows if one has moved it.
@@ -178,6 +217,7 @@ impl<W: Work> Runner<W> {
 
     /// Goes on with a source where SQL says.
     async fn start(&mut self, source: &Source, position: Option<u64>) -> Result<(), WorkError> {
+        self.batch.take_if(|batch| batch.source == *source);
         let at = self.reader.start_at(source, position).await?;
         let (group, store) = (&self.deps.group, &self.deps.store);
         let now_ms = (self.deps.clock)();
@@ -187,7 +227,6 @@ impl<W: Work> Runner<W> {
             Some(before) if before != at => store.seek(group, source, at, now_ms).await?,
             Some(_) => {}
         }
-        self.batch.take_if(|batch| batch.source == *source);
         self.work.begin(source).await?;
         self.positions.insert(source.clone(), at);
         info!(group, %source, at, "a group goes on");
@@ -229,7 +268,7 @@ impl<W: Work> Runner<W> {
             Ok(Next::Batch(batch)) => self.batch = Some(batch),
             Ok(Next::Assigned(sources)) => self.place_again(sources),
             Err(error) => {
-                self.place_again(self.positions.keys().cloned().collect());
+                self.place_again(self.sources());
                 return Err(error.into());
             }
         }

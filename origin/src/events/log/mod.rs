@@ -80,7 +80,7 @@ pub enum Target {
     Position(Position),
 }
 
-/// How far a group is behind.
+/// How far a group is behind. Which of its sizes a log knows is its own affair: one counts bytes, another records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
     /// Bytes that were not handled yet, if the log knows.
@@ -145,6 +145,9 @@ pub enum LogError {
     /// A task that read it has ended early.
     #[error("reading the log of events has ended early")]
     Ended,
+    /// The broker that has it says so.
+    #[error("{0}")]
+    Broker(String),
     /// There is no such source, or it is another origin's.
     #[error("this origin does not have the source {0}")]
     Source(Source),
