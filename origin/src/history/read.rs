@@ -71,16 +71,19 @@ impl History {
         }
     }
 
+    /// Whether Redis lacks nothing of a list.
+    fn is_loaded(&self, list: &List) -> bool {
+        let is_full = list.views.len() >= self.0.settings.bounds.views_max;
+        match list.loaded {
+            Loaded::Nothing => false,
+            Loaded::Removals => is_full || !self.0.settings.has_cold_reads,
+            Loaded::All => true,
+        }
+    }
+
     /// What Redis has told, with what it lacks.
     async fn loaded(&self, owner: &Owner, list: List) -> Result<Views, Unavailable> {
-        let is_full = list.views.len() >= self.0.settings.bounds.views_max;
-        let needs_cold = !is_full && self.0.settings.has_cold_reads;
-        let is_loaded = match list.loaded {
-            Loaded::Nothing => false,
-            Loaded::Removals => !needs_cold,
-            Loaded::All => true,
-        };
-        match is_loaded {
+        match self.is_loaded(&list) {
             true => Ok(self.kept(list.views, true)),
             false => self.load(owner, list).await,
         }
@@ -246,8 +249,9 @@ impl History {
         list: List,
         promise: &str,
     ) -> Result<Views, Unavailable> {
-        let views = self.loaded(owner, list.clone()).await?;
-        if views.is_complete && list.views != views.views {
+        let was_loaded = self.is_loaded(&list);
+        let views = self.loaded(owner, list).await?;
+        if views.is_complete && !was_loaded {
             return match self.0.hot.read_count(owner, promise).await {
                 Ok(Counted::Unknown(list)) => Ok(self.kept(list.views, true)),
                 // Another has counted meanwhile, or Redis has gone.
