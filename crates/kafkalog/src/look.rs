@@ -45,11 +45,14 @@ pub(crate) struct Looker {
     known: Mutex<Known>,
 }
 
+/// The first place of each partition, and the one behind its last record.
+type Ends = BTreeMap<u16, (u64, u64)>;
+
 /// What was asked lately.
 #[derive(Default)]
 struct Known {
-    /// The first place of each partition and the one behind its last record, and since when it is known.
-    ends: Option<(Instant, BTreeMap<u16, (u64, u64)>)>,
+    /// And since when.
+    ends: Option<(Instant, Ends)>,
     /// When the record was appended at which somebody is in a partition. Somebody is a group, so there are few.
     times: BTreeMap<u16, BTreeMap<u64, u64>>,
 }
@@ -234,10 +237,9 @@ fn time_of(
         if left.is_zero() {
             break Err(LogError::Away);
         }
-        match consumer.poll(left) {
-            Some(Ok(record)) => break Ok(record.timestamp().to_millis().map(position)),
-            // Of a broker that is away: another one may answer.
-            Some(Err(_)) | None => {}
+        // An error is one broker's: another one may answer.
+        if let Some(Ok(record)) = consumer.poll(left) {
+            break Ok(record.timestamp().to_millis().map(position));
         }
     };
     consumer.unassign()?;

@@ -4,7 +4,7 @@ use crate::ports;
 use crate::process::Process;
 use crate::tools::Cassandra;
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -109,7 +109,7 @@ impl CassandraServer {
     }
 }
 
-fn command(tool: &Cassandra, config: &PathBuf, dir: &Path) -> Command {
+fn command(tool: &Cassandra, config: &Path, dir: &Path) -> Command {
     let all = |what: &str, names: &[&str]| -> Vec<String> {
         let one = |name: &&str| format!("--add-{what}={name}=ALL-UNNAMED");
         names.iter().map(one).collect()
