@@ -58,7 +58,7 @@ async fn clock_ahead_ms(gateway: &str, sale: &str) -> Result<i128> {
 async fn another_clock(prefix: &str, ahead_ms: i64) -> Result<()> {
     let mut stack = faulty(prefix).start().await?;
     let clock_ahead_ms_of_second = GatewayOptions {
-        clock_ahead_ms: ahead_ms,
+        clock_ahead_ms: Some(ahead_ms),
         ..GatewayOptions::default()
     };
     let second = stack.start_gateway(clock_ahead_ms_of_second).await?;

@@ -1,15 +1,16 @@
 //! Parts that go away in the middle of a sale, and come back.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use weir_stack::Stack;
 use weir_stack::envoy::{EnvoyConfig, GATE, HOLD_HEADER, set};
 use weir_stack::http::{self, Method};
+use weir_stack::{GatewayOptions, Stack};
 use weir_tests::{books, buy, rests, rush, until, users, verdict};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,12 +302,57 @@ async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
     .await?;
 
     stack.origin.start_again().await?;
-    let number = std::sync::atomic::AtomicUsize::new(0);
+    let number = AtomicUsize::new(0);
     until("the breaker has closed", async || {
-        let n = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let n = number.fetch_add(1, Ordering::Relaxed);
         let answer = buy(&stack, "breaker", &format!("back-{n}")).await;
         answer.is_ok_and(|answer| answer.status == 201)
             && entered(&stack, "closed").await.is_ok_and(|times| times > 0)
+    })
+    .await?;
+    stack.check_children()?;
+    Ok(())
+}
+
+/// A breaker opens for a second, whatever becomes of the clock by which it knows the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_set_back_while_the_origin_is_away_stops_no_sale() -> Result<()> {
+    const BACK: Duration = Duration::from_secs(1_200);
+    let mut stack = watching("stepped").await?;
+    let own_clock = GatewayOptions {
+        workers: 1,
+        clock_ahead_ms: Some(0),
+    };
+    let gateway = stack.start_gateway(own_clock).await?;
+    // By every clock it is open.
+    let begun = SystemTime::now() - 2 * BACK;
+    let begun_ms = u64::try_from(begun.duration_since(UNIX_EPOCH)?.as_millis())?;
+    let more = json!({ "starts_at_ms": begun_ms });
+    stack.open_sale_with("old", 100, 2, more).await?;
+    let number = AtomicUsize::new(0);
+    let buy = async || {
+        let user = format!("user-{}", number.fetch_add(1, Ordering::Relaxed));
+        let url = format!("{gateway}/sales/old/orders");
+        http::send(Method::POST, &url, &[("x-user-id", &user)], "").await
+    };
+    assert_eq!(buy().await?.status, 201);
+
+    stack.origin.process().kill();
+    until("its breaker has opened", async || {
+        let opened = "wasmcustom.weir_seckill_gate_origin_breaker_total.state.open";
+        let answer = buy().await;
+        answer.is_ok_and(|answer| verdict(&answer) == "overloaded")
+            && stack.gateways[0].stat(opened).await.is_ok_and(|n| n > 0)
+    })
+    .await?;
+    stack.gateways[0].set_clock(-i64::try_from(BACK.as_millis())?)?;
+    let answer = buy().await?;
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert_eq!(answer.header("retry-after"), Some("1"));
+
+    stack.origin.start_again().await?;
+    until("it sells by its new clock", async || {
+        buy().await.is_ok_and(|answer| answer.status == 201)
     })
     .await?;
     stack.check_children()?;

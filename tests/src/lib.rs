@@ -6,6 +6,7 @@
 mod browser;
 mod crowd;
 mod drained;
+mod fill;
 mod limiters;
 mod links;
 
@@ -23,6 +24,7 @@ pub use weir_stack::sale::verdict;
 pub use browser::{Browser, Screen};
 pub use crowd::{Crowd, Verdicts};
 pub use drained::{CLAIM_TTL, faulty, sold_out_exactly};
+pub use fill::fill;
 pub use limiters::{Burst, DEBUG_SECRET, Limiters, Setup, Way};
 pub use links::{LinkGateways, LinkSetup};
 

@@ -129,6 +129,7 @@ impl Limiters {
         let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
         let config = config.clone().gateway_port(ports::free()?)?;
         let options = EnvoyOptions {
+            clock_ahead_ms: None,
             config: config.admin_port(ports::free()?)?,
             workers,
             log_level: "info".to_owned(),

@@ -105,6 +105,7 @@ impl LinkGateways {
         let config = self.config.clone().gateway_port(ports::free()?)?;
         let number = self.envoys.len();
         let options = EnvoyOptions {
+            clock_ahead_ms: None,
             config: config.admin_port(ports::free()?)?,
             workers,
             log_level: "info".to_owned(),

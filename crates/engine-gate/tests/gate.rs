@@ -385,16 +385,8 @@ fn in_shadow_every_request_goes_on_whatever_is_decided() {
 fn a_countdown_may_be_read_by_pages_of_any_site() {
     let mut bench = Bench::with(r#", "status_routes": [{ "path": "/sales/{sale}" }]"#);
     bench.request(1, "GET", "/sales/s", &[]);
-    let answered = bench.effects_of(1).find_map(|effect| match effect {
-        Effect::Respond { answer, .. } => Some(answer.headers.clone()),
-        _ => None,
-    });
-    let allowed = answered
-        .unwrap()
-        .get("access-control-allow-origin")
-        .unwrap()
-        .into_owned();
-    assert_eq!(allowed, b"*");
+    let allowed = bench.answer_header(1, "access-control-allow-origin");
+    assert_eq!(allowed.as_deref(), Some("*"));
 }
 
 #[test]
@@ -431,6 +423,145 @@ fn the_origins_failures_open_its_breaker_and_what_was_granted_goes_back() {
         bench.handed_back > 0,
         "the first that was refused had a claim"
     );
+}
+
+/// A gate with a sale of two shards, and a user who is at home on the first, which is empty.
+fn of_two_shards(stocks: [i64; 2]) -> (Bench, String) {
+    let mut bench = Bench::open();
+    bench.catalogue = bench.catalogue.replace("\"shards\":1", "\"shards\":2");
+    bench.advance(300);
+    bench.stocks = stocks.into();
+    let at_home = |user: &String| {
+        let user = weir_base::id::UserId::new(user).unwrap();
+        weir_sale::shard::home_shard(&user, 2) == 0
+    };
+    let user = (0..).map(|n| format!("user-{n}")).find(at_home).unwrap();
+    (bench, user)
+}
+
+#[test]
+fn an_empty_shard_borrows_from_another_and_its_buyer_gets_a_unit() {
+    let (mut bench, user) = of_two_shards([0, 9]);
+    bench.buy(1, &user);
+    bench.send();
+    assert!(!bench.is_at_rest(), "it waits");
+    bench.answer_oldest(Reply::Empty);
+    bench.run(Reply::Granted);
+    assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
+    assert_eq!(bench.deposits, 1);
+    assert_eq!(bench.counted("rebalances_total.outcome.filled"), 1);
+    assert_eq!(bench.counted("requests_total.verdict.granted"), 1);
+}
+
+/// Others may be faster each time.
+#[test]
+fn who_finds_an_empty_shard_again_and_again_is_answered() {
+    let (mut bench, user) = of_two_shards([0, 9]);
+    bench.buy(1, &user);
+    for _ in 0..100 {
+        bench.send();
+        bench.answer_oldest(Reply::Empty);
+    }
+    let (status, body) = bench.answer(1);
+    assert_eq!(status, 503);
+    assert!(body.contains("restocking"), "{body}");
+    assert_eq!(
+        bench.deposits,
+        usize::from(weir_sale::admission::REBALANCES_MAX)
+    );
+}
+
+#[test]
+fn with_all_sales_in_shadow_one_that_nobody_knows_goes_on() {
+    let mut bench = Bench::open();
+    bench.request(1, "POST", "/sales/unknown/orders", &[]);
+    assert_eq!(bench.answer(1).0, 404);
+    bench.catalogue = bench
+        .catalogue
+        .replace("{\"sales\"", "{\"switch\":\"shadow\",\"sales\"");
+    bench.advance(300);
+    bench.request(2, "POST", "/sales/unknown/orders", &[]);
+    assert_eq!(
+        bench.added_headers(2),
+        [(headers::SHADOW, "unknown_sale".into())]
+    );
+    assert_eq!(bench.outcome(2), Some(Outcome::WentOn));
+    assert_eq!(bench.counted("shadow_total.verdict.unknown_sale"), 1);
+}
+
+/// Envoy has a worker that serves nobody, whose log would warn for ever.
+#[test]
+fn a_gate_that_serves_nobody_looks_seldom_and_says_nothing() {
+    let mut bench = Bench::new();
+    bench.is_down = true;
+    for _ in 0..10 {
+        bench.advance(60_000);
+    }
+    assert_eq!(bench.warnings, 0);
+    assert!(bench.tick_ms() > 10_000);
+
+    bench.request(1, "POST", "/sales/s/orders", &[("x-user-id", "alice")]);
+    bench.is_down = false;
+    bench.send();
+    assert_eq!(bench.calls, 1, "the first request makes it look at once");
+    let tick_ms = bench.tick_ms();
+    assert!(
+        tick_ms <= 63,
+        "requests have deadlines of 250 ms: {tick_ms}"
+    );
+    bench.catalogue = "nonsense".into();
+    bench.run(Reply::Granted);
+    assert_eq!(bench.warnings, 1);
+    assert_eq!(bench.counted("polls_failed_total"), 1);
+}
+
+#[test]
+fn a_poll_that_cannot_be_sent_is_told_once_requests_come() {
+    let mut bench = Bench::open();
+    bench.request(1, "GET", "/sales/s/orders", &[]);
+    bench.buy(2, "alice");
+    bench.is_down = true;
+    bench.advance(1_000);
+    bench.advance(1_000);
+    assert_eq!(bench.warnings, 1);
+}
+
+/// It never left the gateway: asking again harms nobody, and Redis has more to do than it can.
+#[test]
+fn a_request_whose_deadline_passes_before_it_is_sent_hears_overloaded() {
+    let mut bench = Bench::open();
+    // It waits for the one before, which Redis does not answer.
+    bench.buy(0, "bob");
+    bench.send();
+    bench.buy(1, "alice");
+    bench.send();
+    assert_eq!(bench.calls, 2, "a poll and a claim");
+    bench.advance(10_000);
+    let (status, body) = bench.answer(1);
+    assert_eq!(status, 503);
+    assert!(body.contains("overloaded"), "{body}");
+    assert_eq!(bench.counted("redis_failed_total.outcome.definite"), 1);
+}
+
+#[test]
+fn who_may_try_again_is_told_when() {
+    let mut bench = Bench::with(
+        r#", "retry_after_s": 7, "limits": { "user": { "rate": 1, "per": "10s", "burst": 1 } }"#,
+    );
+    let told = |bench: &Bench, stream| bench.answer_header(stream, "retry-after");
+    bench.buy(1, "alice");
+    bench.run(Reply::Lost);
+    assert_eq!(told(&bench, 1).as_deref(), Some("7"));
+    // Answers are kept: one with another time is another one.
+    for (stream, wait) in [(2, "10"), (3, "6"), (4, "2")] {
+        bench.buy(stream, "alice");
+        assert_eq!(bench.answer(stream).0, 429);
+        assert_eq!(told(&bench, stream).as_deref(), Some(wait));
+        bench.advance(4_000);
+    }
+    bench.buy(5, "bob");
+    bench.run(Reply::Blocked);
+    assert_eq!(told(&bench, 5), None, "it would be of no use");
 }
 
 #[derive(Clone, Debug)]

@@ -30,7 +30,7 @@ pub(crate) struct Lookups {
     timeout_ms: u64,
     waiting_max: usize,
     quota: Quota,
-    /// What look-ups that nobody waits for must leave.
+    /// What look-ups must leave that nobody waits for, or that have another answer.
     reserve: u32,
     state: Option<State>,
     breaker: CountedBreaker,
@@ -147,7 +147,8 @@ impl Lookups {
         if let (Err(wait_ms), true) = (pass, request.is_held) {
             return Err(TooMany { wait_ms });
         }
-        self.charge(0, now_ms)?;
+        let reserve = if request.is_held { self.reserve } else { 0 };
+        self.charge(reserve, now_ms)?;
         let lookup = Lookup {
             name: request.name,
             owner: Some(request.stream),
@@ -305,6 +306,18 @@ mod tests {
         now_ms: u64,
     }
 
+    /// A request for a link that memory has.
+    fn held(stream: StreamId, code: &str) -> LookupRequest {
+        LookupRequest {
+            stream,
+            name: LinkName::new(&DomainId::new("s").unwrap(), code.as_bytes()).unwrap(),
+            purpose: Purpose::Look,
+            has_followed: false,
+            is_held: true,
+            changes: 0,
+        }
+    }
+
     impl Bench {
         fn new() -> Self {
             let config = OriginConfig {
@@ -411,6 +424,15 @@ mod tests {
     }
 
     #[test]
+    fn links_that_memory_has_leave_half_to_those_that_it_has_not() {
+        let mut bench = Bench::new();
+        assert!(bench.wait_for(held(1, "abc")).unwrap().is_some());
+        let too_many = bench.wait_for(held(2, "abd")).unwrap_err();
+        assert_eq!(too_many, TooMany { wait_ms: 100 });
+        assert!(bench.wait(3, "abe", false).unwrap().is_some());
+    }
+
+    #[test]
     fn whoever_has_another_answer_does_not_wait_for_an_origin_that_fails() {
         let mut bench = Bench::new();
         for stream in 0..5 {
@@ -420,14 +442,7 @@ mod tests {
             bench.lookups.completed(fetch, false, now_ms);
             bench.now_ms += 100;
         }
-        let held = LookupRequest {
-            stream: 9,
-            name: LinkName::new(&DomainId::new("s").unwrap(), b"held").unwrap(),
-            purpose: Purpose::Look,
-            has_followed: false,
-            is_held: true,
-            changes: 0,
-        };
+        let held = held(9, "held");
         assert_eq!(bench.wait_for(held), Err(TooMany { wait_ms: 900 }));
         assert_eq!(bench.refresh("held"), None);
         // The others have nothing to lose.

@@ -10,7 +10,7 @@ use weir_engine::redis::Unknown;
 use weir_engine::{BatchId, Effect, Effects, Engine, Event, Headers, Level, StreamId};
 use weir_engine_gate::{Config, Gate};
 use weir_resp::{Value, decode};
-use weir_scripts::{claim, probe, release};
+use weir_scripts::{claim, deposit, lend, probe, release};
 
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -56,14 +56,18 @@ pub struct Bench {
     /// Streams that are gone though nobody has said so.
     pub gone: BTreeSet<StreamId>,
     pub is_down: bool,
-    /// Whether probes find nothing.
-    is_empty: bool,
+    /// What probes find on each shard; they fail while it is empty.
+    pub stocks: Vec<i64>,
     pub calls: usize,
     pub granted: usize,
     pub went_on: usize,
     /// Deliveries that Redis was told to take back.
     pub handed_back: usize,
+    /// Deposits that Redis was asked for.
+    pub deposits: usize,
     pub warnings: usize,
+    /// What was collected of the gate's counters, by their places.
+    counted: BTreeMap<usize, usize>,
     pub most_answers_in_an_event: usize,
 }
 
@@ -107,12 +111,14 @@ impl Bench {
             catalogue: CATALOGUE.into(),
             gone: BTreeSet::new(),
             is_down: false,
-            is_empty: false,
+            stocks: vec![],
             calls: 0,
             granted: 0,
             went_on: 0,
             handed_back: 0,
+            deposits: 0,
             warnings: 0,
+            counted: BTreeMap::new(),
             most_answers_in_an_event: 0,
         }
     }
@@ -148,7 +154,7 @@ impl Bench {
 
     /// Lets the gate find that nothing is left, of its sale of one shard.
     pub fn sell_out(&mut self) {
-        self.is_empty = true;
+        self.stocks = vec![0];
         self.catalogue = self
             .catalogue
             .replace("\"state\"", "\"band\":\"none\",\"state\"");
@@ -246,9 +252,16 @@ impl Bench {
             let keys: usize = text(&words[2]).parse().unwrap();
             self.handed_back += (words.len() - 3 - keys) / 4;
         }
-        if self.is_empty && is_script(words, &probe::SCRIPT) {
-            // One shard: no stock, epoch 1, no open claim, no transfer.
-            return b"*1\r\n*4\r\n:0\r\n:1\r\n:0\r\n:0\r\n".to_vec();
+        if is_script(words, &probe::SCRIPT) && !self.stocks.is_empty() {
+            return self.probe_reply(words);
+        }
+        if is_script(words, &lend::SCRIPT) {
+            // A transfer with the id 5 of 2 units.
+            return b"*3\r\n:1\r\n:5\r\n:2\r\n".to_vec();
+        }
+        if is_script(words, &deposit::SCRIPT) {
+            self.deposits += 1;
+            return b":1\r\n".to_vec();
         }
         match text(&words[0]).as_str() {
             "GET" if text(&words[1]).contains("catalogue") => bulk(&self.catalogue),
@@ -256,6 +269,20 @@ impl Bench {
             // Whatever else: unknown, which is always possible.
             _ => b"-ERR not here\r\n".to_vec(),
         }
+    }
+
+    fn probe_reply(&self, words: &[Vec<u8>]) -> Vec<u8> {
+        // Four keys a shard.
+        let keys: usize = text(&words[2]).parse().unwrap();
+        let shards = words[3..3 + keys].chunks(4);
+        let mut reply = format!("*{}\r\n", shards.len());
+        for keys in shards {
+            let is_its = |shard: &usize| text(&keys[0]).contains(&format!("{{s:{shard}}}"));
+            let stock = self.stocks[(0..).find(is_its).unwrap()];
+            // Epoch 1, no open claim, no transfer.
+            reply += &format!("*4\r\n:{stock}\r\n:1\r\n:0\r\n:0\r\n");
+        }
+        reply.into_bytes()
     }
 
     fn claim_reply(&mut self, users: &[String], reply: Reply) -> Vec<u8> {
@@ -376,6 +403,16 @@ impl Bench {
         answer.unwrap_or_else(|| panic!("{stream} was not answered"))
     }
 
+    /// A header of a stream's answer.
+    pub fn answer_header(&self, stream: StreamId, name: &str) -> Option<String> {
+        self.effects_of(stream).find_map(|effect| match effect {
+            Effect::Respond { answer, .. } => {
+                answer.headers.clone().get(name).map(|value| text(&value))
+            }
+            _ => None,
+        })
+    }
+
     pub fn added_headers(&self, stream: StreamId) -> Vec<(&'static str, String)> {
         let added = |effect: &Effect| match effect {
             Effect::AddRequestHeader { name, value, .. } => Some((*name, value.clone())),
@@ -386,12 +423,23 @@ impl Bench {
 
     /// How many deliveries the gate says that it has given back, whether Redis has heard of it or not.
     pub fn counted_as_handed_back(&mut self) -> usize {
+        self.counted("claims_handed_back_total")
+    }
+
+    /// What a counter of the gate stands at.
+    pub fn counted(&mut self, what: &str) -> usize {
         let metrics = self.gate.metrics();
-        let name = "weir_seckill_gate_claims_handed_back_total";
+        let name = format!("weir_seckill_gate_{what}");
         let place = metrics.counters().position(|known| known == name);
-        let mut count = 0;
-        metrics.collect(|index, n| count += if Some(index) == place { n } else { 0 });
-        count as usize
+        let place = place.unwrap_or_else(|| panic!("there is no {name}"));
+        let counted = &mut self.counted;
+        metrics.collect(|index, n| *counted.entry(index).or_default() += n as usize);
+        self.counted.get(&place).copied().unwrap_or(0)
+    }
+
+    /// How far apart the gate wants its ticks.
+    pub fn tick_ms(&self) -> u64 {
+        self.gate.tick_ms().unwrap()
     }
 
     /// Whether the gate remembers no stream.

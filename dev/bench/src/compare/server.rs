@@ -106,6 +106,7 @@ impl Yard<'_> {
         let port = ports::free()?;
         let secret = |name: &str| (name.to_owned(), TOKEN_SECRET.to_owned());
         let options = EnvoyOptions {
+            clock_ahead_ms: None,
             config: config.gateway_port(port)?.admin_port(ports::free()?)?,
             workers: 1,
             log_level: "error".to_owned(),

@@ -7,6 +7,7 @@ pub use config::{EnvoyConfig, GATE, HOLD_HEADER, SHIPPED_ADMIN_PORT, SHIPPED_GAT
 pub use tree::{set, socket_address};
 
 use crate::process::{DiedChild, Process};
+use crate::tools::Clock;
 use crate::{command, http, tools};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct EnvoyOptions {
     pub log_level: String,
     /// Variables beside our own environment. Secrets reach the filter this way.
     pub variables: Vec<(String, String)>,
+    /// A clock of its own, so many milliseconds ahead of the machine's; behind if negative. Its timers run as always.
+    pub clock_ahead_ms: Option<i64>,
     /// The folder for the rendered `envoy.json` and `envoy.log`.
     pub dir: PathBuf,
 }
@@ -37,6 +40,7 @@ pub struct EnvoyOptions {
 #[derive(Debug)]
 pub struct Envoy {
     process: Process,
+    clock: Option<Clock>,
     gateway_port: u16,
     admin_port: u16,
 }
@@ -49,10 +53,17 @@ impl Envoy {
     pub async fn start(tool: &tools::Envoy, options: &EnvoyOptions) -> Result<Self> {
         let file = write_config(&options.config, &options.dir)?;
         let log = options.dir.join("envoy.log");
-        let (binary, given) = (tool.path.clone(), options.clone());
+        let clock = options.clock_ahead_ms;
+        let clock = clock.map(|ahead_ms| Clock::new(&options.dir.join("clock"), ahead_ms));
+        let clock = clock.transpose()?;
+        let (binary, mut given) = (tool.path.clone(), options.clone());
+        given
+            .variables
+            .extend(clock.iter().flat_map(Clock::variables));
         let process = Process::start("envoy", &log, move || command(&binary, &file, &given))?;
         let mut envoy = Self {
             process,
+            clock,
             gateway_port: options.config.chosen_gateway_port(),
             admin_port: options.config.chosen_admin_port(),
         };
@@ -68,6 +79,14 @@ impl Envoy {
     /// `http://127.0.0.1:<port>` of the admin interface.
     pub fn admin_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.admin_port)
+    }
+
+    /// Sets the clock that it was [given](EnvoyOptions::clock_ahead_ms) while it runs.
+    pub fn set_clock(&self, ahead_ms: i64) -> Result<()> {
+        let clock = self.clock.as_ref();
+        clock
+            .context("Envoy has the machine's clock")?
+            .set(ahead_ms)
     }
 
     /// The process: stop it, kill it, read its log.
@@ -176,6 +195,7 @@ mod tests {
     fn minimal(text: &str, dir: &Path) -> EnvoyOptions {
         let port = crate::ports::free().unwrap();
         EnvoyOptions {
+            clock_ahead_ms: None,
             config: EnvoyConfig::parse(text)
                 .and_then(|config| config.admin_port(port))
                 .unwrap(),
@@ -229,6 +249,7 @@ mod tests {
             .and_then(|config| config.redis("127.0.0.1", 2)?.key_prefix("t1"))
             .unwrap();
         let options = EnvoyOptions {
+            clock_ahead_ms: None,
             config,
             variables: ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"]
                 .map(|name| (name.to_owned(), "00".repeat(32)))

@@ -20,6 +20,7 @@ pub struct Builder {
     pub(super) redis_kind: RedisKind,
     pub(super) faults: FaultsWanted,
     pub(super) key_prefix: Option<String>,
+    pub(super) origin_is_release: bool,
     pub(super) origin_flags: Vec<String>,
     pub(super) risk_rules: Option<String>,
     pub(super) links: Option<String>,
@@ -135,6 +136,12 @@ impl Builder {
     /// data folder's `risk-rules.json`.
     pub fn risk_rules(mut self, rules: impl Into<String>) -> Self {
         self.risk_rules = Some(rules.into());
+        self
+    }
+
+    /// Runs the origin as operators build it: for measurements.
+    pub fn release_origin(mut self) -> Self {
+        self.origin_is_release = true;
         self
     }
 

@@ -69,24 +69,9 @@ pub struct Faults {
 pub struct GatewayOptions {
     /// Worker threads; 0 for as many as the first one has.
     pub workers: u32,
-    /// How far its clock is ahead of the machine's, in milliseconds; behind if negative. Its timers
-    /// run as always.
-    pub clock_ahead_ms: i64,
-}
-
-impl GatewayOptions {
-    fn clock_variables(&self) -> Result<Vec<(String, String)>> {
-        if self.clock_ahead_ms == 0 {
-            return Ok(Vec::new());
-        }
-        let variables = [
-            ("LD_PRELOAD", tools::clock()?.display().to_string()),
-            ("WEIR_CLOCK_AHEAD_MS", self.clock_ahead_ms.to_string()),
-        ];
-        Ok(variables
-            .map(|(name, value)| (name.to_owned(), value))
-            .into())
-    }
+    /// A clock of its own, so many milliseconds ahead of the machine's; behind if negative. It can be
+    /// [set](Envoy::set_clock) later.
+    pub clock_ahead_ms: Option<i64>,
 }
 
 impl Stack {
@@ -146,7 +131,7 @@ impl Stack {
         if options.workers > 0 {
             envoy.workers = options.workers;
         }
-        envoy.variables.append(&mut options.clock_variables()?);
+        envoy.clock_ahead_ms = options.clock_ahead_ms;
         let gateway = Envoy::start(&self.envoy_tool, &envoy).await?;
         let url = gateway.url();
         self.gateways.push(gateway);
@@ -169,6 +154,7 @@ impl Stack {
         let options = EnvoyOptions {
             config: Backing::running(&self.redis.access.url)?.configure(config)?,
             variables: Vec::new(),
+            clock_ahead_ms: None,
             dir: self.data_dir().join("link-gateway"),
             ..self.envoy_options.clone()
         };

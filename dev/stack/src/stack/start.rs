@@ -48,7 +48,7 @@ impl Builder {
         // Before anything is built: a bad URL should be told at once.
         let running = self.redis_url.as_deref().map(Backing::running);
         let running = running.transpose()?;
-        let programs = Programs::get(&self.tools, reporter)?;
+        let programs = Programs::get(&self.tools, self.origin_is_release, reporter)?;
         let common = self.common()?;
         let mut redis = match running {
             Some(running) => running,
@@ -160,6 +160,7 @@ impl Builder {
             workers: self.workers.unwrap_or(WORKERS),
             log_level: self.envoy_log_level.unwrap_or_else(|| "info".to_owned()),
             variables: [&variables[..], &redis.variables].concat(),
+            clock_ahead_ms: None,
             dir: common.data.path.clone(),
         })
     }
@@ -180,12 +181,19 @@ impl Builder {
 }
 
 impl Programs {
-    fn get(options: &tools::Options, reporter: &mut (dyn Reporter + Send)) -> Result<Self> {
+    fn get(
+        options: &tools::Options,
+        is_release: bool,
+        reporter: &mut (dyn Reporter + Send),
+    ) -> Result<Self> {
         let envoy = tools::Envoy::find_or_get(options, reporter)?;
         let toolchain = WasmToolchain::find_or_get(reporter)?;
         let filters = wasm::build_filters(&toolchain, Messages::Keep)?;
         wasm::report(&filters, reporter);
-        let origin = origin::ensure_built()?;
+        let origin = match is_release {
+            true => origin::ensure_built_release()?,
+            false => origin::ensure_built()?,
+        };
         reporter.line("origin", &origin.display().to_string());
         Ok(Self { envoy, origin })
     }

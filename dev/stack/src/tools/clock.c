@@ -1,27 +1,41 @@
-// Preloaded into one process, it moves that process' wall clock by WEIR_CLOCK_AHEAD_MS milliseconds.
-// Timers run on the monotonic clock and are left alone.
+// Preloaded into one process, it moves that process' wall clock by as many milliseconds as the file WEIR_CLOCK says:
+// eight bytes, a signed integer in the machine's order, which may change at any time. Timers run on the monotonic clock
+// and are left alone.
 //
 // libfaketime does the same and more, but Envoy hangs under it before its first line of log: its allocator
 // asks for the time while libfaketime's first call allocates. Nothing here allocates.
 
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-static long long ahead_ns;
+static const volatile int64_t *ahead_ms;
 
-__attribute__((constructor)) static void read_offset(void) {
-    const char *text = getenv("WEIR_CLOCK_AHEAD_MS");
-    if (text) ahead_ns = atoll(text) * 1000000;
+__attribute__((constructor)) static void map_offset(void) {
+    const char *path = getenv("WEIR_CLOCK");
+    if (!path) return;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    void *mapped = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *ahead_ms, PROT_READ, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED) {
+        // Without it the process would run on the machine's clock, and a test would show nothing.
+        perror(path);
+        _exit(127);
+    }
+    close(file);
+    ahead_ms = mapped;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
     int result = (int)syscall(SYS_clock_gettime, clock, time);
-    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
-        long long ns = time->tv_sec * 1000000000LL + time->tv_nsec + ahead_ns;
+    if (result == 0 && ahead_ms && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        long long ns = time->tv_sec * 1000000000LL + time->tv_nsec + *ahead_ms * 1000000LL;
         time->tv_sec = ns / 1000000000;
         time->tv_nsec = ns % 1000000000;
     }

@@ -16,7 +16,7 @@ mod rust;
 
 pub use apt::Removals;
 pub use chromium::Chromium;
-pub use clock::clock;
+pub use clock::Clock;
 pub use envoy::{ENVOY_VERSION, Envoy};
 pub use mariadb::MariaDb;
 pub use peers::Peer;
