@@ -24,6 +24,8 @@ mod attempt;
 mod client;
 mod finish;
 mod gateway;
+mod host;
+mod limits;
 mod mutation;
 mod network;
 mod origin;
@@ -35,20 +37,23 @@ mod runner;
 #[cfg(test)]
 mod scenarios;
 mod shrink;
+mod sale_schedule;
+mod schedule;
 mod sql;
+mod stage;
 mod stats;
 mod trace;
 mod witness;
 mod world;
 
 pub use mutation::Mutation;
-pub use plan::Plan;
+pub use limits::Plan as Limits;
+pub use plan::Plan as Sales;
 pub use runner::{Outcome, run_many};
+pub use schedule::Schedule;
 pub use shrink::shrink;
 pub use stats::Stats;
 pub use witness::Violation;
-
-use world::World;
 
 /// The users who come when all faults are over: more than there are units.
 const USERS_AT_THE_END: std::ops::Range<u32> = 100..112;
@@ -89,24 +94,5 @@ impl Report {
             lines: vec![],
             stats: Stats::default(),
         }
-    }
-}
-
-/// Runs one schedule.
-pub fn run_plan(plan: &Plan, options: &Options) -> Report {
-    let mut world = World::new(plan, options);
-    finish::run(&mut world);
-    let World {
-        witness,
-        trace,
-        stats,
-        ..
-    } = world;
-    Report {
-        seed: plan.seed,
-        violation: witness.violation,
-        trace_hash: trace.hash(),
-        lines: trace.into_lines(),
-        stats,
     }
 }

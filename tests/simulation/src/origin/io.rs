@@ -16,7 +16,7 @@ use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::redis::digest_of;
 use crate::sql::Sql;
-use crate::world::RequestId;
+use crate::host::RequestId;
 
 /// A task of an origin.
 pub(crate) type TaskId = u64;

@@ -22,7 +22,8 @@ use self::verify::Verifier;
 use crate::attempt::Attempt;
 use crate::mutation::Mutation;
 use crate::sql::{ClaimName, Paid, Shortage, Sql};
-use crate::world::{RequestId, RequestKind};
+use crate::host::RequestId;
+use crate::world::RequestKind;
 
 pub(crate) mod io;
 mod ledger;
