@@ -81,6 +81,8 @@ pub(crate) enum Out {
 /// One worker: its engine, and the one place that applies effects.
 pub(crate) struct Worker<E> {
     pub(crate) engine: E,
+    /// How many have died in its place, in this life of its gateway.
+    pub(crate) incarnation: u64,
     effects: Effects,
     streams: BTreeMap<StreamId, Stream>,
     next_stream: StreamId,
@@ -168,6 +170,7 @@ impl<E: Remembers> Worker<E> {
     pub(crate) fn new(engine: E) -> Self {
         Self {
             engine,
+            incarnation: 0,
             effects: Effects::new(),
             streams: BTreeMap::new(),
             next_stream: 1,
@@ -186,6 +189,7 @@ impl<E: Remembers> Worker<E> {
         effects.clear_bytes();
         Self {
             effects,
+            incarnation: dead.incarnation + 1,
             next_stream: dead.next_stream,
             tick_changes: dead.tick_changes + 1,
             ..Self::new(engine)

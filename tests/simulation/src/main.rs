@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use clap::Parser;
 use weir_simulation::{
-    Limits, Mutation, Options, Report, Sales, Schedule, Stats, run_many, shrink,
+    Limits, Links, Mutation, Options, Report, Sales, Schedule, Stats, run_many, shrink,
 };
 
-/// Simulates flash sales and limits under random faults.
+/// Simulates flash sales, limits and links under random faults.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// How many schedules of each subject.
@@ -18,7 +18,7 @@ struct Arguments {
     /// The first schedule's seed; each other has the next one.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this subject: sales or limits.
+    /// Only this subject: sales, limits or links.
     #[arg(long)]
     only: Option<String>,
     /// How many at once: as many as there are cores, unless set.
@@ -34,7 +34,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let subjects = [run::<Sales>, run::<Limits>];
+    let subjects = [run::<Sales>, run::<Limits>, run::<Links>];
     // All run, whatever one of them finds.
     let failed = subjects.into_iter().filter(|run| !run(&arguments)).count();
     match failed {
@@ -45,7 +45,11 @@ fn main() -> ExitCode {
 
 /// Whether no schedule has failed.
 fn run<S: Schedule>(arguments: &Arguments) -> bool {
-    if arguments.only.as_ref().is_some_and(|only| only != S::SUBJECT) {
+    if arguments
+        .only
+        .as_ref()
+        .is_some_and(|only| only != S::SUBJECT)
+    {
         return true;
     }
     let options = Options {
@@ -100,7 +104,11 @@ fn print_stats<S: Schedule>(stats: &Stats, seconds: f64) {
 
 fn print_failure<S: Schedule>(report: &Report, options: &Options, is_traced: bool) {
     let seed = report.seed;
-    println!("\n{}: seed {seed} fails: {:?}", S::SUBJECT, report.violation);
+    println!(
+        "\n{}: seed {seed} fails: {:?}",
+        S::SUBJECT,
+        report.violation
+    );
     println!(
         "again: cargo run -p weir-simulation -- --only {} --seed {seed} --schedules 1",
         S::SUBJECT

@@ -1,8 +1,8 @@
 //! Schedules made by hand: for defects that chance meets too rarely.
 
+use crate::Options;
 use crate::mutation::Mutation;
 use crate::plan::{Client, Fault, OriginFate, PayMode, Plan, Setting, Then, TimedFault};
-use crate::Options;
 use crate::schedule::Schedule;
 
 const SETTING: Setting = Setting {

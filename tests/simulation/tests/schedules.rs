@@ -2,7 +2,7 @@
 
 use std::thread::available_parallelism;
 
-use weir_simulation::{Limits, Options, Sales, Schedule, Stats, run_many, shrink};
+use weir_simulation::{Limits, Links, Options, Sales, Schedule, Stats, run_many, shrink};
 
 /// The first seed. Each schedule has the next one, so a failure is the same on every machine.
 const SEED: u64 = 1;
@@ -68,6 +68,15 @@ fn every_limit_lets_pass_what_it_says_whatever_breaks() {
     has_seen(&stats, 12, &["passed", "refused", "unavailable", "nothing"]);
 }
 
+#[test]
+fn every_link_leads_where_it_should_whatever_breaks() {
+    let stats = run::<Links>(1_000);
+    assert!(stats.done["clicks led on"] > 20_000, "{stats:?}");
+    assert!(stats.done["clicks of limited links"] > 5_000, "{stats:?}");
+    let answers = ["led on", "gone", "unknown", "unavailable", "passed", "left"];
+    has_seen(&stats, 15, &answers);
+}
+
 fn is_deterministic<S: Schedule>() {
     let hash = |seed| S::new(seed).run(&Options::default()).trace_hash;
     for seed in 1..=50 {
@@ -80,4 +89,5 @@ fn is_deterministic<S: Schedule>() {
 fn a_seed_gives_the_same_run_every_time() {
     is_deterministic::<Sales>();
     is_deterministic::<Limits>();
+    is_deterministic::<Links>();
 }

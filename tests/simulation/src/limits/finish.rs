@@ -116,7 +116,9 @@ fn whole_quota(world: &mut World, rule: Rule, place: Place) {
     };
     let (least, most) = quota(rule, took_ms);
     if count > most || (count < least && world.plan.second == Second::None) {
-        let what = format!("{count} requests passed at {place:?} in {took_ms} ms: {least} to {most} were allowed");
+        let what = format!(
+            "{count} requests passed at {place:?} in {took_ms} ms: {least} to {most} were allowed"
+        );
         return world.stage().violate(what);
     }
     world.run_ms(retry_after_s * 1_000);

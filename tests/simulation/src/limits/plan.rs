@@ -93,7 +93,11 @@ impl Rule {
         ]);
         let rate = rng.between(2, 8) as u32;
         let is_gcra = algorithm == Algorithm::Gcra;
-        let burst = if is_gcra { rng.between(2, 10) as u32 } else { rate };
+        let burst = if is_gcra {
+            rng.between(2, 10) as u32
+        } else {
+            rate
+        };
         let per_ms = match algorithm {
             Algorithm::Concurrency => rng.between(1_500, 3_000),
             _ => rng.pick(&[200, 500, 1_000, 2_500, 4_000]),

@@ -109,11 +109,10 @@ impl Witness {
         );
         let passed = self.passed.entry(user).or_default();
         passed.push((now_us, units));
-        self.uncharged(redis)
-            .or_else(|| match self.rule.algorithm {
-                Algorithm::Concurrency => self.crowded(user, now_us, redis),
-                _ => self.crowded_window(user, now_us),
-            })
+        self.uncharged(redis).or_else(|| match self.rule.algorithm {
+            Algorithm::Concurrency => self.crowded(user, now_us, redis),
+            _ => self.crowded_window(user, now_us),
+        })
     }
 
     pub(super) fn end(&mut self, id: RequestId) {
@@ -181,8 +180,7 @@ impl Witness {
         };
         let counts_us = self.rule.per_ms.saturating_sub(self.under_way_ms) * 1_000;
         let young = self.in_flight.values();
-        let young =
-            young.filter(|one| one.user == user && one.since_us + counts_us > now_us);
+        let young = young.filter(|one| one.user == user && one.since_us + counts_us > now_us);
         let units: u64 = young.map(|one| one.units).sum();
         let most = rate * (1 + self.losses) + here + redis.returned_by_repeats;
         (units > most)

@@ -60,7 +60,9 @@ pub(super) enum Heard {
         place: Place,
         stream: StreamId,
     },
-    Refused { retry_after_s: u64 },
+    Refused {
+        retry_after_s: u64,
+    },
     Unavailable,
     Nothing,
 }
@@ -219,9 +221,7 @@ impl Play for World {
             Decision::WentOn { place, stream } => {
                 let now_us = self.stage.queue.now_us();
                 let (user, cost) = (client.user, client.cost);
-                let wrong = self
-                    .witness
-                    .pass(request, user, cost, now_us, &self.redis);
+                let wrong = self.witness.pass(request, user, cost, now_us, &self.redis);
                 if let Some(what) = wrong {
                     self.stage.violate(what);
                 }

@@ -181,7 +181,11 @@ fn timed(
         _ => own(rng),
     };
     let is_call = matches!(fault, Fault::Redis { .. } | Fault::Fetch { .. });
-    let count = if is_call && rng.chance(30) { rng.between(2, 6) } else { 1 };
+    let count = if is_call && rng.chance(30) {
+        rng.between(2, 6)
+    } else {
+        1
+    };
     vec![TimedFault { at_ms, fault }; count as usize]
 }
 
@@ -282,7 +286,10 @@ pub(crate) trait Faults: Play {
         if !stage.gateways[gateway].is_alive {
             return;
         }
-        let (data, life) = (stage.gateways[gateway].data.clone(), stage.gateways[gateway].life);
+        let (data, life) = (
+            stage.gateways[gateway].data.clone(),
+            stage.gateways[gateway].life,
+        );
         self.break_streams(gateway, Some(number));
         let engine = self.engine(number as u32, &data);
         let stage = self.stage();

@@ -71,19 +71,44 @@ pub(crate) struct Stage<E, H> {
     pub(crate) stats: Stats,
 }
 
+/// Whether Redis does what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RedisState {
+    Up,
+    Down,
+    StallsUntil(u64),
+}
+
 /// What is to happen.
 #[derive(Debug)]
 pub(crate) enum Happening<H> {
-    Tick { place: Place, change: u64 },
-    Wake { place: Place },
-    StreamEnds { place: Place, stream: StreamId },
-    MustBeDecided { request: RequestId, upsets: u64 },
+    Tick {
+        place: Place,
+        change: u64,
+    },
+    Wake {
+        place: Place,
+    },
+    StreamEnds {
+        place: Place,
+        stream: StreamId,
+    },
+    MustBeDecided {
+        request: RequestId,
+        upsets: u64,
+    },
     RedisArrives(RedisCall),
     RedisGoesOn,
     RedisStarts,
-    GatewayHears { place: Place, batch: BatchId, reply: Reply },
+    GatewayHears {
+        place: Place,
+        batch: BatchId,
+        reply: Reply,
+    },
     FaultBegins(usize),
-    GatewayStarts { gateway: usize },
+    GatewayStarts {
+        gateway: usize,
+    },
     /// Something particular.
     Own(H),
 }
@@ -219,7 +244,9 @@ pub(crate) trait Play: Sized {
                 bytes,
                 timeout_ms,
                 fate,
-            } => self.stage().call_redis(place, batch, bytes, timeout_ms, fate),
+            } => self
+                .stage()
+                .call_redis(place, batch, bytes, timeout_ms, fate),
             Out::Wake => self.stage().queue.after(10, Happening::Wake { place }),
             Out::Fetch { id, fetch } => self.fetch(place, id, fetch),
             Out::Answered {
@@ -319,6 +346,14 @@ impl<E: Remembers, H> Stage<E, H> {
         self.violation.get_or_insert(Violation { at_us, what });
     }
 
+    pub(crate) fn redis_state(&self) -> RedisState {
+        match self.redis_stalls_until_us {
+            _ if !self.is_redis_up => RedisState::Down,
+            until_us if until_us > self.queue.now_us() => RedisState::StallsUntil(until_us),
+            _ => RedisState::Up,
+        }
+    }
+
     pub(crate) fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }
@@ -414,7 +449,11 @@ impl<H: std::fmt::Debug> Happening<H> {
     fn text(&self) -> String {
         match self {
             Self::RedisArrives(call) => {
-                format!("Redis: {:?} {}", call.place, commands::describe(&call.bytes))
+                format!(
+                    "Redis: {:?} {}",
+                    call.place,
+                    commands::describe(&call.bytes)
+                )
             }
             Self::GatewayHears {
                 place,

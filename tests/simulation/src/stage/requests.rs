@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use weir_engine::event::PlainRequest;
-use weir_engine::{BatchId, Headers, StreamId};
 use weir_engine::redis::Reply;
+use weir_engine::{BatchId, Headers, StreamId};
 
 use super::calls::{self, RedisCall};
 use super::{Decision, Happening, Play};

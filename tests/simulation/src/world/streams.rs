@@ -180,7 +180,8 @@ impl World {
             } => self.went_on(request, headers),
             Out::FedBack(kind) => *self.stats.feedback.entry(kind).or_default() += 1,
             Out::Fetch { .. } => {
-                self.witness.violate(self.queue.now_us(), "the gate fetches");
+                self.witness
+                    .violate(self.queue.now_us(), "the gate fetches");
             }
             Out::Wrong(what) => self.witness.violate(self.queue.now_us(), what),
         }
