@@ -25,7 +25,7 @@ const BENCH: Program = Program {
     takes_task: false,
 };
 
-/// Sales on a virtual clock. It needs nothing beside it.
+/// Sales, limits and links on a virtual clock. It needs nothing beside it.
 const SIMULATION: Program = Program {
     binary: "weir-simulation",
     beside: &[],
@@ -114,8 +114,8 @@ const TASKS: &[Task] = &[
         about: "Run random schedules of faults on a virtual clock (--schedules N, --seed S)",
         program: &SIMULATION,
         steps: &[Step {
-            what: "run 2,000 schedules",
-            how_long: "30 s",
+            what: "run 2,000 schedules each of sales, limits and links",
+            how_long: "90 s",
         }],
     },
     Task {

@@ -87,6 +87,11 @@ impl<D: SharedData + Clone> Limiter<D> {
         }
     }
 
+    /// How many streams it remembers: those that wait, and those that have something left to do.
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
     // --- streams
 
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {

@@ -44,6 +44,8 @@ pub struct Links {
     pub(crate) clicks: Option<Clicks>,
     /// Clicks that led nowhere.
     pub(crate) unused: UnusedClicks,
+    /// Clicks that this event has used for answers: an answer that nobody gets has led nowhere.
+    answered: BTreeMap<StreamId, (LinkName, ClickId)>,
     /// The name of the next click.
     next_click: ClickId,
     crawlers: Crawlers,
@@ -90,10 +92,15 @@ impl Engine for Links {
     const NAME: &'static str = NAME;
 
     fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
+        // What could not be delivered is told right after the effects of an event of these.
+        if let Event::Request { .. } | Event::Tick { .. } | Event::RedisReply { .. } = event {
+            self.answered.clear();
+        }
         match event {
             Event::Request { stream, request } => self.on_request(stream, request, effects),
             Event::Response { .. } => {}
-            Event::Closed { stream, .. } | Event::Undelivered { stream, .. } => self.forget(stream),
+            Event::Closed { stream, .. } => self.forget(stream),
+            Event::Undelivered { stream, .. } => self.not_delivered(stream),
             Event::Tick { now_ms } => self.on_tick(now_ms, effects),
             Event::RedisReply {
                 batch,
@@ -142,6 +149,7 @@ impl Links {
             trusted_hops: clicks.and_then(|clicks| clicks.trusted_hops),
             clicks: clicks.map(|clicks| Clicks::new(clicks, unique_name, &mut metrics)),
             unused: UnusedClicks::default(),
+            answered: BTreeMap::new(),
             next_click: ClickId {
                 counter: seeded_hash(0, unique_name.as_bytes()),
                 sequence: 0,
@@ -198,6 +206,14 @@ impl Links {
             self.lookups.forget(stream);
             self.led_nowhere(&request);
         }
+    }
+
+    /// The client had gone before its answer came: a click that was used for it is given back.
+    fn not_delivered(&mut self, stream: StreamId) {
+        if let Some((name, click)) = self.answered.remove(&stream) {
+            self.unused.add(&name, click);
+        }
+        self.forget(stream);
     }
 
     // --- memory, Redis, origin
@@ -424,6 +440,8 @@ impl Links {
             self.led_nowhere(request);
             // A click of it has just been used, as of a link whose own end has come.
             self.give_back(request.purpose, &request.name, read);
+        } else if let (Some(click), Some(1..)) = (request.purpose.click(), read.clicks_left) {
+            self.answered.insert(request.stream, (request.name, click));
         }
     }
 

@@ -1,7 +1,8 @@
 //! Changes and deletes links.
 //!
 //! An edit goes into the cold store first, with a note that Redis must follow; then into Redis, and into the stream
-//! that gateways poll. If a step fails, it is repeated because of the note.
+//! that gateways poll. If a step fails, it is repeated because of the note; and once more in any case, since Redis may lose
+//! what it has just acknowledged.
 
 use tracing::warn;
 use weir_link::code::LinkId;

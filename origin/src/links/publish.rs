@@ -21,7 +21,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How often the domains are written even without a change: then a Redis that lost its data has them again.
 const DOMAINS_PERIOD: Duration = Duration::from_secs(5);
 
-/// A younger change is left to the request that made it, in milliseconds.
+/// A younger change is left to the request that made it, in milliseconds. Redis may lose what is as young: with
+/// `appendfsync everysec` it loses a second, and two at worst.
 const YOUNG_MS: u64 = 2_000;
 
 /// Changes of one look.
@@ -49,6 +50,9 @@ impl Publisher {
     /// Two edits of one link may reach Redis in the wrong order. So each publisher reads the link again afterwards,
     /// and writes it again if it changed.
     ///
+    /// The note of the edit stays, so that [`Publisher::catch_up`] writes it once more: a Redis that restarts may be without
+    /// what it acknowledged in its last second or two, the edit included.
+    ///
     /// # Errors
     /// When SQL or Redis does not answer.
     pub async fn publish(&self, id: &LinkId) -> Result<(), Unavailable> {
@@ -61,9 +65,6 @@ impl Publisher {
                 break;
             }
             link = now;
-        }
-        if let Some(link) = link {
-            self.store.mark_published(id, link.link.version).await?;
         }
         Ok(())
     }
@@ -93,7 +94,7 @@ impl Publisher {
         Ok(self.records.write(record, used).await?)
     }
 
-    /// Follows changes that were left behind; tells how many.
+    /// Follows changes that are old enough, once more or for the first time; tells how many.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -102,7 +103,6 @@ impl Publisher {
         let left = self.store.unpublished(before_ms, BATCH).await?;
         for (id, version) in &left {
             self.publish(id).await?;
-            // Of an earlier version, or of a link that is deleted.
             self.store.mark_published(id, *version).await?;
             self.metrics.republished.inc();
         }

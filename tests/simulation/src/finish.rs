@@ -39,8 +39,11 @@ pub(crate) fn run(world: &mut World) {
         sell_out(world);
     }
     world.stats.schedules = 1;
-    world.stats.orders = world.sql.orders.len() as u64;
-    world.stats.units_repaired = world.bus.borrow().units_repaired;
+    world.stats.done = [
+        ("orders", world.sql.orders.len() as u64),
+        ("units repaired", world.bus.borrow().units_repaired),
+    ]
+    .into();
 }
 
 /// Lets the reconcilers work until Redis and SQL are at rest and of one mind.

@@ -1,19 +1,23 @@
-//! Flash sales on one virtual clock, under random faults.
+//! Flash sales, limits and links on one virtual clock, under random faults.
 //!
-//! A schedule is made from a seed: a sale, gateways, origins, clients, and faults at random times. It runs in one thread
-//! without a real clock, socket or file, so the same seed gives the same run, and a few milliseconds are enough for one.
+//! A schedule is made from a seed: who takes part, who comes, and faults at random times. It runs in one thread without a real
+//! clock, socket or file, so the same seed gives the same run, and a few milliseconds are enough for one.
 //!
-//! - Gateways are real: [`weir_engine_gate::Gate`], several workers each, in a small host that applies their effects.
-//! - Redis is the model of each shard that the Lua is tested against ([`weir_sale::ledger::ShardLedger`]), behind the
-//!   commands that gateways and origins really send.
-//! - Origins follow `origin/src/sales` function by function, on the same pure decisions; SQL is a model of its transactions.
-//! - Clients come once or again and again, some with an `Idempotency-Key`, which others of the same user may send, too.
-//! - Faults: lost, doubled, late and cut calls; dead and paused gateways; dead origins; Redis that restarts, with all its
-//!   data, with what it held a moment ago, or empty; clocks that are set; clients who leave; transactions that fail or
-//!   whose commit nobody hears of; claims that nobody signed.
+//! | subject | real | models | what must hold |
+//! |---|---|---|---|
+//! | [`Sales`] | [`weir_engine_gate::Gate`] | Redis ([`weir_sale::ledger::ShardLedger`]), origins on the same pure decisions, SQL | `witness`, `finish` |
+//! | [`Limits`] | [`weir_engine_limiter::Limiter`] | Redis ([`weir_limit::State`]), the document with rules | `limits/witness`, `limits/finish` |
+//! | [`Links`] | [`weir_engine_links::Links`] | Redis (strings, streams, the scripts of links), the origin, SQL | `links/witness`, `links/finish` |
 //!
-//! After each step the invariants that always hold are checked. At the end all faults are over, everything comes to rest,
-//! and exactly what is left must be sold, with the right answer to everybody.
+//! Gateways are real engines, several workers each, in one small host that applies their effects (`host`). `stage` is what
+//! limits and links have in common.
+//!
+//! Faults: lost, doubled, late and cut calls; dead and paused gateways, single workers that die; dead and stalled origins;
+//! Redis that stands still, or restarts, with all its data, with what it held a moment ago, or empty; clocks that are set;
+//! clients who leave; transactions that fail or whose commit nobody hears of; rules that change; claims that nobody signed.
+//!
+//! After each step the invariants that always hold are checked. At the end all faults are over, everything comes to rest, and
+//! exactly what is left must be sold, let pass or led on, with the right answer to everybody.
 //!
 //! A failure names its seed, and is shrunk to the fewest faults and clients that still fail. That the simulation would
 //! find mistakes is shown by [`Mutation`]: each is a rule of the protocol that is broken.
@@ -24,6 +28,9 @@ mod attempt;
 mod client;
 mod finish;
 mod gateway;
+mod host;
+mod limits;
+mod links;
 mod mutation;
 mod network;
 mod origin;
@@ -32,23 +39,27 @@ mod queue;
 mod random;
 mod redis;
 mod runner;
+mod sale_schedule;
 #[cfg(test)]
 mod scenarios;
+mod schedule;
 mod shrink;
 mod sql;
+mod stage;
 mod stats;
 mod trace;
 mod witness;
 mod world;
 
+pub use limits::Plan as Limits;
+pub use links::Plan as Links;
 pub use mutation::Mutation;
-pub use plan::Plan;
+pub use plan::Plan as Sales;
 pub use runner::{Outcome, run_many};
+pub use schedule::Schedule;
 pub use shrink::shrink;
 pub use stats::Stats;
 pub use witness::Violation;
-
-use world::World;
 
 /// The users who come when all faults are over: more than there are units.
 const USERS_AT_THE_END: std::ops::Range<u32> = 100..112;
@@ -89,24 +100,5 @@ impl Report {
             lines: vec![],
             stats: Stats::default(),
         }
-    }
-}
-
-/// Runs one schedule.
-pub fn run_plan(plan: &Plan, options: &Options) -> Report {
-    let mut world = World::new(plan, options);
-    finish::run(&mut world);
-    let World {
-        witness,
-        trace,
-        stats,
-        ..
-    } = world;
-    Report {
-        seed: plan.seed,
-        violation: witness.violation,
-        trace_hash: trace.hash(),
-        lines: trace.into_lines(),
-        stats,
     }
 }

@@ -1,21 +1,26 @@
-//! `weir-simulation --schedules 100000 --seed 1`: runs schedules, and prints the first that fails, shrunk.
+//! `weir-simulation --schedules 100000 --seed 1`: runs schedules of each subject, and prints the first that fails, shrunk.
 
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
 use clap::Parser;
-use weir_simulation::{Mutation, Options, Plan, Report, Stats, run_many, run_plan, shrink};
+use weir_simulation::{
+    Limits, Links, Mutation, Options, Report, Sales, Schedule, Stats, run_many, shrink,
+};
 
-/// Simulates flash sales under random faults.
+/// Simulates flash sales, limits and links under random faults.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many schedules.
+    /// How many schedules of each subject.
     #[arg(long, default_value_t = 2_000)]
     schedules: u64,
     /// The first schedule's seed; each other has the next one.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Only this subject: sales, limits or links.
+    #[arg(long)]
+    only: Option<String>,
     /// How many at once: as many as there are cores, unless set.
     #[arg(long)]
     threads: Option<usize>,
@@ -29,6 +34,24 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let subjects = [run::<Sales>, run::<Limits>, run::<Links>];
+    // All run, whatever one of them finds.
+    let failed = subjects.into_iter().filter(|run| !run(&arguments)).count();
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Whether no schedule has failed.
+fn run<S: Schedule>(arguments: &Arguments) -> bool {
+    if arguments
+        .only
+        .as_ref()
+        .is_some_and(|only| only != S::SUBJECT)
+    {
+        return true;
+    }
     let options = Options {
         mutation: arguments.mutation,
         keeps_lines: false,
@@ -41,49 +64,56 @@ fn main() -> ExitCode {
         if done.is_multiple_of(every) {
             let seconds = start.elapsed().as_secs_f64();
             eprintln!(
-                "{done} of {} schedules, {seconds:.1} s",
+                "{}: {done} of {} schedules, {seconds:.1} s",
+                S::SUBJECT,
                 arguments.schedules
             );
         }
     };
-    let outcome = run_many(
+    let outcome = run_many::<S>(
         arguments.seed,
         arguments.schedules,
         threads,
         &options,
         progress,
     );
-    print_stats(&outcome.stats, start.elapsed().as_secs_f64());
-    match outcome.failure {
-        Some(report) => {
-            print_failure(&report, &options, arguments.trace);
-            ExitCode::FAILURE
-        }
-        None => {
-            if arguments.trace && arguments.schedules == 1 {
-                print_trace(&Plan::new(arguments.seed), &options);
-            }
-            ExitCode::SUCCESS
-        }
+    print_stats::<S>(&outcome.stats, start.elapsed().as_secs_f64());
+    if let Some(report) = outcome.failure {
+        print_failure::<S>(&report, &options, arguments.trace);
+        return false;
     }
+    if arguments.trace && arguments.schedules == 1 {
+        print_trace(&S::new(arguments.seed), &options);
+    }
+    true
 }
 
-fn print_stats(stats: &Stats, seconds: f64) {
+fn print_stats<S: Schedule>(stats: &Stats, seconds: f64) {
     let per_second = stats.schedules as f64 / seconds;
     println!(
-        "{} schedules in {seconds:.1} s ({per_second:.0} a second): {} steps, {} orders, {} units repaired",
-        stats.schedules, stats.steps, stats.orders, stats.units_repaired
+        "{}: {} schedules in {seconds:.1} s ({per_second:.0} a second), {} steps: {:?}",
+        S::SUBJECT,
+        stats.schedules,
+        stats.steps,
+        stats.done
     );
     println!("faults: {:?}", stats.faults);
-    println!("feedback to gates: {:?}", stats.feedback);
+    println!("feedback to engines: {:?}", stats.feedback);
     println!("answers: {:?}", stats.answers);
 }
 
-fn print_failure(report: &Report, options: &Options, is_traced: bool) {
+fn print_failure<S: Schedule>(report: &Report, options: &Options, is_traced: bool) {
     let seed = report.seed;
-    println!("\nseed {seed} fails: {:?}", report.violation);
-    println!("again: cargo run -p weir-simulation -- --seed {seed} --schedules 1");
-    let plan = Plan::new(seed);
+    println!(
+        "\n{}: seed {seed} fails: {:?}",
+        S::SUBJECT,
+        report.violation
+    );
+    println!(
+        "again: cargo run -p weir-simulation -- --only {} --seed {seed} --schedules 1",
+        S::SUBJECT
+    );
+    let plan = S::new(seed);
     println!("shrinking …");
     let (small, report) = shrink(&plan, options);
     println!("shrunk, it fails so: {:?}\n{small}", report.violation);
@@ -92,12 +122,12 @@ fn print_failure(report: &Report, options: &Options, is_traced: bool) {
     }
 }
 
-fn print_trace(plan: &Plan, options: &Options) {
+fn print_trace<S: Schedule>(plan: &S, options: &Options) {
     let options = Options {
         keeps_lines: true,
         ..options.clone()
     };
-    for line in run_plan(plan, &options).lines {
+    for line in plan.run(&options).lines {
         println!("{line}");
     }
 }

@@ -77,11 +77,47 @@ pub enum Mutation {
     OrdersNotVerified,
     /// Nobody looks whether gateways have the last catalogue.
     CatalogueNotChecked,
+    /// Whatever stands before Redis sends each call again, without knowing what it is.
+    CallsRetriedBlindly,
+    /// A gateway's host does not tell of streams that end.
+    EndsNotTold,
+    /// Redis gives a slice of a limit and does not charge it.
+    SliceNotCharged,
+    /// Redis counts requests in flight until it is told that they ended.
+    SlotsNeverExpire,
+    /// Redis takes back twice what a request in flight was charged.
+    SlotReturnedTwice,
+    /// Redis counts by the clock of the gateway that asks.
+    GatewaysClocksCount,
+    /// Redis tells of a wait that is too short.
+    WaitToldTooShort,
+    /// Redis shows the rules that were there first.
+    RulesNotRead,
+    /// Redis does not look whether a click has been used before.
+    ClicksNotNamed,
+    /// The origin reads for a click under another name than the gateway.
+    ClickRenamedAtOrigin,
+    /// Redis does not give back a click that led nowhere.
+    ClickNotReturned,
+    /// Redis gives back a click as often as it is told to.
+    ClickReturnedTwice,
+    /// Redis forgets that a click was given back, and uses it when a late read comes.
+    BackForgotten,
+    /// The origin puts a limited link into Redis without the clicks that SQL has counted.
+    ClicksNotSeeded,
+    /// The origin does not tell gateways of changes.
+    ChangesNotTold,
+    /// A gateway sees no difference between a stream of changes and another one.
+    LostStreamNotNoticed,
+    /// The origin does not look again for edits that Redis has not followed.
+    EditsNotFollowedUp,
+    /// SQL counts a batch of clicks as often as it comes.
+    BatchCountedTwice,
 }
 
 impl Mutation {
-    /// Every mutation.
-    pub const ALL: [Self; 34] = [
+    /// Those that simulations of sales find.
+    pub const SALES: &[Self] = &[
         Self::EpochNotRaisedAtRelease,
         Self::EpochNotRaisedAtCancel,
         Self::EpochNotRaisedWhenEmpty,
@@ -118,6 +154,35 @@ impl Mutation {
         Self::CatalogueNotChecked,
     ];
 
+    /// Those that simulations of limits find.
+    pub const LIMITS: &[Self] = &[
+        Self::TimeoutForgotten,
+        Self::CallsRetriedBlindly,
+        Self::EndsNotTold,
+        Self::SliceNotCharged,
+        Self::SlotsNeverExpire,
+        Self::SlotReturnedTwice,
+        Self::GatewaysClocksCount,
+        Self::WaitToldTooShort,
+        Self::RulesNotRead,
+    ];
+
+    /// Those that simulations of links find.
+    pub const LINKS: &[Self] = &[
+        Self::TimeoutForgotten,
+        Self::EndsNotTold,
+        Self::ClicksNotNamed,
+        Self::ClickRenamedAtOrigin,
+        Self::ClickNotReturned,
+        Self::ClickReturnedTwice,
+        Self::BackForgotten,
+        Self::ClicksNotSeeded,
+        Self::ChangesNotTold,
+        Self::LostStreamNotNoticed,
+        Self::EditsNotFollowedUp,
+        Self::BatchCountedTwice,
+    ];
+
     /// Whether Redis shows other epochs than it should.
     pub(crate) fn is_of_epochs(self) -> bool {
         matches!(
@@ -140,7 +205,10 @@ impl FromStr for Mutation {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let mut all = Self::ALL.into_iter();
+        let mut all = [Self::SALES, Self::LIMITS, Self::LINKS]
+            .into_iter()
+            .flatten()
+            .copied();
         all.find(|mutation| mutation.to_string() == name)
             .ok_or_else(|| format!("there is no mutation {name}"))
     }

@@ -11,7 +11,7 @@ pub(crate) const LAST_CLIENT_AT_MS: u64 = 4_000;
 pub(crate) const LAST_FAULT_AT_MS: u64 = 4_500;
 
 /// A schedule: who takes part, who comes to buy, and what goes wrong.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// What all of it was made from.
     pub seed: u64,
@@ -21,7 +21,7 @@ pub struct Plan {
 }
 
 /// Who takes part.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) shards: u32,
     pub(crate) total: u64,
@@ -47,7 +47,7 @@ pub(crate) enum PayMode {
 }
 
 /// One person, who comes once and may try again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) at_ms: u64,
     pub(crate) user: u32,
@@ -74,7 +74,7 @@ pub(crate) enum Then {
 }
 
 /// A fault, and when it begins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimedFault {
     pub(crate) at_ms: u64,
     pub(crate) fault: Fault,
@@ -237,7 +237,7 @@ struct Hazards {
 
 impl Plan {
     /// The schedule of a seed.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed, 1);
         let setting = setting(&mut rng);
         let hazards = Hazards {

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::plan::Plan;
+use crate::schedule::Schedule;
 use crate::stats::Stats;
-use crate::{Options, Report, run_plan};
+use crate::{Options, Report};
 
 /// What came of many schedules.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub struct Outcome {
 
 /// Runs the schedules of `schedules` seeds from `seed` on. After the first failure no new one begins; of several that
 /// fail, the one with the lowest seed is told, so that it is always the same.
-pub fn run_many(
+pub fn run_many<S: Schedule>(
     seed: u64,
     schedules: u64,
     threads: usize,
@@ -36,7 +36,7 @@ pub fn run_many(
             if n >= schedules {
                 break;
             }
-            let report = run_caught(&Plan::new(seed + n), options);
+            let report = run_caught(&S::new(seed + n), options);
             stats.add(&report.stats);
             if report.violation.is_some() {
                 stop.store(true, Ordering::Relaxed);
@@ -64,10 +64,10 @@ fn keep_first(outcome: &Mutex<Outcome>, report: Report) {
 }
 
 /// A panic is a failure like any other.
-pub(crate) fn run_caught(plan: &Plan, options: &Options) -> Report {
-    catch_unwind(AssertUnwindSafe(|| run_plan(plan, options))).unwrap_or_else(|panic| {
+pub(crate) fn run_caught<S: Schedule>(plan: &S, options: &Options) -> Report {
+    catch_unwind(AssertUnwindSafe(|| plan.run(options))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        Report::panicked(plan.seed, text.unwrap_or("without a word"))
+        Report::panicked(plan.seed(), text.unwrap_or("without a word"))
     })
 }

@@ -1,8 +1,9 @@
 //! Schedules made by hand: for defects that chance meets too rarely.
 
+use crate::Options;
 use crate::mutation::Mutation;
 use crate::plan::{Client, Fault, OriginFate, PayMode, Plan, Setting, Then, TimedFault};
-use crate::{Options, run_plan};
+use crate::schedule::Schedule;
 
 const SETTING: Setting = Setting {
     shards: 1,
@@ -56,7 +57,7 @@ impl Scenario {
                 clients: self.clients.clone(),
                 faults: self.faults.clone(),
             };
-            run_plan(&plan, &options).violation
+            plan.run(&options).violation
         };
         let violation = (0..SEEDS).find_map(run);
         violation.map(|violation| violation.what)
@@ -93,7 +94,7 @@ fn c1_a_claim_that_the_origin_refuses_unread_is_there_for_the_next() {
         keeps_lines: true,
         ..Options::default()
     };
-    let report = run_plan(&plan, &options);
+    let report = plan.run(&options);
     assert!(report.violation.is_none(), "{:?}", report.violation);
     let hears = |client: usize, word: &str| {
         let hears = format!("client {client} hears");

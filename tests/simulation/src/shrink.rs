@@ -1,16 +1,14 @@
 //! A schedule that fails, made as small as it still fails.
 
-use std::fmt;
-
-use crate::plan::{Fault, Plan, Then};
 use crate::runner::run_caught;
+use crate::schedule::Schedule;
 use crate::{Options, Report};
 
 /// The most runs that shrinking may take.
 const RUNS_MAX: u32 = 600;
 
 /// Shrinks: fewer faults, fewer clients, a smaller setting, shorter faults. What it gives fails, too.
-pub fn shrink(plan: &Plan, options: &Options) -> (Plan, Report) {
+pub fn shrink<S: Schedule>(plan: &S, options: &Options) -> (S, Report) {
     let mut shrinker = Shrinker {
         best: plan.clone(),
         report: run_caught(plan, options),
@@ -19,27 +17,32 @@ pub fn shrink(plan: &Plan, options: &Options) -> (Plan, Report) {
     };
     loop {
         let before = shrinker.best.size();
-        shrinker.drop_parts(|plan| &mut plan.faults);
-        shrinker.drop_parts(|plan| &mut plan.clients);
-        shrinker.simplify_setting();
-        shrinker.simplify_clients();
-        shrinker.shorten_faults();
+        for list in 0..shrinker.best.lists().len() {
+            shrinker.drop_entries(list);
+        }
+        for step in shrinker.best.steps() {
+            let mut plan = shrinker.best.clone();
+            step(&mut plan);
+            if plan != shrinker.best {
+                shrinker.offer(plan);
+            }
+        }
         if shrinker.best.size() >= before || shrinker.runs >= RUNS_MAX {
             return (shrinker.best, shrinker.report);
         }
     }
 }
 
-struct Shrinker {
-    best: Plan,
+struct Shrinker<S> {
+    best: S,
     report: Report,
     options: Options,
     runs: u32,
 }
 
-impl Shrinker {
+impl<S: Schedule> Shrinker<S> {
     /// Takes `plan` if it fails. Whether it does.
-    fn offer(&mut self, plan: Plan) -> bool {
+    fn offer(&mut self, plan: S) -> bool {
         if self.runs >= RUNS_MAX {
             return false;
         }
@@ -54,123 +57,19 @@ impl Shrinker {
     }
 
     /// Drops halves, quarters, … and at last single ones of a list.
-    fn drop_parts<T>(&mut self, list: impl Fn(&mut Plan) -> &mut Vec<T>) {
-        let mut size = list(&mut self.best).len();
+    fn drop_entries(&mut self, list: usize) {
+        let mut size = self.best.lists()[list];
         while size > 0 {
             let mut at = 0;
-            while at < list(&mut self.best).len() {
+            while at < self.best.lists()[list] {
                 let mut plan = self.best.clone();
-                let entries = list(&mut plan);
-                let end = (at + size).min(entries.len());
-                drop(entries.drain(at..end));
+                let end = (at + size).min(plan.lists()[list]);
+                plan.drop_entries(list, at..end);
                 if !self.offer(plan) {
                     at += size;
                 }
             }
             size /= 2;
         }
-    }
-
-    fn simplify_setting(&mut self) {
-        let steps: [fn(&mut Plan); 7] = [
-            |plan| plan.setting.gateways = 1,
-            |plan| plan.setting.workers = 1,
-            |plan| plan.setting.origins = 1,
-            |plan| plan.setting.shards = 1,
-            |plan| plan.setting.total /= 2,
-            |plan| plan.setting.user_cap = 1,
-            |plan| {
-                plan.setting.is_first_user_blocked = false;
-                plan.setting.is_reserved = false;
-            },
-        ];
-        for step in steps {
-            let mut plan = self.best.clone();
-            step(&mut plan);
-            plan.keep_faults_in_bounds();
-            self.offer(plan);
-        }
-    }
-
-    fn simplify_clients(&mut self) {
-        for at in 0..self.best.clients.len() {
-            if self.best.clients[at].attempt.is_some() {
-                let mut plan = self.best.clone();
-                plan.clients[at].attempt = None;
-                self.offer(plan);
-            }
-            let mut plan = self.best.clone();
-            let client = &mut plan.clients[at];
-            let is_simple = client.then == Then::Nothing
-                && client.retries == 0
-                && client.leaves_after_us.is_none();
-            if !is_simple {
-                client.then = Then::Nothing;
-                client.retries = 0;
-                client.leaves_after_us = None;
-                self.offer(plan);
-            }
-        }
-    }
-
-    fn shorten_faults(&mut self) {
-        for at in 0..self.best.faults.len() {
-            let mut plan = self.best.clone();
-            if let Fault::KillGateway { for_ms, .. }
-            | Fault::PauseGateway { for_ms, .. }
-            | Fault::KillOrigin { for_ms, .. }
-            | Fault::RestartRedis { for_ms, .. } = &mut plan.faults[at].fault
-                && *for_ms > 1
-            {
-                *for_ms /= 2;
-                self.offer(plan);
-            }
-        }
-    }
-}
-
-impl Plan {
-    fn size(&self) -> u64 {
-        let setting = &self.setting;
-        let parts = self.faults.len() + self.clients.len();
-        let lengths: u64 = self
-            .faults
-            .iter()
-            .map(|timed| timed.fault.length_ms())
-            .sum();
-        let parties = setting.gateways + setting.workers + setting.origins + setting.shards;
-        parts as u64 * 10_000 + u64::from(parties) * 1_000 + setting.total * 100 + lengths
-    }
-
-    /// Faults of parties that are no longer there befall the last of their kind.
-    fn keep_faults_in_bounds(&mut self) {
-        let setting = self.setting;
-        for timed in &mut self.faults {
-            match &mut timed.fault {
-                Fault::KillGateway { gateway, .. }
-                | Fault::PauseGateway { gateway, .. }
-                | Fault::SetGatewayClock { gateway, .. } => {
-                    *gateway = (*gateway).min(setting.gateways - 1);
-                }
-                Fault::KillOrigin { origin, .. } | Fault::SetOriginClock { origin, .. } => {
-                    *origin = (*origin).min(setting.origins - 1);
-                }
-                Fault::LoseShard { shard, .. } => *shard = (*shard).min(setting.shards - 1),
-                _ => {}
-            }
-        }
-    }
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  {:?}", self.setting)?;
-        for client in &self.clients {
-            writeln!(f, "  {client:?}")?;
-        }
-        for timed in &self.faults {
-            writeln!(f, "  at {} ms: {:?}", timed.at_ms, timed.fault)?;
-        }
-        Ok(())
     }
 }

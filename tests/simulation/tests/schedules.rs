@@ -1,40 +1,52 @@
-//! Many schedules, and one of them twice.
+//! Many schedules of each subject, and some of them twice.
 
 use std::thread::available_parallelism;
 
-use weir_simulation::{Options, Plan, run_many, run_plan, shrink};
+use weir_simulation::{Limits, Links, Options, Sales, Schedule, Stats, run_many, shrink};
 
 /// The first seed. Each schedule has the next one, so a failure is the same on every machine.
 const SEED: u64 = 1;
 
-const SCHEDULES: u64 = 2_000;
+/// Runs `schedules` and says what they were made of; panics with the first that fails, shrunk.
+fn run<S: Schedule>(schedules: u64) -> Stats {
+    println!("{}: seeds from {SEED} on", S::SUBJECT);
+    let options = Options::default();
+    let threads = available_parallelism().map_or(1, usize::from);
+    let outcome = run_many::<S>(SEED, schedules, threads, &options, |_| {});
+    if let Some(report) = outcome.failure {
+        let (small, shrunk) = shrink(&S::new(report.seed), &options);
+        panic!(
+            "seed {} fails: {:?}, shrunk: {:?}\n{small}again: cargo run -p weir-simulation -- --only {} --seed {} --schedules 1",
+            report.seed,
+            report.violation,
+            shrunk.violation,
+            S::SUBJECT,
+            report.seed
+        );
+    }
+    assert_eq!(outcome.stats.schedules, schedules);
+    outcome.stats
+}
+
+/// A simulation in which little happens finds little: faults, feedback and answers of each kind.
+fn has_seen(stats: &Stats, faults: usize, answers: &[&str]) {
+    assert_eq!(stats.faults.len(), faults, "every kind of fault: {stats:?}");
+    assert!(stats.faults.values().all(|&count| count > 50), "{stats:?}");
+    assert_eq!(stats.feedback.len(), 3, "{stats:?}");
+    let mut feedback = stats.feedback.values();
+    assert!(feedback.all(|&count| count > 100), "{stats:?}");
+    for word in answers {
+        let heard = stats.answers.get(*word).copied();
+        assert!(heard.unwrap_or(0) > 20, "few have heard {word}: {stats:?}");
+    }
+}
 
 #[test]
 fn every_sale_sells_exactly_its_stock_whatever_breaks() {
-    println!("seeds from {SEED} on");
-    let options = Options::default();
-    let threads = available_parallelism().map_or(1, usize::from);
-    let outcome = run_many(SEED, SCHEDULES, threads, &options, |_| {});
-    if let Some(report) = outcome.failure {
-        let (small, report) = shrink(&Plan::new(report.seed), &options);
-        panic!(
-            "seed {} fails, shrunk: {:?}\n{small}again: cargo run -p weir-simulation -- --seed {} --schedules 1",
-            report.seed, report.violation, report.seed
-        );
-    }
-    // A simulation in which little happens finds little.
-    let stats = outcome.stats;
-    assert_eq!(stats.schedules, SCHEDULES);
-    assert!(stats.orders > 3 * SCHEDULES, "{stats:?}");
-    assert_eq!(stats.faults.len(), 13, "every kind of fault: {stats:?}");
-    assert!(stats.faults.values().all(|&count| count > 100), "{stats:?}");
-    assert_eq!(stats.feedback.len(), 3, "{stats:?}");
-    assert!(
-        stats.feedback.values().all(|&count| count > 100),
-        "{stats:?}"
-    );
-    assert!(stats.units_repaired > 100, "{stats:?}");
-    for word in [
+    let stats = run::<Sales>(2_000);
+    assert!(stats.done["orders"] > 6_000, "{stats:?}");
+    assert!(stats.done["units repaired"] > 100, "{stats:?}");
+    let answers = [
         "sold_out",
         "restocking",
         "unavailable",
@@ -45,16 +57,37 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
         "in_progress",
         "blocked",
         "not_reserved",
-    ] {
-        assert!(stats.answers.contains_key(word), "nobody heard {word}");
+    ];
+    has_seen(&stats, 13, &answers);
+}
+
+#[test]
+fn every_limit_lets_pass_what_it_says_whatever_breaks() {
+    let stats = run::<Limits>(1_000);
+    assert!(stats.done["passed"] > 20_000, "{stats:?}");
+    has_seen(&stats, 12, &["passed", "refused", "unavailable", "nothing"]);
+}
+
+#[test]
+fn every_link_leads_where_it_should_whatever_breaks() {
+    let stats = run::<Links>(1_000);
+    assert!(stats.done["clicks led on"] > 20_000, "{stats:?}");
+    assert!(stats.done["clicks of limited links"] > 5_000, "{stats:?}");
+    let answers = ["led on", "gone", "unknown", "unavailable", "passed", "left"];
+    has_seen(&stats, 15, &answers);
+}
+
+fn is_deterministic<S: Schedule>() {
+    let hash = |seed| S::new(seed).run(&Options::default()).trace_hash;
+    for seed in 1..=50 {
+        assert_eq!(hash(seed), hash(seed), "{} {seed}", S::SUBJECT);
     }
+    assert_ne!(hash(1), hash(2));
 }
 
 #[test]
 fn a_seed_gives_the_same_run_every_time() {
-    let hash = |seed| run_plan(&Plan::new(seed), &Options::default()).trace_hash;
-    for seed in 1..=50 {
-        assert_eq!(hash(seed), hash(seed), "seed {seed}");
-    }
-    assert_ne!(hash(1), hash(2));
+    is_deterministic::<Sales>();
+    is_deterministic::<Limits>();
+    is_deterministic::<Links>();
 }

@@ -209,6 +209,28 @@ fn a_click_whose_client_has_left_is_given_back() {
     assert_eq!(host.redis.used["s/max"], 0);
 }
 
+/// Its client has left when the answer comes, and the engine has not heard of that yet.
+#[test]
+fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
+    let mut host = with_maximum(1);
+    let stream = host.click("/max");
+    host.gone.insert(stream);
+    host.run();
+    assert_eq!(host.redis.used["s/max"], 1);
+    host.close(stream);
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+    assert_eq!(host.metric("clicks_total.outcome.returned"), 1);
+    // From the origin, too.
+    host.redis.records.clear();
+    let stream = host.click("/max");
+    host.gone.insert(stream);
+    host.run();
+    host.advance(100);
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+}
+
 #[test]
 fn a_click_that_is_free_again_is_found_soon() {
     let mut host = with_maximum(1);

@@ -58,6 +58,8 @@ pub struct Host {
     /// Whether look-ups can be sent.
     pub has_origin: bool,
     is_woken: bool,
+    /// Streams whose clients have left, of which the engine has not heard.
+    pub gone: BTreeSet<StreamId>,
     open: BTreeSet<StreamId>,
     answers: BTreeMap<StreamId, Rc<Answer>>,
     /// Streams whose method is `GET`.
@@ -99,6 +101,7 @@ impl Host {
             is_ready: true,
             has_origin: true,
             is_woken: false,
+            gone: BTreeSet::new(),
             open: BTreeSet::new(),
             answers: BTreeMap::new(),
             gets: BTreeSet::new(),
@@ -291,6 +294,10 @@ impl Host {
     /// Applies an effect. Returns the event that tells of it, if there is one.
     fn apply(&mut self, effect: Effect) -> Option<Event<'static>> {
         match effect {
+            Effect::Respond { stream, .. } if self.gone.contains(&stream) => {
+                let now_ms = self.now_ms;
+                return Some(Event::Undelivered { stream, now_ms });
+            }
             Effect::Respond { stream, answer } => {
                 assert!(
                     self.open.contains(&stream),

@@ -12,11 +12,11 @@ use std::task::{Context, Poll};
 use weir_resp::{Value, decode};
 use weir_scripts::Call;
 
+use crate::host::RequestId;
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::redis::digest_of;
 use crate::sql::Sql;
-use crate::world::RequestId;
 
 /// A task of an origin.
 pub(crate) type TaskId = u64;

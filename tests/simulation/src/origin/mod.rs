@@ -20,9 +20,10 @@ use self::rebuild::{Rebuilder, Warmer};
 use self::reconcile::Reconciler;
 use self::verify::Verifier;
 use crate::attempt::Attempt;
+use crate::host::RequestId;
 use crate::mutation::Mutation;
 use crate::sql::{ClaimName, Paid, Shortage, Sql};
-use crate::world::{RequestId, RequestKind};
+use crate::world::RequestKind;
 
 pub(crate) mod io;
 mod ledger;

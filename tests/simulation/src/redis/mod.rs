@@ -3,9 +3,8 @@
 //! Commands are read as Redis reads them, scripts are found by digest or source, and replies are written as the scripts
 //! write them. What every shard held after each write is kept for a while, so that data can be lost.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::sync::LazyLock;
 
 use weir_base::id::UserId;
 use weir_resp::{Value, decode};
@@ -19,18 +18,13 @@ use weir_scripts::{SCRIPTS, Script};
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::sql::Order;
+use crate::stage::commands::{DIGESTS, Words, no_script, words};
 
-mod reply;
+pub(crate) mod reply;
 mod scripts;
 
 /// How far back what was held is known, in microseconds of the virtual clock: no loss goes further.
 const HISTORY_US: u64 = 2_000_000;
-
-/// Every script by its digest.
-static DIGESTS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::new(|| {
-    let entry = |script: &&'static Script| (script.sha1_hex(), script.name);
-    SCRIPTS.iter().map(entry).collect()
-});
 
 /// The digest of a script, which is not worked out anew for each call.
 pub(crate) fn digest_of(script: &Script) -> &'static str {
@@ -122,9 +116,6 @@ pub(crate) enum RebuildStep {
     Ended(u32),
 }
 
-/// A command's words.
-type Words = Vec<Vec<u8>>;
-
 impl Redis {
     pub(crate) fn new(shards: u32, keeps_history: bool, mutation: Option<Mutation>) -> Self {
         let state = State {
@@ -178,9 +169,7 @@ impl Redis {
                 let name = DIGESTS[digest.as_ref()];
                 match self.scripts.contains(name) {
                     true => self.script(name, words),
-                    false => {
-                        Value::Error(b"NOSCRIPT No matching script. Please use EVAL.".to_vec())
-                    }
+                    false => no_script(),
                 }
             }
             b"EVAL" => {
@@ -354,53 +343,6 @@ impl Redis {
             self.history.pop_front();
         }
     }
-}
-
-/// Commands as people read them.
-pub(crate) fn describe(commands: &[u8]) -> String {
-    let mut rest = commands;
-    let mut texts = Vec::new();
-    while let Ok((value, used)) = decode(rest) {
-        rest = &rest[used..];
-        texts.push(describe_one(&words(value)));
-    }
-    texts.join("; ")
-}
-
-fn describe_one(words: &Words) -> String {
-    let script = |is_it: &dyn Fn(&Script) -> bool| {
-        SCRIPTS
-            .iter()
-            .find(|script| is_it(script))
-            .map_or("?", |script| script.name)
-    };
-    let (name, rest) = match words[0].as_slice() {
-        b"EVAL" => (
-            script(&|known| known.source.as_bytes() == words[1]),
-            &words[3..],
-        ),
-        b"EVALSHA" => {
-            let digest = String::from_utf8_lossy(&words[1]);
-            (DIGESTS[digest.as_ref()], &words[3..])
-        }
-        _ => ("", &words[..]),
-    };
-    let rest: Vec<_> = rest
-        .iter()
-        .map(|word| String::from_utf8_lossy(word))
-        .collect();
-    format!("{name} {}", rest.join(" "))
-}
-
-fn words(value: Value) -> Words {
-    let Value::Array(values) = value else {
-        panic!("a command is an array");
-    };
-    let word = |value| match value {
-        Value::Bulk(word) => word,
-        other => panic!("a command's word is a byte string, not {other:?}"),
-    };
-    values.into_iter().map(word).collect()
 }
 
 /// The shard that a key names, between the colon and the closing brace of its hash tag.

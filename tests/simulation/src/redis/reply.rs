@@ -7,7 +7,7 @@ use weir_sale::ledger::{
 };
 
 /// Appends a value as Redis writes it.
-pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
+pub(crate) fn encode(value: &Value, out: &mut Vec<u8>) {
     let line = |out: &mut Vec<u8>, kind: u8, text: &[u8]| {
         out.push(kind);
         out.extend_from_slice(text);
@@ -32,7 +32,7 @@ pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn integer(number: impl TryInto<i64>) -> Value {
+pub(crate) fn integer(number: impl TryInto<i64>) -> Value {
     Value::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn flag(is_done: bool) -> Value {
     integer(i64::from(is_done))
 }
 
-pub(super) fn text(text: impl Into<String>) -> Value {
+pub(crate) fn text(text: impl Into<String>) -> Value {
     Value::Bulk(text.into().into_bytes())
 }
 

@@ -8,7 +8,7 @@ use weir_engine::redis::{Definite, Reply, Unknown};
 use weir_resp::decode;
 
 use super::{Caller, Happening, RedisCall, Task, World};
-use crate::gateway::Place;
+use crate::host::Place;
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::origin::io::{Done, Op, OpId, TaskId, Transaction, Work};

@@ -1,6 +1,8 @@
 //! What goes wrong by itself.
 
-use super::{Happening, World};
+use std::rc::Rc;
+
+use super::{Happening, World, workers};
 use crate::plan::Fault;
 
 impl World {
@@ -57,8 +59,9 @@ impl World {
     }
 
     pub(super) fn start_gateway(&mut self, gateway: usize) {
-        let workers = self.plan.setting.workers;
-        self.gateways[gateway].start(&self.config, workers);
+        let data = Rc::default();
+        let workers = workers(&self.config, self.plan.setting.workers, &data);
+        self.gateways[gateway].restart(workers, data);
         self.start_ticks(gateway);
     }
 

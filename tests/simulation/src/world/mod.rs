@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weir_base::id::SaleId;
+use weir_base::shared_data::LocalData;
 use weir_engine::redis::Reply;
 use weir_engine::{BatchId, StreamId};
 use weir_engine_gate::config::Checked;
@@ -19,7 +20,8 @@ use weir_sale::sale::{Band, Degrade, Sale, SaleState};
 use weir_sale::shard::bucket;
 
 use crate::client::{Person, user};
-use crate::gateway::{self, Gateway, Place, Worker};
+use crate::gateway::{self, Engine};
+use crate::host::{Gateway, Out, Place, RequestId, Worker};
 use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::origin::io::{Bus, Done, OpId, Response, TaskId, Transaction, Work};
@@ -40,9 +42,6 @@ mod streams;
 
 /// The sale's name.
 pub(crate) const SALE: &str = "s";
-
-/// One request of a client.
-pub(crate) type RequestId = u64;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +166,7 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) redis: Redis,
     pub(crate) sql: Sql,
-    gateways: Vec<Gateway>,
+    gateways: Vec<Gateway<Engine>>,
     origins: Vec<OriginSlot>,
     tasks: BTreeMap<TaskId, Task>,
     next_task: TaskId,
@@ -197,12 +196,16 @@ impl World {
             is_alive: false,
             clock_off_ms: 0,
         });
-        let gateways = (0..setting.gateways).map(|_| Gateway::new(&config, setting.workers));
+        let gateways = (0..setting.gateways).map(|_| {
+            let data = Rc::default();
+            Gateway::of(workers(&config, setting.workers, &data), data)
+        });
+        let gateways = gateways.collect();
         let mut world = Self {
             queue: Queue::new(),
             redis: Redis::new(setting.shards, plan.loses_data(), options.mutation),
             sql: sql(plan, options.mutation),
-            gateways: gateways.collect(),
+            gateways,
             origins: origins.collect(),
             tasks: BTreeMap::new(),
             next_task: 0,
@@ -350,7 +353,7 @@ impl World {
     // --- workers
 
     /// The worker, if it is still the one that is meant.
-    fn worker(&mut self, place: Place) -> Option<&mut Worker> {
+    fn worker(&mut self, place: Place) -> Option<&mut Worker<Engine>> {
         let gateway = &mut self.gateways[place.gateway];
         let is_meant = gateway.is_alive && gateway.life == place.life;
         gateway.workers.get_mut(place.worker).filter(|_| is_meant)
@@ -360,7 +363,7 @@ impl World {
     fn at_worker(
         &mut self,
         place: Place,
-        event: impl FnOnce(&mut Worker, u64, &RefCell<Network>) -> Vec<gateway::Out>,
+        event: impl FnOnce(&mut Worker<Engine>, u64, &RefCell<Network>) -> Vec<Out>,
     ) {
         let now_ms = self.gateway_ms(place.gateway);
         let network = Rc::clone(&self.network);
@@ -467,6 +470,12 @@ impl World {
     }
 }
 
+/// The workers of a gateway that starts.
+fn workers(config: &Checked, count: u32, data: &Rc<LocalData>) -> Vec<Worker<Engine>> {
+    let worker = |_| Worker::new(Engine::new(config.clone(), data));
+    (0..count).map(worker).collect()
+}
+
 /// The database of a plan: its sale, and who has reserved and who is blocked.
 fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
     let setting = plan.setting;
@@ -519,7 +528,7 @@ impl Happening {
             } => format!("stream {stream} of {place:?} ends: {status:?}"),
             Self::StreamTimesOut { request } => format!("{request} times out"),
             Self::RedisArrives(call) => {
-                let commands = crate::redis::describe(&call.bytes);
+                let commands = crate::stage::commands::describe(&call.bytes);
                 let heard = if call.is_heard { "" } else { " (unheard)" };
                 format!("Redis: {:?}{heard} {commands}", call.caller)
             }

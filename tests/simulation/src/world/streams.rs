@@ -5,13 +5,15 @@ use std::rc::Rc;
 use weir_base::headers;
 use weir_base::id::SaleId;
 use weir_base::key::SigningKey;
+use weir_engine::event::PlainRequest;
 use weir_engine::{Answer, StreamId};
 use weir_sale::claim::Ticket;
 use weir_sale::shard::home_shard;
 
-use super::{Happening, Request, RequestId, RequestKind, World};
+use super::{Happening, Request, RequestKind, World};
 use crate::client::Heard;
-use crate::gateway::{DECIDED_WITHIN_US, ORIGIN_TIMEOUT_MS, Out, Place};
+use crate::gateway::{DECIDED_WITHIN_US, ORIGIN_TIMEOUT_MS};
+use crate::host::{Out, Place, RequestId};
 use crate::network::Link;
 use crate::origin::Arrived;
 use crate::origin::io::Response;
@@ -63,7 +65,12 @@ impl World {
         let network = Rc::clone(&self.network);
         let now_ms = self.gateway_ms(place.gateway);
         let worker = self.worker(place).expect("the gateway is alive");
-        let (stream, out) = worker.open(id, headers, now_ms, &network);
+        let head = PlainRequest {
+            headers,
+            peer_address: b"192.0.2.1:5".to_vec(),
+            now_ms,
+        };
+        let (stream, out) = worker.open(id, &head, &network);
         self.requests.insert(
             id,
             Request {
@@ -168,8 +175,14 @@ impl World {
                 stream,
                 answer,
             } => self.answered(place, request, stream, &answer),
-            Out::WentOn { request, headers } => self.went_on(request, headers),
+            Out::WentOn {
+                request, headers, ..
+            } => self.went_on(request, headers),
             Out::FedBack(kind) => *self.stats.feedback.entry(kind).or_default() += 1,
+            Out::Fetch { .. } => {
+                self.witness
+                    .violate(self.queue.now_us(), "the gate fetches");
+            }
             Out::Wrong(what) => self.witness.violate(self.queue.now_us(), what),
         }
     }

@@ -1,0 +1,159 @@
+//! The end of a schedule of limits: all faults are over, everything comes to rest, and then limits must allow exactly what
+//! they say.
+
+use weir_limit::Algorithm;
+
+use super::plan::{Client, DOCUMENTS, Rule, Second};
+use super::world::{Heard, World};
+use crate::host::Place;
+use crate::stage::Play;
+use crate::stage::fault::LAST_CLIENT_AT_MS;
+use crate::stage::requests::Requests;
+
+/// After the last fault and client, so long until no fault waits for a call any more.
+const MARGIN_MS: u64 = 1_000;
+
+/// Nothing that is under way takes longer: a late call, and the longest request behind a gateway.
+const LATE_MS: u64 = 6_500;
+
+/// Other rules are in force within a poll, a tick, and what the poll takes.
+const RULES_WITHIN_MS: u64 = 800;
+
+/// So many requests are enough to close each breaker.
+const PROBES: u32 = 4;
+
+/// Runs a schedule to its end.
+pub(super) fn run(world: &mut World) {
+    let last_ms = world.plan.faults_end_ms().max(LAST_CLIENT_AT_MS);
+    world.run_ms(last_ms + MARGIN_MS);
+    world.stage().end_faults();
+    world.run_ms(LATE_MS);
+    let document = if world.plan.reloads {
+        world.set_rules(DOCUMENTS);
+        DOCUMENTS
+    } else {
+        0
+    };
+    close_breakers(world);
+    world.run_ms(RULES_WITHIN_MS);
+    let fallbacks = world.witness.fallbacks;
+    let rule = world.plan.rule.of(document);
+    for place in world.stage().places() {
+        if world.stage().violation.is_none() {
+            whole_quota(world, rule, place);
+        }
+    }
+    if world.stage().violation.is_none() && world.witness.fallbacks > fallbacks {
+        let what = "a request was decided without Redis, which was there";
+        world.stage().violate(what.into());
+    }
+    world.run_ms(LATE_MS);
+    if world.stage().violation.is_none() {
+        nothing_remembered(world);
+    }
+}
+
+fn asks(user: u32, for_ms: u64) -> Client {
+    Client {
+        at_ms: 0,
+        user,
+        cost: 1,
+        for_ms,
+        leaves_after_us: None,
+    }
+}
+
+/// Lets a client ask, and waits for the answer.
+fn hear(world: &mut World, place: Place, client: Client) -> Heard {
+    let id = world.ask(place, client);
+    let end_us = world.now_us() + 2 * world.decided_within_us();
+    world.run_until(end_us, |world| world.heard.contains_key(&id));
+    let heard = world.heard.get(&id).cloned();
+    heard.unwrap_or(Heard::Nothing)
+}
+
+/// Each worker asks Redis until its breaker is closed: each with a user of its own, whose limit is not reached.
+fn close_breakers(world: &mut World) {
+    for (n, place) in world.stage().places().into_iter().enumerate() {
+        for probe in 0..PROBES {
+            let user = 1_000 + n as u32 * PROBES + probe;
+            hear(world, place, asks(user, 5));
+            world.run_ms(150);
+        }
+    }
+}
+
+/// When nobody has asked for long enough, a user has the whole quota, and no more; and whoever waits as long as it was told
+/// passes, at any worker.
+fn whole_quota(world: &mut World, rule: Rule, place: Place) {
+    world.run_ms(rest_ms(rule));
+    let before_us = world.now_us();
+    let mut passed = Vec::new();
+    let refused = loop {
+        match hear(world, place, asks(0, 0)) {
+            Heard::Passed {
+                request,
+                place,
+                stream,
+            } => passed.push((request, place, stream)),
+            other => break other,
+        }
+        if passed.len() > 100 {
+            break Heard::Nothing;
+        }
+    };
+    let took_ms = (world.now_us() - before_us).div_ceil(1_000);
+    let count = passed.len() as u64;
+    for (request, place, stream) in passed {
+        world.end(request, place, stream);
+    }
+    if world.stage().violation.is_some() {
+        return;
+    }
+    let Heard::Refused { retry_after_s } = refused else {
+        let what = format!("after {count} requests in {took_ms} ms: {refused:?}");
+        return world.stage().violate(what);
+    };
+    let (least, most) = quota(rule, took_ms);
+    if count > most || (count < least && world.plan.second == Second::None) {
+        let what = format!(
+            "{count} requests passed at {place:?} in {took_ms} ms: {least} to {most} were allowed"
+        );
+        return world.stage().violate(what);
+    }
+    world.run_ms(retry_after_s * 1_000);
+    let places = world.stage().places();
+    let other = places[(retry_after_s as usize + place.worker) % places.len()];
+    let again = hear(world, other, asks(0, 5));
+    if !matches!(again, Heard::Passed { .. }) && world.stage().violation.is_none() {
+        let what = format!("told to wait {retry_after_s} s, and then at {other:?}: {again:?}");
+        world.stage().violate(what);
+    }
+}
+
+/// After so long without a request a limit is as if there had never been one: a burst is back, slots of dead gateways no
+/// longer count, which takes two periods, and the second rule has its whole quota, too.
+fn rest_ms(rule: Rule) -> u64 {
+    let burst_ms = u64::from(rule.burst) * rule.per_ms / u64::from(rule.rate);
+    burst_ms.max(2 * rule.per_ms).max(2_000) + 100
+}
+
+/// How many requests a rested quota allows that come one after the other, within so long.
+fn quota(rule: Rule, took_ms: u64) -> (u64, u64) {
+    let (rate, burst) = (u64::from(rule.rate), u64::from(rule.burst));
+    let more = match rule.algorithm {
+        Algorithm::Gcra => (rate * took_ms).div_ceil(rule.per_ms),
+        Algorithm::SlidingWindow | Algorithm::FixedWindow => rate * took_ms.div_ceil(rule.per_ms),
+        Algorithm::Concurrency => 0,
+    };
+    (burst, burst + more)
+}
+
+fn nothing_remembered(world: &mut World) {
+    let open = world.open_requests();
+    let remembered = world.stage().remembered_streams();
+    if open > 0 || remembered > 0 {
+        let what = format!("{open} requests are open, {remembered} streams are remembered");
+        world.stage().violate(what);
+    }
+}

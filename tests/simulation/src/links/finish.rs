@@ -1,0 +1,146 @@
+//! The end of a schedule of links: all faults are over, everything comes to rest, and then each worker must tell what is, and
+//! limited links must have given away each of their clicks.
+
+use super::plan::{CODES, Client, Kind, LIMITED};
+use super::sql::{Was, target};
+use super::witness::Heard;
+use super::world::World;
+use crate::host::Place;
+use crate::stage::Play;
+use crate::stage::fault::LAST_CLIENT_AT_MS;
+use crate::stage::requests::Requests;
+
+/// After the last fault and client, so long until no fault waits for a call any more.
+const MARGIN_MS: u64 = 1_000;
+
+/// Nothing that is under way takes longer: a late call, an edit that is followed up, a clock that is set right, breakers.
+const LATE_MS: u64 = 9_000;
+
+/// So long a worker knows that all clicks of a link are used, and that a code names nothing.
+const MEMORY_MS: u64 = 1_300;
+
+/// Runs a schedule to its end.
+pub(super) fn run(world: &mut World) {
+    let last_ms = world.plan.faults_end_ms().max(LAST_CLIENT_AT_MS);
+    world.run_ms(last_ms + MARGIN_MS);
+    world.stage().end_faults();
+    world.end_own_faults();
+    world.run_ms(LATE_MS);
+    // Twice: who was not asked for long asks in the background.
+    for _ in 0..2 {
+        ask_all(world, |_, _| {});
+        world.run_ms(MEMORY_MS);
+    }
+    ask_all(world, says_what_is);
+    for code in LIMITED {
+        give_away(world, code);
+    }
+    world.run_ms(LATE_MS);
+    if world.stage().violation.is_none() {
+        books_are_right(world);
+    }
+    let led_on: u64 = world.witness.led_on.values().sum();
+    let counted = (0..CODES).map(|code| world.sql.clicks(code)).sum();
+    let limited = LIMITED.iter();
+    let limited = limited
+        .filter_map(|code| world.witness.led_on.get(code))
+        .sum();
+    world.stage().stats.done = [
+        ("clicks led on", led_on),
+        ("clicks counted", counted),
+        ("clicks of limited links", limited),
+    ]
+    .into();
+}
+
+/// Lets a client ask, and waits for the answer.
+fn hear(world: &mut World, place: Place, code: u32, kind: Kind) -> Heard {
+    let client = Client {
+        at_ms: 0,
+        code,
+        kind,
+        leaves_after_us: None,
+    };
+    let id = world.ask(place, client);
+    let end_us = world.now_us() + 2 * world.decided_within_us();
+    world.run_until(end_us, |world| world.heard.contains_key(&id));
+    let heard = world.heard.get(&id).cloned();
+    heard.unwrap_or(Heard::Nothing)
+}
+
+/// Asks every worker for every link, without a click.
+fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (Place, u32, Heard))) {
+    for place in world.stage().places() {
+        for code in 0..CODES {
+            if world.stage().violation.is_some() {
+                return;
+            }
+            let heard = hear(world, place, code, Kind::Head);
+            look(world, (place, code, heard));
+            // There are no more look-ups than the configuration allows.
+            world.run_ms(60);
+        }
+    }
+}
+
+fn says_what_is(world: &mut World, (place, code, heard): (Place, u32, Heard)) {
+    let now = world.sql.now(code);
+    let is_right = match (now, &heard) {
+        (Was::Nothing, Heard::Unknown) | (Was::Disabled, Heard::Gone) => true,
+        (Was::Leading(_), Heard::Gone) => LIMITED.contains(&code),
+        (Was::Leading(version), Heard::LedOn(to)) => target(code, version) == *to,
+        _ => false,
+    };
+    if !is_right && world.stage().violation.is_none() {
+        let what = format!("code {code} is {now:?}, {place:?} says {heard:?}");
+        world.stage().violate(what);
+    }
+}
+
+/// Clicks a limited link until it has no clicks left.
+fn give_away(world: &mut World, code: u32) {
+    let places = world.stage().places();
+    let most = 2 * world.plan.clicks_max + 2;
+    for n in 0..most {
+        let place = places[n as usize % places.len()];
+        match hear(world, place, code, Kind::Click) {
+            Heard::LedOn(_) => {}
+            Heard::Gone => break,
+            other if world.stage().violation.is_none() => {
+                let what = format!("code {code} at {place:?}: {other:?}");
+                return world.stage().violate(what);
+            }
+            _ => return,
+        }
+    }
+    if world.stage().violation.is_some() || is_lossy(world) {
+        return;
+    }
+    let led_on = world.witness.led_on.get(&code).copied().unwrap_or(0);
+    let all = world.plan.clicks_max;
+    if led_on != all {
+        let what = format!("{led_on} clicks of code {code} led on, it had {all}");
+        world.stage().violate(what);
+    }
+}
+
+/// Whether something may have been lost that nobody can bring back. A call that the network doubles may use a click after
+/// its first copy has said that there is no such link: then nobody knows that there is something to give back.
+fn is_lossy(world: &World) -> bool {
+    let plan = &world.plan;
+    plan.loses_data() || plan.kills_workers() || plan.doubles_calls()
+}
+
+fn books_are_right(world: &mut World) {
+    let is_whole = !is_lossy(world);
+    let wrong = (0..CODES).find_map(|code| world.witness.counted(code, &world.sql, is_whole));
+    if let Some(what) = wrong {
+        return world.stage().violate(what);
+    }
+    let open = world.open_requests();
+    let remembered = world.stage().remembered_streams();
+    if open > 0 || remembered > 0 {
+        let what = format!("{open} requests are open, {remembered} streams are remembered");
+        world.stage().violate(what);
+    }
+}

@@ -1,0 +1,165 @@
+//! The origin's way to everything outside of it: it asks, and the world answers when its time has come.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use weir_engine::FetchId;
+use weir_engine::event::FetchResponse;
+use weir_resp::{Value, decode, encode_command};
+use weir_scripts::Call;
+
+use super::sql::Sql;
+use crate::host::Place;
+use crate::mutation::Mutation;
+
+pub(super) type TaskId = u64;
+pub(super) type OpId = u64;
+
+/// Something that the origin does, step by step.
+pub(super) type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+/// One transaction.
+pub(super) type Transaction = Box<dyn FnOnce(&mut Sql)>;
+
+/// What a task asks for.
+pub(super) enum Op {
+    Redis(Vec<u8>),
+    Sql(Transaction),
+    Sleep {
+        ms: u64,
+    },
+    /// Answers a look-up; nothing is waited for.
+    Answer(Place, FetchId, Option<FetchResponse>),
+}
+
+/// How what a task has waited for has ended.
+#[derive(Debug)]
+pub(super) enum Done {
+    Replied(Vec<u8>),
+    /// Of a transaction, and of time.
+    Over,
+    /// No answer: it may have been done, or may yet be.
+    Failed,
+}
+
+/// What tasks and world tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Bus {
+    /// What is asked, of which task: the world takes it after each step of a task.
+    pub(super) asked: Vec<(TaskId, OpId, Op)>,
+    pub(super) done: BTreeMap<OpId, Done>,
+    next_op: OpId,
+    /// The task that takes its step now.
+    pub(super) running: TaskId,
+    pub(super) now_ms: u64,
+}
+
+impl std::fmt::Debug for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Op")
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Io {
+    pub(super) bus: Rc<RefCell<Bus>>,
+    pub(super) mutation: Option<Mutation>,
+}
+
+/// Redis gave no answer of use. Whether it did what it was asked is unknown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RedisError;
+
+/// SQL gave no answer. Whether it did what it was asked is unknown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SqlError;
+
+struct Wait {
+    bus: Rc<RefCell<Bus>>,
+    op: OpId,
+}
+
+impl Future for Wait {
+    type Output = Done;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Done> {
+        match self.bus.borrow_mut().done.remove(&self.op) {
+            Some(done) => Poll::Ready(done),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Io {
+    fn ask(&self, op: Op) -> Wait {
+        let mut bus = self.bus.borrow_mut();
+        let id = bus.next_op;
+        bus.next_op += 1;
+        let running = bus.running;
+        bus.asked.push((running, id, op));
+        Wait {
+            bus: Rc::clone(&self.bus),
+            op: id,
+        }
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.bus.borrow().now_ms
+    }
+
+    pub(super) fn makes(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    pub(super) async fn sleep_ms(&self, ms: u64) {
+        self.ask(Op::Sleep { ms }).await;
+    }
+
+    /// Runs one transaction.
+    pub(super) async fn sql<T: 'static>(
+        &self,
+        transaction: impl FnOnce(&mut Sql) -> T + 'static,
+    ) -> Result<T, SqlError> {
+        let place = Rc::new(RefCell::new(None));
+        let result = Rc::clone(&place);
+        let op = Op::Sql(Box::new(move |sql| {
+            *result.borrow_mut() = Some(transaction(sql));
+        }));
+        match self.ask(op).await {
+            Done::Over => place.borrow_mut().take().ok_or(SqlError),
+            _ => Err(SqlError),
+        }
+    }
+
+    /// Runs a script, by its source: Redis' own cache of scripts is the gateways' matter.
+    pub(super) async fn run(&self, call: &Call) -> Result<Value, RedisError> {
+        let mut commands = Vec::new();
+        call.encode_eval(&mut commands);
+        self.ask_redis(commands).await
+    }
+
+    /// Sends one command.
+    pub(super) async fn send(&self, words: &[&[u8]]) -> Result<Value, RedisError> {
+        let mut command = Vec::new();
+        encode_command(&mut command, words.iter().copied());
+        self.ask_redis(command).await
+    }
+
+    async fn ask_redis(&self, command: Vec<u8>) -> Result<Value, RedisError> {
+        let Done::Replied(bytes) = self.ask(Op::Redis(command)).await else {
+            return Err(RedisError);
+        };
+        match decode(&bytes) {
+            Ok((Value::Error(_), _)) | Err(_) => Err(RedisError),
+            Ok((value, _)) => Ok(value),
+        }
+    }
+
+    pub(super) fn answer(&self, place: Place, fetch: FetchId, response: Option<FetchResponse>) {
+        // Nothing is waited for.
+        drop(self.ask(Op::Answer(place, fetch, response)));
+    }
+}

@@ -1,0 +1,660 @@
+//! One schedule of links as it runs.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use weir_base::shared_data::LocalData;
+use weir_engine::config::parse;
+use weir_engine::event::FetchResponse;
+use weir_engine::{Answer, Fetch, FetchId, Headers};
+use weir_engine_links::Links;
+use weir_engine_links::config::{Checked, Config};
+use weir_scripts::link_read::Purpose;
+use weir_scripts::routes::link_purpose;
+
+use super::io::{Bus, Done, Io, Op, OpId, TaskId, Transaction, Work};
+use super::origin::{Origin, link_keys};
+use super::plan::{Client, Kind, LIMITED, Plan};
+use super::redis::Redis;
+use super::sql::{Sql, code_name};
+use super::witness::{Heard, Witness};
+use crate::host::{Place, Remembers, RequestId};
+use crate::mutation::Mutation;
+use crate::network::Link;
+use crate::stage::fault::{Fault, FetchFate};
+use crate::stage::requests::Requests;
+use crate::stage::{DEADLINE_MS, Decision, Happening, POLL_MS, Play, Stage};
+use crate::{Options, Report};
+
+/// How long a gateway waits for a look-up, and the origin for Redis.
+const FETCH_TIMEOUT_MS: u64 = 600;
+const ORIGIN_CALL_LIMIT_MS: u64 = 1_000;
+
+/// Within so long each request is decided: Redis, a look-up of another request, Redis once more, and a look-up of its own;
+/// and turns in between.
+const DECIDED_WITHIN_US: u64 =
+    (2 * (DEADLINE_MS + DEADLINE_MS / 4 + 30) + 2 * (FETCH_TIMEOUT_MS + 30) + 300) * 1_000;
+
+impl Remembers for Links {
+    fn open_streams(&self) -> usize {
+        self.waiting()
+    }
+}
+
+/// What happens only here.
+pub(super) enum Own {
+    Comes(usize),
+    HangsUp(RequestId),
+    OwnerEdits(usize),
+    OriginArrives {
+        place: Place,
+        fetch: FetchId,
+        path: String,
+        is_mute: bool,
+    },
+    Fetched {
+        place: Place,
+        fetch: FetchId,
+        response: Option<FetchResponse>,
+    },
+    /// The origin's call to Redis.
+    OriginCalls {
+        task: TaskId,
+        op: OpId,
+        bytes: Vec<u8>,
+    },
+    SqlArrives {
+        task: TaskId,
+        op: OpId,
+        transaction: Transaction,
+    },
+    TaskHears {
+        task: TaskId,
+        op: OpId,
+        done: Done,
+    },
+    OriginGoesOn,
+    OriginStarts,
+}
+
+impl std::fmt::Debug for Own {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Comes(n) => write!(f, "client {n} comes"),
+            Self::HangsUp(request) => write!(f, "the client of {request} leaves"),
+            Self::OwnerEdits(n) => write!(f, "edit {n}"),
+            Self::OriginArrives { place, path, .. } => write!(f, "{place:?} asks for {path}"),
+            Self::Fetched {
+                place,
+                fetch,
+                response,
+            } => {
+                let body = response.as_ref().map(|response| {
+                    let body = String::from_utf8_lossy(&response.body).into_owned();
+                    (response.status, body)
+                });
+                write!(f, "{place:?} hears {fetch:?}: {body:?}")
+            }
+            Self::OriginCalls { task, bytes, .. } => {
+                let commands = crate::stage::commands::describe(bytes);
+                write!(f, "Redis: task {task} {commands}")
+            }
+            Self::SqlArrives { task, .. } => write!(f, "SQL: task {task}"),
+            Self::TaskHears { task, done, .. } => write!(f, "task {task} hears {done:?}"),
+            Self::OriginGoesOn => f.write_str("the origin goes on"),
+            Self::OriginStarts => f.write_str("the origin starts"),
+        }
+    }
+}
+
+/// A request, and who asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    client: Client,
+    place: Place,
+    incarnation: u64,
+    at_us: u64,
+}
+
+/// Everything.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    stage: Stage<Links, Own>,
+    pub(super) redis: Redis,
+    pub(super) sql: Sql,
+    sql_away_until_us: u64,
+    origin: Origin,
+    is_origin_up: bool,
+    origin_stalls_until_us: u64,
+    /// What has come to the origin since it stands still.
+    before_origin: VecDeque<Own>,
+    bus: Rc<RefCell<Bus>>,
+    tasks: BTreeMap<TaskId, Work>,
+    next_task: TaskId,
+    waited_for: BTreeSet<OpId>,
+    fetch_fates: VecDeque<FetchFate>,
+    config: Checked,
+    /// How many engines were made: each has a name and clicks of its own.
+    engines: u64,
+    asked: BTreeMap<RequestId, Asked>,
+    pub(super) heard: BTreeMap<RequestId, Heard>,
+    pub(super) witness: Witness,
+}
+
+impl World {
+    pub(super) fn new(plan: &Plan, options: &Options) -> Self {
+        let bus = Rc::new(RefCell::new(Bus::default()));
+        let io = Io {
+            bus: Rc::clone(&bus),
+            mutation: options.mutation,
+        };
+        let mut world = Self {
+            stage: Stage::new(plan.seed, plan.crew, &plan.faults, options),
+            redis: Redis::new(plan.loses_data(), options.mutation),
+            sql: Sql::new(plan.clicks_max, options.mutation),
+            sql_away_until_us: 0,
+            origin: Origin::new(io),
+            is_origin_up: false,
+            origin_stalls_until_us: 0,
+            before_origin: VecDeque::new(),
+            bus,
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            waited_for: BTreeSet::new(),
+            fetch_fates: VecDeque::new(),
+            config: config(),
+            engines: 0,
+            asked: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            witness: Witness::new(plan),
+            plan: plan.clone(),
+        };
+        world.begin();
+        world.start_origin();
+        for (n, client) in plan.clients.iter().enumerate() {
+            world.at_ms(client.at_ms, Own::Comes(n));
+        }
+        for (n, edit) in plan.edits.iter().enumerate() {
+            world.at_ms(edit.at_ms, Own::OwnerEdits(n));
+        }
+        world
+    }
+
+    fn at_ms(&mut self, at_ms: u64, own: Own) {
+        self.stage.queue.at(at_ms * 1_000, Happening::Own(own));
+    }
+
+    fn after_us(&mut self, after_us: u64, own: Own) {
+        self.stage.queue.after(after_us, Happening::Own(own));
+    }
+
+    fn delay_us(&mut self, link: Link) -> u64 {
+        self.stage.network.borrow_mut().delay_us(link)
+    }
+
+    // --- clients
+
+    /// A client comes to a worker. Its request may be decided at once.
+    pub(super) fn ask(&mut self, place: Place, client: Client) -> RequestId {
+        let id = self.stage.next_id();
+        let incarnation = self.incarnation(place);
+        let asked = Asked {
+            client,
+            place,
+            incarnation,
+            at_us: self.stage.queue.now_us(),
+        };
+        self.asked.insert(id, asked);
+        let path = format!("/{}", code_name(client.code));
+        let (method, agent) = match client.kind {
+            Kind::Click => ("GET", "Mozilla/5.0 (X11; Linux x86_64) Firefox/130.0"),
+            Kind::Head => ("HEAD", "curl/8"),
+            Kind::Bot => ("GET", "WhatsApp/2.23"),
+        };
+        let headers = Headers::new(&[
+            (":method", method),
+            (":path", &path),
+            (":authority", "s.example"),
+            ("user-agent", agent),
+        ]);
+        let opened = self.open(place, headers);
+        let is_led_on = matches!(self.heard.get(&opened), Some(Heard::LedOn(_)));
+        if is_led_on {
+            // Nobody else was asked.
+            self.witness.hold(place, incarnation, client.code);
+        }
+        opened
+    }
+
+    /// A number that each worker has of its own, also one in the place of another.
+    fn incarnation(&mut self, place: Place) -> u64 {
+        let worker = self.stage.worker(place);
+        place.life * 1_000 + worker.map_or(0, |worker| worker.incarnation)
+    }
+
+    fn comes(&mut self, n: usize) {
+        let client = self.plan.clients[n];
+        let place = {
+            let mut network = self.stage.network.borrow_mut();
+            let rng = network.rng(Link::Client(n));
+            let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
+            let worker = rng.below(self.plan.crew.workers.into()) as usize;
+            Place {
+                gateway,
+                life: self.stage.gateways[gateway].life,
+                worker,
+            }
+        };
+        let until_us = self.stage.gateways[place.gateway].paused_until_us;
+        if until_us > self.stage.queue.now_us() {
+            let comes = Happening::Own(Own::Comes(n));
+            return self.stage.queue.at(until_us, comes);
+        }
+        let id = self.ask(place, client);
+        if let Some(after_us) = client.leaves_after_us {
+            self.after_us(after_us, Own::HangsUp(id));
+        }
+    }
+
+    fn heard_of(&mut self, answer: &Answer) -> Heard {
+        match answer.status {
+            302 => {
+                let location = answer.headers.get("location").unwrap_or_default();
+                Heard::LedOn(String::from_utf8_lossy(&location).into_owned())
+            }
+            404 => Heard::Unknown,
+            410 => Heard::Gone,
+            503 => Heard::Unavailable,
+            other => {
+                self.stage.violate(format!("status {other}"));
+                Heard::Nothing
+            }
+        }
+    }
+
+    // --- look-ups
+
+    fn send_fetch(&mut self, place: Place, fetch: FetchId, path: String) {
+        let fate = self.fetch_fates.pop_front();
+        let delay_us = self.delay_us(Link::Origin(place.gateway));
+        let late_us = match fate {
+            Some(FetchFate::Late { by_ms }) => by_ms * 1_000,
+            _ => 0,
+        };
+        let is_mute = fate == Some(FetchFate::LoseReply);
+        match fate {
+            Some(FetchFate::LoseRequest) => {}
+            Some(FetchFate::Fail) => self.after_us(
+                delay_us,
+                Own::Fetched {
+                    place,
+                    fetch,
+                    response: None,
+                },
+            ),
+            _ => self.after_us(
+                delay_us + late_us,
+                Own::OriginArrives {
+                    place,
+                    fetch,
+                    path,
+                    is_mute,
+                },
+            ),
+        }
+    }
+
+    fn origin_arrives(&mut self, place: Place, fetch: FetchId, path: &str, is_mute: bool) {
+        if !self.is_origin_up {
+            let response = None;
+            let delay_us = self.delay_us(Link::Origin(place.gateway));
+            return self.after_us(
+                delay_us,
+                Own::Fetched {
+                    place,
+                    fetch,
+                    response,
+                },
+            );
+        }
+        let (path, query) = path.split_once('?').expect("it says what for");
+        let code = path.rsplit("code").next();
+        let code = code.and_then(|code| code.parse().ok()).expect("a code");
+        let mut purpose = link_purpose(query).expect("it says what for");
+        if self.stage.has(Mutation::ClickRenamedAtOrigin)
+            && let Purpose::Click(click) = &mut purpose
+        {
+            click.counter ^= 1;
+        }
+        // A reply that gets lost goes to a fetch that nobody has sent.
+        let fetch = if is_mute { FetchId(u32::MAX) } else { fetch };
+        let work = self.origin.serve(place, fetch, code, purpose);
+        self.start_task(work);
+    }
+
+    // --- the origin's tasks
+
+    fn start_origin(&mut self) {
+        self.is_origin_up = true;
+        let io = Io {
+            bus: Rc::clone(&self.bus),
+            mutation: self.stage.mutation,
+        };
+        self.origin = Origin::new(io);
+        for work in self.origin.background() {
+            self.start_task(work);
+        }
+    }
+
+    fn start_task(&mut self, work: Work) {
+        let task = self.next_task;
+        self.next_task += 1;
+        self.tasks.insert(task, work);
+        self.step_task(task);
+    }
+
+    fn task_hears(&mut self, task: TaskId, op: OpId, done: Done) {
+        // Of a reply and a timeout, the first counts.
+        if self.waited_for.remove(&op) && self.tasks.contains_key(&task) {
+            self.bus.borrow_mut().done.insert(op, done);
+            self.step_task(task);
+        }
+    }
+
+    fn step_task(&mut self, id: TaskId) {
+        {
+            let mut bus = self.bus.borrow_mut();
+            bus.running = id;
+            bus.now_ms = self.stage.now_ms();
+        }
+        let Some(work) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        if work.as_mut().poll(&mut context).is_ready() {
+            self.tasks.remove(&id);
+        }
+        let asked = std::mem::take(&mut self.bus.borrow_mut().asked);
+        for (task, op, what) in asked {
+            self.asked_by(task, op, what);
+        }
+    }
+
+    fn asked_by(&mut self, task: TaskId, op: OpId, what: Op) {
+        let delay_us = self.delay_us(Link::Origin(task as usize));
+        self.waited_for.insert(op);
+        match what {
+            Op::Answer(place, fetch, response) => {
+                self.waited_for.remove(&op);
+                self.after_us(
+                    delay_us,
+                    Own::Fetched {
+                        place,
+                        fetch,
+                        response,
+                    },
+                );
+            }
+            Op::Sleep { ms } => {
+                let done = Done::Over;
+                self.after_us(ms * 1_000, Own::TaskHears { task, op, done });
+            }
+            Op::Redis(bytes) => {
+                self.after_us(delay_us, Own::OriginCalls { task, op, bytes });
+                let done = Done::Failed;
+                let limit_us = ORIGIN_CALL_LIMIT_MS * 1_000;
+                self.after_us(limit_us, Own::TaskHears { task, op, done });
+            }
+            Op::Sql(transaction) => self.after_us(
+                delay_us,
+                Own::SqlArrives {
+                    task,
+                    op,
+                    transaction,
+                },
+            ),
+        }
+    }
+
+    fn origin_calls(&mut self, task: TaskId, op: OpId, bytes: &[u8]) {
+        let delay_us = self.delay_us(Link::Origin(task as usize));
+        let done = match self.stage.redis_state() {
+            crate::stage::RedisState::Down => Done::Failed,
+            crate::stage::RedisState::StallsUntil(until_us) => {
+                let bytes = bytes.to_vec();
+                let calls = Own::OriginCalls { task, op, bytes };
+                return self.stage.queue.at(until_us, Happening::Own(calls));
+            }
+            crate::stage::RedisState::Up => {
+                let now_us = self.stage.queue.now_us();
+                Done::Replied(self.redis.run(bytes, u64::MAX, now_us))
+            }
+        };
+        self.after_us(delay_us, Own::TaskHears { task, op, done });
+    }
+
+    fn sql_arrives(&mut self, task: TaskId, op: OpId, transaction: Transaction) {
+        let is_away = self.sql_away_until_us > self.stage.queue.now_us();
+        let done = if is_away {
+            Done::Failed
+        } else {
+            transaction(&mut self.sql);
+            Done::Over
+        };
+        let delay_us = self.delay_us(Link::Origin(task as usize));
+        self.after_us(delay_us, Own::TaskHears { task, op, done });
+    }
+
+    /// What the origin does not hear while it stands still; the others need not wait.
+    fn waits_for_origin(&self, own: &Own) -> bool {
+        matches!(
+            own,
+            Own::OriginArrives { .. } | Own::TaskHears { .. } | Own::OwnerEdits(_)
+        ) && self.origin_stalls_until_us > self.stage.queue.now_us()
+    }
+
+    /// No fault waits any more.
+    pub(super) fn end_own_faults(&mut self) {
+        self.fetch_fates.clear();
+    }
+
+    pub(super) fn into_report(self) -> Report {
+        self.stage.into_report(self.plan.seed)
+    }
+}
+
+impl Play for World {
+    type Engine = Links;
+    type Own = Own;
+
+    fn stage(&mut self) -> &mut Stage<Links, Own> {
+        &mut self.stage
+    }
+
+    fn engine(&mut self, _worker: u32, _data: &Rc<LocalData>) -> Links {
+        self.engines += 1;
+        let name = format!("{}-{}", self.plan.seed, self.engines);
+        Links::new(self.config.clone(), &name, 7)
+    }
+
+    fn happen(&mut self, own: Own) {
+        if self.waits_for_origin(&own) {
+            return self.before_origin.push_back(own);
+        }
+        match own {
+            Own::Comes(n) => self.comes(n),
+            Own::HangsUp(request) => self.hang_up(request),
+            Own::OwnerEdits(n) => {
+                if !self.is_origin_up {
+                    return self.after_us(300_000, own);
+                }
+                let work = self.origin.edit(self.plan.edits[n]);
+                self.start_task(work);
+            }
+            Own::OriginArrives {
+                place,
+                fetch,
+                path,
+                is_mute,
+            } => self.origin_arrives(place, fetch, &path, is_mute),
+            Own::Fetched {
+                place,
+                fetch,
+                response,
+            } => {
+                let until_us = self.stage.gateways[place.gateway].paused_until_us;
+                if until_us > self.stage.queue.now_us() {
+                    let fetched = Own::Fetched {
+                        place,
+                        fetch,
+                        response,
+                    };
+                    return self.stage.queue.at(until_us, Happening::Own(fetched));
+                }
+                self.at_worker(place, |worker, now_ms, network| {
+                    worker.fetched(fetch, response, now_ms, network)
+                });
+            }
+            Own::OriginCalls { task, op, bytes } => self.origin_calls(task, op, &bytes),
+            Own::SqlArrives {
+                task,
+                op,
+                transaction,
+            } => self.sql_arrives(task, op, transaction),
+            Own::TaskHears { task, op, done } => self.task_hears(task, op, done),
+            Own::OriginGoesOn => {
+                for own in std::mem::take(&mut self.before_origin) {
+                    self.happen(own);
+                }
+            }
+            Own::OriginStarts => self.start_origin(),
+        }
+    }
+
+    fn run_redis(&mut self, _place: Place, bytes: &[u8], most: u64, _is_repeat: bool) -> Vec<u8> {
+        let now_us = self.stage.queue.now_us();
+        self.redis.run(bytes, most, now_us)
+    }
+
+    fn lose(&mut self, back_us: Option<u64>) {
+        let now_us = self.stage.queue.now_us();
+        let keys = LIMITED.map(|code| (code, link_keys(code)));
+        let had = keys.clone().map(|(_, keys)| self.redis.clicks_used(&keys));
+        self.redis.restart(back_us, now_us);
+        for ((code, keys), had) in keys.into_iter().zip(had) {
+            let counted = self.sql.clicks(code);
+            let has = self.redis.clicks_used(&keys).unwrap_or(counted);
+            self.witness.lose_clicks(code, had, has);
+        }
+    }
+
+    fn decided(&mut self, request: RequestId, decision: Decision) {
+        let Asked {
+            client,
+            place,
+            incarnation,
+            at_us,
+        } = self.asked[&request];
+        let heard = match decision {
+            Decision::WentOn { place, stream } => {
+                self.stage
+                    .queue
+                    .after(1_000, Happening::StreamEnds { place, stream });
+                Heard::Passed
+            }
+            Decision::Answered(answer) => self.heard_of(&answer),
+            Decision::Broken => Heard::Nothing,
+            Decision::Left => Heard::Left,
+        };
+        let code = client.code;
+        let wrong = self.witness.hear(code, client.kind, &heard, &self.sql);
+        if let Some(what) = wrong {
+            self.stage.violate(what);
+        }
+        let is_held = self.witness.holds(place, incarnation, code);
+        if is_held && matches!(heard, Heard::Unavailable | Heard::Passed) {
+            let what = format!("{place:?} holds code {code}, and asked since {at_us}: {heard:?}");
+            self.stage.violate(what);
+        }
+        let word = match &heard {
+            Heard::LedOn(_) => "led on",
+            Heard::Gone => "gone",
+            Heard::Unknown => "unknown",
+            Heard::Unavailable => "unavailable",
+            Heard::Passed => "passed",
+            Heard::Nothing => "nothing",
+            Heard::Left => "left",
+        };
+        self.stage.stats.add_answer(word);
+        self.stage.trace.mix_bytes(word.as_bytes());
+        let now_us = self.stage.queue.now_us();
+        self.stage.trace.line(now_us, || {
+            format!("request {request} {client:?}: {heard:?}")
+        });
+        self.heard.insert(request, heard);
+    }
+
+    fn fetch(&mut self, place: Place, id: FetchId, fetch: Fetch) {
+        let path = fetch.headers.into_iter().find(|(name, _)| *name == ":path");
+        let (_, path) = path.expect("it has a path");
+        if !self.stage.has(Mutation::TimeoutForgotten) {
+            let timeout = Own::Fetched {
+                place,
+                fetch: id,
+                response: None,
+            };
+            self.after_us(fetch.timeout_ms * 1_000, timeout);
+        }
+        self.send_fetch(place, id, path);
+    }
+
+    fn fault_begins(&mut self, fault: Fault) {
+        let now_us = self.stage.queue.now_us();
+        match fault {
+            Fault::Fetch { fate } => self.fetch_fates.push_back(fate),
+            Fault::StallOrigin { for_ms } => {
+                let until_us = now_us + for_ms * 1_000;
+                self.origin_stalls_until_us = self.origin_stalls_until_us.max(until_us);
+                self.stage.queue.at(
+                    self.origin_stalls_until_us,
+                    Happening::Own(Own::OriginGoesOn),
+                );
+            }
+            Fault::KillOrigin { for_ms } => {
+                if !std::mem::replace(&mut self.is_origin_up, false) {
+                    return;
+                }
+                // What it has asked for is done; nobody hears of it. Whoever edits comes again.
+                self.tasks.clear();
+                self.waited_for.clear();
+                self.after_us(for_ms * 1_000, Own::OriginStarts);
+            }
+            Fault::SqlAway { for_ms } => {
+                let until_us = now_us + for_ms * 1_000;
+                self.sql_away_until_us = self.sql_away_until_us.max(until_us);
+            }
+            _ => {}
+        }
+    }
+
+    fn decided_within_us(&self) -> u64 {
+        DECIDED_WITHIN_US
+    }
+}
+
+fn config() -> Checked {
+    let json = format!(
+        r#"{{
+            "redis": {{ "deadline_ms": {DEADLINE_MS}, "batches_max": 3 }},
+            "breaker": {{ "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300, "probes": 2 }},
+            "origin": {{ "timeout_ms": {FETCH_TIMEOUT_MS}, "limit": {{ "rate": 20, "per": "1s", "burst": 10 }} }},
+            "cache": {{ "unknown_ms": 1000, "origin_fresh_ms": 1000 }},
+            "clicks": {{ "flush_ms": 200 }},
+            "poll_interval_ms": {POLL_MS}
+        }}"#
+    );
+    let config: Config = parse(json.as_bytes()).expect("the configuration is JSON");
+    config.checked().expect("the configuration makes sense")
+}

@@ -1,0 +1,180 @@
+//! Calls to Redis, with what befalls them.
+
+use std::rc::Rc;
+
+use weir_engine::BatchId;
+use weir_engine::redis::{Definite, Reply, Unknown};
+
+use super::commands::commands_in;
+use super::{Happening, Play, Stage};
+use crate::host::{Place, Remembers};
+use crate::mutation::Mutation;
+use crate::network::Link;
+use crate::plan::RedisFate;
+
+/// Commands under way to Redis.
+#[derive(Clone, Debug)]
+pub(crate) struct RedisCall {
+    pub(super) place: Place,
+    batch: BatchId,
+    pub(super) bytes: Rc<[u8]>,
+    /// So many commands are run; if not all, the connection breaks.
+    most: u64,
+    is_heard: bool,
+    /// Whether it is the second copy of a call.
+    is_repeat: bool,
+}
+
+fn link_of(place: Place) -> Link {
+    Link::Gateway(place.gateway * 8 + place.worker)
+}
+
+impl<E: Remembers, H> Stage<E, H> {
+    pub(super) fn call_redis(
+        &mut self,
+        place: Place,
+        batch: BatchId,
+        bytes: Rc<[u8]>,
+        timeout_ms: u64,
+        fate: Option<RedisFate>,
+    ) {
+        let link = link_of(place);
+        let late_us = self.network.borrow_mut().rng(link).below(10_000);
+        if !self.has(Mutation::TimeoutForgotten) {
+            let reply = Err(Unknown::Timeout.into());
+            let timeout = Happening::GatewayHears {
+                place,
+                batch,
+                reply,
+            };
+            self.queue.after(timeout_ms * 1_000 + late_us, timeout);
+        }
+        let delay_us = self.network.borrow_mut().delay_us(link);
+        let call = RedisCall {
+            place,
+            batch,
+            bytes,
+            most: u64::MAX,
+            is_heard: true,
+            is_repeat: false,
+        };
+        self.send(call, fate, delay_us);
+    }
+
+    fn send(&mut self, call: RedisCall, fate: Option<RedisFate>, delay_us: u64) {
+        let mut arrives =
+            |after_us, call| self.queue.after(after_us, Happening::RedisArrives(call));
+        match fate {
+            None if self.mutation == Some(Mutation::CallsRetriedBlindly) => {
+                arrives(delay_us, call.clone());
+                let repeat = RedisCall {
+                    is_repeat: true,
+                    is_heard: false,
+                    ..call
+                };
+                arrives(delay_us + 1, repeat);
+            }
+            None => arrives(delay_us, call),
+            Some(RedisFate::LoseRequest | RedisFate::Defer) => {}
+            Some(RedisFate::LoseReply) => {
+                let is_heard = false;
+                arrives(delay_us, RedisCall { is_heard, ..call });
+            }
+            Some(RedisFate::Double { after_us }) => {
+                // Of two replies, one is heard: the first, or the second.
+                let is_heard = after_us % 2 == 0;
+                let is_repeat = true;
+                let first = RedisCall {
+                    is_heard,
+                    ..call.clone()
+                };
+                let second = RedisCall {
+                    is_heard: !is_heard,
+                    is_repeat,
+                    ..call
+                };
+                arrives(delay_us, first);
+                arrives(delay_us + after_us, second);
+            }
+            Some(RedisFate::Late { by_ms }) => arrives(delay_us + by_ms * 1_000, call),
+            Some(RedisFate::Cut { commands }) => {
+                let most = commands;
+                arrives(delay_us, RedisCall { most, ..call });
+            }
+            Some(RedisFate::Refuse) => self.refuse(&call, delay_us),
+            Some(RedisFate::Loading) => {
+                let error = b"-LOADING Redis is loading the dataset in memory\r\n";
+                let replies = error.repeat(commands_in(&call.bytes));
+                self.reply(&call, delay_us, Ok(replies));
+            }
+        }
+    }
+
+    fn refuse(&mut self, call: &RedisCall, delay_us: u64) {
+        let definite = Definite::Refused("no healthy upstream".into());
+        self.reply(call, delay_us, Err(definite.into()));
+    }
+
+    fn reply(&mut self, call: &RedisCall, delay_us: u64, reply: Reply) {
+        let hears = Happening::GatewayHears {
+            place: call.place,
+            batch: call.batch,
+            reply,
+        };
+        self.queue.after(delay_us, hears);
+    }
+
+    pub(super) fn stall_redis(&mut self, for_ms: u64) {
+        let until_us = self.queue.now_us() + for_ms * 1_000;
+        self.redis_stalls_until_us = self.redis_stalls_until_us.max(until_us);
+        self.queue.at(until_us, Happening::RedisGoesOn);
+    }
+
+    pub(super) fn stop_redis(&mut self, for_ms: u64) {
+        self.is_redis_up = false;
+        // What it had not read is lost with the connections.
+        self.before_redis.clear();
+        self.queue.after(for_ms * 1_000, Happening::RedisStarts);
+    }
+
+    /// No fault waits for a call any more, and all clocks are right.
+    pub(crate) fn end_faults(&mut self) {
+        self.network.borrow_mut().disarm();
+        for gateway in &mut self.gateways {
+            gateway.clock_off_ms = 0;
+        }
+    }
+}
+
+/// What Redis does with calls.
+pub(super) fn arrives<P: Play>(play: &mut P, call: RedisCall) {
+    let stage = play.stage();
+    let now_us = stage.queue.now_us();
+    let delay_us = stage.network.borrow_mut().delay_us(link_of(call.place));
+    if !stage.is_redis_up {
+        return stage.refuse(&call, delay_us);
+    }
+    if stage.redis_stalls_until_us > now_us {
+        return stage.before_redis.push_back(call);
+    }
+    let replies = play.run_redis(call.place, &call.bytes, call.most, call.is_repeat);
+    let stage = play.stage();
+    stage.trace.mix_bytes(&call.bytes);
+    stage.trace.mix_bytes(&replies);
+    let is_cut = call.most < u64::MAX && (call.most as usize) < commands_in(&call.bytes);
+    if is_cut {
+        stage.reply(&call, delay_us, Err(Unknown::Lost.into()));
+    } else if call.is_heard {
+        stage.reply(&call, delay_us, Ok(replies));
+    }
+}
+
+/// Redis has stood still, and now does what has come meanwhile.
+pub(super) fn goes_on<P: Play>(play: &mut P) {
+    let stage = play.stage();
+    if stage.redis_stalls_until_us <= stage.queue.now_us() {
+        for call in std::mem::take(&mut stage.before_redis) {
+            arrives(play, call);
+        }
+    }
+}

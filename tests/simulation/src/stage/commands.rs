@@ -1,0 +1,120 @@
+//! Commands as Redis reads them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use weir_resp::{Value, decode};
+use weir_scripts::{SCRIPTS, Script};
+
+/// Every script by its digest.
+pub(crate) static DIGESTS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::new(|| {
+    let entry = |script: &&'static Script| (script.sha1_hex(), script.name);
+    SCRIPTS.iter().map(entry).collect()
+});
+
+/// A command's words.
+pub(crate) type Words = Vec<Vec<u8>>;
+
+/// The words of each command.
+pub(crate) fn read(bytes: &[u8]) -> Vec<Words> {
+    let mut rest = bytes;
+    let mut commands = Vec::new();
+    while !rest.is_empty() {
+        let (value, used) = decode(rest).expect("parties send whole commands");
+        rest = &rest[used..];
+        commands.push(words(value));
+    }
+    commands
+}
+
+pub(crate) fn commands_in(bytes: &[u8]) -> usize {
+    read(bytes).len()
+}
+
+pub(crate) fn words(value: Value) -> Words {
+    let Value::Array(values) = value else {
+        panic!("a command is an array");
+    };
+    let word = |value| match value {
+        Value::Bulk(word) => word,
+        other => panic!("a command's word is a byte string, not {other:?}"),
+    };
+    values.into_iter().map(word).collect()
+}
+
+/// A call of a script.
+pub(crate) struct ScriptCall<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) keys: &'a [Vec<u8>],
+    pub(crate) args: &'a [Vec<u8>],
+}
+
+/// The scripts that a server knows by digest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scripts(BTreeSet<&'static str>);
+
+impl Scripts {
+    /// The script that a command calls; `None` if the server does not know its digest.
+    pub(crate) fn find<'a>(&mut self, words: &'a Words) -> Option<ScriptCall<'a>> {
+        let name = name_of(words).expect("parties call scripts of ours");
+        match words[0].as_slice() {
+            b"EVAL" => {
+                self.0.insert(name);
+            }
+            _ if !self.0.contains(name) => return None,
+            _ => {}
+        }
+        let count: usize = number(&words[2]) as usize;
+        let (keys, args) = words[3..].split_at(count);
+        Some(ScriptCall { name, keys, args })
+    }
+
+    /// The server has restarted.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// The reply to a digest that the server does not know.
+pub(crate) fn no_script() -> Value {
+    Value::Error(b"NOSCRIPT No matching script. Please use EVAL.".to_vec())
+}
+
+fn name_of(words: &Words) -> Option<&'static str> {
+    match words[0].as_slice() {
+        b"EVAL" => {
+            let mut known = SCRIPTS.iter();
+            let found = known.find(|script| script.source.as_bytes() == words[1]);
+            found.map(|script| script.name)
+        }
+        b"EVALSHA" => {
+            let digest = String::from_utf8_lossy(&words[1]);
+            DIGESTS.get(digest.as_ref()).copied()
+        }
+        _ => None,
+    }
+}
+
+/// A number in decimal.
+pub(crate) fn number(word: &[u8]) -> u64 {
+    let text = std::str::from_utf8(word).expect("numbers are text");
+    text.parse().expect("it is a number")
+}
+
+/// Commands as people read them.
+pub(crate) fn describe(commands: &[u8]) -> String {
+    let texts = read(commands).iter().map(describe_one).collect::<Vec<_>>();
+    texts.join("; ")
+}
+
+fn describe_one(words: &Words) -> String {
+    let (name, rest) = match name_of(words) {
+        Some(name) => (name, &words[3..]),
+        None => ("", &words[..]),
+    };
+    let rest: Vec<_> = rest
+        .iter()
+        .map(|word| String::from_utf8_lossy(word))
+        .collect();
+    format!("{name} {}", rest.join(" "))
+}

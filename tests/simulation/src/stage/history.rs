@@ -1,0 +1,46 @@
+//! What Redis held a moment ago, so that data can be lost.
+
+use std::collections::VecDeque;
+
+/// How far back what was held is known, in microseconds of the virtual clock: no loss goes further.
+const HISTORY_US: u64 = 2_000_000;
+
+/// States, each with its time.
+#[derive(Debug)]
+pub(crate) struct History<S> {
+    kept: VecDeque<(u64, S)>,
+    is_kept: bool,
+}
+
+impl<S: Clone + Default> History<S> {
+    /// `is_kept`: whether anything may be lost at all.
+    pub(crate) fn new(is_kept: bool) -> Self {
+        Self {
+            kept: VecDeque::from([(0, S::default())]),
+            is_kept,
+        }
+    }
+
+    /// What is held from now on.
+    pub(crate) fn note(&mut self, now_us: u64, state: &S) {
+        if !self.is_kept {
+            return;
+        }
+        self.kept.push_back((now_us, state.clone()));
+        // The oldest that is kept is from before all that a loss may go back to.
+        while self.kept.len() > 1 && self.kept[1].0 + HISTORY_US < now_us {
+            self.kept.pop_front();
+        }
+    }
+
+    /// What was held `back_us` ago; nothing if `None`.
+    pub(crate) fn earlier(&self, back_us: Option<u64>, now_us: u64) -> S {
+        let Some(back_us) = back_us else {
+            return S::default();
+        };
+        let at_us = now_us.saturating_sub(back_us);
+        let mut kept = self.kept.iter().rev();
+        let found = kept.find(|(kept_us, _)| *kept_us <= at_us);
+        found.map(|(_, state)| state.clone()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,470 @@
+//! Gateways and Redis on one virtual clock, for the simulations of limits and of links.
+//!
+//! | module | |
+//! |---|---|
+//! | here | the stage, and one step on it |
+//! | [`fault`] | what goes wrong, and how a schedule has it |
+//! | [`calls`] | calls to Redis, with what befalls them |
+//! | [`requests`] | clients' requests in gateways |
+//! | [`history`] | what Redis held a moment ago, so that data can be lost |
+//! | [`commands`] | commands as Redis reads them, and replies as it writes them |
+//!
+//! What is particular, the model of Redis, the origin, clients and what must hold, is in whoever implements [`Play`].
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use weir_base::shared_data::LocalData;
+use weir_engine::redis::Reply;
+use weir_engine::{Answer, BatchId, Fetch, FetchId, StreamId};
+
+use crate::host::{Gateway, Out, Place, Remembers, RequestId, Worker};
+use crate::mutation::Mutation;
+use crate::network::Network;
+use crate::queue::{Queue, START_MS};
+use crate::stats::Stats;
+use crate::trace::Trace;
+use crate::witness::Violation;
+use crate::{Options, Report};
+
+pub(crate) mod calls;
+pub(crate) mod commands;
+pub(crate) mod fault;
+pub(crate) mod history;
+pub(crate) mod requests;
+
+use calls::RedisCall;
+use fault::{Faults, TimedFault};
+use requests::{Request, Requests};
+
+/// How long a request waits for Redis, in both engines.
+pub(crate) const DEADLINE_MS: u64 = 250;
+
+/// How often engines read what stands in Redis.
+pub(crate) const POLL_MS: u64 = 250;
+
+/// Who takes part, on the gateways' side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crew {
+    pub(crate) gateways: u32,
+    /// Of each gateway.
+    pub(crate) workers: u32,
+}
+
+/// Everything that both simulations have.
+pub(crate) struct Stage<E, H> {
+    pub(crate) queue: Queue<Happening<H>>,
+    pub(crate) gateways: Vec<Gateway<E>>,
+    pub(crate) crew: Crew,
+    pub(crate) network: Rc<RefCell<Network>>,
+    pub(crate) faults: Vec<TimedFault>,
+    requests: BTreeMap<RequestId, Request>,
+    next_request: RequestId,
+    is_redis_up: bool,
+    /// Until when Redis stands still, and what has come to it since.
+    redis_stalls_until_us: u64,
+    before_redis: VecDeque<RedisCall>,
+    pub(crate) mutation: Option<Mutation>,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) trace: Trace,
+    pub(crate) stats: Stats,
+}
+
+/// Whether Redis does what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RedisState {
+    Up,
+    Down,
+    StallsUntil(u64),
+}
+
+/// What is to happen.
+#[derive(Debug)]
+pub(crate) enum Happening<H> {
+    Tick {
+        place: Place,
+        change: u64,
+    },
+    Wake {
+        place: Place,
+    },
+    StreamEnds {
+        place: Place,
+        stream: StreamId,
+    },
+    MustBeDecided {
+        request: RequestId,
+        upsets: u64,
+    },
+    RedisArrives(RedisCall),
+    RedisGoesOn,
+    RedisStarts,
+    GatewayHears {
+        place: Place,
+        batch: BatchId,
+        reply: Reply,
+    },
+    FaultBegins(usize),
+    GatewayStarts {
+        gateway: usize,
+    },
+    /// Something particular.
+    Own(H),
+}
+
+/// What becomes of a request in a gateway.
+#[derive(Clone, Debug)]
+pub(crate) enum Decision {
+    /// It is answered there.
+    Answered(Rc<Answer>),
+    /// It goes on, and its stream stays open.
+    WentOn { place: Place, stream: StreamId },
+    /// There is no gateway, or it dies.
+    Broken,
+    /// The client has left before.
+    Left,
+}
+
+/// What is particular to a simulation.
+pub(crate) trait Play: Sized {
+    type Engine: Remembers;
+    type Own: std::fmt::Debug;
+
+    fn stage(&mut self) -> &mut Stage<Self::Engine, Self::Own>;
+
+    /// The engine of a worker that starts.
+    fn engine(&mut self, worker: u32, data: &Rc<LocalData>) -> Self::Engine;
+
+    /// Something particular happens.
+    fn happen(&mut self, own: Self::Own);
+
+    /// Redis runs the first `most` commands in `bytes`, and writes its replies. `is_repeat`: whether it has run them before.
+    fn run_redis(&mut self, place: Place, bytes: &[u8], most: u64, is_repeat: bool) -> Vec<u8>;
+
+    /// Redis is as it was `back_us` ago; empty if `None`.
+    fn lose(&mut self, back_us: Option<u64>);
+
+    /// A request is decided.
+    fn decided(&mut self, request: RequestId, decision: Decision);
+
+    /// An engine sends a request of its own.
+    fn fetch(&mut self, place: Place, id: FetchId, fetch: Fetch);
+
+    /// A fault begins that only this simulation has.
+    fn fault_begins(&mut self, fault: fault::Fault);
+
+    /// A worker has taken an event.
+    fn after_event(&mut self, _place: Place) {}
+
+    /// How long a request may wait for its decision, while nothing upsets its gateway.
+    fn decided_within_us(&self) -> u64;
+
+    // --- time
+
+    fn now_us(&mut self) -> u64 {
+        self.stage().queue.now_us()
+    }
+
+    /// Lets everything happen for `ms`, or until something must not be.
+    fn run_ms(&mut self, ms: u64) {
+        let end_us = self.now_us() + ms * 1_000;
+        self.run_until(end_us, |_| false);
+    }
+
+    /// As [`Play::run_ms`], until `end_us` or until `is_done`.
+    fn run_until(&mut self, end_us: u64, is_done: impl Fn(&Self) -> bool) {
+        while self.stage().violation.is_none() && !is_done(self) {
+            let Some(happening) = self.stage().queue.pop(end_us) else {
+                return;
+            };
+            self.step(happening);
+        }
+    }
+
+    fn step(&mut self, happening: Happening<Self::Own>) {
+        let stage = self.stage();
+        let now_us = stage.queue.now_us();
+        if let Some(place) = happening.place() {
+            let until_us = stage.gateways[place.gateway].paused_until_us;
+            if until_us > now_us {
+                return stage.queue.at(until_us, happening);
+            }
+        }
+        stage.stats.steps += 1;
+        stage.trace.mix(now_us);
+        if happening.is_news() {
+            stage.trace.line(now_us, || happening.text());
+        }
+        match happening {
+            Happening::Tick { place, change } => self.tick(place, change),
+            Happening::Wake { place } => self.turn(place),
+            Happening::StreamEnds { place, stream } => self.stream_ends(place, stream),
+            Happening::MustBeDecided { request, upsets } => self.must_be_decided(request, upsets),
+            Happening::RedisArrives(call) => self.redis_arrives(call),
+            Happening::RedisGoesOn => self.redis_goes_on(),
+            Happening::RedisStarts => self.stage().is_redis_up = true,
+            Happening::GatewayHears {
+                place,
+                batch,
+                reply,
+            } => self.gateway_hears(place, batch, reply),
+            Happening::FaultBegins(n) => self.begin_fault(n),
+            Happening::GatewayStarts { gateway } => self.start_gateway(gateway),
+            Happening::Own(own) => self.happen(own),
+        }
+    }
+
+    // --- workers
+
+    /// Lets a worker take an event, and does what it wants.
+    fn at_worker(
+        &mut self,
+        place: Place,
+        event: impl FnOnce(&mut Worker<Self::Engine>, u64, &RefCell<Network>) -> Vec<Out>,
+    ) {
+        let stage = self.stage();
+        let now_ms = stage.gateway_ms(place.gateway);
+        let network = Rc::clone(&stage.network);
+        let Some(worker) = stage.worker(place) else {
+            return;
+        };
+        let out = event(worker, now_ms, &network);
+        self.after_event(place);
+        for out in out {
+            self.leave(place, out);
+        }
+        self.stage().mind_ticks(place);
+    }
+
+    fn leave(&mut self, place: Place, out: Out) {
+        match out {
+            Out::Call {
+                batch,
+                bytes,
+                timeout_ms,
+                fate,
+            } => self
+                .stage()
+                .call_redis(place, batch, bytes, timeout_ms, fate),
+            Out::Wake => self.stage().queue.after(10, Happening::Wake { place }),
+            Out::Fetch { id, fetch } => self.fetch(place, id, fetch),
+            Out::Answered {
+                request,
+                stream,
+                answer,
+            } => {
+                let ends = Happening::StreamEnds { place, stream };
+                self.stage().queue.after(60, ends);
+                self.decide(request, Decision::Answered(answer));
+            }
+            Out::WentOn {
+                request, stream, ..
+            } => self.decide(request, Decision::WentOn { place, stream }),
+            Out::FedBack(kind) => *self.stage().stats.feedback.entry(kind).or_default() += 1,
+            Out::Wrong(what) => self.stage().violate(what),
+        }
+    }
+
+    fn tick(&mut self, place: Place, change: u64) {
+        let stage = self.stage();
+        let Some(worker) = stage.worker(place) else {
+            return;
+        };
+        if worker.tick_changes != change {
+            return;
+        }
+        if let Some(tick_ms) = worker.tick_ms {
+            let next = Happening::Tick { place, change };
+            stage.queue.after(tick_ms * 1_000, next);
+        }
+        self.turn(place);
+    }
+
+    fn turn(&mut self, place: Place) {
+        self.at_worker(place, |worker, now_ms, network| {
+            worker.tick(now_ms, network)
+        });
+    }
+
+    fn start_gateway(&mut self, gateway: usize) {
+        let mut made = Vec::new();
+        let data = Rc::default();
+        for worker in 0..self.stage().crew.workers {
+            made.push(Worker::new(self.engine(worker, &data)));
+        }
+        let stage = self.stage();
+        match stage.gateways.get_mut(gateway) {
+            Some(gateway) => gateway.restart(made, data),
+            None => stage.gateways.push(Gateway::of(made, data)),
+        }
+        stage.start_ticks(gateway);
+    }
+
+    /// The stage is set: gateways start, and faults will begin.
+    fn begin(&mut self) {
+        for gateway in 0..self.stage().crew.gateways as usize {
+            self.start_gateway(gateway);
+        }
+        let stage = self.stage();
+        for (n, fault) in stage.faults.iter().enumerate() {
+            stage
+                .queue
+                .at(fault.at_ms * 1_000, Happening::FaultBegins(n));
+        }
+    }
+}
+
+impl<E: Remembers, H> Stage<E, H> {
+    pub(crate) fn new(seed: u64, crew: Crew, faults: &[TimedFault], options: &Options) -> Self {
+        Self {
+            queue: Queue::new(),
+            gateways: vec![],
+            crew,
+            network: Rc::new(RefCell::new(Network::new(seed))),
+            faults: faults.to_vec(),
+            requests: BTreeMap::new(),
+            next_request: 0,
+            is_redis_up: true,
+            redis_stalls_until_us: 0,
+            before_redis: VecDeque::new(),
+            mutation: options.mutation,
+            violation: None,
+            trace: Trace::new(options.keeps_lines),
+            stats: Stats::default(),
+        }
+    }
+
+    /// The number of the next request.
+    pub(crate) fn next_id(&self) -> RequestId {
+        self.next_request
+    }
+
+    /// Something is that must not be. Only the first counts.
+    pub(crate) fn violate(&mut self, what: String) {
+        let at_us = self.queue.now_us();
+        self.violation.get_or_insert(Violation { at_us, what });
+    }
+
+    pub(crate) fn redis_state(&self) -> RedisState {
+        match self.redis_stalls_until_us {
+            _ if !self.is_redis_up => RedisState::Down,
+            until_us if until_us > self.queue.now_us() => RedisState::StallsUntil(until_us),
+            _ => RedisState::Up,
+        }
+    }
+
+    pub(crate) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// The time, as Redis and the origin have it.
+    pub(crate) fn now_ms(&self) -> u64 {
+        START_MS + self.queue.now_us() / 1_000
+    }
+
+    pub(crate) fn gateway_ms(&self, gateway: usize) -> u64 {
+        let off_ms = self.gateways[gateway].clock_off_ms;
+        self.now_ms().saturating_add_signed(off_ms)
+    }
+
+    /// The worker, if it is still the one that is meant.
+    pub(crate) fn worker(&mut self, place: Place) -> Option<&mut Worker<E>> {
+        let gateway = &mut self.gateways[place.gateway];
+        let is_meant = gateway.is_alive && gateway.life == place.life;
+        gateway.workers.get_mut(place.worker).filter(|_| is_meant)
+    }
+
+    /// All workers that live.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let gateways = self.gateways.iter().enumerate();
+        let places = gateways.flat_map(|(number, gateway)| {
+            (0..gateway.workers.len()).map(move |worker| Place {
+                gateway: number,
+                life: gateway.life,
+                worker,
+            })
+        });
+        places.collect()
+    }
+
+    fn mind_ticks(&mut self, place: Place) {
+        let Some(worker) = self.worker(place) else {
+            return;
+        };
+        if let Some(tick_ms) = worker.changed_tick() {
+            let change = worker.tick_changes;
+            self.queue
+                .after(tick_ms * 1_000, Happening::Tick { place, change });
+        }
+    }
+
+    fn start_ticks(&mut self, gateway: usize) {
+        let places = self.places().into_iter();
+        for place in places.filter(|place| place.gateway == gateway) {
+            self.mind_ticks(place);
+        }
+    }
+
+    /// What workers remember of streams.
+    pub(crate) fn remembered_streams(&self) -> usize {
+        let workers = self.gateways.iter().flat_map(|gateway| &gateway.workers);
+        workers.map(Worker::remembered).sum()
+    }
+
+    pub(crate) fn into_report(self, seed: u64) -> Report {
+        Report {
+            seed,
+            violation: self.violation,
+            trace_hash: self.trace.hash(),
+            lines: self.trace.into_lines(),
+            stats: Stats {
+                schedules: 1,
+                ..self.stats
+            },
+        }
+    }
+}
+
+impl<H: std::fmt::Debug> Happening<H> {
+    /// The worker that it is for: one that stands still gets it later.
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Tick { place, .. }
+            | Self::Wake { place }
+            | Self::StreamEnds { place, .. }
+            | Self::GatewayHears { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+
+    /// Whether it is worth a line.
+    fn is_news(&self) -> bool {
+        !matches!(
+            self,
+            Self::Tick { .. } | Self::Wake { .. } | Self::MustBeDecided { .. }
+        )
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::RedisArrives(call) => {
+                format!(
+                    "Redis: {:?} {}",
+                    call.place,
+                    commands::describe(&call.bytes)
+                )
+            }
+            Self::GatewayHears {
+                place,
+                batch,
+                reply,
+            } => {
+                let reply = reply.as_ref();
+                let reply = reply.map(|bytes| String::from_utf8_lossy(bytes).replace("\r\n", " "));
+                format!("{place:?} hears {batch:?}: {reply:?}")
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}
