@@ -58,7 +58,7 @@ pub fn event_pixel(data: &[u8]) {
 /// secret.
 pub fn events_config(data: &[u8]) {
     const SECRET: &str = "f7Gq-secret-of-a-server";
-    let environment = |_: &str| Some(SECRET.into());
+    let environment = |_: &str| -> Option<Vec<u8>> { Some(SECRET.into()) };
     let checked =
         weir_engine::config::parse::<Config>(data).and_then(|config| config.checked(&environment));
     let taken = match checked {
