@@ -107,7 +107,7 @@ pub enum Mutation {
     ClicksNotSeeded,
     /// The origin does not tell gateways of changes.
     ChangesNotTold,
-    /// A gateway sees no difference between a stream of changes and another one.
+    /// Redis numbers changes from 1 on after a loss, and gateways see no difference between the two streams.
     LostStreamNotNoticed,
     /// The origin does not look again for edits that Redis has not followed.
     EditsNotFollowedUp,

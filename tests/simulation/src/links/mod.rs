@@ -16,6 +16,7 @@ mod origin;
 mod plan;
 mod redis;
 mod sql;
+mod tasks;
 mod witness;
 mod world;
 

@@ -161,6 +161,10 @@ impl Redis {
         let stream = self.data.streams.entry(key.to_vec()).or_default();
         let id = match stream.last().map(|entry| entry.id) {
             Some((ms, sequence)) if ms >= now_ms => (ms, sequence + 1),
+            // Another stream has other entries by the same ids.
+            last if self.mutation == Some(Mutation::LostStreamNotNoticed) => {
+                (0, last.map_or(1, |(_, sequence)| sequence + 1))
+            }
             _ => (now_ms, 0),
         };
         let fields = fields.into();

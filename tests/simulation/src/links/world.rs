@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::task::{Context, Waker};
 
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
@@ -11,10 +10,8 @@ use weir_engine::event::FetchResponse;
 use weir_engine::{Answer, Fetch, FetchId, Headers};
 use weir_engine_links::Links;
 use weir_engine_links::config::{Checked, Config};
-use weir_scripts::link_read::Purpose;
-use weir_scripts::routes::link_purpose;
 
-use super::io::{Bus, Done, Io, Op, OpId, TaskId, Transaction, Work};
+use super::io::{Bus, Done, Io, OpId, TaskId, Transaction, Work};
 use super::origin::{Origin, link_keys};
 use super::plan::{Client, Kind, LIMITED, Plan};
 use super::redis::Redis;
@@ -28,9 +25,8 @@ use crate::stage::requests::Requests;
 use crate::stage::{DEADLINE_MS, Decision, Happening, POLL_MS, Play, Stage};
 use crate::{Options, Report};
 
-/// How long a gateway waits for a look-up, and the origin for Redis.
+/// How long a gateway waits for a look-up.
 const FETCH_TIMEOUT_MS: u64 = 600;
-const ORIGIN_CALL_LIMIT_MS: u64 = 1_000;
 
 /// Within so long each request is decided: Redis, a look-up of another request, Redis once more, and a look-up of its own;
 /// and turns in between.
@@ -121,23 +117,23 @@ struct Asked {
 /// Everything.
 pub(super) struct World {
     pub(super) plan: Plan,
-    stage: Stage<Links, Own>,
+    pub(super) stage: Stage<Links, Own>,
     pub(super) redis: Redis,
     pub(super) sql: Sql,
-    sql_away_until_us: u64,
-    origin: Origin,
-    is_origin_up: bool,
-    origin_stalls_until_us: u64,
+    pub(super) sql_away_until_us: u64,
+    pub(super) origin: Origin,
+    pub(super) is_origin_up: bool,
+    pub(super) origin_stalls_until_us: u64,
     /// What has come to the origin since it stands still.
-    before_origin: VecDeque<Own>,
-    bus: Rc<RefCell<Bus>>,
-    tasks: BTreeMap<TaskId, Work>,
-    next_task: TaskId,
-    waited_for: BTreeSet<OpId>,
-    fetch_fates: VecDeque<FetchFate>,
-    config: Checked,
+    pub(super) before_origin: VecDeque<Own>,
+    pub(super) bus: Rc<RefCell<Bus>>,
+    pub(super) tasks: BTreeMap<TaskId, Work>,
+    pub(super) next_task: TaskId,
+    pub(super) waited_for: BTreeSet<OpId>,
+    pub(super) fetch_fates: VecDeque<FetchFate>,
+    pub(super) config: Checked,
     /// How many engines were made: each has a name and clicks of its own.
-    engines: u64,
+    pub(super) engines: u64,
     asked: BTreeMap<RequestId, Asked>,
     pub(super) heard: BTreeMap<RequestId, Heard>,
     pub(super) witness: Witness,
@@ -186,11 +182,11 @@ impl World {
         self.stage.queue.at(at_ms * 1_000, Happening::Own(own));
     }
 
-    fn after_us(&mut self, after_us: u64, own: Own) {
+    pub(super) fn after_us(&mut self, after_us: u64, own: Own) {
         self.stage.queue.after(after_us, Happening::Own(own));
     }
 
-    fn delay_us(&mut self, link: Link) -> u64 {
+    pub(super) fn delay_us(&mut self, link: Link) -> u64 {
         self.stage.network.borrow_mut().delay_us(link)
     }
 
@@ -272,179 +268,6 @@ impl World {
                 Heard::Nothing
             }
         }
-    }
-
-    // --- look-ups
-
-    fn send_fetch(&mut self, place: Place, fetch: FetchId, path: String) {
-        let fate = self.fetch_fates.pop_front();
-        let delay_us = self.delay_us(Link::Origin(place.gateway));
-        let late_us = match fate {
-            Some(FetchFate::Late { by_ms }) => by_ms * 1_000,
-            _ => 0,
-        };
-        let is_mute = fate == Some(FetchFate::LoseReply);
-        match fate {
-            Some(FetchFate::LoseRequest) => {}
-            Some(FetchFate::Fail) => self.after_us(
-                delay_us,
-                Own::Fetched {
-                    place,
-                    fetch,
-                    response: None,
-                },
-            ),
-            _ => self.after_us(
-                delay_us + late_us,
-                Own::OriginArrives {
-                    place,
-                    fetch,
-                    path,
-                    is_mute,
-                },
-            ),
-        }
-    }
-
-    fn origin_arrives(&mut self, place: Place, fetch: FetchId, path: &str, is_mute: bool) {
-        if !self.is_origin_up {
-            let response = None;
-            let delay_us = self.delay_us(Link::Origin(place.gateway));
-            return self.after_us(
-                delay_us,
-                Own::Fetched {
-                    place,
-                    fetch,
-                    response,
-                },
-            );
-        }
-        let (path, query) = path.split_once('?').expect("it says what for");
-        let code = path.rsplit("code").next();
-        let code = code.and_then(|code| code.parse().ok()).expect("a code");
-        let mut purpose = link_purpose(query).expect("it says what for");
-        if self.stage.has(Mutation::ClickRenamedAtOrigin)
-            && let Purpose::Click(click) = &mut purpose
-        {
-            click.counter ^= 1;
-        }
-        // A reply that gets lost goes to a fetch that nobody has sent.
-        let fetch = if is_mute { FetchId(u32::MAX) } else { fetch };
-        let work = self.origin.serve(place, fetch, code, purpose);
-        self.start_task(work);
-    }
-
-    // --- the origin's tasks
-
-    fn start_origin(&mut self) {
-        self.is_origin_up = true;
-        let io = Io {
-            bus: Rc::clone(&self.bus),
-            mutation: self.stage.mutation,
-        };
-        self.origin = Origin::new(io);
-        for work in self.origin.background() {
-            self.start_task(work);
-        }
-    }
-
-    fn start_task(&mut self, work: Work) {
-        let task = self.next_task;
-        self.next_task += 1;
-        self.tasks.insert(task, work);
-        self.step_task(task);
-    }
-
-    fn task_hears(&mut self, task: TaskId, op: OpId, done: Done) {
-        // Of a reply and a timeout, the first counts.
-        if self.waited_for.remove(&op) && self.tasks.contains_key(&task) {
-            self.bus.borrow_mut().done.insert(op, done);
-            self.step_task(task);
-        }
-    }
-
-    fn step_task(&mut self, id: TaskId) {
-        {
-            let mut bus = self.bus.borrow_mut();
-            bus.running = id;
-            bus.now_ms = self.stage.now_ms();
-        }
-        let Some(work) = self.tasks.get_mut(&id) else {
-            return;
-        };
-        let mut context = Context::from_waker(Waker::noop());
-        if work.as_mut().poll(&mut context).is_ready() {
-            self.tasks.remove(&id);
-        }
-        let asked = std::mem::take(&mut self.bus.borrow_mut().asked);
-        for (task, op, what) in asked {
-            self.asked_by(task, op, what);
-        }
-    }
-
-    fn asked_by(&mut self, task: TaskId, op: OpId, what: Op) {
-        let delay_us = self.delay_us(Link::Origin(task as usize));
-        self.waited_for.insert(op);
-        match what {
-            Op::Answer(place, fetch, response) => {
-                self.waited_for.remove(&op);
-                self.after_us(
-                    delay_us,
-                    Own::Fetched {
-                        place,
-                        fetch,
-                        response,
-                    },
-                );
-            }
-            Op::Sleep { ms } => {
-                let done = Done::Over;
-                self.after_us(ms * 1_000, Own::TaskHears { task, op, done });
-            }
-            Op::Redis(bytes) => {
-                self.after_us(delay_us, Own::OriginCalls { task, op, bytes });
-                let done = Done::Failed;
-                let limit_us = ORIGIN_CALL_LIMIT_MS * 1_000;
-                self.after_us(limit_us, Own::TaskHears { task, op, done });
-            }
-            Op::Sql(transaction) => self.after_us(
-                delay_us,
-                Own::SqlArrives {
-                    task,
-                    op,
-                    transaction,
-                },
-            ),
-        }
-    }
-
-    fn origin_calls(&mut self, task: TaskId, op: OpId, bytes: &[u8]) {
-        let delay_us = self.delay_us(Link::Origin(task as usize));
-        let done = match self.stage.redis_state() {
-            crate::stage::RedisState::Down => Done::Failed,
-            crate::stage::RedisState::StallsUntil(until_us) => {
-                let bytes = bytes.to_vec();
-                let calls = Own::OriginCalls { task, op, bytes };
-                return self.stage.queue.at(until_us, Happening::Own(calls));
-            }
-            crate::stage::RedisState::Up => {
-                let now_us = self.stage.queue.now_us();
-                Done::Replied(self.redis.run(bytes, u64::MAX, now_us))
-            }
-        };
-        self.after_us(delay_us, Own::TaskHears { task, op, done });
-    }
-
-    fn sql_arrives(&mut self, task: TaskId, op: OpId, transaction: Transaction) {
-        let is_away = self.sql_away_until_us > self.stage.queue.now_us();
-        let done = if is_away {
-            Done::Failed
-        } else {
-            transaction(&mut self.sql);
-            Done::Over
-        };
-        let delay_us = self.delay_us(Link::Origin(task as usize));
-        self.after_us(delay_us, Own::TaskHears { task, op, done });
     }
 
     /// What the origin does not hear while it stands still; the others need not wait.
