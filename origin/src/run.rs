@@ -132,7 +132,11 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     };
     let history = origin.history().cloned();
     settings.groups.extend(history.map(views::group));
-    origin.with_events(settings).await.context("events")
+    let flag = match config.events.events_log {
+        Some(_) => "--events-log",
+        None => "--events",
+    };
+    origin.with_events(settings).await.context(flag)
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

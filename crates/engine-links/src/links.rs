@@ -93,7 +93,9 @@ impl Engine for Links {
 
     fn handle(&mut self, event: Event<'_>, effects: &mut Effects) {
         // What could not be delivered is told right after the effects of an event of these.
-        if let Event::Request { .. } | Event::Tick { .. } | Event::RedisReply { .. } = event {
+        if !self.answered.is_empty()
+            && let Event::Request { .. } | Event::Tick { .. } | Event::RedisReply { .. } = event
+        {
             self.answered.clear();
         }
         match event {

@@ -13,14 +13,16 @@ pub const FEATURES: &str = "WEIR_FEATURES";
 /// Builds the binary `name` if it isn't up to date (cargo decides) and returns its path.
 ///
 /// It is the build of `cargo xtask`: features are those of the whole workspace, so that no dependency is compiled
-/// twice, once for each set of features. `features` are on besides, such as `weir-origin/kafka`.
+/// twice, once for each set of features. `features` are on besides, such as `weir-origin/kafka`. Another profile compiles
+/// everything by itself, so it does without those of the run.
 pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<PathBuf> {
     // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
     let _lock = workspace::lock(name)?;
+    let of_run = std::env::var(FEATURES).ok().filter(|_| profile.is_empty());
     let output = command::cargo()
         .args(["build", "--quiet", "--workspace", "--bin", name])
         .args(profile)
-        .args(features_with(std::env::var(FEATURES).ok(), features))
+        .args(features_with(of_run, features))
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
         .stdin(Stdio::null())

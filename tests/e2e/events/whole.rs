@@ -19,8 +19,8 @@ struct Shop {
     events: String,
     model: Model,
     acknowledged: BTreeSet<String>,
-    begun_ms: u64,
     next: u64,
+    last_ms: u64,
 }
 
 impl Shop {
@@ -37,13 +37,15 @@ impl Shop {
             events,
             model: Model::new(),
             acknowledged: BTreeSet::new(),
-            begun_ms: u64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_millis())?,
             next: 0,
+            last_ms: 0,
         })
     }
 
-    /// The next views: the customers take turns, and come back to some of the products.
-    fn batch(&mut self) -> Vec<Value> {
+    /// The next views, all of them later than what was before: the customers take turns, and come back to some of the
+    /// products.
+    fn batch(&mut self) -> Result<Vec<Value>> {
+        let now_ms = u64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_millis())?;
         let mut batch = Vec::new();
         for _ in 0..BATCH {
             let n = self.next;
@@ -52,11 +54,12 @@ impl Shop {
                 "id": format!("view-{n}"),
                 "type": "view",
                 "customer": format!("customer-{}", n % 3),
-                "at_ms": self.begun_ms - 600_000 + n,
+                "at_ms": now_ms.max(self.last_ms + 1),
                 "attributes": { "sku": (n * 7) % 50 },
             }));
+            self.last_ms = now_ms.max(self.last_ms + 1);
         }
-        batch
+        Ok(batch)
     }
 
     /// Sends a batch once; whether it was acknowledged.
@@ -88,7 +91,7 @@ impl Shop {
 
     /// Sends a batch until it is acknowledged.
     async fn send_at_last(&mut self) -> Result<()> {
-        let batch = self.batch();
+        let batch = self.batch()?;
         for _ in 0..600 {
             if self.send(&batch).await? {
                 return Ok(());
@@ -164,7 +167,7 @@ async fn what_was_acknowledged_is_stored_once_and_seen_whoever_dies() -> Result<
 
     // The origin dies in mid-stream, twice. Clients send the same again, also what it may have taken.
     for _ in 0..2 {
-        let taken = shop.batch();
+        let taken = shop.batch()?;
         shop.send(&taken).await?;
         shop.stack.origin.process().kill();
         ensure!(!shop.send(&taken).await?, "nobody can have taken it");
