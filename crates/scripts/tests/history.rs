@@ -173,8 +173,10 @@ impl<'a> Pair<'a> {
             Step::Delete(deleted, forget_ms) => self.delete(&all(deleted), *forget_ms),
             Step::Clear(at_ms) => self.clear(*at_ms),
             Step::Fill(generation, deleted, cleared_ms, cold) => {
-                let mut removals = Removals::default();
-                removals.cleared_ms = *cleared_ms;
+                let mut removals = Removals {
+                    cleared_ms: *cleared_ms,
+                    ..Removals::default()
+                };
                 for Seen { sku, at_ms } in all(deleted) {
                     removals.delete(sku, at_ms);
                 }

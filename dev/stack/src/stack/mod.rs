@@ -200,8 +200,8 @@ impl Stack {
     pub fn check_children(&mut self) -> Result<(), DiedChild> {
         self.envoy.check()?;
         self.gateways.iter_mut().try_for_each(Envoy::check)?;
-        let others = self.link_gateway.iter_mut().chain(&mut self.event_gateway);
-        others.map(Envoy::check).collect::<Result<(), _>>()?;
+        let mut others = self.link_gateway.iter_mut().chain(&mut self.event_gateway);
+        others.try_for_each(Envoy::check)?;
         self.origin.check()?;
         self.redis.servers().try_for_each(RedisServer::check)
     }
