@@ -1,14 +1,14 @@
 //! A log on Apache Kafka, or any broker of its protocol: one topic, whose partitions are the log's.
 //!
-//! - [`KafkaLog::append`] returns when every record is on all replicas that are in sync (`acks=all`). The producer is
+//! - `KafkaLog::append` returns when every record is on all replicas that are in sync (`acks=all`). The producer is
 //!   idempotent: what it sends again is there once, in its order.
-//! - A [`Reader`] reads for one group. The brokers share the partitions among all readers of a group. Where each partition
-//!   goes on is told by the caller ([`Reader::start_at`]), who keeps it where its effects are, in one transaction with
-//!   them; [`Reader::commit`] tells the brokers, too, for their tools and for callers who keep nothing.
-//! - [`KafkaLog::place`] finds the position of a time, [`KafkaLog::lag`] how far a position is behind.
+//! - A `Reader` reads for one group. The brokers share the partitions among all readers of a group. Where each partition
+//!   goes on is told by the caller (`Reader::start_at`), who keeps it where its effects are, in one transaction with
+//!   them; `Reader::commit` tells the brokers, too, for their tools and for callers who keep nothing.
+//! - `KafkaLog::place` finds the position of a time, `KafkaLog::lag` how far a position is behind.
 //!
 //! Nothing here needs a broker to be there: the topic is made, or looked at, when it is first needed. Without brokers an
-//! append ends with [`AppendError::Unknown`] within [`Times::append_max`], and a reader waits.
+//! append ends with `AppendError::Unknown` within `Times::append_max`, and a reader waits.
 
 // Whatever is here needs librdkafka.
 #![cfg(feature = "librdkafka")]

@@ -60,7 +60,7 @@ impl HttpSource {
     /// Asks `url`, in which `{cursor}` stands where the cursor goes.
     ///
     /// # Errors
-    /// See [`SourceError`].
+    /// When the URL or the authorities will not do.
     pub fn new(url: &str, ca: Option<&Path>, token: Option<&str>) -> Result<Self, SourceError> {
         // Braces are in no URL: the place is found by a word that is.
         const WORD: &str = "weir-cursor";
