@@ -39,7 +39,7 @@ pub struct LinkMetrics {
     pub drained: Counter,
     /// Entries of the log whose names were taken in the cold store: there should be none.
     pub drained_taken: Counter,
-    /// Changes that Redis had not followed at once, and that were written again.
+    /// Changes that were written to Redis once more, as each is.
     pub republished: Counter,
     /// Batches of clicks that wait to be counted.
     pub click_batches_waiting: Gauge,
@@ -77,7 +77,7 @@ impl LinkMetrics {
             ),
             republished: group.add(
                 "links_republished",
-                "Changes that were written to Redis again, since it had not followed",
+                "Changes that were written to Redis once more, as each is",
             ),
             segments: group.add("link_segments", "Segments of numbers asked for, by outcome"),
             cleaned: group.add(
