@@ -24,6 +24,9 @@
 //! | [`event_batch`], [`event_pixel`] | events as clients send them: a body, the query of an image | |
 //! | [`events_config`] | the configuration of the filter for events | |
 //! | [`event_envelope`] | an event as the log holds it | |
+//! | [`fitment_check`], [`fitment_browse`] | what clients ask about vehicles: a body, a query string | |
+//! | [`fitment_config`] | the configuration of the filter for fitment | |
+//! | [`fitment_replies`] | a reply, as each script's of fitment | |
 //! | [`links_config`] | the configuration of the filter for short links | |
 //! | [`link_click`] | a request for a link: a line each | method |
 //! | [`link_target`] | where a client wants a link to lead | |
@@ -37,6 +40,7 @@ mod claim;
 mod config;
 mod error_reply;
 mod event;
+mod fitment;
 mod history;
 mod identity;
 mod limit;
@@ -56,6 +60,7 @@ pub use claim::claim_ticket;
 pub use config::{bridge_config, gate_config};
 pub use error_reply::error_reply;
 pub use event::{event_batch, event_envelope, event_pixel, events_config};
+pub use fitment::{fitment_browse, fitment_check, fitment_config, fitment_replies};
 pub use history::history_cold;
 pub use identity::signed_user;
 pub use limit::limit_slot;
@@ -71,7 +76,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 26] = [
+pub const TARGETS: [(&str, Target); 30] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -83,6 +88,10 @@ pub const TARGETS: [(&str, Target); 26] = [
     ("event_envelope", event_envelope),
     ("event_pixel", event_pixel),
     ("events_config", events_config),
+    ("fitment_browse", fitment_browse),
+    ("fitment_check", fitment_check),
+    ("fitment_config", fitment_config),
+    ("fitment_replies", fitment_replies),
     ("gate_config", gate_config),
     ("history_cold", history_cold),
     ("limit_rules", limit_rules),

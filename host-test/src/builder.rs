@@ -38,6 +38,7 @@ pub struct Builder {
     foreign: Vec<(String, ForeignFn)>,
     properties: Vec<(Vec<u8>, Vec<u8>)>,
     policy: FailurePolicy,
+    shows_body_to_held: bool,
     fuel_max: u64,
     answers_max: usize,
     start_ns: Option<u64>,
@@ -59,6 +60,7 @@ impl Default for Builder {
             foreign: Vec::new(),
             properties: Vec::new(),
             policy: FailurePolicy::default(),
+            shows_body_to_held: false,
             fuel_max: FUEL_PER_CALLBACK,
             answers_max: ANSWERS_PER_CALLBACK,
             start_ns: None,
@@ -154,6 +156,13 @@ impl Builder {
         self
     }
 
+    /// Whether a stream that is paused at its headers is still shown its body (`allow_on_headers_stop_iteration`): Envoy shows
+    /// nothing more if not set.
+    pub fn allow_on_headers_stop_iteration(mut self) -> Self {
+        self.shows_body_to_held = true;
+        self
+    }
+
     /// How much fuel one callback may burn before it traps; 10,000,000,000 if not set.
     pub fn fuel_per_callback(mut self, fuel: u64) -> Self {
         self.fuel_max = fuel;
@@ -210,6 +219,7 @@ impl Builder {
             config: RefCell::new(self.config),
             env: self.env,
             policy: self.policy,
+            shows_body_to_held: self.shows_body_to_held,
             fuel_max: self.fuel_max,
             answers_max: self.answers_max,
         });

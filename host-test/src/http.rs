@@ -174,6 +174,10 @@ pub(crate) struct Half {
     /// Which parts the filter may look at. Envoy hides each as soon as it has passed.
     sees: Option<At>,
     sees_headers: bool,
+    /// The headers were shown and have not passed.
+    holds_headers: bool,
+    /// A pause at the headers holds back only them: what follows is still shown.
+    shows_body_to_held: bool,
     started: bool,
     /// The last frame has been shown.
     ended: bool,
@@ -198,7 +202,12 @@ impl Half {
 
     /// The next frame's place and its callback's arguments after the context id.
     fn take_next(&mut self) -> Option<(At, Vec<u32>)> {
-        if matches!(self.paused, Some(At::Headers | At::Trailers)) {
+        let is_shown_more = match self.paused {
+            Some(At::Headers) => self.shows_body_to_held,
+            Some(At::Trailers) => false,
+            Some(At::Body) | None => true,
+        };
+        if !is_shown_more {
             return None;
         }
         let frame = self.frames.pop_front()?;
@@ -206,6 +215,7 @@ impl Half {
         self.started = true;
         self.sees = Some(at);
         self.sees_headers |= at == At::Headers;
+        self.holds_headers |= at == At::Headers;
         let args = match frame {
             Frame::Headers { end } => {
                 self.ended = end;
@@ -232,11 +242,13 @@ impl Half {
     fn pass(&mut self, at: At) {
         self.paused = None;
         self.sees = None;
+        self.sees_headers = false;
+        // They may have been held back until now.
+        if std::mem::take(&mut self.holds_headers) {
+            self.passed.headers = self.headers.clone();
+        }
         match at {
-            At::Headers => {
-                self.sees_headers = false;
-                self.passed.headers = self.headers.clone();
-            }
+            At::Headers => {}
             At::Body => self.passed.body.append(&mut self.body),
             At::Trailers => {
                 self.passed.body.append(&mut self.body);
@@ -367,12 +379,18 @@ impl Process {
         let (id, context) = {
             let world = &mut *self.world.borrow_mut();
             let id = world.streams.len();
-            let context = world.vm(vm).add_context(Owner::Http(id), Some(root));
+            let state = world.vm(vm);
+            let context = state.add_context(Owner::Http(id), Some(root));
+            let half = |shows_body_to_held| Half {
+                shows_body_to_held,
+                ..Half::default()
+            };
+            let shows_body_to_held = state.shows_body_to_held;
             world.streams.push(HttpStream {
                 vm,
                 context,
-                request: Half::default(),
-                response: Half::default(),
+                request: half(shows_body_to_held),
+                response: half(shows_body_to_held),
                 replied: None,
                 answer_queued: false,
                 end: None,

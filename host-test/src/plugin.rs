@@ -103,6 +103,7 @@ pub(crate) struct Plugin {
     pub config: RefCell<Vec<u8>>,
     pub env: Vec<(String, String)>,
     pub policy: FailurePolicy,
+    pub shows_body_to_held: bool,
     pub fuel_max: u64,
     pub answers_max: usize,
 }
@@ -113,6 +114,7 @@ impl Plugin {
             slot,
             thread,
             policy: self.policy,
+            shows_body_to_held: self.shows_body_to_held,
             answers_max: self.answers_max,
             vm_id: self.vm_id.clone(),
             root_id: self.root_id.clone(),

@@ -164,6 +164,7 @@ pub(crate) struct VmState {
     pub slot: SlotId,
     pub thread: Thread,
     pub policy: FailurePolicy,
+    pub shows_body_to_held: bool,
     pub answers_max: usize,
     pub vm_id: String,
     pub root_id: String,

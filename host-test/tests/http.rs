@@ -299,3 +299,29 @@ fn answering_another_stream_stops_ones_own() {
     );
     assert!(host.request(0).send().is_continued());
 }
+
+/// Holds the head back, and the body until it is whole; says each size that it is shown.
+const HOLDS_UNTIL_WHOLE: &str = r#"
+  (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
+  (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+    (call $note (local.get 1))
+    (i32.eqz (local.get 2)))"#;
+
+#[test]
+fn a_body_comes_to_a_held_head_only_where_that_is_allowed() {
+    let request = |host: &weir_host_test::Host| {
+        let request = host.request(0).header("x-user", "7");
+        request.body("abc").body("de").send()
+    };
+    let plain = host(HOLDS_UNTIL_WHOLE).start().unwrap();
+    assert_eq!(request(&plain).state(), StreamState::Paused);
+    assert!(worker_logs(&plain).is_empty());
+
+    let allowed = host(HOLDS_UNTIL_WHOLE).allow_on_headers_stop_iteration();
+    let allowed = allowed.start().unwrap();
+    let stream = request(&allowed);
+    assert_eq!(worker_logs(&allowed), ["03", "05"]);
+    let upstream = stream.upstream_request();
+    assert_eq!(upstream.headers.text("x-user"), Some("7"));
+    assert_eq!(upstream.body_text(), "abcde");
+}

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use weir_base::key::KeyRing;
 use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
 use crate::events::config::{EventConfig, webhook_secret};
+use crate::fitment::config::FitmentConfig;
+use crate::fitment::import::command::ImportCommand;
 use crate::history::config::HistoryConfig;
 use crate::http::AdminToken;
 use crate::links::config::{LinkConfig, scramble};
@@ -84,6 +86,21 @@ pub struct Config {
     /// The flags of browse history.
     #[command(flatten)]
     pub history: HistoryConfig,
+
+    /// The flags of vehicle fitment.
+    #[command(flatten)]
+    pub fitment: FitmentConfig,
+
+    /// What to do instead of serving.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What the program does instead of serving.
+#[derive(Clone, Subcommand)]
+pub enum Command {
+    /// Imports a file of vehicle fitment
+    Import(ImportCommand),
 }
 
 /// The URLs may hold passwords.

@@ -5,6 +5,7 @@
 //! | [`sales`] | flash sales: the admission ledger, orders, reservations |
 //! | [`links`] | short links and their clicks |
 //! | [`events`] | behaviour events: taken, kept, handled by groups |
+//! | [`fitment`] | vehicle fitment: which parts fit which vehicles |
 //! | [`history`] | browse history: the products that a user has seen last |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
 //! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
@@ -20,6 +21,7 @@ pub mod background;
 pub mod clock;
 pub mod config;
 pub mod events;
+pub mod fitment;
 pub mod history;
 pub mod http;
 pub mod links;

@@ -47,6 +47,16 @@ macro_rules! migrations {
             migration!($database, 27, "cancelled holds", "0027_cancelled_holds"),
             migration!($database, 28, "events", "0028_events"),
             migration!($database, 29, "history", "0029_history"),
+            migration!($database, 30, "fitment", "0030_fitment"),
+            migration!($database, 34, "event archives", "0034_event_archives"),
+            migration!($database, 35, "history begins", "0035_history_begins"),
+            migration!($database, 36, "fitment marks", "0036_fitment_marks"),
+            migration!(
+                $database,
+                37,
+                "link edits by time",
+                "0037_link_edits_by_time"
+            ),
         ]
     };
 }

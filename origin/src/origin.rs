@@ -9,6 +9,8 @@ use weir_base::key::KeyRing;
 
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
+use crate::fitment::metrics::FitmentMetrics;
+use crate::fitment::{self, Fitment};
 use crate::history::metrics::HistoryMetrics;
 use crate::history::{self, History};
 use crate::http::{self, ADMIN_LIMIT, AdminToken, Health, PUBLIC_LIMIT, Part};
@@ -47,6 +49,8 @@ pub struct Origin {
     events: Option<Events>,
     history_metrics: HistoryMetrics,
     history: Option<History>,
+    fitment_metrics: FitmentMetrics,
+    fitment: Option<Fitment>,
 }
 
 impl Origin {
@@ -74,6 +78,8 @@ impl Origin {
             events: None,
             history_metrics: HistoryMetrics::register(&metrics),
             history: None,
+            fitment_metrics: FitmentMetrics::register(&metrics),
+            fitment: None,
             sales,
             metrics,
             database,
@@ -141,6 +147,15 @@ impl Origin {
         self
     }
 
+    /// The same, with vehicle fitment.
+    #[must_use]
+    pub fn with_fitment(mut self, settings: fitment::Settings) -> Self {
+        let (database, redis) = (self.database.clone(), self.redis.clone());
+        let metrics = self.fitment_metrics.clone();
+        self.fitment = Some(Fitment::new(settings, database, redis, metrics));
+        self
+    }
+
     /// Sales and orders.
     pub fn sales(&self) -> &Sales {
         &self.sales
@@ -161,6 +176,11 @@ impl Origin {
         self.history.as_ref()
     }
 
+    /// Vehicle fitment, if it has any.
+    pub fn fitment(&self) -> Option<&Fitment> {
+        self.fitment.as_ref()
+    }
+
     /// What is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
@@ -175,11 +195,15 @@ impl Origin {
                 self.history.clone(),
                 sales::http::users(self.sales.clone()),
             ))
+            .merge(fitment::http::public(
+                self.fitment.clone(),
+                sales::http::users(self.sales.clone()),
+            ))
             .merge(http::alive());
-        http::finish(routes, PUBLIC_LIMIT, self.metrics.requests())
+        http::finish(routes, PUBLIC_LIMIT.into(), self.metrics.requests())
     }
 
-    /// The routes for operators, who show `token`, and for probes and the page of links, which need none.
+    /// The routes for operators, who show `token`, and for probes and pages, which need none.
     pub fn admin_routes(&self, token: AdminToken) -> Router {
         let health = Health {
             database: self.database.clone(),
@@ -190,12 +214,20 @@ impl Origin {
         let guarded = sales::http::admin(self.sales.clone())
             .merge(links::http::admin(self.links.clone()))
             .merge(events::http::admin(self.events.clone()))
-            .merge(history::http::admin(self.history.clone()));
+            .merge(history::http::admin(self.history.clone()))
+            .merge(fitment::http::admin(self.fitment.clone()));
         let routes = http::with_token(guarded, token)
             .merge(http::alive())
             .merge(http::probes(health))
-            .merge(links::http::page());
-        http::finish(routes, ADMIN_LIMIT, self.metrics.requests())
+            .merge(links::http::page())
+            .merge(events::http::page())
+            .merge(fitment::http::page());
+        let limit = http::TimeLimit {
+            usual: ADMIN_LIMIT,
+            // A file of gigabytes.
+            none_for: &[fitment::http::UPLOAD],
+        };
+        http::finish(routes, limit, self.metrics.requests())
     }
 
     /// What `/readyz` tells of beside SQL and Redis. A log of events that is full makes nobody turn sales away.
@@ -235,6 +267,9 @@ impl Origin {
         }
         if let Some(history) = &self.history {
             tasks.extend(history.spawn(stop));
+        }
+        if let Some(fitment) = &self.fitment {
+            tasks.extend(fitment.spawn(stop));
         }
         Ok(tasks)
     }

@@ -11,8 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Config, Secrets};
+use crate::config::{Command, Config, Secrets};
+use crate::fitment::Fitment;
+use crate::fitment::import::command::{self, ImportCommand};
+use crate::fitment::metrics::FitmentMetrics;
 use crate::http::{self, server::serve};
+use crate::metrics::Metrics;
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
 use crate::sql::Database;
@@ -30,12 +34,33 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// When it cannot start, or when requests did not end in time after it was told to stop.
 pub fn run(config: &Config) -> Result<()> {
     start_logs()?;
+    if let Some(Command::Import(command)) = &config.command {
+        return runtime()?.block_on(import_file(config, command));
+    }
     let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    runtime()?.block_on(run_until_told(config, secrets))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(run_until_told(config, secrets))
+        .context("cannot start the runtime")
+}
+
+/// What `weir-origin import` does. It needs the database and the folder of imports, and no secrets.
+async fn import_file(config: &Config, command: &ImportCommand) -> Result<()> {
+    let settings = config.fitment.settings(&config.key_prefix)?;
+    let settings = settings.context("--fitment names the folder of imports")?;
+    let database = open_database(&config.database_url)
+        .await
+        .context("--database-url")?;
+    let redis = Redis::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
+    let metrics = FitmentMetrics::register(&Metrics::default());
+    let fitment = Fitment::new(settings, database.clone(), redis, metrics);
+    let ended = command::run(command, &fitment).await;
+    database.close().await;
+    ended
 }
 
 fn start_logs() -> Result<()> {
@@ -124,6 +149,10 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     };
     let origin = match config.history.settings()? {
         Some(settings) => origin.with_history(settings),
+        None => origin,
+    };
+    let origin = match config.fitment.settings(&config.key_prefix)? {
+        Some(settings) => origin.with_fitment(settings),
         None => origin,
     };
     let webhook = secrets.webhook.map(|secret| secret.0);

@@ -10,7 +10,10 @@ use weir_base::id::UserId;
 use weir_event::envelope::Envelope;
 use weir_history::{Owner, Sku};
 
+use crate::events::groups::marks::{MarkFuture, Marks};
 use crate::events::groups::{Delivery, Handled, Handler, NewGroup, Outcome, Recomputed, Unit};
+use crate::events::log::Target;
+use crate::history::marks::Rebuild;
 use crate::history::{History, View};
 
 /// The group's name.
@@ -21,7 +24,11 @@ pub const VIEW: &str = "view";
 
 /// The group that notes views in `history`.
 pub fn group(history: History) -> NewGroup {
-    NewGroup::new(GROUP, Arc::new(Views { history }))
+    let views = Arc::new(Views { history });
+    NewGroup {
+        marks: Some(views.clone()),
+        ..NewGroup::new(GROUP, views)
+    }
 }
 
 #[derive(Debug)]
@@ -110,5 +117,39 @@ impl Handler for Views {
 
     fn can_recompute(&self) -> bool {
         true
+    }
+}
+
+/// Beside the lists in Redis.
+impl Marks for Views {
+    fn advance<'a>(&'a self, source: &'a str, from: u64, to: u64) -> MarkFuture<'a, bool> {
+        Box::pin(async move {
+            let advanced = self.history.advance_mark(source, from, to).await;
+            advanced.map_err(|error| error.to_string())
+        })
+    }
+
+    fn read<'a>(&'a self, source: &'a str) -> MarkFuture<'a, Option<u64>> {
+        Box::pin(async move {
+            let mark = self.history.mark(source).await;
+            mark.map_err(|error| error.to_string())
+        })
+    }
+
+    fn write<'a>(&'a self, source: &'a str, to: u64) -> MarkFuture<'a, ()> {
+        Box::pin(async move {
+            let written = self.history.set_mark(source, to).await;
+            written.map_err(|error| error.to_string())
+        })
+    }
+
+    fn rebuild<'a>(&'a self, source: &'a str, at: u64) -> MarkFuture<'a, Target> {
+        Box::pin(async move {
+            match self.history.rebuild_from(source, at).await {
+                Ok(Rebuild::Position(position)) => Ok(Target::Position(position)),
+                Ok(Rebuild::Time(time_ms)) => Ok(Target::Time(time_ms)),
+                Err(error) => Err(error.to_string()),
+            }
+        })
     }
 }

@@ -16,6 +16,7 @@ pub(crate) enum Gateways {
     Limits,
     Links,
     Events,
+    Fitment,
     /// The origin's groups of events, which are there when it takes events: its own tests look at them.
     Groups,
 }
@@ -26,6 +27,7 @@ impl Gateways {
             name if name.starts_with("weir_ratelimit_") => Self::Limits,
             name if name.starts_with("weir_shortlink_") => Self::Links,
             name if name.starts_with("weir_events_") => Self::Events,
+            name if name.starts_with("weir_fitment_") => Self::Fitment,
             name if name.starts_with("weir_origin_event_group_") => Self::Groups,
             _ => Self::Sales,
         }

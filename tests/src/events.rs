@@ -22,10 +22,11 @@ use weir_event::pixel;
 use weir_event::stamps::Stamps;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::http::{Connection, HeaderMap, Method};
+use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::{DataDir, ports, tools, wasm};
 
-use crate::limiters::check_envoys;
+use crate::limiters::{check_envoys, redis_in};
 use crate::until;
 
 /// The key of the site's server.
@@ -293,6 +294,8 @@ pub struct EventGateway {
     pub envoys: Vec<Envoy>,
     /// The origin.
     pub origin: EventOrigin,
+    /// Where it counts, if not in its own memory.
+    pub redis: Option<RedisServer>,
     _shop: Shop,
     data: DataDir,
 }
@@ -307,12 +310,33 @@ impl EventGateway {
         config: Option<&str>,
         pages: BTreeMap<&'static str, (&'static str, &'static str)>,
     ) -> Result<Self> {
-        wasm::ensure_filters()?;
+        Self::start_edited(config, pages, DataDir::open(None)?, None).await
+    }
+
+    /// The same, with a Redis of its own and the bridge to it.
+    ///
+    /// # Errors
+    /// As [`EventGateway::start`].
+    pub async fn start_with_redis(config: &str) -> Result<Self> {
         let data = DataDir::open(None)?;
+        let redis = redis_in(&data).await?;
+        Self::start_edited(Some(config), BTreeMap::new(), data, Some(redis)).await
+    }
+
+    async fn start_edited(
+        config: Option<&str>,
+        pages: BTreeMap<&'static str, (&'static str, &'static str)>,
+        data: DataDir,
+        redis: Option<RedisServer>,
+    ) -> Result<Self> {
+        wasm::ensure_filters()?;
         let origin = EventOrigin::start().await?;
         let shop = Shop::start(pages).await?;
         let address = (Ipv4Addr::LOCALHOST, origin.port).into();
         let mut envoy = EnvoyConfig::events(shop.server.address)?.origin(address)?;
+        if let Some(redis) = &redis {
+            envoy = envoy.with_bridge()?.redis("127.0.0.1", redis.port())?;
+        }
         if let Some(json) = config {
             envoy = envoy.events_config(json)?;
         }
@@ -330,6 +354,7 @@ impl EventGateway {
         Ok(Self {
             envoys: vec![Envoy::start(&tool, &options).await?],
             origin,
+            redis,
             _shop: shop,
             data,
         })

@@ -80,6 +80,7 @@ async fn origin_in(data: &DataDir, redis: &RedisServer, secrets: &Secrets) -> Re
     std::fs::write(&domains, DOMAINS)?;
     let options = OriginOptions {
         events_log: None,
+        fitment: None,
         port: ports::free()?,
         admin_port: ports::free()?,
         database: data.path.join("weir.db"),

@@ -80,6 +80,19 @@ const TASKS: &[Task] = &[
         ],
     },
     Task {
+        name: "demo fitment",
+        about: "Import 50 million relations of parts and vehicles, ask 100,000 questions, check each answer",
+        program: &DEV,
+        steps: &[
+            BUILD_WASM,
+            GET_TOOLS,
+            Step {
+                what: "import the catalogue, ask and compare",
+                how_long: "5 min",
+            },
+        ],
+    },
+    Task {
         name: "bench",
         about: "Compare Weir with what one would pick instead",
         program: &BENCH,
@@ -147,7 +160,7 @@ fn main() -> ExitCode {
     let Some(place) = place_of_task(&arguments) else {
         return usage(&arguments);
     };
-    let Some(task) = TASKS.iter().find(|task| arguments[place] == task.name) else {
+    let Some(task) = task_of(&arguments[place..]) else {
         eprintln!("error: there is no task {:?}\n", arguments[place]);
         eprint!("{}", help());
         return ExitCode::FAILURE;
@@ -162,6 +175,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The task that these words begin with: of two, the one with the longer name.
+fn task_of(words: &[OsString]) -> Option<&'static Task> {
+    let is_named = |task: &&Task| {
+        let name: Vec<&str> = task.name.split(' ').collect();
+        words.len() >= name.len() && name.iter().zip(words).all(|(one, word)| word == *one)
+    };
+    TASKS
+        .iter()
+        .filter(is_named)
+        .max_by_key(|task| task.name.len())
 }
 
 /// Where the task's name is: `--envoy PATH`, which all tasks take, may stand in front of it.
@@ -194,7 +219,7 @@ fn help() -> String {
         Usage: cargo xtask [--envoy PATH] <TASK> [OPTIONS]\n\n"
         .to_owned();
     for task in TASKS {
-        help += &format!("  {:<11} {}\n", task.name, task.about);
+        help += &format!("  {:<12} {}\n", task.name, task.about);
     }
     help += "\n`cargo xtask <TASK> --help` tells a task's options; it compiles the task first.\n";
     help
@@ -217,6 +242,17 @@ mod tests {
         assert_eq!(task_in("--help"), None);
         assert_eq!(task_in("--envoy"), None);
         assert_eq!(task_in(""), None);
+    }
+
+    #[test]
+    fn a_task_may_have_two_words() {
+        let of = |line: &str| {
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            task_of(&words).map(|task| task.name)
+        };
+        assert_eq!(of("demo --once"), Some("demo"));
+        assert_eq!(of("demo fitment --once"), Some("demo fitment"));
+        assert_eq!((of("demonstrate"), of("fitment")), (None, None));
     }
 
     #[test]

@@ -5,30 +5,10 @@ use alloc::format;
 
 use weir_engine::Metrics;
 use weir_engine::metrics::{Counter, Counters};
+use weir_engine::tag;
 
 /// How all names begin.
 const PREFIX: &str = "weir_events";
-
-/// Defines an enumeration whose variants are values of a tag.
-macro_rules! tag {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum $name {
-            $($(#[$variant_meta])* $variant,)+
-        }
-
-        impl $name {
-            const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
-
-            const fn word(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
-                }
-            }
-        }
-    };
-}
 
 tag! {
     /// What became of a request with events.

@@ -336,7 +336,7 @@ impl<D: SharedData + Clone> Engine for Gate<D> {
             Event::Deferred { batch } => {
                 self.pump.deferred(batch, effects);
             }
-            Event::Response { .. } | Event::FetchDone { .. } => {}
+            Event::Response { .. } | Event::Body { .. } | Event::FetchDone { .. } => {}
         }
     }
 

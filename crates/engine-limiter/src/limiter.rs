@@ -321,7 +321,7 @@ impl<D: SharedData + Clone> Engine for Limiter<D> {
                 }
             }
             // It sends none.
-            Event::FetchDone { .. } => {}
+            Event::Body { .. } | Event::FetchDone { .. } => {}
         }
     }
 

@@ -100,7 +100,7 @@ impl Engine for Links {
         }
         match event {
             Event::Request { stream, request } => self.on_request(stream, request, effects),
-            Event::Response { .. } => {}
+            Event::Response { .. } | Event::Body { .. } => {}
             Event::Closed { stream, .. } => self.forget(stream),
             Event::Undelivered { stream, .. } => self.not_delivered(stream),
             Event::Tick { now_ms } => self.on_tick(now_ms, effects),

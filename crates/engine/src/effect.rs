@@ -14,6 +14,10 @@ use crate::metrics::Histogram;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u32);
 
+/// One of the Redis that a host reaches, by its place in the list that the host was given. Most engines have one, the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RedisId(pub u8);
+
 /// An HTTP request of the engine's own. Engines get them from [`Effects::fetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FetchId(pub u32);
@@ -65,6 +69,14 @@ pub enum Effect {
         /// The path.
         path: String,
     },
+    /// Holds the stream's request back until its body is there whole: [`Event::Body`](crate::Event::Body) brings it. Only an
+    /// effect of the request's own event.
+    ReadBody {
+        /// The stream.
+        stream: StreamId,
+        /// The most bytes: a longer body is not read.
+        bytes_max: usize,
+    },
     /// Lets the stream's request go on.
     Continue {
         /// The stream.
@@ -86,6 +98,8 @@ pub enum Effect {
     Call {
         /// The call.
         batch: BatchId,
+        /// Which Redis is asked.
+        redis: RedisId,
         /// Where its commands stand: see [`Effects::bytes`].
         body: Range<usize>,
         /// How long it may take, from `now_ms` on.
@@ -193,13 +207,18 @@ impl Effects {
         }
     }
 
+    /// Asks for the body of a request whose head has just come.
+    pub fn read_body(&mut self, stream: StreamId, bytes_max: usize) {
+        self.push(Effect::ReadBody { stream, bytes_max });
+    }
+
     /// Removes every copy of a request header.
     pub fn remove_header(&mut self, stream: StreamId, name: impl Into<Cow<'static, str>>) {
         let name = name.into();
         self.push(Effect::RemoveRequestHeader { stream, name });
     }
 
-    /// Sends what `write` appends, whole commands, in a turn: one event of [`Event::Tick`](crate::Event::Tick),
+    /// Sends what `write` appends, whole commands, to the first Redis in a turn: one event of [`Event::Tick`](crate::Event::Tick),
     /// [`Event::RedisReply`](crate::Event::RedisReply) or [`Event::FetchDone`](crate::Event::FetchDone).
     pub fn call(
         &mut self,
@@ -207,21 +226,13 @@ impl Effects {
         now_ms: u64,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> BatchId {
-        self.push_call(timeout_ms, now_ms, false, write)
+        self.call_to(RedisId::default(), timeout_ms, now_ms, false, write)
     }
 
-    /// As [`Effects::call`], with any event: but the call may be deferred.
-    pub fn call_at_once(
+    /// As [`Effects::call`], to any Redis. `at_once`: with any event, but the call may be deferred.
+    pub fn call_to(
         &mut self,
-        timeout_ms: u64,
-        now_ms: u64,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> BatchId {
-        self.push_call(timeout_ms, now_ms, true, write)
-    }
-
-    fn push_call(
-        &mut self,
+        redis: RedisId,
         timeout_ms: u64,
         now_ms: u64,
         at_once: bool,
@@ -233,6 +244,7 @@ impl Effects {
         let body = start..self.bytes.len();
         self.push(Effect::Call {
             batch,
+            redis,
             body,
             timeout_ms,
             now_ms,
@@ -300,7 +312,9 @@ mod tests {
     fn calls_keep_their_bytes_until_the_host_has_sent_them() {
         let mut effects = Effects::new();
         let first = effects.call(5, 0, |out| out.extend_from_slice(b"GET a"));
-        let second = effects.call_at_once(5, 0, |out| out.extend_from_slice(b"GET bc"));
+        let second = effects.call_to(RedisId(1), 5, 0, true, |out| {
+            out.extend_from_slice(b"GET bc");
+        });
         assert_ne!(first, second);
         let mut list = Vec::new();
         effects.take_into(&mut list);

@@ -20,6 +20,16 @@ pub enum Event<'a> {
         /// What can be known of it now, and not later.
         request: &'a dyn Request,
     },
+    /// The body of a request for which the engine has asked is there. Unless the effects answer the request or let it go on,
+    /// it waits.
+    Body {
+        /// Its stream.
+        stream: StreamId,
+        /// The body; `None` if it is longer than the engine wants.
+        body: Option<&'a [u8]>,
+        /// The time.
+        now_ms: u64,
+    },
     /// The head of the response to a request that went on is about to go to the client.
     Response {
         /// Its stream.

@@ -47,7 +47,7 @@ pub mod pump;
 pub mod redis;
 
 pub use answer::Answer;
-pub use effect::{BatchId, Effect, Effects, Fetch, FetchId, Level};
+pub use effect::{BatchId, Effect, Effects, Fetch, FetchId, Level, RedisId};
 pub use event::{Event, Request, StreamEnd, StreamId};
 pub use headers::Headers;
 pub use metrics::Metrics;

@@ -133,6 +133,28 @@ impl<K: Copy + PartialEq> Counters<K> {
     }
 }
 
+/// Defines an enumeration whose variants are values of a tag: `ALL` of them, and the `word` of each.
+#[macro_export]
+macro_rules! tag {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

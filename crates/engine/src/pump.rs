@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use weir_resp::Value;
 use weir_scripts::Call;
 
-use crate::effect::{BatchId, Effects};
+use crate::effect::{BatchId, Effects, RedisId};
 use crate::event::StreamId;
 use crate::metrics::{Counter, Metrics};
 use crate::redis::{Definite, Failure, Reply, Unknown, classify, is_noscript, read};
@@ -163,6 +163,7 @@ impl<J> Batch<J> {
 #[derive(Debug)]
 pub struct Pump<P: Plan> {
     settings: Settings,
+    redis: RedisId,
     plan: P,
     digests: BTreeMap<&'static str, String>,
     waiting: VecDeque<Pending<P::Job>>,
@@ -180,6 +181,7 @@ impl<P: Plan> Pump<P> {
     pub fn new(settings: Settings, plan: P, counts: Counts) -> Self {
         Self {
             settings,
+            redis: RedisId::default(),
             plan,
             digests: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -189,6 +191,11 @@ impl<P: Plan> Pump<P> {
             has_sent: false,
             counts,
         }
+    }
+
+    /// The same, but for another Redis than the first.
+    pub fn with_redis(self, redis: RedisId) -> Self {
+        Self { redis, ..self }
     }
 
     /// Its limits.
@@ -231,12 +238,37 @@ impl<P: Plan> Pump<P> {
             return Err(Full);
         }
         self.wait(Some(stream), job, now_ms);
+        self.send_or_wake(now_ms, effects);
+        Ok(())
+    }
+
+    fn send_or_wake(&mut self, now_ms: u64, effects: &mut Effects) {
         if self.may_send(now_ms) {
             match self.needs_turn() {
                 true => self.wake(effects),
                 false => self.send(Spelling::Digest, true, now_ms, effects),
             }
         }
+    }
+
+    /// Lets `stream` wait for several jobs, which go together as far as they can.
+    ///
+    /// # Errors
+    /// As [`Pump::enqueue`]; then none of them waits.
+    pub fn enqueue_all(
+        &mut self,
+        stream: StreamId,
+        jobs: impl IntoIterator<Item = P::Job>,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Result<(), Full> {
+        if self.is_full() {
+            return Err(Full);
+        }
+        for job in jobs {
+            self.wait(Some(stream), job, now_ms);
+        }
+        self.send_or_wake(now_ms, effects);
         Ok(())
     }
 
@@ -345,6 +377,11 @@ impl<P: Plan> Pump<P> {
         Some(self.turn(now_ms, effects))
     }
 
+    /// Whether the call `batch` is the pump's.
+    pub fn has(&self, id: BatchId) -> bool {
+        self.batches.contains_key(&id)
+    }
+
     /// The host could not send the call `batch`. Whether it was the pump's.
     pub fn not_sent(&mut self, id: BatchId, effects: &mut Effects) -> bool {
         let Some(batch) = self.batches.remove(&id) else {
@@ -431,10 +468,7 @@ impl<P: Plan> Pump<P> {
                 encode(digests, &planned.call, spelling, body);
             }
         };
-        let id = match at_once {
-            true => effects.call_at_once(timeout_ms, now_ms, write),
-            false => effects.call(timeout_ms, now_ms, write),
-        };
+        let id = effects.call_to(self.redis, timeout_ms, now_ms, at_once, write);
         let batch = Batch {
             calls,
             spelling,

@@ -19,6 +19,8 @@ pub struct Hot {
     count: Option<Count>,
     /// Whether the owner stands among those of the day.
     is_active: bool,
+    /// What this Redis is called until it ends.
+    run: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,14 +146,39 @@ impl Hot {
             marker.loaded = marker.loaded.max(comes);
         }
         self.count = None;
+        let mut told = self.told();
+        if generation.is_some() && told.generation.as_deref() != generation {
+            told.loaded = Loaded::Nothing;
+        }
+        told
+    }
+
+    /// Another process of Redis has these keys now, from a file or as what was a replica.
+    pub fn restart(&mut self, run: &str) {
+        self.run = run.into();
+    }
+
+    /// `history_read.lua`. `name`: for a list that has no generation.
+    pub fn read(&mut self, name: &str) -> Told {
+        self.forget_other_run();
+        let run = &self.run;
+        let marker = self.marker.get_or_insert_default();
+        let new = || [run.as_str(), ".", name].concat();
+        marker.generation.get_or_insert_with(new);
         self.told()
     }
 
-    /// `history_read.lua`. `generation`: for a list that has none.
-    pub fn read(&mut self, generation: &str) -> Told {
-        let marker = self.marker.get_or_insert_default();
-        marker.generation.get_or_insert_with(|| generation.into());
-        self.told()
+    /// What is loaded by the word of another process of Redis may lack removals.
+    fn forget_other_run(&mut self) {
+        let run = [self.run.as_str(), "."].concat();
+        let Some(marker) = &mut self.marker else {
+            return;
+        };
+        let generation = marker.generation.as_ref();
+        if generation.is_some_and(|generation| !generation.starts_with(&run)) {
+            (marker.loaded, marker.generation) = (Loaded::Nothing, None);
+            self.count = None;
+        }
     }
 
     /// The views, the newest first.
@@ -165,8 +192,15 @@ impl Hot {
         list
     }
 
-    /// What is loaded.
+    /// What is loaded, as the next reader will be told.
     pub fn loaded(&self) -> Loaded {
+        let mut read = self.clone();
+        read.forget_other_run();
+        read.noted()
+    }
+
+    /// What the marker says.
+    fn noted(&self) -> Loaded {
         self.marker
             .as_ref()
             .map_or(Loaded::Nothing, |marker| marker.loaded)
@@ -175,7 +209,7 @@ impl Hot {
     fn told(&self) -> Told {
         let marker = self.marker.as_ref();
         Told {
-            loaded: self.loaded(),
+            loaded: self.noted(),
             generation: marker.and_then(|marker| marker.generation.clone()),
             views: self.views(),
         }
@@ -183,6 +217,7 @@ impl Hot {
 
     /// `history_read.lua` for a count: the one that is known, or else the list; whoever asks first promises to count.
     pub fn read_count(&mut self, generation: &str, promise: &str) -> Result<u64, Told> {
+        self.forget_other_run();
         match &self.count {
             Some(Count::Known(count)) => return Ok(*count),
             Some(Count::Promised(_)) => {}

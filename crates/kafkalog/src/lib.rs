@@ -5,6 +5,7 @@
 //! - A `Reader` reads for one group. The brokers share the partitions among all readers of a group. Where each partition
 //!   goes on is told by the caller (`Reader::start_at`), who keeps it where its effects are, in one transaction with
 //!   them; `Reader::commit` tells the brokers, too, for their tools and for callers who keep nothing.
+//! - A `Feed` reads somebody else's topic, from places that the caller keeps.
 //! - `KafkaLog::place` finds the position of a time, `KafkaLog::lag` how far a position is behind.
 //!
 //! Nothing here needs a broker to be there: the topic is made, or looked at, when it is first needed. Without brokers an
@@ -33,6 +34,7 @@
 mod append;
 mod assignment;
 mod client;
+mod feed;
 mod log;
 mod look;
 mod read;
@@ -40,6 +42,7 @@ mod settings;
 mod topic;
 
 pub use append::AppendError;
+pub use feed::{Fed, Feed, FeedBounds, FeedRecord, Places};
 pub use log::KafkaLog;
 pub use look::{Lag, Target};
 pub use read::{Batch, Next, Reader, Record};

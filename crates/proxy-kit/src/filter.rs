@@ -24,8 +24,8 @@ pub trait Filter: 'static {
 pub struct Configured<E> {
     /// The engine.
     pub engine: E,
-    /// The Envoy cluster of the bridge's internal listener, if the engine asks Redis.
-    pub redis_cluster: Option<String>,
+    /// For each Redis that the engine asks, the Envoy cluster of its bridge's internal listener.
+    pub redis_clusters: Vec<String>,
 }
 
 /// What the module of the filter `F` does when a host has loaded it.

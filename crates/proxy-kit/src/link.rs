@@ -86,8 +86,6 @@ impl Link {
 
     /// A stream was closed by the other side, and this is its callback: what its call has come to, if it had one.
     pub(crate) fn closed(&mut self, stream: u32) -> Option<(BatchId, Reply)> {
-        // Until then Envoy keeps the stream in its books. It fails only if there is nothing in them.
-        let _ = hostcalls::cancel_grpc_stream(stream);
         let batch = self.streams.remove(stream)?;
         Some((batch, Err(Unknown::Lost.into())))
     }

@@ -25,7 +25,8 @@ pub(crate) struct Worker<E> {
     effects: Effects,
     /// The effects that are being applied: memory that is used again.
     applying: Vec<Effect>,
-    link: Option<Link>,
+    /// One for each Redis.
+    links: Vec<Link>,
     fetches: Fetches,
     wake_queue: u32,
     metrics: HostMetrics,
@@ -51,6 +52,8 @@ struct Callback {
 pub(crate) enum Flow {
     /// It waits.
     Waits,
+    /// It waits for its body, of at most so many bytes.
+    Reads { bytes_max: usize },
     /// It goes on. `is_over`: the engine has no more to do with it.
     GoesOn { is_over: bool },
     /// It was answered: the engine has no more to do with it.
@@ -113,7 +116,11 @@ impl<E: Engine> Worker<E> {
             engine: configured.engine,
             effects: Effects::new(),
             applying: Effects::list(),
-            link: configured.redis_cluster.map(Link::new),
+            links: configured
+                .redis_clusters
+                .into_iter()
+                .map(Link::new)
+                .collect(),
             fetches: Fetches::default(),
             wake_queue,
             metrics: HostMetrics::default(),
@@ -135,6 +142,16 @@ impl<E: Engine> Worker<E> {
         let event = Event::Request {
             stream,
             request: &request,
+        };
+        self.run(event, Callback::of(stream, false))
+    }
+
+    /// The request's body is there; `None` if it is longer than the engine wants.
+    pub(crate) fn on_body(&mut self, stream: StreamId, body: Option<&[u8]>) -> Flow {
+        let event = Event::Body {
+            stream,
+            body,
+            now_ms: now_ms(),
         };
         self.run(event, Callback::of(stream, false))
     }
@@ -169,7 +186,8 @@ impl<E: Engine> Worker<E> {
     /// answered in one.
     pub(crate) fn turn(&mut self) {
         let now_ms = now_ms();
-        match self.link.as_mut().and_then(|link| link.expired(now_ms)) {
+        let mut links = self.links.iter_mut();
+        match links.find_map(|link| link.expired(now_ms)) {
             Some((batch, reply)) => {
                 self.wake();
                 self.on_reply(batch, reply, now_ms);
@@ -181,7 +199,7 @@ impl<E: Engine> Worker<E> {
     /// Closes streams to the bridge that are no longer of use, and tells the host what was counted. The root context is
     /// effective.
     pub(crate) fn tidy(&mut self) {
-        if let Some(link) = &mut self.link {
+        for link in &mut self.links {
             link.close_idle(now_ms());
         }
         self.metrics.flush(self.engine.metrics());
@@ -189,16 +207,18 @@ impl<E: Engine> Worker<E> {
 
     /// A message of `size` bytes has come on a stream to the bridge.
     pub(crate) fn on_message(&mut self, token: u32, size: usize) {
-        let arrived = |link: &mut Link| link.arrived(token, size);
-        if let Some((batch, reply)) = self.link.as_mut().and_then(arrived) {
+        let mut links = self.links.iter_mut();
+        if let Some((batch, reply)) = links.find_map(|link| link.arrived(token, size)) {
             self.on_reply(batch, reply, now_ms());
         }
     }
 
     /// A stream to the bridge was closed.
     pub(crate) fn on_stream_closed(&mut self, token: u32) {
-        let closed = |link: &mut Link| link.closed(token);
-        if let Some((batch, reply)) = self.link.as_mut().and_then(closed) {
+        // Until then Envoy keeps the stream in its books. It fails only if there is nothing in them.
+        let _ = hostcalls::cancel_grpc_stream(token);
+        let mut links = self.links.iter_mut();
+        if let Some((batch, reply)) = links.find_map(|link| link.closed(token)) {
             self.on_reply(batch, reply, now_ms());
         }
     }
@@ -264,10 +284,12 @@ impl<E: Engine> Worker<E> {
             | Effect::RemoveRequestHeader { stream, .. }
             | Effect::AddRequestHeader { stream, .. }
             | Effect::SetPath { stream, .. }
+            | Effect::ReadBody { stream, .. }
             | Effect::Continue { stream, .. }
             | Effect::SetResponseHeader { stream, .. } => apply_to(stream, effect, callback),
             Effect::Call {
                 batch,
+                redis,
                 ref body,
                 timeout_ms,
                 now_ms,
@@ -279,7 +301,8 @@ impl<E: Engine> Worker<E> {
                     timeout_ms,
                     now_ms,
                 };
-                if !send(self.link.as_mut(), self.root_id, &call, at_once, callback) {
+                let link = self.links.get_mut(usize::from(redis.0));
+                if !send(link, self.root_id, &call, at_once, callback) {
                     callback.feedback.push_back(match at_once {
                         true => Feedback::Deferred(batch),
                         false => Feedback::NotSent(batch),
@@ -357,6 +380,12 @@ fn apply_to_stream(
             hostcalls::add_map_value(request, name, value)
         }
         Effect::SetPath { path, .. } => hostcalls::set_map_value(request, ":path", Some(path)),
+        Effect::ReadBody { bytes_max, .. } => {
+            callback.flow = Flow::Reads {
+                bytes_max: *bytes_max,
+            };
+            Ok(())
+        }
         Effect::Continue { is_over, .. } if stream == callback.context => {
             callback.flow = Flow::GoesOn { is_over: *is_over };
             Ok(())

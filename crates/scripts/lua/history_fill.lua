@@ -11,7 +11,7 @@
 -- expire. What comes counts as loaded only if the list still has that generation: else it may be older than a removal that
 -- Redis was told of, and has lost since.
 --
--- Returns what history_read.lua returns. To run it again, or with an older state of the database, takes nothing back.
+-- Returns what history_read.lua returns; of another list than the one that was read, that nothing is loaded. To run it again, or with an older state of the database, takes nothing back.
 
 local cleared, loaded, generation = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%l) (%S+)$')
 if not cleared or tonumber(cleared) < tonumber(ARGV[3]) then cleared = ARGV[3] end
@@ -40,4 +40,5 @@ redis.call('SET', KEYS[3], cleared .. ' ' .. loaded .. ' ' .. generation)
 redis.call('DEL', KEYS[4])
 -- The marker first, as in history_view.lua.
 for _, k in ipairs({ 3, 1, 2 }) do redis.call('PEXPIRE', KEYS[k], ARGV[1]) end
+if ARGV[5] ~= '-' and generation ~= ARGV[5] then loaded = 'n' end
 return { loaded, generation, redis.call('ZRANGE', KEYS[1], 0, -1, 'REV', 'WITHSCORES') }

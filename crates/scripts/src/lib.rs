@@ -13,9 +13,12 @@
 //!   [`recount`]. Of the catalogue: [`publish`].
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
 //!   [`link_clicks`], [`link_uniques`]. Of browse history: [`history_view`], [`history_read`], [`history_fill`],
-//!   [`history_count`], [`history_delete`], [`history_clear`].
+//!   [`history_count`], [`history_delete`], [`history_clear`], [`history_mark`].
+//!   Of vehicle fitment: [`fit_query`], [`fit_route`], [`fit_vehicles`], [`fit_browse`] for gateways; [`fit_put`], [`fit_add`],
+//!   [`fit_drop`], [`fit_verify`], [`fit_route_put`], [`fit_vehicles_put`], [`fit_browse_fill`] for the origin.
 //!
-//! Each domain's keys and scripts are behind a feature of its name (`sale`, `limit`, `link`, `history`), so that a filter
+//! Each domain's keys and scripts are behind a feature of its name (`sale`, `limit`, `link`, `history`,
+//! `fitment`), so that a filter
 //! is built without the other domains.
 
 #![no_std]
@@ -23,6 +26,7 @@
 // Without all domains, some of what they share has no caller.
 #![cfg_attr(
     not(all(
+        feature = "fitment",
         feature = "history",
         feature = "limit",
         feature = "link",
@@ -91,6 +95,28 @@ pub mod correct;
 #[cfg(feature = "sale")]
 pub mod deposit;
 pub mod documents;
+#[cfg(feature = "fitment")]
+pub mod fit_add;
+#[cfg(feature = "fitment")]
+pub mod fit_browse;
+#[cfg(feature = "fitment")]
+pub mod fit_browse_fill;
+#[cfg(feature = "fitment")]
+pub mod fit_drop;
+#[cfg(feature = "fitment")]
+pub mod fit_put;
+#[cfg(feature = "fitment")]
+pub mod fit_query;
+#[cfg(feature = "fitment")]
+pub mod fit_route;
+#[cfg(feature = "fitment")]
+pub mod fit_route_put;
+#[cfg(feature = "fitment")]
+pub mod fit_vehicles;
+#[cfg(feature = "fitment")]
+pub mod fit_vehicles_put;
+#[cfg(feature = "fitment")]
+pub mod fit_verify;
 #[cfg(feature = "history")]
 pub mod history;
 #[cfg(feature = "history")]
@@ -101,6 +127,8 @@ pub mod history_count;
 pub mod history_delete;
 #[cfg(feature = "history")]
 pub mod history_fill;
+#[cfg(feature = "history")]
+pub mod history_mark;
 #[cfg(feature = "history")]
 pub mod history_read;
 #[cfg(feature = "history")]
@@ -137,7 +165,7 @@ mod reply;
 pub mod restock;
 #[cfg(feature = "sale")]
 pub mod restore;
-#[cfg(feature = "link")]
+#[cfg(any(feature = "fitment", feature = "link"))]
 pub mod routes;
 #[cfg(feature = "sale")]
 pub mod settle;
@@ -167,6 +195,30 @@ pub const SCRIPTS: &[&Script] = &[
     &correct::SCRIPT,
     #[cfg(feature = "sale")]
     &deposit::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_add::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_browse::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_browse_fill::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_drop::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_put::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_query::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_query::BITMAPS,
+    #[cfg(feature = "fitment")]
+    &fit_route::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_route_put::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_vehicles::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_vehicles_put::SCRIPT,
+    #[cfg(feature = "fitment")]
+    &fit_verify::SCRIPT,
     #[cfg(feature = "history")]
     &history_clear::SCRIPT,
     #[cfg(feature = "history")]
@@ -175,6 +227,8 @@ pub const SCRIPTS: &[&Script] = &[
     &history_delete::SCRIPT,
     #[cfg(feature = "history")]
     &history_fill::SCRIPT,
+    #[cfg(feature = "history")]
+    &history_mark::SCRIPT,
     #[cfg(feature = "history")]
     &history_read::SCRIPT,
     #[cfg(feature = "history")]

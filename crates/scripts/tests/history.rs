@@ -18,7 +18,8 @@ use weir_scripts::history_fill::NO_GENERATION;
 use weir_scripts::history_read::{Counted, NewGeneration, Promise};
 use weir_scripts::keys::{HistoryKeys, history_active_of};
 use weir_scripts::{
-    history_clear, history_count, history_delete, history_fill, history_read, history_view,
+    history_clear, history_count, history_delete, history_fill, history_mark, history_read,
+    history_view,
 };
 
 const ACTIVE_MS: u64 = HOT_MS + DAY_MS;
@@ -40,6 +41,8 @@ struct Pair<'a> {
     active: Vec<u8>,
     max: usize,
     model: Hot,
+    /// What the server is called until it ends.
+    run: String,
 }
 
 #[derive(Clone, Debug)]
@@ -82,13 +85,17 @@ fn new_owner() -> Owner {
 impl<'a> Pair<'a> {
     fn new(redis: &'a mut Redis, tags: &Tags, max: usize) -> Self {
         let owner = new_owner();
+        let run = run_of(redis);
+        let mut model = Hot::default();
+        model.restart(&run);
         Self {
+            run,
             redis,
             keys: HistoryKeys::new("test", &owner),
             active: history_active_of("test", tags, 7, &owner),
             owner,
             max,
-            model: Hot::default(),
+            model,
         }
     }
 
@@ -129,9 +136,11 @@ impl<'a> Pair<'a> {
     }
 
     fn fill(&mut self, generation: Option<&str>, removals: &Removals, cold: Option<&[Seen]>) {
-        let name = generation.unwrap_or(NO_GENERATION);
+        let generation = generation.map(|name| format!("{}.{name}", self.run));
+        let name = generation.as_deref().unwrap_or(NO_GENERATION);
         let call = history_fill::call(&self.keys, &self.change(), name, removals, cold);
         let list = history_fill::parse(&self.redis.run(&call)).unwrap();
+        let generation = generation.as_deref();
         let expected = self.model.fill(generation, removals, cold, self.max);
         assert_eq!(told(list), expected);
     }
@@ -202,6 +211,7 @@ impl<'a> Pair<'a> {
             .command(&[b"DEL", &keys[0], &keys[1], &keys[2], &keys[3]]);
         let was_active = self.model.take_active();
         self.model = Hot::default();
+        self.model.restart(&self.run);
         if was_active {
             // The day's set is a key of its own.
             self.model.set_active();
@@ -227,6 +237,16 @@ impl<'a> Pair<'a> {
             assert!(marker.is_none_or(|marker| marker <= end));
         }
     }
+}
+
+/// What a server is called until it ends, as scripts see it.
+fn run_of(redis: &mut Redis) -> String {
+    let Value::Bulk(text) = redis.command(&[b"INFO", b"server"]) else {
+        panic!("no INFO");
+    };
+    let text = String::from_utf8(text).unwrap();
+    let run = text.lines().find_map(|line| line.strip_prefix("run_id:"));
+    run.unwrap()[..8].to_owned()
 }
 
 fn pairs(max: usize) -> impl Strategy<Value = Vec<(u8, u64)>> {
@@ -382,6 +402,95 @@ fn what_was_read_for_a_list_that_is_lost_does_not_count_as_loaded() {
     assert_eq!(pair.read("g3").loaded, Loaded::Nothing);
     pair.fill(Some("g2"), &removals, None);
     assert_eq!(pair.read("g3").loaded, Loaded::Removals);
+}
+
+/// What a Redis says that came from a file, or from a master: its lists may lack the latest removals.
+#[test]
+fn what_another_process_has_loaded_is_loaded_again_and_its_counts_are_forgotten() {
+    let server = Server::start();
+    let (mut redis, tags) = (server.connect(), Tags::new());
+    let mut pair = Pair::new(&mut redis, &tags, FEW);
+    pair.view(&all(&[(1, 10), (2, 20)]));
+    pair.read("g1");
+    pair.fill(Some("g1"), &Removals::default(), Some(&[]));
+    pair.count("p");
+    pair.put_count("p", 2);
+    assert_eq!(pair.read("g2").loaded, Loaded::All);
+    // As another process has left it.
+    let (marker, other) = (pair.keys.marker(), b"0 a 00000000.g1");
+    pair.redis.command(&[b"SET", &marker, other, b"KEEPTTL"]);
+    let name = GENERATION.name;
+    let life_ms = 100_000;
+    let promise = Some(Promise { name: "q", life_ms });
+    let call = history_read::call(&pair.keys, GENERATION, promise);
+    let counted = history_read::parse_count(&pair.redis.run(&call)).unwrap();
+    let Counted::Unknown(list) = counted else {
+        panic!("{counted:?}");
+    };
+    assert_eq!(list.loaded, Loaded::Nothing);
+    assert_eq!(list.generation, format!("{}.{name}", pair.run));
+    assert_eq!(list.views, all(&[(2, 20), (1, 10)]));
+    // What was read for the list of the other process is not taken for this one's.
+    pair.redis.command(&[b"SET", &marker, other, b"KEEPTTL"]);
+    let current = format!("{}.{name}", pair.run);
+    let none = Removals::default();
+    let call = history_fill::call(&pair.keys, &pair.change(), &current, &none, Some(&[]));
+    let list = history_fill::parse(&pair.redis.run(&call)).unwrap();
+    assert_eq!(list.loaded, Loaded::Nothing);
+    println!("Redis' time of a read: {:.1} µs", read_us(&mut pair));
+}
+
+/// Of a list of four, by itself.
+fn read_us(pair: &mut Pair<'_>) -> f64 {
+    const READS: u64 = 2_000;
+    let call = history_read::call(&pair.keys, GENERATION, None);
+    pair.redis.run(&call);
+    let before = commands(pair.redis)[1];
+    for _ in 0..READS {
+        pair.redis.run(&call);
+    }
+    (commands(pair.redis)[1] - before) as f64 / READS as f64
+}
+
+/// A mark moves on, and back, by who knows of it; who comes from behind it has lost what lies between.
+#[test]
+fn a_mark_tells_what_redis_has_lost() {
+    let server = Server::start();
+    let redis = RefCell::new(server.connect());
+    let config = Config {
+        failure_persistence: None,
+        ..Config::with_cases(100)
+    };
+    let numbers = prop::sample::select(vec![0, 9, 10, 1 << 40, u64::MAX - 1, u64::MAX]);
+    let steps = prop::collection::vec((numbers.clone(), numbers, 0..9_u8), 1..20);
+    let run = TestRunner::new(config).run(&steps, |steps| {
+        let mut redis = redis.borrow_mut();
+        let key = new_owner().as_str().as_bytes().to_vec();
+        let mut model: Option<u64> = None;
+        for (from, to, what) in steps {
+            match what {
+                0 => {
+                    redis.command(&[b"DEL", &key]);
+                    model = None;
+                }
+                1..=3 => {
+                    let position = history_mark::position(to);
+                    redis.command(&[b"HSET", &key, b"log", position.as_bytes()]);
+                    model = Some(to);
+                }
+                _ => {
+                    let call = history_mark::call(&key, "log", from, to);
+                    let moved = history_mark::parse(&redis.run(&call)).unwrap();
+                    assert_eq!(moved, model.is_some_and(|mark| mark >= from));
+                    model = if moved { Some(to) } else { model };
+                }
+            }
+            let mark = redis.command(&[b"HGET", &key, b"log"]);
+            assert_eq!(history_mark::read(&mark), model);
+        }
+        Ok(())
+    });
+    run.unwrap();
 }
 
 fn integer(value: Value) -> i64 {

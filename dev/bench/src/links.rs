@@ -81,6 +81,7 @@ async fn start(binary: &Path) -> Result<Running> {
     let token = secrets.admin_token.clone();
     let options = OriginOptions {
         events_log: None,
+        fitment: None,
         port: ports::free()?,
         admin_port: ports::free()?,
         database: data.path.join("weir.db"),

@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: the comparison with others, and single measurements beside it.
 
 mod compare;
+mod events;
+mod fitment;
 mod gateway;
 mod keyspace;
 mod links;
@@ -50,6 +52,18 @@ enum Scenario {
     /// default it writes a line for each request. How many links a second are made one by one, and how fast, the
     /// comparison's scenario `make-link` measures.
     Links(links::Arguments),
+
+    /// Behaviour events and browse history: acknowledged events, beside nginx with Lua on Kafka; lists
+    ///
+    /// Builds the origin as operators do. Two that are compared have turns. Kafka needs Java and Maven, its peer nginx with Lua
+    /// and its client of Kafka: what could not be measured is told at the end, with the reason.
+    Events(events::Arguments),
+
+    /// Vehicle fitment: imports into SQL and Redis, memory, and Redis' time for 1,000 pairs
+    ///
+    /// Builds the origin as operators do, and runs it with Redis and SQLite. The question is asked by the directory, by
+    /// bitmaps alone, and by the script of the seed document.
+    Fitment(fitment::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +84,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     match &arguments.scenario {
         Some(Scenario::Warm(arguments)) => warm::run(arguments, tools),
         Some(Scenario::Links(arguments)) => links::run(arguments),
+        Some(Scenario::Events(arguments)) => events::run(arguments, &tools),
+        Some(Scenario::Fitment(arguments)) => fitment::run(arguments),
         None => compare::run(&arguments.compare, tools),
     }
 }

@@ -32,6 +32,7 @@ pub mod process;
 pub mod provider;
 pub mod redis;
 pub mod report;
+pub mod s3;
 pub mod sale;
 mod secrets;
 mod stack;

@@ -52,6 +52,8 @@ pub struct OriginOptions {
     pub links: Option<PathBuf>,
     /// The folder of its log of events; without it it takes none, and has no browse history.
     pub events_log: Option<PathBuf>,
+    /// The folder of imports of vehicle fitment; without it there is none.
+    pub fitment: Option<PathBuf>,
     /// The port on 127.0.0.1 of the payment provider.
     pub provider_port: u16,
     /// Further flags.
@@ -138,7 +140,9 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         .env("WEIR_PAYMENT_SECRET", &options.secrets.payment)
         .args(["--payment-key-id", provider::KEY_ID])
         .args(["--payment-url", &provider::pay_url(options.provider_port)])
-        .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token);
+        .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token)
+        // If the flags name a webhook.
+        .env("WEIR_EVENTS_WEBHOOK_SECRET", &options.secrets.events);
     command.args(&options.flags);
     if let Some(rules) = &options.risk_rules {
         command.arg("--risk-rules").arg(rules);
@@ -150,6 +154,9 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
     }
     if let Some(log) = &options.events_log {
         command.arg("--events-log").arg(log).arg("--history");
+    }
+    if let Some(spool) = &options.fitment {
+        command.arg("--fitment").arg(spool);
     }
     if let Some(ca) = &options.redis_ca {
         command.env("SSL_CERT_FILE", ca);
@@ -174,6 +181,7 @@ mod tests {
             risk_rules: None,
             links: None,
             events_log: None,
+            fitment: None,
             provider_port: 4,
             flags: vec![],
             secrets: Secrets::random().unwrap(),

@@ -57,7 +57,7 @@ enum Task {
     /// none was left that someone came for, and every order is paid: by the origin's audit, and
     /// from SQL and Redis, not from what the clients saw. Exit code 0 only if all hold. Stays up
     /// afterwards unless --once.
-    Demo(demo::Arguments),
+    Demo(Box<demo::Arguments>),
 
     /// Build everything and run all tests, the end-to-end ones included
     ///

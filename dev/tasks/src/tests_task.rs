@@ -1,8 +1,13 @@
 //! `cargo xtask test`.
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{ExitCode, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
 use weir_stack::report::Console;
 use weir_stack::tools::{self, Options};
 use weir_stack::{build, command, workspace};
@@ -23,40 +28,188 @@ struct Totals {
 }
 
 pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> {
-    let everything = everything(&arguments.rest);
-    let on_java = everything.map(|_| on_java());
-    let mut command = command::cargo();
-    command.args(["test", "--no-fail-fast"]).args(everything);
-    if let Some(Ok(())) = &on_java {
-        let features = JAVA_FEATURES.trim();
+    let envoy = options.envoy.as_deref().map(std::path::absolute);
+    let envoy = envoy.transpose()?;
+    if !arguments.rest.is_empty() {
+        return some(&arguments.rest, envoy.as_deref());
+    }
+    let on_java = on_java();
+    let features = features(on_java.is_ok());
+    let cargo = || {
+        let mut command = cargo_test(envoy.as_deref());
+        command.args(["--workspace", "--features", &features]);
+        command.env(build::FEATURES, &features);
         command
-            .args(["--features", features])
-            .env(build::FEATURES, features);
+    };
+    let built = cargo().arg("--no-run").status();
+    if !built.context("cannot start cargo test")?.success() {
+        return Ok(ExitCode::FAILURE);
     }
-    command
-        .args(&arguments.rest)
-        .current_dir(workspace::root())
-        .stdout(Stdio::piped());
-    if let Some(envoy) = &options.envoy {
-        command.env("WEIR_ENVOY", std::path::absolute(envoy)?);
-    }
-    let mut child = command.spawn().context("cannot start cargo test")?;
-    let mut totals = Totals::default();
-    if let Some(output) = child.stdout.take() {
-        pass_on(output, &mut totals)?;
-    }
-    let status = child.wait().context("cannot wait for cargo test")?;
+    let (mut totals, mut is_good) = (Totals::default(), true);
+    let beside = Beside::start(cargo())?;
+    let [own, documentation] = [&mut cargo(), &mut cargo()];
+    is_good &= pass(own.args(targets()?), &mut totals)?;
+    is_good &= pass(documentation.arg("--doc"), &mut totals)?;
+    is_good &= beside.end(&mut totals)?;
     println!();
-    if let Some(Err(why)) = on_java {
+    if let Err(why) = on_java {
         println!("left out: tests on Apache Kafka and Cassandra ({why:#})");
     }
     println!("{}", totals.line());
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(ExitCode::from(code.unwrap_or(1)))
+    Ok(match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
+
+/// What the person asked for, in one run of cargo.
+fn some(rest: &[String], envoy: Option<&Path>) -> Result<ExitCode> {
+    let mut command = cargo_test(envoy);
+    if is_everywhere(rest) {
+        let features = features(on_java().is_ok());
+        command.args(["--workspace", "--features", &features]);
+        command.env(build::FEATURES, features);
+    }
+    let mut totals = Totals::default();
+    let is_good = pass(command.args(rest), &mut totals)?;
+    println!("\n{}", totals.line());
+    Ok(match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+fn cargo_test(envoy: Option<&Path>) -> Command {
+    let mut command = command::cargo();
+    command
+        .args(["test", "--no-fail-fast"])
+        .current_dir(workspace::root());
+    if let Some(envoy) = envoy {
+        command.env("WEIR_ENVOY", envoy);
+    }
+    command
+}
+
+/// Shows what a run of cargo prints, and counts; whether all of it was good.
+fn pass(command: &mut Command, totals: &mut Totals) -> Result<bool> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo test")?;
+    if let Some(output) = child.stdout.take() {
+        pass_on(output, totals)?;
+    }
+    Ok(child
+        .wait()
+        .context("cannot wait for cargo test")?
+        .success())
+}
+
+/// Tests that wait for servers on Java and for processes that are killed, most of the time: they run beside the others.
+const BESIDE: [&str; 4] = [
+    "kafka",
+    "origin_archive",
+    "origin_on_cassandra",
+    "origin_on_kafka",
+];
+
+/// They run, and what they print is kept until the others have ended.
+struct Beside {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Beside {
+    fn start(mut cargo: Command) -> Result<Self> {
+        let output = workspace::out_dir().join("tests-beside.log");
+        let file =
+            File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
+        let errors = file.try_clone().context("the file of what they print")?;
+        for name in BESIDE {
+            cargo.args(["--test", name]);
+        }
+        let child = cargo.stdout(file).stderr(errors).spawn();
+        Ok(Self {
+            child: child.context("cannot start cargo test")?,
+            output,
+        })
+    }
+
+    fn end(mut self, totals: &mut Totals) -> Result<bool> {
+        let status = self.child.wait().context("cannot wait for cargo test")?;
+        let output = File::open(&self.output)
+            .with_context(|| format!("cannot read {}", self.output.display()))?;
+        pass_on(output, totals)?;
+        Ok(status.success())
+    }
+}
+
+impl Drop for Beside {
+    /// Nobody waits for them any more.
+    fn drop(&mut self) {
+        // If it has ended, that is as good.
+        let _ = self.child.kill();
+    }
+}
+
+/// The flags that name all tests but those.
+fn targets() -> Result<Vec<String>> {
+    let mut metadata = command::cargo();
+    metadata
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .current_dir(workspace::root());
+    let text = command::succeed(&mut metadata, METADATA_LIMIT)?;
+    let metadata: Metadata = serde_json::from_str(&text).context("cargo metadata")?;
+    Ok(flags(&metadata))
+}
+
+fn flags(metadata: &Metadata) -> Vec<String> {
+    let targets = metadata
+        .packages
+        .iter()
+        .flat_map(|package| &package.targets);
+    let tests = targets.filter(|target| target.kind.iter().any(|kind| kind == "test"));
+    let names: BTreeSet<&str> = tests.map(|target| target.name.as_str()).collect();
+    let names = names.into_iter().filter(|name| !BESIDE.contains(name));
+    let tests = names.flat_map(|name| ["--test", name]);
+    ["--lib", "--bins", "--examples"]
+        .into_iter()
+        .chain(tests)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// It reads some files.
+const METADATA_LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+/// Features that are off for those who only want to see the demo.
+const FEATURES: &str = include_str!("../../test-features.txt");
 
 /// Features whose tests need Java and Maven. Without them each has one test that is skipped and says so.
 const JAVA_FEATURES: &str = include_str!("../../java-features.txt");
+
+/// What a run of all tests turns on.
+fn features(on_java: bool) -> String {
+    let of_java = on_java.then_some(JAVA_FEATURES.trim());
+    let all: Vec<&str> = [FEATURES.trim()].into_iter().chain(of_java).collect();
+    all.join(",")
+}
 
 /// Whether servers on Java can be run here.
 fn on_java() -> Result<()> {
@@ -65,15 +218,14 @@ fn on_java() -> Result<()> {
     Ok(())
 }
 
-/// `--workspace`, unless packages are named: cargo lets it override them.
-fn everything(rest: &[String]) -> Option<&'static str> {
+/// Whether no package is named.
+fn is_everywhere(rest: &[String]) -> bool {
     let for_cargo = rest.iter().take_while(|argument| *argument != "--");
     let names_package = |argument: &String| {
         let long = argument == "--package" || argument.starts_with("--package=");
         long || (argument.starts_with("-p") && !argument.starts_with("--"))
     };
-    let named = for_cargo.into_iter().any(names_package);
-    (!named).then_some("--workspace")
+    !for_cargo.into_iter().any(names_package)
 }
 
 /// Prints what cargo prints, as it comes, and counts.
@@ -129,10 +281,30 @@ mod tests {
     fn named_packages_are_tested_alone() {
         let of = |words: &str| {
             let rest: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-            everything(&rest).is_some()
+            is_everywhere(&rest)
         };
         assert!(of("") && of("--test storm") && of("-- -p"));
         assert!(!of("-p weir-sale") && !of("-pweir-sale") && !of("--package=weir-sale"));
+    }
+
+    #[test]
+    fn without_java_its_features_alone_are_off() {
+        assert_eq!(features(false), "weir-origin-tests/archive");
+        assert!(features(true).starts_with("weir-origin-tests/archive,weir-kafkalog/"));
+    }
+
+    #[test]
+    fn every_test_runs_once_here_or_beside() {
+        let here = targets().unwrap();
+        assert!(here.contains(&"e2e".to_owned()) && here.contains(&"--lib".to_owned()));
+        for name in BESIDE {
+            assert!(!here.contains(&name.to_owned()), "{name}");
+        }
+        let known = |name: &&str| {
+            let all = ["crates/kafkalog", "origin"].map(|dir| workspace::root().join(dir));
+            all.iter().any(|dir| dir.join("tests").join(name).is_dir())
+        };
+        assert!(BESIDE.iter().all(known));
     }
 
     #[test]

@@ -29,7 +29,10 @@ impl Filter for Events {
         let config = parse::<Config>(json)?.checked(&env::var)?;
         let redis = config.limits.redis.as_ref();
         Ok(Configured {
-            redis_cluster: redis.map(|redis| redis.cluster.clone()),
+            redis_clusters: redis
+                .map(|redis| redis.cluster.clone())
+                .into_iter()
+                .collect(),
             engine: Self::Engine::new(config, HostData, &unique_name(), shared_seed(NAME)),
         })
     }

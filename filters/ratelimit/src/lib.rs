@@ -31,7 +31,10 @@ impl Filter for RateLimit {
         let config = parse::<Config>(json)?.checked(SEES_RESPONSES, &env::var)?;
         let redis = config.redis.as_ref();
         Ok(Configured {
-            redis_cluster: redis.map(|redis| redis.cluster.clone()),
+            redis_clusters: redis
+                .map(|redis| redis.cluster.clone())
+                .into_iter()
+                .collect(),
             engine: Limiter::new(config, HostData, shared_seed(NAME)),
         })
     }

@@ -26,7 +26,7 @@ impl Filter for SeckillGate {
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
         let config = parse::<Config>(json)?.checked(&env::var)?;
         Ok(Configured {
-            redis_cluster: Some(config.redis.cluster.clone()),
+            redis_clusters: vec![config.redis.cluster.clone()],
             engine: Gate::new(config, &HostData),
         })
     }

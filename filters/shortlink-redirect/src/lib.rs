@@ -27,11 +27,11 @@ impl Filter for ShortlinkRedirect {
 
     fn configure(json: &[u8]) -> Result<Configured<Links>, FieldError> {
         let config = parse::<Config>(json)?.checked()?;
-        let redis_cluster = Some(config.redis.cluster.clone());
+        let redis_clusters = vec![config.redis.cluster.clone()];
         let engine = Links::new(config, &unique_name(), shared_seed(NAME));
         Ok(Configured {
             engine,
-            redis_cluster,
+            redis_clusters,
         })
     }
 }

@@ -1,12 +1,14 @@
 //! What operators do: see how groups stand, move, pause and resume them; mend dead letters and send them again.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use weir_event::answer::Answer;
 
 use super::collect::{CollectError, is_taken};
 use super::groups::status::Said;
 use super::letter::Letter;
-use super::log::{Lag, LogError, Position, Source, Target};
+use super::log::{EventLog, Lag, LogError, Position, Source, Target};
 use super::store::{DeadFilter, DeadLetter, NewRetry, RetryCounts, STORE_GROUP};
 use super::{Events, GroupHandle};
 use crate::events::groups::Unit;
@@ -58,6 +60,10 @@ pub struct Sought {
     pub from: Position,
     /// Where it goes on.
     pub to: Position,
+    /// What was asked for is not in the log, or not any more: the group begins with the oldest event that is, which came at this
+    /// time, in milliseconds since the Unix epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begins_ms: Option<u64>,
     /// How many events it handles again; only told by a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<u64>,
@@ -87,14 +93,16 @@ pub async fn standing(events: &Events, group: &GroupHandle) -> Result<Standing, 
         lag: Lag::default(),
         retries: RetryCounts::default(),
     };
+    // A log has fifty sources, and this is asked every few seconds: two questions for all of them.
+    let positions = store.positions(&group.name).await?;
+    let retries = store.retry_counts(&group.name).await?;
     for source in events.log().sources() {
-        let position = store.position(&group.name, &source).await?;
+        let position = positions.get(&*source).copied();
         let lag = events.log().lag(&source, position.unwrap_or(0)).await?;
-        let retries = store.retry_counts(&group.name, &source).await?;
-        let oldest = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
         standing.lag.add(lag);
-        standing.retries.count += retries.count;
-        standing.retries.oldest_ms = oldest(standing.retries.oldest_ms, retries.oldest_ms);
+        if let Some(retries) = retries.get(&*source) {
+            standing.retries.add(*retries);
+        }
         standing.positions.push((source, position));
     }
     Ok(standing)
@@ -122,6 +130,7 @@ pub async fn seek(
             source: source.to_string(),
             from,
             to,
+            begins_ms: begins_ms(log, &source, target).await?,
             again: None,
             skipped: None,
         };
@@ -139,6 +148,24 @@ pub async fn seek(
     }
     group.wake();
     Ok(sought)
+}
+
+/// When the oldest event of a source came, if the target is older.
+async fn begins_ms(
+    log: &Arc<dyn EventLog>,
+    source: &Source,
+    target: Target,
+) -> Result<Option<u64>, LogError> {
+    let first = match target {
+        Target::Start | Target::End => return Ok(None),
+        Target::Time(_) | Target::Position(_) => log.place(source, Target::Start).await?,
+    };
+    let oldest_ms = log.lag(source, first).await?.oldest_ms;
+    Ok(oldest_ms.filter(|oldest_ms| match target {
+        Target::Time(time_ms) => time_ms < *oldest_ms,
+        Target::Position(position) => position < first,
+        Target::Start | Target::End => false,
+    }))
 }
 
 /// Pauses a group in all origins, or lets it go on.

@@ -81,6 +81,19 @@ pub struct EventConfig {
     #[arg(long, env = "WEIR_EVENTS_WEBHOOK_CA")]
     pub events_webhook_ca: Option<PathBuf>,
 
+    /// Where all events are kept as Parquet files: a folder, or s3://BUCKET/PREFIX with AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY, AWS_REGION and, for another S3, AWS_ENDPOINT_URL in the environment
+    #[arg(long, env = "WEIR_EVENTS_ARCHIVE", value_name = "PLACE")]
+    pub events_archive: Option<String>,
+
+    /// With so many bytes of events files are written there
+    #[arg(long, env = "WEIR_EVENTS_ARCHIVE_BYTES", default_value_t = 64 << 20)]
+    pub events_archive_bytes: usize,
+
+    /// And so long after an event came, such as 10m, if there are fewer
+    #[arg(long, env = "WEIR_EVENTS_ARCHIVE_EVERY", default_value = "10m", value_parser = parse_duration)]
+    pub events_archive_every: Duration,
+
     /// Of which topics events are sent there, with commas between them; without it of all
     #[arg(long, env = "WEIR_EVENTS_WEBHOOK_TOPICS", value_delimiter = ',')]
     pub events_webhook_topics: Vec<String>,
@@ -116,6 +129,9 @@ impl EventConfig {
     /// Names the flag that will not do.
     pub fn settings(&self, webhook_secret: Option<String>) -> Result<Option<Settings>> {
         let Some(home) = self.home()? else {
+            if self.events_archive.is_some() {
+                bail!("--events-archive: there are no events without --events-log or --events");
+            }
             if self.events_webhook_url.is_some() {
                 bail!("--events-webhook-url: there are no events without --events-log or --events");
             }
@@ -135,6 +151,9 @@ impl EventConfig {
         settings.user_header = self.events_user_header.clone();
         settings.dead_letters_kept_ms = self.events_dead_letter_retention.ms;
         settings.groups.extend(self.webhook(webhook_secret)?);
+        if let Some(place) = &self.events_archive {
+            self.archive(place, &mut settings)?;
+        }
         if let Some(path) = &self.events_pulls {
             settings.pulls = read_pulls(path).context("--events-pulls")?;
         }
@@ -164,6 +183,29 @@ impl EventConfig {
     fn kafka(&self, _: &str) -> Result<Home> {
         bail!(
             "--events: this weir-origin was built without Kafka; cargo build --features kafka has it"
+        )
+    }
+
+    #[cfg(feature = "archive")]
+    fn archive(&self, place: &str, settings: &mut Settings) -> Result<()> {
+        use super::archive::{Archive, Folder};
+        ensure!(
+            self.events_archive_every.ms > 0,
+            "--events-archive-every: must be longer than nothing"
+        );
+        let folder = Folder::open(place).with_context(|| format!("--events-archive: {place}"))?;
+        settings.archive = Some(Archive {
+            folder,
+            bytes_max: self.events_archive_bytes,
+            every: std::time::Duration::from_millis(self.events_archive_every.ms),
+        });
+        Ok(())
+    }
+
+    #[cfg(not(feature = "archive"))]
+    fn archive(&self, place: &str, _: &mut Settings) -> Result<()> {
+        bail!(
+            "--events-archive {place}: this weir-origin was built without archives; cargo build --features archive has them"
         )
     }
 
@@ -239,6 +281,9 @@ pub struct Settings {
     pub groups: Vec<NewGroup>,
     /// Where events are fetched from.
     pub pulls: Vec<Pull>,
+    /// Where the group `archive` writes.
+    #[cfg(feature = "archive")]
+    pub archive: Option<super::archive::Archive>,
     /// How patient groups are.
     pub times: GroupTimes,
     /// Reads the clock.
@@ -272,6 +317,8 @@ impl Settings {
             dead_letters_kept_ms: 30 * DAY_MS,
             groups: Vec::new(),
             pulls: Vec::new(),
+            #[cfg(feature = "archive")]
+            archive: None,
             times: GroupTimes::default(),
             clock: Arc::new(now_ms),
         }

@@ -14,6 +14,9 @@ const CLEAN_PERIOD: Duration = Duration::from_secs(60);
 /// How many events are deleted in one transaction.
 const CLEAN_LIMIT: u32 = 1_000;
 
+/// How long the archive's steps are remembered: longer than a log keeps what was handled.
+const ARCHIVES_KEPT_MS: u64 = 62 * 24 * 60 * 60 * 1_000;
+
 /// How often it is measured how far groups are behind.
 const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 
@@ -36,6 +39,8 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
     tokio::task::spawn_blocking(move || log.retain(now_ms)).await??;
     let letters_ms = now_ms.saturating_sub(events.0.dead_letters_kept_ms);
     store.clean_dead_letters(letters_ms).await?;
+    let archives_ms = now_ms.saturating_sub(ARCHIVES_KEPT_MS);
+    store.clean_archives(archives_ms).await?;
     let deleted = store.clean_events(now_ms, CLEAN_LIMIT).await?;
     events.metrics().expired.inc_by(deleted);
     Ok(deleted == u64::from(CLEAN_LIMIT))

@@ -63,6 +63,7 @@ pub struct EventMetrics {
     groups: Family<GroupOutcome, Counter>,
     outages: Family<GroupLabel, Counter>,
     recomputed: Family<GroupLabel, Counter>,
+    losses: Family<GroupLabel, Counter>,
     lag_bytes: Family<GroupLabel, Gauge>,
     lag_records: Family<GroupLabel, Gauge>,
     oldest: Family<GroupLabel, Gauge>,
@@ -104,6 +105,10 @@ impl EventMetrics {
                 "Batches that a group could not handle as a whole, and tried again",
             ),
             recomputed: group.add("event_group_recomputed", "Customers computed anew"),
+            losses: group.add(
+                "event_group_losses",
+                "Times that what a group had done was lost, and the group went back",
+            ),
             lag_bytes: group.add(
                 "event_group_lag_bytes",
                 "Bytes of the log in files that a group has not handled",
@@ -218,6 +223,11 @@ impl EventMetrics {
     /// Counts a customer who was computed anew.
     pub fn recomputed(&self, group: &str) {
         self.recomputed.get_or_create(&label(group)).inc();
+    }
+
+    /// Counts that what a group had done was lost.
+    pub fn lost(&self, group: &str) {
+        self.losses.get_or_create(&label(group)).inc();
     }
 
     /// Notes how far a group is behind.

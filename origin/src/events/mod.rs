@@ -10,6 +10,7 @@
 //! | [`log`] | the log, as those see it who append and read |
 //! | [`record`] | what the log holds |
 //! | [`groups`] | who handles events, and what becomes of those that cannot be |
+//! | `archive` | the group `archive`: events as Parquet (feature `archive`) |
 //! | [`letter`] | dead letters |
 //! | [`store`] | events, positions, retries and dead letters in SQL |
 //! | [`admin`] | how groups stand; seek, pause, dead letters sent again |
@@ -17,6 +18,8 @@
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 
 pub mod admin;
+#[cfg(feature = "archive")]
+pub mod archive;
 pub mod collect;
 pub mod config;
 pub mod groups;
@@ -110,6 +113,8 @@ pub struct GroupHandle {
 enum AnyRunner {
     Store(Box<Runner<StoreWork>>),
     Events(Box<Runner<EventWork>>),
+    #[cfg(feature = "archive")]
+    Archive(Box<Runner<archive::ArchiveWork>>),
 }
 
 impl std::fmt::Debug for Parts {
@@ -167,6 +172,12 @@ impl Events {
         let (handle, runner) = maker.store_group(registry.clone())?;
         groups.push(handle);
         runners.push(runner);
+        #[cfg(feature = "archive")]
+        if let Some(archive) = settings.archive {
+            let (handle, runner) = maker.archive_group(archive)?;
+            groups.push(handle);
+            runners.push(runner);
+        }
         for group in settings.groups {
             let (handle, runner) = maker.group(group)?;
             groups.push(handle);
@@ -200,6 +211,8 @@ impl Events {
         let run = |runner| match runner {
             AnyRunner::Store(runner) => tokio::spawn(runner.run(stop.clone())),
             AnyRunner::Events(runner) => tokio::spawn(runner.run(stop.clone())),
+            #[cfg(feature = "archive")]
+            AnyRunner::Archive(runner) => tokio::spawn(runner.run(stop.clone())),
         };
         let mut tasks: Vec<JoinHandle<()>> = runners.into_iter().map(run).collect();
         tasks.push(tokio::spawn(self.0.registry.clone().run(stop.clone())));
@@ -297,6 +310,8 @@ fn open_log(settings: &Settings) -> Result<Arc<dyn EventLog>, LogError> {
 
 fn check_names(groups: &[NewGroup]) -> Result<(), OpenError> {
     let mut names = BTreeSet::from([STORE_GROUP]);
+    #[cfg(feature = "archive")]
+    names.insert(archive::ARCHIVE_GROUP);
     let is_of_name = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
     for group in groups {
         let is_sound = (1..=GROUP_LEN_MAX).contains(&group.name.len());
@@ -347,10 +362,23 @@ impl Maker {
         Ok((handle, AnyRunner::Store(Box::new(Runner::new(deps, work)?))))
     }
 
+    #[cfg(feature = "archive")]
+    fn archive_group(
+        &self,
+        archive: archive::Archive,
+    ) -> Result<(GroupHandle, AnyRunner), LogError> {
+        let (handle, deps) = self.handle(archive::ARCHIVE_GROUP, None);
+        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let work = archive::ArchiveWork::new(archive, store, metrics, self.clock.clone());
+        let runner = AnyRunner::Archive(Box::new(Runner::new(deps, work)?));
+        Ok((handle, runner))
+    }
+
     fn group(&self, group: NewGroup) -> Result<(GroupHandle, AnyRunner), LogError> {
         let (handle, deps) = self.handle(&group.name, group.topics.clone());
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
-        let work = EventWork::new(group, store, metrics, self.times, self.clock.clone());
+        let log = self.log.clone();
+        let work = EventWork::new(group, log, store, metrics, self.times, self.clock.clone());
         Ok((
             handle,
             AnyRunner::Events(Box::new(Runner::new(deps, work)?)),

@@ -27,6 +27,16 @@ pub struct HistoryConfig {
     #[arg(long, env = "WEIR_HISTORY_COLD_READS", default_value_t = true, action = ArgAction::Set)]
     pub history_cold_reads: bool,
 
+    /// Where lists are kept that Redis has no longer: cql://HOST:PORT,HOST:PORT/KEYSPACE. Without it they are in the
+    /// origin's database
+    #[arg(
+        long,
+        env = "WEIR_HISTORY_COLD",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub history_cold: Option<String>,
+
     /// Whether counts are kept in Redis until a list changes
     #[arg(long, env = "WEIR_HISTORY_COUNT_CACHE", default_value_t = true, action = ArgAction::Set)]
     pub history_count_cache: bool,
@@ -72,6 +82,9 @@ impl HistoryConfig {
             },
             ..Settings::default()
         };
+        if let Some(url) = &self.history_cold {
+            settings.cold = Some(cold_store(url).context("--history-cold")?);
+        }
         if let Some(url) = &self.products_url {
             let service = ProductService::new(url, self.products_ca.as_deref());
             let service = service.context("--products-url, --products-ca")?;
@@ -79,6 +92,18 @@ impl HistoryConfig {
         }
         Ok(Some(settings))
     }
+}
+
+#[cfg(feature = "cql")]
+fn cold_store(url: &str) -> Result<Arc<dyn ColdStore>> {
+    let store = super::cql::CqlStore::open(url, Arc::new(now_ms))?;
+    Ok(Arc::new(store))
+}
+
+/// The URL is not shown: it may hold a password.
+#[cfg(not(feature = "cql"))]
+fn cold_store(_: &str) -> Result<Arc<dyn ColdStore>> {
+    anyhow::bail!("this weir-origin was built without CQL; cargo build --features cql has it")
 }
 
 /// How large lists are, and how long they stay in Redis.

@@ -224,6 +224,7 @@ impl History {
         let removals = self.0.store.forget_removals(now_ms, OLD).await?;
         let before = (now_ms / DAY_MS).saturating_sub(weir_history::COLD_MS / DAY_MS);
         self.0.store.forget_days(before).await?;
+        self.0.store.forget_begins(before).await?;
         Ok(lists + removals)
     }
 

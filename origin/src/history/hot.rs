@@ -6,12 +6,12 @@ use redis::{Cmd, Value, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use weir_history::slot::Tags;
+use weir_history::slot::{SLOTS, Tags};
 use weir_history::{DAY_MS, Owner, Removals, Seen, Viewed};
 use weir_scripts::history::{Active, Change, List};
 use weir_scripts::history_fill::NO_GENERATION;
 use weir_scripts::history_read::{Counted, NewGeneration, Promise};
-use weir_scripts::keys::{HistoryKeys, history_active, history_active_of};
+use weir_scripts::keys::{HistoryKeys, history_active, history_active_of, history_mark};
 use weir_scripts::{
     Call, history_clear, history_count, history_delete, history_fill, history_read, history_view,
 };
@@ -37,6 +37,9 @@ const COUNT_MS: u64 = 10 * 60_000;
 
 /// Owners of one step through a set.
 const SCAN: usize = 200;
+
+/// Into how many parts the slots of a cluster are cut, each with a mark.
+const MARKS: u16 = 64;
 
 /// How often settings of Redis are looked at: they change while it runs.
 const WATCH_PERIOD: Duration = Duration::from_secs(60);
@@ -118,6 +121,46 @@ impl HotLists {
             }
         }
         Ok(outcomes)
+    }
+
+    /// The marks of this Redis: one, or some in all nodes of a cluster.
+    fn marks(&self) -> Vec<Vec<u8>> {
+        let count = if self.redis.is_cluster() { MARKS } else { 1 };
+        let slots = (0..count).map(|n| n * (SLOTS / MARKS));
+        let key = |slot| history_mark(self.redis.prefix(), &self.tags, slot);
+        slots.map(key).collect()
+    }
+
+    /// Moves the marks of a log, if all are at `from` or behind it; tells whether they were.
+    pub async fn advance_mark(&self, source: &str, from: u64, to: u64) -> Result<bool, CallError> {
+        let marks = self.marks();
+        let calls: Vec<Call> = marks
+            .iter()
+            .map(|key| weir_scripts::history_mark::call(key, source, from, to))
+            .collect();
+        let mut all = true;
+        for reply in self.redis.run_all(&calls).await? {
+            all &= weir_scripts::history_mark::parse(&reply)?;
+        }
+        Ok(all)
+    }
+
+    /// The least mark of a log; `None`: one is not there.
+    pub async fn mark(&self, source: &str) -> Result<Option<u64>, CallError> {
+        let marks = self.marks();
+        let ask = |key: &Vec<u8>| cmd("HGET").arg(key).arg(source).to_owned();
+        let replies = self.redis.send_all(marks.iter().map(ask).collect()).await?;
+        let number = |reply: Value| redis::from_redis_value::<Option<u64>>(reply).ok().flatten();
+        let marks: Option<Vec<u64>> = replies.into_iter().map(number).collect();
+        Ok(marks.and_then(|marks| marks.into_iter().min()))
+    }
+
+    /// Puts the marks of a log there.
+    pub async fn set_mark(&self, source: &str, to: u64) -> Result<(), CallError> {
+        let (marks, position) = (self.marks(), weir_scripts::history_mark::position(to));
+        let set = |key: &Vec<u8>| cmd("HSET").arg(key).arg(source).arg(&position).to_owned();
+        self.redis.send_all(marks.iter().map(set).collect()).await?;
+        Ok(())
     }
 
     /// One owner's list.

@@ -6,10 +6,12 @@
 //! | [`record`] | notes views, as the group of events gives them |
 //! | [`read`] | lists and counts |
 //! | [`remove`] | deletes, clears, and has Redis follow |
+//! | [`marks`] | notices that Redis has lost views |
 //! | [`join`] | a guest's views become a user's |
 //! | [`fold`] | copies lists of Redis to the cold store, and forgets what is too old |
 //! | [`hot`] | lists in Redis |
 //! | [`cold`] | what a cold store is |
+//! | `cql` | one in Cassandra (feature `cql`) |
 //! | [`store`] | SQL: what was removed, how far folds are, products, and a cold store |
 //! | [`products`] | what is known of products: a service or the table, and a cache |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
@@ -19,10 +21,13 @@
 
 pub mod cold;
 pub mod config;
+#[cfg(feature = "cql")]
+pub mod cql;
 pub mod fold;
 pub mod hot;
 pub mod http;
 pub mod join;
+pub mod marks;
 pub mod metrics;
 pub mod products;
 pub mod read;
@@ -58,6 +63,7 @@ struct Parts {
     products: Products,
     settings: Settings,
     metrics: HistoryMetrics,
+    begins: marks::Begins,
 }
 
 impl History {
@@ -81,6 +87,7 @@ impl History {
             store,
             settings,
             metrics,
+            begins: marks::Begins::default(),
         }))
     }
 

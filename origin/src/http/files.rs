@@ -1,10 +1,15 @@
 //! Plain files that are part of the program: the pages of the domains.
 
+use axum::Router;
+use axum::extract::Path;
 use axum::http::HeaderName;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use super::no_route;
 
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 pub(crate) const CSS: &str = "text/css; charset=utf-8";
@@ -30,9 +35,50 @@ macro_rules! files {
 }
 pub(crate) use files;
 
+/// A page: what it may do, itself, and the files that it names.
+pub(crate) struct Page {
+    /// Where it is. Its files are below.
+    pub path: &'static str,
+    /// Its content security policy.
+    pub policy: &'static str,
+    pub index: &'static [File; 1],
+    pub files: &'static [File],
+}
+
+/// What a page may do: only what the origin itself serves, nothing inline, in nobody's frame. Nothing may become HTML but by
+/// way of the DOM. Pictures come from where the literal says.
+macro_rules! policy {
+    ($pictures:literal) => {
+        concat!(
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src ",
+            $pictures,
+            "; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; \
+             require-trusted-types-for 'script'; trusted-types 'none'"
+        )
+    };
+}
+pub(crate) use policy;
+
+impl Page {
+    /// `GET` of the page, and of its files.
+    pub(crate) fn routes(&'static self) -> Router {
+        let [index] = self.index;
+        let index = move || async move { index.answer(self.policy) };
+        let file = move |Path(name): Path<String>| async move {
+            match self.files.iter().find(|file| file.name == name) {
+                Some(file) => file.answer(self.policy),
+                None => no_route().await.into_response(),
+            }
+        };
+        Router::new()
+            .route(self.path, get(index))
+            .route(&format!("{}/{{file}}", self.path), get(file))
+    }
+}
+
 impl File {
     /// The file, which may do only what `policy` says.
-    pub(crate) fn answer(&self, policy: &'static str) -> Response {
+    fn answer(&self, policy: &'static str) -> Response {
         let headers: [(HeaderName, &str); 5] = [
             (CONTENT_TYPE, self.kind),
             (CONTENT_SECURITY_POLICY, policy),

@@ -1,13 +1,14 @@
 //! What happens around every request: a log line, a time limit.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::{Instrument, info, info_span};
 
-use super::Problem;
+use super::{Problem, TimeLimit};
 use crate::metrics::RequestMetrics;
 
 /// Logs and counts each request with its status and its time, and gives a span to what it does.
@@ -39,11 +40,16 @@ pub(super) async fn log(
 
 /// Answers after `limit` if the route has not. What the route had started in tasks goes on.
 pub(super) async fn limit_time(
-    State(limit): State<Duration>,
+    State(limit): State<TimeLimit>,
+    route: Option<MatchedPath>,
     request: Request,
     next: Next,
 ) -> Response {
-    let answer = tokio::time::timeout(limit, next.run(request)).await;
+    let is_endless = route.is_some_and(|route| limit.none_for.contains(&route.as_str()));
+    if is_endless && request.method() == Method::POST {
+        return next.run(request).await;
+    }
+    let answer = tokio::time::timeout(limit.usual, next.run(request)).await;
     answer.unwrap_or_else(|_| {
         let detail = "not done in time, the outcome is not known; please try again";
         Problem::unavailable("timeout", detail).into_response()

@@ -42,13 +42,31 @@ pub const PUBLIC_LIMIT: Duration = Duration::from_millis(4_500);
 /// How long an admin request may take: audits of large sales read many records.
 pub const ADMIN_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long requests may take.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeLimit {
+    /// All but those below.
+    pub usual: Duration,
+    /// Routes, as they are written, whose POST takes as long as its body does.
+    pub none_for: &'static [&'static str],
+}
+
+impl From<Duration> for TimeLimit {
+    fn from(usual: Duration) -> Self {
+        Self {
+            usual,
+            none_for: &[],
+        }
+    }
+}
+
 /// Routes for those who show `token`.
 pub fn with_token(routes: Router, token: AdminToken) -> Router {
     routes.route_layer(from_fn_with_state(token, auth::require_token))
 }
 
 /// What every port has: limits, logs, and problem details for paths without a route.
-pub fn finish(routes: Router, limit: Duration, metrics: RequestMetrics) -> Router {
+pub fn finish(routes: Router, limit: TimeLimit, metrics: RequestMetrics) -> Router {
     routes
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)

@@ -24,7 +24,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 const BATCH: usize = 500;
 
 /// The pause between two steps.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What one run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,13 +105,14 @@ impl Cleaner {
     /// Lets the numbers of chosen codes be generated again. This comes before the links go: if the origin crashes in
     /// between, the next run repeats it, and a segment with a link in it is not handed out.
     async fn free_numbers(&self, gone: &[Ended]) -> Result<(), Unavailable> {
-        for ended in gone {
-            if let Some((length, index)) = self.allocator.index(&ended.id.code) {
-                let store = &self.store;
-                store.remove_custom(length, index, &ended.id.domain).await?;
-            }
-        }
-        Ok(())
+        let customs: Vec<_> = gone
+            .iter()
+            .filter_map(|ended| {
+                let (length, index) = self.allocator.index(&ended.id.code)?;
+                Some((length, index, &ended.id.domain))
+            })
+            .collect();
+        Ok(self.store.remove_customs(&customs).await?)
     }
 
     /// Cleans up now and then, until `stop`.

@@ -287,6 +287,7 @@ impl Parts {
             domains: domains.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
+            mark_ms: Arc::default(),
         };
         let creator = Creator {
             store: store.clone(),

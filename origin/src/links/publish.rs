@@ -1,8 +1,11 @@
 //! Has Redis follow the cold store, and publishes domains to gateways.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 use weir_link::code::LinkId;
 use weir_scripts::documents;
 
@@ -25,6 +28,12 @@ const DOMAINS_PERIOD: Duration = Duration::from_secs(5);
 /// `appendfsync everysec` it loses a second, and two at worst.
 const YOUNG_MS: u64 = 2_000;
 
+/// Marks that two origins write are no further apart, in milliseconds. A mark that is further back is one of before.
+const MARK_SLACK_MS: u64 = 1_500;
+
+/// An edit is in SQL this long after the time that it has, clocks of origins included, in milliseconds.
+const EDIT_SLACK_MS: u64 = 60_000;
+
 /// Changes of one look.
 const BATCH: usize = 200;
 
@@ -36,6 +45,8 @@ pub struct Publisher {
     pub(super) domains: SharedDomains,
     pub(super) metrics: LinkMetrics,
     pub(super) clock: Clock,
+    /// The mark that was written last; 0: none yet.
+    pub(super) mark_ms: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Publisher {
@@ -109,6 +120,42 @@ impl Publisher {
         Ok(left.len())
     }
 
+    /// Finds out whether Redis came back from an old file, as one without an append-only file does when it restarts. Then links
+    /// there are as they were before they were edited, and each edit since is to be written again. A link that is missing is
+    /// asked for by gateways, so a Redis that has lost all needs nothing.
+    ///
+    /// # Errors
+    /// When SQL or Redis does not answer.
+    pub async fn look_for_rewind(&self) -> Result<(), Unavailable> {
+        let Some(mark_ms) = self.records.mark().await? else {
+            return Ok(());
+        };
+        let written_ms = self.mark_ms.load(Ordering::Relaxed);
+        if written_ms > 0 && mark_ms + MARK_SLACK_MS >= written_ms {
+            return Ok(());
+        }
+        let since_ms = mark_ms.saturating_sub(EDIT_SLACK_MS);
+        let edited = self.store.note_again(since_ms).await?;
+        if written_ms > 0 {
+            warn!(
+                edited,
+                "Redis came back from an old file: links that were edited since are written again"
+            );
+        }
+        Ok(())
+    }
+
+    /// Redis has all edits up to this time. Another origin may have said more, and the mark does not go back: that alone is how
+    /// a rewind is told.
+    async fn set_mark(&self, at_ms: u64) -> Result<(), Unavailable> {
+        let mark_ms = self.records.mark().await?;
+        if mark_ms.is_none_or(|mark_ms| mark_ms < at_ms) {
+            self.records.set_mark(at_ms).await?;
+        }
+        self.mark_ms.store(at_ms, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Writes the domains to Redis, for gateways.
     ///
     /// # Errors
@@ -140,7 +187,9 @@ impl Publisher {
             self.publish_domains().await?;
         }
         refreshed?;
+        self.look_for_rewind().await?;
+        let followed_ms = (self.clock)().saturating_sub(YOUNG_MS);
         while self.catch_up().await? == BATCH {}
-        Ok(())
+        self.set_mark(followed_ms).await
     }
 }

@@ -254,7 +254,7 @@ impl Report {
         for point in &self.series {
             csv.line(&[
                 self.range.span.as_str(),
-                &super::csv::utc(point.at_ms),
+                &crate::clock::utc(point.at_ms),
                 &point.clicks.to_string(),
                 &point.uniques.visitors.to_string(),
                 &point.uniques.addresses.to_string(),

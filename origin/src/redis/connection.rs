@@ -91,6 +91,10 @@ impl Connection {
         replies
     }
 
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.source, Source::Cluster(_))
+    }
+
     fn live(&self) -> Live {
         let live = self.live.read();
         live.unwrap_or_else(PoisonError::into_inner).clone()

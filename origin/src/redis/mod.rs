@@ -89,6 +89,11 @@ impl Redis {
         &self.prefix
     }
 
+    /// Whether it is a cluster, each of whose nodes may lose data by itself.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.connection.is_cluster()
+    }
+
     /// Checks that Redis answers.
     ///
     /// # Errors

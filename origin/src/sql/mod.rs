@@ -4,15 +4,39 @@
 //! |---|---|
 //! | [`database`] | pools, transactions, statements and rows of either database; retries; migrations |
 //! | [`shed`] | limits how many calls work at once and how many wait |
+//! | [`foreign`] | somebody else's database, to be read |
 //!
-//! The tables belong to the domains: their statements are in `sales::store`, `links::store` and `history::store`.
+//! The tables belong to the domains: their statements are in `sales::store`, `links::store`, `history::store` and
+//! `fitment::store`.
 
 pub mod database;
+pub mod foreign;
 pub mod shed;
 
 pub use database::{Database, Migrations, OpenError};
 pub(crate) use database::{Row, Statement, Tx, damaged, retried, sql};
 pub use shed::Shed;
+
+/// Values of one statement by [`in_many`].
+pub(crate) const MANY: usize = 50;
+
+/// A statement that ends with a list of [`MANY`] values: `… IN (?, …)`.
+macro_rules! in_many {
+    ($($before:expr),+ $(,)?) => {
+        concat!(
+            $($before,)+
+            " IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ",
+            "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        )
+    };
+}
+pub(crate) use in_many;
+
+/// Some values for it, at most [`MANY`]: the last one fills the places that are left.
+pub(crate) fn filled<T: Copy>(values: &[T]) -> impl Iterator<Item = T> {
+    let last = values.last().into_iter().cycle();
+    values.iter().chain(last).take(MANY).copied()
+}
 
 /// A call on SQL failed, or its outcome is unknown. Calling again is safe: every call of a store that changes
 /// something changes it once.

@@ -16,7 +16,12 @@ mod events;
 mod events_process;
 #[path = "events/store.rs"]
 mod events_store;
+mod fitment;
+#[path = "fitment/process.rs"]
+mod fitment_process;
 mod history;
+#[path = "history/process.rs"]
+mod history_process;
 mod layers;
 mod link_stats;
 mod links;

@@ -34,7 +34,7 @@ async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
         let at = at.replace("{file}", "main.js").replace("{code}", "abc");
         let at = at.replace("{group}", "store").replace("{name}", "view");
         let at = at.replace("{window}", "last");
-        let at = at.replace("{sku}", "7");
+        let at = at.replace("{sku}", "7").replace("{vehicle}", "1000001");
         for is_public in [true, false] {
             let tag = json!(if is_public { "public" } else { "admin" });
             for method in METHODS {
@@ -65,11 +65,10 @@ fn every_route_is_documented() {
     let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
     let routes = [
         include_str!("../../src/events/http/mod.rs"),
+        include_str!("../../src/fitment/http/mod.rs"),
         include_str!("../../src/history/http/mod.rs"),
-        include_str!("../../src/history/http/page.rs"),
         include_str!("../../src/http/health.rs"),
         include_str!("../../src/links/http/mod.rs"),
-        include_str!("../../src/links/http/page.rs"),
         include_str!("../../src/sales/http/mod.rs"),
     ];
     let paths: Vec<&str> = routes
@@ -85,6 +84,10 @@ fn every_route_is_documented() {
         })
         .collect();
     assert!(paths.len() > 15, "{paths:?}");
+    let pages = ["/events/page", "/fitment/ui", "/history/page", "/ui"];
+    let files = pages.map(|page| format!("{page}/{{file}}"));
+    let files = files.iter().map(String::as_str);
+    let paths = paths.into_iter().chain(pages).chain(files);
     for path in paths {
         assert!(document["paths"][path].is_object(), "{path}");
     }

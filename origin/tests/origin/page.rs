@@ -1,4 +1,5 @@
-//! The page of links, as it is served. What it does is for a browser to find out: `tests/e2e/page`.
+//! The pages of links and of events, as they are served. What they do is for a browser to find out: `tests/e2e/page`,
+//! `tests/e2e/groups_page`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,6 +18,10 @@ async fn the_page_comes_without_a_token_and_may_do_little() {
         ("/ui/main.js", "text/javascript; charset=utf-8"),
         ("/ui/page.css", "text/css; charset=utf-8"),
         ("/ui/icon.svg", "image/svg+xml"),
+        ("/events/page", "text/html; charset=utf-8"),
+        ("/events/page/main.js", "text/javascript; charset=utf-8"),
+        ("/events/page/page.css", "text/css; charset=utf-8"),
+        ("/events/page/icon.svg", "image/svg+xml"),
     ] {
         let answer = get(&world, path).await;
         assert_eq!(answer.status, 200, "{path}");
@@ -32,6 +37,8 @@ async fn the_page_comes_without_a_token_and_may_do_little() {
         "/ui/none.js",
         "/ui/..%2fCargo.toml",
         "/ui/index.html",
+        "/events/page/none.js",
+        "/events/page/index.html",
     ] {
         let answer = get(&world, path).await;
         assert_eq!((answer.status.as_u16(), answer.code()), (404, "no_route"));
@@ -41,13 +48,25 @@ async fn the_page_comes_without_a_token_and_may_do_little() {
 #[tokio::test]
 async fn every_file_of_the_page_is_served_and_nothing_in_it_is_inline() {
     let world = World::new().await;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/links/http/page");
+    for (page, folder, count) in [
+        ("/ui", "src/links/http/page", 14),
+        ("/events/page", "src/events/http/page", 7),
+        ("/fitment/ui", "src/fitment/http/page", 4),
+    ] {
+        check_page(&world, page, folder, count).await;
+    }
+}
+
+async fn check_page(world: &World, page: &str, folder: &str, count: usize) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(folder);
     let names = std::fs::read_dir(folder).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names: BTreeSet<String> = names.filter(|name| name != "index.html").collect();
-    assert!(names.len() > 10, "{names:?}");
+    assert_eq!(names.len(), count, "{names:?}");
     for name in names {
-        let answer = get(&world, &format!("/ui/{name}")).await;
+        let answer = get(world, &format!("{page}/{name}")).await;
         assert_eq!(answer.status, 200, "{name}");
         let text = answer.body.to_string();
         for forbidden in [
@@ -60,7 +79,7 @@ async fn every_file_of_the_page_is_served_and_nothing_in_it_is_inline() {
             assert!(!text.contains(forbidden), "{name} has {forbidden}");
         }
     }
-    let page = get(&world, "/ui").await.body.to_string();
+    let page = get(world, page).await.body.to_string();
     for inline in ["<style", "style=", "onclick", "<script>"] {
         assert!(!page.contains(inline), "{inline}");
     }

@@ -15,11 +15,9 @@ use weir_stack::{Secrets, ports};
 
 use crate::support::{self, TOKEN, World, claim_headers, sale_json};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_weir-origin");
-
 /// The program with these arguments, and of the environment only these variables.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    Command::new(BINARY)
+    Command::new(support::binary())
         .args(arguments)
         .env_clear()
         .envs(variables.iter().copied())
@@ -81,7 +79,7 @@ fn help_shows_no_password_and_names_the_secrets() {
 /// Starts the program on free ports and waits until it is ready.
 async fn start(dir: &Path, redis_url: &str, key_prefix: &str) -> Origin {
     let options = options(dir, redis_url, key_prefix);
-    Origin::start(Path::new(BINARY), options, &dir.join("origin.log"))
+    Origin::start(&support::binary(), options, &dir.join("origin.log"))
         .await
         .unwrap()
 }
@@ -89,6 +87,7 @@ async fn start(dir: &Path, redis_url: &str, key_prefix: &str) -> Origin {
 fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
     OriginOptions {
         events_log: None,
+        fitment: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),
@@ -197,7 +196,7 @@ async fn several_that_start_at_once_on_a_new_database_all_start() {
         let options = options(dir.path(), &world.redis_url, &world.prefix);
         let log = dir.path().join(format!("origin-{n}.log"));
         starting.spawn(async move {
-            let origin = Origin::start(Path::new(BINARY), options, &log).await;
+            let origin = Origin::start(&support::binary(), options, &log).await;
             origin.map_err(|error| format!("{error:#}"))
         });
     }
@@ -211,7 +210,7 @@ async fn several_that_start_at_once_on_a_new_database_all_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_waits_for_a_database_that_is_away_and_says_so_to_probes() {
     let admin = format!("127.0.0.1:{}", ports::free().unwrap());
-    let mut origin = Command::new(BINARY)
+    let mut origin = Command::new(support::binary())
         .env_clear()
         .env("WEIR_CLAIM_SECRET", support::SECRET)
         .env("WEIR_ADMIN_TOKEN", TOKEN)

@@ -1,5 +1,7 @@
 //! What the tests share: one Redis a test binary, a key prefix and a database a test.
 
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,8 @@ use weir_origin::Origin;
 use weir_origin::clock::now_ms;
 use weir_origin::events::metrics::EventMetrics;
 use weir_origin::events::{self, Events};
+use weir_origin::fitment::metrics::FitmentMetrics;
+use weir_origin::fitment::{Fitment, Settings as FitmentSettings};
 use weir_origin::history::metrics::HistoryMetrics;
 use weir_origin::history::{History, Settings as HistorySettings};
 use weir_origin::http::AdminToken;
@@ -48,6 +52,13 @@ use weir_stack::report::Silent;
 use weir_stack::{ports, tools};
 
 use crate::BACKING;
+
+/// The program.
+pub fn binary() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = || weir_stack::origin::ensure_built().unwrap();
+    BUILT.get_or_init(built).clone()
+}
 
 /// How long the claims of the tests are held, in milliseconds.
 pub const CLAIM_TTL_MS: u64 = 30_000;
@@ -387,6 +398,37 @@ impl World {
         world.app = world.origin.public_routes();
         world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
         world
+    }
+
+    /// With vehicle fitment, of which nothing runs in the background.
+    pub async fn with_fitment(change: impl FnOnce(&mut FitmentSettings)) -> Self {
+        Self::new().await.and_fitment(change)
+    }
+
+    /// The same, on the Redis at `redis_url`, which may be down.
+    pub async fn with_fitment_on(redis_url: &str) -> Self {
+        Self::on(redis_url).await.and_fitment(|_| ())
+    }
+
+    fn and_fitment(mut self, change: impl FnOnce(&mut FitmentSettings)) -> Self {
+        let spool = self.dir.path().join("imports");
+        std::fs::create_dir_all(&spool).unwrap();
+        let mut settings = FitmentSettings::new(spool);
+        change(&mut settings);
+        self.origin = self.origin.with_fitment(settings);
+        self.app = self.origin.public_routes();
+        self.admin = self.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        self
+    }
+
+    /// Vehicle fitment on this world's Redis and database, as one more origin has it.
+    pub async fn fitment(&self, change: impl FnOnce(&mut FitmentSettings)) -> Fitment {
+        let database = open_database(&self.database_url).await.unwrap();
+        let redis = Redis::new(&self.redis_url, &self.prefix).unwrap();
+        let mut settings = FitmentSettings::new(self.dir.path().join("imports"));
+        change(&mut settings);
+        let metrics = FitmentMetrics::register(&Metrics::default());
+        Fitment::new(settings, database, redis, metrics)
     }
 
     /// Browse history on this world's Redis and database, as one more origin has it.

@@ -25,7 +25,7 @@ use weir_stack::tools;
 use crate::support::{Answer, World};
 
 /// So long may what must happen take: brokers start again meanwhile.
-const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 const CUSTOMERS: usize = 20;
 
@@ -141,7 +141,7 @@ async fn without_brokers(world: &World, kafka: &mut KafkaCluster, sent: &mut usi
 }
 
 /// A cluster of this test alone.
-async fn cluster() -> (TempDir, KafkaCluster) {
+pub async fn cluster() -> (TempDir, KafkaCluster) {
     let dir = tempfile::tempdir().unwrap();
     let tool = tools::Kafka::find_or_get(&mut Silent).unwrap();
     let kafka = KafkaCluster::start(&tool, dir.path()).await.unwrap();
@@ -172,7 +172,7 @@ async fn second_origin(first: &World, url: &str, handler: Noting) -> Cancellatio
     stop
 }
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !is_so().await {
         assert!(Instant::now() < deadline, "never: {what}");

@@ -1,8 +1,10 @@
 //! The origin's events on a real Apache Kafka. `cargo xtask test` turns this on where Java and Maven are; by hand:
-//! `cargo test -p weir-origin --features kafka --test origin_on_kafka`.
+//! `cargo test -p weir-origin-tests --features kafka --test origin_on_kafka`.
 
 #[cfg(feature = "kafka")]
 mod events;
+#[cfg(feature = "kafka")]
+mod pull;
 #[cfg(feature = "kafka")]
 #[allow(
     dead_code,

@@ -13,6 +13,8 @@ mod auth;
 mod clicks;
 #[path = "../origin/events/mod.rs"]
 mod events;
+#[path = "../origin/fitment/mod.rs"]
+mod fitment;
 #[path = "../origin/history/mod.rs"]
 mod history;
 #[path = "../origin/link_stats.rs"]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use weir_event::consent::Consent;
 use weir_event::stamps::Kind;
 use weir_stack::http::{self, Method};
@@ -176,6 +176,35 @@ async fn a_visitor_has_a_limit_that_both_workers_keep() -> Result<()> {
             .await?,
         20
     );
+    gateway.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_in_redis_is_kept_through_the_bridge() -> Result<()> {
+    let config = r#"{ "keys": [{ "name": "web", "kind": "browser", "key": "wk_shop_web", "origins": ["*"] }],
+        "collect": {}, "limits": { "per_visitor": { "rate": 10, "per": "1h" }, "store": "redis",
+        "redis": { "cluster": "weir_redis", "key_prefix": "weir", "topology": "single", "deadline_ms": 5000 } } }"#;
+    let mut gateway = EventGateway::start_with_redis(config).await?;
+    let mut passed = 0;
+    for n in 0..30 {
+        let visitor = [("x-weir-visitor", "v1")];
+        let answer = post(&gateway, &event(&format!("e{n}")), &visitor).await?;
+        match answer.status {
+            202 => passed += 1,
+            status => assert_eq!(status, 429, "{}", answer.text()),
+        }
+    }
+    assert_eq!((passed, gateway.origin.events().len()), (10, 10));
+    let other = post(&gateway, &event("other"), &[("x-weir-visitor", "v2")]).await?;
+    assert_eq!(other.status, 202);
+    // It is Redis that counts: a key for each visitor.
+    let redis = gateway.redis.as_ref().context("no Redis")?;
+    let mut connection = redis.connection().await?;
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("weir:limit:*")
+        .query_async(&mut connection)
+        .await?;
+    assert_eq!(keys.len(), 2, "{keys:?}");
     gateway.check()
 }
 

@@ -219,7 +219,7 @@ async fn a_domains_own_pages_are_answered_as_soon_as_it_has_them() -> Result<()>
     gateways
         .admin(Method::PUT, "/link-domains/s", domain, 200)
         .await?;
-    // By both workers, and with a policy under which no script runs.
+    // With a policy under which no script runs.
     let is_answered = async |path: &str, status: u16, body: &str| {
         let mut answers = true;
         for _ in 0..8 {
@@ -233,18 +233,25 @@ async fn a_domains_own_pages_are_answered_as_soon_as_it_has_them() -> Result<()>
         }
         answers
     };
-    until("ended links have the domain's page", async || {
-        is_answered(&ended, 410, "<p>over").await
+    // One worker may learn them a little after another, and no one chooses which of them answers.
+    for (path, status, body) in [
+        (ended.as_str(), 410, "<p>over"),
+        ("/no-such", 404, "<p>never was"),
+        ("/robots.txt", 200, "User-agent: *\nDisallow: /\n"),
+        ("/favicon.ico", 204, ""),
+    ] {
+        until("the domain's own page", async || {
+            is_answered(path, status, body).await
+        })
+        .await?;
+    }
+    until("the domain's home", async || {
+        let home = gateways.ask(0, "/?from=card", &[]).await;
+        home.is_ok_and(|one| {
+            (one.status, one.header("location")) == (302, Some("https://home.example/"))
+        })
     })
     .await?;
-    assert!(is_answered("/no-such", 404, "<p>never was").await);
-    assert!(is_answered("/robots.txt", 200, "User-agent: *\nDisallow: /\n").await);
-    assert!(is_answered("/favicon.ico", 204, "").await);
-    let home = gateways.ask(0, "/?from=card", &[]).await?;
-    assert_eq!(
-        (home.status, home.header("location")),
-        (302, Some("https://home.example/"))
-    );
     gateways.origin.process().kill();
     gateways.redis.stop();
     let later = gateways.ask(0, "/other", &[]).await?;

@@ -383,6 +383,8 @@ impl<E: Remembers> Worker<E> {
                 callback.out.push(Out::Fetch { id, fetch });
             }
             Effect::Record { .. } | Effect::Log(..) => {}
+            // None of the engines that run here asks for a body.
+            Effect::ReadBody { stream, .. } => panic!("stream {stream} has no body"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Ten thousand random schedules of everything that happens to lists: views, delivered late, twice and in any order;
 //! deletions, clearings, joins, folds by two origins, readers in between; origins that die between any two steps; a Redis
-//! that loses all, and lists that expire. What the origin does is here as steps, each of which is one call on Redis, on SQL
+//! that loses all, or what it was told since its file was written, and lists that expire. What the origin does is here as steps, each of which is one call on Redis, on SQL
 //! or on the cold store. No view may be lost or shown twice, and nothing that was removed may come back.
 //!
 //! `SCHEDULES=<number>` runs more, `SCHEDULE=<seed>` one of them.

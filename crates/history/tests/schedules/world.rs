@@ -33,10 +33,12 @@ pub struct Disk {
 }
 
 /// What may.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Redis {
     pub lists: BTreeMap<Owner, Hot>,
     pub active: BTreeMap<u64, BTreeSet<Owner>>,
+    /// What it is called until it ends.
+    pub run: u64,
 }
 
 pub struct World {
@@ -45,6 +47,8 @@ pub struct World {
     pub has_deletes: bool,
     pub disk: Disk,
     pub redis: Redis,
+    /// What its file has.
+    pub saved: Redis,
     pub log: Vec<View>,
     /// Up to there the log was handled.
     pub handled: usize,
@@ -124,6 +128,7 @@ impl World {
             has_deletes,
             disk: Disk::default(),
             redis: Redis::default(),
+            saved: Redis::default(),
             log: Vec::new(),
             handled: 0,
             is_lost: false,
@@ -135,7 +140,10 @@ impl World {
     }
 
     pub fn hot(&mut self, owner: Owner) -> &mut Hot {
-        self.redis.lists.entry(owner).or_default()
+        let run = self.redis.run;
+        let list = self.redis.lists.entry(owner).or_default();
+        list.restart(&run.to_string());
+        list
     }
 
     pub fn removals(&self, owner: Owner) -> Removals {
@@ -194,6 +202,7 @@ impl World {
             63 => self.begin_apply(),
             64 => self.lose(),
             65 => self.expire(),
+            68 => self.save(),
             66..=67 => self.die(),
             _ => self.go_on(),
         }
@@ -281,11 +290,22 @@ impl World {
         if self.random.below(3) > 0 {
             return;
         }
-        self.redis = Redis::default();
+        // All, or what was changed since its file was written.
+        let file = match self.random.below(2) {
+            0 => Redis::default(),
+            _ => self.saved.clone(),
+        };
+        let run = self.redis.run + 1;
+        self.redis = Redis { run, ..file };
         self.is_lost = true;
         self.processes
             .retain(|process| !matches!(process, Process::Replay { .. }));
         self.processes.push(Process::Replay { next: 0 });
+    }
+
+    /// Redis writes its file.
+    pub fn save(&mut self) {
+        self.saved = self.redis.clone();
     }
 
     /// Nobody has come for four days: then folds have been there.
@@ -390,7 +410,11 @@ impl World {
                 )));
             }
         }
-        self.redis = Redis::default();
+        let run = self.redis.run + 1;
+        self.redis = Redis {
+            run,
+            ..Redis::default()
+        };
         for (number, expected) in expected.iter().enumerate() {
             let user = Owner::User(number as u64);
             assert_eq!(&self.list(user), expected, "{user:?} from the cold store");

@@ -119,13 +119,16 @@ pub async fn read(reader: &mut Reader, count: usize) -> Vec<(u16, Record)> {
     let mut all = Vec::new();
     let wait = async {
         while all.len() < count {
-            match reader.next().await.unwrap() {
-                Next::Assigned(partitions) => place_all(reader, &partitions).await,
-                Next::Batch(batch) => {
+            match reader.next().await {
+                Ok(Next::Assigned(partitions)) => place_all(reader, &partitions).await,
+                Ok(Next::Batch(batch)) => {
                     let partition = batch.partition;
                     all.extend(batch.records.into_iter().map(|record| (partition, record)));
                     reader.commit(partition, batch.next);
                 }
+                // A broker that has just started does not know its topics at once: the reader is asked again.
+                Err(error) if error.to_string().contains("UnknownTopicOrPartition") => {}
+                Err(error) => panic!("{error}"),
             }
         }
     };

@@ -69,6 +69,11 @@ pub fn history_active_of(prefix: &str, tags: &Tags, day: u64, owner: &Owner) -> 
     history_active(prefix, tags, day, slot(owner.as_str().as_bytes()))
 }
 
+/// How far the views of each log are on the node that has this slot: a hash, position by source.
+pub fn history_mark(prefix: &str, tags: &Tags, slot: u16) -> Vec<u8> {
+    format!("{prefix}:h:mark:{{{}}}", tags.of(slot)).into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -61,6 +61,12 @@ pub fn link_domains(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:domains").into_bytes()
 }
 
+/// Text: the time up to which Redis has all edits of links, in milliseconds since the Unix epoch. A cluster has some of them, by
+/// `number`, so that each of its nodes has one.
+pub fn link_mark(prefix: &str, number: u16) -> Vec<u8> {
+    format!("{prefix}:link:mark:{{{number}}}").into_bytes()
+}
+
 /// The stream of links that were edited: see [`streams::link_changes`](crate::streams::link_changes).
 pub fn link_changes(prefix: &str) -> Vec<u8> {
     format!("{prefix}:link:changes").into_bytes()

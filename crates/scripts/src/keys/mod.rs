@@ -18,10 +18,18 @@
 //! <prefix>:h:{<owner>}:v          sorted set: products that a user or a guest has seen, by time; `:d` deleted ones by
 //!                                 time, `:c` cleared up to then and what is loaded, `:n` count
 //! <prefix>:h:active:<day>:{<tag>} set: owners of one slot whose lists changed on a day
+//! <prefix>:fit:{<spu>}            hash: SKUs of a product to version and kind; with `:s:<sku>` behind it a set of offsets, with
+//!                                 `:<segment>:<sku>` a bitmap of them
+//! <prefix>:fit:route:{<tag>}:<n>  hash: SKU to version, cluster and SPU
+//! <prefix>:fit:vehicles:{all}     text: generation, count and stamp of the map of vehicles; with `:<generation>:<segment>`
+//!                                 behind it the ids of a segment, four bytes each
+//! <prefix>:fit:by:{<vehicle>}     hash: pages of the SKUs that fit a vehicle
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
 
+#[cfg(feature = "fitment")]
+mod fitment;
 #[cfg(feature = "history")]
 mod history;
 #[cfg(feature = "limit")]
@@ -31,15 +39,19 @@ mod link;
 #[cfg(feature = "sale")]
 mod sale;
 
+#[cfg(feature = "fitment")]
+pub use fitment::{
+    FitmentKeys, ROUTE_BUCKETS, ROUTE_TAGS, RouteBucket, VehicleMapKeys, fitment_pages,
+};
 #[cfg(feature = "history")]
-pub use history::{HistoryKeys, history_active, history_active_of};
+pub use history::{HistoryKeys, history_active, history_active_of, history_mark};
 #[cfg(feature = "limit")]
 pub use limit::{LimitKey, limit_rules};
 #[cfg(feature = "link")]
 pub use link::{
     BATCH_ID, BATCH_ROWS, BATCHES_LEN, LinkKeys, UniquesKeys, link_changes, link_clicks,
-    link_clicks_refused, link_domains, link_idempotency, link_segments, link_uniques_secret,
-    link_wrap,
+    link_clicks_refused, link_domains, link_idempotency, link_mark, link_segments,
+    link_uniques_secret, link_wrap,
 };
 #[cfg(feature = "sale")]
 pub use sale::{ShardKeys, catalogue};

@@ -3,7 +3,7 @@
 use super::cores::{Cores, on_core_ns};
 use super::report::{Absent, Point, Round};
 use super::request::Writer;
-use super::scenario::{Connections, ONE, Scenario};
+use super::scenario::{Connections, FEW, ONE, Scenario};
 use super::server::{Server, Yard};
 use super::statistics::Spread;
 use super::system::System;
@@ -28,6 +28,9 @@ pub(super) struct Effort {
 /// The open loop's rate, as a share of what the slowest system does in the closed one: below every
 /// system's limit, and the same for all.
 const OPEN_SHARE: f64 = 0.7;
+
+/// The open loop's rate of large requests, beside that share: what the seed document of fitment asks for.
+const FEW_RATE: f64 = 1_000.0;
 
 /// With fewer connections an open loop has hardly any to send on.
 const OPEN_CONNECTIONS_MIN: usize = 8;
@@ -185,6 +188,9 @@ impl Run<'_> {
         let mut rates = vec![(slowest * OPEN_SHARE / 100.0).floor() * 100.0];
         if is_everywhere && connections == ONE {
             rates.extend(self.effort.rates.iter().filter(|rate| **rate < slowest));
+        }
+        if connections == FEW && slowest > FEW_RATE {
+            rates.push(FEW_RATE);
         }
         for per_second in rates {
             let pace = Pace::Open { per_second };

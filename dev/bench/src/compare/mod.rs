@@ -31,7 +31,7 @@ use system::System;
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Options, Removals, Tools};
 use weir_stack::wasm::{self, Messages};
-use weir_stack::{build, command, workspace};
+use weir_stack::{build, command, origin, workspace};
 use weir_tasks::up::Stop;
 
 /// For `--only`, beside the scenarios' names.
@@ -178,6 +178,7 @@ async fn measure(
         peers: &peers,
         cores,
         dir: temporary.path(),
+        origin: origin::ensure_built_release,
     };
     for scenario in &scenario::ALL {
         if !arguments.asks_for(scenario.name) {
@@ -338,6 +339,8 @@ mod tests {
                 redis: 0,
             },
             dir: temporary.path(),
+            // As the other tests have built it: a release takes minutes.
+            origin: origin::ensure_built,
         };
         for scenario in scenario::ALL {
             let scenario = Scenario {

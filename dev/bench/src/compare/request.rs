@@ -22,6 +22,7 @@ pub(super) enum Kind {
     Redirect,
     RedirectRedis,
     MakeLink,
+    Fitment,
 }
 
 impl Kind {
@@ -38,6 +39,32 @@ impl Kind {
             Self::RedirectRedis => 100_000,
             _ => 0,
         }
+    }
+}
+
+/// The catalogue of [`Kind::Fitment`].
+pub(super) mod fitment {
+    pub(in super::super) const VEHICLES: u32 = 100_000;
+    pub(in super::super) const PRODUCTS: u32 = 80;
+    pub(in super::super) const SKUS_EACH: u32 = 50;
+    /// How many vehicles a SKU fits.
+    pub(in super::super) const FITS: u32 = 100;
+
+    /// The id of the vehicle with this offset less 1.
+    pub(in super::super) fn vehicle(index: u32) -> String {
+        (1_000_000 + index).to_string()
+    }
+
+    /// The SKUs of a product.
+    pub(in super::super) fn skus(product: u32) -> impl Iterator<Item = u64> {
+        let first = 100_012_000_000 + u64::from(product * SKUS_EACH);
+        first..first + u64::from(SKUS_EACH)
+    }
+
+    /// The offsets of the vehicles that a SKU fits, ascending.
+    pub(in super::super) fn offsets(sku: u64) -> impl Iterator<Item = u32> {
+        let step = VEHICLES / FITS;
+        (0..FITS).map(move |n| 1 + n * step + (sku * 7 % u64::from(step)) as u32)
     }
 }
 
@@ -119,6 +146,7 @@ impl Writer {
             Kind::Sale => self.rush(n, user, to),
             Kind::Redirect | Kind::RedirectRedis => self.link(to),
             Kind::MakeLink => make_link(user, to),
+            Kind::Fitment => self.question(to),
         }
     }
 
@@ -145,6 +173,36 @@ impl Writer {
         let (prefix, code) = (self.prefix, code.as_str());
         // Writing to a Vec cannot fail.
         write!(to, "GET {prefix}/{code} HTTP/1.1\r\nhost: {HOST}\r\nuser-agent: weir-load\r\naccept: */*\r\n\r\n").ok();
+    }
+
+    /// About all SKUs of some products, one after the other.
+    fn question(&mut self, to: &mut Vec<u8>) {
+        let vehicles: Vec<String> = (0..5)
+            .map(|_| {
+                format!(
+                    "{:?}",
+                    fitment::vehicle(self.chance() as u32 % fitment::VEHICLES)
+                )
+            })
+            .collect();
+        let first = self.chance() as u32 % (fitment::PRODUCTS - 4);
+        let skus: Vec<String> = (first..first + 4)
+            .flat_map(|product| fitment::skus(product).map(move |sku| (product, sku)))
+            .map(|(product, sku)| format!(r#"{{"sku":"{sku}","spu":"P{product}"}}"#))
+            .collect();
+        let body = format!(
+            r#"{{"vehicles":[{}],"skus":[{}]}}"#,
+            vehicles.join(","),
+            skus.join(",")
+        );
+        let length = body.len();
+        // Writing to a Vec cannot fail.
+        write!(
+            to,
+            "POST /fitment/check HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n\
+            content-length: {length}\r\n\r\n{body}"
+        )
+        .ok();
     }
 
     fn order(&self, sale: &str, user: u64, token_of: Option<u64>, to: &mut Vec<u8>) {

@@ -30,6 +30,8 @@ pub(super) enum Connections {
     All,
     /// With [`ONE`] only.
     One,
+    /// With [`FEW`]: requests that take long.
+    Few,
     /// With these two.
     Rush,
 }
@@ -57,11 +59,15 @@ impl OpenLoop {
 /// Where most bars are.
 pub(super) const ONE: usize = 128;
 
+/// What large requests come on.
+pub(super) const FEW: usize = 32;
+
 impl Connections {
     pub(super) fn of(self, all: &[usize]) -> Vec<usize> {
         match self {
             Self::All => all.to_vec(),
             Self::One => vec![ONE],
+            Self::Few => vec![FEW],
             Self::Rush => vec![ONE, 512],
         }
     }
@@ -72,7 +78,7 @@ use System::{
     Weir,
 };
 
-pub(super) const ALL: [Scenario; 11] = [
+pub(super) const ALL: [Scenario; 12] = [
     Scenario {
         name: "sold-out",
         title: "Rejected locally: sold out",
@@ -204,6 +210,22 @@ pub(super) const ALL: [Scenario; 11] = [
         connections: Connections::Rush,
         open_loop: OpenLoop::NONE,
         same_answers: false,
+    },
+    Scenario {
+        name: "fitment-check",
+        title: "1,000 pairs of vehicle and part",
+        what: "Which of 200 SKUs of four products fit which of 5 vehicles, out of 100,000 vehicles and 4,000 SKUs that fit 100 \
+               each. Both read the question as JSON, ask Redis by the same script, one call for each product, and write \
+               the answer as JSON.",
+        systems: &[Weir, NginxLua],
+        kind: Kind::Fitment,
+        statuses: &[200],
+        connections: Connections::Few,
+        open_loop: OpenLoop {
+            systems: &[Weir, NginxLua],
+            connections: Connections::Few,
+        },
+        same_answers: true,
     },
 ];
 

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 use weir_scripts::keys::DEFAULT_PREFIX;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set};
-use weir_stack::origin::{self, Origin, OriginOptions};
+use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::process::Process;
 use weir_stack::tools::Tools;
 use weir_stack::wasm::{self, Messages};
@@ -36,6 +36,8 @@ pub(super) struct Yard<'a> {
     pub(super) peers: &'a Peers,
     pub(super) cores: Cores,
     pub(super) dir: &'a Path,
+    /// The origin's binary, once it is needed.
+    pub(super) origin: fn() -> Result<PathBuf>,
 }
 
 /// A running system.
@@ -135,6 +137,7 @@ impl Yard<'_> {
         std::fs::write(&domains, json).context("cannot write links.json")?;
         let options = OriginOptions {
             events_log: None,
+            fitment: None,
             port: ports::free()?,
             admin_port: ports::free()?,
             database: dir.join("weir.db"),
@@ -152,7 +155,7 @@ impl Yard<'_> {
             },
         };
         let port = options.admin_port;
-        let binary = origin::ensure_built_release()?;
+        let binary = (self.origin)()?;
         let mut origin = Origin::start(&binary, options, &dir.join("origin.log")).await?;
         let pid = origin.process().pid().context("the origin has ended")?;
         cores::pin(pid, self.cores.server)?;
@@ -216,7 +219,12 @@ impl Yard<'_> {
         let nginx = self.peers.nginx()?.path.clone();
         let asks_redis = matches!(
             kind,
-            Kind::Claim | Kind::TokenClaim | Kind::Sale | Kind::Redirect | Kind::RedirectRedis
+            Kind::Claim
+                | Kind::TokenClaim
+                | Kind::Sale
+                | Kind::Redirect
+                | Kind::RedirectRedis
+                | Kind::Fitment
         );
         let store = match asks_redis && system == System::NginxLua {
             true => Some(self.store(kind, dir).await?),
@@ -232,6 +240,7 @@ impl Yard<'_> {
                 &format!("\"127.0.0.1\", {redis_port}"),
             )
             .replace("@CLAIM_SHA@", sha)
+            .replace("@FITMENT_SHA@", &weir_scripts::fit_query::SCRIPT.sha1_hex())
             .replace("@PEERS@", &peers().display().to_string());
         let file = dir.join("nginx.conf");
         std::fs::write(&file, config).context("cannot write nginx.conf")?;
@@ -264,6 +273,12 @@ impl Yard<'_> {
 
 /// The shipped gateway, with Envoy itself in the origin's place. Limits are a scenario of their own.
 fn weir(kind: Kind) -> Result<EnvoyConfig> {
+    if kind == Kind::Fitment {
+        // As patient as its peer: a busy machine makes answers late, not others.
+        return EnvoyConfig::fitment()?.edit_filter("weir.fitment", |json| {
+            set(json, "/redis/deadline_ms", 5_000)
+        });
+    }
     if kind.links() > 0 {
         return EnvoyConfig::shortlink()?.edit_filter("weir.shortlink_redirect", |json| {
             if kind == Kind::RedirectRedis {

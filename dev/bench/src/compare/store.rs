@@ -1,17 +1,22 @@
 //! A system's Redis, filled as an origin would fill it: the catalogue, and each shard's stock.
 
 use super::cores;
-use super::request::{HOST, Kind, SALES, code};
+use super::request::{HOST, Kind, SALES, code, fitment};
 use super::server::peer_file;
 use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
 use std::path::Path;
 use std::time::Duration;
 use weir_base::id::SaleId;
+use weir_fitment::{Offset, Plan as FitmentPlan, SEGMENT_LEN, Shape, Sku, Spu};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
 use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
-use weir_scripts::keys::{self, DEFAULT_PREFIX, LinkKeys, ShardKeys};
+use weir_scripts::fit_put::Newer;
+use weir_scripts::fit_vehicles::Head;
+use weir_scripts::fit_vehicles_put::Piece;
+use weir_scripts::keys::{self, DEFAULT_PREFIX, FitmentKeys, LinkKeys, ShardKeys, VehicleMapKeys};
+use weir_scripts::{Call, fit_put, fit_vehicles_put};
 use weir_stack::ports;
 use weir_stack::redis::{RedisOptions, RedisServer};
 use weir_stack::tools;
@@ -77,6 +82,7 @@ impl Store {
         };
         store.rebalance().await?;
         store.fill_links().await?;
+        store.fill_fitment().await?;
         Ok(store)
     }
 
@@ -95,7 +101,7 @@ impl Store {
 
     /// Forgets all claims; the stock is full again. In one step, so that no poll sees a Redis without sales.
     pub(super) async fn rebalance(&mut self) -> Result<()> {
-        if self.kind.links() > 0 || self.kind == Kind::MakeLink {
+        if self.kind.links() > 0 || matches!(self.kind, Kind::MakeLink | Kind::Fitment) {
             return Ok(());
         }
         let mut all = redis::pipe();
@@ -152,6 +158,57 @@ impl Store {
             }
         }
         all.exec_async(&mut self.connection)
+            .await
+            .context("cannot fill Redis")
+    }
+
+    /// Vehicles, and what fits them.
+    async fn fill_fitment(&mut self) -> Result<()> {
+        if self.kind != Kind::Fitment {
+            return Ok(());
+        }
+        let map = VehicleMapKeys::new(DEFAULT_PREFIX);
+        let vehicles: Vec<_> = (0..fitment::VEHICLES)
+            .map(|index| fitment::vehicle(index).parse().ok())
+            .collect();
+        let segment = SEGMENT_LEN as usize;
+        for (number, vehicles) in (0..).zip(vehicles.chunks(segment)) {
+            let before = number * SEGMENT_LEN;
+            let head = Head {
+                generation: 1,
+                count: before + vehicles.len() as u32,
+                stamp: 1,
+            };
+            let piece = Piece { before, vehicles };
+            self.run(&fit_vehicles_put::call(&map, 1, piece, Some(head)))
+                .await?;
+        }
+        for product in 0..fitment::PRODUCTS {
+            let spu = Spu::new(format!("P{product}")).ok().context("a product")?;
+            let keys = FitmentKeys::new(DEFAULT_PREFIX, &spu);
+            for number in fitment::skus(product) {
+                let offsets: Vec<_> = fitment::offsets(number).filter_map(Offset::new).collect();
+                let shape = Shape::of(FitmentPlan::Directory, &offsets, 0);
+                let sku = Sku::new(number.to_string()).ok().context("a SKU")?;
+                self.run(&fit_put::call(&keys, &sku, 1, Newer::Stays, &shape))
+                    .await?;
+            }
+        }
+        // The gateway loads it by itself; nginx asks by its digest.
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(weir_scripts::fit_query::SCRIPT.source);
+        load.exec_async(&mut self.connection)
+            .await
+            .context("cannot load the script")
+    }
+
+    async fn run(&mut self, call: &Call) -> Result<()> {
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(call.script.source).arg(call.keys.len());
+        for word in call.words() {
+            eval.arg(word);
+        }
+        eval.exec_async(&mut self.connection)
             .await
             .context("cannot fill Redis")
     }

@@ -3,6 +3,8 @@
 //! There is no template and no second config for tests: what users copy is what runs. Each file is read into a tree
 //! and edited there. An edit whose place is gone from the file is an error that names the place.
 
+mod limits;
+
 use super::tree::{self, at, fields, list, set};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -16,6 +18,7 @@ const RATELIMIT: &str = "envoy/ratelimit.yaml";
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 const SHORTLINK: &str = "envoy/shortlink.yaml";
 const EVENTS_FILE: &str = "envoy/events.yaml";
+const FITMENT_FILE: &str = "envoy/fitment.yaml";
 const JWT: &str = "envoy/jwt.yaml";
 const REDIS_TLS: &str = "envoy/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
@@ -23,9 +26,11 @@ const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
 // What stands in them.
 /// The gate, as `envoy/weir.yaml` calls it.
 pub const GATE: &str = "weir.seckill_gate";
-const LIMITER: &str = "weir.ratelimit";
+/// The limiter, as the files call it.
+pub const LIMITER: &str = "weir.ratelimit";
 const LINKS: &str = "weir.shortlink_redirect";
 const EVENTS: &str = "weir.events";
+const FITMENT: &str = "weir.fitment";
 const BRIDGE: &str = "weir.redis_bridge";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const REDIS_CLUSTER: &str = "weir_redis_upstream";
@@ -86,6 +91,16 @@ impl EnvoyConfig {
     pub fn events(shop: SocketAddr) -> Result<Self> {
         Self::read(EVENTS_FILE)?
             .edit_cluster("shop", |cluster| tree::set_endpoint(cluster, 0, shop))
+    }
+
+    /// `envoy/fitment.yaml` in the same way.
+    pub fn fitment() -> Result<Self> {
+        Self::read(FITMENT_FILE)
+    }
+
+    /// With another configuration of the filter of [`EnvoyConfig::fitment`].
+    pub fn fitment_config(self, json: &str) -> Result<Self> {
+        self.filter_config(FITMENT, json)
     }
 
     fn read(file: &str) -> Result<Self> {

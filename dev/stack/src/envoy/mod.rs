@@ -3,7 +3,9 @@
 mod config;
 mod tree;
 
-pub use config::{EnvoyConfig, GATE, HOLD_HEADER, SHIPPED_ADMIN_PORT, SHIPPED_GATEWAY_PORT};
+pub use config::{
+    EnvoyConfig, GATE, HOLD_HEADER, LIMITER, SHIPPED_ADMIN_PORT, SHIPPED_GATEWAY_PORT,
+};
 pub use tree::{set, socket_address};
 
 use crate::process::{DiedChild, Process};

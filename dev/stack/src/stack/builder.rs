@@ -26,6 +26,7 @@ pub struct Builder {
     pub(super) risk_rules: Option<String>,
     pub(super) links: Option<String>,
     pub(super) has_events: bool,
+    pub(super) has_fitment: bool,
     pub(super) envoy_log_level: Option<String>,
     pub(super) edits: Vec<Edit>,
 }
@@ -176,6 +177,12 @@ impl Builder {
     /// Lets the origin take behaviour events and keep browse history; without it, it does neither.
     pub fn events(mut self) -> Self {
         self.has_events = true;
+        self
+    }
+
+    /// Lets the origin know which parts fit which vehicles; without it, it does not.
+    pub fn fitment(mut self) -> Self {
+        self.has_fitment = true;
         self
     }
 

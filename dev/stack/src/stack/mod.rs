@@ -22,6 +22,11 @@ use std::time::{Duration, Instant};
 /// What keys start with unless it is said.
 const KEY_PREFIX: &str = "weir";
 
+/// The settings of the filter for fitment with this key prefix.
+fn fitment_settings(key_prefix: &str) -> String {
+    serde_json::json!({ "redis": { "key_prefix": key_prefix } }).to_string()
+}
+
 /// Gateways poll for domains every second; a machine that is busy takes longer.
 const DOMAINS_LIMIT: Duration = Duration::from_secs(30);
 const DOMAINS_POLL: Duration = Duration::from_millis(50);
@@ -40,6 +45,8 @@ pub struct Stack {
     pub link_gateway: Option<Envoy>,
     /// A gateway for events, if it was started.
     pub event_gateway: Option<Envoy>,
+    /// A gateway for questions of fitment, if it was started.
+    pub fitment_gateway: Option<Envoy>,
     /// What stands between the others, if it was asked for.
     pub faults: Faults,
     /// The origin.
@@ -172,13 +179,26 @@ impl Stack {
     /// Starts a gateway on `port` that takes events, from `envoy/events.yaml`, before the same origin, which must
     /// [take](Builder::events) them. Envoy itself answers in place of the site. Returns its URL.
     pub async fn start_event_gateway(&mut self, port: u16) -> Result<String> {
+        self.start_event_gateway_with(port, None).await
+    }
+
+    /// The same with another configuration of the filter, as JSON.
+    pub async fn start_event_gateway_with(
+        &mut self,
+        port: u16,
+        json: Option<&str>,
+    ) -> Result<String> {
         let origin = self.origin_url().trim_start_matches("http://").parse()?;
         let secret = self.event_key.clone();
+        let mut config = EnvoyConfig::events_alone()?
+            .gateway_port(port)?
+            .admin_port(ports::free()?)?
+            .origin(origin)?;
+        if let Some(json) = json {
+            config = config.events_config(json)?;
+        }
         let options = EnvoyOptions {
-            config: EnvoyConfig::events_alone()?
-                .gateway_port(port)?
-                .admin_port(ports::free()?)?
-                .origin(origin)?,
+            config,
             variables: vec![("WEIR_EVENTS_KEY_SHOP".to_owned(), secret)],
             clock_ahead_ms: None,
             dir: self.data_dir().join("event-gateway"),
@@ -187,6 +207,28 @@ impl Stack {
         let envoy = Envoy::start(&self.envoy_tool, &options).await?;
         let url = envoy.url();
         self.event_gateway = Some(envoy);
+        Ok(url)
+    }
+
+    /// Starts a gateway on `port` that answers questions of fitment, from `envoy/fitment.yaml`, before the same origin and the
+    /// same plain Redis. Returns its URL.
+    pub async fn start_fitment_gateway(&mut self, port: u16) -> Result<String> {
+        let origin = self.origin_url().trim_start_matches("http://").parse()?;
+        let config = EnvoyConfig::fitment()?
+            .fitment_config(&fitment_settings(&self.key_prefix))?
+            .gateway_port(port)?
+            .admin_port(ports::free()?)?
+            .origin(origin)?;
+        let options = EnvoyOptions {
+            config: Backing::running(&self.redis.access.url)?.configure(config)?,
+            variables: Vec::new(),
+            clock_ahead_ms: None,
+            dir: self.data_dir().join("fitment-gateway"),
+            ..self.envoy_options.clone()
+        };
+        let envoy = Envoy::start(&self.envoy_tool, &options).await?;
+        let url = envoy.url();
+        self.fitment_gateway = Some(envoy);
         Ok(url)
     }
 

@@ -18,6 +18,14 @@ const SERVER: Server = Server {
     java: 17..=25,
 };
 
+/// The last one that talks to clients of Kafka 0.10, as lua-resty-kafka is.
+const OLD: Server = Server {
+    name: "kafka",
+    version: "3.9.1",
+    artifacts: &[["org.apache.kafka", "kafka_2.13", "3.9.1"]],
+    java: 11..=23,
+};
+
 /// Kafka's jars, and what runs them.
 #[derive(Debug, Clone)]
 pub struct Kafka(pub(crate) Jars);
@@ -29,5 +37,13 @@ impl Kafka {
     /// When there is no Java or no Maven, or the jars cannot be got: with what to do.
     pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
         SERVER.find_or_get(reporter).map(Self)
+    }
+
+    /// As [`Kafka::find_or_get`]: the last version before 4, which no longer talks to clients of old. For comparisons with them.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn for_old_clients(reporter: &mut dyn Reporter) -> Result<Self> {
+        OLD.find_or_get(reporter).map(Self)
     }
 }

@@ -27,12 +27,36 @@ struct Search {
 
 const NGINX: Search = Search {
     name: "nginx",
-    packages: &["nginx", "libnginx-mod-http-lua", "lua-nginx-redis"],
+    packages: &[
+        "nginx",
+        "libnginx-mod-http-lua",
+        "lua-nginx-redis",
+        "lua-cjson",
+    ],
     // As bench/peers/nginx.conf names them.
     files: &[
         "/usr/lib/nginx/modules/ndk_http_module.so",
         "/usr/lib/nginx/modules/ngx_http_lua_module.so",
+        "/usr/share/lua/5.1/cjson/util.lua",
         "/usr/share/lua/5.1/nginx/redis.lua",
+        "/usr/share/lua/5.1/resty/core.lua",
+    ],
+};
+
+const NGINX_KAFKA: Search = Search {
+    name: "nginx",
+    packages: &[
+        "nginx",
+        "libnginx-mod-http-lua",
+        "lua-nginx-kafka",
+        "lua-cjson",
+    ],
+    // As bench/peers/nginx-events.conf names them.
+    files: &[
+        "/usr/lib/nginx/modules/ndk_http_module.so",
+        "/usr/lib/nginx/modules/ngx_http_lua_module.so",
+        "/usr/share/lua/5.1/cjson/util.lua",
+        "/usr/share/lua/5.1/nginx/kafka/producer.lua",
         "/usr/share/lua/5.1/resty/core.lua",
     ],
 };
@@ -50,6 +74,14 @@ impl Peer {
     /// When it is not there and may not be installed: with what to do.
     pub fn nginx(removals: Removals, reporter: &mut dyn Reporter) -> Result<Self> {
         NGINX.find_or_get(removals, reporter)
+    }
+
+    /// nginx with OpenResty's Lua module and its client of Kafka.
+    ///
+    /// # Errors
+    /// As [`Peer::nginx`].
+    pub fn nginx_with_kafka(removals: Removals, reporter: &mut dyn Reporter) -> Result<Self> {
+        NGINX_KAFKA.find_or_get(removals, reporter)
     }
 
     /// Webdis, Redis behind HTTP.

@@ -11,6 +11,7 @@ mod cast;
 mod client;
 mod counters;
 mod crowd;
+pub mod fitment;
 mod link;
 mod operator;
 mod play;
@@ -47,12 +48,27 @@ const EVENT_PORT: u16 = 10_002;
 /// How often the children are looked at.
 const WATCH: Duration = Duration::from_millis(100);
 
+/// What `cargo xtask demo` shows.
+#[derive(Debug, Clone, clap::Subcommand)]
+pub enum Other {
+    /// Import a catalogue of parts and vehicles, and ask which fit which
+    ///
+    /// Makes a catalogue of which everything can be computed, imports it into SQL, lets the origin write Redis, asks through
+    /// Envoy, and compares every answer. Exit code 0 only if all are right; the last line says how many. Stays up afterwards
+    /// unless --once.
+    Fitment(fitment::Arguments),
+}
+
 #[derive(Debug, Clone, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[expect(
     missing_docs,
     reason = "clap would print them as the task's own description"
 )]
 pub struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
+
     /// People, each of whom wants one unit; some may not buy, and bots come beside them
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
@@ -95,6 +111,9 @@ pub struct Arguments {
 
 /// Holds a sale and checks its books.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
+    if let Some(Other::Fitment(arguments)) = &arguments.other {
+        return fitment::run(arguments, tools);
+    }
     let unnamed = match arguments.once {
         true => Unnamed::Free,
         false => Unnamed::Default,

@@ -182,7 +182,7 @@ impl Filter for ApiKeyFilter {
     fn configure(json: &[u8]) -> Result<Configured<ApiKeys>, FieldError> {
         let engine = ApiKeys::new(parse::<Config>(json)?)?;
         Ok(Configured {
-            redis_cluster: Some(engine.config.cluster.clone()),
+            redis_clusters: vec![engine.config.cluster.clone()],
             engine,
         })
     }

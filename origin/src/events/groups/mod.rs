@@ -5,6 +5,7 @@
 //! | [`runner`] | reads for one group: where it goes on, whether it runs |
 //! | `store` | the group `store`: events and dead letters into SQL |
 //! | `work` | every other group: handles events, tries again, gives up |
+//! | [`marks`] | notices that what a group has done is lost |
 //! | `health` | tells an outage from a poisoned event |
 //! | [`webhook`] | the group `webhook`: events to a URL |
 //! | `status` | what is told of a group |
@@ -41,6 +42,7 @@
 
 mod call;
 pub mod health;
+pub mod marks;
 pub mod runner;
 pub mod status;
 pub mod store;
@@ -153,6 +155,8 @@ pub struct NewGroup {
     pub handler: Arc<dyn Handler>,
     /// Of which topics; none: of all.
     pub topics: Option<BTreeSet<String>>,
+    /// What notices that its effects are lost, if they may be.
+    pub marks: Option<Arc<dyn marks::Marks>>,
 }
 
 impl NewGroup {
@@ -162,6 +166,7 @@ impl NewGroup {
             name: name.into(),
             handler,
             topics: None,
+            marks: None,
         }
     }
 }

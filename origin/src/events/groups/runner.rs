@@ -33,10 +33,44 @@ pub enum WorkError {
     Log(#[from] LogError),
 }
 
+/// Where a group is after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// SQL says that it is here. Where it was, if its work has more to gather first.
+    To(u64),
+    /// It was elsewhere: somebody has moved it. Nothing was noted.
+    Moved,
+}
+
+/// What is due beside the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// When something is due next, in milliseconds since the Unix epoch.
+    pub(crate) at_ms: Option<u64>,
+    /// Where the group is now, if that was part of it.
+    pub(crate) step: Option<Taken>,
+}
+
 /// What a group does with a batch.
 pub(crate) trait Work: Send {
-    /// This source is the group's from now on.
-    fn begin(&mut self, source: &Source) -> impl Future<Output = Result<(), WorkError>> + Send;
+    /// These sources are the group's, and no other ones.
+    fn keep(&mut self, _sources: &[Source]) {}
+
+    /// Where to go on with a source that is at `position`: there, or before.
+    fn place(
+        &mut self,
+        _source: &Source,
+        position: u64,
+    ) -> impl Future<Output = Result<u64, WorkError>> + Send {
+        std::future::ready(Ok(position))
+    }
+
+    /// This source is the group's from now on, from `position`.
+    fn begin(
+        &mut self,
+        source: &Source,
+        position: u64,
+    ) -> impl Future<Output = Result<(), WorkError>> + Send;
 
     /// Handles a batch, and moves the group on from `from`. After an error the same batch comes again, unless the group
     /// was moved.
@@ -44,14 +78,14 @@ pub(crate) trait Work: Send {
         &mut self,
         batch: &Batch,
         from: u64,
-    ) -> impl Future<Output = Result<Step, WorkError>> + Send;
+    ) -> impl Future<Output = Result<Taken, WorkError>> + Send;
 
-    /// Does what is due beside the log, a part of it at once. Tells when something is due next, in milliseconds since the
-    /// Unix epoch.
+    /// Does what is due beside the log, a part of it at once. The group is at `at`.
     fn do_due(
         &mut self,
         source: &Source,
-    ) -> impl Future<Output = Result<Option<u64>, WorkError>> + Send;
+        at: u64,
+    ) -> impl Future<Output = Result<Due, WorkError>> + Send;
 }
 
 /// What a runner needs beside its work.
@@ -89,6 +123,16 @@ pub(crate) struct Runner<W> {
 enum Turn {
     Go,
     Wait(Duration),
+}
+
+impl Taken {
+    /// After a step to `to`.
+    pub(crate) fn of(step: Step, to: u64) -> Self {
+        match step {
+            Step::Taken => Self::To(to),
+            Step::Moved => Self::Moved,
+        }
+    }
 }
 
 impl<W: Work> Runner<W> {
@@ -218,16 +262,20 @@ impl<W: Work> Runner<W> {
     /// Goes on with a source where SQL says.
     async fn start(&mut self, source: &Source, position: Option<u64>) -> Result<(), WorkError> {
         self.batch.take_if(|batch| batch.source == *source);
-        let at = self.reader.start_at(source, position).await?;
+        let sought = match position {
+            Some(position) => Some(self.work.place(source, position).await?),
+            None => None,
+        };
+        let at = self.reader.start_at(source, sought).await?;
         let (group, store) = (&self.deps.group, &self.deps.store);
         let now_ms = (self.deps.clock)();
         match position {
             None => store.begin(group, source, at, now_ms).await?,
-            // The place is gone, with the files that it was in.
+            // The place is gone, with the files that it was in; or it was not fit.
             Some(before) if before != at => store.seek(group, source, at, now_ms).await?,
             Some(_) => {}
         }
-        self.work.begin(source).await?;
+        self.work.begin(source, at).await?;
         self.positions.insert(source.clone(), at);
         info!(group, %source, at, "a group goes on");
         Ok(())
@@ -238,10 +286,13 @@ impl<W: Work> Runner<W> {
             return Ok(());
         }
         let mut next_ms: Option<u64> = None;
-        let sources: Vec<Source> = self.positions.keys().cloned().collect();
-        for source in sources {
-            let due_ms = self.work.do_due(&source).await?;
-            next_ms = next_ms.into_iter().chain(due_ms).min();
+        let sources: Vec<(Source, u64)> = self.positions.clone().into_iter().collect();
+        for (source, at) in sources {
+            let due = self.work.do_due(&source, at).await?;
+            next_ms = next_ms.into_iter().chain(due.at_ms).min();
+            if let Some(step) = due.step {
+                self.stepped(&source, at, step).await;
+            }
         }
         // Somebody may ask for something to be tried at any time: they say so, or it waits for the next look.
         let now_ms = (self.deps.clock)();
@@ -276,6 +327,7 @@ impl<W: Work> Runner<W> {
     }
 
     fn place_again(&mut self, sources: Vec<Source>) {
+        self.work.keep(&sources);
         self.positions.clear();
         self.unplaced = sources;
         self.due_at = None;
@@ -286,16 +338,23 @@ impl<W: Work> Runner<W> {
             // It is another runner's meanwhile.
             return Ok(());
         };
-        match self.work.take(batch, from).await? {
-            Step::Taken => {
-                self.positions.insert(batch.source.clone(), batch.next);
-                self.reader.commit(&batch.source, batch.next).await;
-                // What failed is due soon.
-                self.due_at = None;
-            }
-            Step::Moved => self.look_at = Instant::now(),
-        }
+        let step = self.work.take(batch, from).await?;
+        self.stepped(&batch.source, from, step).await;
+        // What failed is due soon.
+        self.due_at = None;
         Ok(())
+    }
+
+    /// Follows a step of the work.
+    async fn stepped(&mut self, source: &Source, from: u64, step: Taken) {
+        match step {
+            Taken::To(to) if to == from => {}
+            Taken::To(to) => {
+                self.positions.insert(source.clone(), to);
+                self.reader.commit(source, to).await;
+            }
+            Taken::Moved => self.look_at = Instant::now(),
+        }
     }
 
     fn succeeded(&mut self) {

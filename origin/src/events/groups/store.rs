@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::error;
 use weir_event::row_key;
 
-use super::runner::{Work, WorkError};
+use super::runner::{Due, Taken, Work, WorkError};
 use crate::events::Clock;
 use crate::events::letter;
 use crate::events::log::{Batch, Source};
@@ -54,11 +54,11 @@ impl StoreWork {
 }
 
 impl Work for StoreWork {
-    async fn begin(&mut self, _: &Source) -> Result<(), WorkError> {
+    async fn begin(&mut self, _: &Source, _: u64) -> Result<(), WorkError> {
         Ok(())
     }
 
-    async fn take(&mut self, batch: &Batch, from: u64) -> Result<Step, WorkError> {
+    async fn take(&mut self, batch: &Batch, from: u64) -> Result<Taken, WorkError> {
         let read = self.read(batch);
         let to = Move {
             group: STORE_GROUP,
@@ -73,10 +73,10 @@ impl Work for StoreWork {
             let handled = read.events.len() as u64;
             self.metrics.handled(STORE_GROUP, handled);
         }
-        Ok(step)
+        Ok(Taken::of(step, batch.next))
     }
 
-    async fn do_due(&mut self, _: &Source) -> Result<Option<u64>, WorkError> {
-        Ok(None)
+    async fn do_due(&mut self, _: &Source, _: u64) -> Result<Due, WorkError> {
+        Ok(Due::default())
     }
 }

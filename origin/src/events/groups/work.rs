@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tracing::error;
 
 use super::health::Health;
-use super::runner::{Work, WorkError};
+use super::marks::Watch;
+use super::runner::{Due, Taken, Work, WorkError};
 use super::{Delivery, GroupTimes, Handler, NewGroup, Outcome, Unit, call};
 use crate::events::Clock;
 use crate::events::letter::{self, CROWDED, REFUSED, TRIES};
-use crate::events::log::{Batch, Source};
+use crate::events::log::{Batch, EventLog, Source};
 use crate::events::metrics::EventMetrics;
 use crate::events::store::{
     Course, CourseFilter, EventStore, Move, NewRetry, Retry, Settled, Settlement, Step,
@@ -40,6 +41,7 @@ pub(crate) struct EventWork {
     waiting: HashMap<String, u64>,
     /// What is known of the batch that comes again after an outage.
     progress: Option<Progress>,
+    watch: Option<Watch>,
 }
 
 struct Progress {
@@ -51,12 +53,17 @@ struct Progress {
 impl EventWork {
     pub(crate) fn new(
         group: NewGroup,
+        log: Arc<dyn EventLog>,
         store: EventStore,
         metrics: EventMetrics,
         times: GroupTimes,
         clock: Clock,
     ) -> Self {
+        let marks = group.marks.clone();
+        let name = || group.name.clone();
+        let watch = marks.map(|marks| Watch::new(name(), marks, log, metrics.clone()));
         Self {
+            watch,
             group,
             store,
             metrics,
@@ -324,14 +331,30 @@ impl EventWork {
 }
 
 impl Work for EventWork {
-    async fn begin(&mut self, source: &Source) -> Result<(), WorkError> {
+    fn keep(&mut self, sources: &[Source]) {
+        if let Some(watch) = &mut self.watch {
+            watch.keep(sources);
+        }
+    }
+
+    async fn place(&mut self, source: &Source, position: u64) -> Result<u64, WorkError> {
+        match &mut self.watch {
+            Some(watch) => watch.place(source, position).await,
+            None => Ok(position),
+        }
+    }
+
+    async fn begin(&mut self, source: &Source, at: u64) -> Result<(), WorkError> {
+        if let Some(watch) = &mut self.watch {
+            watch.begin(source, at).await?;
+        }
         let units = self.store.retried_units(&self.group.name, source).await?;
         self.waiting = units.into_iter().collect();
         self.progress = None;
         Ok(())
     }
 
-    async fn take(&mut self, batch: &Batch, from: u64) -> Result<Step, WorkError> {
+    async fn take(&mut self, batch: &Batch, from: u64) -> Result<Taken, WorkError> {
         let events = self.read(batch);
         if self.waiting.values().sum::<u64>() >= RETRIES_MAX {
             // Those that wait go on meanwhile.
@@ -377,15 +400,25 @@ impl Work for EventWork {
             }
             Ok(Step::Moved) => {}
         }
-        step
+        Ok(Taken::of(step?, batch.next))
     }
 
-    async fn do_due(&mut self, source: &Source) -> Result<Option<u64>, WorkError> {
+    async fn do_due(&mut self, source: &Source, at: u64) -> Result<Due, WorkError> {
+        let back = match &mut self.watch {
+            Some(watch) => watch.look(source, at).await?,
+            None => None,
+        };
+        if let Some(back) = back {
+            self.go_back(source, back).await?;
+            let step = Some(Taken::Moved);
+            return Ok(Due { at_ms: None, step });
+        }
         self.try_again(source).await?;
         if self.handler().can_recompute() {
             self.compensate().await?;
         }
-        Ok(self.store.next_due(&self.group.name, source).await?)
+        let at_ms = self.store.next_due(&self.group.name, source).await?;
+        Ok(Due { at_ms, step: None })
     }
 }
 
@@ -405,6 +438,14 @@ impl EventWork {
         let rows = events.iter().zip(outcomes);
         let rows = rows.filter(|(_, outcome)| **outcome != Some(Outcome::Done));
         let rows: Vec<(Retry, Option<Outcome>)> = rows.map(retry).collect();
+        let back = match &mut self.watch {
+            Some(watch) => watch.advance(source, from, batch.next).await?,
+            None => None,
+        };
+        if let Some(back) = back {
+            self.go_back(source, back).await?;
+            return Ok(Step::Moved);
+        }
         let (again, dead) = self.decide(source, &rows, now_ms);
         let to = Move {
             group: &self.group.name,
@@ -429,6 +470,12 @@ impl EventWork {
             *self.waiting.entry(retry.unit).or_default() += 1;
         }
         Ok(step)
+    }
+
+    async fn go_back(&self, source: &Source, to: u64) -> Result<(), WorkError> {
+        let (group, now_ms) = (&self.group.name, (self.clock)());
+        self.store.seek(group, source, to, now_ms).await?;
+        Ok(())
     }
 
     fn retry(&self, event: &Delivery, outcome: &Option<Outcome>, now_ms: u64) -> NewRetry {

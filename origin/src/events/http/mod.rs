@@ -3,9 +3,12 @@
 mod collect;
 mod dead;
 mod groups;
+mod page;
 mod pulls;
 mod query;
 mod types;
+
+pub use page::page;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};

@@ -12,7 +12,7 @@ pub(super) async fn list(events: Events) -> Result<Json<Value>, Problem> {
     for pull in events.pulls() {
         let state = events.store().pull(pull.name.as_str()).await?;
         all.push(json!({
-            "name": state.name, "cursor": state.cursor, "failures": state.failures,
+            "name": state.name, "cursor": pull.source.shown(&state.cursor), "failures": state.failures,
             "error": state.error, "fetched_at_ms": state.fetched_at_ms,
         }));
     }

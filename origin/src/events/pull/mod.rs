@@ -4,19 +4,31 @@
 //! cursor moves. A crash in between fetches the same once more, and ids make that harmless: events that are fetched need ids.
 //! A collector that fails waits longer and longer, and holds up no other.
 
+//!
+//! | module | fetches |
+//! |---|---|
+//! | `http` | what a service answers |
+//! | `sql` | rows of a table; `window` knows which of them were taken |
+//! | `kafka` | records of a topic (feature `kafka`) |
+//! | `body` | puts them together |
+//! | `config` | what a file says of them |
+
+mod body;
+mod config;
 mod http;
+#[cfg(feature = "kafka")]
+mod kafka;
+mod sql;
+mod window;
 
 use std::fmt;
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
-use weir_base::FieldError;
 use weir_event::consent::Consent;
 use weir_event::name::KeyName;
 use weir_event::stamps::{Kind, Stamps};
@@ -27,13 +39,14 @@ use super::store::Step;
 use crate::background::{Backoff, Rounds};
 use crate::sql::SqlError;
 
+pub use config::PullsConfig;
 pub use http::HttpSource;
+#[cfg(feature = "kafka")]
+pub use kafka::TopicSource;
+pub use sql::{TableError, TableSource};
 
-/// The longest cursor, in bytes.
+/// The longest cursor of a service, in bytes.
 pub const CURSOR_LEN_MAX: usize = 1_024;
-
-/// The most collectors of an origin.
-const PULLS_MAX: usize = 100;
 
 /// The pauses of a collector that fails.
 const BACKOFF: Backoff = Backoff {
@@ -57,6 +70,11 @@ pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Fetched, String>> + S
 pub trait Source: fmt::Debug + Send + Sync {
     /// The events behind `cursor`, which is empty in the beginning.
     fn fetch<'a>(&'a self, cursor: &'a str) -> Fetching<'a>;
+
+    /// What operators are shown of a cursor.
+    fn shown(&self, cursor: &str) -> String {
+        cursor.to_owned()
+    }
 }
 
 /// A collector.
@@ -70,74 +88,6 @@ pub struct Pull {
     pub backoff: Backoff,
     /// Where events are fetched from.
     pub source: Arc<dyn Source>,
-}
-
-/// Collectors, as a file has them.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PullsConfig {
-    pulls: Vec<PullConfig>,
-}
-
-/// A collector, as a file has it.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PullConfig {
-    name: KeyName,
-    /// With `{cursor}` where the cursor goes.
-    url: String,
-    #[serde(default = "ten_seconds")]
-    every: weir_base::duration::Duration,
-    /// Who signed the certificate; without it the system's authorities count.
-    #[serde(default)]
-    ca: Option<PathBuf>,
-    /// Whose content goes into `authorization: Bearer …`.
-    #[serde(default)]
-    token_file: Option<PathBuf>,
-}
-
-fn ten_seconds() -> weir_base::duration::Duration {
-    weir_base::duration::Duration { ms: 10_000 }
-}
-
-impl PullsConfig {
-    /// Makes collectors.
-    ///
-    /// # Errors
-    /// With the path of the field that will not do.
-    pub fn pulls(self) -> Result<Vec<Pull>, FieldError> {
-        if self.pulls.len() > PULLS_MAX {
-            let problem = format!("has {}, may have {PULLS_MAX}", self.pulls.len());
-            return Err(FieldError::new("pulls", problem));
-        }
-        let mut pulls: Vec<Pull> = Vec::with_capacity(self.pulls.len());
-        for (n, config) in self.pulls.into_iter().enumerate() {
-            let wrong = |field: &str, problem: &dyn fmt::Display| {
-                FieldError::new(format!("pulls[{n}].{field}"), problem)
-            };
-            if pulls.iter().any(|pull| pull.name == config.name) {
-                return Err(wrong("name", &"is another collector's"));
-            }
-            if config.every.ms == 0 {
-                return Err(wrong("every", &"must be longer than nothing"));
-            }
-            let token = config.token_file.map(|path| {
-                let token = std::fs::read_to_string(&path);
-                token.map_err(|error| wrong("token_file", &format!("{}: {error}", path.display())))
-            });
-            let token = token.transpose()?;
-            let token = token.as_deref().map(str::trim);
-            let source = HttpSource::new(&config.url, config.ca.as_deref(), token);
-            let source = source.map_err(|error| wrong("url", &error))?;
-            pulls.push(Pull {
-                name: config.name,
-                every: Duration::from_millis(config.every.ms),
-                backoff: BACKOFF,
-                source: Arc::new(source),
-            });
-        }
-        Ok(pulls)
-    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -1,12 +1,16 @@
 //! How far groups are, and whether they run.
 
+use std::collections::BTreeMap;
+
 use sqlx::Error;
 
 use super::{EventStore, Move, Step};
-use crate::sql::{SqlError, Tx, retried, sql};
+use crate::sql::{Row, SqlError, Tx, retried, sql};
 
 const SELECT_POSITION: &str =
     "SELECT position FROM event_positions WHERE group_name = ? AND source = ?";
+
+const SELECT_POSITIONS: &str = "SELECT source, position FROM event_positions WHERE group_name = ?";
 
 const INSERT_POSITION: &str = "
     INSERT INTO event_positions (group_name, source, position, changed_at_ms) VALUES (?, ?, ?, ?)";
@@ -54,6 +58,13 @@ impl EventStore {
         let select = sql(SELECT_POSITION).text(group).text(source);
         let row = self.db.one(select).await?;
         Ok(row.map(|row| row.number("position")).transpose()?)
+    }
+
+    /// Where a group is in each source that it ever was in.
+    pub async fn positions(&self, group: &str) -> Result<BTreeMap<String, u64>, SqlError> {
+        let rows = self.db.all(sql(SELECT_POSITIONS).text(group)).await?;
+        let position = |row: &Row| Ok((row.text("source")?, row.number("position")?));
+        Ok(rows.iter().map(position).collect::<Result<_, Error>>()?)
     }
 
     /// Notes where a group begins; nothing if it is somewhere already.

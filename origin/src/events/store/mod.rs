@@ -7,9 +7,11 @@
 //! | `groups` | how far groups are, and whether they run |
 //! | `retries` | what a group tries again |
 //! | `dead` | dead letters |
+//! | `archives` | which ranges of the log are a step of the archive |
 //! | `pulls` | how far collectors are that fetch events |
 //! | `compensations` | whose state is to be computed anew |
 
+mod archives;
 mod compensations;
 mod dead;
 mod events;
@@ -20,6 +22,7 @@ mod types;
 
 use crate::sql::Database;
 
+pub use archives::ArchiveCut;
 pub use compensations::Compensation;
 pub use dead::{DeadFilter, DeadLetter};
 pub use events::{Course, CourseFilter, NewEvent, Place, StoreBatch, Stored};

@@ -3,6 +3,8 @@
 //! Of each customer the first row has a time; those behind it have none until it is done. So a customer's events are handled
 //! in their order, however often one of them is tried.
 
+use std::collections::BTreeMap;
+
 use sqlx::Error;
 
 use super::dead::{DeadLetter, insert_dead};
@@ -33,8 +35,8 @@ const UNITS: &str = "
     WHERE group_name = ? AND source = ? GROUP BY unit";
 
 const COUNT: &str = "
-    SELECT COUNT(*) AS count, MIN(received_ms) AS oldest_ms FROM event_retries
-    WHERE group_name = ? AND source = ?";
+    SELECT source, COUNT(*) AS count, MIN(received_ms) AS oldest_ms FROM event_retries
+    WHERE group_name = ? GROUP BY source";
 
 const DELETE: &str =
     "DELETE FROM event_retries WHERE group_name = ? AND source = ? AND position = ?";
@@ -84,6 +86,14 @@ pub struct RetryCounts {
     pub count: u64,
     /// When the oldest of them was received.
     pub oldest_ms: Option<u64>,
+}
+
+impl RetryCounts {
+    /// Adds those of another source.
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.oldest_ms = self.oldest_ms.into_iter().chain(other.oldest_ms).min();
+    }
 }
 
 /// What became of a try.
@@ -211,16 +221,20 @@ impl EventStore {
         Ok(units.collect::<Result<_, Error>>()?)
     }
 
-    /// How much is tried again or waits.
-    pub async fn retry_counts(&self, group: &str, source: &str) -> Result<RetryCounts, SqlError> {
-        let row = self.db.one(sql(COUNT).text(group).text(source)).await?;
-        let Some(row) = row else {
-            return Ok(RetryCounts::default());
+    /// How much a group tries again or lets wait, by source.
+    pub async fn retry_counts(
+        &self,
+        group: &str,
+    ) -> Result<BTreeMap<String, RetryCounts>, SqlError> {
+        let rows = self.db.all(sql(COUNT).text(group)).await?;
+        let counts = |row: &Row| {
+            let counts = RetryCounts {
+                count: row.number("count")?,
+                oldest_ms: row.maybe("oldest_ms")?,
+            };
+            Ok((row.text("source")?, counts))
         };
-        Ok(RetryCounts {
-            count: row.number("count")?,
-            oldest_ms: row.maybe("oldest_ms")?,
-        })
+        Ok(rows.iter().map(counts).collect::<Result<_, Error>>()?)
     }
 
     /// Makes all that is tried again due now; how many that were.

@@ -3,12 +3,14 @@
 //! | module | |
 //! |---|---|
 //! | `removals` | deletions and clearings, and those that Redis may not have followed |
+//! | `marks` | where a day's views begin in each log |
 //! | `folds` | how far the lists that changed on a day are copied |
 //! | `products` | the table of products |
 //! | `cold` | lists on disk |
 
 mod cold;
 mod folds;
+mod marks;
 mod products;
 mod removals;
 

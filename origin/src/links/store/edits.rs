@@ -33,6 +33,10 @@ const INSERT_UNPUBLISHED: &str =
 const UNPUBLISHED: &str = "
     SELECT domain, code, version FROM link_unpublished WHERE at_ms < ? ORDER BY at_ms LIMIT ?";
 
+const NOTE_AGAIN: &str = "
+    REPLACE INTO link_unpublished (domain, code, version, at_ms)
+    SELECT domain, code, MAX(version), MAX(at_ms) FROM link_history WHERE at_ms >= ? GROUP BY domain, code";
+
 const DELETE_UNPUBLISHED: &str =
     "DELETE FROM link_unpublished WHERE domain = ? AND code = ? AND version = ?";
 
@@ -72,6 +76,11 @@ impl LinkStore {
         let rows = self.db.all(select).await?;
         let read = |row| Ok((reads::id(row)?, row.number("version")?));
         rows.iter().map(read).collect()
+    }
+
+    /// Notes that Redis may be without any edit since then; how many links.
+    pub async fn note_again(&self, since_ms: u64) -> Result<u64, SqlError> {
+        Ok(self.db.execute(sql(NOTE_AGAIN).number(since_ms)).await?)
     }
 
     /// Notes that Redis has followed a change.

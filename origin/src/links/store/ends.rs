@@ -1,11 +1,13 @@
 //! The ends of links: put off by clicks, and what is left cleaned away.
 
+use std::collections::BTreeMap;
+
 use sqlx::Error;
 use weir_link::code::LinkId;
 
 use super::edits::named;
 use super::{Ended, LinkStore, reads};
-use crate::sql::{Database, Row, SqlError, Tx, retried, sql};
+use crate::sql::{Database, MANY, Row, SqlError, Tx, filled, in_many, retried, sql};
 
 /// Rows of one transaction: what others wait for, so it stays short.
 const BATCH: usize = 500;
@@ -31,12 +33,12 @@ const REMOVE: &str = "DELETE FROM links WHERE domain = ? AND code = ? AND expire
 
 /// What else is known of a link that is taken away.
 const REMOVE_REST: [&str; 5] = [
-    "DELETE FROM link_tags WHERE domain = ? AND code = ?",
-    "DELETE FROM link_history WHERE domain = ? AND code = ?",
-    "DELETE FROM link_unpublished WHERE domain = ? AND code = ?",
+    in_many!("DELETE FROM link_tags WHERE domain = ? AND code"),
+    in_many!("DELETE FROM link_history WHERE domain = ? AND code"),
+    in_many!("DELETE FROM link_unpublished WHERE domain = ? AND code"),
     // The next link of this code has none of them.
-    "DELETE FROM link_clicks WHERE domain = ? AND code = ?",
-    "DELETE FROM link_click_parts WHERE domain = ? AND code = ?",
+    in_many!("DELETE FROM link_clicks WHERE domain = ? AND code"),
+    in_many!("DELETE FROM link_click_parts WHERE domain = ? AND code"),
 ];
 
 impl LinkStore {
@@ -106,21 +108,31 @@ async fn prolong_chunk(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Erro
 
 async fn remove_chunk(db: &Database, ended: &[Ended]) -> Result<u64, Error> {
     let mut tx = db.begin().await?;
-    let mut removed = 0;
-    for link in ended {
-        removed += u64::from(remove_one(&mut tx, link).await?);
+    let mut removed = BTreeMap::<&str, Vec<&str>>::new();
+    for Ended {
+        id, expires_at_ms, ..
+    } in ended
+    {
+        let delete = named(sql(REMOVE), id).number(*expires_at_ms);
+        if tx.execute(delete).await? > 0 {
+            let codes = removed.entry(id.domain.as_str()).or_default();
+            codes.push(id.code.as_str());
+        }
+    }
+    for (domain, codes) in &removed {
+        remove_rest(&mut tx, domain, codes).await?;
     }
     tx.commit().await?;
-    Ok(removed)
+    Ok(removed.values().map(|codes| codes.len() as u64).sum())
 }
 
-async fn remove_one(tx: &mut Tx, link: &Ended) -> Result<bool, Error> {
-    let delete = named(sql(REMOVE), &link.id).number(link.expires_at_ms);
-    if tx.execute(delete).await? == 0 {
-        return Ok(false);
+async fn remove_rest(tx: &mut Tx, domain: &str, codes: &[&str]) -> Result<(), Error> {
+    for some in codes.chunks(MANY) {
+        for statement in REMOVE_REST {
+            let delete = sql(statement).text(domain);
+            tx.execute(filled(some).fold(delete, |delete, code| delete.text(code)))
+                .await?;
+        }
     }
-    for statement in REMOVE_REST {
-        tx.execute(named(sql(statement), &link.id)).await?;
-    }
-    Ok(true)
+    Ok(())
 }

@@ -155,11 +155,25 @@ impl LinkStore {
         index: u64,
         domain: &DomainId,
     ) -> Result<(), SqlError> {
-        let delete = of(DELETE_CUSTOM, length)
-            .number(index)
-            .text(domain.as_str());
-        self.db.execute(delete).await?;
-        Ok(())
+        self.remove_customs(&[(length, index, domain)]).await
+    }
+
+    /// Takes many of them back.
+    pub async fn remove_customs(
+        &self,
+        customs: &[(Length, u64, &DomainId)],
+    ) -> Result<(), SqlError> {
+        if customs.is_empty() {
+            return Ok(());
+        }
+        let mut tx = self.db.begin().await?;
+        for (length, index, domain) in customs {
+            let delete = of(DELETE_CUSTOM, *length)
+                .number(*index)
+                .text(domain.as_str());
+            tx.execute(delete).await?;
+        }
+        Ok(tx.commit().await?)
     }
 
     /// The numbers of a segment whose codes people have chosen.

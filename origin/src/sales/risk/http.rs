@@ -115,8 +115,9 @@ impl HttpScorer {
         let headers = [(header::CONTENT_TYPE, json)];
         let (client, body) = (&self.client, Bytes::from(body.to_string()));
         let answer = client.send(Method::POST, client.path(), &headers, body, ANSWER_LEN_MAX);
-        let (status, body) = answer
+        let (status, body) = tokio::time::timeout(self.settings.timeout, answer)
             .await
+            .map_err(|_| ScoreError::Timeout)?
             .map_err(|error| ScoreError::Connection(error.to_string()))?;
         if !status.is_success() {
             return Err(ScoreError::Status(status.as_u16()));

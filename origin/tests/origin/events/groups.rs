@@ -399,6 +399,49 @@ async fn a_group_is_paused_and_moved_and_a_dry_run_says_how_far() {
 }
 
 #[tokio::test]
+async fn a_seek_to_what_is_gone_says_where_the_group_begins() {
+    let (world, noting) = with_noting(|settings| {
+        settings.limits.file_len = 1_000;
+        settings.retention.age_ms = 0;
+        settings.retention.bytes_max = 0;
+    })
+    .await;
+    let before = now_ms();
+    for round in 0..20 {
+        send(
+            &world,
+            &server(),
+            &json!(view(&format!("e{round}"), "alice")),
+        )
+        .await;
+    }
+    until("handled", async || noting.all().len() == 20).await;
+    for name in ["noting", "store"] {
+        until_caught_up(&world, name).await;
+    }
+    let log = world.origin.events().unwrap().log().clone();
+    log.retain(now_ms() + 1).unwrap();
+    let path = "/groups/noting/seek";
+    let sought = async |mut target: Value| {
+        target["dry_run"] = true.into();
+        post(&world, path, &target).await["sources"][0].clone()
+    };
+    // One is left, or nobody could tell its time.
+    send(&world, &server(), &json!(view("last", "alice"))).await;
+    let start = sought(json!({"to": "start"})).await;
+    assert_eq!(start["begins_ms"], Value::Null);
+    assert_ne!(start["to"], 0, "{start}");
+    for gone in [json!({"position": 1}), json!({"time_ms": 1})] {
+        let told = sought(gone).await;
+        assert_eq!(told["to"], start["to"]);
+        let begins_ms = told["begins_ms"].as_u64().unwrap();
+        assert!((before..=now_ms()).contains(&begins_ms), "{told}");
+    }
+    let later = sought(json!({"time_ms": now_ms() + 60_000})).await;
+    assert_eq!(later["begins_ms"], Value::Null);
+}
+
+#[tokio::test]
 async fn handling_all_once_more_stores_nothing_twice() {
     let (world, _) = with_noting(|_| {}).await;
     send(&world, &server(), &json!(views("alice", 20))).await;

@@ -4,6 +4,7 @@ mod api;
 mod faults;
 mod groups;
 mod pull;
+mod pull_table;
 mod queries;
 mod webhook;
 

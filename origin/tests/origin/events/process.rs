@@ -3,20 +3,22 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 use weir_stack::http::{self, Connection, Method};
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::{Secrets, ports};
 
 use crate::support::{self, TOKEN};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_weir-origin");
-
 fn options(dir: &Path, log: &Path, redis_url: String) -> OriginOptions {
     OriginOptions {
         events_log: None,
+        fitment: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),
@@ -37,14 +39,31 @@ fn options(dir: &Path, log: &Path, redis_url: String) -> OriginOptions {
     }
 }
 
-async fn start(dir: &Path, log: &Path, redis_url: String) -> Origin {
-    let options = options(dir, log, redis_url);
-    Origin::start(Path::new(BINARY), options, &dir.join("origin.log"))
-        .await
-        .unwrap()
+pub fn options_of(dir: &Path, redis_url: String) -> OriginOptions {
+    options(dir, &dir.join("events"), redis_url)
 }
 
-async fn admin(origin: &Origin, method: Method, path: &str, body: &Value) -> http::Response {
+async fn start(dir: &Path, log: &Path, redis_url: String) -> Origin {
+    start_with(options(dir, log, redis_url), dir).await
+}
+
+pub async fn start_with(options: OriginOptions, dir: &Path) -> Origin {
+    let log = dir.join("origin.log");
+    let binary = support::binary();
+    let started = Origin::start(&binary, options, &log);
+    started.await.unwrap()
+}
+
+/// Waits until something is so.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub async fn admin(origin: &Origin, method: Method, path: &str, body: &Value) -> http::Response {
     let bearer = format!("Bearer {TOKEN}");
     let headers = [
         ("authorization", bearer.as_str()),
@@ -56,7 +75,7 @@ async fn admin(origin: &Origin, method: Method, path: &str, body: &Value) -> htt
         .unwrap()
 }
 
-async fn register(origin: &Origin) {
+pub async fn register(origin: &Origin) {
     let put = admin(origin, Method::PUT, "/events/types/view", &json!({})).await;
     assert_eq!(put.status, 201, "{}", put.text());
 }
@@ -173,6 +192,66 @@ async fn every_acknowledged_event_survives_kill_9_and_is_stored_once() {
     until_metrics(&origin, &lines).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn kill_9_in_the_middle_of_fetching_a_table_loses_no_row_and_doubles_none() {
+    const ROWS: usize = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let redis = support::redis(&dir).await;
+    let shop = format!("sqlite://{}", dir.path().join("shop.db").display());
+    let fill = "
+        CREATE TABLE clicks (id INTEGER PRIMARY KEY, customer TEXT);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+        INSERT INTO clicks SELECT i, 'c' || (i % 24) FROM n";
+    let options = SqliteConnectOptions::from_str(&shop).unwrap();
+    let mut sql = options.create_if_missing(true).connect().await.unwrap();
+    sqlx::raw_sql(fill).execute(&mut sql).await.unwrap();
+    let query = "SELECT id AS position, json_object('id', 'click-' || id, 'type', 'view', \
+                 'customer', customer) AS event \
+                 FROM clicks WHERE id > {cursor} ORDER BY id LIMIT {limit}";
+    let pulls = json!({"pulls": [{"name": "shop", "every": "1s", "sql": {"database": shop, "query": query}}]});
+    let file = dir.path().join("pulls.json");
+    std::fs::write(&file, pulls.to_string()).unwrap();
+
+    // The types first, or its events would be dead letters.
+    let mut origin = start(dir.path(), &dir.path().join("events"), redis.url()).await;
+    register(&origin).await;
+    origin.process().kill();
+    let mut options = options_of(dir.path(), redis.url());
+    options
+        .flags
+        .extend(["--events-pulls".to_owned(), file.display().to_string()]);
+    let log = dir.path().join("pulling.log");
+    let mut origin = Origin::start(&support::binary(), options, &log)
+        .await
+        .unwrap();
+    let cursor = async |origin: &Origin| -> usize {
+        let told = admin(origin, Method::GET, "/events/pulls", &Value::Null).await;
+        let cursor = told.json().unwrap()["pulls"][0]["cursor"].clone();
+        cursor.as_str().unwrap().parse().unwrap_or(0)
+    };
+    let mut kills = 0;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while cursor(&origin).await < ROWS {
+        assert!(Instant::now() < deadline, "never fetched");
+        if kills < 4 && cursor(&origin).await > kills * 4_000 {
+            origin.process().kill();
+            origin.start_again().await.unwrap();
+            kills += 1;
+        }
+    }
+    assert_eq!(kills, 4);
+    until_stored_all(&origin).await;
+    let mut kept = BTreeSet::new();
+    for n in 0..24 {
+        for id in stored(&origin, &format!("c{n}")).await {
+            assert!(kept.insert(id.clone()), "{id} is stored twice");
+        }
+    }
+    assert_eq!(kept.len(), ROWS);
+    let letters = admin(&origin, Method::GET, "/events/dead-letters", &Value::Null).await;
+    assert_eq!(letters.json().unwrap()["dead_letters"], json!([]));
+}
+
 #[tokio::test]
 async fn a_second_origin_on_the_folder_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,7 +260,7 @@ async fn a_second_origin_on_the_folder_does_not_start() {
     let _origin = start(dir.path(), &log, redis.url()).await;
     let other = tempfile::tempdir().unwrap();
     let options = options(other.path(), &log, redis.url());
-    let output = Command::new(BINARY)
+    let output = Command::new(support::binary())
         .args(["--listen", &format!("127.0.0.1:{}", options.port)])
         .args([
             "--admin-listen",
@@ -210,7 +289,7 @@ fn what_does_not_fit_together_is_refused_by_its_flag() {
     let database = format!("sqlite://{}/weir.db", dir.path().display());
     let log = dir.path().join("events").display().to_string();
     let run = |flags: &[&str], secret: Option<&str>| {
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(support::binary());
         command
             .args([
                 "--database-url",

@@ -215,7 +215,7 @@ async fn what_waits_is_due_when_those_before_it_are_done(store: &EventStore) {
     let units: std::collections::BTreeMap<_, _> = units.into_iter().collect();
     assert_eq!((units["c:alice"], units["c:bob"]), (3, 1));
     assert_eq!(store.next_due("store", SOURCE).await.unwrap(), Some(40));
-    let counts = store.retry_counts("store", SOURCE).await.unwrap();
+    let counts = store.retry_counts("store").await.unwrap()[SOURCE];
     assert_eq!((counts.count, counts.oldest_ms), (4, Some(101)));
     let due = async |now_ms| -> Vec<u64> {
         let due = store.due("store", SOURCE, now_ms, 9).await.unwrap();

@@ -3,6 +3,7 @@
 mod fold;
 mod join;
 mod lists;
+mod marks;
 mod products;
 mod random;
 mod remove;

@@ -121,3 +121,52 @@ async fn a_whole_range_comes_again_when_its_links_have_ended() {
     assert_eq!(make().await, first);
     assert_eq!(world.origin.links().unwrap().metrics().collisions.get(), 0);
 }
+
+/// Makes so many links with tags, and one that stays; all have ended but that one, and are cleaned away. How many a second.
+async fn clean_many(count: usize) -> f64 {
+    let clock = Arc::new(AtomicU64::new(now_ms()));
+    let time = clock.clone();
+    let domains = json!({"domains": [{"id": "s", "hosts": ["s.example.com"], "life_days": 1}]});
+    let world = World::with_links(domains, move |settings| {
+        settings.clock = Arc::new(move || time.load(Ordering::Relaxed));
+        settings.times = TIMES;
+    })
+    .await;
+    let link = |n: usize| json!({"target": "https://example.com/", "code": format!("ended-{n}"), "tags": ["a", "b"]});
+    let all: Vec<Value> = (0..count).map(link).collect();
+    for some in all.chunks(1_000) {
+        assert_eq!(made(&world, json!(some)).await, 201);
+    }
+    let links = world.origin.links().unwrap();
+    links.log().drained().await;
+    for n in 0..count {
+        let ended = id(&format!("s/ended-{n}"));
+        links.records().forget(&ended).await.unwrap();
+    }
+    clock.fetch_add(DAY_MS + TIMES.quarantine_ms + 1, Ordering::Relaxed);
+    assert_eq!(
+        made(
+            &world,
+            json!({"target": "https://example.com/", "code": "stays", "tags": ["a"]})
+        )
+        .await,
+        201
+    );
+    let start = std::time::Instant::now();
+    assert_eq!(cleaned(&world).await, (count as u64, 0));
+    let rate = count as f64 / start.elapsed().as_secs_f64();
+    assert_eq!(world.number("SELECT COUNT(*) FROM links").await, 1);
+    assert_eq!(world.number("SELECT COUNT(*) FROM link_tags").await, 1);
+    rate
+}
+
+#[tokio::test]
+async fn many_links_go_with_all_that_is_known_of_them() {
+    clean_many(1_130).await;
+}
+
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn how_fast_links_that_have_ended_go() {
+    println!("{:.0} links/s", clean_many(30_000).await);
+}

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use weir_scripts::keys::LinkKeys;
 
 use super::api::{DAY_MS, changes, get, in_redis, made, name, pttl, world};
@@ -114,6 +115,79 @@ async fn an_edit_that_redis_has_lost_is_written_again() {
         .unwrap();
     let stored = in_redis(&world, &name).await.unwrap();
     assert_eq!(stored.target, "https://example.com/2");
+}
+
+/// Redis restarts from a file that is an hour old: a link that was disabled since is enabled there.
+#[tokio::test]
+async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
+    let world = world().await;
+    let stop = CancellationToken::new();
+    let publisher = world.origin.links().unwrap().publisher();
+    let running = tokio::spawn(publisher.clone().run(stop.clone()));
+    let link = made(&world, json!({"target": "https://example.com/1"})).await;
+    let name = name(&link);
+    let path = format!("/links/{}", link["code"].as_str().unwrap());
+    let published = async || {
+        let store = world.origin.links().unwrap().store();
+        while !store.unpublished(u64::MAX, 9).await.unwrap().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    world
+        .admin("PATCH", &path, &json!({"target": "https://example.com/2"}))
+        .await;
+    published().await;
+    // What the file has.
+    let key = LinkKeys::new(&world.prefix, &id(&name)).record();
+    let record = world.redis(redis::cmd("GET").arg(&key)).await;
+    let redis::Value::BulkString(record) = record else {
+        panic!("{record:?}");
+    };
+    let marks: Vec<String> = world.keys("link:mark:*").await;
+    assert!(!marks.is_empty());
+    let old_ms = world
+        .origin
+        .links()
+        .unwrap()
+        .records()
+        .mark()
+        .await
+        .unwrap();
+    world
+        .admin("PATCH", &path, &json!({"disabled": true}))
+        .await;
+    published().await;
+    let newer = async || {
+        let mark = world
+            .origin
+            .links()
+            .unwrap()
+            .records()
+            .mark()
+            .await
+            .unwrap();
+        mark > old_ms.map(|old| old + 5_000)
+    };
+    while !newer().await {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(in_redis(&world, &name).await.unwrap().is_disabled);
+
+    world.redis(redis::cmd("SET").arg(&key).arg(record)).await;
+    for mark in marks {
+        let mut back = redis::cmd("SET");
+        world.redis(back.arg(mark).arg(old_ms)).await;
+    }
+    let back = async {
+        while !in_redis(&world, &name).await.unwrap().is_disabled {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), back)
+        .await
+        .unwrap();
+    stop.cancel();
+    running.await.unwrap();
 }
 
 #[tokio::test]

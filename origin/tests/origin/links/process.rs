@@ -11,14 +11,13 @@ use weir_stack::{Secrets, ports};
 
 use crate::support::{self, TOKEN};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_weir-origin");
-
 async fn start(dir: &Path, redis: &RedisServer) -> Origin {
     let domains = dir.join("links.json");
     let json = json!({"domains": [{"id": "s", "hosts": ["127.0.0.1"]}]});
     std::fs::write(&domains, json.to_string()).unwrap();
     let options = OriginOptions {
         events_log: None,
+        fitment: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),
@@ -38,7 +37,7 @@ async fn start(dir: &Path, redis: &RedisServer) -> Origin {
         },
     };
     let log = dir.join("origin.log");
-    Origin::start(Path::new(BINARY), options, &log)
+    Origin::start(&support::binary(), options, &log)
         .await
         .unwrap()
 }

@@ -1,84 +1,25 @@
-//! The page of links, clicked through in Chromium, on a real origin with Redis and SQLite.
-//!
-//! `WEIR_SCREENSHOTS=<folder>` keeps pictures of it.
+//! The page of links.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use weir_link::agent::{Agent, Language, agent_hash};
 use weir_link::click::{BatchId, MINUTE_MS, Row, encode};
 use weir_scripts::keys;
 use weir_stack::http::{self, Method};
-use weir_stack::origin::{Origin, OriginOptions};
-use weir_stack::redis::RedisServer;
-use weir_stack::report::Silent;
-use weir_stack::{Secrets, origin, ports, tools};
-use weir_tests::{Browser, Screen};
+use weir_tests::Browser;
 
-const DESKTOP: Screen = Screen {
-    width: 1_280,
-    height: 860,
-    is_dark: false,
-    is_phone: false,
-};
-
-const PHONE: Screen = Screen {
-    width: 390,
-    height: 844,
-    is_dark: false,
-    is_phone: true,
-};
-
-/// What would be markup, or a script, if the page did not take it for text.
-const HOSTILE: &str = "<img src=x onerror=alert(1)>";
-
-/// An origin with links, what is behind it, and a browser before it.
-struct Desk {
-    browser: Browser,
-    origin: Origin,
-    redis: RedisServer,
-    token: String,
-    dir: TempDir,
-}
+use super::{Desk, HOSTILE};
 
 impl Desk {
-    async fn open() -> Result<Self> {
-        let dir = tempfile::tempdir()?;
-        let path = dir.path();
-        let tool = tools::Redis::find_or_get(&mut Silent)?;
-        let log = path.join("redis.log");
-        let redis = RedisServer::start(&tool, ports::free()?, &path.join("redis"), &log).await?;
-        let secrets = Secrets::random()?;
-        let options = OriginOptions {
-            events_log: None,
-            port: ports::free()?,
-            admin_port: ports::free()?,
-            database: path.join("weir.db"),
-            redis_url: redis.url(),
-            redis_ca: None,
-            key_prefix: "weir".to_owned(),
-            risk_rules: None,
-            links: Some(domains(path)?),
-            // Nobody pays here.
-            provider_port: 9,
-            flags: vec![],
-            secrets: secrets.clone(),
-        };
-        let binary = origin::ensure_built()?;
-        let origin = Origin::start(&binary, options, &path.join("origin.log")).await?;
-        let tool = tools::Chromium::find_or_get(&mut Silent)?;
-        let browser = Browser::start(&tool, &path.join("browser")).await?;
-        browser.show_on(DESKTOP).await?;
-        Ok(Self {
-            browser,
-            origin,
-            redis,
-            token: secrets.admin_token,
-            dir,
+    async fn with_links() -> Result<Self> {
+        Self::open(|options, path| {
+            options.links = Some(domains(path)?);
+            Ok(())
         })
+        .await
     }
 
     fn page(&self) -> String {
@@ -87,17 +28,11 @@ impl Desk {
 
     async fn sign_in(&self) -> Result<()> {
         self.browser.open(&self.page()).await?;
-        self.browser.type_into("[name=token]", &self.token).await?;
+        self.browser
+            .type_into("[name=token]", &self.secrets.admin_token)
+            .await?;
         self.browser.click("button[type=submit]").await?;
         self.browser.text("#links").await.map(drop)
-    }
-
-    /// The origin's answer on the way that programs go.
-    async fn api(&self, method: Method, path: &str, body: &Value) -> Result<http::Response> {
-        let bearer = format!("Bearer {}", self.token);
-        let url = format!("{}{path}", self.origin.admin_url());
-        let headers = [("authorization", bearer.as_str())];
-        http::send(method, &url, &headers, body.to_string()).await
     }
 
     async fn make(&self, link: &Value) -> Result<()> {
@@ -137,31 +72,6 @@ impl Desk {
         let _: String = add.query_async(&mut connection).await?;
         Ok(())
     }
-
-    /// Keeps pictures of what is shown, light and dark, on a screen and on a phone, if somebody wants them.
-    async fn picture(&self, name: &str) -> Result<()> {
-        let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS").map(PathBuf::from) else {
-            return Ok(());
-        };
-        std::fs::create_dir_all(&folder)?;
-        for (screen, size) in [(DESKTOP, "screen"), (PHONE, "phone")] {
-            for (is_dark, light) in [(false, "light"), (true, "dark")] {
-                self.browser.show_on(Screen { is_dark, ..screen }).await?;
-                // Charts are drawn again.
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                let file = folder.join(format!("{name}-{size}-{light}.png"));
-                std::fs::write(file, self.browser.screenshot().await?)?;
-            }
-        }
-        self.browser.show_on(DESKTOP).await
-    }
-
-    /// Nothing went wrong behind the page's back, such as a script that its policy has blocked.
-    async fn nothing_to_complain(&self) -> Result<()> {
-        let complaints = self.browser.complaints().await?;
-        ensure!(complaints.is_empty(), "{complaints:#?}");
-        Ok(())
-    }
 }
 
 fn domains(dir: &Path) -> Result<PathBuf> {
@@ -173,7 +83,7 @@ fn domains(dir: &Path) -> Result<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()> {
-    let mut desk = Desk::open().await?;
+    let mut desk = Desk::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.wait_for_text("#none", "No links yet").await?;
@@ -260,13 +170,13 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
     browser.wait_for_text("#none", "No links yet").await?;
     let link = desk.api(Method::GET, "/links/autumn", &Value::Null).await?;
     assert_eq!(link.status, 404);
-    desk.nothing_to_complain().await?;
+    desk.nothing_to_complain(&[]).await?;
     desk.browser.check()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()> {
-    let desk = Desk::open().await?;
+    let desk = Desk::with_links().await?;
     for n in 0..30 {
         let link =
             json!({ "target": format!("https://a.example/{n}"), "tags": [format!("t{}", n % 3)] });
@@ -311,7 +221,7 @@ async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_no_token_sees_nothing() -> Result<()> {
-    let desk = Desk::open().await?;
+    let desk = Desk::with_links().await?;
     desk.make(&json!({ "target": "https://a.example/", "code": "secret" }))
         .await?;
     let browser = &desk.browser;
@@ -326,7 +236,9 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
     assert!(!browser.page_text().await?.contains("a.example"));
     desk.picture("sign-in").await?;
     // With it, what was asked for is shown; afterwards nothing of it stays.
-    browser.type_into("[name=token]", &desk.token).await?;
+    browser
+        .type_into("[name=token]", &desk.secrets.admin_token)
+        .await?;
     browser.click("button[type=submit]").await?;
     assert_eq!(browser.text("#target").await?, "https://a.example/");
     browser.click("#sign-out").await?;
@@ -372,7 +284,7 @@ async fn held(browser: &Browser, selector: &str) -> Result<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
-    let desk = Desk::open().await?;
+    let desk = Desk::with_links().await?;
     let end_ms: u64 = 1_893_553_440_000; // 2030-01-02 03:04 UTC
     let link = json!({
         "code": "whole", "target": "https://a.example/", "status": 307, "pass_query": true,
@@ -446,12 +358,12 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
     for (name, value) in expected.as_object().context("an object")? {
         assert_eq!(&link[name], value, "{name}");
     }
-    desk.nothing_to_complain().await
+    desk.nothing_to_complain(&[]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
-    let desk = Desk::open().await?;
+    let desk = Desk::with_links().await?;
     for (code, more) in [
         ("used", json!({ "max_clicks": 1 })),
         ("brief", json!({ "life_ms": 1_000 })),
@@ -494,7 +406,7 @@ async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
-    let desk = Desk::open().await?;
+    let desk = Desk::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
     browser.click("#views a[href='#/domains']").await?;

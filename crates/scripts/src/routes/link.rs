@@ -1,4 +1,4 @@
-//! HTTP routes between gateways and the origin, which both must spell alike.
+//! The routes of short links.
 
 use alloc::format;
 use alloc::string::String;
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn envoy_rewrites_to_the_route_that_filters_ask_at() {
-        let yaml = include_str!("../../../envoy/shortlink.yaml");
+        let yaml = include_str!("../../../../envoy/shortlink.yaml");
         let rewrites: alloc::vec::Vec<&str> = yaml
             .split("prefix_rewrite: ")
             .skip(1)

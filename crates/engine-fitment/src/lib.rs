@@ -1,0 +1,45 @@
+//! Vehicle fitment as an engine: which SKUs fit which vehicles, answered at the gateway from Redis.
+//!
+//! A question goes in three steps, each with what earlier ones have left over: vehicles to offsets, from memory; SKUs to the
+//! places where Redis has them, from memory or from Redis' routes; and one script call for each product. What Redis does not
+//! know goes on to the origin, which knows, and fills Redis; but only so often, and beyond that it is answered as unknown.
+//! While Redis is down nothing is answered but 503.
+//!
+//! | module | |
+//! |---|---|
+//! | [`config`] | JSON → checked configuration |
+//! | `fitment` | the engine: its events, and what requests are answered |
+//! | `query` | one question on its way through the steps |
+//! | `places` | where SKUs are, as far as it is remembered |
+//! | `vehicles` | the map of vehicles, read from Redis on ticks |
+//! | `stores` | calls to the Redis that there are, batched, each behind a circuit breaker |
+//! | `answer` | the engine's own answers |
+//! | `metrics` | what it counts |
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod answer;
+pub mod config;
+mod fitment;
+mod metrics;
+mod places;
+mod query;
+mod stores;
+mod vehicles;
+
+pub use fitment::Fitment;
+
+/// The engine's name, in logs.
+pub const NAME: &str = "fitment";

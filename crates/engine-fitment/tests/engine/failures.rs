@@ -1,0 +1,193 @@
+//! What becomes of questions when Redis, a client or a key is lost.
+
+use serde_json::json;
+use weir_fitment::Spu;
+use weir_fitment::model::Lost;
+
+use crate::host::{Host, home, question, sku};
+
+fn shop() -> Host {
+    let mut host = Host::new();
+    host.put("S1", &home("P1"), &[1, 3]);
+    host.put("S2", &home("P2"), &[2]);
+    host.answer(&question(&[1], &["S1"]));
+    host
+}
+
+#[test]
+fn while_redis_does_not_answer_nobody_is_told_that_something_fits() {
+    let mut host = shop();
+    let stream = host.ask(&question(&[1], &["S1"]));
+    host.tick();
+    let batch = *host.calls.keys().next().unwrap();
+    host.lose(batch);
+    let (status, told) = host.told(stream);
+    assert_eq!((status, told["error"].as_str()), (503, Some("unavailable")));
+    assert_eq!(
+        host.told_header(stream, "retry-after").as_deref(),
+        Some("1")
+    );
+    assert_eq!(host.metric("requests_total.outcome.unavailable"), 1);
+}
+
+#[test]
+fn when_redis_cannot_be_reached_the_circuit_breaker_spares_the_wait() {
+    let mut host = shop();
+    host.is_connected = false;
+    for _ in 0..100 {
+        let (status, _) = host.answer(&question(&[1], &["S1"]));
+        assert_eq!(status, 503);
+    }
+    let stream = host.ask(&question(&[1], &["S1"]));
+    assert!(host.is_answered(stream), "at once");
+    host.is_connected = true;
+    let mut answered = false;
+    for _ in 0..100 {
+        host.advance(100);
+        answered |= host.answer(&question(&[1], &["S1"])).0 == 200;
+    }
+    assert!(answered, "it closes again");
+}
+
+#[test]
+fn one_call_of_several_fails_the_question_once() {
+    let mut host = shop();
+    host.answer(&question(&[1], &["S2"]));
+    let stream = host.ask(&question(&[1], &["S1", "S2", "S9"]));
+    host.tick();
+    // Each batch fails; the client hears of it once.
+    while let Some(&batch) = host.calls.keys().next() {
+        host.lose(batch);
+    }
+    host.run();
+    assert_eq!(host.told(stream).0, 503);
+    assert_eq!(host.engine.waiting(), 0);
+}
+
+#[test]
+fn a_lost_key_is_not_an_answer() {
+    for lost in [Lost::Set(sku("S1")), Lost::Directory] {
+        let mut host = shop();
+        let product = ("home".to_owned(), Spu::new("P1").unwrap());
+        host.redis.products.get_mut(&product).unwrap().lose(&lost);
+        let stream = host.ask(&question(&[2], &["S1"]));
+        host.run();
+        assert!(host.has_passed(stream), "{lost:?}: the origin knows");
+        for _ in 0..2 {
+            let stream = host.ask(&question(&[2], &["S1"]));
+            host.run();
+            assert!(host.has_passed(stream));
+        }
+        let (_, told) = host.answer(&question(&[2], &["S1"]));
+        assert_eq!(told["skus"][0]["answers"], json!(["unknown"]), "{lost:?}");
+    }
+}
+
+#[test]
+fn before_the_map_of_vehicles_is_read_the_origin_is_asked() {
+    let mut host = Host::unaware(crate::host::CONFIG);
+    host.put("S1", &home("P1"), &[1]);
+    let stream = host.ask(&question(&[1], &["S1"]));
+    host.run();
+    assert!(host.has_passed(stream));
+    assert!(host.metric("polls_failed_total") > 0);
+    assert!(
+        host.log
+            .iter()
+            .any(|line| line.contains("no map of vehicles"))
+    );
+    host.map(1, 10);
+    host.learn();
+    assert_eq!(host.answer(&question(&[1], &["S1"])).0, 200);
+    assert!(host.log.iter().any(|line| line.contains("again")));
+}
+
+#[test]
+fn the_map_stays_while_redis_has_none() {
+    let mut host = shop();
+    host.redis.map = Default::default();
+    host.learn();
+    let (status, told) = host.answer(&question(&[3], &["S1"]));
+    assert_eq!(
+        (status, &told["skus"][0]["answers"]),
+        (200, &json!(["fits"]))
+    );
+}
+
+#[test]
+fn clients_that_leave_take_their_questions_with_them() {
+    let mut host = shop();
+    let (left, gone, stays) = (
+        host.ask(&question(&[1], &["S1"])),
+        host.ask(&question(&[1], &["S2"])),
+        host.ask(&question(&[1], &["S1", "S2"])),
+    );
+    host.close(left);
+    host.gone.insert(gone);
+    host.run();
+    assert!(!host.is_answered(left) && !host.is_answered(gone));
+    assert_eq!(host.told(stays).0, 200);
+    assert_eq!(host.engine.waiting(), 0);
+}
+
+#[test]
+fn a_client_that_leaves_before_its_body_is_forgotten() {
+    let mut host = shop();
+    let request = weir_engine::event::PlainRequest {
+        headers: weir_engine::Headers::new(&[(":method", "POST"), (":path", "/fitment/check")]),
+        ..Default::default()
+    };
+    let stream = 4_711;
+    host.handle(weir_engine::Event::Request {
+        stream,
+        request: &request,
+    });
+    assert_eq!(host.engine.waiting(), 1);
+    let end = weir_engine::event::PlainEnd::default();
+    host.handle(weir_engine::Event::Closed { stream, end: &end });
+    assert_eq!(host.engine.waiting(), 0);
+}
+
+#[test]
+fn too_many_questions_are_turned_away_at_once() {
+    let config = r#"{"redis":{"waiting_max":3,"batches_max":1},"places_max":0}"#;
+    let mut host = Host::with(config);
+    host.put("S1", &home("P1"), &[1]);
+    let streams: Vec<_> = (0..200)
+        .map(|_| host.ask(&question(&[1], &["S1"])))
+        .collect();
+    host.run();
+    let told: Vec<u16> = streams.iter().map(|stream| host.told(*stream).0).collect();
+    assert!(told.contains(&200) && told.contains(&503), "{told:?}");
+    let overloaded = host.metric("requests_total.outcome.overloaded");
+    assert_eq!(
+        overloaded,
+        told.iter().filter(|status| **status == 503).count() as u64
+    );
+}
+
+#[test]
+fn a_reply_that_is_none_of_the_scripts_is_no_answer() {
+    let mut host = shop();
+    for reply in [
+        &b"$1\r\nZ\r\n"[..],
+        b":7\r\n",
+        b"$-1\r\n",
+        b"*0\r\n",
+        b"-ERR no\r\n",
+        b"x",
+    ] {
+        let stream = host.ask(&question(&[1], &["S1"]));
+        host.tick();
+        while let Some(&batch) = host.calls.keys().next() {
+            host.reply_with(batch, reply);
+        }
+        host.run();
+        assert_eq!(
+            host.told(stream).0,
+            503,
+            "{:?}",
+            String::from_utf8_lossy(reply)
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Any schedule of questions, moves, losses and failures: no client hears a wrong answer, and each hears one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::Value as Json;
+use weir_engine::StreamId;
+use weir_fitment::model::Lost;
+use weir_fitment::{Place, Spu};
+
+use crate::host::{Host, home, question, sku};
+
+/// The origin is asked seldom, so that most gaps are answered here.
+const CONFIG: &str = r#"{"redis":{"deadline_ms":100},"places_max":4,
+    "origin":{"limit":{"rate":1,"per":"1s","burst":1}}}"#;
+
+const SKUS: usize = 4;
+const SPUS: usize = 3;
+const VEHICLES: u32 = 4;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(Vec<u32>, Vec<usize>),
+    /// A SKU fits others now.
+    Change(usize, BTreeSet<u32>),
+    /// A SKU belongs to another product now.
+    Move(usize, usize),
+    Lose(usize),
+    LoseRoutes,
+    Reply(usize),
+    Fail(usize),
+    Tick(u64),
+    Leave(usize),
+    Disconnect,
+    Connect,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let vehicles = proptest::collection::vec(1..=VEHICLES + 1, 1..=3);
+    let skus = proptest::collection::vec(0..=SKUS, 1..=4);
+    let fits = proptest::collection::btree_set(1..=VEHICLES, 0..3);
+    let step = prop_oneof![
+        6 => (vehicles, skus).prop_map(|(vehicles, skus)| Step::Ask(vehicles, skus)),
+        2 => (0..SKUS, fits).prop_map(|(sku, fits)| Step::Change(sku, fits)),
+        3 => (0..SKUS, 0..SPUS).prop_map(|(sku, spu)| Step::Move(sku, spu)),
+        1 => (0..SKUS).prop_map(Step::Lose),
+        1 => Just(Step::LoseRoutes),
+        6 => (0..4_usize).prop_map(Step::Reply),
+        1 => (0..4_usize).prop_map(Step::Fail),
+        4 => prop_oneof![Just(1_u64), Just(20), Just(300)].prop_map(Step::Tick),
+        1 => (0..4_usize).prop_map(Step::Leave),
+        1 => Just(Step::Disconnect),
+        2 => Just(Step::Connect),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+/// What a question may be answered: all that was true of a SKU from its asking on.
+struct Asked {
+    vehicles: Vec<u32>,
+    skus: Vec<usize>,
+    /// By SKU.
+    truths: Vec<BTreeSet<BTreeSet<u32>>>,
+}
+
+struct World {
+    host: Host,
+    fits: Vec<BTreeSet<u32>>,
+    places: Vec<Place>,
+    asked: BTreeMap<StreamId, Asked>,
+    gone: BTreeSet<StreamId>,
+}
+
+fn name(number: usize) -> String {
+    format!("S{number}")
+}
+
+impl World {
+    fn new() -> Self {
+        let mut host = Host::with(CONFIG);
+        host.map(2, VEHICLES);
+        host.learn();
+        let places = vec![home("P0"); SKUS];
+        for (number, place) in places.iter().enumerate() {
+            host.put(&name(number), place, &[]);
+        }
+        Self {
+            host,
+            fits: vec![BTreeSet::new(); SKUS],
+            places,
+            asked: BTreeMap::new(),
+            gone: BTreeSet::new(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Ask(vehicles, skus) => self.ask(vehicles, skus),
+            Step::Change(number, fits) => {
+                self.fits[*number].clone_from(fits);
+                self.write(*number);
+                for asked in self.asked.values_mut() {
+                    asked.truths[*number].insert(fits.clone());
+                }
+            }
+            Step::Move(number, spu) => self.go(*number, *spu),
+            Step::Lose(number) => {
+                let place = &self.places[*number];
+                let key = ("home".to_owned(), place.spu.clone());
+                if let Some(product) = self.host.redis.products.get_mut(&key) {
+                    product.lose(&Lost::Set(sku(&name(*number))));
+                }
+            }
+            Step::LoseRoutes => self.host.redis.routes = Default::default(),
+            Step::Reply(index) => {
+                if let Some(&batch) = self.host.calls.keys().nth(*index) {
+                    self.host.reply(batch);
+                }
+            }
+            Step::Fail(index) => {
+                if let Some(&batch) = self.host.calls.keys().nth(*index) {
+                    self.host.lose(batch);
+                }
+            }
+            Step::Tick(ms) => {
+                self.host.now_ms += ms;
+                self.host.tick();
+            }
+            Step::Leave(index) => {
+                let open = self.asked.keys().filter(|one| !self.gone.contains(one));
+                if let Some(&stream) = open.copied().collect::<Vec<_>>().get(*index) {
+                    self.gone.insert(stream);
+                    self.host.close(stream);
+                }
+            }
+            Step::Disconnect => self.host.is_connected = false,
+            Step::Connect => self.host.is_connected = true,
+        }
+    }
+
+    fn ask(&mut self, vehicles: &[u32], skus: &[usize]) {
+        let names: Vec<String> = skus.iter().map(|number| name(*number)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let truths = self.fits.iter().map(|fits| BTreeSet::from([fits.clone()]));
+        let asked = Asked {
+            vehicles: vehicles.to_vec(),
+            skus: skus.to_vec(),
+            truths: truths.collect(),
+        };
+        let stream = self.host.ask(&question(vehicles, &names));
+        self.asked.insert(stream, asked);
+    }
+
+    fn write(&mut self, number: usize) {
+        let fits: Vec<u32> = self.fits[number].iter().copied().collect();
+        self.host
+            .put(&name(number), &self.places[number].clone(), &fits);
+    }
+
+    /// Writes at the new place, turns the route, drops at the old one.
+    fn go(&mut self, number: usize, spu: usize) {
+        let to = home(&format!("P{spu}"));
+        let from = std::mem::replace(&mut self.places[number], to.clone());
+        self.write(number);
+        if from != to {
+            let key = ("home".to_owned(), Spu::new(from.spu.as_str()).unwrap());
+            let old = self.host.redis.products.get_mut(&key).unwrap();
+            old.drop(1, &[(sku(&name(number)), u64::MAX >> 12)]);
+            old.forget(&[(sku(&name(number)), u64::MAX >> 12)]);
+        }
+    }
+
+    fn check(&mut self) {
+        self.host.is_connected = true;
+        for _ in 0..20 {
+            self.host.advance(100);
+        }
+        assert_eq!(self.host.engine.waiting(), 0);
+        for (stream, asked) in &self.asked {
+            if self.gone.contains(stream) || self.host.has_passed(*stream) {
+                continue;
+            }
+            let (status, told) = self.host.told(*stream);
+            if status == 503 {
+                continue;
+            }
+            assert_eq!(status, 200);
+            for (index, number) in asked.skus.iter().enumerate() {
+                asked.check_sku(*number, &told["skus"][index]["answers"]);
+            }
+        }
+    }
+}
+
+impl Asked {
+    /// All answers of one SKU are of one moment.
+    fn check_sku(&self, number: usize, answers: &Json) {
+        let answers: Vec<&str> = answers
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|answer| answer.as_str().unwrap())
+            .collect();
+        let of = |fits: &BTreeSet<u32>| -> Vec<&str> {
+            let answer = |vehicle: &u32| match fits.contains(vehicle) {
+                _ if *vehicle > VEHICLES => "unknown",
+                true => "fits",
+                false => "does_not",
+            };
+            self.vehicles.iter().map(answer).collect()
+        };
+        let is_unknown = answers.iter().all(|answer| *answer == "unknown");
+        let truths = self.truths.get(number);
+        let is_true = truths.is_some_and(|truths| truths.iter().any(|fits| of(fits) == answers));
+        assert!(
+            is_unknown || is_true,
+            "S{number}: {answers:?}, true: {truths:?}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_client_hears_what_was_never_true(steps in steps()) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+        }
+        world.check();
+    }
+}

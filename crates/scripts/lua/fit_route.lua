@@ -1,0 +1,10 @@
+-- fit_route: in which places SKUs are.
+--
+-- KEYS: of each SKU the bucket that has its route (hash: SKU to a route, see fit_route_put.lua); all in one slot
+-- ARGV: the SKUs, in the same order
+--
+-- Returns of each SKU its route, or null.
+
+local routes = {}
+for i, sku in ipairs(ARGV) do routes[i] = redis.call('HGET', KEYS[i], sku) end
+return routes

@@ -1,0 +1,144 @@
+//! How soon a view is in its list after it was acknowledged, while other events come; and whether a group that always fails
+//! is felt there.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use redis::aio::MultiplexedConnection;
+use serde::Serialize;
+use serde_json::json;
+use weir_base::id::UserId;
+use weir_history::Owner;
+use weir_load::Pace;
+use weir_scripts::keys::HistoryKeys;
+use weir_stack::http::{Connection, Method};
+use weir_stack::tools::Options;
+use weir_stack::{ports, redis as stack_redis};
+
+use super::{Arguments, Shop, median, traffic};
+
+/// Events a second that come beside those that are looked for.
+const BESIDE_PER_S: f64 = 500.0;
+
+/// Views of one turn that are looked for.
+const VIEWS: usize = 200;
+
+/// Turns of each kind.
+const TURNS: usize = 4;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_micros(500);
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Serialize)]
+pub(super) struct Measured {
+    /// From the acknowledgement until it is in the list: with no group that fails.
+    visible: Vec<Visible>,
+    /// While a webhook fails always.
+    visible_beside_failing: Vec<Visible>,
+    /// Of the medians of p99.
+    ratio: f64,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Visible {
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
+    let nobody = format!("http://127.0.0.1:{}/hook", ports::free()?);
+    let flags = ["--events-webhook-url", nobody.as_str()];
+    let configure = |builder: weir_stack::Builder| builder.events().origin_flags(flags);
+    let shop = Shop::open(tools, "groups", configure).await?;
+    let (mut without, mut beside) = (Vec::new(), Vec::new());
+    let mut first = 0;
+    for _ in 0..TURNS {
+        shop.pause(&["webhook"]).await?;
+        without.push(turn(arguments, &shop, &mut first).await?);
+        shop.admin(Method::POST, "/groups/webhook/resume").await?;
+        beside.push(turn(arguments, &shop, &mut first).await?);
+    }
+    let p99 = |all: &[Visible]| median(all.iter().map(|one| one.p99_ms));
+    let ratio = p99(&beside) / p99(&without);
+    println!(
+        "a view is in its list: p50 {:.1} ms, p99 {:.1} ms after its acknowledgement; beside a group that always fails {:.1} ms: {ratio:.2}",
+        median(without.iter().map(|one| one.p50_ms)),
+        p99(&without),
+        p99(&beside)
+    );
+    Ok(Measured {
+        visible: without,
+        visible_beside_failing: beside,
+        ratio,
+    })
+}
+
+async fn turn(arguments: &Arguments, shop: &Shop, first: &mut usize) -> Result<Visible> {
+    let (server, key) = (shop.server()?, shop.stack.event_key.clone());
+    // Longer than the views take: what is left of it is waited for.
+    let window = arguments.turn();
+    let beside = std::thread::spawn(move || {
+        let per_second = BESIDE_PER_S / 10.0;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()?;
+        runtime
+            .block_on(async { traffic::send(server, &key, 10, Pace::Open { per_second }, window) })
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut http = Connection::open(&server.to_string()).await?;
+    let mut redis = stack_redis::connect(shop.stack.redis_url()).await?;
+    let mut took = Vec::with_capacity(VIEWS);
+    let start = Instant::now();
+    while took.len() < VIEWS && start.elapsed() < window {
+        took.push(look_for(shop, &mut http, &mut redis, *first).await?);
+        *first += 1;
+    }
+    beside
+        .join()
+        .map_err(|_| anyhow::anyhow!("the traffic beside has panicked"))??;
+    took.sort();
+    let at = |part: usize| {
+        let place = (took.len() * part / 100).min(took.len().saturating_sub(1));
+        took.get(place)
+            .map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
+    };
+    Ok(Visible {
+        p50_ms: at(50),
+        p99_ms: at(99),
+    })
+}
+
+/// Sends a view of somebody new, and looks for the list.
+async fn look_for(
+    shop: &Shop,
+    http: &mut Connection,
+    redis: &mut MultiplexedConnection,
+    n: usize,
+) -> Result<Duration> {
+    let customer = format!("somebody-{n}");
+    let event = json!([{ "id": format!("look-{n}"), "type": "view", "customer": customer, "attributes": { "sku": "1" } }]);
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-weir-write-key", shop.stack.event_key.as_str()),
+    ];
+    let answer = http
+        .send(Method::POST, "/events", &headers, event.to_string())
+        .await?;
+    ensure!(answer.status == 202, "{}", answer.text());
+    ensure!(answer.json()?["accepted"] == 1, "{}", answer.text());
+    let acknowledged = Instant::now();
+    let owner = Owner::user(&UserId::new(&customer)?);
+    let key = HistoryKeys::new(&shop.stack.key_prefix, &owner).views();
+    while !redis::cmd("EXISTS")
+        .arg(&key)
+        .query_async::<bool>(redis)
+        .await?
+    {
+        ensure!(acknowledged.elapsed() < PATIENCE, "a view does not come");
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(acknowledged.elapsed())
+}

@@ -1,0 +1,494 @@
+//! `cargo xtask bench fitment`: how fast relations are imported into SQL and written to Redis, what they take there, and what
+//! 1,000 pairs take of Redis' time, beside the plan of the seed document.
+
+use super::keyspace::used;
+use anyhow::{Context, Result, ensure};
+use redis::aio::MultiplexedConnection;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+use weir_fitment::{Offset, Plan, SEGMENT_LEN, Shape, Sku, Spu};
+use weir_scripts::fit_put::Newer;
+use weir_scripts::keys::{DEFAULT_PREFIX, FitmentKeys};
+use weir_scripts::{Call, fit_put, fit_query};
+use weir_stack::origin::{self, Origin, OriginOptions};
+use weir_stack::redis::{RedisOptions, RedisServer};
+use weir_stack::report::Console;
+use weir_stack::{DataDir, Secrets, ports, tools};
+use weir_tasks::up::Stop;
+
+/// SKUs and vehicles of a question.
+const ASKED_SKUS: u32 = 200;
+const ASKED_VEHICLES: u32 = 5;
+
+/// How often the question is asked, after some that do not count.
+const ROUNDS: u32 = 2_000;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// How many SKUs are imported
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(200..))]
+    skus: u32,
+
+    /// How many vehicles each of them fits
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    fits: u32,
+
+    /// How many vehicles there are
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=8_999_998))]
+    vehicles: u32,
+
+    /// The origin to measure [default: built as operators build it]
+    #[arg(long, value_name = "PATH")]
+    origin: Option<PathBuf>,
+
+    /// Write all numbers to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Serialize)]
+struct Measured {
+    relations: u64,
+    /// By the clock, and by the processor time that the importing process took.
+    sql_per_s: f64,
+    sql_per_cpu_s: f64,
+    sql_bytes_a_relation: f64,
+    redis_per_s: f64,
+    /// By the processor time of the origin, and by that of Redis.
+    redis_per_origin_cpu_s: f64,
+    redis_per_redis_cpu_s: f64,
+    redis_bytes_a_sku: f64,
+    queries: Vec<Query>,
+}
+
+/// 1,000 pairs, by one plan.
+#[derive(Debug, Clone, Serialize)]
+struct Query {
+    plan: &'static str,
+    fits: u32,
+    redis_us: f64,
+    bytes_a_sku: f64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let binary = match &arguments.origin {
+        Some(binary) => binary.clone(),
+        None => origin::ensure_built_release()?,
+    };
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let measured = runtime.block_on(async {
+        let mut stop = Stop::new()?;
+        tokio::select! {
+            measured = measure(arguments, &binary) => measured,
+            () = stop.asked() => anyhow::bail!("stopped"),
+        }
+    })?;
+    if let Some(file) = &arguments.report {
+        std::fs::write(file, serde_json::to_string_pretty(&measured)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure(arguments: &Arguments, binary: &Path) -> Result<Measured> {
+    let data = DataDir::open(None)?;
+    let spool = data.path.join("imports");
+    std::fs::create_dir(&spool)?;
+    let database = data.path.join("weir.db");
+    let relations = u64::from(arguments.skus) * u64::from(arguments.fits.min(arguments.vehicles));
+    let import = |kind: &str, text: String| -> Result<(f64, f64)> {
+        let file = data.path.join(kind);
+        std::fs::write(&file, text)?;
+        import(binary, &database, &spool, kind, &file)
+    };
+    import("vehicles", vehicles(arguments))?;
+    import("products", products(arguments))?;
+    let before = std::fs::metadata(&database)?.len();
+    let (sql_s, sql_cpu_s) = import("relations", relation_lines(arguments))?;
+    let after = std::fs::metadata(&database)?.len();
+    println!(
+        "{relations} relations into SQL: {:.0} a second, {:.0} a second of processor time",
+        relations as f64 / sql_s,
+        relations as f64 / sql_cpu_s
+    );
+    let tool = tools::Redis::find_or_get(&mut Console)?;
+    let options = RedisOptions {
+        // What makes a relation durable is SQL.
+        durable: false,
+        ..RedisOptions::durable(ports::free()?, &data.path, &data.path.join("redis.log"))
+    };
+    let server = RedisServer::start_with(&tool, &options).await?;
+    let mut redis = server.connection().await?;
+    let empty = used(&mut redis).await?;
+    let published = publish(
+        binary,
+        &data,
+        &database,
+        &spool,
+        &server.url(),
+        arguments.skus,
+    )
+    .await?;
+    let [clock_s, origin_s] = published;
+    let redis_s = processor_s(&mut redis).await?;
+    let bytes_a_sku = (used(&mut redis).await? - empty) as f64 / f64::from(arguments.skus);
+    println!(
+        "{relations} relations into Redis: {:.0} a second; a second of processor time: origin {:.0}, Redis {:.0}",
+        relations as f64 / clock_s,
+        relations as f64 / origin_s,
+        relations as f64 / redis_s
+    );
+    println!(
+        "a SKU with {} vehicles in Redis: {bytes_a_sku:.0} bytes, its route and the map's share included",
+        arguments.fits
+    );
+    Ok(Measured {
+        relations,
+        sql_per_s: relations as f64 / sql_s,
+        sql_per_cpu_s: relations as f64 / sql_cpu_s,
+        sql_bytes_a_relation: (after - before) as f64 / relations as f64,
+        redis_per_s: relations as f64 / clock_s,
+        redis_per_origin_cpu_s: relations as f64 / origin_s,
+        redis_per_redis_cpu_s: relations as f64 / redis_s,
+        redis_bytes_a_sku: bytes_a_sku,
+        queries: queries(&mut redis).await?,
+    })
+}
+
+fn vehicles(arguments: &Arguments) -> String {
+    let mut text = String::from("vehicle,make,model,year\n");
+    for number in 0..arguments.vehicles {
+        let _ = writeln!(
+            text,
+            "{},Make {},Model {},{}",
+            1_000_001 + number,
+            number % 60,
+            number % 900,
+            1990 + number % 35
+        );
+    }
+    text
+}
+
+fn products(arguments: &Arguments) -> String {
+    let mut text = String::from("sku,spu,type,merchant\n");
+    for number in 0..arguments.skus {
+        let _ = writeln!(
+            text,
+            "{},{},tyre,m{}",
+            sku_number(number),
+            sku_number(number / 20 * 20),
+            number % 500
+        );
+    }
+    text
+}
+
+fn sku_number(number: u32) -> u64 {
+    100_012_043_000 + u64::from(number)
+}
+
+/// Vehicles that are spread evenly, others for each SKU.
+fn relation_lines(arguments: &Arguments) -> String {
+    let count = arguments.fits.min(arguments.vehicles);
+    let step = arguments.vehicles / count;
+    let mut text = String::with_capacity(21 * arguments.skus as usize * count as usize);
+    text.push_str("sku,vehicle\n");
+    for number in 0..arguments.skus {
+        let shift = number.wrapping_mul(2_654_435_761) % step;
+        for at in 0..count {
+            let _ = writeln!(
+                text,
+                "{},{}",
+                sku_number(number),
+                1_000_001 + shift + at * step
+            );
+        }
+    }
+    text
+}
+
+/// How long an import took, by the clock and in processor time.
+fn import(
+    binary: &Path,
+    database: &Path,
+    spool: &Path,
+    kind: &str,
+    file: &Path,
+) -> Result<(f64, f64)> {
+    let before = children_s();
+    let start = Instant::now();
+    let status = Command::new(binary)
+        .arg("--database-url")
+        .arg(format!("sqlite://{}", database.display()))
+        .arg("--fitment")
+        .arg(spool)
+        .args(["import", "--kind", kind])
+        .arg(file)
+        .status()?;
+    ensure!(status.success(), "the import of {kind} failed");
+    Ok((start.elapsed().as_secs_f64(), children_s() - before))
+}
+
+/// Processor time of children that have ended.
+fn children_s() -> f64 {
+    processor_ticks("/proc/self/stat", 16) / 100.0
+}
+
+/// User and system time from a `stat` of Linux, in ticks of 10 ms: fields `from` and the next one.
+fn processor_ticks(path: impl AsRef<Path>, from: usize) -> f64 {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let behind_name = text.rsplit(')').next().unwrap_or_default();
+    let fields: Vec<&str> = behind_name.split_whitespace().collect();
+    // The first field behind the name is the third.
+    let field = |number: usize| {
+        fields
+            .get(number - 3)
+            .and_then(|text| text.parse::<f64>().ok())
+    };
+    field(from).unwrap_or(0.0) + field(from + 1).unwrap_or(0.0)
+}
+
+/// Processor time of Redis, since its statistics were reset at its start.
+async fn processor_s(redis: &mut MultiplexedConnection) -> Result<f64> {
+    let text: String = redis::cmd("INFO").arg("cpu").query_async(redis).await?;
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.trim().parse::<f64>().ok())
+            .unwrap_or(0.0)
+    };
+    Ok(of("used_cpu_user:") + of("used_cpu_sys:"))
+}
+
+/// Starts an origin whose Redis is empty, and waits until all is there: seconds by the clock, and of the origin.
+async fn publish(
+    binary: &Path,
+    data: &DataDir,
+    database: &Path,
+    spool: &Path,
+    redis_url: &str,
+    skus: u32,
+) -> Result<[f64; 2]> {
+    let options = OriginOptions {
+        events_log: None,
+        fitment: None,
+        port: ports::free()?,
+        admin_port: ports::free()?,
+        database: database.to_owned(),
+        redis_url: redis_url.to_owned(),
+        redis_ca: None,
+        key_prefix: DEFAULT_PREFIX.to_owned(),
+        risk_rules: None,
+        links: None,
+        // Nobody pays here.
+        provider_port: 9,
+        flags: vec![
+            "--fitment".to_owned(),
+            spool.display().to_string(),
+            "--fitment-verify-per-s=0".to_owned(),
+        ],
+        secrets: Secrets::random()?,
+    };
+    let start = Instant::now();
+    let mut origin = Origin::start(binary, options, &data.path.join("origin.log")).await?;
+    let url = format!("{}/metrics", origin.admin_url());
+    let waited = Duration::from_secs(600);
+    loop {
+        let metrics = weir_stack::http::get(&url).await?.text();
+        let number = |name: &str| {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.trim().parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        // A rebuild writes each once, and so do the changes that wait: what is written twice counts once here.
+        let published = number("weir_origin_fitment_skus_published_total ");
+        if published >= 2 * u64::from(skus) {
+            break;
+        }
+        ensure!(
+            start.elapsed() < waited,
+            "Redis does not follow: {published} SKUs"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let clock_s = start.elapsed().as_secs_f64();
+    let pid = origin
+        .process()
+        .pid()
+        .context("the origin has no process")?;
+    let origin_s = processor_ticks(format!("/proc/{pid}/stat"), 14) / 100.0;
+    origin.process().stop();
+    // Both wrote all of it.
+    Ok([clock_s / 2.0, origin_s / 2.0])
+}
+
+/// The question, by both plans and by the seed's own script without sentinels.
+async fn queries(redis: &mut MultiplexedConnection) -> Result<Vec<Query>> {
+    const VEHICLES: u32 = 400_000;
+    let mut all = Vec::new();
+    for fits in [100, 500] {
+        for plan in [Plan::Directory, Plan::Bitmaps] {
+            let name = match plan {
+                Plan::Directory => "directory",
+                Plan::Bitmaps => "bitmaps",
+            };
+            let keys = FitmentKeys::new("bench", &Spu::new(format!("{name}{fits}"))?);
+            let before = used(redis).await?;
+            let skus: Vec<Sku> = (0..ASKED_SKUS)
+                .map(|n| Sku::new(sku_number(n).to_string()))
+                .collect::<Result<_, _>>()?;
+            for (sku, number) in skus.iter().zip(0..) {
+                let step = VEHICLES / fits;
+                let shift = u32::wrapping_mul(number, 2_654_435_761) % step;
+                let offsets: Vec<Offset> = (0..fits)
+                    .filter_map(|at| Offset::new(1 + shift + at * step))
+                    .collect();
+                let shape = Shape::of(plan, &offsets, VEHICLES / SEGMENT_LEN);
+                send(redis, &fit_put::call(&keys, sku, 1, Newer::Stays, &shape)).await?;
+            }
+            let bytes_a_sku = (used(redis).await? - before) as f64 / f64::from(ASKED_SKUS);
+            let vehicles: Vec<Offset> = (0..ASKED_VEHICLES)
+                .filter_map(|n| Offset::new(1 + n * 79_000))
+                .collect();
+            let calls = fit_query::calls(plan, &keys, &vehicles, skus.iter());
+            let redis_us = timed(redis, &calls).await?;
+            println!(
+                "1,000 pairs, {fits} vehicles a SKU, {name}: {redis_us:.0} µs of Redis in {} calls, {bytes_a_sku:.0} bytes a SKU",
+                calls.len()
+            );
+            let plan = name;
+            all.push(Query {
+                plan,
+                fits,
+                redis_us,
+                bytes_a_sku,
+            });
+        }
+        all.push(seed(redis, fits).await?);
+    }
+    Ok(all)
+}
+
+/// As the seed document shows it: a script call a vehicle, a GETBIT a SKU, no sentinel, so that what is lost reads as "does not".
+async fn seed(redis: &mut MultiplexedConnection, fits: u32) -> Result<Query> {
+    static SCRIPT: weir_scripts::Script = weir_scripts::Script {
+        name: "seed",
+        source: "local r = {} for i, k in ipairs(KEYS) do r[i] = redis.call('GETBIT', k, ARGV[1]) end return r",
+    };
+    let keys = FitmentKeys::new("bench", &Spu::new(format!("bitmaps{fits}"))?);
+    let skus: Vec<Sku> = (0..ASKED_SKUS)
+        .map(|n| Sku::new(sku_number(n).to_string()))
+        .collect::<Result<_, _>>()?;
+    let vehicles = (0..ASKED_VEHICLES).filter_map(|n| Offset::new(1 + n * 79_000));
+    let calls: Vec<Call> = vehicles
+        .map(|vehicle| Call {
+            script: &SCRIPT,
+            keys: skus
+                .iter()
+                .map(|sku| keys.bitmap(sku, vehicle.segment()))
+                .collect(),
+            args: [vehicle.bit().to_string()].into(),
+        })
+        .collect();
+    let redis_us = timed(redis, &calls).await?;
+    println!(
+        "1,000 pairs, {fits} vehicles a SKU, the seed's script without a third answer: {redis_us:.0} µs of Redis"
+    );
+    Ok(Query {
+        plan: "seed",
+        fits,
+        redis_us,
+        bytes_a_sku: 0.0,
+    })
+}
+
+fn command(call: &Call) -> redis::Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(call.script.sha1_hex()).arg(call.keys.len());
+    call.words().for_each(|word| {
+        command.arg(word);
+    });
+    command
+}
+
+async fn send(redis: &mut MultiplexedConnection, call: &Call) -> Result<()> {
+    if command(call)
+        .query_async::<redis::Value>(redis)
+        .await
+        .is_err()
+    {
+        let load = redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(call.script.source)
+            .to_owned();
+        load.query_async::<redis::Value>(redis).await?;
+        command(call).query_async::<redis::Value>(redis).await?;
+    }
+    Ok(())
+}
+
+/// Redis' own time for all of the calls, in microseconds.
+async fn timed(redis: &mut MultiplexedConnection, calls: &[Call]) -> Result<f64> {
+    for call in calls {
+        send(redis, call).await?;
+    }
+    let mut all = redis::Pipeline::new();
+    calls.iter().for_each(|call| {
+        all.add_command(command(call));
+    });
+    for _ in 0..ROUNDS / 10 {
+        all.query_async::<redis::Value>(redis).await?;
+    }
+    redis::cmd("CONFIG")
+        .arg("RESETSTAT")
+        .query_async::<redis::Value>(redis)
+        .await?;
+    for _ in 0..ROUNDS {
+        all.query_async::<redis::Value>(redis).await?;
+    }
+    let text: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(redis)
+        .await?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+    let us = line.and_then(|line| {
+        line.split("usec=")
+            .nth(1)?
+            .split(',')
+            .next()?
+            .parse::<f64>()
+            .ok()
+    });
+    Ok(us.context("Redis has no statistics of EVALSHA")? / f64::from(ROUNDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sku_has_as_many_relations_as_it_is_to_have() {
+        let arguments = Arguments {
+            skus: 200,
+            fits: 30,
+            vehicles: 1_000,
+            origin: None,
+            report: None,
+        };
+        let text = relation_lines(&arguments);
+        let lines: std::collections::BTreeSet<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines.len(), 200 * 30);
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.ends_with(|end: char| end.is_ascii_digit()))
+        );
+        assert_eq!(vehicles(&arguments).lines().count(), 1_001);
+    }
+}

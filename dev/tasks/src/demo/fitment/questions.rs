@@ -1,0 +1,358 @@
+//! Questions to the gateway, and whether each answer is the right one.
+
+use super::catalogue::Catalogue;
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use weir_stack::http::{Connection, Method, Response};
+
+/// The most of one question: what the gateway takes.
+const VEHICLES_MAX: u64 = 5;
+const SKUS_MAX: u64 = 200;
+
+/// One question in so many names a vehicle, or a SKU, that does not exist.
+const UNKNOWN_EVERY: u64 = 100;
+
+/// How long a question is asked again while the gateway cannot answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Answers of more than this are the gateway's own trouble.
+const TOOK_MAX_US: u64 = 60_000_000;
+
+/// What came of all questions.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) queries: u64,
+    /// Questions whose answers were all right.
+    pub(super) right: u64,
+    pub(super) pairs: Pairs,
+    /// The first that was wrong, in words.
+    pub(super) first_wrong: Option<String>,
+    /// Questions that were asked again, as the gateway could not answer.
+    pub(super) again: u64,
+    pub(super) took: Duration,
+    /// In microseconds.
+    pub(super) latencies: Histogram<u64>,
+}
+
+/// Pairs by their answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Pairs {
+    pub(super) fits: u64,
+    pub(super) does_not: u64,
+    pub(super) unknown: u64,
+}
+
+#[derive(Deserialize)]
+struct Told<'a> {
+    #[serde(borrow)]
+    vehicles: Vec<&'a str>,
+    #[serde(borrow)]
+    skus: Vec<ToldSku<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ToldSku<'a> {
+    sku: &'a str,
+    #[serde(borrow)]
+    answers: Vec<&'a str>,
+}
+
+/// One question: numbers of vehicles and SKUs.
+struct Question {
+    vehicles: Vec<u64>,
+    skus: Vec<u64>,
+}
+
+/// Numbers that look random and are the same each time (Sebastiano Vigna's SplitMix64, public domain).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+impl Question {
+    /// Question `number` of a catalogue.
+    fn new(catalogue: &Catalogue, number: u64) -> Self {
+        let mut numbers = Numbers(number);
+        let vehicles = 1 + numbers.below(VEHICLES_MAX);
+        let skus = 1 + numbers.below(SKUS_MAX);
+        let mut question = Self {
+            vehicles: (0..vehicles)
+                .map(|_| numbers.below(catalogue.vehicles))
+                .collect(),
+            skus: (0..skus).map(|_| numbers.below(catalogue.skus)).collect(),
+        };
+        match number % UNKNOWN_EVERY {
+            0 => question.skus[0] = catalogue.skus + number,
+            1 => question.vehicles[0] = catalogue.vehicles + number,
+            _ => {}
+        }
+        question
+    }
+
+    fn body(&self) -> String {
+        let vehicles: Vec<String> = self
+            .vehicles
+            .iter()
+            .map(|index| Catalogue::vehicle(*index))
+            .collect();
+        let skus: Vec<String> = self
+            .skus
+            .iter()
+            .map(|index| Catalogue::sku(*index))
+            .collect();
+        json!({ "vehicles": vehicles, "skus": skus }).to_string()
+    }
+
+    /// Compares an answer with the catalogue.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    fn check(&self, catalogue: &Catalogue, answer: &[u8]) -> Result<Pairs> {
+        let told: Told<'_> = serde_json::from_slice(answer).context("no answer to a question")?;
+        ensure!(
+            told.vehicles.len() == self.vehicles.len(),
+            "the vehicles are others"
+        );
+        ensure!(told.skus.len() == self.skus.len(), "the SKUs are others");
+        let mut pairs = Pairs::default();
+        for (sku, told) in self.skus.iter().zip(&told.skus) {
+            ensure!(told.sku == Catalogue::sku(*sku), "the SKUs are others");
+            ensure!(
+                told.answers.len() == self.vehicles.len(),
+                "answers are missing"
+            );
+            for (vehicle, answer) in self.vehicles.iter().zip(&told.answers) {
+                let right = pairs.count(catalogue, *sku, *vehicle);
+                ensure!(
+                    *answer == right,
+                    "SKU {} and vehicle {}: {answer}, right is {right}",
+                    Catalogue::sku(*sku),
+                    Catalogue::vehicle(*vehicle)
+                );
+            }
+        }
+        Ok(pairs)
+    }
+}
+
+impl Pairs {
+    /// The right answer for a pair, which is counted.
+    fn count(&mut self, catalogue: &Catalogue, sku: u64, vehicle: u64) -> &'static str {
+        let (count, word) = if sku >= catalogue.skus || vehicle >= catalogue.vehicles {
+            (&mut self.unknown, "unknown")
+        } else if catalogue.fits(sku, vehicle) {
+            (&mut self.fits, "fits")
+        } else {
+            (&mut self.does_not, "does_not")
+        };
+        *count += 1;
+        word
+    }
+
+    fn add(&mut self, other: Self) {
+        self.fits += other.fits;
+        self.does_not += other.does_not;
+        self.unknown += other.unknown;
+    }
+
+    pub(super) fn all(self) -> u64 {
+        self.fits + self.does_not + self.unknown
+    }
+}
+
+/// Asks so many questions on so many connections. `tell` hears how many were asked.
+pub(super) async fn ask(
+    authority: &str,
+    catalogue: Catalogue,
+    queries: u64,
+    connections: u32,
+    mut tell: impl FnMut(u64),
+) -> Result<Asked> {
+    let next = Arc::new(AtomicU64::new(0));
+    let began = Instant::now();
+    let mut clients = JoinSet::new();
+    for _ in 0..connections {
+        let (authority, next) = (authority.to_owned(), Arc::clone(&next));
+        clients.spawn(async move { client(&authority, catalogue, queries, &next).await });
+    }
+    let mut all = Asked::none()?;
+    let mut look = tokio::time::interval(RETRY);
+    loop {
+        tokio::select! {
+            ended = clients.join_next() => match ended {
+                Some(part) => all.add(part??)?,
+                None => break,
+            },
+            _ = look.tick() => tell(next.load(Ordering::Relaxed).min(queries)),
+        }
+    }
+    all.took = began.elapsed();
+    Ok(all)
+}
+
+async fn client(
+    authority: &str,
+    catalogue: Catalogue,
+    queries: u64,
+    next: &AtomicU64,
+) -> Result<Asked> {
+    let mut asked = Asked::none()?;
+    let mut connection = Connection::open(authority).await?;
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= queries {
+            return Ok(asked);
+        }
+        let question = Question::new(&catalogue, number);
+        let (answer, took) = asked
+            .send(&mut connection, authority, &question.body())
+            .await?;
+        asked.latencies.record(took.as_micros().try_into()?)?;
+        asked.queries += 1;
+        match question.check(&catalogue, &answer.body) {
+            Ok(pairs) => {
+                asked.right += 1;
+                asked.pairs.add(pairs);
+            }
+            Err(wrong) => {
+                let wrong = || format!("question {number}: {wrong:#}");
+                asked.first_wrong.get_or_insert_with(wrong);
+            }
+        }
+    }
+}
+
+impl Asked {
+    fn none() -> Result<Self> {
+        Ok(Self {
+            queries: 0,
+            right: 0,
+            pairs: Pairs::default(),
+            first_wrong: None,
+            again: 0,
+            took: Duration::ZERO,
+            latencies: Histogram::new_with_max(TOOK_MAX_US, 3)?,
+        })
+    }
+
+    fn add(&mut self, part: Self) -> Result<()> {
+        self.queries += part.queries;
+        self.right += part.right;
+        self.pairs.add(part.pairs);
+        self.again += part.again;
+        self.latencies.add(part.latencies)?;
+        if self.first_wrong.is_none() {
+            self.first_wrong = part.first_wrong;
+        }
+        Ok(())
+    }
+
+    /// The answer with 200, and how long that took.
+    async fn send(
+        &mut self,
+        connection: &mut Connection,
+        authority: &str,
+        body: &str,
+    ) -> Result<(Response, Duration)> {
+        let deadline = Instant::now() + PATIENCE;
+        let headers = [("content-type", "application/json")];
+        loop {
+            let began = Instant::now();
+            let path = "/fitment/check";
+            let sent = connection.send(Method::POST, path, &headers, body.to_owned());
+            match sent.await {
+                Ok(answer) if answer.status == 200 => return Ok((answer, began.elapsed())),
+                Ok(answer) => ensure!(answer.status == 503, "{}: {}", answer.status, answer.text()),
+                Err(_) => *connection = Connection::open(authority).await?,
+            }
+            ensure!(Instant::now() < deadline, "a question is not answered");
+            self.again += 1;
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Whether every question was answered, and rightly.
+    pub(super) fn is_good(&self, queries: u64) -> bool {
+        self.queries == queries && self.right == queries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalogue() -> Catalogue {
+        Catalogue::new(1_000, 20, 2_000)
+    }
+
+    fn right_answer(question: &Question) -> String {
+        let catalogue = catalogue();
+        let mut pairs = Pairs::default();
+        let skus = question.skus.iter().map(|sku| {
+            let answers: Vec<_> = question
+                .vehicles
+                .iter()
+                .map(|vehicle| pairs.count(&catalogue, *sku, *vehicle))
+                .collect();
+            json!({ "sku": Catalogue::sku(*sku), "answers": answers })
+        });
+        let skus: Vec<_> = skus.collect();
+        let vehicles: Vec<_> = question
+            .vehicles
+            .iter()
+            .map(|v| Catalogue::vehicle(*v))
+            .collect();
+        json!({ "vehicles": vehicles, "skus": skus }).to_string()
+    }
+
+    #[test]
+    fn one_wrong_word_in_an_answer_is_seen() {
+        for number in 0..50 {
+            let question = Question::new(&catalogue(), number);
+            let answer = right_answer(&question);
+            let pairs = question.check(&catalogue(), answer.as_bytes()).unwrap();
+            let count = question.skus.len() * question.vehicles.len();
+            assert_eq!(pairs.all(), count as u64);
+            for (from, to) in [
+                ("does_not", "fits"),
+                ("\"fits", "\"does_not"),
+                ("unknown", "does_not"),
+                ("10001200", "10001299"),
+            ] {
+                if answer.contains(from) {
+                    let wrong = answer.replacen(from, to, 1);
+                    assert!(
+                        question.check(&catalogue(), wrong.as_bytes()).is_err(),
+                        "{from}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn some_questions_name_what_does_not_exist() {
+        let sku = Question::new(&catalogue(), 0);
+        assert!(sku.skus[0] >= 20);
+        let vehicle = Question::new(&catalogue(), 101);
+        assert!(vehicle.vehicles[0] >= 1_000);
+    }
+}

@@ -1,0 +1,34 @@
+//! `fitment`: which parts fit which vehicles, answered at the gateway, as a Proxy-Wasm filter.
+//!
+//! What it does is in [`weir_engine_fitment`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine_fitment::config::Config;
+use weir_proxy_kit::{Configured, Filter};
+
+/// The filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Fitment;
+
+impl Filter for Fitment {
+    type Engine = weir_engine_fitment::Fitment;
+
+    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+        let config = parse::<Config>(json)?.checked()?;
+        Ok(Configured {
+            redis_clusters: config.bridges(),
+            engine: Self::Engine::new(config),
+        })
+    }
+}
+
+weir_proxy_kit::filter!(Fitment);

@@ -1,0 +1,123 @@
+//! Vehicle fitment: what clients ask, how a filter is configured, and what Redis replies.
+
+use serde_json::Value as Json;
+use weir_engine_fitment::config::Config;
+use weir_fitment::check::{BODY_LEN_MAX, Browse, Check, CheckError, Stored};
+use weir_fitment::{Plan, SKUS_MAX, VEHICLES_MAX};
+use weir_resp::{Value, decode};
+use weir_scripts::{
+    fit_add, fit_browse, fit_browse_fill, fit_drop, fit_put, fit_query, fit_route, fit_route_put,
+    fit_vehicles, fit_vehicles_put, fit_verify,
+};
+
+use crate::config::{check_nothing_follows, check_refusal};
+
+/// The body of a question. What is read is within its limits, and the answer to it names each pair.
+pub fn fitment_check(data: &[u8]) {
+    let check = match Check::read(data) {
+        Ok(check) => check,
+        Err(refusal) => return check_refused(&refusal),
+    };
+    assert!(data.len() <= BODY_LEN_MAX);
+    let (vehicles, skus) = (check.vehicles.len(), check.skus.len());
+    assert!((1..=VEHICLES_MAX).contains(&vehicles) && (1..=SKUS_MAX).contains(&skus));
+    let (mut body, mut asked) = (Vec::new(), 0);
+    let answer = |sku: usize, vehicle: usize| {
+        asked += 1;
+        Stored::Known((sku % 32) as u8).answer(vehicle)
+    };
+    check.write(answer, &mut body);
+    assert_eq!(asked, vehicles * skus);
+    let body: Json = serde_json::from_slice(&body).expect("the answer is JSON");
+    let told = |pointer: String| body.pointer(&pointer).and_then(Json::as_str);
+    for (index, wanted) in check.skus.iter().enumerate() {
+        assert_eq!(
+            told(format!("/skus/{index}/sku")),
+            Some(wanted.sku.as_str())
+        );
+        for vehicle in 0..vehicles {
+            let expected = Stored::Known((index % 32) as u8).answer(vehicle).word();
+            let pointer = format!("/skus/{index}/answers/{vehicle}");
+            assert_eq!(told(pointer), Some(expected));
+        }
+    }
+}
+
+/// The query string of `GET /fitment/skus`. What is read is found again in the query that a client makes of the answer.
+pub fn fitment_browse(data: &[u8]) {
+    let Ok(query) = std::str::from_utf8(data) else {
+        return;
+    };
+    let browse = match Browse::read(query) {
+        Ok(browse) => browse,
+        Err(refusal) => return check_refused(&refusal),
+    };
+    let again = format!("vehicle={}&after={}", browse.vehicle, browse.after);
+    assert_eq!(Browse::read(&again).as_ref(), Ok(&browse));
+    let mut body = Vec::new();
+    browse.write(["a\"b\\"], Some(browse.after), &mut body);
+    let body: Json = serde_json::from_slice(&body).expect("the answer is JSON");
+    assert_eq!(
+        body.pointer("/skus/0").and_then(Json::as_str),
+        Some("a\"b\\")
+    );
+}
+
+/// The configuration of the filter: what is taken is within its bounds; what is refused says where and why.
+pub fn fitment_config(data: &[u8]) {
+    let checked = weir_engine::config::parse::<Config>(data).and_then(Config::checked);
+    let taken = match checked {
+        Ok(taken) => taken,
+        Err(refusal) => return check_refusal(&refusal),
+    };
+    check_nothing_follows::<Config>(data);
+    assert!(taken.bridges().iter().all(|bridge| !bridge.is_empty()));
+    assert_eq!(taken.bridges().len(), taken.clusters.len() + 1);
+    assert!((50..=60_000).contains(&taken.poll_interval_ms));
+    assert!((1..=50_000_000).contains(&taken.vehicles_max));
+    assert!(taken.places_max <= 10_000_000);
+}
+
+/// The parsers of all scripts of fitment, on one reply: what answers so many SKUs answers no other number.
+pub fn fitment_replies(data: &[u8]) {
+    let Ok((value, _)) = decode(data) else {
+        return;
+    };
+    let count = match &value {
+        Value::Array(values) => values.len(),
+        _ => 0,
+    };
+    if let Ok(routes) = fit_route::parse(&value, count) {
+        assert_eq!(routes.len(), count);
+        assert!(fit_route::parse(&value, count + 1).is_err());
+    }
+    if let Ok(kept) = fit_verify::parse(&value, count / 2) {
+        assert_eq!(kept.len() * 2, count);
+    }
+    let replies = std::slice::from_ref(&value);
+    let skus = match &value {
+        Value::Bulk(text) => text.len(),
+        _ => 0,
+    };
+    for (plan, vehicles) in [(Plan::Directory, VEHICLES_MAX), (Plan::Bitmaps, 1)] {
+        if let Ok(stored) = fit_query::parse(plan, replies, vehicles, skus) {
+            assert_eq!(stored.len(), skus);
+            assert!(fit_query::parse(plan, replies, vehicles, skus + 1).is_err());
+        }
+    }
+    let _ = (
+        fit_add::parse(&value),
+        fit_browse::parse(&value),
+        fit_browse_fill::parse(&value),
+        fit_drop::parse(&value),
+        fit_put::parse(&value),
+        fit_route_put::parse(&value),
+        fit_vehicles::parse(&value),
+        fit_vehicles_put::parse(&value),
+    );
+}
+
+fn check_refused(refusal: &CheckError) {
+    assert!([400, 413, 422].contains(&refusal.status()));
+    assert!(!refusal.code().is_empty() && !refusal.to_string().is_empty());
+}

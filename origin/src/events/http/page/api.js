@@ -1,0 +1,60 @@
+// The origin's admin routes. The token is kept for as long as this tab is open; other pages of this port share it.
+
+const KEPT = "weir-admin-token";
+
+/** A refusal, with the origin's own words. */
+export class Problem extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(KEPT),
+  set: (value) => sessionStorage.setItem(KEPT, value),
+  forget: () => sessionStorage.removeItem(KEPT),
+};
+
+/** What an answer says went wrong: a problem, or verdicts of events. */
+function reason(status, body) {
+  const verdict = (body.verdicts ?? []).find((one) => one.verdict === "rejected");
+  return verdict ? `Refused again: ${verdict.message ?? verdict.reason}` : (body.detail ?? `The origin answered ${status}.`);
+}
+
+/** Relative to the page. */
+async function json(method, path, body) {
+  const options = { method, headers: { authorization: `Bearer ${token.get() ?? ""}` }, cache: "no-store" };
+  if (body !== undefined) {
+    options.body = JSON.stringify(body);
+    options.headers["content-type"] = "application/json";
+  }
+  let answer;
+  try {
+    answer = await fetch(`../${path}`, options);
+  } catch {
+    throw new Problem(0, "The origin does not answer.");
+  }
+  const told = answer.status === 204 ? null : await answer.json().catch(() => ({}));
+  if (!answer.ok) {
+    throw new Problem(answer.status, reason(answer.status, told ?? {}));
+  }
+  return told;
+}
+
+const of = (name, rest) => `groups/${encodeURIComponent(name)}/${rest}`;
+const letter = (id, rest = "") => `events/dead-letters/${encodeURIComponent(id)}${rest}`;
+
+export const api = {
+  groups: async () => (await json("GET", "groups")).groups,
+  pulls: async () => (await json("GET", "events/pulls")).pulls,
+  pause: (name) => json("POST", of(name, "pause")),
+  resume: (name) => json("POST", of(name, "resume")),
+  retryNow: (name) => json("POST", of(name, "retries/now")),
+  seek: (name, target) => json("POST", of(name, "seek"), target),
+  letters: (query) => json("GET", `events/dead-letters?${new URLSearchParams(query)}`),
+  mend: (id, event) => json("PUT", letter(id), { event }),
+  resend: (id) => json("POST", letter(id, "/resend")),
+  resendMany: (which) => json("POST", "events/dead-letters/resend", which),
+  remove: (id) => json("DELETE", letter(id)),
+};

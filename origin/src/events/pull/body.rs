@@ -1,0 +1,125 @@
+//! Events from elsewhere, put together to what a client could have sent.
+
+use axum::body::Bytes;
+use serde_json::value::RawValue;
+use weir_event::limits::{BODY_LEN_MAX, EVENT_LEN_MAX, EVENTS_MAX};
+
+/// What is longer is no event in any case, and cut: it must not fill a body by itself.
+const TEXT_LEN_MAX: usize = 8 * EVENT_LEN_MAX;
+
+/// A list of events as JSON, as long as a body may be.
+#[derive(Debug, Default)]
+pub struct Body {
+    json: String,
+    count: usize,
+}
+
+impl Body {
+    /// Adds an event; false, and nothing is done, if there is no room for it. What is not JSON goes in as a text: it is refused
+    /// when it is judged, and kept with the dead letters.
+    pub fn push(&mut self, event: &[u8]) -> bool {
+        let event = as_json(event);
+        // Brackets and commas.
+        let len = self.json.len() + event.len() + 2;
+        if self.count == EVENTS_MAX || len > BODY_LEN_MAX {
+            return false;
+        }
+        self.json.push(if self.count == 0 { '[' } else { ',' });
+        self.json.push_str(&event);
+        self.count += 1;
+        true
+    }
+
+    /// Whether another event of an ordinary length may find no room.
+    pub fn is_full(&self) -> bool {
+        self.count == EVENTS_MAX || self.json.len() + TEXT_LEN_MAX > BODY_LEN_MAX
+    }
+
+    /// Whether it has no event.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The list; none if it has no event.
+    pub fn finish(mut self) -> Option<Bytes> {
+        if self.count == 0 {
+            return None;
+        }
+        self.json.push(']');
+        Some(self.json.into())
+    }
+}
+
+fn as_json(event: &[u8]) -> String {
+    let is_short = event.len() <= TEXT_LEN_MAX;
+    let read = serde_json::from_slice::<&RawValue>(event);
+    match read {
+        Ok(json) if is_short => json.get().to_owned(),
+        // Its beginning says what it was. Escapes make six bytes of one at most.
+        _ => {
+            let begin = event.get(..EVENT_LEN_MAX).unwrap_or(event);
+            serde_json::Value::from(String::from_utf8_lossy(begin)).to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_event::batch::Batch;
+
+    fn body(events: &[&[u8]]) -> Option<Bytes> {
+        let mut body = Body::default();
+        assert!(events.iter().all(|event| body.push(event)));
+        body.finish()
+    }
+
+    #[test]
+    fn what_is_no_json_becomes_a_text_and_spoils_nothing() {
+        let made = body(&[br#"{"type": "a"}"#, b"{\"type\": ", b"\xff\"", b"", b"null"]);
+        let made = made.unwrap();
+        let read = Batch::read(&made).unwrap();
+        let texts: Vec<&str> = read.events.iter().map(|event| event.json).collect();
+        assert_eq!(
+            texts,
+            [
+                r#"{"type": "a"}"#,
+                r#""{\"type\": ""#,
+                "\"\u{fffd}\\\"\"",
+                r#""""#,
+                "null"
+            ]
+        );
+        assert!(read.events[0].read().is_ok());
+        assert!(read.events[1..].iter().all(|event| event.read().is_err()));
+        assert_eq!(body(&[]), None);
+    }
+
+    #[test]
+    fn a_body_is_never_longer_than_one_may_be() {
+        let mut full = Body::default();
+        let long = format!(
+            r#"{{"type":"a","attributes":{{"x":"{}"}}}}"#,
+            "x".repeat(10_000)
+        );
+        let mut taken = 0;
+        while full.push(long.as_bytes()) {
+            taken += 1;
+        }
+        assert!(full.is_full() && taken > 90, "{taken}");
+        let made = full.finish().unwrap();
+        assert_eq!(Batch::read(&made).unwrap().events.len(), taken);
+
+        let mut many = Body::default();
+        for _ in 0..EVENTS_MAX {
+            assert!(!many.is_full() && many.push(b"{}"));
+        }
+        assert!(many.is_full() && !many.push(b"{}"));
+        // All of it escaped.
+        for far_too_long in [vec![b' '; 4 << 20], vec![1; 4 << 20], vec![0xff; 4 << 20]] {
+            let made = body(&[&far_too_long]).unwrap();
+            assert!(made.len() < BODY_LEN_MAX / 2, "{}", made.len());
+            assert_eq!(Batch::read(&made).unwrap().events.len(), 1);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Events from a topic of somebody else's Kafka: each record is an event as JSON.
+//!
+//! The cursor has the next record of each partition, `0:17,1:4`, and is in SQL as every collector's. No group is joined.
+
+use weir_event::limits::{BODY_LEN_MAX, EVENTS_MAX};
+use weir_kafkalog::{Feed, FeedBounds, LogError, Places, Settings};
+
+use super::body::Body;
+use super::{Fetched, Fetching, Source};
+
+/// Bytes of one reading. Escapes and commas make more of them.
+const LEN_MAX: usize = BODY_LEN_MAX / 4;
+
+/// A topic that has events.
+#[derive(Debug)]
+pub struct TopicSource {
+    feed: Feed,
+}
+
+impl TopicSource {
+    /// Reads the topic that the settings name. Asks no broker.
+    ///
+    /// # Errors
+    /// When librdkafka refuses the settings.
+    pub fn new(settings: Settings) -> Result<Self, LogError> {
+        let feed = Feed::open(settings)?;
+        Ok(Self { feed })
+    }
+
+    async fn fetch_from(&self, cursor: &str) -> Result<Fetched, String> {
+        let mut places = read(cursor).ok_or("its cursor is of another kind of collector")?;
+        let bounds = FeedBounds {
+            records_max: EVENTS_MAX,
+            len_max: LEN_MAX,
+        };
+        let fed = self.feed.read(&places, bounds).await;
+        let fed = fed.map_err(|error| error.to_string())?;
+        places.extend(fed.began);
+        let mut body = Body::default();
+        for record in fed.records {
+            if !body.push(&record.payload) {
+                // It is read again from there.
+                break;
+            }
+            places.insert(record.partition, record.position.saturating_add(1));
+        }
+        Ok(Fetched {
+            events: body.finish(),
+            cursor: text(&places),
+        })
+    }
+}
+
+fn read(cursor: &str) -> Option<Places> {
+    let one = |text: &str| {
+        let (partition, position) = text.split_once(':')?;
+        Some((partition.parse().ok()?, position.parse().ok()?))
+    };
+    let all = cursor.split(',').filter(|text| !text.is_empty());
+    all.map(one).collect()
+}
+
+fn text(places: &Places) -> String {
+    let one = |(partition, position): (&u16, &u64)| format!("{partition}:{position}");
+    let all: Vec<String> = places.iter().map(one).collect();
+    all.join(",")
+}
+
+impl Source for TopicSource {
+    fn fetch<'a>(&'a self, cursor: &'a str) -> Fetching<'a> {
+        Box::pin(self.fetch_from(cursor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written() {
+        let places = Places::from([(0, 17), (1, u64::MAX), (999, 0)]);
+        assert_eq!(text(&places), "0:17,1:18446744073709551615,999:0");
+        assert_eq!(read(&text(&places)), Some(places));
+        assert_eq!(read(""), Some(Places::new()));
+        for bad in ["7", "a:1", "1:a", "70000:1", "at 7"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+// Elements. Text from people and servers only ever becomes text: nothing here parses HTML.
+
+/** An element: `on…` members of `props` are listeners, true and false set or leave out an attribute. */
+export function el(name, props = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(props)) {
+    if (key.startsWith("on")) {
+      element.addEventListener(key.slice(2), value);
+    } else if (value === true) {
+      element.setAttribute(key, "");
+    } else if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(key, value);
+    }
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** A labelled text field. */
+export function field(label, name, props = {}) {
+  const input = el("input", { id: name, name, autocomplete: "off", spellcheck: "false", ...props });
+  return el("div", { class: "field" }, el("label", { for: name }, label), input);
+}
+
+/** A table, or a sentence if it has no rows. */
+export function table(heads, rows, otherwise) {
+  if (rows.length === 0) {
+    return el("p", { class: "soft" }, otherwise);
+  }
+  const head = el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)));
+  const cells = (row) => el("tr", {}, row.map((cell) => el("td", {}, cell)));
+  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, rows.map(cells))));
+}
+
+/** A form that calls `submitted` with what its fields have. */
+export function form(button, submitted, ...fields) {
+  const send = (event) => {
+    event.preventDefault();
+    submitted(Object.fromEntries(new FormData(event.target)));
+  };
+  return el("form", { onsubmit: send }, ...fields, el("button", { type: "submit" }, button));
+}

@@ -1,0 +1,155 @@
+//! Relations as XML, in the manner of ACES, the Auto Care Association's standard for catalogues of parts:
+//!
+//! ```xml
+//! <ACES version="4.2">
+//!   <App action="A" id="1">
+//!     <BaseVehicle id="1000001"/> <Years from="2012" to="2015"/> <EngineBase id="2.0 TDI"/> <Position id="front"/>
+//!     <Part>S1</Part>
+//!   </App>
+//! </ACES>
+//! ```
+//!
+//! An `App` is a relation: action `A` adds it, `D` takes it away. Elements of ACES that say something else are passed over.
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Seek, SeekFrom};
+
+use quick_xml::XmlVersion;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::reader::Reader;
+
+use super::read::{Bounded, Counted, Fields, RECORD_LEN_MAX, ReadError, Taker};
+
+/// What is known of an `App` so far.
+#[derive(Default)]
+struct App {
+    line: u64,
+    sku: String,
+    vehicle: String,
+    action: String,
+    year_from: String,
+    year_to: String,
+    engine: String,
+    position: String,
+    is_in_part: bool,
+}
+
+/// Reads from the taker's position, which is the beginning or behind an `App`. True at the end.
+pub(super) fn read(mut file: File, taker: &mut Taker<'_>) -> Result<bool, ReadError> {
+    let (position, line) = (taker.progress().position, taker.progress().line);
+    file.seek(SeekFrom::Start(position))?;
+    let from = BufReader::with_capacity(1 << 18, Bounded::new(file));
+    let mut reader = Reader::from_reader(Counted::new(from, position, line));
+    let config = reader.config_mut();
+    // Whoever begins in the middle has not seen the beginnings.
+    config.allow_unmatched_ends = true;
+    config.check_end_names = false;
+    let (mut buffer, mut app) = (Vec::new(), None::<App>);
+    while taker.left() > 0 {
+        buffer.clear();
+        reader.get_mut().from.get_mut().search();
+        let line = reader.get_ref().lines + 1;
+        let event = reader.read_event_into(&mut buffer);
+        let event = event.map_err(|error| broken(&error, line))?;
+        match &event {
+            Event::Eof if app.is_some() => {
+                return Err(ReadError::File(format!("line {line}: an App has no end")));
+            }
+            Event::Eof => return Ok(true),
+            Event::End(end) if end.name().as_ref() == "App" => {
+                if let Some(app) = app.take() {
+                    taker.take(app.line, &app.fields());
+                }
+                let (bytes, lines) = (reader.get_ref().bytes, reader.get_ref().lines);
+                taker.progress().position = bytes;
+                taker.progress().line = lines;
+            }
+            event => note(&mut app, event, line)?,
+        }
+    }
+    Ok(false)
+}
+
+fn broken(error: &quick_xml::Error, line: u64) -> ReadError {
+    match error {
+        quick_xml::Error::Io(error) if error.kind() == ErrorKind::FileTooLarge => {
+            ReadError::File(format!("line {line}: what begins there has no end"))
+        }
+        other => ReadError::File(format!("line {line}: {other}")),
+    }
+}
+
+fn note(app: &mut Option<App>, event: &Event<'_>, line: u64) -> Result<(), ReadError> {
+    match (event, app) {
+        (Event::Start(start), app) if start.name().as_ref() == "App" => {
+            *app = Some(App {
+                line,
+                action: attribute(start, "action", line)?,
+                ..App::default()
+            });
+        }
+        (Event::Start(start) | Event::Empty(start), Some(app)) => app.element(start, line)?,
+        (Event::End(end), Some(app)) if end.name().as_ref() == "Part" => app.is_in_part = false,
+        // Whatever comes then: it is too long for a SKU already.
+        (_, Some(app)) if app.sku.len() > RECORD_LEN_MAX => {}
+        (Event::Text(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
+        (Event::CData(text), Some(app)) if app.is_in_part => app.sku.push_str(text.trim()),
+        (Event::GeneralRef(entity), Some(app)) if app.is_in_part => {
+            let broken =
+                || ReadError::File(format!("line {line}: an entity that XML does not have"));
+            let char = entity.resolve_char_ref().map_err(|_| broken())?;
+            match (char, quick_xml::escape::resolve_predefined_entity(entity)) {
+                (Some(char), _) => app.sku.push(char),
+                (None, Some(text)) => app.sku.push_str(text),
+                (None, None) => return Err(broken()),
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn attribute(start: &BytesStart<'_>, name: &str, line: u64) -> Result<String, ReadError> {
+    let broken = |error: &dyn std::fmt::Display| ReadError::File(format!("line {line}: {error}"));
+    let found = start
+        .try_get_attribute(name)
+        .map_err(|error| broken(&error))?;
+    let value = found.map(|found| {
+        found
+            .normalized_value(XmlVersion::Implicit1_0)
+            .map(|value| value.trim().to_owned())
+    });
+    Ok(value
+        .transpose()
+        .map_err(|error| broken(&error))?
+        .unwrap_or_default())
+}
+
+impl App {
+    fn element(&mut self, start: &BytesStart<'_>, line: u64) -> Result<(), ReadError> {
+        match start.name().as_ref() {
+            "BaseVehicle" => self.vehicle = attribute(start, "id", line)?,
+            "EngineBase" => self.engine = attribute(start, "id", line)?,
+            "Position" => self.position = attribute(start, "id", line)?,
+            "Years" => {
+                self.year_from = attribute(start, "from", line)?;
+                self.year_to = attribute(start, "to", line)?;
+            }
+            "Part" => self.is_in_part = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn fields(&self) -> Fields<'_> {
+        [
+            &self.sku,
+            &self.vehicle,
+            &self.action,
+            &self.year_from,
+            &self.year_to,
+            &self.engine,
+            &self.position,
+        ]
+    }
+}

@@ -1,0 +1,128 @@
+//! Somebody else's database, SQLite or the MySQL protocol: read only, by one query that an operator has written.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions, MySqlRow};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteRow};
+use sqlx::{AssertSqlSafe, Error, Row, query};
+
+use super::database::{OpenError, damaged};
+
+/// How long a call waits for a connection.
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long SQLite waits for a file that another process has locked.
+const BUSY_LIMIT: Duration = Duration::from_secs(2);
+
+/// A query that changes something is refused. What others have not committed is not seen.
+const MYSQL_SETUP: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY";
+
+/// A database that is not the origin's own. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Foreign(Pool);
+
+#[derive(Clone)]
+enum Pool {
+    Sqlite(SqlitePool),
+    MySql(MySqlPool),
+}
+
+/// Its URL may hold a password.
+impl std::fmt::Debug for Foreign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            Pool::Sqlite(_) => "Foreign(SQLite)",
+            Pool::MySql(_) => "Foreign(MySQL)",
+        })
+    }
+}
+
+/// A row of a table of events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedRow {
+    /// The column `position`.
+    pub position: u64,
+    /// The column `event`; `None` if it is NULL.
+    pub event: Option<Vec<u8>>,
+}
+
+impl Foreign {
+    /// The database at `url`, as [`Database::open`](super::Database::open) takes it. It connects when it is first asked, and
+    /// makes nothing. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When it is no such URL.
+    pub fn new(url: &str) -> Result<Self, OpenError> {
+        if url.starts_with("sqlite:") {
+            return sqlite(url).map(Pool::Sqlite).map(Self);
+        }
+        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+            return mysql(url).map(Pool::MySql).map(Self);
+        }
+        Err(OpenError::Unknown)
+    }
+
+    /// The rows of a query with these numbers in the place of its `?`.
+    ///
+    /// # Errors
+    /// When the database does not answer, refuses the query, or answers with other columns.
+    pub async fn rows(&self, text: &str, numbers: &[i64]) -> Result<Vec<PlacedRow>, Error> {
+        let text = AssertSqlSafe(text.to_owned());
+        match &self.0 {
+            Pool::Sqlite(pool) => {
+                let bound = numbers.iter().fold(query(text), |q, n| q.bind(*n));
+                let rows = bound.fetch_all(pool).await?;
+                rows.iter().map(of_sqlite).collect()
+            }
+            Pool::MySql(pool) => {
+                let bound = numbers.iter().fold(query(text), |q, n| q.bind(*n));
+                let rows = bound.fetch_all(pool).await?;
+                rows.iter().map(of_mysql).collect()
+            }
+        }
+    }
+}
+
+fn sqlite(url: &str) -> Result<SqlitePool, OpenError> {
+    let options = SqliteConnectOptions::from_str(url).map_err(|_| OpenError::Url("SQLite"))?;
+    let options = options.read_only(true).busy_timeout(BUSY_LIMIT);
+    let pool = SqlitePoolOptions::new().max_connections(1);
+    let pool = pool.acquire_timeout(ACQUIRE_LIMIT);
+    Ok(pool.connect_lazy_with(options))
+}
+
+fn mysql(url: &str) -> Result<MySqlPool, OpenError> {
+    let options = MySqlConnectOptions::from_str(url).map_err(|_| OpenError::Url("MySQL"))?;
+    if options.get_database().is_none_or(str::is_empty) {
+        return Err(OpenError::NoDatabase);
+    }
+    let pool = MySqlPoolOptions::new().max_connections(1);
+    let pool = pool.acquire_timeout(ACQUIRE_LIMIT);
+    let pool = pool.after_connect(|connection, _| {
+        Box::pin(async move {
+            query(MYSQL_SETUP).execute(&mut *connection).await?;
+            Ok(())
+        })
+    });
+    Ok(pool.connect_lazy_with(options))
+}
+
+fn placed(position: i64, event: Option<Vec<u8>>) -> Result<PlacedRow, Error> {
+    let position = u64::try_from(position).map_err(|error| damaged("position", error))?;
+    Ok(PlacedRow { position, event })
+}
+
+fn of_sqlite(row: &SqliteRow) -> Result<PlacedRow, Error> {
+    // Of whatever type the query makes it.
+    placed(row.try_get("position")?, row.try_get_unchecked("event")?)
+}
+
+fn of_mysql(row: &MySqlRow) -> Result<PlacedRow, Error> {
+    let position = row.try_get::<i64, _>("position").or_else(|error| {
+        // An unsigned column.
+        let unsigned = row.try_get::<u64, _>("position").map_err(|_| error)?;
+        i64::try_from(unsigned).map_err(|error| damaged("position", error))
+    });
+    placed(position?, row.try_get_unchecked("event")?)
+}

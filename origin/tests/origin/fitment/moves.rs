@@ -1,0 +1,282 @@
+//! A SKU moves to another product, or to another Redis.
+
+use serde_json::json;
+use weir_fitment::check::Stored;
+use weir_fitment::place::Rules;
+use weir_fitment::{Answer, Cluster, Place, Spu};
+use weir_origin::redis::Redis;
+use weir_scripts::keys::RouteBucket;
+
+use super::{
+    add, catalogue, fitment, follow, in_redis, map, put_product, query, remove, route, sku, vehicle,
+};
+use crate::support::World;
+
+fn place(spu: &str) -> Place {
+    Place {
+        cluster: Cluster::home(),
+        spu: Spu::new(spu).unwrap(),
+    }
+}
+
+/// The fields of a hash, whichever node has it.
+async fn fields(world: &World, key: &str) -> Vec<String> {
+    for url in world.redis_url.split(',') {
+        let mut connection = weir_stack::redis::connect(url).await.unwrap();
+        let mut read = ::redis::cmd("HKEYS");
+        let read = read.arg(format!("{}:{key}", world.prefix));
+        if let Ok(mut fields) = read.query_async::<Vec<String>>(&mut connection).await {
+            fields.sort();
+            return fields;
+        }
+    }
+    panic!("no node has {key}");
+}
+
+#[tokio::test]
+async fn a_move_leaves_nothing_behind() {
+    let world = World::with_fitment(|_| ()).await;
+    catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1")]).await;
+    add(&world, "S1", 1).await;
+    add(&world, "S2", 2).await;
+    follow(&world).await;
+    put_product(&world, "S1", "P2").await;
+    // Until Redis follows, the old place answers.
+    assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
+    assert_eq!(route(&world, &sku("S1")).await, Some(place("P1")));
+    follow(&world).await;
+    assert_eq!(route(&world, &sku("S1")).await, Some(place("P2")));
+    assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
+    let offset = map(&world).await[&vehicle(1)];
+    assert_eq!(
+        query(&world, &place("P1"), offset, &sku("S1")).await,
+        Stored::Absent
+    );
+    assert_eq!(world.keys("fit:{P1}:*S1").await, [""; 0]);
+    assert_eq!(
+        in_redis(&world, "S2", 2).await,
+        Answer::Fits,
+        "the other one stays"
+    );
+    let still = "SELECT COUNT(*) FROM fitment_left WHERE dropped_at_ms IS NULL";
+    assert_eq!(world.number(still).await, 0);
+}
+
+/// What was dropped leaves a mark for an hour; it goes unless the SKU came back.
+#[tokio::test]
+async fn marks_of_what_was_dropped_go() {
+    let world = World::with_fitment(|_| ()).await;
+    catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1"), ("S3", "P1")]).await;
+    for name in ["S1", "S2", "S3"] {
+        add(&world, name, 1).await;
+    }
+    follow(&world).await;
+    put_product(&world, "S1", "P2").await;
+    put_product(&world, "S2", "P2").await;
+    let deleted = world
+        .admin("DELETE", "/fitment/products/S3", &json!(null))
+        .await;
+    assert_eq!(deleted.status, 204);
+    follow(&world).await;
+    put_product(&world, "S2", "P1").await;
+    follow(&world).await;
+    let fitment = fitment(&world);
+    let now_ms = fitment.now_ms();
+    assert_eq!(fitment.forget_marks(now_ms - 3_600_000).await.unwrap(), 0);
+    assert_eq!(fields(&world, "fit:{P1}").await, ["S1", "S2", "S3"]);
+    assert_eq!(fitment.forget_marks(now_ms + 60_000).await.unwrap(), 4);
+    assert_eq!(fields(&world, "fit:{P1}").await, ["S2"]);
+    assert_eq!(fields(&world, "fit:{P2}").await, ["S1"]);
+    assert_eq!(world.number("SELECT COUNT(*) FROM fitment_left").await, 0);
+    for name in ["S1", "S2"] {
+        assert_eq!(in_redis(&world, name, 1).await, Answer::Fits);
+    }
+    assert_eq!(in_redis(&world, "S3", 1).await, Answer::Unknown);
+}
+
+/// SQL was restored from a backup that does not have S2, which Redis has.
+#[tokio::test]
+async fn what_sql_has_never_heard_of_goes() {
+    let world = World::with_fitment(|_| ()).await;
+    catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1")]).await;
+    add(&world, "S1", 1).await;
+    add(&world, "S2", 1).await;
+    follow(&world).await;
+    let lost = "DELETE FROM fitment_skus WHERE sku = 'S2'";
+    world.sql().await.execute(lost, &[]).await;
+    assert_eq!(in_redis(&world, "S2", 1).await, Answer::Fits);
+    let fitment = fitment(&world);
+    let sweep = async |name: &str| {
+        let bucket = RouteBucket::of(&sku(name)).number();
+        fitment.forget_unknown(bucket, 1).await.unwrap()
+    };
+    assert_eq!((sweep("S1").await, sweep("S2").await), (0, 1));
+    assert_eq!(route(&world, &sku("S2")).await, None);
+    assert_eq!(fields(&world, "fit:{P1}").await, ["S1"]);
+    assert_eq!(world.keys("fit:{P1}:*S2").await, [""; 0]);
+    assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
+    assert_eq!(sweep("S2").await, 0);
+}
+
+/// Twice before Redis has followed once, there and back, and with changes between.
+#[tokio::test]
+async fn moves_that_come_fast_end_in_the_last_place() {
+    let world = World::with_fitment(|_| ()).await;
+    catalogue(&world, 5, &[("S1", "P1")]).await;
+    add(&world, "S1", 1).await;
+    follow(&world).await;
+    for (spu, number) in [("P2", 2), ("P3", 3), ("P1", 4), ("P2", 5)] {
+        put_product(&world, "S1", spu).await;
+        add(&world, "S1", number).await;
+    }
+    remove(&world, "S1", 1).await;
+    follow(&world).await;
+    assert_eq!(route(&world, &sku("S1")).await, Some(place("P2")));
+    for number in 1..=5 {
+        let expected = if number > 1 {
+            Answer::Fits
+        } else {
+            Answer::DoesNot
+        };
+        assert_eq!(in_redis(&world, "S1", number).await, expected);
+    }
+    let offset = map(&world).await[&vehicle(2)];
+    for spu in ["P1", "P3"] {
+        assert_eq!(
+            query(&world, &place(spu), offset, &sku("S1")).await,
+            Stored::Absent,
+            "{spu}"
+        );
+    }
+    // And back, to where a mark is.
+    put_product(&world, "S1", "P1").await;
+    follow(&world).await;
+    assert_eq!(in_redis(&world, "S1", 2).await, Answer::Fits);
+    assert_eq!(
+        query(&world, &place("P2"), offset, &sku("S1")).await,
+        Stored::Absent
+    );
+}
+
+/// Between an origin's look at SQL and its note that it has dropped the old place, the SKU came back and left again.
+#[tokio::test]
+async fn a_place_that_is_left_twice_is_dropped_twice() {
+    let world = World::with_fitment(|_| ()).await;
+    catalogue(&world, 5, &[("S1", "P1")]).await;
+    add(&world, "S1", 1).await;
+    follow(&world).await;
+    put_product(&world, "S1", "P2").await;
+    let slow = fitment(&world).store().dirty(0, 9).await.unwrap();
+    let (number, version) = slow[0].version();
+    let left = fitment(&world).store().left(number, number).await.unwrap();
+    assert_eq!(left.len(), 1);
+    follow(&world).await;
+    put_product(&world, "S1", "P1").await;
+    follow(&world).await;
+    put_product(&world, "S1", "P2").await;
+    fitment(&world)
+        .store()
+        .dropped(&left, version)
+        .await
+        .unwrap();
+    assert_eq!(
+        fitment(&world).store().left(number, number).await.unwrap(),
+        left
+    );
+    follow(&world).await;
+    assert_eq!(
+        fitment(&world).store().left(number, number).await.unwrap(),
+        []
+    );
+    let offset = map(&world).await[&vehicle(1)];
+    assert_eq!(
+        query(&world, &place("P1"), offset, &sku("S1")).await,
+        Stored::Absent
+    );
+    assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
+}
+
+/// An origin that stands still for long, with what it had read of SQL before the move.
+#[tokio::test]
+async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
+    let world = World::with_fitment(|_| ()).await;
+    catalogue(&world, 5, &[("S1", "P1")]).await;
+    add(&world, "S1", 1).await;
+    let late = fitment(&world).store().dirty(0, 9).await.unwrap();
+    assert_eq!(late.len(), 1);
+    follow(&world).await;
+    put_product(&world, "S1", "P2").await;
+    follow(&world).await;
+    // What it would write now: version and place of before.
+    let shape = weir_fitment::Shape::None;
+    let keys = weir_scripts::keys::FitmentKeys::new(&world.prefix, &Spu::new("P1").unwrap());
+    let call = weir_scripts::fit_put::call(
+        &keys,
+        &sku("S1"),
+        2,
+        weir_scripts::fit_put::Newer::Stays,
+        &shape,
+    );
+    assert!(!weir_scripts::fit_put::parse(&world.script(&call).await).unwrap());
+    let offset = map(&world).await[&vehicle(1)];
+    assert_eq!(
+        query(&world, &place("P1"), offset, &sku("S1")).await,
+        Stored::Absent
+    );
+    assert_eq!(in_redis(&world, "S1", 1).await, Answer::Fits);
+}
+
+#[tokio::test]
+async fn products_are_in_the_redis_that_the_rules_name() {
+    let home = World::with_fitment(|_| ()).await;
+    let own = World::new().await;
+    let clusters = [Cluster::home(), Cluster::new("own").unwrap()];
+    let rules = json!({ "rules": [{ "type": "oil", "cluster": "own" }] }).to_string();
+    let rules = Rules::read(&rules, &clusters).unwrap();
+    let redis = Redis::new(&own.redis_url, &own.prefix).unwrap();
+    let fitment = home
+        .fitment(|settings| {
+            settings.clusters = vec![(clusters[1].clone(), redis)];
+            settings.rules = rules;
+        })
+        .await;
+    catalogue(&home, 3, &[("S1", "P1")]).await;
+    add(&home, "S1", 1).await;
+    while fitment.keep_map().await.unwrap() {}
+    fitment.publish_dirty().await.unwrap();
+    assert_eq!(route(&home, &sku("S1")).await, Some(place("P1")));
+    // It is oil, after all: another Redis, the same SPU.
+    let product = |kind| weir_origin::fitment::store::Product {
+        spu: Spu::new("P1").unwrap(),
+        product_type: weir_fitment::ProductType::new(kind).unwrap(),
+        merchant: weir_fitment::Merchant::new("m1").unwrap(),
+    };
+    let place_of = |product: &_| fitment.place(product);
+    let all = [(sku("S1"), product("oil"))];
+    fitment.store().put_products(&all, &place_of).await.unwrap();
+    fitment.publish_dirty().await.unwrap();
+    let there = route(&home, &sku("S1")).await.unwrap();
+    assert_eq!((there.cluster.as_str(), there.spu.as_str()), ("own", "P1"));
+    let offset = map(&own).await[&vehicle(1)];
+    assert_eq!(
+        query(&own, &there, offset, &sku("S1")).await,
+        Stored::Known(1)
+    );
+    assert_eq!(
+        query(&home, &there, offset, &sku("S1")).await,
+        Stored::Absent
+    );
+    // That Redis loses all, and gets all again.
+    for key in own.keys("fit:*").await {
+        own.redis(redis::cmd("DEL").arg(key)).await;
+    }
+    assert_eq!(
+        query(&own, &there, offset, &sku("S1")).await,
+        Stored::Absent
+    );
+    while fitment.keep_map().await.unwrap() {}
+    assert_eq!(
+        query(&own, &there, offset, &sku("S1")).await,
+        Stored::Known(1)
+    );
+}

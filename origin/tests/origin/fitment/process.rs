@@ -1,0 +1,206 @@
+//! Imports by real processes: `weir-origin import`, and origins that are killed.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use weir_origin::fitment::Settings;
+use weir_origin::fitment::store::{FitmentStore, Import, State};
+use weir_origin::origin::open_database;
+
+use crate::support;
+
+struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("spool")).unwrap();
+        Self { dir }
+    }
+
+    fn database_url(&self) -> String {
+        format!("sqlite://{}/weir.db", self.dir.path().display())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(support::binary());
+        command
+            .env_clear()
+            .args(["--database-url", &self.database_url(), "--fitment"])
+            .arg(self.dir.path().join("spool"))
+            .arg("import")
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Imports a file; exit code, stdout and stderr.
+    fn import(&self, kind: &str, text: &str) -> (Option<i32>, String, String) {
+        std::fs::write(self.dir.path().join("file"), text).unwrap();
+        let output = self.command(&["file", "--kind", kind]).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    }
+
+    async fn store(&self) -> FitmentStore {
+        let database = open_database(&self.database_url()).await.unwrap();
+        FitmentStore::new(database, Settings::new(self.dir.path().into()).clock)
+    }
+}
+
+fn vehicles(count: u32) -> String {
+    let lines = (1..=count).map(|n| format!("{}\n", 1_000_000 + n));
+    std::iter::once("vehicle\n".to_owned())
+        .chain(lines)
+        .collect()
+}
+
+fn products(count: u32) -> String {
+    let lines = (1..=count).map(|n| format!("S{n},P{},tyre,m\n", n / 10));
+    std::iter::once("sku,spu,type,merchant\n".to_owned())
+        .chain(lines)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_imported_from_the_command_line() {
+    let files = Files::new();
+    let (code, out, said) = files.import("vehicles", &vehicles(100));
+    assert_eq!(
+        (code, out.trim()),
+        (Some(0), "100 vehicles imported"),
+        "{said}"
+    );
+    assert_eq!(files.import("products", &products(3)).0, Some(0));
+    let (code, _, said) = files.import("relations", "sku,vehicle\nS1,1000001\nS1,77\nS9,1000001\n");
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("line 3: vehicle: must be seven digits"),
+        "{said}"
+    );
+    assert!(said.contains("line 4: sku: S9 is unknown"), "{said}");
+    let (code, out, said) = files.import("relations", "sku,vehicle\nS1,1000001\n");
+    assert_eq!(
+        (code, out.trim()),
+        (Some(0), "1 relations imported"),
+        "{said}"
+    );
+    let none = files
+        .command(&["file", "--kind", "colours"])
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8(none.stderr)
+            .unwrap()
+            .contains("kind: must be one of")
+    );
+}
+
+async fn import(store: &FitmentStore) -> Option<Import> {
+    store.imports(u64::MAX, 1).await.unwrap().into_iter().next()
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Kills whoever imports, again and again, at whatever it is at; in the end all is applied, once, and before that nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_outlives_kill_9() {
+    const SKUS: u32 = 300;
+    const EACH: u32 = 400;
+    let files = Files::new();
+    assert_eq!(files.import("vehicles", &vehicles(2_000)).0, Some(0));
+    assert_eq!(files.import("products", &products(SKUS)).0, Some(0));
+    let store = files.store().await;
+    let mut text = String::from("sku,vehicle\n");
+    for sku in 1..=SKUS {
+        for n in 0..EACH {
+            text += &format!("S{sku},{}\n", 1_000_001 + (sku * 7 + n * 5) % 2_000);
+        }
+    }
+    std::fs::write(files.dir.path().join("file"), &text).unwrap();
+    let child = files
+        .command(&["file", "--kind", "relations"])
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let id = loop {
+        match import(&store).await {
+            Some(import) if import.kind == "relations" => break import.id,
+            _ => assert!(Instant::now() < deadline, "no import"),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    kill(child);
+    let mut kills = 1;
+    for pause_ms in (0..).map(|n| 30 + 40 * n) {
+        let before = store.import(id).await.unwrap().unwrap();
+        if before.state.is_end() {
+            break;
+        }
+        assert_eq!(fits(&store).await, 0, "half of it is applied: {before:?}");
+        // Whoever was killed is held for dead after its lease: a test does not wait for that.
+        let child = files
+            .command(&["--resume", &id.to_string()])
+            .spawn()
+            .unwrap();
+        expire(files.dir.path()).await;
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        kill(child);
+        kills += 1;
+        assert!(
+            Instant::now() < deadline + Duration::from_secs(60),
+            "{before:?}"
+        );
+    }
+    let import = store.import(id).await.unwrap().unwrap();
+    assert_eq!(
+        (import.state, import.progress.records),
+        (State::Done, u64::from(SKUS * EACH))
+    );
+    assert_eq!(fits(&store).await, u64::from(SKUS));
+    println!("killed {kills} times");
+    let first = store
+        .fits_vehicle(weir_fitment::Offset::new(9).unwrap(), 0)
+        .await
+        .unwrap();
+    let expected = (1..=SKUS).filter(|sku| (0..EACH).any(|n| (sku * 7 + n * 5) % 2_000 == 8));
+    let expected: Vec<String> = expected.take(50).map(|sku| format!("S{sku}")).collect();
+    assert_eq!(
+        first
+            .0
+            .iter()
+            .map(|sku| sku.as_str().to_owned())
+            .collect::<Vec<_>>(),
+        expected
+    );
+}
+
+/// How many SKUs SQL knows what they fit.
+async fn fits(store: &FitmentStore) -> u64 {
+    let mut count = 0;
+    for dirty in store.dirty(0, 10_000).await.unwrap() {
+        count += u64::from(format!("{dirty:?}").contains("fits: Some"));
+    }
+    count
+}
+
+async fn expire(dir: &Path) {
+    use sqlx::Connection;
+    let url = format!("sqlite://{}/weir.db", dir.display());
+    let mut sql = sqlx::sqlite::SqliteConnection::connect(&url).await.unwrap();
+    let update = sqlx::query("UPDATE fitment_imports SET lease_until_ms = 0");
+    // The database may be busy with the import itself: then it is held by who lives.
+    let _ = update.execute(&mut sql).await;
+}

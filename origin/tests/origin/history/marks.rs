@@ -1,0 +1,70 @@
+//! Marks tell what Redis has lost, and SQL where to begin anew.
+
+use tokio_util::sync::CancellationToken;
+use weir_history::DAY_MS;
+use weir_origin::history::marks::Rebuild;
+
+use super::Clock;
+use crate::support::World;
+
+#[tokio::test]
+async fn a_mark_is_moved_by_who_knows_it_and_tells_where_to_begin_anew() {
+    let clock = Clock::at_noon();
+    let world = World::new().await;
+    let history = world.history(|settings| clock.set(settings)).await;
+    let stop = CancellationToken::new();
+    history.fold(&stop).await.unwrap();
+    assert_eq!(history.mark("log").await.unwrap(), None);
+    assert!(!history.advance_mark("log", 0, 10).await.unwrap());
+    history.set_mark("log", 0).await.unwrap();
+    assert!(history.advance_mark("log", 0, 10).await.unwrap());
+    // The answer was lost, so it is done once more; and by another process.
+    assert!(history.advance_mark("log", 0, 10).await.unwrap());
+    let other = world.history(|settings| clock.set(settings)).await;
+    assert!(other.advance_mark("log", 10, 50).await.unwrap());
+    assert!(!history.advance_mark("log", 51, 60).await.unwrap());
+    assert_eq!(history.mark("log").await.unwrap(), Some(50));
+
+    // What came before is in the cold store.
+    let today = clock.now_ms() / DAY_MS;
+    let rebuild = async || history.rebuild_from("log", 50).await.unwrap();
+    assert_eq!(rebuild().await, Rebuild::Position(0));
+    clock.pass(DAY_MS);
+    assert!(history.advance_mark("log", 50, 60).await.unwrap());
+    let rebuild = async || history.rebuild_from("log", 60).await.unwrap();
+    // Yesterday is not in the cold store yet; then it is.
+    assert_eq!(rebuild().await, Rebuild::Position(0));
+    history.fold(&stop).await.unwrap();
+    assert_eq!(rebuild().await, Rebuild::Position(50));
+    // Views that come again today are of today.
+    assert!(history.advance_mark("log", 20, 60).await.unwrap());
+    assert_eq!(rebuild().await, Rebuild::Position(20));
+    // On a day without views nothing begins.
+    clock.pass(DAY_MS);
+    history.fold(&stop).await.unwrap();
+    assert_eq!(rebuild().await, Rebuild::Position(60));
+    let other = history.rebuild_from("another", 7).await.unwrap();
+    assert_eq!(other, Rebuild::Time((today + 1) * DAY_MS));
+}
+
+/// Of a cluster each node may lose what it has by itself.
+#[tokio::test]
+async fn a_node_that_has_lost_its_marks_is_noticed() {
+    let world = World::new().await;
+    let history = world.history(|_| ()).await;
+    for url in world.redis_url.split(',') {
+        history.set_mark("log", 50).await.unwrap();
+        assert!(history.advance_mark("log", 50, 60).await.unwrap());
+        let mut node = weir_stack::redis::connect(url).await.unwrap();
+        let mut keys = redis::cmd("KEYS");
+        let keys = keys.arg(format!("{}:h:mark:*", world.prefix));
+        let keys: Vec<String> = keys.query_async(&mut node).await.unwrap();
+        assert!(!keys.is_empty(), "{url} has no mark");
+        for key in keys {
+            let mut lose = redis::cmd("DEL");
+            let () = lose.arg(key).query_async(&mut node).await.unwrap();
+        }
+        assert_eq!(history.mark("log").await.unwrap(), None);
+        assert!(!history.advance_mark("log", 60, 70).await.unwrap());
+    }
+}

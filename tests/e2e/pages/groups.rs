@@ -1,0 +1,118 @@
+//! The page of groups, collectors and dead letters.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use weir_stack::http::Method;
+use weir_stack::ports;
+
+use super::{Desk, HOSTILE};
+
+impl Desk {
+    /// With a webhook that nobody answers, and a collector that fails.
+    async fn with_events() -> Result<Self> {
+        Self::open(|options, path| {
+            options.events_log = Some(path.join("events"));
+            let pulls = path.join("pulls.json");
+            let nobody = format!(
+                "http://127.0.0.1:{}/events?after={{cursor}}",
+                ports::free()?
+            );
+            let pull = json!({"pulls": [{"name": "erp", "url": nobody, "every": "1s"}]});
+            std::fs::write(&pulls, pull.to_string())?;
+            options.flags = vec!["--events-pulls".to_owned(), pulls.display().to_string()];
+            Ok(())
+        })
+        .await
+    }
+
+    async fn told(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
+        let answer = self.api(method, path, body).await?;
+        ensure!(answer.status < 300, "{}", answer.text());
+        answer.json()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Result<()> {
+    let desk = Desk::with_events().await?;
+    let browser = &desk.browser;
+    let sku = json!({"schema": {"type": "object", "required": ["sku"]}});
+    desk.told(Method::PUT, "/events/types/view", &sku).await?;
+    let view =
+        |id: &str| json!({"id": id, "type": "view", "customer": "alice", "attributes": {"sku": 1}});
+    let broken =
+        json!({"id": "broken", "type": "view", "customer": "bob", "attributes": {"text": HOSTILE}});
+    let sent = json!([view("a"), view("b"), view("c"), broken]);
+    desk.told(Method::POST, "/events", &sent).await?;
+
+    browser
+        .open(&format!("{}/events/page", desk.origin.admin_url()))
+        .await?;
+    browser
+        .type_into("[name=token]", "not the token, whatever it is, at all")
+        .await?;
+    browser.click("button[type=submit]").await?;
+    browser
+        .wait_for_text("main", "That is not the admin token.")
+        .await?;
+    browser
+        .type_into("[name=token]", &desk.secrets.admin_token)
+        .await?;
+    browser.click("button[type=submit]").await?;
+
+    browser.wait_for_text("#group-store", "running").await?;
+    browser.wait_for_text("#group-history", "running").await?;
+    browser.wait_for_text("#pull-erp", "failing").await?;
+    desk.picture("groups").await?;
+
+    // Three events would come again, and what was refused.
+    browser.click("#group-history summary").await?;
+    browser.click("#group-history .dry-run").await?;
+    browser
+        .wait_for_text(
+            "#group-history",
+            "4 records of the log would be handled again, 0 skipped.",
+        )
+        .await?;
+    browser.click("#group-history .move").await?;
+    browser.click("#group-history .move").await?;
+    browser
+        .wait_for_text("#group-history", "The group goes on there.")
+        .await?;
+
+    browser.click("#group-store .run").await?;
+    browser.wait_for_text("#group-store", "paused").await?;
+    browser.click("#group-store .run").await?;
+    browser.wait_for_text("#group-store", "running").await?;
+
+    // What was refused when it came is mended, and sent again.
+    browser.click("#letters button[type=submit]").await?;
+    browser.wait_for_text("#letters", "schema").await?;
+    browser.click(".letter summary").await?;
+    desk.picture("letters").await?;
+    let mended =
+        json!({"id": "mended", "type": "view", "customer": "alice", "attributes": {"sku": 2}});
+    browser
+        .type_into(".letter textarea", &mended.to_string())
+        .await?;
+    browser.click(".letter .mend").await?;
+    browser.wait_for_text(".letter", "Mended.").await?;
+    browser.click(".letter .resend").await?;
+    browser.wait_for_text("#letters", "There are none.").await?;
+    let deadline = tokio::time::Instant::now() + weir_tests::PATIENCE;
+    loop {
+        let stored = desk
+            .told(Method::GET, "/customers/alice/events", &Value::Null)
+            .await?;
+        let mut events = stored["events"].as_array().into_iter().flatten();
+        if events.any(|event| event["id"] == "mended") {
+            break;
+        }
+        ensure!(tokio::time::Instant::now() < deadline, "never: {stored}");
+    }
+
+    // A tab that is no longer signed in shows nothing.
+    browser.click("#sign-out").await?;
+    browser.wait_for_text("main", "Sign in").await?;
+    desk.nothing_to_complain(&["401"]).await
+}

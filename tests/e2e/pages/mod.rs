@@ -1,0 +1,125 @@
+//! The pages, clicked through in Chromium, on a real origin with Redis, SQLite and files.
+//!
+//! `WEIR_SCREENSHOTS=<folder>` keeps pictures of them.
+
+mod fitment;
+mod groups;
+mod history;
+mod links;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+use weir_stack::http::{self, Method};
+use weir_stack::origin::{Origin, OriginOptions};
+use weir_stack::redis::RedisServer;
+use weir_stack::report::Silent;
+use weir_stack::{Secrets, origin, ports, tools};
+use weir_tests::{Browser, Screen};
+
+const SCREEN: Screen = Screen {
+    width: 1_280,
+    height: 860,
+    is_dark: false,
+    is_phone: false,
+};
+
+const PHONE: Screen = Screen {
+    width: 390,
+    height: 844,
+    is_dark: false,
+    is_phone: true,
+};
+
+/// What would be markup, or a script, if the page did not take it for text.
+const HOSTILE: &str = "<img src=x onerror=alert(1)>";
+
+/// An origin, what is behind it, and a browser before it.
+struct Desk {
+    browser: Browser,
+    origin: Origin,
+    redis: RedisServer,
+    secrets: Secrets,
+    dir: TempDir,
+}
+
+impl Desk {
+    /// `configure` may have the origin do more; the folder is for its files.
+    async fn open(configure: impl FnOnce(&mut OriginOptions, &Path) -> Result<()>) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path();
+        let tool = tools::Redis::find_or_get(&mut Silent)?;
+        let log = path.join("redis.log");
+        let redis = RedisServer::start(&tool, ports::free()?, &path.join("redis"), &log).await?;
+        let secrets = Secrets::random()?;
+        let mut options = OriginOptions {
+            events_log: None,
+            fitment: None,
+            port: ports::free()?,
+            admin_port: ports::free()?,
+            database: path.join("weir.db"),
+            redis_url: redis.url(),
+            redis_ca: None,
+            key_prefix: "weir".to_owned(),
+            risk_rules: None,
+            links: None,
+            // Nobody pays here.
+            provider_port: 9,
+            flags: vec![],
+            secrets: secrets.clone(),
+        };
+        configure(&mut options, path)?;
+        let binary = origin::ensure_built()?;
+        let origin = Origin::start(&binary, options, &path.join("origin.log")).await?;
+        let tool = tools::Chromium::find_or_get(&mut Silent)?;
+        let browser = Browser::start(&tool, &path.join("browser")).await?;
+        browser.show_on(SCREEN).await?;
+        Ok(Self {
+            browser,
+            origin,
+            redis,
+            secrets,
+            dir,
+        })
+    }
+
+    /// The origin's answer on the way that programs go.
+    async fn api(&self, method: Method, path: &str, body: &Value) -> Result<http::Response> {
+        let bearer = format!("Bearer {}", self.secrets.admin_token);
+        let url = format!("{}{path}", self.origin.admin_url());
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
+        http::send(method, &url, &headers, body.to_string()).await
+    }
+
+    /// Keeps pictures of what is shown, light and dark, on a screen and on a phone, if somebody wants them.
+    async fn picture(&self, name: &str) -> Result<()> {
+        let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS").map(PathBuf::from) else {
+            return Ok(());
+        };
+        std::fs::create_dir_all(&folder)?;
+        for (screen, size) in [(SCREEN, "screen"), (PHONE, "phone")] {
+            for (is_dark, light) in [(false, "light"), (true, "dark")] {
+                self.browser.show_on(Screen { is_dark, ..screen }).await?;
+                // Charts are drawn again.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                let file = folder.join(format!("{name}-{size}-{light}.png"));
+                std::fs::write(file, self.browser.screenshot().await?)?;
+            }
+        }
+        self.browser.show_on(SCREEN).await
+    }
+
+    /// Nothing went wrong behind the page's back, such as a script that its policy has blocked. `but`: what had to.
+    async fn nothing_to_complain(&self, but: &[&str]) -> Result<()> {
+        let mut complaints = self.browser.complaints().await?;
+        complaints.retain(|line| !but.iter().any(|known| line.contains(known)));
+        ensure!(complaints.is_empty(), "{complaints:#?}");
+        Ok(())
+    }
+}
