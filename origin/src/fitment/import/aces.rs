@@ -18,7 +18,8 @@ use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
-use super::read::{Bounded, Counted, Fields, RECORD_LEN_MAX, ReadError, Taker};
+use super::read::{Fields, RECORD_LEN_MAX, ReadError, Taker};
+use super::source::{Bounded, Counted};
 
 /// What is known of an `App` so far.
 #[derive(Default)]

@@ -13,6 +13,7 @@
 mod aces;
 pub mod command;
 mod read;
+mod source;
 
 use std::path::PathBuf;
 use std::sync::Arc;
