@@ -16,6 +16,9 @@ use super::{Arguments, ROUNDS, Shop, median};
 /// About what one wait of the log writes.
 const WRITE_LEN: usize = 16 * 1024;
 
+/// The parts of its capacity at which the log is measured.
+const PARTS: [f64; 2] = [0.1, 0.5];
+
 /// Group commits of a second at least, on a disk that takes 10 ms.
 const SYNCS: usize = 500;
 
@@ -34,8 +37,16 @@ struct Compared {
     os: Vec<Turn>,
     /// Disk ÷ operating system: of the turns' medians.
     ratio: f64,
-    /// At half of what the disk took at most: acknowledged events wait for it, and not for each other.
-    half: Turn,
+    /// At these parts of what the disk took at most: acknowledged events wait for it, and less for each other.
+    paced: Vec<Paced>,
+}
+
+/// At one rate on both: what is the same on both is not the disk's.
+#[derive(Debug, Serialize)]
+struct Paced {
+    part: f64,
+    disk: Turn,
+    os: Turn,
 }
 
 pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
@@ -87,22 +98,39 @@ fn compare(
     }
     let rate = |turns: &[Turn]| median(turns.iter().map(|turn| turn.events_per_s));
     let (most, without) = (rate(&on_disk), rate(&in_os));
-    let per_second = most / batch as f64 / 2.0;
-    let half = turn(disk, Pace::Open { per_second })?;
     println!(
         "batches of {batch}: {most:.0} events/s acknowledged by the disk, {without:.0} by the operating system: {:.2}; \
-         p99 at the limit {:.1} ms, at half of it {:.2} ms, {:.1} times the disk's own",
+         p99 at the limit {:.1} ms and {:.1} ms",
         most / without,
         median(on_disk.iter().map(|turn| turn.p99_ms)),
-        half.p99_ms,
-        half.p99_ms / fdatasync_p99_ms
+        median(in_os.iter().map(|turn| turn.p99_ms)),
     );
+    let mut paced = Vec::new();
+    for part in PARTS {
+        let per_second = most / batch as f64 * part;
+        let pace = || Pace::Open { per_second };
+        let one = Paced {
+            part,
+            disk: turn(disk, pace())?,
+            os: turn(os, pace())?,
+        };
+        println!(
+            "  at {part} of it: p50 {:.2} ms, p99 {:.2} ms, {:.1} times the disk's own; \
+             by the operating system p50 {:.2} ms, p99 {:.2} ms",
+            one.disk.p50_ms,
+            one.disk.p99_ms,
+            one.disk.p99_ms / fdatasync_p99_ms,
+            one.os.p50_ms,
+            one.os.p99_ms
+        );
+        paced.push(one);
+    }
     Ok(Compared {
         batch,
         ratio: most / without,
         disk: on_disk,
         os: in_os,
-        half,
+        paced,
     })
 }
 
