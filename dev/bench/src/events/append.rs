@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use serde::Serialize;
 use weir_load::Pace;
 use weir_stack::tools::Options;
@@ -47,18 +49,20 @@ struct Paced {
     part: f64,
     disk: Turn,
     os: Turn,
+    /// The disk by itself while the processors have as much to do: beside another turn without waiting.
+    fdatasync_p99_ms: f64,
 }
 
 pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
     let disk = open(tools, "disk").await?;
     let os = open(tools, "os").await?;
-    let [fdatasync_p50_ms, fdatasync_p99_ms] = fdatasync(disk.stack.data_dir())?;
+    let [fdatasync_p50_ms, fdatasync_p99_ms] = fdatasync(disk.stack.data_dir(), || true)?;
     println!(
         "the disk: append and fdatasync, p50 {fdatasync_p50_ms:.2} ms, p99 {fdatasync_p99_ms:.2} ms"
     );
     let mut batches = Vec::new();
     for batch in [1, 20] {
-        batches.push(compare(arguments, batch, &disk, &os, fdatasync_p99_ms)?);
+        batches.push(compare(arguments, batch, &disk, &os)?);
     }
     Ok(Measured {
         fdatasync_p50_ms,
@@ -75,13 +79,7 @@ async fn open(tools: &Options, sync: &str) -> Result<Shop> {
     Ok(shop)
 }
 
-fn compare(
-    arguments: &Arguments,
-    batch: u64,
-    disk: &Shop,
-    os: &Shop,
-    fdatasync_p99_ms: f64,
-) -> Result<Compared> {
+fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<Compared> {
     let turn = |shop: &Shop, pace| {
         traffic::send(
             shop.server()?,
@@ -109,19 +107,32 @@ fn compare(
     for part in PARTS {
         let per_second = most / batch as f64 * part;
         let pace = || Pace::Open { per_second };
+        let (disk_turn, os_turn) = (turn(disk, pace())?, turn(os, pace())?);
+        let is_over = AtomicBool::new(false);
+        let beside = thread::scope(|scope| {
+            let syncs = scope.spawn(|| fdatasync(disk.stack.data_dir(), || is_over.load(Relaxed)));
+            let beside = turn(os, pace());
+            is_over.store(true, Relaxed);
+            let [_, p99_ms] = syncs
+                .join()
+                .map_err(|_| anyhow!("the disk's thread panicked"))??;
+            beside.map(|_| p99_ms)
+        })?;
         let one = Paced {
             part,
-            disk: turn(disk, pace())?,
-            os: turn(os, pace())?,
+            disk: disk_turn,
+            os: os_turn,
+            fdatasync_p99_ms: beside,
         };
         println!(
-            "  at {part} of it: p50 {:.2} ms, p99 {:.2} ms, {:.1} times the disk's own; \
-             by the operating system p50 {:.2} ms, p99 {:.2} ms",
+            "  at {part} of it: p50 {:.2} ms, p99 {:.2} ms; by the operating system p50 {:.2} ms, p99 {:.2} ms; \
+             the disk's own p99 meanwhile {:.2} ms: {:.1}",
             one.disk.p50_ms,
             one.disk.p99_ms,
-            one.disk.p99_ms / fdatasync_p99_ms,
             one.os.p50_ms,
-            one.os.p99_ms
+            one.os.p99_ms,
+            one.fdatasync_p99_ms,
+            one.disk.p99_ms / one.fdatasync_p99_ms
         );
         paced.push(one);
     }
@@ -134,22 +145,22 @@ fn compare(
     })
 }
 
-/// Half of all and 99 of 100 are no longer than this, in milliseconds.
-fn fdatasync(dir: &Path) -> Result<[f64; 2]> {
+/// Half of all and 99 of 100 are no longer than this, in milliseconds. At least [`SYNCS`], and until it is over.
+fn fdatasync(dir: &Path, is_over: impl Fn() -> bool) -> Result<[f64; 2]> {
     let path = dir.join("fdatasync");
     let mut file = File::create(&path)?;
     let mut took = Vec::with_capacity(SYNCS);
-    for _ in 0..SYNCS {
+    while took.len() < SYNCS || !is_over() {
         let start = Instant::now();
         file.write_all(&[7; WRITE_LEN])?;
         file.sync_data()?;
         took.push(start.elapsed());
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     std::fs::remove_file(path)?;
     took.sort();
     let at = |part: usize| {
-        took.get(SYNCS * part / 100)
+        took.get(took.len() * part / 100)
             .map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
     };
     Ok([at(50), at(99)])
