@@ -22,10 +22,11 @@ impl Request for HostRequest {
         self.headers.get_or_init(read)
     }
 
-    /// A host call for this one header, unless all were read.
+    /// A host call for this one pseudo-header, unless all headers were read. For any other name all are: asked for one, Envoy
+    /// gives the first of several values, and a client must not choose which one counts.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        if let Some(headers) = self.headers.get() {
-            return headers.get(name);
+        if self.headers.get().is_some() || !name.starts_with(':') {
+            return self.headers().get(name);
         }
         let value = hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name);
         value.ok().flatten().map(Cow::Owned)

@@ -220,6 +220,15 @@ fn keys() -> Vec<Draft> {
             [h("x-key", "1"), h("x-key", "1"), h("x-key", "2")],
         ),
         (
+            "header-that-comes-twice",
+            json!([{ "header": "x-key" }]),
+            [
+                h("x-key", "1").header("x-key", "2"),
+                h("x-key", "1").header("x-key", "2"),
+                h("x-key", "1"),
+            ],
+        ),
+        (
             "header-in-capitals",
             json!([{ "header": "X-Key" }]),
             [h("x-key", "1"), h("X-KEY", "1"), h("X-Key", "2")],
