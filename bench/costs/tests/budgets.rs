@@ -44,7 +44,8 @@ const BUDGETS: [(&str, f64, f64, f64, f64); 16] = [
         1_500.0,
         1.0 / 64.0,
     ),
-    ("local limit per user", 7_500.0, 4.0, 350.0, 0.0),
+    // All headers, raised from 7,500 and 350: asked for the user's alone, Envoy gives the first where it comes twice.
+    ("local limit per user", 7_600.0, 4.0, 440.0, 0.0),
     ("redirect from memory", 10_500.0, 3.0, 460.0, 0.0),
     // What tells of a visitor is kept; the user agent was read before.
     (
