@@ -70,7 +70,7 @@ pub enum State {
     Waiting,
     /// It goes on; its response has these headers.
     Passed(Vec<(&'static str, String)>),
-    Answered(Rc<Answer>),
+    Answered(Arc<Answer>),
     Closed,
 }
 
