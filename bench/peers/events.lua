@@ -26,10 +26,15 @@ local function read(servers)
   return all
 end
 
-local function refuse(status, why)
+-- With its length, as all answers that are compared.
+local function answer(status, document)
+  local body = cjson.encode(document)
   ngx.status = status
-  ngx.say(cjson.encode({ error = why }))
+  ngx.header.content_length = #body
+  ngx.print(body)
 end
+
+local function refuse(status, why) answer(status, { error = why }) end
 
 local function is_event(event)
   return type(event) == "table" and type(event.id) == "string" and type(event.type) == "string"
@@ -56,8 +61,7 @@ function _M.collect(servers, topic)
   -- Sends what was added, too.
   local offset, why = producer:send(topic, events[1].customer, cjson.encode(events[1]))
   if not offset then return refuse(503, tostring(why)) end
-  ngx.status = 202
-  ngx.say(cjson.encode({ accepted = #events }))
+  answer(202, { accepted = #events })
 end
 
 return _M

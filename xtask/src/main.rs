@@ -32,6 +32,13 @@ const SIMULATION: Program = Program {
     takes_task: false,
 };
 
+/// The same requests on every host.
+const CONFORMANCE: Program = Program {
+    binary: "weir-conformance",
+    beside: &[],
+    takes_task: false,
+};
+
 /// The whole stack for a long time.
 const SOAK: Program = Program {
     binary: "weir-soak",
@@ -130,6 +137,19 @@ const TASKS: &[Task] = &[
             what: "run 2,000 schedules each of sales, limits and links",
             how_long: "90 s",
         }],
+    },
+    Task {
+        name: "conformance",
+        about: "Replay the conformance vectors on every host, and compare byte for byte (--host NAME)",
+        program: &CONFORMANCE,
+        steps: &[
+            GET_TOOLS,
+            BUILD_WASM,
+            Step {
+                what: "replay them on each host",
+                how_long: "30 s",
+            },
+        ],
     },
     Task {
         name: "soak",

@@ -68,6 +68,8 @@ pub struct RedisOptions {
     pub lock: Option<Lock>,
     /// The port on which nodes of a cluster talk, if it is one.
     pub bus_port: Option<u16>,
+    /// Its clock, if it has one of its own.
+    pub clock: Option<tools::Clock>,
 }
 
 impl RedisOptions {
@@ -80,6 +82,7 @@ impl RedisOptions {
             durable: true,
             lock: None,
             bus_port: None,
+            clock: None,
         }
     }
 
@@ -200,10 +203,11 @@ impl RedisServer {
     pub async fn start_with(tool: &tools::Redis, options: &RedisOptions) -> Result<Self> {
         let config = options.write_config()?;
         let dir = std::path::absolute(&options.dir)?;
-        let binary = tool.path.clone();
+        let (binary, clock) = (tool.path.clone(), options.clock.clone());
         let make = move || {
             let mut command = Command::new(&binary);
             command.arg(&config).arg("--dir").arg(&dir);
+            command.envs(clock.iter().flat_map(tools::Clock::variables));
             command
         };
         let mut server = Self {

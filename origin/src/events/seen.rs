@@ -66,7 +66,9 @@ impl Seen {
         let mut generations = self.generations();
         let [latest, before] = &mut *generations;
         if latest.len() >= self.count {
-            *before = std::mem::take(latest);
+            // Both keep their memory: to grow again would hold up those who send.
+            std::mem::swap(latest, before);
+            latest.clear();
         }
         // The first of an id is the one that the store keeps.
         latest.entry(hash).or_insert(fingerprint);

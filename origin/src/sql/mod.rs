@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`database`] | pools, transactions, statements and rows of either database; retries; migrations |
 //! | [`shed`] | limits how many calls work at once and how many wait |
+//! | `sqlite` | SQLite's file and its WAL |
 //! | [`foreign`] | somebody else's database, to be read |
 //!
 //! The tables belong to the domains: their statements are in `sales::store`, `links::store`, `history::store` and
@@ -12,6 +13,7 @@
 pub mod database;
 pub mod foreign;
 pub mod shed;
+mod sqlite;
 
 pub use database::{Database, Migrations, OpenError};
 pub(crate) use database::{Row, Statement, Tx, damaged, retried, sql};

@@ -58,6 +58,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     allow_removals: bool,
 
+    /// How long each turn is, in seconds: the worst of a thousand needs many thousands [default: 1.5, --quick: 0.4]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: Option<u64>,
+
     /// Measure nothing: make the page and the plots anew of bench/results.json
     #[arg(long)]
     render: bool,
@@ -77,6 +81,9 @@ impl Arguments {
         let mut effort = if self.quick { quick() } else { full() };
         if !self.connections.is_empty() {
             effort.connections = self.connections.iter().map(|n| usize::from(*n)).collect();
+        }
+        if let Some(seconds) = self.seconds {
+            effort.window = Duration::from_secs(seconds);
         }
         effort
     }
@@ -364,9 +371,11 @@ mod tests {
             only: vec!["redis".to_owned()],
             connections: vec![7],
             allow_removals: false,
+            seconds: Some(6),
             render: false,
             report: None,
         };
+        assert_eq!(arguments.effort().window, Duration::from_secs(6));
         assert!(arguments.asks_for("redis") && !arguments.asks_for(MEMORY));
         assert_eq!(arguments.effort().connections, [7]);
         let all = Arguments {

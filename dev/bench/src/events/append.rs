@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use serde::Serialize;
 use weir_load::Pace;
 use weir_stack::tools::Options;
@@ -15,6 +17,9 @@ use super::{Arguments, ROUNDS, Shop, median};
 
 /// About what one wait of the log writes.
 const WRITE_LEN: usize = 16 * 1024;
+
+/// The parts of its capacity at which the log is measured.
+const PARTS: [f64; 2] = [0.1, 0.5];
 
 /// Group commits of a second at least, on a disk that takes 10 ms.
 const SYNCS: usize = 500;
@@ -34,20 +39,30 @@ struct Compared {
     os: Vec<Turn>,
     /// Disk ÷ operating system: of the turns' medians.
     ratio: f64,
-    /// At half of what the disk took at most: acknowledged events wait for it, and not for each other.
-    half: Turn,
+    /// At these parts of what the disk took at most: acknowledged events wait for it, and less for each other.
+    paced: Vec<Paced>,
+}
+
+/// At one rate on both: what is the same on both is not the disk's.
+#[derive(Debug, Serialize)]
+struct Paced {
+    part: f64,
+    disk: Turn,
+    os: Turn,
+    /// The disk by itself while the processors have as much to do: beside another turn without waiting.
+    fdatasync_p99_ms: f64,
 }
 
 pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Measured> {
     let disk = open(tools, "disk").await?;
     let os = open(tools, "os").await?;
-    let [fdatasync_p50_ms, fdatasync_p99_ms] = fdatasync(disk.stack.data_dir())?;
+    let [fdatasync_p50_ms, fdatasync_p99_ms] = fdatasync(disk.stack.data_dir(), || true)?;
     println!(
         "the disk: append and fdatasync, p50 {fdatasync_p50_ms:.2} ms, p99 {fdatasync_p99_ms:.2} ms"
     );
     let mut batches = Vec::new();
     for batch in [1, 20] {
-        batches.push(compare(arguments, batch, &disk, &os, fdatasync_p99_ms)?);
+        batches.push(compare(arguments, batch, &disk, &os)?);
     }
     Ok(Measured {
         fdatasync_p50_ms,
@@ -64,13 +79,7 @@ async fn open(tools: &Options, sync: &str) -> Result<Shop> {
     Ok(shop)
 }
 
-fn compare(
-    arguments: &Arguments,
-    batch: u64,
-    disk: &Shop,
-    os: &Shop,
-    fdatasync_p99_ms: f64,
-) -> Result<Compared> {
+fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<Compared> {
     let turn = |shop: &Shop, pace| {
         traffic::send(
             shop.server()?,
@@ -87,41 +96,71 @@ fn compare(
     }
     let rate = |turns: &[Turn]| median(turns.iter().map(|turn| turn.events_per_s));
     let (most, without) = (rate(&on_disk), rate(&in_os));
-    let per_second = most / batch as f64 / 2.0;
-    let half = turn(disk, Pace::Open { per_second })?;
     println!(
         "batches of {batch}: {most:.0} events/s acknowledged by the disk, {without:.0} by the operating system: {:.2}; \
-         p99 at the limit {:.1} ms, at half of it {:.2} ms, {:.1} times the disk's own",
+         p99 at the limit {:.1} ms and {:.1} ms",
         most / without,
         median(on_disk.iter().map(|turn| turn.p99_ms)),
-        half.p99_ms,
-        half.p99_ms / fdatasync_p99_ms
+        median(in_os.iter().map(|turn| turn.p99_ms)),
     );
+    let mut paced = Vec::new();
+    for part in PARTS {
+        let per_second = most / batch as f64 * part;
+        let pace = || Pace::Open { per_second };
+        let (disk_turn, os_turn) = (turn(disk, pace())?, turn(os, pace())?);
+        let is_over = AtomicBool::new(false);
+        let beside = thread::scope(|scope| {
+            let syncs = scope.spawn(|| fdatasync(disk.stack.data_dir(), || is_over.load(Relaxed)));
+            let beside = turn(os, pace());
+            is_over.store(true, Relaxed);
+            let [_, p99_ms] = syncs
+                .join()
+                .map_err(|_| anyhow!("the disk's thread panicked"))??;
+            beside.map(|_| p99_ms)
+        })?;
+        let one = Paced {
+            part,
+            disk: disk_turn,
+            os: os_turn,
+            fdatasync_p99_ms: beside,
+        };
+        println!(
+            "  at {part} of it: p50 {:.2} ms, p99 {:.2} ms; by the operating system p50 {:.2} ms, p99 {:.2} ms; \
+             the disk's own p99 meanwhile {:.2} ms: {:.1}",
+            one.disk.p50_ms,
+            one.disk.p99_ms,
+            one.os.p50_ms,
+            one.os.p99_ms,
+            one.fdatasync_p99_ms,
+            one.disk.p99_ms / one.fdatasync_p99_ms
+        );
+        paced.push(one);
+    }
     Ok(Compared {
         batch,
         ratio: most / without,
         disk: on_disk,
         os: in_os,
-        half,
+        paced,
     })
 }
 
-/// Half of all and 99 of 100 are no longer than this, in milliseconds.
-fn fdatasync(dir: &Path) -> Result<[f64; 2]> {
+/// Half of all and 99 of 100 are no longer than this, in milliseconds. At least [`SYNCS`], and until it is over.
+fn fdatasync(dir: &Path, is_over: impl Fn() -> bool) -> Result<[f64; 2]> {
     let path = dir.join("fdatasync");
     let mut file = File::create(&path)?;
     let mut took = Vec::with_capacity(SYNCS);
-    for _ in 0..SYNCS {
+    while took.len() < SYNCS || !is_over() {
         let start = Instant::now();
         file.write_all(&[7; WRITE_LEN])?;
         file.sync_data()?;
         took.push(start.elapsed());
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     std::fs::remove_file(path)?;
     took.sort();
     let at = |part: usize| {
-        took.get(SYNCS * part / 100)
+        took.get(took.len() * part / 100)
             .map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
     };
     Ok([at(50), at(99)])

@@ -20,11 +20,14 @@ use super::{Arguments, Shop, median, traffic};
 /// Events a second that come beside those that are looked for.
 const BESIDE_PER_S: f64 = 500.0;
 
-/// Views of one turn that are looked for.
-const VIEWS: usize = 200;
+/// Views of one turn that are looked for, if its time is enough: ten of them are slower than p99.
+const VIEWS: usize = 1_000;
 
 /// Turns of each kind.
 const TURNS: usize = 4;
+
+/// How long the traffic beside runs before and after the looks.
+const LEAD: Duration = Duration::from_secs(1);
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_micros(500);
@@ -77,8 +80,9 @@ pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<Me
 
 async fn turn(arguments: &Arguments, shop: &Shop, first: &mut usize) -> Result<Visible> {
     let (server, key) = (shop.server()?, shop.stack.event_key.clone());
-    // Longer than the views take: what is left of it is waited for.
+    // The traffic begins before the first view and ends after the last one.
     let window = arguments.turn();
+    let looks = window.saturating_sub(2 * LEAD);
     let beside = std::thread::spawn(move || {
         let per_second = BESIDE_PER_S / 10.0;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -87,12 +91,12 @@ async fn turn(arguments: &Arguments, shop: &Shop, first: &mut usize) -> Result<V
         runtime
             .block_on(async { traffic::send(server, &key, 10, Pace::Open { per_second }, window) })
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(LEAD).await;
     let mut http = Connection::open(&server.to_string()).await?;
     let mut redis = stack_redis::connect(shop.stack.redis_url()).await?;
     let mut took = Vec::with_capacity(VIEWS);
     let start = Instant::now();
-    while took.len() < VIEWS && start.elapsed() < window {
+    while took.len() < VIEWS && start.elapsed() < looks {
         took.push(look_for(shop, &mut http, &mut redis, *first).await?);
         *first += 1;
     }

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use weir_load::Pace;
 use weir_stack::kafka::KafkaCluster;
@@ -17,7 +17,7 @@ use weir_stack::{DataDir, http, ports, workspace};
 use super::traffic::{self, Turn};
 use super::{Arguments, ROUNDS, Shop, median};
 
-const READY_LIMIT: Duration = Duration::from_secs(20);
+const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// What nginx writes to: of as many partitions as Weir's.
 const PEER_TOPIC: &str = "peer-events";
@@ -56,10 +56,28 @@ async fn open(tools: &Options, cluster: &KafkaCluster, topic: &str) -> Result<Sh
     let url = format!("kafka://{}/{topic}", cluster.servers());
     let shop = Shop::open(tools, topic, |builder| builder.events_on_kafka(&url)).await?;
     shop.pause(&["store", "history"]).await?;
-    // The topic is made when it is first needed.
-    let key = &shop.stack.event_key;
-    traffic::send(shop.server()?, key, 1, Pace::Closed, Duration::from_secs(1))?;
+    first_event(&shop).await?;
     Ok(shop)
+}
+
+/// The topic is made when it is first needed, which takes brokers a while.
+async fn first_event(shop: &Shop) -> Result<()> {
+    let url = format!("{}/events", shop.gateway);
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-weir-write-key", shop.stack.event_key.as_str()),
+    ];
+    let event =
+        r#"[{"id": "first", "type": "view", "customer": "nobody", "attributes": {"sku": "1"}}]"#;
+    let deadline = Instant::now() + READY_LIMIT;
+    loop {
+        let answer = http::send(http::Method::POST, &url, &headers, event).await;
+        if answer.as_ref().is_ok_and(|answer| answer.status == 202) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "no event is taken: {answer:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 fn compare(arguments: &Arguments, batch: u64, shop: &Shop, peer: &Nginx) -> Result<Compared> {

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     only: Vec<Part>,
 
     /// How long each turn is, in seconds
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(3..=600))]
     seconds: u64,
 
     /// Let apt remove packages where nginx with Lua needs that

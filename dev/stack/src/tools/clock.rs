@@ -9,6 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 const SOURCE: &str = include_str!("clock.c");
+/// In the place of the time at which a clock stands: it does not.
+const RUNS: i64 = 0;
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A wall clock that a process has instead of the machine's, and that can be set while it runs. Timers are not
@@ -23,21 +26,40 @@ impl Clock {
     /// A clock that is kept in `file` and is so far ahead of the machine's; behind if negative. For Linux; `cc` builds
     /// what is needed, which Rust links with anyway.
     pub fn new(file: &Path, ahead_ms: i64) -> Result<Self> {
+        Self::in_file(file, ahead_ms, RUNS)
+    }
+
+    /// A clock that is kept in `file` and stands at this time, in milliseconds since the Unix epoch.
+    pub fn standing(file: &Path, at_ms: i64) -> Result<Self> {
+        Self::in_file(file, 0, at_ms)
+    }
+
+    fn in_file(file: &Path, ahead_ms: i64, stands_at_ms: i64) -> Result<Self> {
         let clock = Self {
             file: file.to_owned(),
             library: library()?,
         };
-        clock.set(ahead_ms)?;
+        clock.write(ahead_ms, stands_at_ms)?;
         Ok(clock)
     }
 
-    /// Sets it to so many milliseconds ahead of the machine's clock, also under a process that runs.
+    /// Lets it run, so many milliseconds ahead of the machine's clock, also under a process that runs.
     pub fn set(&self, ahead_ms: i64) -> Result<()> {
+        self.write(ahead_ms, RUNS)
+    }
+
+    /// Lets it stand at this time, in milliseconds since the Unix epoch, also under a process that runs.
+    pub fn stand_at(&self, at_ms: i64) -> Result<()> {
+        self.write(0, at_ms)
+    }
+
+    fn write(&self, ahead_ms: i64, stands_at_ms: i64) -> Result<()> {
         // In place: the process has the file mapped.
         let mut open = OpenOptions::new();
         let file = open.write(true).create(true).truncate(false);
+        let setting = [ahead_ms.to_ne_bytes(), stands_at_ms.to_ne_bytes()].concat();
         file.open(&self.file)
-            .and_then(|file| file.write_all_at(&ahead_ms.to_ne_bytes(), 0))
+            .and_then(|file| file.write_all_at(&setting, 0))
             .with_context(|| format!("cannot set the clock {}", self.file.display()))
     }
 
@@ -89,15 +111,20 @@ mod tests {
             .unwrap();
         let mut asked = bash.stdin.take().unwrap();
         let mut told = BufReader::new(bash.stdout.take().unwrap()).lines();
-        let mut ahead_s = || {
+        let mut their_s = || -> i64 {
             writeln!(asked).unwrap();
-            let theirs: i64 = told.next().unwrap().unwrap().parse().unwrap();
+            told.next().unwrap().unwrap().parse().unwrap()
+        };
+        let mut ahead_s = || {
+            let theirs = their_s();
             let ours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
             theirs - i64::try_from(ours.as_secs()).unwrap()
         };
         assert!((-101..=-95).contains(&ahead_s()));
         clock.set(50_000).unwrap();
         assert!((45..=50).contains(&ahead_s()));
+        clock.stand_at(1_700_000_000_999).unwrap();
+        assert_eq!((their_s(), their_s()), (1_700_000_000, 1_700_000_000));
         drop(asked);
         bash.wait().unwrap();
     }

@@ -1,0 +1,477 @@
+//! The engines themselves: events in, effects out, and Redis over one connection. What this host sees is what vectors expect.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::runtime::Runtime;
+use weir_base::FieldError;
+use weir_base::shared_data::LocalData;
+use weir_engine::config::parse;
+use weir_engine::event::{FetchResponse, PlainEnd, PlainRequest};
+use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, StreamId};
+use weir_engine_events::Events;
+use weir_engine_fitment::Fitment;
+use weir_engine_gate::Gate;
+use weir_engine_limiter::Limiter;
+use weir_engine_links::Links;
+
+use crate::host::{self, Host, Replay};
+use crate::store::{Store, changes};
+use crate::text::{escape, unescape};
+use crate::vector::{Changes, Headers, OriginAnswer, Outcome, Stored, Vector};
+
+/// Its name.
+pub const NAME: &str = "engine";
+
+/// The cluster that reaches Redis; every other name reaches nobody.
+pub const REDIS_CLUSTER: &str = "weir_redis";
+
+/// How long before the first step the engine starts.
+pub const STARTS_BEFORE_MS: u64 = 100;
+
+/// A poll may tell of more, which the next one reads; there is no third.
+const TICKS_MAX: usize = 4;
+
+/// Names and seeds that a host makes up differ from host to host, and nothing that vectors see may depend on them.
+const UNIQUE_NAME: &str = "conformance";
+const SEED: u64 = 7;
+
+/// The engines, and a Redis.
+pub struct EngineHost {
+    store: Store,
+}
+
+impl EngineHost {
+    /// Starts the Redis.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn start(runtime: &Runtime) -> Result<Self> {
+        let store = Store::start(runtime)?;
+        Ok(Self { store })
+    }
+
+    /// What becomes of one vector.
+    ///
+    /// # Errors
+    /// When it cannot be replayed.
+    pub fn replay_one(&mut self, vector: &Vector) -> Result<Replay> {
+        let first_ms = vector.steps.first().context("no steps")?.at_ms;
+        self.store.clear()?;
+        self.store.set_time(first_ms)?;
+        self.store.load(&vector.stored)?;
+        let json = vector.config.to_string();
+        let json = json.as_bytes();
+        let environment = |name: &str| {
+            vector
+                .secrets
+                .get(name)
+                .map(|secret| secret.clone().into_bytes())
+        };
+        let data = Rc::new(LocalData::default());
+        match vector.engine.as_str() {
+            "seckill-gate" => {
+                let config = parse::<weir_engine_gate::Config>(json)
+                    .and_then(|config| config.checked(&environment))
+                    .map_err(refused)?;
+                let clusters = vec![config.redis.cluster.clone()];
+                self.run(Gate::new(config, &data), clusters, vector)
+            }
+            "ratelimit" | "ratelimit-headers" => {
+                let config = parse::<weir_engine_limiter::config::Config>(json)
+                    .and_then(|config| config.checked(sees_responses(vector), &environment))
+                    .map_err(refused)?;
+                let redis = config.redis.iter();
+                let clusters = redis.map(|redis| redis.cluster.clone()).collect();
+                self.run(Limiter::new(config, data, SEED), clusters, vector)
+            }
+            "shortlink-redirect" => {
+                let config = parse::<weir_engine_links::config::Config>(json)
+                    .and_then(weir_engine_links::config::Config::checked)
+                    .map_err(refused)?;
+                let clusters = vec![config.redis.cluster.clone()];
+                self.run(Links::new(config, UNIQUE_NAME, SEED), clusters, vector)
+            }
+            "events" => {
+                let config = parse::<weir_engine_events::config::Config>(json)
+                    .and_then(|config| config.checked(&environment))
+                    .map_err(refused)?;
+                let redis = config.limits.redis.iter();
+                let clusters = redis.map(|redis| redis.cluster.clone()).collect();
+                self.run(
+                    Events::new(config, data, UNIQUE_NAME, SEED),
+                    clusters,
+                    vector,
+                )
+            }
+            "fitment" => {
+                let config = parse::<weir_engine_fitment::config::Config>(json)
+                    .and_then(weir_engine_fitment::config::Config::checked)
+                    .map_err(refused)?;
+                let clusters = config.bridges();
+                self.run(Fitment::new(config), clusters, vector)
+            }
+            other => bail!("there is no engine {other}"),
+        }
+    }
+
+    fn run<E: Engine>(
+        &mut self,
+        engine: E,
+        clusters: Vec<String>,
+        vector: &Vector,
+    ) -> Result<Replay> {
+        let prefix = vector.key_prefix();
+        let mut before = dump(&mut self.store, prefix)?;
+        let mut runner = Runner {
+            engine,
+            effects: Effects::new(),
+            store: &mut self.store,
+            clusters,
+            vector,
+            now_ms: 0,
+            calls: VecDeque::new(),
+            calls_made: 0,
+            fetches: VecDeque::new(),
+            needs_turn: false,
+            stream: Stream::default(),
+        };
+        let mut outcomes = Vec::new();
+        for (index, step) in vector.steps.iter().enumerate() {
+            runner.store.set_time(step.at_ms)?;
+            runner.store.change(&step.stored)?;
+            apply(&step.stored, &mut before);
+            if index == 0 {
+                runner.start(step.at_ms)?;
+            } else if runner.now_ms != step.at_ms {
+                runner.now_ms = step.at_ms;
+                let polls = runner.pass_time()?;
+                let said = step.polls;
+                ensure!(
+                    polls == said,
+                    "step {index} has {polls} polls and not {said}"
+                );
+            }
+            let id = StreamId::try_from(index)? + 1;
+            let outcome = runner.step(id)?.to_method(&step.request.method);
+            outcomes.push(outcome.sorted());
+        }
+        let after = dump(&mut self.store, prefix)?;
+        Ok(Replay {
+            outcomes,
+            effect: changes(&before, &after),
+        })
+    }
+}
+
+/// What Redis holds of a vector.
+///
+/// # Errors
+/// When Redis does not say.
+pub fn dump(store: &mut Store, prefix: Option<&str>) -> Result<Stored> {
+    prefix.map_or_else(|| Ok(Stored::new()), |prefix| store.dump(prefix))
+}
+
+/// What is known of Redis after somebody else's changes.
+pub fn apply(changes: &Changes, stored: &mut Stored) {
+    for (key, entry) in changes {
+        match entry {
+            Some(entry) => stored.insert(key.clone(), entry.clone()),
+            None => stored.remove(key),
+        };
+    }
+}
+
+/// Whether the filter needs Envoy to show it the bodies of requests that it holds back.
+pub fn reads_bodies(engine: &str) -> bool {
+    engine == "fitment"
+}
+
+/// Whether the filter is told of responses.
+pub fn sees_responses(vector: &Vector) -> bool {
+    matches!(vector.engine.as_str(), "events" | "ratelimit-headers")
+}
+
+fn refused(error: FieldError) -> anyhow::Error {
+    anyhow::anyhow!("the configuration is refused: {error}")
+}
+
+impl Host for EngineHost {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cannot(&self, _vector: &Vector) -> Option<&'static str> {
+        None
+    }
+
+    fn replay(&mut self, vectors: &[Vector]) -> Result<Vec<Result<Replay>>> {
+        Ok(vectors
+            .iter()
+            .map(|vector| self.replay_one(vector))
+            .collect())
+    }
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What is known of the request under way.
+#[derive(Default)]
+struct Stream {
+    headers: Pairs,
+    reads: Option<usize>,
+    answer: Option<Rc<Answer>>,
+    /// Whether the engine has no more to do with it, once it has gone on.
+    went_on: Option<bool>,
+    response: Headers,
+}
+
+struct Runner<'a, E> {
+    engine: E,
+    effects: Effects,
+    store: &'a mut Store,
+    clusters: Vec<String>,
+    vector: &'a Vector,
+    now_ms: u64,
+    calls: VecDeque<(BatchId, Vec<u8>)>,
+    calls_made: usize,
+    fetches: VecDeque<(FetchId, Fetch)>,
+    needs_turn: bool,
+    stream: Stream,
+}
+
+impl<E: Engine> Runner<'_, E> {
+    /// Reads its documents before the first step. The second poll comes soon after the first, whatever the interval.
+    fn start(&mut self, at_ms: u64) -> Result<()> {
+        for now_ms in [at_ms - STARTS_BEFORE_MS, at_ms] {
+            self.now_ms = now_ms;
+            self.pass_time()?;
+        }
+        Ok(())
+    }
+
+    /// Ticks until nothing more is read; returns how often something was.
+    fn pass_time(&mut self) -> Result<usize> {
+        let at_first = self.calls_made;
+        for _ in 0..TICKS_MAX {
+            let before = self.calls_made;
+            self.tick();
+            self.settle()?;
+            if self.calls_made == before {
+                break;
+            }
+        }
+        Ok(self.calls_made - at_first)
+    }
+
+    fn step(&mut self, id: StreamId) -> Result<Outcome> {
+        let vector = self.vector;
+        let step = &vector.steps[usize::try_from(id)? - 1];
+        let headers = request_headers(&step.request)?;
+        self.stream = Stream {
+            headers: headers.clone(),
+            ..Stream::default()
+        };
+        let request = PlainRequest {
+            headers: weir_engine::Headers::new(&headers),
+            peer_address: step.request.from.clone().into_bytes(),
+            now_ms: self.now_ms,
+        };
+        self.handle(Event::Request {
+            stream: id,
+            request: &request,
+        });
+        if let Some(bytes_max) = self.stream.reads.take() {
+            let body = unescape(&step.request.body)?;
+            self.handle(Event::Body {
+                stream: id,
+                body: (body.len() <= bytes_max).then_some(&body),
+                now_ms: self.now_ms,
+            });
+        }
+        self.settle()?;
+        if let Some(answer) = &self.stream.answer {
+            return Ok(answered(answer));
+        }
+        let Some(is_over) = self.stream.went_on else {
+            return Ok(Outcome::Unknown);
+        };
+        // The head as it is when the request goes on: what comes later changes nothing.
+        let seen = text(&self.stream.headers);
+        let origin = vector.origin_answer(&step.request.path);
+        self.respond(id, is_over, &origin)?;
+        let mut got = origin.headers.clone();
+        got.append(&mut self.stream.response);
+        Ok(host::went_on(&text(&headers), seen, &origin, got))
+    }
+
+    /// The origin answers, and the stream ends.
+    fn respond(&mut self, stream: StreamId, is_over: bool, origin: &OriginAnswer) -> Result<()> {
+        if sees_responses(self.vector) {
+            self.handle(Event::Response { stream });
+        }
+        if !is_over {
+            let end = PlainEnd {
+                response_status: Some(origin.status),
+                now_ms: self.now_ms,
+            };
+            self.handle(Event::Closed { stream, end: &end });
+        }
+        self.settle()
+    }
+
+    fn tick(&mut self) {
+        self.needs_turn = false;
+        let now_ms = self.now_ms;
+        self.handle(Event::Tick { now_ms });
+    }
+
+    /// Turns and replies until nothing more happens.
+    fn settle(&mut self) -> Result<()> {
+        loop {
+            let now_ms = self.now_ms;
+            if self.needs_turn {
+                self.tick();
+            } else if let Some((batch, body)) = self.calls.pop_front() {
+                let reply = Ok(self.store.run(&body)?);
+                self.handle(Event::RedisReply {
+                    batch,
+                    reply,
+                    now_ms,
+                });
+            } else if let Some((id, fetch)) = self.fetches.pop_front() {
+                let response = Some(self.fetched(&fetch)?);
+                self.handle(Event::FetchDone {
+                    fetch: id,
+                    response,
+                    now_ms,
+                });
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn fetched(&self, fetch: &Fetch) -> Result<FetchResponse> {
+        let path = fetch.headers.iter().find(|(name, _)| *name == ":path");
+        let (_, path) = path.context("a request without a path")?;
+        let answer = self.vector.origin_answer(path);
+        Ok(FetchResponse {
+            status: answer.status,
+            headers: answer.headers,
+            body: unescape(&answer.body)?,
+        })
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
+        self.engine.handle(event, &mut self.effects);
+        let mut feedback = self.apply_all();
+        while let Some(event) = feedback.pop_front() {
+            self.engine.handle(event, &mut self.effects);
+            feedback.extend(self.apply_all());
+        }
+    }
+
+    fn apply_all(&mut self) -> VecDeque<Event<'static>> {
+        let mut list = Vec::new();
+        self.effects.take_into(&mut list);
+        let feedback = list
+            .into_iter()
+            .filter_map(|effect| self.apply(effect))
+            .collect();
+        self.effects.clear_bytes();
+        feedback
+    }
+
+    /// Does what an effect wants. Returns the event that tells of it, if there is one.
+    fn apply(&mut self, effect: Effect) -> Option<Event<'static>> {
+        match effect {
+            Effect::Call {
+                batch,
+                redis,
+                body,
+                at_once,
+                ..
+            } => {
+                let cluster = self.clusters.get(usize::from(redis.0));
+                if cluster.is_none_or(|cluster| cluster != REDIS_CLUSTER) {
+                    return Some(match at_once {
+                        true => Event::Deferred { batch },
+                        false => Event::NotSent { batch },
+                    });
+                }
+                self.calls_made += 1;
+                let body = self.effects.bytes(&body).to_vec();
+                self.calls.push_back((batch, body));
+            }
+            Effect::Fetch { id, fetch } => self.fetches.push_back((id, fetch)),
+            Effect::Wake => self.needs_turn = true,
+            Effect::Record { .. } | Effect::Log(..) => {}
+            effect => self.apply_to_stream(effect),
+        }
+        None
+    }
+
+    /// Only one request is under way, so it is its.
+    fn apply_to_stream(&mut self, effect: Effect) {
+        let stream = &mut self.stream;
+        match effect {
+            Effect::Respond { answer, .. } => stream.answer = Some(answer),
+            Effect::Continue { is_over, .. } => stream.went_on = Some(is_over),
+            Effect::ReadBody { bytes_max, .. } => stream.reads = Some(bytes_max),
+            Effect::RemoveRequestHeader { name, .. } => {
+                stream.headers.retain(|(known, _)| known != name.as_bytes());
+            }
+            Effect::AddRequestHeader { name, value, .. } => {
+                stream.headers.push((name.into(), value.into_bytes()));
+            }
+            Effect::SetPath { path, .. } => {
+                let of = stream.headers.iter_mut().find(|(name, _)| name == b":path");
+                of.into_iter()
+                    .for_each(|(_, value)| *value = path.clone().into_bytes());
+            }
+            Effect::SetResponseHeader { name, value, .. } => {
+                stream.response.retain(|(known, _)| known != name);
+                stream.response.push((name.into(), value));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The request's head, with pseudo-headers, as a host shows it.
+///
+/// # Errors
+/// When a value is no text of a vector's.
+pub fn request_headers(request: &crate::vector::Request) -> Result<Pairs> {
+    let mut headers = vec![
+        (b":method".to_vec(), request.method.clone().into_bytes()),
+        (b":path".to_vec(), unescape(&request.path)?),
+        (b":authority".to_vec(), unescape(&request.host)?),
+    ];
+    for (name, value) in &request.headers {
+        headers.push((name.to_ascii_lowercase().into_bytes(), unescape(value)?));
+    }
+    if !request.body.is_empty() {
+        let length = unescape(&request.body)?.len();
+        headers.push((b"content-length".to_vec(), length.to_string().into_bytes()));
+    }
+    Ok(headers)
+}
+
+/// Headers as a vector has them.
+pub fn text(headers: &Pairs) -> Headers {
+    let text = |(name, value): &(Vec<u8>, Vec<u8>)| (escape(name), escape(value));
+    headers.iter().map(text).collect()
+}
+
+/// An answer as clients get it.
+fn answered(answer: &Answer) -> Outcome {
+    let pair = |(name, value): (&[u8], &[u8])| (escape(name), escape(value));
+    let headers = answer.headers.iter().map(pair).collect();
+    match answer.grpc_status {
+        Some(status) => host::answered_in_grpc(status.into(), headers, &answer.body),
+        None => host::answered(answer.status, headers, &answer.body),
+    }
+}

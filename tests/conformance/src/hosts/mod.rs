@@ -1,0 +1,31 @@
+//! The hosts, each in a file of its own.
+
+pub mod engine;
+pub mod host_test;
+pub mod wasm;
+
+use anyhow::{Result, ensure};
+use tokio::runtime::Runtime;
+use weir_stack::tools::Options;
+
+use crate::host::Host;
+
+/// Their names, in the order of the table.
+pub const NAMES: [&str; 3] = [engine::NAME, host_test::NAME, wasm::NAME];
+
+/// The host of this name. `tools` says which Envoy there is.
+///
+/// # Errors
+/// When there is none, or what it needs is not there.
+pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn Host>> {
+    ensure!(
+        NAMES.contains(&name),
+        "there is no host {name}; there are {}",
+        NAMES.join(", ")
+    );
+    Ok(match name {
+        engine::NAME => Box::new(engine::EngineHost::start(runtime)?),
+        host_test::NAME => Box::new(host_test::HostTest::start(runtime)?),
+        _ => Box::new(wasm::Wasm::new(tools)?),
+    })
+}

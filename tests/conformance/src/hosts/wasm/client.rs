@@ -1,0 +1,137 @@
+//! Requests as they stand in a vector, byte by byte, and what comes back.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::text::{escape, unescape};
+use crate::vector::{Headers, Request};
+
+/// Longer than any answer takes, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// More headers than a vector has.
+const HEADERS_MAX: usize = 128;
+
+/// A response.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) headers: Headers,
+    pub(super) body: Vec<u8>,
+}
+
+/// Sends a request to the listener at `socket`, which takes the client's address from the PROXY protocol.
+pub(super) fn send(socket: &Path, request: &Request) -> Result<Response> {
+    let mut stream = UnixStream::connect(socket)
+        .with_context(|| format!("cannot connect to {}", socket.display()))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(&encode(request)?)?;
+    read(&mut stream, request.method == "HEAD")
+}
+
+fn encode(request: &Request) -> Result<Vec<u8>> {
+    let (address, port) = request
+        .from
+        .rsplit_once(':')
+        .context("an address without a port")?;
+    let address = address.trim_matches(['[', ']']);
+    let proxy = match address.contains(':') {
+        true => format!("PROXY TCP6 {address} ::1 {port} 80\r\n"),
+        false => format!("PROXY TCP4 {address} 127.0.0.1 {port} 80\r\n"),
+    };
+    let mut bytes = proxy.into_bytes();
+    let mut line = |parts: &[&[u8]]| {
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes.extend_from_slice(b"\r\n");
+    };
+    let (path, host) = (unescape(&request.path)?, unescape(&request.host)?);
+    line(&[request.method.as_bytes(), b" ", &path, b" HTTP/1.1"]);
+    line(&[b"host: ", &host]);
+    for (name, value) in &request.headers {
+        line(&[name.as_bytes(), b": ", &unescape(value)?]);
+    }
+    let body = unescape(&request.body)?;
+    if !body.is_empty() {
+        line(&[b"content-length: ", body.len().to_string().as_bytes()]);
+    }
+    line(&[]);
+    bytes.extend_from_slice(&body);
+    Ok(bytes)
+}
+
+fn read(stream: &mut UnixStream, is_head: bool) -> Result<Response> {
+    let mut received = Vec::new();
+    let (mut response, head) = loop {
+        if let Some(parsed) = parse(&received)? {
+            break parsed;
+        }
+        more(stream, &mut received)?;
+    };
+    received.drain(..head);
+    // Envoy announces chunks to a HEAD, too.
+    let has_no_body = is_head || matches!(response.status, 204 | 304);
+    let length = response
+        .headers
+        .iter()
+        .find(|(name, _)| name == "content-length");
+    let length: usize = match length {
+        Some((_, length)) if !has_no_body => length.parse()?,
+        _ => 0,
+    };
+    if !has_no_body
+        && response
+            .headers
+            .iter()
+            .any(|(name, _)| name == "transfer-encoding")
+    {
+        bail!("a response in chunks: {:?}", response.headers);
+    }
+    while received.len() < length {
+        more(stream, &mut received)?;
+    }
+    ensure!(
+        received.len() == length,
+        "more than the body: {}",
+        escape(&received)
+    );
+    response.body = received;
+    Ok(response)
+}
+
+fn more(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<()> {
+    let mut chunk = [0; 16 << 10];
+    let count = stream.read(&mut chunk).context("no answer")?;
+    ensure!(
+        count > 0,
+        "the connection has ended after {:?}",
+        escape(received)
+    );
+    received.extend_from_slice(&chunk[..count]);
+    Ok(())
+}
+
+/// The head of a response and its length, if all of it is there.
+fn parse(received: &[u8]) -> Result<Option<(Response, usize)>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(length) = head.parse(received)? else {
+        return Ok(None);
+    };
+    let response = Response {
+        status: head.code.context("no status")?,
+        headers: pairs(head.headers),
+        body: Vec::new(),
+    };
+    Ok(Some((response, length)))
+}
+
+/// Headers as vectors have them.
+pub(super) fn pairs(headers: &[httparse::Header<'_>]) -> Headers {
+    let pair =
+        |header: &httparse::Header<'_>| (header.name.to_ascii_lowercase(), escape(header.value));
+    headers.iter().map(pair).collect()
+}

@@ -1,0 +1,112 @@
+//! Listeners of Envoy: each with a filter, which has the configuration of one vector.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use weir_stack::workspace;
+
+use crate::hosts::engine::{REDIS_CLUSTER, reads_bodies};
+use crate::vector::Vector;
+
+/// Where the origin is, as `envoy/weir.yaml` calls it.
+const ORIGIN_CLUSTER: &str = "origin";
+
+/// What the gate of `envoy/weir.yaml` itself needs, which nobody asks anything.
+pub(super) fn shipped_secrets() -> BTreeMap<String, String> {
+    ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"]
+        .map(|name| (name.to_owned(), "00".repeat(32)))
+        .into()
+}
+
+/// The listener of a vector. What passes the filter goes on to the origin.
+pub(super) fn of(vector: &Vector, socket: &Path) -> String {
+    let secrets: Vec<&String> = vector.secrets.keys().collect();
+    let route = json!({ "match": { "prefix": "/" }, "route": { "cluster": ORIGIN_CLUSTER } });
+    listener(&vector.engine, &vector.config, &secrets, &route, socket)
+}
+
+/// A listener whose filter asks Redis for each request. It answers when all has come to its end that was set off before.
+pub(super) fn fence(socket: &Path) -> String {
+    let config = json!({
+        "redis": { "cluster": REDIS_CLUSTER, "key_prefix": "fence" },
+        "rules": [{ "name": "fence", "store": "redis", "limit": { "rate": 1_000_000, "per": "1s" } }],
+    });
+    let route = json!({ "match": { "prefix": "/" }, "direct_response": { "status": 200 } });
+    listener("ratelimit", &config, &[], &route, socket)
+}
+
+/// Built before any Envoy is started.
+fn module_file(module: &str) -> String {
+    let file = workspace::out_dir().join(format!("{module}.wasm"));
+    file.display().to_string()
+}
+
+fn listener(
+    module: &str,
+    config: &Value,
+    secrets: &[&String],
+    route: &Value,
+    socket: &Path,
+) -> String {
+    let filter = json!({
+        "name": module,
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": module,
+                "root_id": module,
+                "failure_policy": "FAIL_CLOSED",
+                "allow_on_headers_stop_iteration": reads_bodies(module),
+                "vm_config": {
+                    // One VM for all vectors of a module: each has a context of its own in it.
+                    "vm_id": format!("conformance-{module}"),
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": { "local": { "filename": module_file(module) } },
+                    "environment_variables": { "host_env_keys": secrets },
+                },
+                "configuration": {
+                    "@type": "type.googleapis.com/google.protobuf.StringValue",
+                    "value": config.to_string(),
+                },
+            },
+        },
+    });
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+            "suppress_envoy_headers": true,
+        },
+    });
+    let manager = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "conformance",
+        "codec_type": "HTTP1",
+        // The client is the one of the PROXY protocol, and requests come to the filter as they are in the vector.
+        "use_remote_address": true,
+        "skip_xff_append": true,
+        "generate_request_id": false,
+        "server_header_transformation": "PASS_THROUGH",
+        "max_request_headers_kb": 96,
+        "http_filters": [filter, router],
+        "route_config": {
+            "name": "conformance",
+            "virtual_hosts": [{ "name": "all", "domains": ["*"], "routes": [route] }],
+        },
+    });
+    let listener = json!({
+        "name": socket.display().to_string(),
+        "address": { "pipe": { "path": socket.display().to_string() } },
+        "listener_filters": [{
+            "name": "envoy.filters.listener.proxy_protocol",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol",
+            },
+        }],
+        "filter_chains": [{
+            "filters": [{ "name": "envoy.filters.network.http_connection_manager", "typed_config": manager }],
+        }],
+    });
+    listener.to_string()
+}

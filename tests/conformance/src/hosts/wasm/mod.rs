@@ -1,0 +1,339 @@
+//! The built filters in a real Envoy, with the bridge and Redis behind it.
+//!
+//! One Envoy has a listener for each vector, a Unix socket, and so an engine for each, in a few VMs. Its clock and that of
+//! Redis stand. What happens at one time happens for all vectors before the clocks are moved: so no engine ever sees time
+//! go back.
+
+mod client;
+mod listener;
+mod origin;
+mod polls;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::report::Silent;
+use weir_stack::tools::{self, Clock};
+use weir_stack::{ports, wasm};
+
+use self::origin::{MARK, Origin};
+use self::polls::{Poll, Polls};
+use crate::host::{self, Host, Replay};
+use crate::hosts::engine::{apply, dump, request_headers, text};
+use crate::store::{Store, changes};
+use crate::text::{escape, unescape};
+use crate::vector::{Headers, Outcome, Request, Step, Stored, Vector};
+
+/// Its name.
+pub const NAME: &str = "wasm";
+
+/// So many engines in one Envoy: more would take longer to read their documents than the next Envoy takes to start.
+const VECTORS_MAX: usize = 100;
+
+/// How long before the first step Envoy's clock stands while it starts, and how far it is moved until all engines have read
+/// what they need: those whose first try failed try again.
+const STARTS_BEFORE_MS: u64 = 20_000;
+const NUDGE_MS: u64 = 100;
+const NUDGE_EVERY: Duration = Duration::from_millis(20);
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// What has been set off goes on before what comes later; the way through the bridge has about as many turns of the event
+/// loop as a fence.
+const FENCES: usize = 2;
+
+/// Envoys, one after the other.
+pub struct Wasm {
+    runtime: Runtime,
+    envoy: tools::Envoy,
+}
+
+impl Wasm {
+    /// Finds Envoy and builds the filters.
+    ///
+    /// # Errors
+    /// When one of them is not to be had.
+    pub fn new(options: &tools::Options) -> Result<Self> {
+        wasm::ensure_filters()?;
+        Ok(Self {
+            runtime: tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()?,
+            envoy: tools::Envoy::find_or_get(options, &mut Silent)?,
+        })
+    }
+
+    fn replay_some(&self, vectors: &[Vector]) -> Result<Vec<Result<Replay>>> {
+        let mut run = Run::start(self, vectors)?;
+        let times: BTreeSet<u64> = run.steps().map(|step| step.at_ms).collect();
+        for at_ms in times {
+            run.at(at_ms)?;
+        }
+        let ended: Vec<_> = run.replays.drain(..).collect();
+        run.envoy.check()?;
+        Ok(ended.into_iter().map(|replay| replay.result).collect())
+    }
+}
+
+impl Host for Wasm {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cannot(&self, vector: &Vector) -> Option<&'static str> {
+        let is_sent = |step: &Step| unescape(&step.request.path).is_ok_and(|path| path.is_ascii());
+        let refused = "Envoy refuses a path with bytes beyond ASCII before any filter sees it";
+        (!vector.steps.iter().all(is_sent)).then_some(refused)
+    }
+
+    fn replay(&mut self, vectors: &[Vector]) -> Result<Vec<Result<Replay>>> {
+        // Those whose engines must read again have Envoys of their own: what others do between two of their steps would move
+        // the time at which they read.
+        let polls = |index: &usize| vectors[*index].steps.iter().any(|step| step.polls > 0);
+        let (polling, others): (Vec<usize>, Vec<usize>) = (0..vectors.len()).partition(polls);
+        let mut replays = BTreeMap::new();
+        for some in others
+            .chunks(VECTORS_MAX)
+            .chain(polling.chunks(VECTORS_MAX))
+        {
+            let asked: Vec<Vector> = some.iter().map(|&index| vectors[index].clone()).collect();
+            replays.extend(some.iter().copied().zip(self.replay_some(&asked)?));
+        }
+        Ok(replays.into_values().collect())
+    }
+}
+
+/// One Envoy, and all that is around it.
+struct Run<'a> {
+    vectors: &'a [Vector],
+    replays: Vec<Progress>,
+    envoy: Envoy,
+    clock: Clock,
+    store: Store,
+    polls: Polls,
+    origin: Origin,
+    dir: TempDir,
+}
+
+/// How far a vector is.
+struct Progress {
+    next: usize,
+    before: Stored,
+    result: Result<Replay>,
+}
+
+impl<'a> Run<'a> {
+    fn start(host: &Wasm, vectors: &'a [Vector]) -> Result<Self> {
+        let first_ms = vectors.iter().filter_map(|vector| vector.steps.first());
+        let first_ms = first_ms.map(|step| step.at_ms).min().context("no steps")?;
+        let mut store = Store::start(&host.runtime)?;
+        store.set_time(first_ms)?;
+        let mut replays = Vec::new();
+        for vector in vectors {
+            store.load(&vector.stored)?;
+            let before = dump(&mut store, vector.key_prefix())?;
+            replays.push(Progress {
+                next: 0,
+                before,
+                result: Ok(Replay::default()),
+            });
+        }
+        let polls = Polls::watch(store.port())?;
+        let origin = Origin::start()?;
+        let dir = tempfile::tempdir()?;
+        let starts_ms = first_ms - STARTS_BEFORE_MS;
+        let clock = Clock::standing(&dir.path().join("clock"), starts_ms.try_into()?)?;
+        let mut variables: BTreeMap<String, String> = listener::shipped_secrets();
+        variables.extend(clock.variables());
+        for (name, secret) in vectors.iter().flat_map(|vector| &vector.secrets) {
+            let other = variables.insert(name.clone(), secret.clone());
+            ensure!(
+                other.is_none_or(
+                    |other| other == *secret || listener::shipped_secrets().contains_key(name)
+                ),
+                "two vectors have different secrets called {name}"
+            );
+        }
+        let mut config = EnvoyConfig::shipped()?
+            .gateway_port(ports::free()?)?
+            .admin_port(ports::free()?)?
+            .origin(origin.address)?
+            .redis("127.0.0.1", store.port())?
+            .add_listener(&listener::fence(&socket(&dir, "fence")))?;
+        for (index, vector) in vectors.iter().enumerate() {
+            let socket = socket(&dir, &index.to_string());
+            config = config.add_listener(&listener::of(vector, &socket))?;
+        }
+        let options = EnvoyOptions {
+            config,
+            workers: 1,
+            log_level: "warning".into(),
+            variables: variables.into_iter().collect(),
+            clock_ahead_ms: None,
+            dir: dir.path().join("envoy"),
+        };
+        let envoy = host.runtime.block_on(Envoy::start(&host.envoy, &options))?;
+        let run = Self {
+            vectors,
+            replays,
+            envoy,
+            clock,
+            store,
+            polls,
+            origin,
+            dir,
+        };
+        run.wait_until_read(starts_ms)?;
+        Ok(run)
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &'a Step> + use<'a> {
+        self.vectors.iter().flat_map(|vector| &vector.steps)
+    }
+
+    /// Every engine reads its documents.
+    fn wait_until_read(&self, starts_ms: u64) -> Result<()> {
+        let started = Instant::now();
+        let polls: Vec<Poll> = self.vectors.iter().filter_map(Poll::of).collect();
+        let mut now_ms = starts_ms;
+        let is_new = |poll: &&Poll| self.polls.count(poll) < poll.at_start();
+        while let Some(poll) = polls.iter().find(is_new) {
+            ensure!(
+                started.elapsed() < START_LIMIT,
+                "an engine reads nothing: {poll:?}"
+            );
+            std::thread::sleep(NUDGE_EVERY);
+            now_ms = (now_ms + NUDGE_MS).min(starts_ms + STARTS_BEFORE_MS - 1);
+            self.clock.stand_at(now_ms.try_into()?)?;
+        }
+        Ok(())
+    }
+
+    /// All steps of one time.
+    fn at(&mut self, at_ms: u64) -> Result<()> {
+        let vectors = self.vectors;
+        let due: Vec<usize> = (0..vectors.len())
+            .filter(|&index| {
+                let next = vectors[index].steps.get(self.replays[index].next);
+                next.is_some_and(|step| step.at_ms == at_ms)
+            })
+            .collect();
+        self.store.set_time(at_ms)?;
+        let mut expected = Vec::new();
+        for &index in &due {
+            let progress = &mut self.replays[index];
+            let step = &vectors[index].steps[progress.next];
+            self.store.change(&step.stored)?;
+            apply(&step.stored, &mut progress.before);
+            if let Some(poll) = Poll::of(&vectors[index]).filter(|_| step.polls > 0) {
+                expected.push((self.polls.count(&poll) + step.polls, poll));
+            }
+        }
+        self.clock.stand_at(at_ms.try_into()?)?;
+        for (count, poll) in &expected {
+            self.polls.wait(poll, *count)?;
+        }
+        self.fence()?;
+        for index in due {
+            let mut is_first = true;
+            while let Some(step) = vectors[index].steps.get(self.replays[index].next)
+                && step.at_ms == at_ms
+            {
+                if !std::mem::take(&mut is_first) {
+                    self.store.change(&step.stored)?;
+                    apply(&step.stored, &mut self.replays[index].before);
+                }
+                self.step(index, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, index: usize, step: &Step) -> Result<()> {
+        let vector = &self.vectors[index];
+        let outcome = self.ask(index, step);
+        self.fence()?;
+        let progress = &mut self.replays[index];
+        progress.next += 1;
+        let is_last = progress.next == vector.steps.len();
+        match (&mut progress.result, outcome) {
+            (Ok(replay), Ok(outcome)) => replay.outcomes.push(outcome.sorted()),
+            (result @ Ok(_), Err(error)) => *result = Err(error),
+            (Err(_), _) => {}
+        }
+        if is_last && let Ok(replay) = &mut progress.result {
+            let after = dump(&mut self.store, vector.key_prefix())?;
+            replay.effect = changes(&progress.before, &after);
+        }
+        Ok(())
+    }
+
+    fn ask(&self, index: usize, step: &Step) -> Result<Outcome> {
+        let vector = &self.vectors[index];
+        self.origin.answer_for(vector);
+        let response = client::send(&socket(&self.dir, &index.to_string()), &step.request)?;
+        let is_mark = |(name, _): &(String, String)| name == MARK;
+        if !response.headers.iter().any(is_mark) {
+            return Ok(host::answered(
+                response.status,
+                response.headers,
+                &response.body,
+            ));
+        }
+        let got: Headers = response
+            .headers
+            .into_iter()
+            .filter(|header| !is_mark(header))
+            .collect();
+        let seen = self
+            .origin
+            .last_seen()
+            .context("the origin has seen nothing")?;
+        let origin = vector.origin_answer(&step.request.path);
+        ensure!(
+            response.status == origin.status,
+            "the status is not the origin's: {}",
+            response.status
+        );
+        ensure!(
+            seen.body == unescape(&step.request.body)?,
+            "the origin has got another body: {}",
+            escape(&seen.body)
+        );
+        Ok(host::went_on(
+            &text(&request_headers(&step.request)?),
+            seen.headers,
+            &origin,
+            got,
+        ))
+    }
+
+    /// Lets everything come to its end that has been set off.
+    fn fence(&self) -> Result<()> {
+        let request = Request {
+            method: "GET".into(),
+            path: "/".into(),
+            host: "fence".into(),
+            from: "192.0.2.254:1".into(),
+            ..Request::default()
+        };
+        for _ in 0..FENCES {
+            let response = client::send(&socket(&self.dir, "fence"), &request)?;
+            ensure!(
+                response.status == 200,
+                "the fence does not pass: {}",
+                response.status
+            );
+        }
+        Ok(())
+    }
+}
+
+fn socket(dir: &TempDir, name: &str) -> PathBuf {
+    dir.path().join(format!("{name}.sock"))
+}

@@ -1,0 +1,135 @@
+//! The origin behind Envoy: it answers as a vector says, and tells what it has seen.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+
+use super::client::pairs;
+use crate::text::unescape;
+use crate::vector::{Headers, Vector};
+
+/// More headers than any request has here.
+const HEADERS_MAX: usize = 128;
+
+/// The header by which its answers are told from the gateway's.
+pub(super) const MARK: &str = "x-conformance-origin";
+
+/// An origin, which listens until the process ends.
+pub(super) struct Origin {
+    pub(super) address: SocketAddr,
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// A request as it came.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) headers: Headers,
+    pub(super) body: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Shared {
+    vector: Option<Vector>,
+    seen: Vec<Seen>,
+}
+
+impl Origin {
+    pub(super) fn start() -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let origin = Self {
+            address: listener.local_addr()?,
+            shared: Arc::default(),
+        };
+        let shared = Arc::clone(&origin.shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&shared);
+                // It ends when Envoy closes the connection, and what was cut off shows in the vector's outcome.
+                std::thread::spawn(move || serve(stream, &shared).ok());
+            }
+        });
+        Ok(origin)
+    }
+
+    /// From now on it answers for this vector, and has seen nothing.
+    pub(super) fn answer_for(&self, vector: &Vector) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.vector = Some(vector.clone());
+        shared.seen.clear();
+    }
+
+    /// The last request.
+    pub(super) fn last_seen(&self) -> Option<Seen> {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.seen.last().cloned()
+    }
+}
+
+fn serve(mut stream: TcpStream, shared: &Mutex<Shared>) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut received = Vec::new();
+    loop {
+        let (headers, length) = loop {
+            if let Some(head) = parse(&received)? {
+                break head;
+            }
+            if !more(&mut stream, &mut received)? {
+                return Ok(());
+            }
+        };
+        let body = headers.iter().find(|(name, _)| name == "content-length");
+        let body: usize = body.map_or(Ok(0), |(_, length)| length.parse())?;
+        while received.len() < length + body {
+            if !more(&mut stream, &mut received)? {
+                return Ok(());
+            }
+        }
+        let body = received.drain(..length + body).skip(length).collect();
+        let answer = answer(Seen { headers, body }, shared)?;
+        stream.write_all(&answer)?;
+    }
+}
+
+fn answer(request: Seen, shared: &Mutex<Shared>) -> Result<Vec<u8>> {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = request.headers.iter().find(|(name, _)| name == ":path");
+    let (_, path) = path.context("a request without a path")?;
+    let vector = shared.vector.as_ref().context("nobody has asked")?;
+    let answer = vector.origin_answer(path);
+    shared.seen.push(request);
+    let body = unescape(&answer.body)?;
+    let mut text = format!("HTTP/1.1 {} x\r\n{MARK}: 1\r\n", answer.status);
+    for (name, value) in &answer.headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    text += &format!("content-length: {}\r\n\r\n", body.len());
+    Ok([text.into_bytes(), body].concat())
+}
+
+fn more(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<bool> {
+    let mut chunk = [0; 16 << 10];
+    let count = stream.read(&mut chunk)?;
+    received.extend_from_slice(&chunk[..count]);
+    Ok(count > 0)
+}
+
+/// The head of a request, with its pseudo-headers, and its length, if all of it is there.
+fn parse(received: &[u8]) -> Result<Option<(Headers, usize)>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(length) = head.parse(received)? else {
+        return Ok(None);
+    };
+    let pseudo =
+        |name: &str, value: Option<&str>| (name.to_owned(), value.unwrap_or_default().to_owned());
+    let mut seen = vec![pseudo(":method", head.method), pseudo(":path", head.path)];
+    for (name, value) in pairs(head.headers) {
+        match name.as_str() {
+            "host" => seen.push((":authority".to_owned(), value)),
+            _ => seen.push((name, value)),
+        }
+    }
+    Ok(Some((seen, length)))
+}

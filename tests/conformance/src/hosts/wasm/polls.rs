@@ -1,0 +1,109 @@
+//! Which engine has read its documents: Redis tells of every command that it is sent.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use weir_scripts::keys;
+
+use crate::hosts::engine::REDIS_CLUSTER;
+use crate::store::Connection;
+use crate::vector::Vector;
+
+/// An engine that is in use ticks twice a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a poll looks like to Redis: its first command and that one's key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Poll(String);
+
+impl Poll {
+    /// How many of them an engine has made at its start when it knows all that it reads. The second comes soon after the
+    /// first, whatever the interval; a map of vehicles is read in parts.
+    pub(super) fn at_start(&self) -> usize {
+        if self.0.starts_with("\"EVALSHA\"") {
+            4
+        } else {
+            2
+        }
+    }
+
+    /// Those of a vector's engine, if it reads anything.
+    pub(super) fn of(vector: &Vector) -> Option<Self> {
+        let redis = vector.config.get("redis")?;
+        let cluster = redis.get("cluster").and_then(|cluster| cluster.as_str());
+        if cluster.is_some_and(|cluster| cluster != REDIS_CLUSTER) {
+            return None;
+        }
+        let prefix = vector.key_prefix()?;
+        let (command, key) = match vector.engine.as_str() {
+            "seckill-gate" => ("GET", keys::catalogue(prefix)),
+            "shortlink-redirect" => ("GETRANGE", keys::link_domains(prefix)),
+            "fitment" => ("EVALSHA", keys::VehicleMapKeys::new(prefix).head()),
+            _ if vector.config.get("reload")?.as_bool()? => ("GET", keys::limit_rules(prefix)),
+            _ => return None,
+        };
+        let key = String::from_utf8_lossy(&key);
+        Some(Self(format!("\"{command}\" \"{key}\"")))
+    }
+}
+
+type Counts = Arc<(Mutex<BTreeMap<Poll, usize>>, Condvar)>;
+
+/// Counts polls.
+pub(super) struct Polls(Counts);
+
+impl Polls {
+    /// Watches the Redis on this port until it ends.
+    pub(super) fn watch(port: u16) -> Result<Self> {
+        let mut connection = Connection::open(port)?;
+        connection.exchange(b"*1\r\n$7\r\nMONITOR\r\n")?;
+        connection.wait_for_ever()?;
+        let counts = Counts::default();
+        let watched = Arc::clone(&counts);
+        std::thread::spawn(move || {
+            while let Ok(line) = connection.reply() {
+                note(&String::from_utf8_lossy(&line), &watched);
+            }
+        });
+        Ok(Self(counts))
+    }
+
+    /// How many polls there were.
+    pub(super) fn count(&self, poll: &Poll) -> usize {
+        let counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(poll).copied().unwrap_or(0)
+    }
+
+    /// Waits until there were so many.
+    pub(super) fn wait(&self, poll: &Poll, count: usize) -> Result<()> {
+        let (counts, changed) = &*self.0;
+        let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_missing = |counts: &mut BTreeMap<Poll, usize>| {
+            counts.get(poll).is_none_or(|known| *known < count)
+        };
+        let waited = changed.wait_timeout_while(counts, PATIENCE, is_missing);
+        let waited = waited.unwrap_or_else(PoisonError::into_inner);
+        ensure!(!waited.1.timed_out(), "no poll: {poll:?}");
+        Ok(())
+    }
+}
+
+/// A line such as `+1700000000.000000 [0 127.0.0.1:4711] "GET" "weir:catalogue"`.
+fn note(line: &str, counts: &Counts) {
+    if let Some((_, command)) = line.split_once("] ") {
+        let words: Vec<&str> = command.trim_end().splitn(5, ' ').collect();
+        // Of a script the digest and the number of keys stand between.
+        let key = match words.as_slice() {
+            ["\"EVALSHA\"", _, _, key, ..] | [_, key, ..] => Some(key),
+            _ => None,
+        };
+        if let Some(key) = key {
+            let poll = Poll(format!("{} {key}", words[0]));
+            let mut known = counts.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *known.entry(poll).or_default() += 1;
+            counts.1.notify_all();
+        }
+    }
+}

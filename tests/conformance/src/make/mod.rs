@@ -1,0 +1,226 @@
+//! Makes the vectors: each with what it is about by hand, and the rest as the engines do it.
+
+mod events;
+mod fitment;
+mod generated;
+mod limits;
+mod links;
+mod sale;
+mod token;
+
+pub use self::token::{ACCEPTS, MINTS, minted};
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::hosts::engine::EngineHost;
+use crate::vector::{self, Changes, Entry, OriginAnswer, Outcome, Request, Step, Vector};
+
+/// When vectors begin: a Tuesday in November 2023, 22:13:20 UTC.
+pub const NOW_MS: u64 = 1_700_000_000_000;
+
+/// The secrets of all vectors: those of a gateway stand in its environment, once.
+pub const SECRETS: [(&str, &str); 5] = [
+    ("WEIR_CLAIM_SECRET", "0123456789abcdef0123456789abcdef"),
+    ("WEIR_TOKEN_SECRET", "fedcba9876543210fedcba9876543210"),
+    ("WEIR_OLD_TOKEN_SECRET", "00112233445566778899aabbccddeeff"),
+    ("WEIR_EVENTS_KEY_ERP", "erp-secret-0123456789"),
+    ("WEIR_DEBUG_SECRET", "operators-only-secret"),
+];
+
+/// The engine reads its documents once, unless a vector says otherwise.
+const POLL_INTERVAL_MS: u64 = 60_000;
+
+/// The longest prefix of keys.
+const PREFIX_LEN_MAX: usize = 64;
+
+/// Makes the files anew; returns how many vectors there are.
+///
+/// # Errors
+/// When a vector does not say by hand what the engine does.
+pub fn write(runtime: &Runtime) -> Result<usize> {
+    let mut host = EngineHost::start(runtime)?;
+    let (mut vectors, mut wrong) = (all(), String::new());
+    for vector in &mut vectors {
+        if let Err(error) = fill(vector, &mut host) {
+            wrong += &format!("\n{}: {error:#}", vector.name);
+        }
+    }
+    ensure!(
+        wrong.is_empty(),
+        "vectors do not show what they say:{wrong}"
+    );
+    vector::write_all(&vectors)?;
+    Ok(vectors.len())
+}
+
+/// All vectors, without what the engines do.
+pub fn all() -> Vec<Vector> {
+    let mut vectors = sale::vectors();
+    vectors.extend(token::vectors());
+    vectors.extend(limits::vectors());
+    vectors.extend(links::vectors());
+    vectors.extend(events::vectors());
+    vectors.extend(fitment::vectors());
+    vectors.extend(generated::vectors());
+    vectors
+}
+
+fn fill(vector: &mut Vector, host: &mut EngineHost) -> Result<()> {
+    let replay = host.replay_one(vector)?;
+    vector.effect = replay.effect;
+    for (index, (step, outcome)) in vector.steps.iter_mut().zip(replay.outcomes).enumerate() {
+        let came = outcome.summary();
+        if came != step.says {
+            bail!(
+                "step {index} says {:?}, and {came:?} came: {outcome:?}",
+                step.says
+            );
+        }
+        step.expect = outcome;
+    }
+    Ok(())
+}
+
+/// A vector that is being made.
+#[derive(Clone, Debug)]
+struct Draft {
+    vector: Vector,
+    now_ms: u64,
+    changes: Changes,
+    polls: usize,
+}
+
+impl Draft {
+    /// A vector of this name, with the engine's configuration; of Redis it has keys of its own.
+    fn new(name: impl Into<String>, engine: &str, mut config: Value) -> Self {
+        let name = name.into();
+        let prefix = name.replace('/', ".");
+        assert!(prefix.len() <= PREFIX_LEN_MAX, "too long a name: {name}");
+        if let Some(redis) = config.get_mut("redis") {
+            redis["key_prefix"] = json!(prefix);
+        }
+        Self {
+            vector: Vector {
+                name,
+                engine: engine.into(),
+                config,
+                secrets: Default::default(),
+                stored: Default::default(),
+                origin: Default::default(),
+                steps: vec![],
+                effect: Default::default(),
+            },
+            now_ms: NOW_MS,
+            changes: Changes::new(),
+            polls: 0,
+        }
+    }
+
+    fn prefix(&self) -> String {
+        self.vector.name.replace('/', ".")
+    }
+
+    fn secret(mut self, name: &str) -> Self {
+        let (name, secret) = SECRETS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .expect("a secret");
+        self.vector.secrets.insert((*name).into(), (*secret).into());
+        self
+    }
+
+    /// Something in Redis: from the beginning, or if steps came before, from the next one on.
+    fn stored(mut self, key: Vec<u8>, entry: impl Into<Entry>) -> Self {
+        let key = crate::text::escape(&key);
+        let entry = entry.into();
+        match self.vector.steps.is_empty() {
+            true => drop(self.vector.stored.insert(key, entry)),
+            false => drop(self.changes.insert(key, Some(entry))),
+        }
+        self
+    }
+
+    /// A string in Redis.
+    fn text(self, key: Vec<u8>, value: impl Into<String>) -> Self {
+        let value = crate::text::escape(value.into().as_bytes());
+        self.stored(key, Entry::string(value))
+    }
+
+    fn origin(mut self, path: &str, status: u16, headers: &[(&str, &str)], body: &str) -> Self {
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let answer = OriginAnswer {
+            status,
+            headers: headers.iter().map(pair).collect(),
+            body: body.into(),
+        };
+        self.vector.origin.insert(path.into(), answer);
+        self
+    }
+
+    /// Time passes, in which the engine reads nothing.
+    fn after(mut self, ms: u64) -> Self {
+        self.now_ms += ms;
+        self
+    }
+
+    /// Time passes, in which the engine reads its documents so often.
+    fn after_polls(mut self, ms: u64, polls: usize) -> Self {
+        self.polls = polls;
+        self.after(ms)
+    }
+
+    /// A request, and what must become of it, in a word.
+    fn ask(mut self, ask: Ask, says: impl Into<String>) -> Self {
+        self.vector.steps.push(Step {
+            at_ms: self.now_ms,
+            polls: std::mem::take(&mut self.polls),
+            stored: std::mem::take(&mut self.changes),
+            request: ask.0,
+            says: says.into(),
+            expect: Outcome::Unknown,
+        });
+        self
+    }
+
+    fn done(self) -> Vector {
+        self.vector
+    }
+}
+
+/// A request that is being made.
+#[derive(Clone, Debug)]
+struct Ask(Request);
+
+impl Ask {
+    fn new(method: &str, path: impl Into<String>) -> Self {
+        Self(Request {
+            method: method.into(),
+            path: path.into(),
+            host: "shop.example".into(),
+            from: "192.0.2.1:4711".into(),
+            ..Request::default()
+        })
+    }
+
+    fn get(path: impl Into<String>) -> Self {
+        Self::new("GET", path)
+    }
+
+    fn host(mut self, host: &str) -> Self {
+        self.0.host = host.into();
+        self
+    }
+
+    /// A value is text as vectors have it.
+    fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.0.headers.push((name.into(), value.into()));
+        self
+    }
+
+    fn from(mut self, address: &str) -> Self {
+        self.0.from = address.into();
+        self
+    }
+}

@@ -1,0 +1,337 @@
+//! Redis: what is put there, and what is found there afterwards. Its clock stands where it is told.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use weir_resp::{DecodeError, Value, decode, encode_command};
+use weir_stack::ports;
+use weir_stack::redis::{RedisOptions, RedisServer};
+use weir_stack::report::Silent;
+use weir_stack::tools::{self, Clock};
+
+use crate::text::{escape, unescape};
+use crate::vector::{Changes, Content, Entry, Stored};
+
+/// Longer than anything takes that Redis is asked here.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A Redis of one's own.
+pub struct Store {
+    server: RedisServer,
+    connection: Connection,
+    clock: Clock,
+    _dir: TempDir,
+}
+
+impl Store {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When there is no Redis.
+    pub fn start(runtime: &Runtime) -> Result<Self> {
+        let tool = tools::Redis::find_or_get(&mut Silent)?;
+        let dir = tempfile::tempdir()?;
+        let clock = Clock::standing(&dir.path().join("clock"), 1)?;
+        let options = RedisOptions {
+            durable: false,
+            clock: Some(clock.clone()),
+            ..RedisOptions::durable(ports::free()?, dir.path(), &dir.path().join("redis.log"))
+        };
+        let server = runtime.block_on(RedisServer::start_with(&tool, &options))?;
+        Ok(Self {
+            connection: Connection::open(server.port())?,
+            server,
+            clock,
+            _dir: dir,
+        })
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Sets its clock.
+    ///
+    /// # Errors
+    /// When that cannot be set.
+    pub fn set_time(&self, at_ms: u64) -> Result<()> {
+        self.clock.stand_at(at_ms.try_into()?)
+    }
+
+    /// Forgets everything, but not scripts.
+    ///
+    /// # Errors
+    /// When Redis does not.
+    pub fn clear(&mut self) -> Result<()> {
+        self.ask(&[b"FLUSHALL"]).map(drop)
+    }
+
+    /// Puts something there.
+    ///
+    /// # Errors
+    /// When Redis does not take it.
+    pub fn load(&mut self, stored: &Stored) -> Result<()> {
+        stored
+            .iter()
+            .try_for_each(|(key, entry)| self.put(key, entry))
+    }
+
+    /// Changes what is there.
+    ///
+    /// # Errors
+    /// When Redis does not take it.
+    pub fn change(&mut self, changes: &Changes) -> Result<()> {
+        for (key, entry) in changes {
+            self.ask(&[b"DEL", &unescape(key)?])?;
+            if let Some(entry) = entry {
+                self.put(key, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &str, entry: &Entry) -> Result<()> {
+        let key = unescape(key)?;
+        let mut commands: Vec<Vec<Vec<u8>>> = Vec::new();
+        let mut add = |name: &str, words: &[&str]| -> Result<()> {
+            let mut command = vec![name.into(), key.clone()];
+            for word in words {
+                command.push(unescape(word)?);
+            }
+            commands.push(command);
+            Ok(())
+        };
+        match &entry.value {
+            Content::String(value) => add("SET", &[value])?,
+            Content::Hash(fields) => {
+                fields
+                    .iter()
+                    .try_for_each(|(field, value)| add("HSET", &[field, value]))?;
+            }
+            Content::Set(members) => members
+                .iter()
+                .try_for_each(|member| add("SADD", &[member]))?,
+            Content::Zset(members) => {
+                members
+                    .iter()
+                    .try_for_each(|(member, score)| add("ZADD", &[score, member]))?;
+            }
+            Content::Stream(entries) => entries.iter().try_for_each(|(id, fields)| {
+                let mut words = vec![id.as_str()];
+                words.extend(fields.iter().map(String::as_str));
+                add("XADD", &words)
+            })?,
+        }
+        if let Some(at_ms) = entry.expires_at_ms {
+            add("PEXPIREAT", &[&at_ms.to_string()])?;
+        }
+        for command in commands {
+            let words: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+            self.ask(&words)?;
+        }
+        Ok(())
+    }
+
+    /// All keys that begin with `prefix`, and a colon behind it.
+    ///
+    /// # Errors
+    /// When a key is of a kind that no vector has.
+    pub fn dump(&mut self, prefix: &str) -> Result<Stored> {
+        let Value::Array(keys) = self.ask(&[b"KEYS", format!("{prefix}:*").as_bytes()])? else {
+            bail!("KEYS gives no list");
+        };
+        let keys = keys.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
+        let entries = keys
+            .into_iter()
+            .map(|key| Ok((escape(&key), self.entry(&key)?)));
+        Ok(without_names(entries.collect::<Result<_>>()?))
+    }
+
+    fn entry(&mut self, key: &[u8]) -> Result<Entry> {
+        let Value::Simple(kind) = self.ask(&[b"TYPE", key])? else {
+            bail!("TYPE gives no status");
+        };
+        let value = match kind.as_slice() {
+            b"string" => Content::String(escape(&bytes(self.ask(&[b"GET", key])?)?)),
+            b"hash" => Content::Hash(pairs(self.ask(&[b"HGETALL", key])?)?),
+            b"zset" => {
+                let range = self.ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])?;
+                Content::Zset(pairs(range)?)
+            }
+            b"set" => {
+                let mut members = texts(self.ask(&[b"SMEMBERS", key])?)?;
+                members.sort();
+                Content::Set(members)
+            }
+            b"stream" => Content::Stream(entries(self.ask(&[b"XRANGE", key, b"-", b"+"])?)?),
+            other => bail!("{} is a {}", escape(key), escape(other)),
+        };
+        let Value::Integer(at_ms) = self.ask(&[b"PEXPIRETIME", key])? else {
+            bail!("PEXPIRETIME gives no number");
+        };
+        Ok(Entry {
+            value,
+            expires_at_ms: u64::try_from(at_ms).ok(),
+        })
+    }
+
+    /// The reply to one command.
+    ///
+    /// # Errors
+    /// When there is none, or an error.
+    pub fn ask(&mut self, words: &[&[u8]]) -> Result<Value> {
+        let mut command = Vec::new();
+        encode_command(&mut command, words.iter().copied());
+        let reply = self.connection.exchange(&command)?;
+        match decode(&reply) {
+            Ok((Value::Error(error), _)) => bail!("{}: {}", escape(words[0]), escape(&error)),
+            Ok((value, _)) => Ok(value),
+            Err(error) => bail!("{error:?}"),
+        }
+    }
+
+    /// The replies to commands of an engine, as Redis wrote them.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn run(&mut self, commands: &[u8]) -> Result<Vec<u8>> {
+        self.connection.exchange(commands)
+    }
+}
+
+/// What stands before the name of a click in the key of its mark.
+const CLICK: &str = ":click:";
+
+/// Each gateway makes up names for its clicks: with numbers in their place, in the order of what is known of them.
+fn without_names(stored: Stored) -> Stored {
+    let (marks, mut others): (Stored, Stored) =
+        stored.into_iter().partition(|(key, _)| key.contains(CLICK));
+    let mut marks: Vec<(String, Entry)> = marks
+        .into_iter()
+        .filter_map(|(key, entry)| Some((key.split_once(CLICK)?.0.to_owned(), entry)))
+        .collect();
+    marks.sort_by_key(|(link, entry)| (link.clone(), format!("{entry:?}")));
+    let numbered = marks.into_iter().enumerate();
+    others
+        .extend(numbered.map(|(number, (link, entry))| (format!("{link}{CLICK}#{number}"), entry)));
+    others
+}
+
+/// What `after` holds that `before` did not, and the other way round.
+pub fn changes(before: &Stored, after: &Stored) -> Changes {
+    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let changed = after
+        .iter()
+        .filter(|(key, entry)| before.get(*key) != Some(entry));
+    gone.map(|key| (key.clone(), None))
+        .chain(changed.map(|(key, entry)| (key.clone(), Some(entry.clone()))))
+        .collect()
+}
+
+fn bytes(value: Value) -> Result<Vec<u8>> {
+    match value {
+        Value::Bulk(bytes) => Ok(bytes),
+        other => bail!("{other:?} is no string"),
+    }
+}
+
+fn texts(value: Value) -> Result<Vec<String>> {
+    let Value::Array(values) = value else {
+        bail!("{value:?} is no list");
+    };
+    values
+        .into_iter()
+        .map(|value| Ok(escape(&bytes(value)?)))
+        .collect()
+}
+
+fn pairs<C: FromIterator<(String, String)>>(value: Value) -> Result<C> {
+    let mut texts = texts(value)?.into_iter();
+    Ok(std::iter::from_fn(|| Some((texts.next()?, texts.next()?))).collect())
+}
+
+fn entries(value: Value) -> Result<Vec<(String, Vec<String>)>> {
+    let Value::Array(values) = value else {
+        bail!("{value:?} is no list");
+    };
+    let entry = |value| match value {
+        Value::Array(parts) => {
+            let [id, fields] = <[Value; 2]>::try_from(parts).ok().context("no entry")?;
+            Ok((escape(&bytes(id)?), texts(fields)?))
+        }
+        other => bail!("{other:?} is no entry"),
+    };
+    values.into_iter().map(entry).collect()
+}
+
+/// A plain connection to Redis.
+pub struct Connection {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Connection {
+    /// Opens one to 127.0.0.1.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn open(port: u16) -> Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            stream,
+            received: Vec::new(),
+        })
+    }
+
+    /// Sends whole commands; returns as many replies.
+    ///
+    /// # Errors
+    /// When they do not come.
+    pub fn exchange(&mut self, commands: &[u8]) -> Result<Vec<u8>> {
+        let (mut count, mut rest) = (0, commands);
+        while !rest.is_empty() {
+            let (_, used) =
+                decode(rest).map_err(|error| anyhow::anyhow!("no command: {error:?}"))?;
+            (count, rest) = (count + 1, &rest[used..]);
+        }
+        self.stream.write_all(commands)?;
+        let mut replies = Vec::new();
+        for _ in 0..count {
+            replies.extend(self.reply()?);
+        }
+        Ok(replies)
+    }
+
+    /// Waits for replies however long it takes.
+    ///
+    /// # Errors
+    /// When the system does not let it.
+    pub fn wait_for_ever(&self) -> Result<()> {
+        Ok(self.stream.set_read_timeout(None)?)
+    }
+
+    /// The next reply, as Redis wrote it.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub fn reply(&mut self) -> Result<Vec<u8>> {
+        loop {
+            match decode(&self.received) {
+                Ok((_, used)) => return Ok(self.received.drain(..used).collect()),
+                Err(DecodeError::Incomplete) => {}
+                Err(error) => bail!("not of Redis: {error:?}"),
+            }
+            let mut chunk = [0; 16 << 10];
+            let count = self.stream.read(&mut chunk)?;
+            ensure!(count > 0, "Redis has closed the connection");
+            self.received.extend_from_slice(&chunk[..count]);
+        }
+    }
+}

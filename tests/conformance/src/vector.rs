@@ -1,0 +1,387 @@
+//! Vectors: what is asked of a host, and what must come of it. `README.md` describes their files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_stack::workspace;
+
+use crate::text::unescape;
+
+/// What is longer does not stand in one line of a file.
+const LINE_LEN_MAX: usize = 140;
+
+/// Names and values of headers.
+pub type Headers = Vec<(String, String)>;
+
+/// One behaviour of one engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vector {
+    /// What it shows, as a path: the file's folder, the file, and one of it.
+    pub name: String,
+    /// The filter's module, as `target/weir` has it.
+    pub engine: String,
+    /// The filter's configuration.
+    pub config: Value,
+    /// The host's environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, String>,
+    /// What Redis holds before.
+    #[serde(default, skip_serializing_if = "Stored::is_empty")]
+    pub stored: Stored,
+    /// What the origin answers, by path; anything else with 200 and nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub origin: BTreeMap<String, OriginAnswer>,
+    /// What happens, in this order.
+    pub steps: Vec<Step>,
+    /// What has changed in Redis at the end.
+    #[serde(default, skip_serializing_if = "Changes::is_empty")]
+    pub effect: Changes,
+}
+
+/// One request at one time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The time, in milliseconds since the Unix epoch; no earlier than the step's before.
+    pub at_ms: u64,
+    /// How often the engine reads its documents before the request comes, as so much time has passed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub polls: usize,
+    /// What somebody else changes in Redis before all that.
+    #[serde(default, skip_serializing_if = "Changes::is_empty")]
+    pub stored: Changes,
+    /// The request.
+    pub request: Request,
+    /// What the vector is about, by hand: what [`Outcome::summary`] must say.
+    pub says: String,
+    /// All that is seen of it.
+    #[serde(default)]
+    pub expect: Outcome,
+}
+
+/// A request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// The path, with the query.
+    pub path: String,
+    /// The `Host`.
+    pub host: String,
+    /// Further headers.
+    #[serde(default, skip_serializing_if = "Headers::is_empty")]
+    pub headers: Headers,
+    /// The body.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// Where it comes from: address and port.
+    pub from: String,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Outcome {
+    /// Nothing is known.
+    #[default]
+    Unknown,
+    /// The gateway answers.
+    Answered {
+        /// The status.
+        status: u16,
+        /// The headers, by name.
+        headers: Headers,
+        /// The body.
+        body: String,
+    },
+    /// It goes on to the origin.
+    WentOn {
+        /// Headers that the origin sees and the client has not sent.
+        #[serde(default, skip_serializing_if = "Headers::is_empty")]
+        added: Headers,
+        /// Headers that the client has sent and the origin does not see.
+        #[serde(default, skip_serializing_if = "Headers::is_empty")]
+        removed: Headers,
+        /// Headers that the client gets and the origin has not sent.
+        #[serde(default, skip_serializing_if = "Headers::is_empty")]
+        response: Headers,
+    },
+}
+
+/// What the origin answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OriginAnswer {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    #[serde(default, skip_serializing_if = "Headers::is_empty")]
+    pub headers: Headers,
+    /// The body.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+}
+
+impl Default for OriginAnswer {
+    fn default() -> Self {
+        Self {
+            status: 200,
+            headers: Headers::new(),
+            body: String::new(),
+        }
+    }
+}
+
+/// Keys of Redis with what they hold.
+pub type Stored = BTreeMap<String, Entry>;
+
+/// Keys of Redis with what they hold now; nothing if they are gone.
+pub type Changes = BTreeMap<String, Option<Entry>>;
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The value.
+    #[serde(flatten)]
+    pub value: Content,
+    /// When it expires, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at_ms: Option<u64>,
+}
+
+/// The value of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// A string.
+    String(String),
+    /// A hash.
+    Hash(BTreeMap<String, String>),
+    /// A set.
+    Set(Vec<String>),
+    /// A sorted set: members with their scores.
+    Zset(BTreeMap<String, String>),
+    /// A stream: each entry's id, and its fields and values.
+    Stream(Vec<(String, Vec<String>)>),
+}
+
+impl Entry {
+    /// A string that does not expire.
+    pub fn string(value: impl Into<String>) -> Self {
+        Content::String(value.into()).into()
+    }
+}
+
+impl From<Content> for Entry {
+    fn from(value: Content) -> Self {
+        Self {
+            value,
+            expires_at_ms: None,
+        }
+    }
+}
+
+impl Outcome {
+    /// The status and one word of what the client is told, or that the request went on and with which verdict.
+    pub fn summary(&self) -> String {
+        let find = |headers: &Headers, name: &str| {
+            let found = headers.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone())
+        };
+        match self {
+            Self::Unknown => "nothing".into(),
+            Self::Answered {
+                status,
+                headers,
+                body,
+            } => {
+                let told = find(headers, "x-weir-verdict")
+                    .or_else(|| find(headers, "location"))
+                    .or_else(|| Some(format!("grpc {}", find(headers, "grpc-status")?)))
+                    .or_else(|| error_of(body))
+                    .or_else(|| answers_of(body));
+                told.map_or_else(|| status.to_string(), |word| format!("{status} {word}"))
+            }
+            Self::WentOn { added, .. } => match find(added, "x-weir-verdict") {
+                Some(verdict) => format!("goes on: {verdict}"),
+                None => "goes on".into(),
+            },
+        }
+    }
+
+    /// With its headers by name, so that hosts may keep them in any order.
+    pub fn sorted(mut self) -> Self {
+        match &mut self {
+            Self::Unknown => {}
+            Self::Answered { headers, .. } => headers.sort(),
+            Self::WentOn {
+                added,
+                removed,
+                response,
+            } => [added, removed, response]
+                .into_iter()
+                .for_each(|headers| headers.sort()),
+        }
+        self
+    }
+}
+
+/// The word of a refusal.
+fn error_of(body: &str) -> Option<String> {
+    let json: Value = serde_json::from_slice(&unescape(body).ok()?).ok()?;
+    Some(json.get("error")?.as_str()?.to_owned())
+}
+
+/// Which parts fit which vehicles: a group of words for each part.
+fn answers_of(body: &str) -> Option<String> {
+    let json: Value = serde_json::from_slice(&unescape(body).ok()?).ok()?;
+    let words = |part: &Value| {
+        let answers = part
+            .get("answers")?
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_str);
+        Some(answers.collect::<Vec<_>>().join(" "))
+    };
+    let parts = json.get("skus")?.as_array()?.iter().map(words);
+    Some(parts.collect::<Option<Vec<_>>>()?.join(", "))
+}
+
+/// What `after` has and `before` has not, and the other way round.
+pub fn difference(before: &Headers, after: &Headers) -> (Headers, Headers) {
+    let missing = |from: &Headers, of: &Headers| {
+        let mut left = from.clone();
+        for header in of {
+            if let Some(at) = left.iter().position(|known| known == header) {
+                left.remove(at);
+            }
+        }
+        left
+    };
+    (missing(after, before), missing(before, after))
+}
+
+impl Vector {
+    /// What every key of it in Redis begins with.
+    pub fn key_prefix(&self) -> Option<&str> {
+        let redis = self
+            .config
+            .get("redis")
+            .or_else(|| self.config.get("stores")?.get(0)?.get("redis"));
+        redis?.get("key_prefix")?.as_str()
+    }
+
+    /// What the origin answers to this path, without its query.
+    pub fn origin_answer(&self, path: &str) -> OriginAnswer {
+        let path = path.split_once('?').map_or(path, |(path, _)| path);
+        self.origin.get(path).cloned().unwrap_or_default()
+    }
+}
+
+/// The folder of the files.
+pub fn folder() -> PathBuf {
+    workspace::root().join("tests/conformance/vectors")
+}
+
+/// All vectors that are kept, in the order of their files.
+///
+/// # Errors
+/// When a file is not what it should be.
+pub fn read_all() -> Result<Vec<Vector>> {
+    let mut vectors = Vec::new();
+    for file in files(&folder())? {
+        let text = std::fs::read_to_string(&file)?;
+        let read: Vec<Vector> =
+            serde_json::from_str(&text).with_context(|| file.display().to_string())?;
+        vectors.extend(read);
+    }
+    Ok(vectors)
+}
+
+/// Writes vectors into the files that their names say, in place of all that is there.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_all(vectors: &[Vector]) -> Result<()> {
+    let mut by_file: BTreeMap<PathBuf, Vec<&Vector>> = BTreeMap::new();
+    for vector in vectors {
+        let (file, _) = vector
+            .name
+            .rsplit_once('/')
+            .context("a name without a file")?;
+        let file = folder().join(format!("{file}.json"));
+        by_file.entry(file).or_default().push(vector);
+    }
+    for stale in files(&folder())? {
+        if !by_file.contains_key(&stale) {
+            std::fs::remove_file(stale)?;
+        }
+    }
+    for (file, vectors) in by_file {
+        let text = short(&serde_json::to_string_pretty(&vectors)?);
+        workspace::write_atomic(&file, text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// JSON with what fits into a line in one.
+fn short(pretty: &str) -> String {
+    let lines: Vec<&str> = pretty.lines().collect();
+    let (mut text, mut at) = (String::new(), 0);
+    while let Some(line) = lines.get(at) {
+        let end = line
+            .ends_with(['{', '['])
+            .then(|| end_of(&lines[at..]))
+            .flatten();
+        let joined = end.map(|end| join(&lines[at..=at + end]));
+        let joined = joined.filter(|joined| joined.len() <= LINE_LEN_MAX);
+        at += 1 + joined.as_ref().and(end).unwrap_or(0);
+        text += joined.as_deref().unwrap_or(line);
+        text.push('\n');
+    }
+    text
+}
+
+/// Where what the first line opens is closed: the next line that is no deeper.
+fn end_of(lines: &[&str]) -> Option<usize> {
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let first = depth(lines.first()?);
+    let behind = lines.iter().skip(1).position(|line| depth(line) <= first);
+    behind.map(|at| at + 1)
+}
+
+fn join(lines: &[&str]) -> String {
+    let mut joined = lines
+        .first()
+        .map(|line| (*line).to_owned())
+        .unwrap_or_default();
+    for line in lines.iter().skip(1) {
+        joined.push(' ');
+        joined += line.trim_start();
+    }
+    joined
+}
+
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files(&path)?);
+        } else if path.extension().is_some_and(|ending| ending == "json") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

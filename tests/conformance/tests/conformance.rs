@@ -1,0 +1,182 @@
+//! Every host, with all vectors; and the suite itself, which must see a single byte.
+
+use std::collections::BTreeSet;
+
+use tokio::runtime::Runtime;
+use weir_conformance::host::Host;
+use weir_conformance::vector::{Changes, Content, Outcome, Vector, read_all};
+use weir_conformance::{hosts, make, suite, tokens};
+use weir_stack::tools::Options;
+
+/// As many as there must be, and as many of them made by property tests.
+const VECTORS_MIN: usize = 300;
+const GENERATED_MIN: usize = 40;
+
+/// So few may be beyond a host of today's.
+const LEFT_OUT_MAX: usize = 1;
+
+fn start(name: &str, runtime: &Runtime) -> Box<dyn Host> {
+    hosts::start(name, runtime, &Options::default()).unwrap()
+}
+
+fn passes(name: &str) {
+    let runtime = Runtime::new().unwrap();
+    let mut host = start(name, &runtime);
+    let vectors = read_all().unwrap();
+    let report = suite::run(host.as_mut(), &vectors).unwrap();
+    assert!(report.failures.is_empty(), "{}", suite::table(&[report]));
+    let left_out: usize = report.left_out.values().sum();
+    assert_eq!(report.passed + left_out, vectors.len());
+    assert!(left_out <= LEFT_OUT_MAX, "{:?}", report.left_out);
+}
+
+#[test]
+fn the_engines_do_what_vectors_say() {
+    passes("engine");
+}
+
+#[test]
+fn the_filters_in_host_test_do_what_vectors_say() {
+    passes("host-test");
+}
+
+#[test]
+fn the_filters_in_envoy_do_what_vectors_say() {
+    passes("wasm");
+}
+
+#[test]
+fn what_is_signed_on_one_host_counts_on_another() {
+    let runtime = Runtime::new().unwrap();
+    let mut running: Vec<_> = hosts::NAMES
+        .iter()
+        .map(|name| start(name, &runtime))
+        .collect();
+    let matrix = tokens::matrix(&mut running, &read_all().unwrap()).unwrap();
+    assert!(matrix.is_right(), "\n{}", matrix.table());
+}
+
+/// A vector without what the engines have filled in.
+fn by_hand(mut vector: Vector) -> Vector {
+    vector.effect = Changes::new();
+    for step in &mut vector.steps {
+        step.expect = Outcome::Unknown;
+    }
+    vector
+}
+
+#[test]
+fn the_files_hold_what_their_makers_say() {
+    let kept: Vec<Vector> = read_all().unwrap();
+    assert!(kept.len() >= VECTORS_MIN, "{}", kept.len());
+    let generated = kept
+        .iter()
+        .filter(|vector| vector.name.contains("/generated/"));
+    assert!(generated.count() >= GENERATED_MIN);
+    let names: BTreeSet<&str> = kept.iter().map(|vector| vector.name.as_str()).collect();
+    assert_eq!(names.len(), kept.len(), "two vectors have one name");
+    let mut made = make::all();
+    made.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut kept: Vec<Vector> = kept.into_iter().map(by_hand).collect();
+    kept.sort_by(|a, b| a.name.cmp(&b.name));
+    for (kept, made) in kept.iter().zip(&made) {
+        assert_eq!(
+            kept, made,
+            "cargo xtask conformance --write makes the files anew"
+        );
+    }
+    assert_eq!(kept.len(), made.len());
+}
+
+/// Every way in which an expectation can be off by one byte.
+fn changed(vector: &Vector) -> Vec<Vector> {
+    let mut all = Vec::new();
+    let mut change = |edit: &dyn Fn(&mut Vector)| {
+        let mut other = vector.clone();
+        edit(&mut other);
+        assert_ne!(&other, vector);
+        all.push(other);
+    };
+    for index in 0..vector.steps.len() {
+        change(&|vector| vector.steps[index].says.push('!'));
+        match &vector.steps[index].expect {
+            Outcome::Unknown => panic!("{} expects nothing", vector.name),
+            Outcome::Answered { headers, .. } => {
+                let count = headers.len();
+                change(&|vector| edit_answer(vector, index, |status, _, _| *status += 1));
+                change(&|vector| edit_answer(vector, index, |_, _, body| body.push('!')));
+                for at in 0..count {
+                    change(&|vector| {
+                        edit_answer(vector, index, |_, headers, _| headers[at].1.push('!'))
+                    });
+                    change(&|vector| {
+                        edit_answer(vector, index, |_, headers, _| drop(headers.remove(at)))
+                    });
+                }
+            }
+            Outcome::WentOn { added, .. } => {
+                for at in 0..added.len() {
+                    change(&|vector| {
+                        if let Outcome::WentOn { added, .. } = &mut vector.steps[index].expect {
+                            added[at].1.push('!');
+                        }
+                    });
+                }
+                change(&|vector| {
+                    if let Outcome::WentOn { removed, .. } = &mut vector.steps[index].expect {
+                        removed.push(("x-a".into(), "1".into()));
+                    }
+                });
+            }
+        }
+    }
+    for key in vector.effect.keys() {
+        change(&|vector| drop(vector.effect.remove(key)));
+        change(&|vector| {
+            let entry = vector.effect.get_mut(key).and_then(Option::as_mut);
+            match entry {
+                Some(entry) => entry.expires_at_ms = Some(entry.expires_at_ms.unwrap_or(0) + 1),
+                None => drop(
+                    vector
+                        .effect
+                        .insert(key.clone(), Some(Content::String("x".into()).into())),
+                ),
+            }
+        });
+    }
+    all
+}
+
+fn edit_answer(
+    vector: &mut Vector,
+    index: usize,
+    edit: impl Fn(&mut u16, &mut Vec<(String, String)>, &mut String),
+) {
+    if let Outcome::Answered {
+        status,
+        headers,
+        body,
+    } = &mut vector.steps[index].expect
+    {
+        edit(status, headers, body);
+    }
+}
+
+#[test]
+fn one_byte_that_differs_is_found() {
+    let runtime = Runtime::new().unwrap();
+    let mut host = start("engine", &runtime);
+    let vectors = read_all().unwrap();
+    for name in [
+        "sale/stock/the-last-unit",
+        "token/matrix/minted",
+        "links/maximum/of-2",
+        "limits/told/grpc",
+    ] {
+        let vector = vectors.iter().find(|vector| vector.name == name).unwrap();
+        let changed = changed(vector);
+        assert!(changed.len() > 4);
+        let report = suite::run(host.as_mut(), &changed).unwrap();
+        assert_eq!(report.passed, 0, "{name}");
+    }
+}
