@@ -12,6 +12,8 @@
 
 pub mod database;
 pub mod foreign;
+#[cfg(test)]
+pub(crate) mod plan;
 pub mod shed;
 mod sqlite;
 

@@ -30,52 +30,57 @@ const MARK_DONE: &str = "
 // Changes nothing, and makes origins that archive one sale take turns.
 const LOCK_SALE: &str = "UPDATE sales SET archived_at_ms = archived_at_ms WHERE id = ?";
 
-// An order's id begins with its sale's, and a dot: `/` is the character behind it.
+// An order's id is its claim's, which begins with the sale's, and a dot: `/` is the character behind it. `+` keeps the index
+// by sale out of it: a batch would walk through all orders of the sale.
 const SELECT_LAST_ORDER: &str = "
     SELECT MAX(id) AS last FROM (
         SELECT id FROM orders
-        WHERE id >= ? AND id < ? AND sale_id = ? AND status <> 'unpaid' ORDER BY id LIMIT ?
+        WHERE id >= ? AND id < ? AND +sale_id = ? AND status <> 'unpaid' ORDER BY id LIMIT ?
     ) AS batch";
 
 const COPY_ORDERS: &str = "
     INSERT INTO orders_archive
-    SELECT * FROM orders WHERE id >= ? AND id <= ? AND sale_id = ? AND status <> 'unpaid'";
+    SELECT * FROM orders WHERE id >= ? AND id <= ? AND +sale_id = ? AND status <> 'unpaid'";
 
 const DELETE_ORDERS: &str = "
-    DELETE FROM orders WHERE id >= ? AND id <= ? AND sale_id = ? AND status <> 'unpaid'";
+    DELETE FROM orders WHERE id >= ? AND id <= ? AND +sale_id = ? AND status <> 'unpaid'";
 
 const SELECT_UNPAID: &str = "
-    SELECT id FROM orders WHERE id >= ? AND id < ? AND sale_id = ? AND status = 'unpaid' LIMIT 1";
+    SELECT id FROM orders WHERE id >= ? AND id < ? AND +sale_id = ? AND status = 'unpaid' LIMIT 1";
 
-/// How a batch of a table's rows of one sale ends, and how it goes.
+const SELECT_LAST_OUTCOME: &str = "
+    SELECT MAX(claim_id) AS last FROM (
+        SELECT claim_id FROM claim_outcomes
+        WHERE claim_id >= ? AND claim_id < ? AND +sale_id = ? ORDER BY claim_id LIMIT ?
+    ) AS batch";
+
+const DELETE_OUTCOMES: &str = "
+    DELETE FROM claim_outcomes WHERE claim_id >= ? AND claim_id <= ? AND +sale_id = ?";
+
+/// How a batch of a table's rows of one sale, in the order of their users, ends, and how it goes.
 macro_rules! batch {
-    ($table:literal, by $column:literal) => {
+    ($table:literal) => {
         (
             concat!(
-                "SELECT MAX(name) AS last FROM (SELECT ",
-                $column,
-                " AS name FROM ",
+                "SELECT MAX(user_id) AS last FROM (SELECT user_id FROM ",
                 $table,
-                " WHERE sale_id = ? ORDER BY name LIMIT ?) AS batch"
+                " WHERE sale_id = ? ORDER BY user_id LIMIT ?) AS batch"
             ),
             concat!(
                 "DELETE FROM ",
                 $table,
-                " WHERE sale_id = ? AND ",
-                $column,
-                " <= ?"
+                " WHERE sale_id = ? AND user_id <= ?"
             ),
         )
     };
 }
 
-/// What only served a sale while it ran, by table.
-const SERVING: [(&str, &str); 5] = [
-    batch!("reservations", by "user_id"),
-    batch!("blocked_users", by "user_id"),
-    batch!("buyers", by "user_id"),
-    batch!("idempotency_keys", by "user_id"),
-    batch!("claim_outcomes", by "claim_id"),
+/// What only served a sale while it ran, by table. The outcomes of its claims did, too.
+const SERVING: [(&str, &str); 4] = [
+    batch!("reservations"),
+    batch!("blocked_users"),
+    batch!("buyers"),
+    batch!("idempotency_keys"),
 ];
 
 /// A sale that is to be archived, and how far that is.
@@ -136,8 +141,8 @@ impl SaleStore {
 
     /// Whether a sale has orders that are neither paid nor ended: these stay until they are.
     pub async fn has_unpaid(&self, id: &SaleId) -> Result<bool, SqlError> {
-        let (first, behind) = order_ids(id);
-        let row = self.db.one(of_orders(SELECT_UNPAID, &first, &behind, id));
+        let (first, behind) = claim_ids(id);
+        let row = self.db.one(of_claims(SELECT_UNPAID, &first, &behind, id));
         Ok(row.await?.is_some())
     }
 }
@@ -151,18 +156,18 @@ async fn archive_once(db: &Database, id: &SaleId) -> Result<bool, Error> {
 
 async fn archive_in(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
     tx.execute(sql(LOCK_SALE).text(id.as_str())).await?;
-    let (first, behind) = order_ids(id);
-    let select = of_orders(SELECT_LAST_ORDER, &first, &behind, id).number(ROWS_MAX);
+    let (first, behind) = claim_ids(id);
+    let select = of_claims(SELECT_LAST_ORDER, &first, &behind, id).number(ROWS_MAX);
     if let Some(last) = last_of(tx, select).await? {
-        tx.execute(of_orders(COPY_ORDERS, &first, &last, id))
+        tx.execute(of_claims(COPY_ORDERS, &first, &last, id))
             .await?;
-        tx.execute(of_orders(DELETE_ORDERS, &first, &last, id))
+        tx.execute(of_claims(DELETE_ORDERS, &first, &last, id))
             .await?;
         return Ok(true);
     }
     // Orders that can still change need what served the sale.
     let unpaid = tx
-        .one(of_orders(SELECT_UNPAID, &first, &behind, id))
+        .one(of_claims(SELECT_UNPAID, &first, &behind, id))
         .await?;
     if unpaid.is_some() {
         return Ok(false);
@@ -175,7 +180,13 @@ async fn archive_in(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
             return Ok(true);
         }
     }
-    Ok(false)
+    let select = of_claims(SELECT_LAST_OUTCOME, &first, &behind, id).number(ROWS_MAX);
+    let Some(last) = last_of(tx, select).await? else {
+        return Ok(false);
+    };
+    tx.execute(of_claims(DELETE_OUTCOMES, &first, &last, id))
+        .await?;
+    Ok(true)
 }
 
 /// The last name of a batch; `None` if the batch is empty.
@@ -184,12 +195,12 @@ async fn last_of(tx: &mut Tx, select: Statement<'_>) -> Result<Option<String>, E
     row.map_or(Ok(None), |row| row.maybe_text("last"))
 }
 
-/// What the ids of a sale's orders lie between.
-fn order_ids(id: &SaleId) -> (String, String) {
+/// What the ids of a sale's claims, and so those of its orders, lie between.
+fn claim_ids(id: &SaleId) -> (String, String) {
     (format!("{id}."), format!("{id}/"))
 }
 
-fn of_orders<'a>(
+fn of_claims<'a>(
     statement: &'static str,
     first: &'a str,
     last: &'a str,
@@ -205,4 +216,37 @@ fn ended(row: &Row) -> Result<EndedSale, Error> {
         archived_at_ms: row.maybe("archived_at_ms")?,
         cleared_at_ms: row.maybe("cleared_at_ms")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::plan::plan;
+
+    #[tokio::test]
+    async fn a_batch_is_found_without_a_walk_through_the_whole_sale() {
+        let claims = [
+            (SELECT_LAST_ORDER, "(id>? AND id<?)"),
+            (COPY_ORDERS, "(id>? AND id<?)"),
+            (DELETE_ORDERS, "(id>? AND id<?)"),
+            (SELECT_UNPAID, "(id>? AND id<?)"),
+            (SELECT_LAST_OUTCOME, "(claim_id>? AND claim_id<?)"),
+            (DELETE_OUTCOMES, "(claim_id>? AND claim_id<?)"),
+        ];
+        let served = SERVING
+            .iter()
+            .map(|&(_, delete)| (delete, "(sale_id=? AND user_id<?)"));
+        for (statement, range) in claims.into_iter().chain(served) {
+            let steps = plan(statement).await;
+            assert!(steps.iter().any(|step| step.ends_with(range)), "{steps:?}");
+        }
+        for select in SERVING.map(|(select, _)| select) {
+            let steps = plan(select).await;
+            assert!(
+                steps[1].ends_with("USING PRIMARY KEY (sale_id=?)"),
+                "{steps:?}"
+            );
+            assert!(!steps.iter().any(|step| step.contains("TEMP")), "{steps:?}");
+        }
+    }
 }

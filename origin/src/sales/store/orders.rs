@@ -24,19 +24,21 @@ const SELECT_OF_USER: &str = "
     WHERE sale_id = ? AND user_id = ? AND shard = ? AND status IN ('unpaid', 'paid')
     ORDER BY generation";
 
+// CROSS JOIN is a join whose order SQLite keeps. Left to choose, it walks all orders there are, twice a second, to find the
+// few that are unfollowed.
 const SELECT_UNFOLLOWED: &str = "
     SELECT orders.*
-    FROM unfollowed_orders JOIN orders ON orders.id = unfollowed_orders.order_id
+    FROM unfollowed_orders CROSS JOIN orders ON orders.id = unfollowed_orders.order_id
     ORDER BY unfollowed_orders.at_ms, orders.id
     LIMIT ?";
 
 const SELECT_UNFOLLOWED_SALES: &str = "
     SELECT DISTINCT orders.sale_id
-    FROM unfollowed_orders JOIN orders ON orders.id = unfollowed_orders.order_id";
+    FROM unfollowed_orders CROSS JOIN orders ON orders.id = unfollowed_orders.order_id";
 
 const SELECT_UNFOLLOWED_OF: &str = "
     SELECT orders.*
-    FROM unfollowed_orders JOIN orders ON orders.id = unfollowed_orders.order_id
+    FROM unfollowed_orders CROSS JOIN orders ON orders.id = unfollowed_orders.order_id
     WHERE orders.sale_id = ?
     ORDER BY unfollowed_orders.at_ms, orders.id
     LIMIT ?";
@@ -197,4 +199,24 @@ pub(super) fn status(row: &Row) -> Result<OrderStatus, Error> {
 
 pub(super) fn user_id(row: &Row) -> Result<UserId, Error> {
     UserId::new(row.text("user_id")?).map_err(|error| damaged("user_id", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::plan::plan;
+
+    #[tokio::test]
+    async fn what_is_unfollowed_is_found_without_a_walk_through_all_orders() {
+        for statement in [
+            SELECT_UNFOLLOWED,
+            SELECT_UNFOLLOWED_SALES,
+            SELECT_UNFOLLOWED_OF,
+        ] {
+            let steps = plan(statement).await;
+            assert!(steps[0].starts_with("SCAN unfollowed_orders"), "{steps:?}");
+            assert!(steps[1].starts_with("SEARCH orders"), "{steps:?}");
+            assert!(steps[1].ends_with("(id=?)"), "{steps:?}");
+        }
+    }
 }

@@ -1,0 +1,18 @@
+//! How SQLite goes about a statement, for tests: a table that grows with a sale must not be walked through by what is asked
+//! again and again.
+
+use sqlx::sqlite::SqlitePool;
+use sqlx::{AssertSqlSafe, Row as _, query};
+
+use super::sqlite;
+
+/// The plan's steps, with all of the origin's tables there and empty, as SQLite sees them: it keeps no statistics.
+pub(crate) async fn plan(statement: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/weir.db", dir.path().display());
+    let opened = sqlite::open(&url, crate::migrations::ALL.sqlite).await;
+    let pool: SqlitePool = opened.unwrap().readers;
+    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+    let steps = query(explain).fetch_all(&pool).await.unwrap();
+    steps.iter().map(|step| step.get("detail")).collect()
+}
