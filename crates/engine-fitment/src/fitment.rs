@@ -264,6 +264,9 @@ impl Fitment {
 
     fn finish(&mut self, stream: StreamId, query: &Query, now_ms: u64, effects: &mut Effects) {
         let has_gaps = query.has_gaps();
+        if has_gaps && self.vehicles.is_out_of_reach() {
+            return self.not_taken(stream, NotTaken::Unavailable, effects);
+        }
         if has_gaps && self.may_ask_origin(now_ms) {
             return self.forward(stream, effects);
         }
@@ -375,14 +378,20 @@ impl Fitment {
                     effects.log(Level::Info, "the map of vehicles can be read again");
                 }
             }
-            Ok(None) => self.no_vehicles("there is none in Redis", effects),
-            Err(failure) => self.no_vehicles(&format!("{failure}"), effects),
+            Ok(None) => {
+                let is_first = self.vehicles.missing();
+                self.no_vehicles(is_first, "there is none in Redis", effects);
+            }
+            Err(failure) => {
+                let is_first = self.vehicles.unanswered();
+                self.no_vehicles(is_first, &format!("{failure}"), effects);
+            }
         }
     }
 
-    fn no_vehicles(&mut self, why: &str, effects: &mut Effects) {
+    fn no_vehicles(&mut self, is_first: bool, why: &str, effects: &mut Effects) {
         self.counters.polls_failed.increment();
-        if self.vehicles.failed() {
+        if is_first {
             effects.log(Level::Warn, format!("no map of vehicles: {why}"));
         }
     }

@@ -19,6 +19,8 @@ pub(crate) struct Vehicles {
     keys: VehicleMapKeys,
     vehicles_max: u32,
     is_reading: bool,
+    /// Whether the last read had no answer at all.
+    is_unanswered: bool,
     /// What questions are answered from. A map that is rebuilt gives vehicles the offsets that they had, so the last one
     /// serves until the next is whole.
     offsets: HashMap<u32, Offset>,
@@ -39,6 +41,7 @@ impl Vehicles {
             keys: VehicleMapKeys::new(key_prefix),
             vehicles_max,
             is_reading: false,
+            is_unanswered: false,
             offsets: HashMap::new(),
             next: HashMap::new(),
             known: Known::default(),
@@ -67,15 +70,30 @@ impl Vehicles {
         Some(call(&self.keys, self.known, READ_MAX.min(room)))
     }
 
-    /// The read has failed, or there is no map. Whether it is the first time in a row.
-    pub(crate) fn failed(&mut self) -> bool {
+    /// Redis has answered that there is no map. Whether it is the first failure in a row.
+    pub(crate) fn missing(&mut self) -> bool {
         self.is_reading = false;
+        self.is_unanswered = false;
         self.schedule.failed()
+    }
+
+    /// Redis has not answered, or not in words. Whether it is the first failure in a row.
+    pub(crate) fn unanswered(&mut self) -> bool {
+        self.is_reading = false;
+        self.is_unanswered = true;
+        self.schedule.failed()
+    }
+
+    /// Whether there is no map because Redis does not answer: nobody can tell what Redis knows, so nothing is missing there
+    /// that the origin should fill in.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.is_unanswered && self.head.is_none()
     }
 
     /// The read has brought this. Whether reads failed before.
     pub(crate) fn read(&mut self, tail: &Tail) -> bool {
         self.is_reading = false;
+        self.is_unanswered = false;
         self.head = Some(tail.head);
         if tail.head.generation != self.known.generation || tail.head.count < self.known.count {
             self.begin_again(tail.head.generation);

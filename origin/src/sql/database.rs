@@ -5,24 +5,36 @@
 
 use std::future::Future;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::mysql::{MySql, MySqlConnectOptions, MySqlPool, MySqlPoolOptions, MySqlRow};
 use sqlx::query::Query;
-use sqlx::sqlite::{Sqlite, SqlitePool, SqliteRow};
+use sqlx::sqlite::{
+    Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
+};
 use sqlx::{Encode, Error, Row as _, SqlSafeStr, Transaction, Type, query};
 
 use super::SqlError;
-use super::sqlite::{self, Checkpoints, Opened};
+
+/// SQLite has one writer at a time: a second connection would only wait inside SQLite, where no
+/// queue is fair.
+const SQLITE_WRITERS: u32 = 1;
+
+/// Readers do not wait for the writer (WAL).
+const SQLITE_READERS: u32 = 2;
 
 /// MySQL's threads and its group commit want several transactions at once; more would only wait for the same rows.
 const MYSQL_CONNECTIONS: u32 = 32;
 
 /// How long a call waits for a connection before it gives up. Below the time limit of a request,
 /// so that the answer says why.
-pub(super) const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long SQLite waits for another process that holds the file's lock: an operator's shell, a
+/// backup, the origin before this one.
+const BUSY_LIMIT: Duration = Duration::from_secs(2);
 
 /// What each connection to MySQL is told. READ COMMITTED: no gap locks, which orders of different
 /// users would meet at. Strict: what does not fit is refused, not cut. A lock is waited for as long
@@ -39,12 +51,17 @@ const ATTEMPTS_MAX: u32 = 5;
 /// The pause after the first such end; doubled with each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
+/// How often tables of SQLite are brought up to date while another origin does the same, and the pause between. One round
+/// may fail for each migration.
+const MIGRATION_ATTEMPTS_MAX: usize = 50;
+const MIGRATION_PAUSE: Duration = Duration::from_millis(100);
+
 /// MySQL's "deadlock found": it has rolled the transaction back at once. "Lock wait timeout exceeded" is
 /// not tried again: that has taken 2 s, and a second wait would be longer than a request may take.
 const MYSQL_DEADLOCK: u16 = 1213;
 
 /// A migration: its version, its name, its statements.
-pub(super) type NamedMigration = (i64, &'static str, &'static str);
+type NamedMigration = (i64, &'static str, &'static str);
 
 /// The schema's history, in each database's own SQL.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +105,6 @@ enum Pools {
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
-        checkpoints: Arc<Checkpoints>,
     },
     MySql(MySqlPool),
 }
@@ -274,16 +290,7 @@ impl Database {
     pub async fn open(url: &str, migrations: &Migrations) -> Result<Self, OpenError> {
         // SQLite's parser would take any other URL for the name of a file.
         if url.starts_with("sqlite:") {
-            let Opened {
-                writer,
-                readers,
-                checkpoints,
-            } = sqlite::open(url, migrations.sqlite).await?;
-            return Ok(Self(Pools::Sqlite {
-                writer,
-                readers,
-                checkpoints,
-            }));
+            return open_sqlite(url, migrations.sqlite).await.map(Self);
         }
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
             return open_mysql(url, migrations.mysql).await.map(Self);
@@ -362,12 +369,7 @@ impl Database {
     /// Closes all connections once their work is done.
     pub async fn close(&self) {
         match &self.0 {
-            Pools::Sqlite {
-                writer,
-                readers,
-                checkpoints,
-            } => {
-                checkpoints.close().await;
+            Pools::Sqlite { writer, readers } => {
                 readers.close().await;
                 // Last: the last connection to close moves the WAL into the file.
                 writer.close().await;
@@ -459,6 +461,58 @@ fn is_deadlock(error: &Error) -> bool {
     error.is_some_and(|error| error.number() == MYSQL_DEADLOCK)
 }
 
+async fn open_sqlite(url: &str, migrations: &[NamedMigration]) -> Result<Pools, OpenError> {
+    let options = SqliteConnectOptions::from_str(url).map_err(|_| OpenError::Url("SQLite"))?;
+    if url.contains(":memory:") || url.contains("mode=memory") {
+        return Err(OpenError::InMemory);
+    }
+    let options = options
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // With NORMAL a power cut could take back orders that were answered with 201.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_LIMIT);
+    // The writer first: a reader can neither make the file nor its WAL.
+    let writer = connect_sqlite(SQLITE_WRITERS, options.clone()).await?;
+    migrate_sqlite(&writer, migrations).await?;
+    let readers = connect_sqlite(SQLITE_READERS, options.read_only(true)).await?;
+    Ok(Pools::Sqlite { writer, readers })
+}
+
+/// Two origins may begin with one new file at the same moment. Nothing but SQLite's own lock keeps them apart, so what one has
+/// made meanwhile, the other fails to make; it then finds it made.
+async fn migrate_sqlite(
+    writer: &SqlitePool,
+    migrations: &[NamedMigration],
+) -> Result<(), MigrateError> {
+    let migrator = migrator(migrations);
+    for _ in 1..MIGRATION_ATTEMPTS_MAX {
+        match migrator.run(writer).await {
+            Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
+                tokio::time::sleep(MIGRATION_PAUSE).await;
+            }
+            ended => return ended,
+        }
+    }
+    migrator.run(writer).await
+}
+
+async fn connect_sqlite(
+    count: u32,
+    options: SqliteConnectOptions,
+) -> Result<SqlitePool, OpenError> {
+    SqlitePoolOptions::new()
+        .max_connections(count)
+        .acquire_timeout(ACQUIRE_LIMIT)
+        // A file does not drop connections, so none needs to be made anew.
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(options)
+        .await
+        .map_err(OpenError::Connect)
+}
+
 async fn open_mysql(url: &str, migrations: &[NamedMigration]) -> Result<Pools, OpenError> {
     let options = MySqlConnectOptions::from_str(url).map_err(|_| OpenError::Url("MySQL"))?;
     if options.get_database().is_none_or(str::is_empty) {
@@ -484,7 +538,7 @@ async fn open_mysql(url: &str, migrations: &[NamedMigration]) -> Result<Pools, O
     Ok(Pools::MySql(pool))
 }
 
-pub(super) fn migrator(migrations: &[NamedMigration]) -> Migrator {
+fn migrator(migrations: &[NamedMigration]) -> Migrator {
     let migration = |&(version, name, sql): &NamedMigration| {
         let sql = sql.into_sql_str();
         Migration::new(version, name.into(), MigrationType::Simple, sql, false)
@@ -506,10 +560,7 @@ mod tests {
             mysql: &[],
         };
         let database = Database::open(&url, &migrations).await.unwrap();
-        let Pools::Sqlite {
-            writer, readers, ..
-        } = database.0
-        else {
+        let Pools::Sqlite { writer, readers } = database.0 else {
             panic!("not SQLite");
         };
         let number = async |pragma: &'static str| -> i64 {

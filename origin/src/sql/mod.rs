@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`database`] | pools, transactions, statements and rows of either database; retries; migrations |
 //! | [`shed`] | limits how many calls work at once and how many wait |
-//! | `sqlite` | SQLite's file and its WAL |
 //! | [`foreign`] | somebody else's database, to be read |
 //!
 //! The tables belong to the domains: their statements are in `sales::store`, `links::store`, `history::store` and
@@ -15,7 +14,6 @@ pub mod foreign;
 #[cfg(test)]
 pub(crate) mod plan;
 pub mod shed;
-mod sqlite;
 
 pub use database::{Database, Migrations, OpenError};
 pub(crate) use database::{Row, Statement, Tx, damaged, retried, sql};

@@ -102,6 +102,27 @@ fn before_the_map_of_vehicles_is_read_the_origin_is_asked() {
     assert!(host.log.iter().any(|line| line.contains("again")));
 }
 
+/// A gateway that starts while Redis is away knows as little as one that has lost it.
+#[test]
+fn before_redis_was_ever_reached_the_answer_is_503() {
+    let mut host = Host::unaware(crate::host::CONFIG);
+    host.put("S1", &home("P1"), &[1]);
+    host.is_connected = false;
+    // The first request has the map read.
+    host.ask(&question(&[1], &["S1"]));
+    host.run();
+    host.advance(1_000);
+    for _ in 0..3 {
+        let (status, told) = host.answer(&question(&[1], &["S1"]));
+        assert_eq!((status, told["error"].as_str()), (503, Some("unavailable")));
+    }
+    host.is_connected = true;
+    host.map(1, 10);
+    host.learn();
+    host.advance(10_000);
+    assert_eq!(host.answer(&question(&[1], &["S1"])).0, 200);
+}
+
 #[test]
 fn the_map_stays_while_redis_has_none() {
     let mut host = shop();
