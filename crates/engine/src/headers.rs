@@ -49,31 +49,15 @@ impl Headers {
     /// The value of the header `name`, in lower case. Several of one name are one, with commas between: only such a value
     /// is owned.
     pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let mut values = self.values(name);
-        let first = values.next()?;
+        let mut values = self.iter().filter(|(known, _)| *known == name.as_bytes());
+        let (_, first) = values.next()?;
         // A host takes no request that has a pseudo-header twice: RFC 9113, section 8.1.1.
         if name.starts_with(':') {
             return Some(Cow::Borrowed(first));
         }
         let mut all = Some(Cow::Borrowed(first));
-        values.for_each(|value| add_value(&mut all, value));
+        values.for_each(|(_, value)| add_value(&mut all, value));
         all
-    }
-
-    /// The values of the header `name`. Every request pays for this, so only the texts of names as long as it are read.
-    fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        let (lengths, texts) = self.parts();
-        let mut end = 0_usize;
-        lengths.iter().filter_map(move |[name_len, value_len]| {
-            let start = end;
-            let value_start = after_text(start, *name_len);
-            end = after_text(value_start, *value_len);
-            let is_it = value_start.wrapping_sub(start) == name.len() + 1
-                && texts.get(start..value_start - 1) == Some(name.as_bytes());
-            // With the byte behind it: a text without is cut off.
-            let value = texts.get(value_start..end).filter(|_| is_it)?;
-            value.split_last().map(|(_, value)| value)
-        })
     }
 
     /// As [`Headers::get`], for several headers in one pass; not for pseudo-headers.
@@ -98,34 +82,26 @@ impl Headers {
 
     /// Each name, in lower case, with its value, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let (lengths, mut texts) = self.parts();
+        let (count, rest) = self.bytes.split_first_chunk().unwrap_or((&[0; WORD], &[]));
+        let count = u32::from_le_bytes(*count) as usize;
+        let lengths_len = count.saturating_mul(2 * WORD).min(rest.len());
+        let (lengths, mut texts) = rest.split_at_checked(lengths_len).unwrap_or_default();
+        let lengths = lengths.as_chunks::<WORD>().0;
         let mut text = move |length: &[u8; WORD]| {
             let length = u32::from_le_bytes(*length) as usize;
             let (text, behind) = texts.split_at_checked(length)?;
             texts = behind.get(1..)?;
             Some(text)
         };
-        lengths.iter().map_while(move |[name, value]| {
-            let name = text(name)?;
-            Some((name, text(value)?))
-        })
+        lengths
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map_while(move |[name, value]| {
+                let name = text(name)?;
+                Some((name, text(value)?))
+            })
     }
-
-    /// The lengths of names and values, and their texts.
-    fn parts(&self) -> (&[[[u8; WORD]; 2]], &[u8]) {
-        let (count, rest) = self.bytes.split_first_chunk().unwrap_or((&[0; WORD], &[]));
-        let count = u32::from_le_bytes(*count) as usize;
-        let lengths_len = count.saturating_mul(2 * WORD).min(rest.len());
-        let (lengths, texts) = rest.split_at_checked(lengths_len).unwrap_or_default();
-        (lengths.as_chunks::<WORD>().0.as_chunks::<2>().0, texts)
-    }
-}
-
-/// Where the text behind one begins that begins at `start`. No text is there that these lengths overflow.
-fn after_text(start: usize, length: [u8; WORD]) -> usize {
-    start
-        .saturating_add(u32::from_le_bytes(length) as usize)
-        .saturating_add(1)
 }
 
 /// Adds the next value of a header to those that were found.
@@ -185,17 +161,15 @@ mod tests {
         let whole = Headers::new(&[("a", b"1"), ("b", b"2")]);
         for length in 0..whole.as_bytes().len() {
             let cut = whole.as_bytes().get(..length).unwrap().to_vec();
-            let cut_headers = Headers::from_bytes(cut);
-            assert!(cut_headers.iter().count() < 2);
-            assert_eq!(cut_headers.get("b"), None);
+            let cut = Headers::from_bytes(cut);
+            assert!(cut.iter().count() < 2);
+            assert_eq!(cut.get("b"), None);
         }
         let endless = Headers::from_bytes(u32::MAX.to_le_bytes().to_vec());
         assert_eq!(endless.iter().count(), 0);
-        assert_eq!(endless.get("a"), None);
-        // Lengths beyond what can be counted.
+        // Longer than what an address of 32 bits can reach.
         let mut long = Headers::new(&[("a", "1"), ("b", "2")]).as_bytes().to_vec();
-        long[WORD..2 * WORD].fill(0xff);
-        long[2 * WORD..3 * WORD].fill(0xff);
+        long[WORD..3 * WORD].fill(0xff);
         assert_eq!(Headers::from_bytes(long).get("b"), None);
     }
 }

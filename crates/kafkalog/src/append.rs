@@ -18,10 +18,6 @@ use crate::{NewRecord, PAYLOAD_LEN_MAX, Settings, client};
 /// What is counted for a record beside its payload: librdkafka keeps about so much for each.
 const RECORD_COST: usize = 256;
 
-/// How many producers share the partitions. An idempotent producer has five requests on their way to a broker, and librdkafka
-/// sends a request for each partition: one producer alone would wait for brokers that have time.
-const PRODUCERS: u16 = 4;
-
 /// Why records were not appended, or may not have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
@@ -39,8 +35,8 @@ pub enum AppendError {
 /// Appends records to one topic.
 pub(crate) struct Appender {
     settings: Settings,
-    /// Each has every so many partitions, and is replaced when librdkafka gives it up.
-    producers: Vec<Mutex<Arc<ThreadedProducer<Deliveries>>>>,
+    /// Replaced when librdkafka gives it up.
+    producer: Mutex<Arc<ThreadedProducer<Deliveries>>>,
     shared: Arc<Shared>,
 }
 
@@ -108,10 +104,8 @@ impl ProducerContext for Deliveries {
 
 impl Appender {
     pub(crate) fn new(settings: &Settings) -> Result<Self, KafkaError> {
-        let count = PRODUCERS.min(settings.partitions).max(1);
-        let producers = (0..count).map(|_| Ok(Mutex::new(Arc::new(producer(settings)?))));
         Ok(Self {
-            producers: producers.collect::<Result<_, KafkaError>>()?,
+            producer: Mutex::new(Arc::new(producer(settings)?)),
             settings: settings.clone(),
             shared: Arc::new(Shared {
                 waiting_len: AtomicUsize::new(0),
@@ -173,6 +167,7 @@ impl Appender {
     }
 
     fn send(&self, records: &[NewRecord<'_>], now_ms: u64, append: &Arc<Append>) {
+        let producer = self.producer();
         // Times before 1970 and after the year 292 million are nobody's.
         let time_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         for record in records {
@@ -181,21 +176,16 @@ impl Appender {
                     .partition(record.partition.into())
                     .payload(record.payload)
                     .timestamp(time_ms);
-            if let Err((error, unsent)) = self.producer(record.partition).send(sent) {
+            if let Err((error, unsent)) = producer.send(sent) {
                 unsent.delivery_opaque.settle(Err(&error));
             }
         }
     }
 
-    /// The producer of a partition, always the same, which keeps its records in order; a new one if librdkafka has given up
-    /// the last one, which it does when a broker has forgotten what an idempotent producer has sent. What that one still had
-    /// is settled when it is dropped.
-    fn producer(&self, partition: u16) -> Arc<ThreadedProducer<Deliveries>> {
-        let place = usize::from(partition) % self.producers.len();
-        #[allow(clippy::indexing_slicing)]
-        // There is at least one, and the remainder is a place among them.
-        let held = self.producers[place].lock();
-        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+    /// The producer; a new one if librdkafka has given up the last one, which it does when a broker has forgotten what an
+    /// idempotent producer has sent. What that one still had is settled when it is dropped.
+    fn producer(&self) -> Arc<ThreadedProducer<Deliveries>> {
+        let mut held = self.producer.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((code, reason)) = held.client().fatal_error() else {
             return held.clone();
         };
@@ -246,7 +236,7 @@ mod tests {
             payload: b"x",
         };
         assert_eq!(appender.append(&[record], 1).await, Ok(()));
-        let first = appender.producer(0);
+        let first = appender.producer();
         let brokers = first.client().mock_cluster().unwrap();
         let forgotten = RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
         brokers.request_errors(RDKafkaApiKey::Produce, &[forgotten]);
@@ -254,7 +244,7 @@ mod tests {
         assert_eq!(unknown, Err(AppendError::Unknown));
         assert!(first.client().fatal_error().is_some());
         assert_eq!(appender.append(&[record], 1).await, Ok(()));
-        assert!(!Arc::ptr_eq(&first, &appender.producer(0)));
+        assert!(!Arc::ptr_eq(&first, &appender.producer()));
         assert_eq!(appender.waiting_len(), 0);
     }
 }
