@@ -6,10 +6,11 @@ mod cold;
 #[cfg(feature = "cql")]
 #[allow(
     dead_code,
+    unused_imports,
     unused_macros,
     reason = "most of it is for the tests of other binaries"
 )]
-#[path = "../origin/support.rs"]
+#[path = "../origin/support/mod.rs"]
 mod support;
 
 /// What the tests of this binary stand on.

@@ -33,7 +33,7 @@ mod risk;
 #[path = "../origin/sales.rs"]
 mod sales;
 #[allow(dead_code, reason = "some of it is for the tests that are left out")]
-#[path = "../origin/support.rs"]
+#[path = "../origin/support/mod.rs"]
 mod support;
 #[path = "../origin/switches.rs"]
 mod switches;

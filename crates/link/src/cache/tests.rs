@@ -1,0 +1,239 @@
+use super::*;
+use alloc::format;
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits {
+    entries_max: 100,
+    bytes_max: 100_000,
+    unknown_max: 10,
+    fresh_ms: 60_000,
+    origin_fresh_ms: 10_000,
+    unknown_ms: 5_000,
+    renew_permille: 100,
+};
+
+fn memory() -> Memory {
+    Memory::new(LIMITS, 7)
+}
+
+fn name(code: &str) -> LinkName {
+    LinkName::new(&DomainId::new("s").unwrap(), code.as_bytes()).unwrap()
+}
+
+fn link() -> Link {
+    Link::to("https://t.example/")
+}
+
+/// As Redis tells of it.
+fn told(link: Link, left_ms: Option<u64>) -> Learnt {
+    Learnt {
+        link,
+        is_used_up: false,
+        left_ms,
+        source: Source::Redis,
+    }
+}
+
+fn is_due(memory: &mut Memory, now_ms: u64) -> bool {
+    match memory.find(&name("abc"), now_ms) {
+        Found::Link { is_due, .. } => is_due,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_link_is_read_again_from_time_to_time_by_one_request() {
+    let mut memory = memory();
+    assert_eq!(memory.find(&name("abc"), 0), Found::Nothing);
+    memory.learn(&name("abc"), told(link(), None), 1_000);
+    assert!(!is_due(&mut memory, 60_999));
+    assert!(is_due(&mut memory, 61_000));
+    assert!(!is_due(&mut memory, 61_999));
+    assert!(is_due(&mut memory, 62_000)); // no answer came to the first reading
+}
+
+#[test]
+fn what_the_origin_told_and_what_is_used_up_is_read_again_sooner() {
+    let mut memory = memory();
+    let of_origin = Learnt {
+        source: Source::Origin,
+        ..told(link(), None)
+    };
+    memory.learn(&name("abc"), of_origin.clone(), 0);
+    assert!(!is_due(&mut memory, 9_999));
+    assert!(is_due(&mut memory, 10_000));
+    let is_used_up = true;
+    memory.learn(
+        &name("abc"),
+        Learnt {
+            is_used_up,
+            ..of_origin
+        },
+        0,
+    );
+    assert!(!is_due(&mut memory, 999));
+    assert!(is_due(&mut memory, 1_000));
+}
+
+#[test]
+fn a_link_that_was_only_looked_at_is_not_read_at_every_look() {
+    let mut memory = memory();
+    let living = Link {
+        life_ms: 100_000,
+        ..link()
+    };
+    // A tenth of its life has gone, and nobody has renewed it.
+    memory.learn(&name("abc"), told(living, Some(50_000)), 0);
+    assert!(!is_due(&mut memory, 999));
+    assert!(is_due(&mut memory, 1_000));
+}
+
+#[test]
+fn what_is_trusted_again_is_known_and_soon_due() {
+    let mut memory = memory();
+    memory.learn(&name("abc"), told(link(), None), 0);
+    memory.revalidate_all();
+    memory.trust(&name("abc"), 10);
+    assert!(!is_due(&mut memory, 1_009));
+    assert!(is_due(&mut memory, 1_010));
+    memory.trust(&name("abd"), 10);
+    assert_eq!(memory.find(&name("abd"), 11), Found::Nothing);
+}
+
+#[test]
+fn a_link_is_read_again_when_its_life_is_to_be_renewed() {
+    let mut memory = memory();
+    let living = || Link {
+        life_ms: 10_000,
+        ..link()
+    };
+    memory.learn(&name("abc"), told(living(), Some(10_000)), 0);
+    assert!(!is_due(&mut memory, 1_000));
+    assert!(is_due(&mut memory, 1_001));
+    // Another gateway has renewed it, a while ago.
+    memory.learn(&name("abc"), told(living(), Some(9_500)), 2_000);
+    assert!(!is_due(&mut memory, 2_500));
+    assert!(is_due(&mut memory, 2_501));
+    // What was found overdue was renewed by that same reading, or is disabled: no hurry.
+    let disabled = Link {
+        is_disabled: true,
+        ..living()
+    };
+    memory.learn(&name("abc"), told(disabled, Some(100)), 3_000);
+    assert!(!is_due(&mut memory, 3_099));
+    assert_eq!(memory.find(&name("abc"), 3_100), Found::Nothing);
+    assert_eq!(memory.stale(&name("abc"), 3_100), None);
+}
+
+#[test]
+fn what_is_suspect_is_there_if_nobody_can_be_asked() {
+    let mut memory = memory();
+    memory.learn(&name("abc"), told(link(), None), 0);
+    memory.learn_unknown(&name("abd"), 0);
+    memory.revalidate_all();
+    assert_eq!(memory.find(&name("abc"), 1), Found::MustRevalidate);
+    assert_eq!(memory.find(&name("abd"), 1), Found::Nothing);
+    assert_eq!(memory.stale(&name("abc"), 1).unwrap().link, link());
+    memory.learn(&name("abc"), told(link(), None), 2);
+    assert!(!is_due(&mut memory, 3));
+}
+
+#[test]
+fn an_edit_drops_what_is_known() {
+    let mut memory = memory();
+    memory.learn(&name("abc"), told(link(), None), 0);
+    memory.forget(&name("abc"));
+    assert_eq!(memory.find(&name("abc"), 1), Found::Nothing);
+    assert_eq!(memory.stale(&name("abc"), 1), None);
+    memory.learn_unknown(&name("abc"), 1);
+    assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
+    memory.drop_link(&name("abc"));
+    assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
+    memory.forget(&name("abc"));
+    assert_eq!(memory.find(&name("abc"), 2), Found::Nothing);
+}
+
+#[test]
+fn unknown_codes_are_known_for_a_while_and_not_without_bound() {
+    let mut memory = memory();
+    memory.learn_unknown(&name("abc"), 1_000);
+    assert_eq!(memory.find(&name("abc"), 5_999), Found::Unknown);
+    assert_eq!(memory.find(&name("abc"), 6_000), Found::Nothing);
+    // Nor does a clock that was set back keep it.
+    assert_eq!(memory.find(&name("abc"), 0), Found::Nothing);
+    memory.learn(&name("hot"), told(link(), None), 0);
+    for number in 0..1_000 {
+        memory.learn_unknown(&name(&format!("x{number:03}")), 1_000);
+    }
+    assert_eq!(memory.unknown.len(), 10);
+    assert_eq!(memory.unknown.slots.len(), 10);
+    assert_eq!(memory.size().0, 1);
+}
+
+#[test]
+fn what_is_asked_for_stays() {
+    let mut memory = memory();
+    memory.learn(&name("hot"), told(link(), None), 0);
+    for number in 0..1_000 {
+        memory.find(&name("hot"), 1);
+        memory.learn(&name(&format!("x{number:03}")), told(link(), None), 1);
+    }
+    assert!(matches!(memory.find(&name("hot"), 1), Found::Link { .. }));
+    assert_eq!(memory.size().0, 100);
+    assert_eq!(memory.take_evictions(), 901);
+}
+
+#[test]
+fn a_name_is_that_of_its_link() {
+    let id: LinkId = "s/aZ3k9Qx".parse().unwrap();
+    assert_eq!(LinkName::from(&id).as_bytes(), b"s/aZ3k9Qx");
+    assert_eq!(LinkName::from(&id).to_link(), Some(id));
+    let domain = DomainId::new("d".repeat(16)).unwrap();
+    let longest = LinkName::new(&domain, &[b'c'; 32]).unwrap();
+    assert_eq!(longest.as_bytes().len(), LinkId::LEN_MAX);
+    for bad in [
+        &b""[..],
+        b"ab",
+        b"a}b",
+        b"a/b",
+        b"\xff\xff\xff",
+        &[b'c'; 33],
+    ] {
+        assert_eq!(LinkName::new(&domain, bad), None);
+    }
+}
+
+proptest! {
+    /// Whatever is learnt, forgotten and asked: the bounds hold, and what is found is what was learnt last.
+    #[test]
+    fn the_bounds_hold(
+        steps in prop::collection::vec((0_u8..20, 0_u8..4, 1_usize..400), 0..300),
+        entries_max in 0_usize..12, bytes_max in 0_usize..1_000
+    ) {
+        let mut cache = Cache::<u32>::new(entries_max, bytes_max, 3);
+        let mut last = BTreeMap::new();
+        for (step, (number, what, bytes)) in steps.into_iter().enumerate() {
+            let name = [number];
+            match what {
+                0 | 1 => {
+                    let value = u32::try_from(step).unwrap();
+                    cache.insert(&name, value, bytes);
+                    last.insert(number, value);
+                }
+                2 => {
+                    cache.remove(&name);
+                    last.remove(&number);
+                }
+                _ => {
+                    let found = cache.get(&name).copied();
+                    prop_assert!(found.is_none() || found == last.get(&number).copied());
+                }
+            }
+            let kept: Vec<_> = cache.slots.iter().flatten().collect();
+            prop_assert_eq!(kept.len(), cache.len());
+            prop_assert_eq!(kept.iter().map(|slot| slot.bytes).sum::<usize>(), cache.bytes);
+            prop_assert!(cache.len() <= entries_max && cache.bytes <= bytes_max);
+            prop_assert!(cache.slots.len() <= entries_max);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+use super::*;
+use crate::domain::DomainsConfig;
+use alloc::format;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn domains(more: Value) -> Domains {
+    let mut domain = json!({
+        "id": "s", "hosts": ["s.example.com", "xn--mnchen-3ya.example"],
+        "app_schemes": ["weixin", "openapp.jdmobile"], "denied_hosts": ["evil.example", "10.1.2.3", "fd00::1"],
+    });
+    for (name, value) in more.as_object().unwrap() {
+        domain[name] = value.clone();
+    }
+    let other = json!({"id": "t", "hosts": ["t.example.com"]});
+    let config: DomainsConfig =
+        serde_json::from_value(json!({"domains": [domain, other]})).unwrap();
+    config.checked().unwrap()
+}
+
+#[test]
+fn private_targets_are_refused_unless_they_are_allowed() {
+    let private = [
+        "http://localhost:8080/",
+        "http://intranet/",
+        "https://printer.local/",
+        "http://metadata.google.internal/",
+        "http://127.0.0.1/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://10.1.2.4/",
+        "http://172.16.0.1/",
+        "http://192.168.1.1/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://100.64.0.1/",
+        "http://0.0.0.0/",
+        "http://[::1]/",
+        "http://[fe80::1]/",
+        "http://[fd12::1]/",
+        "http://[::ffff:192.168.1.1]/",
+        "http://[64:ff9b::a01:204]/",
+    ];
+    for text in private {
+        assert_eq!(refused(text), "target_private", "{text}");
+        let domains = domains(json!({"allow_private_targets": true}));
+        assert!(
+            check(text, &domains, domains.default_domain()).is_ok(),
+            "{text}"
+        );
+    }
+    for text in [
+        "http://172.32.0.1/",
+        "http://8.8.8.8/",
+        "https://[2001:4860:4860::8888]/",
+        "https://local.example/",
+    ] {
+        assert!(checked(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn the_fallback_of_an_intent_is_a_target_as_others_are() {
+    let with = |fallback: &str| {
+        format!("intent://x#Intent;scheme=openapp;S.browser_fallback_url={fallback};end")
+    };
+    let domains = domains(json!({"app_schemes": ["intent"]}));
+    let check = |text: &str| check(text, &domains, domains.default_domain());
+    let good = with("https%3A%2F%2Fgood.example%2F");
+    assert_eq!(check(&good).unwrap().url, good);
+    assert!(check("intent://x#Intent;scheme=openapp;end").is_ok());
+    for (fallback, word) in [
+        ("https%3A%2F%2Fevil.example%2F", "target_denied_host"),
+        ("https://evil.example/", "target_denied_host"),
+        ("javascript:alert(1)", "target_scheme"),
+        ("http%3A%2F%2F10.0.0.1%2F", "target_private"),
+        ("%ff", "target_not_url"),
+        (
+            "https%3A%2F%2Fgood.example;S.browser_fallback_url=https%3A%2F%2Fevil.example",
+            "target_denied_host",
+        ),
+    ] {
+        assert_eq!(
+            check(&with(fallback)).unwrap_err().word(),
+            word,
+            "{fallback}"
+        );
+    }
+    let flagged = check(&with("https%3A%2F%2Fxn--pple-43d.com%2F")).unwrap();
+    assert_eq!(flagged.flag, Some(Flag::IdnHomograph));
+}
+
+fn checked(text: &str) -> Result<Target, TargetError> {
+    let domains = domains(json!({}));
+    check(text, &domains, domains.default_domain())
+}
+
+fn refused(text: &str) -> &'static str {
+    match checked(text) {
+        Err(error) => error.word(),
+        Ok(target) => panic!("{text} was taken as {target:?}"),
+    }
+}
+
+#[test]
+fn plain_targets_are_taken_as_they_are() {
+    for text in [
+        "https://example.com/",
+        "http://example.com:8080/a/b?c=d&e=%20#f",
+        "https://example.com/a@b?user=c@d",
+        "https://[2001:db8::1]/x",
+        "https://evil.example.com/",
+        "https://notevil.example/",
+        "weixin://dl/business/?t=abc",
+        "openapp.jdmobile://virtual?params=%7B%7D",
+    ] {
+        let target = checked(text).unwrap();
+        assert_eq!((target.url.as_str(), target.flag), (text, None));
+    }
+}
+
+#[test]
+fn a_target_is_stored_as_browsers_read_it() {
+    for (text, stored) in [
+        ("HTTPS://EXAMPLE.com", "https://example.com/"),
+        (
+            "https://example.com/ä?ö#ü",
+            "https://example.com/%C3%A4?%C3%B6#%C3%BC",
+        ),
+        ("https://example.com:443/a/../b", "https://example.com/b"),
+        ("https://0x8.0x080808/", "https://8.8.8.8/"),
+        ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+        ("https://例え.テスト/", "https://xn--r8jz45g.xn--zckzah/"),
+    ] {
+        assert_eq!(checked(text).unwrap().url, stored, "{text}");
+    }
+}
+
+#[test]
+fn schemes_that_run_something_are_refused_whatever_their_spelling() {
+    for text in [
+        "javascript:alert(1)",
+        "JavaScript:alert(1)",
+        "data:text/html,<script>alert(1)</script>",
+        "vbscript:x",
+        "file:///etc/passwd",
+        "ftp://example.com/",
+        "blob:https://example.com/x",
+        "intent://x#Intent;end",
+    ] {
+        assert_eq!(refused(text), "target_scheme", "{text}");
+    }
+    // They cannot be configured, either; should they come in all the same, they stay refused.
+    let mut domain = domains(json!({})).default_domain().clone();
+    domain.app_schemes = ["javascript".into()].into();
+    let error = check("javascript:alert(1)", &domains(json!({})), &domain);
+    assert_eq!(error.unwrap_err().word(), "target_scheme");
+}
+
+#[test]
+fn userinfo_that_passes_for_a_host_is_refused() {
+    for text in [
+        "https://bank.example@evil.test/",
+        "https://user:password@example.com/",
+        "https://@example.com/",
+        "https://bank.example%2F@evil.test/",
+        "https://a@b@example.com/",
+    ] {
+        assert_eq!(refused(text), "target_userinfo", "{text}");
+    }
+}
+
+#[test]
+fn control_characters_spaces_and_invisible_ones_are_refused() {
+    for text in [
+        "https://example.com/\r\nset-cookie: a=b",
+        "https://example.com/\n",
+        "java\tscript:alert(1)",
+        " https://example.com/",
+        "https://example.com/ a",
+        "https://exam\u{0}ple.com/",
+        "https://example.com/\u{7f}",
+        "https://example.com/\u{85}",
+        "https://exam\u{200b}ple.com/",
+        "https://example.com/\u{202e}moc",
+        "https://example.com/\u{feff}",
+        "weixin://ä",
+    ] {
+        assert_eq!(refused(text), "target_control_character", "{text:?}");
+    }
+}
+
+#[test]
+fn backslashes_are_refused() {
+    for text in [
+        "https:\\\\evil.test/",
+        "https://example.com\\@evil.test/",
+        "https://example.com/\\evil.test",
+        "\\\\evil.test",
+    ] {
+        assert_eq!(refused(text), "target_backslash", "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_whole_url_is_refused() {
+    for text in [
+        "",
+        "example.com",
+        "//example.com/",
+        "/path",
+        "https:",
+        "https://",
+        "https:///example.com",
+        "https:example.com",
+        "https:/example.com",
+        "https://?a",
+    ] {
+        assert_eq!(refused(text), "target_not_url", "{text}");
+    }
+    for text in [
+        "https://a..%00b/",
+        "https://[::1/",
+        "https://example.com:99999/",
+        "https://a<b/",
+    ] {
+        assert_eq!(refused(text), "target_not_url", "{text}");
+    }
+}
+
+#[test]
+fn loops_onto_any_own_domain_are_refused_in_every_spelling() {
+    for text in [
+        "https://s.example.com/abc",
+        "http://S.EXAMPLE.COM:8080/",
+        "https://s.example.com./x",
+        "https://t.example.com/",
+        "https://s%2eexample.com/",
+        "https://ｓ.example.com/",
+        "https://s。example.com/",
+        "https://münchen.example/",
+    ] {
+        assert_eq!(refused(text), "target_own_domain", "{text}");
+    }
+}
+
+#[test]
+fn denied_hosts_and_what_is_under_them_are_refused() {
+    for text in [
+        "https://evil.example/",
+        "https://www.EVIL.example/a",
+        "https://a.b.evil.example.:444/",
+        "https://ev%69l.example/",
+        "https://10.1.2.3/",
+        "https://0xa.0x010203/",
+        "https://[::ffff:10.1.2.3]/",
+        "https://[::ffff:a01:203]/",
+        "https://[FD00:0::1]:8443/",
+    ] {
+        assert_eq!(refused(text), "target_denied_host", "{text}");
+    }
+    // The list is the domain's own.
+    let domains = domains(json!({}));
+    let other = domains.by_id("t").unwrap();
+    assert!(check("https://evil.example/", &domains, other).is_ok());
+}
+
+#[test]
+fn homographs_are_flagged_and_names_in_other_scripts_are_not() {
+    for text in [
+        // All Cyrillic: looks like "apple".
+        "https://аррӏе.com/",
+        // One Cyrillic letter in Latin.
+        "https://pаypal.com/",
+        // Greek omicron.
+        "https://gοogle.com/",
+        // The same, as it comes over the wire.
+        "https://xn--80ak6aa92e.com/",
+    ] {
+        let target = checked(text).unwrap();
+        assert_eq!(target.flag, Some(Flag::IdnHomograph), "{text}");
+        assert_eq!(flag_of(&Link::to(&*target.url)), target.flag);
+        assert!(target.url.starts_with("https://xn--"), "{target:?}");
+    }
+    for text in [
+        "https://bücher.example/",
+        "https://例え.テスト/",
+        "https://中文网.example/",
+        "https://qq腾讯.example/",
+        "https://пример.испытание/",
+        "https://παράδειγμα.example/",
+    ] {
+        assert_eq!(checked(text).unwrap().flag, None, "{text}");
+    }
+    let strict = domains(json!({"homographs": "refuse"}));
+    let error = check("https://pаypal.com/", &strict, strict.default_domain());
+    assert_eq!(error, Err(TargetError::Homograph));
+}
+
+#[test]
+fn a_target_is_as_long_as_browsers_and_proxies_are_sure_to_take() {
+    let long = |len: usize| {
+        let start = "https://example.com/";
+        start.to_string() + &"a".repeat(len - start.len())
+    };
+    assert!(checked(&long(2048)).is_ok());
+    assert_eq!(refused(&long(2049)), "target_too_long");
+    // Short as given, too long as stored.
+    let grows = "https://example.com/".to_string() + &"ä".repeat(600);
+    assert_eq!(refused(&grows), "target_too_long");
+}
+
+#[test]
+fn a_page_leads_to_pages_only() {
+    let domains = domains(json!({}));
+    let page = |text| check_page(text, &domains, domains.default_domain());
+    assert!(page("https://example.com/").is_ok());
+    let app = page("weixin://dl").unwrap_err();
+    assert_eq!(app.word(), "target_scheme");
+}
+
+proptest! {
+    /// Whatever is taken fits into a header, and is taken again as it is.
+    #[test]
+    fn what_is_stored_is_visible_ascii_and_stays_as_it_is(
+        text in "(https?|weixin|HTTPS)://[a-zäσж0-9.@:-]{0,12}[/?#]?\\PC{0,12}"
+    ) {
+        if let Ok(target) = checked(&text) {
+            prop_assert!(target.url.bytes().all(|b| b.is_ascii_graphic()), "{:?}", target);
+            prop_assert_eq!(checked(&target.url), Ok(target));
+        }
+    }
+}

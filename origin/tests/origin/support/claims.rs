@@ -1,0 +1,195 @@
+//! What gateways do in Redis.
+
+use weir_origin::clock::now_ms;
+use weir_sale::claim::Ticket;
+use weir_sale::idempotency::AttemptTag;
+use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
+use weir_sale::shard::home_shard;
+use weir_scripts::{Call, Script, claim, keys};
+
+use super::*;
+
+impl World {
+    /// One Redis command of the test's own.
+    pub async fn redis(&self, command: &redis::Cmd) -> redis::Value {
+        if !self.redis_url.contains(',') {
+            let mut connection = weir_stack::redis::connect(&self.redis_url).await.unwrap();
+            return command.query_async(&mut connection).await.unwrap();
+        }
+        let client = redis::cluster::ClusterClient::new(self.redis_url.split(',')).unwrap();
+        let mut connection = client.get_async_connection().await.unwrap();
+        command.query_async(&mut connection).await.unwrap()
+    }
+
+    /// Claims a unit for `name` as a gateway does.
+    pub async fn claim(&self, sale: &str, name: &str) -> Ticket {
+        self.claim_at(sale, name, now_ms()).await
+    }
+
+    /// Claims a unit for `name` as a gateway does, while Redis' clock shows `now_ms`.
+    pub async fn claim_at(&self, sale: &str, name: &str, now_ms: u64) -> Ticket {
+        let claimed = self.try_claim_at(sale, name, now_ms).await;
+        claimed.unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// As [`World::claim_at`]; what a gateway hears if it gets none.
+    pub async fn try_claim_at(
+        &self,
+        sale: &str,
+        name: &str,
+        now_ms: u64,
+    ) -> Result<Ticket, ClaimReply> {
+        let reply = self.try_claim(sale, name, None, 1, now_ms).await;
+        self.ticket(sale, name, reply)
+    }
+
+    /// Claims a unit as a gateway does, for one of several orders that the user may have.
+    pub async fn claim_with_cap(
+        &self,
+        sale: &str,
+        name: &str,
+        user_cap: u32,
+    ) -> Result<Ticket, ClaimReply> {
+        let reply = self.try_attempt(sale, name, None, user_cap).await;
+        self.ticket(sale, name, reply)
+    }
+
+    /// What a gateway hears that asks for a claim now.
+    pub async fn try_attempt(
+        &self,
+        sale: &str,
+        name: &str,
+        attempt: Option<AttemptTag>,
+        user_cap: u32,
+    ) -> ClaimReply {
+        self.try_claim(sale, name, attempt, user_cap, now_ms())
+            .await
+    }
+
+    async fn try_claim(
+        &self,
+        sale: &str,
+        name: &str,
+        attempt: Option<AttemptTag>,
+        user_cap: u32,
+        now_ms: u64,
+    ) -> ClaimReply {
+        let terms = ClaimTerms {
+            ttl_ms: CLAIM_TTL_MS,
+            user_cap,
+            quantity: 1,
+            checks: Checks::default(),
+        };
+        let shard = home_shard(&user(name), SHARDS);
+        self.try_terms(sale, shard, name, attempt, terms, now_ms)
+            .await
+    }
+
+    /// Claims a unit of a sale of one shard, unless the user is blocked.
+    pub async fn claim_as_gateways_do(&self, sale: &str, name: &str) -> Result<Ticket, ClaimReply> {
+        let checks = Checks {
+            blocked: true,
+            ..Checks::default()
+        };
+        let terms = ClaimTerms {
+            ttl_ms: CLAIM_TTL_MS,
+            user_cap: 1,
+            quantity: 1,
+            checks,
+        };
+        let reply = self.try_terms(sale, 0, name, None, terms, now_ms()).await;
+        let ticket = self.ticket(sale, name, reply)?;
+        Ok(Ticket { shard: 0, ..ticket })
+    }
+
+    async fn try_terms(
+        &self,
+        sale: &str,
+        shard: u32,
+        name: &str,
+        attempt: Option<AttemptTag>,
+        terms: ClaimTerms,
+        now_ms: u64,
+    ) -> ClaimReply {
+        let (sale, user) = (id(sale), user(name));
+        let group = claim::Group {
+            keys: keys::ShardKeys::new(&self.prefix, &sale, shard),
+            terms,
+            users: vec![&user],
+            attempts: vec![attempt],
+        };
+        let call = claim::call(&[group]);
+        let reply = self.script_at(&call, now_ms).await;
+        claim::parse(&reply, 1).unwrap()[0]
+    }
+
+    /// The ticket that a gateway makes of a grant.
+    pub fn ticket(&self, sale: &str, name: &str, reply: ClaimReply) -> Result<Ticket, ClaimReply> {
+        let (ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held)) = reply else {
+            return Err(reply);
+        };
+        Ok(Ticket {
+            sale: id(sale),
+            shard: home_shard(&user(name), SHARDS),
+            generation: held.generation,
+            quantity: held.quantity,
+            deadline_ms: held.deadline_ms,
+            user: user(name),
+        })
+    }
+
+    /// As [`World::script`], while Redis' clock shows `now_ms`.
+    pub async fn script_at(&self, call: &Call, now_ms: u64) -> weir_resp::Value {
+        let time = format!("{{'{}','{}'}}", now_ms / 1_000, now_ms % 1_000 * 1_000);
+        let source = call.script.source.replace("redis.call('TIME')", &time);
+        let script = Script {
+            name: call.script.name,
+            source: source.leak(),
+        };
+        let call = Call {
+            script: Box::leak(Box::new(script)),
+            ..call.clone()
+        };
+        self.script(&call).await
+    }
+
+    /// Runs a script over a connection of the test's own, in Weir's own encoding. Of a cluster it
+    /// asks any node, which names the right one.
+    pub async fn script(&self, call: &Call) -> weir_resp::Value {
+        let first = self.redis_url.split(',').next().unwrap();
+        let reply = run_script(first.strip_prefix("redis://").unwrap(), call).await;
+        match &reply {
+            weir_resp::Value::Error(error) if error.starts_with(b"MOVED ") => {
+                let text = str::from_utf8(error).unwrap();
+                run_script(text.rsplit(' ').next().unwrap(), call).await
+            }
+            _ => reply,
+        }
+    }
+
+    pub async fn audit(&self, ticket: &Ticket) -> Audit {
+        let audit = self
+            .origin
+            .sales()
+            .ledger()
+            .audit(&ticket.sale, ticket.shard)
+            .await;
+        audit.unwrap()
+    }
+}
+
+async fn run_script(address: &str, call: &Call) -> weir_resp::Value {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (mut out, mut input) = (Vec::new(), Vec::new());
+    call.encode_eval(&mut out);
+    stream.write_all(&out).await.unwrap();
+    loop {
+        stream.read_buf(&mut input).await.unwrap();
+        match weir_resp::decode(&input) {
+            Ok((value, _)) => return value,
+            Err(weir_resp::DecodeError::Incomplete) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What the tests share: one Redis a test binary, a key prefix and a database a test.
+
+mod claims;
+mod requests;
+mod servers;
+mod sql;
+mod world;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use axum::http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+use weir_base::headers::{CLAIM, CLAIM_SIGNATURE};
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::SigningKey;
+use weir_origin::clock::now_ms;
+use weir_sale::claim::Ticket;
+use weir_sale::shard::home_shard;
+
+use servers::shared_redis;
+pub use servers::{mysql_url, redis};
+pub use sql::Sql;
+pub use world::World;
+
+/// The program.
+pub fn binary() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = || weir_stack::origin::ensure_built().unwrap();
+    BUILT.get_or_init(built).clone()
+}
+
+/// How long the claims of the tests are held, in milliseconds.
+pub const CLAIM_TTL_MS: u64 = 30_000;
+
+pub const SECRET: &str = "claim-secret-claim-secret-claim-secret";
+pub const PAYMENT_SECRET: &str = "payment-secret-payment-secret-payment";
+pub const PREVIOUS_PAYMENT_SECRET: &str = "previous-secret-previous-secret-previous";
+pub const TOKEN: &str = "admin-token-admin-token-admin-token";
+
+/// The shards of [`World::sale`]'s sales.
+pub const SHARDS: u32 = 4;
+
+/// Which SQL and which Redis the tests of a binary have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "each binary has one of them")]
+pub enum Backing {
+    /// A SQLite file a test, and one Redis.
+    SqliteAndSingle,
+    /// A database a test in one MariaDB, and a Redis Cluster of three.
+    MySqlAndCluster,
+}
+
+/// Runs tests of a store, each on an empty database of either kind.
+#[allow(unused_macros, reason = "one of the binaries leaves these tests out")]
+macro_rules! on_every_database {
+    ($store:ident: $($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                let dir = tempfile::tempdir().unwrap();
+                let url = format!("sqlite://{}/weir.db", dir.path().display());
+                let database = weir_origin::origin::open_database(&url).await.unwrap();
+                super::$name(&super::$store::new(database.clone())).await;
+                database.close().await;
+            })*
+        }
+
+        mod mysql {
+            $(#[tokio::test]
+            async fn $name() {
+                let url = crate::support::mysql_url().await;
+                let database = weir_origin::origin::open_database(&url).await.unwrap();
+                super::$name(&super::$store::new(database.clone())).await;
+                database.close().await;
+            })*
+        }
+    };
+}
+
+/// An answer, whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The member `error` of problem details.
+    pub fn code(&self) -> &str {
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert_eq!(self.body["status"], self.status.as_u16());
+        self.body["error"].as_str().unwrap()
+    }
+
+    pub fn detail(&self) -> &str {
+        self.body["detail"].as_str().unwrap()
+    }
+}
+
+pub fn key() -> SigningKey {
+    SigningKey::new("k1", SECRET.as_bytes()).unwrap()
+}
+
+pub fn id(name: &str) -> SaleId {
+    SaleId::new(name).unwrap()
+}
+
+pub fn user(name: &str) -> UserId {
+    UserId::new(name).unwrap()
+}
+
+/// A claim that no shard knows.
+pub fn ticket(sale: &str, name: &str, generation: u64) -> Ticket {
+    Ticket {
+        sale: id(sale),
+        shard: home_shard(&user(name), SHARDS),
+        generation,
+        quantity: 1,
+        deadline_ms: now_ms() + 30_000,
+        user: user(name),
+    }
+}
+
+pub fn claim_headers(ticket: &Ticket) -> [(&'static str, Vec<u8>); 2] {
+    let claim = ticket.encode();
+    let signature = key().sign(&claim);
+    [
+        (CLAIM, claim.into_bytes()),
+        (CLAIM_SIGNATURE, signature.into_bytes()),
+    ]
+}
+
+/// A sale that is open now, as the admin gives it.
+pub fn sale_json(sale: &str, total: u64) -> Value {
+    json!({
+        "id": sale, "title": "A sale", "total": total, "shards": SHARDS, "user_cap": 1,
+        "starts_at_ms": now_ms() - 1_000, "ends_at_ms": now_ms() + 600_000,
+    })
+}

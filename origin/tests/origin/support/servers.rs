@@ -1,0 +1,80 @@
+//! The Redis and the MariaDB that the tests of one binary share.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+use weir_stack::mariadb::MariaDbServer;
+use weir_stack::redis::{RedisServer, start_cluster};
+use weir_stack::report::Silent;
+use weir_stack::{ports, tools};
+
+use super::*;
+use crate::BACKING;
+
+/// A Redis of the caller's own.
+pub async fn redis(dir: &TempDir) -> RedisServer {
+    let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+    let log = dir.path().join("redis.log");
+    let port = ports::free().unwrap();
+    RedisServer::start(&tool, port, dir.path(), &log)
+        .await
+        .unwrap()
+}
+
+/// An empty database of its own in the MariaDB that the tests of one binary share.
+pub async fn mysql_url() -> String {
+    static SERVER: OnceCell<(TempDir, MariaDbServer)> = OnceCell::const_new();
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = || async {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = tools::MariaDb::find_or_get(&mut Silent).unwrap();
+        let log = dir.path().join("mariadb.log");
+        let port = ports::free().unwrap();
+        let server = MariaDbServer::start(&tool, port, dir.path(), &log)
+            .await
+            .unwrap();
+        (dir, server)
+    };
+    let server = &SERVER.get_or_init(start).await.1;
+    let mut sql = MySqlConnection::connect(&server.url("")).await.unwrap();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let create = format!("CREATE DATABASE t{number}");
+    let create = sqlx::raw_sql(sqlx::AssertSqlSafe(create));
+    create.execute(&mut sql).await.unwrap();
+    server.url(&format!("t{number}"))
+}
+
+/// The Redis that the tests of one binary share.
+pub(super) async fn shared_redis() -> String {
+    match BACKING {
+        Backing::SqliteAndSingle => shared_server().await,
+        Backing::MySqlAndCluster => shared_cluster().await,
+    }
+}
+
+/// The URLs of its nodes, with commas between them.
+async fn shared_cluster() -> String {
+    static NODES: OnceCell<(TempDir, Vec<RedisServer>)> = OnceCell::const_new();
+    let start = || async {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = tools::Redis::find_or_get(&mut Silent).unwrap();
+        let nodes = start_cluster(&tool, dir.path()).await.unwrap();
+        (dir, nodes)
+    };
+    let nodes = &NODES.get_or_init(start).await.1;
+    let urls: Vec<String> = nodes.iter().map(RedisServer::url).collect();
+    urls.join(",")
+}
+
+async fn shared_server() -> String {
+    static SERVER: OnceCell<(TempDir, RedisServer)> = OnceCell::const_new();
+    let start = || async {
+        let dir = tempfile::tempdir().unwrap();
+        let server = redis(&dir).await;
+        (dir, server)
+    };
+    SERVER.get_or_init(start).await.1.url()
+}

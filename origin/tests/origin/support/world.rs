@@ -1,0 +1,330 @@
+//! An origin of the test's own, as the test needs it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weir_base::key::{KeyRing, SigningKey};
+use weir_link::domain::DomainsConfig;
+use weir_origin::Origin;
+use weir_origin::events::metrics::EventMetrics;
+use weir_origin::events::{self, Events};
+use weir_origin::fitment::metrics::FitmentMetrics;
+use weir_origin::fitment::{Fitment, Settings as FitmentSettings};
+use weir_origin::history::metrics::HistoryMetrics;
+use weir_origin::history::{History, Settings as HistorySettings};
+use weir_origin::http::AdminToken;
+use weir_origin::links::Settings;
+use weir_origin::metrics::Metrics;
+use weir_origin::origin::open_database;
+use weir_origin::redis::Redis;
+use weir_origin::sales::archive::{ArchiveRules, Archiver};
+use weir_origin::sales::orders::SqlLimits;
+use weir_origin::sales::payment::Payments;
+use weir_origin::sales::store::{HoldRules, SaleStore};
+use weir_origin::sql::Database;
+
+use super::*;
+use crate::BACKING;
+
+/// One origin with a database and a part of Redis of its own.
+pub struct World {
+    pub origin: Origin,
+    pub prefix: String,
+    pub redis_url: String,
+    pub dir: TempDir,
+    /// What links have in the background goes on until this is dropped.
+    pub(super) _links: Option<DropGuard>,
+    /// The same of events.
+    pub events: Option<DropGuard>,
+    pub(super) database_url: String,
+    pub(super) app: Router,
+    pub(super) admin: Router,
+}
+
+/// Domains, and what differs from the usual settings.
+type LinkSetup = (Value, Box<dyn FnOnce(&mut Settings)>);
+
+/// A payment provider with two keys, as while a secret is changed.
+fn payments() -> Payments {
+    let key = |id, secret: &str| SigningKey::new(id, secret.as_bytes()).unwrap();
+    let keys = vec![
+        key("p1", PAYMENT_SECRET),
+        key("p0", PREVIOUS_PAYMENT_SECRET),
+    ];
+    let pay_url = "https://pay.example/{payment}".to_owned();
+    Payments::new(KeyRing::new(keys).unwrap(), Some(pay_url))
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::on(&shared_redis().await).await
+    }
+
+    /// On the Redis at `redis_url`, which may be down.
+    pub async fn on(redis_url: &str) -> Self {
+        Self::with(redis_url, None).await
+    }
+
+    /// With these rules for what ended sales leave.
+    pub async fn with_archive(rules: ArchiveRules) -> Self {
+        let mut world = Self::new().await;
+        world.origin = world.origin.with_archive(rules);
+        world
+    }
+
+    /// An archiver with other rules.
+    pub fn archiver(&self, rules: ArchiveRules) -> Archiver {
+        self.origin.sales().clone().with_archive(rules).archiver()
+    }
+
+    /// The keys in Redis that are of this form, behind the test's prefix.
+    pub async fn keys(&self, form: &str) -> Vec<String> {
+        let mut keys = Vec::new();
+        for url in self.redis_url.split(',') {
+            let mut connection = weir_stack::redis::connect(url).await.unwrap();
+            let mut all = redis::cmd("KEYS");
+            let all = all.arg(format!("{}:{form}", self.prefix));
+            keys.extend(
+                all.query_async::<Vec<String>>(&mut connection)
+                    .await
+                    .unwrap(),
+            );
+        }
+        keys
+    }
+
+    /// With these rules for holds that expire.
+    pub async fn with_holds(rules: HoldRules) -> Self {
+        let mut world = Self::new().await;
+        world.origin = world.origin.with_holds(rules);
+        world.app = world.origin.public_routes();
+        world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        world
+    }
+
+    /// With short links under these domains.
+    pub async fn with_links(domains: Value, change: impl FnOnce(&mut Settings) + 'static) -> Self {
+        let links: LinkSetup = (domains, Box::new(change));
+        Self::with(&shared_redis().await, Some(links)).await
+    }
+
+    /// With behaviour events, and a Redis that is down: they do not need it.
+    pub async fn with_events(change: impl FnOnce(&mut events::Settings)) -> Self {
+        let world = Self::with("redis://127.0.0.1:1", None).await;
+        world.and_events(change).await
+    }
+
+    /// With behaviour events, in this folder and this database: what an earlier origin has left.
+    pub async fn with_events_again(self, change: impl FnOnce(&mut events::Settings)) -> Self {
+        let Self {
+            dir,
+            database_url,
+            prefix,
+            redis_url,
+            origin,
+            events,
+            app,
+            admin,
+            ..
+        } = self;
+        drop((app, admin, events));
+        origin.finish().await;
+        drop(origin);
+        let database = open_database(&database_url).await.unwrap();
+        let redis = Redis::new(&redis_url, &prefix).unwrap();
+        let ring = KeyRing::new(vec![key()]).unwrap();
+        let origin = Origin::new(database, redis, ring, SqlLimits::default());
+        let world = Self {
+            app: origin.public_routes(),
+            admin: origin.admin_routes(AdminToken::new(TOKEN).unwrap()),
+            _links: None,
+            events: None,
+            origin,
+            prefix,
+            redis_url,
+            dir,
+            database_url,
+        };
+        world.and_events(change).await
+    }
+
+    async fn and_events(mut self, change: impl FnOnce(&mut events::Settings)) -> Self {
+        let mut settings = events::Settings::new(self.dir.path().join("events"));
+        settings.sync = weir_eventlog::Sync::Os;
+        change(&mut settings);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // The threads of an earlier origin have the folder until they have ended.
+        let opened = loop {
+            let metrics = EventMetrics::register(&Metrics::default());
+            let database = open_database(&self.database_url).await.unwrap();
+            match Events::open(settings.clone(), database, metrics).await {
+                Ok(opened) => break opened,
+                Err(_) if Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        self.origin = self.origin.with_opened_events(opened);
+        let token = CancellationToken::new();
+        self.origin.events().unwrap().spawn(&token);
+        self.events = Some(token.drop_guard());
+        self.app = self.origin.public_routes();
+        self.admin = self.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        self
+    }
+
+    /// With browse history.
+    pub async fn with_history(change: impl FnOnce(&mut HistorySettings)) -> Self {
+        let mut world = Self::new().await;
+        let mut settings = HistorySettings::default();
+        change(&mut settings);
+        world.origin = world.origin.with_history(settings);
+        world.app = world.origin.public_routes();
+        world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        world
+    }
+
+    /// With vehicle fitment, of which nothing runs in the background.
+    pub async fn with_fitment(change: impl FnOnce(&mut FitmentSettings)) -> Self {
+        Self::new().await.and_fitment(change)
+    }
+
+    /// The same, on the Redis at `redis_url`, which may be down.
+    pub async fn with_fitment_on(redis_url: &str) -> Self {
+        Self::on(redis_url).await.and_fitment(|_| ())
+    }
+
+    fn and_fitment(mut self, change: impl FnOnce(&mut FitmentSettings)) -> Self {
+        let spool = self.dir.path().join("imports");
+        std::fs::create_dir_all(&spool).unwrap();
+        let mut settings = FitmentSettings::new(spool);
+        change(&mut settings);
+        self.origin = self.origin.with_fitment(settings);
+        self.app = self.origin.public_routes();
+        self.admin = self.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        self
+    }
+
+    /// Vehicle fitment on this world's Redis and database, as one more origin has it.
+    pub async fn fitment(&self, change: impl FnOnce(&mut FitmentSettings)) -> Fitment {
+        let database = open_database(&self.database_url).await.unwrap();
+        let redis = Redis::new(&self.redis_url, &self.prefix).unwrap();
+        let mut settings = FitmentSettings::new(self.dir.path().join("imports"));
+        change(&mut settings);
+        let metrics = FitmentMetrics::register(&Metrics::default());
+        Fitment::new(settings, database, redis, metrics)
+    }
+
+    /// Browse history on this world's Redis and database, as one more origin has it.
+    pub async fn history(&self, change: impl FnOnce(&mut HistorySettings)) -> History {
+        let database = open_database(&self.database_url).await.unwrap();
+        self.history_in(database, &self.redis_url, change)
+    }
+
+    /// The same, on another database or Redis.
+    pub fn history_in(
+        &self,
+        database: Database,
+        redis_url: &str,
+        change: impl FnOnce(&mut HistorySettings),
+    ) -> History {
+        let redis = Redis::new(redis_url, &self.prefix).unwrap();
+        let mut settings = HistorySettings::default();
+        change(&mut settings);
+        let metrics = HistoryMetrics::register(&Metrics::default());
+        History::new(settings, database, redis, metrics)
+    }
+
+    /// Where the database is.
+    pub fn database_url(&self) -> String {
+        self.database_url.clone()
+    }
+
+    /// An empty database of its own, of this world's kind.
+    pub async fn new_database(&self, name: &str) -> Database {
+        let url = match BACKING {
+            Backing::SqliteAndSingle => format!("sqlite://{}/{name}.db", self.dir.path().display()),
+            Backing::MySqlAndCluster => mysql_url().await,
+        };
+        open_database(&url).await.unwrap()
+    }
+
+    /// In which a reservation counts only once a risk check has passed its user.
+    pub async fn with_risk_failing_closed() -> Self {
+        let redis_url = shared_redis().await;
+        Self::with_store(&redis_url, None, SaleStore::with_risk_failing_closed).await
+    }
+
+    /// With short links under these domains, and a Redis that is down.
+    pub async fn with_links_alone(domains: Value) -> Self {
+        let links: LinkSetup = (domains, Box::new(|_| {}));
+        Self::with("redis://127.0.0.1:1", Some(links)).await
+    }
+
+    async fn with(redis_url: &str, links: Option<LinkSetup>) -> Self {
+        Self::with_store(redis_url, links, |store| store).await
+    }
+
+    async fn with_store(
+        redis_url: &str,
+        links: Option<LinkSetup>,
+        change: fn(SaleStore) -> SaleStore,
+    ) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let dir = tempfile::tempdir().unwrap();
+        let database_url = match BACKING {
+            Backing::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
+            Backing::MySqlAndCluster => mysql_url().await,
+        };
+        let database = open_database(&database_url).await.unwrap();
+        let redis = Redis::new(redis_url, &prefix).unwrap();
+        let ring = KeyRing::new(vec![key()]).unwrap();
+        let store = change(SaleStore::new(database.clone()));
+        let limits = SqlLimits::default();
+        let mut origin = Origin::with_store(database, store, redis, ring, limits);
+        origin = origin.with_payments(Some(payments()));
+        let mut stop = None;
+        if let Some((domains, change)) = links {
+            let domains: DomainsConfig = serde_json::from_value(domains).unwrap();
+            let mut settings = Settings::new(domains.checked().unwrap(), dir.path().join("links"));
+            change(&mut settings);
+            origin = origin.with_links(settings).await.unwrap();
+            let token = CancellationToken::new();
+            origin.links().unwrap().spawn(&token);
+            stop = Some(token.drop_guard());
+        }
+        Self {
+            _links: stop,
+            events: None,
+            app: origin.public_routes(),
+            admin: origin.admin_routes(AdminToken::new(TOKEN).unwrap()),
+            redis_url: redis_url.to_owned(),
+            origin,
+            prefix,
+            dir,
+            database_url,
+        }
+    }
+
+    /// With a warm sale of `total` units.
+    pub async fn with_sale(sale: &str, total: u64) -> Self {
+        let world = Self::new().await;
+        world.sale(sale, total).await;
+        world
+    }
+
+    /// Makes and warms a sale.
+    pub async fn sale(&self, sale: &str, total: u64) {
+        let made = self.admin("POST", "/sales", &sale_json(sale, total)).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let path = format!("/sales/{sale}/warm");
+        let warmed = self.admin("POST", &path, &Value::Null).await;
+        assert_eq!(warmed.status, 200, "{warmed:?}");
+    }
+}
