@@ -143,8 +143,8 @@ fn unknown() -> Vec<Draft> {
             .ask(ask(question(&[1], &["S9", "S1"])), "goes on")
             .ask(ask(question(&[1], &["S9", "S1"])), "goes on")
             .ask(ask(question(&[1], &["S9", "S1"])), "200 unknown, fits"),
-        Draft::new("fitment/unknown/no-map-of-vehicles-yet", ENGINE, nowhere)
-            .ask(ask(question(&[1], &["S1"])), "goes on"),
+        Draft::new("fitment/unknown/a-redis-never-reached", ENGINE, nowhere)
+            .ask(ask(question(&[1], &["S1"])), "503 unavailable"),
     ]
 }
 
