@@ -1,7 +1,7 @@
 //! A host of the engine: it applies effects as `weir-proxy-kit` does, and checks that they can be applied.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
@@ -29,7 +29,7 @@ pub fn config(fields: &str) -> String {
 }
 
 pub struct Host {
-    pub engine: Events<Rc<LocalData>>,
+    pub engine: Events<Arc<LocalData>>,
     pub now_ms: u64,
     streams: BTreeMap<StreamId, Stream>,
     /// Calls to Redis that were sent and not answered.
@@ -55,7 +55,7 @@ pub struct Stream {
 pub enum State {
     Waiting,
     GoesOn { is_over: bool },
-    Answered(Rc<Answer>),
+    Answered(Arc<Answer>),
     Closed,
 }
 
@@ -108,7 +108,7 @@ impl Host {
         let config = parse::<Config>(json.as_bytes()).unwrap();
         let config = config.checked(&|_| Some(SECRET.into())).unwrap();
         Self {
-            engine: Events::new(config, Rc::default(), "1.7", 7),
+            engine: Events::new(config, Arc::default(), "1.7", 7),
             now_ms: NOW_MS,
             streams: BTreeMap::new(),
             calls: VecDeque::new(),

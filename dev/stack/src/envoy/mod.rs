@@ -139,7 +139,7 @@ pub fn validate(tool: &tools::Envoy, options: &EnvoyOptions) -> Result<()> {
 
 fn write_config(config: &EnvoyConfig, dir: &Path) -> Result<PathBuf> {
     let file = dir.join("envoy.json");
-    let text = config.render();
+    let text = config.render()?;
     std::fs::create_dir_all(dir)
         .and_then(|()| std::fs::write(&file, text))
         .with_context(|| format!("cannot write {}", file.display()))?;

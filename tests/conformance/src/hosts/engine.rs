@@ -1,7 +1,7 @@
 //! The engines themselves: events in, effects out, and Redis over one connection. What this host sees is what vectors expect.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::runtime::Runtime;
@@ -221,7 +221,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 struct Stream {
     headers: Pairs,
     reads: Option<usize>,
-    answer: Option<Rc<Answer>>,
+    answer: Option<Arc<Answer>>,
     /// Whether the engine has no more to do with it, once it has gone on.
     went_on: Option<bool>,
     response: Headers,
