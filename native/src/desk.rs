@@ -409,16 +409,14 @@ impl Desk {
                 self.common.call_main();
             }
             Effect::Wake => self.wake(),
-            Effect::Record { histogram, value } => {
-                if state.values.len() < VALUES_MAX {
-                    state.values.push((histogram.index(), value));
-                }
+            Effect::Record { histogram, value } if state.values.len() < VALUES_MAX => {
+                state.values.push((histogram.index(), value));
             }
             Effect::Log(level, text) => {
                 let name = state.engine.name();
                 self.common.log(level_of(level), &format!("{name}: {text}"));
             }
-            // All others are for streams.
+            // Values beyond those; all others are for streams.
             _ => {}
         }
         None

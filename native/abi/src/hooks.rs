@@ -1,4 +1,8 @@
 //! What Envoy calls: generic functions here, which [`module!`](crate::module!) exports under the names of the ABI.
+//!
+//! # Safety
+//! Only Envoy may call them: with objects of its own that live through the call, and with the pointers that it has got from
+//! `config_new` and `filter_new`, until it has given them back.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_void};
@@ -72,7 +76,10 @@ fn guarded<M: Module, R>(
 }
 
 /// Runs a hook of a stream. After a panic the request is answered, if it still waits, and `otherwise` is returned.
-fn with_stream<M: Module, R>(
+///
+/// # Safety
+/// As [the module](self) says.
+unsafe fn with_stream<M: Module, R>(
     raw: RawHost,
     stream: Pointer,
     otherwise: R,
@@ -105,7 +112,10 @@ pub fn program_init() -> *const c_char {
 }
 
 /// `envoy_dynamic_module_on_http_filter_config_new`. Null refuses the configuration.
-pub fn config_new<M: Module>(raw: RawHost, name: Buffer, config: Buffer) -> Pointer {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn config_new<M: Module>(raw: RawHost, name: Buffer, config: Buffer) -> Pointer {
     // SAFETY: Envoy's buffers and the configuration live through this hook.
     let (host, name, config) = unsafe { (ConfigHost::new(raw), name.bytes(), config.bytes()) };
     let made = guarded::<M, _>(None, None, || M::configure(&host, name, config));
@@ -123,7 +133,10 @@ pub fn config_new<M: Module>(raw: RawHost, name: Buffer, config: Buffer) -> Poin
 }
 
 /// `envoy_dynamic_module_on_http_filter_config_destroy`.
-pub fn config_destroy<M: Module>(config: Pointer) {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn config_destroy<M: Module>(config: Pointer) {
     if config.is_null() {
         return;
     }
@@ -136,7 +149,10 @@ pub fn config_destroy<M: Module>(config: Pointer) {
 }
 
 /// `envoy_dynamic_module_on_http_filter_config_scheduled`.
-pub fn config_scheduled<M: Module>(raw: RawHost, config: Pointer) {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn config_scheduled<M: Module>(raw: RawHost, config: Pointer) {
     if config.is_null() {
         return;
     }
@@ -146,7 +162,10 @@ pub fn config_scheduled<M: Module>(raw: RawHost, config: Pointer) {
 }
 
 /// `envoy_dynamic_module_on_http_filter_config_http_callout_done`.
-pub fn config_fetched<M: Module>(
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn config_fetched<M: Module>(
     config: Pointer,
     id: u64,
     result: u32,
@@ -187,7 +206,10 @@ unsafe fn slice<'b, T>((start, count): (*const T, usize)) -> &'b [T] {
 }
 
 /// `envoy_dynamic_module_on_http_filter_new`. Null ends the stream.
-pub fn filter_new<M: Module>(config: Pointer) -> Pointer {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn filter_new<M: Module>(config: Pointer) -> Pointer {
     // SAFETY: Envoy passes it while it lives.
     let config = unsafe { config_of::<M>(config) };
     let made = guarded::<M, _>(Some(&config), None, || M::stream(&config));
@@ -201,41 +223,60 @@ pub fn filter_new<M: Module>(config: Pointer) -> Pointer {
 }
 
 /// `envoy_dynamic_module_on_http_filter_request_headers`.
-pub fn request_headers<M: Module>(raw: RawHost, stream: Pointer, is_last: bool) -> u32 {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn request_headers<M: Module>(raw: RawHost, stream: Pointer, is_last: bool) -> u32 {
     let hook = |stream: &M::Stream, filter: Filter<'_>| M::request_headers(stream, filter, is_last);
-    with_stream::<M, _>(raw, stream, HeadersStatus::StopAll, hook) as u32
+    // SAFETY: as the caller says.
+    unsafe { with_stream::<M, _>(raw, stream, HeadersStatus::StopAll, hook) as u32 }
 }
 
 /// `envoy_dynamic_module_on_http_filter_request_body`.
-pub fn request_body<M: Module>(raw: RawHost, stream: Pointer, is_last: bool) -> u32 {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn request_body<M: Module>(raw: RawHost, stream: Pointer, is_last: bool) -> u32 {
     let hook = |stream: &M::Stream, filter: Filter<'_>| M::request_body(stream, filter, is_last);
-    with_stream::<M, _>(raw, stream, BodyStatus::Keep, hook) as u32
+    // SAFETY: as the caller says.
+    unsafe { with_stream::<M, _>(raw, stream, BodyStatus::Keep, hook) as u32 }
 }
 
 /// `envoy_dynamic_module_on_http_filter_request_trailers`.
-pub fn request_trailers<M: Module>(raw: RawHost, stream: Pointer) -> u32 {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn request_trailers<M: Module>(raw: RawHost, stream: Pointer) -> u32 {
+    // SAFETY: as the caller says.
+    let goes_on = unsafe { with_stream::<M, _>(raw, stream, false, M::request_trailers) };
     // The ABI's numbers: 0 goes on, 1 does not.
-    u32::from(!with_stream::<M, _>(
-        raw,
-        stream,
-        false,
-        M::request_trailers,
-    ))
+    u32::from(!goes_on)
 }
 
 /// `envoy_dynamic_module_on_http_filter_response_headers`: they always go on.
-pub fn response_headers<M: Module>(raw: RawHost, stream: Pointer) -> u32 {
-    with_stream::<M, _>(raw, stream, (), M::response_headers);
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn response_headers<M: Module>(raw: RawHost, stream: Pointer) -> u32 {
+    // SAFETY: as the caller says.
+    unsafe { with_stream::<M, _>(raw, stream, (), M::response_headers) }
     0
 }
 
 /// `envoy_dynamic_module_on_http_filter_scheduled`.
-pub fn called<M: Module>(raw: RawHost, stream: Pointer) {
-    with_stream::<M, _>(raw, stream, (), M::called);
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn called<M: Module>(raw: RawHost, stream: Pointer) {
+    // SAFETY: as the caller says.
+    unsafe { with_stream::<M, _>(raw, stream, (), M::called) }
 }
 
 /// `envoy_dynamic_module_on_http_filter_stream_complete`. Nobody can be answered any more.
-pub fn completed<M: Module>(raw: RawHost, stream: Pointer) {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn completed<M: Module>(raw: RawHost, stream: Pointer) {
     if stream.is_null() {
         return;
     }
@@ -249,7 +290,10 @@ pub fn completed<M: Module>(raw: RawHost, stream: Pointer) {
 }
 
 /// `envoy_dynamic_module_on_http_filter_destroy`.
-pub fn filter_destroy<M: Module>(stream: Pointer) {
+///
+/// # Safety
+/// As [the module](self) says.
+pub unsafe fn filter_destroy<M: Module>(stream: Pointer) {
     if stream.is_null() {
         return;
     }
@@ -292,7 +336,8 @@ pub const EXPORTS: &[&str] = &[
 #[macro_export]
 macro_rules! module {
     ($module:ty) => {
-        // Functions that Envoy finds by name: unmangled symbols, which the lint counts as unsafe. Their bodies are safe calls.
+        // Functions that Envoy finds by name: unmangled symbols, which the lint counts as unsafe. Only Envoy calls them, with what
+        // the ABI says: which is all that their bodies ask for.
         #[allow(unsafe_code, missing_docs, unused_variables)]
         mod envoy_hooks {
             use core::ffi::c_void;
@@ -304,29 +349,29 @@ macro_rules! module {
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_program_init() -> *const core::ffi::c_char { program_init() }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_config_new(raw: *mut c_void, name: Buffer, config: Buffer) -> *const c_void { config_new::<M>(raw, name, config) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_config_new(raw: *mut c_void, name: Buffer, config: Buffer) -> *const c_void { unsafe { config_new::<M>(raw, name, config) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) { config_destroy::<M>(config) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) { unsafe { config_destroy::<M>(config) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(raw: *mut c_void, config: *const c_void, event: u64) { config_scheduled::<M>(raw, config) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(raw: *mut c_void, config: *const c_void, event: u64) { unsafe { config_scheduled::<M>(raw, config) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(raw: *mut c_void, config: *const c_void, id: u64, result: u32, headers: *const HeaderPair, header_count: usize, body: *const Buffer, body_count: usize) { config_fetched::<M>(config, id, result, (headers, header_count), (body, body_count)) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(raw: *mut c_void, config: *const c_void, id: u64, result: u32, headers: *const HeaderPair, header_count: usize, body: *const Buffer, body_count: usize) { unsafe { config_fetched::<M>(config, id, result, (headers, header_count), (body, body_count)) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_new(config: *const c_void, raw: *mut c_void) -> *const c_void { filter_new::<M>(config) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_new(config: *const c_void, raw: *mut c_void) -> *const c_void { unsafe { filter_new::<M>(config) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(raw: *mut c_void, stream: *const c_void, is_last: bool) -> u32 { request_headers::<M>(raw, stream, is_last) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(raw: *mut c_void, stream: *const c_void, is_last: bool) -> u32 { unsafe { request_headers::<M>(raw, stream, is_last) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_request_body(raw: *mut c_void, stream: *const c_void, is_last: bool) -> u32 { request_body::<M>(raw, stream, is_last) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_request_body(raw: *mut c_void, stream: *const c_void, is_last: bool) -> u32 { unsafe { request_body::<M>(raw, stream, is_last) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(raw: *mut c_void, stream: *const c_void) -> u32 { request_trailers::<M>(raw, stream) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(raw: *mut c_void, stream: *const c_void) -> u32 { unsafe { request_trailers::<M>(raw, stream) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(raw: *mut c_void, stream: *const c_void, is_last: bool) -> u32 { response_headers::<M>(raw, stream) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(raw: *mut c_void, stream: *const c_void, is_last: bool) -> u32 { unsafe { response_headers::<M>(raw, stream) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(raw: *mut c_void, stream: *const c_void, event: u64) { called::<M>(raw, stream) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(raw: *mut c_void, stream: *const c_void, event: u64) { unsafe { called::<M>(raw, stream) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(raw: *mut c_void, stream: *const c_void) { completed::<M>(raw, stream) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(raw: *mut c_void, stream: *const c_void) { unsafe { completed::<M>(raw, stream) } }
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) { filter_destroy::<M>(stream) }
+            extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) { unsafe { filter_destroy::<M>(stream) } }
 
             // Envoy demands these; there is nothing to do in them.
 

@@ -1,6 +1,7 @@
 //! A host of the engine: it applies effects as `weir-proxy-kit` does, and checks that they can be applied.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_base::shared_data::LocalData;
@@ -29,7 +30,7 @@ pub fn config(fields: &str) -> String {
 }
 
 pub struct Host {
-    pub engine: Events<Arc<LocalData>>,
+    pub engine: Events<Rc<LocalData>>,
     pub now_ms: u64,
     streams: BTreeMap<StreamId, Stream>,
     /// Calls to Redis that were sent and not answered.
@@ -108,7 +109,7 @@ impl Host {
         let config = parse::<Config>(json.as_bytes()).unwrap();
         let config = config.checked(&|_| Some(SECRET.into())).unwrap();
         Self {
-            engine: Events::new(config, Arc::default(), "1.7", 7),
+            engine: Events::new(config, Rc::default(), "1.7", 7),
             now_ms: NOW_MS,
             streams: BTreeMap::new(),
             calls: VecDeque::new(),

@@ -1,7 +1,7 @@
 //! A host and a Redis for one gate: the host applies effects, and Redis answers each claim as it is told.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
@@ -42,7 +42,7 @@ pub enum Outcome {
 }
 
 pub struct Bench {
-    gate: Gate<Arc<LocalData>>,
+    gate: Gate<Rc<LocalData>>,
     effects: Effects,
     now_ms: u64,
     /// Calls that Redis has not answered.
@@ -99,7 +99,7 @@ impl Bench {
         let config = parse::<Config>(json.as_bytes()).unwrap();
         let config = config.checked(&secret).unwrap();
         Self {
-            gate: Gate::new(config, &Arc::new(LocalData::default())),
+            gate: Gate::new(config, &Rc::new(LocalData::default())),
             effects: Effects::new(),
             now_ms: NOW_MS,
             sent: VecDeque::new(),
