@@ -6,6 +6,8 @@
 mod limits;
 mod native;
 
+pub use native::native_filter;
+
 use super::tree::{self, at, fields, list, set};
 use crate::native::Host;
 use crate::workspace;
@@ -31,9 +33,12 @@ const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
 pub const GATE: &str = "weir.seckill_gate";
 /// The limiter, as the files call it.
 pub const LIMITER: &str = "weir.ratelimit";
-const LINKS: &str = "weir.shortlink_redirect";
-const EVENTS: &str = "weir.events";
-const FITMENT: &str = "weir.fitment";
+/// The redirector, as the files call it.
+pub const LINKS: &str = "weir.shortlink_redirect";
+/// The taker of events, as the files call it.
+pub const EVENTS: &str = "weir.events";
+/// Fitment, as the files call it.
+pub const FITMENT: &str = "weir.fitment";
 const BRIDGE: &str = "weir.redis_bridge";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const REDIS_CLUSTER: &str = "weir_redis_upstream";

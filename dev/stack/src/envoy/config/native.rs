@@ -72,7 +72,12 @@ fn convert_filter(filter: &mut Value, redis: &Map<String, Value>, library: &Path
         // What is no configuration is refused by either host.
         _ => settings.to_owned(),
     };
-    filter["typed_config"] = json!({
+    filter["typed_config"] = typed_config(&name, &settings, library);
+    Ok(())
+}
+
+fn typed_config(name: &str, settings: &str, library: &Path) -> Value {
+    json!({
         "@type": NATIVE_FILTER,
         "dynamic_module_config": {
             "module": { "local": { "filename": library } },
@@ -81,8 +86,22 @@ fn convert_filter(filter: &mut Value, redis: &Map<String, Value>, library: &Path
         },
         "filter_name": name,
         "filter_config": { "@type": TEXT, "value": settings },
-    });
-    Ok(())
+    })
+}
+
+/// The native filter `name` with these settings, as it stands in a listener. `address` says where each Redis is that the
+/// settings name.
+pub fn native_filter(
+    name: &str,
+    settings: &Value,
+    address: impl Fn(&str) -> String,
+    library: &Path,
+) -> Value {
+    let mut settings = settings.clone();
+    let redis = |redis: String| json!({ "name": redis, "addresses": [address(&redis)] });
+    let asked: Vec<Value> = asked(name, &settings).into_iter().map(redis).collect();
+    settings["native"] = json!({ "redis": asked });
+    json!({ "name": name, "typed_config": typed_config(name, &settings.to_string(), library) })
 }
 
 /// The names by which a filter's configuration calls the Redis that it asks.

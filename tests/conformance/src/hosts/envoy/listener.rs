@@ -1,9 +1,11 @@
 //! Listeners of Envoy: each with a filter, which has the configuration of one vector.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
+use weir_stack::envoy::{EVENTS, FITMENT, GATE, LIMITER, LINKS, native_filter};
 use weir_stack::workspace;
 
 use crate::hosts::engine::{REDIS_CLUSTER, reads_bodies};
@@ -19,21 +21,66 @@ pub(super) fn shipped_secrets() -> BTreeMap<String, String> {
         .into()
 }
 
-/// The listener of a vector. What passes the filter goes on to the origin.
-pub(super) fn of(vector: &Vector, socket: &Path) -> String {
-    let secrets: Vec<&String> = vector.secrets.keys().collect();
-    let route = json!({ "match": { "prefix": "/" }, "route": { "cluster": ORIGIN_CLUSTER } });
-    listener(&vector.engine, &vector.config, &secrets, &route, socket)
+/// An address where nobody listens: the discard service's.
+const NOWHERE: &str = "127.0.0.1:9";
+
+/// How the filters get into Envoy.
+pub(super) enum Loader {
+    /// As modules in WebAssembly, behind the bridge.
+    Wasm,
+    /// As the native module, with its own connections to the Redis at this port.
+    Native { library: PathBuf, redis_port: u16 },
 }
 
-/// A listener whose filter asks Redis for each request. It answers when all has come to its end that was set off before.
-pub(super) fn fence(socket: &Path) -> String {
-    let config = json!({
-        "redis": { "cluster": REDIS_CLUSTER, "key_prefix": "fence" },
-        "rules": [{ "name": "fence", "store": "redis", "limit": { "rate": 1_000_000, "per": "1s" } }],
-    });
-    let route = json!({ "match": { "prefix": "/" }, "direct_response": { "status": 200 } });
-    listener("ratelimit", &config, &[], &route, socket)
+impl Loader {
+    /// The listener of a vector. What passes the filter goes on to the origin.
+    pub(super) fn listener(&self, vector: &Vector, socket: &Path) -> Result<String> {
+        let secrets: Vec<&String> = vector.secrets.keys().collect();
+        let route = json!({ "match": { "prefix": "/" }, "route": { "cluster": ORIGIN_CLUSTER } });
+        let filter = self.filter(&vector.engine, &vector.config, &secrets)?;
+        Ok(listener(&filter, &route, socket))
+    }
+
+    /// A listener whose filter asks Redis for each request. In WebAssembly, it answers when all has come to its end that was
+    /// set off before.
+    pub(super) fn fence(&self, socket: &Path) -> Result<String> {
+        let config = json!({
+            "redis": { "cluster": REDIS_CLUSTER, "key_prefix": "fence" },
+            "rules": [{ "name": "fence", "store": "redis", "limit": { "rate": 1_000_000, "per": "1s" } }],
+        });
+        let route = json!({ "match": { "prefix": "/" }, "direct_response": { "status": 200 } });
+        let filter = self.filter("ratelimit", &config, &[])?;
+        Ok(listener(&filter, &route, socket))
+    }
+
+    fn filter(&self, module: &str, config: &Value, secrets: &[&String]) -> Result<Value> {
+        match self {
+            Self::Wasm => Ok(wasm_filter(module, config, secrets)),
+            Self::Native {
+                library,
+                redis_port,
+            } => {
+                let address = |name: &str| match name {
+                    REDIS_CLUSTER => format!("127.0.0.1:{redis_port}"),
+                    _ => NOWHERE.to_owned(),
+                };
+                let name = native_name(module)?;
+                Ok(native_filter(name, config, address, library))
+            }
+        }
+    }
+}
+
+/// What the native module calls the filter that is this module in WebAssembly.
+fn native_name(module: &str) -> Result<&'static str> {
+    Ok(match module {
+        "seckill-gate" => GATE,
+        "ratelimit" | "ratelimit-headers" => LIMITER,
+        "shortlink-redirect" => LINKS,
+        "events" => EVENTS,
+        "fitment" => FITMENT,
+        other => bail!("the native module has no filter {other}"),
+    })
 }
 
 /// Built before any Envoy is started.
@@ -42,14 +89,8 @@ fn module_file(module: &str) -> String {
     file.display().to_string()
 }
 
-fn listener(
-    module: &str,
-    config: &Value,
-    secrets: &[&String],
-    route: &Value,
-    socket: &Path,
-) -> String {
-    let filter = json!({
+fn wasm_filter(module: &str, config: &Value, secrets: &[&String]) -> Value {
+    json!({
         "name": module,
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
@@ -71,7 +112,10 @@ fn listener(
                 },
             },
         },
-    });
+    })
+}
+
+fn listener(filter: &Value, route: &Value, socket: &Path) -> String {
     let router = json!({
         "name": "envoy.filters.http.router",
         "typed_config": {
