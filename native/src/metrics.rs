@@ -41,10 +41,14 @@ impl HostMetrics {
             }
         }
         let histograms = metrics.histograms().iter();
-        Self {
+        let made = Self {
             counters,
             histograms: histograms.map(|name| host.define_histogram(name)).collect(),
-        }
+        };
+        // Envoy shows a counter with a label from its first increment on; operators look for it before.
+        let none = metrics.counters().map(|name| (name.to_owned(), 0));
+        made.tell(host, &none.collect());
+        made
     }
 
     /// Tells Envoy what was counted.

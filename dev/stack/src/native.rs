@@ -3,9 +3,10 @@
 use crate::{command, workspace};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What runs the filters in Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +26,9 @@ pub enum Host {
 pub const HOST: &str = "WEIR_HOST";
 
 static CHOSEN: OnceLock<Host> = OnceLock::new();
+
+/// The libraries that this process has built, by their folder: cargo is asked once.
+static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
 
 impl Host {
     /// Makes it that of all stacks of this process that do not say another. The first choice stands.
@@ -73,6 +77,10 @@ impl Host {
             Self::NativeRelease => ("release", &["--profile", "native"]),
             Self::NativePanicking => ("panicking", &["--features", "test-panics"]),
         };
+        let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(library) = all.get(name) {
+            return Ok(library.clone());
+        }
         // Two builds with other features write one file.
         let _lock = workspace::lock("native")?;
         let built = build(arguments)?;
@@ -83,6 +91,7 @@ impl Host {
         if std::fs::read(&library).ok().as_ref() != Some(&bytes) {
             workspace::write_atomic(&library, &bytes)?;
         }
+        all.insert(name, library.clone());
         Ok(library)
     }
 }

@@ -99,7 +99,9 @@ impl Arguments {
     }
 
     fn asks_for(&self, name: &str) -> bool {
-        let is_left_out = self.quick && name == MEMORY;
+        // It is that of VMs.
+        let has_vms = self.host.as_deref() != Some("native");
+        let is_left_out = (self.quick || !has_vms) && name == MEMORY;
         self.only.iter().any(|only| only == name) || self.only.is_empty() && !is_left_out
     }
 

@@ -29,6 +29,9 @@ const METRICS_WITHOUT_PREFIX: &str =
 /// The cluster of the bridge, where a filter's configuration names none.
 const DEFAULT_REDIS: &str = "weir_redis";
 
+/// Longer than any connection takes that is made at all.
+const CONNECT_PATIENT_MS: u64 = 10_000;
+
 /// Filters that ask Redis even if their configuration does not say so.
 const ALWAYS_WITH_REDIS: [&str; 3] = [super::GATE, super::LINKS, super::FITMENT];
 
@@ -66,7 +69,8 @@ fn convert_filter(filter: &mut Value, redis: &Map<String, Value>, library: &Path
         Ok(mut json) if json.is_object() => {
             let asked = asked(&name, &json);
             let asked: Vec<&Value> = asked.iter().filter_map(|name| redis.get(name)).collect();
-            json["native"] = json!({ "redis": asked });
+            // Beside what a test says there.
+            json["native"]["redis"] = json!(asked);
             json.to_string()
         }
         // What is no configuration is refused by either host.
@@ -90,7 +94,7 @@ fn typed_config(name: &str, settings: &str, library: &Path) -> Value {
 }
 
 /// The native filter `name` with these settings, as it stands in a listener. `address` says where each Redis is that the
-/// settings name.
+/// settings name; a busy machine has time to connect.
 pub fn native_filter(
     name: &str,
     settings: &Value,
@@ -98,7 +102,11 @@ pub fn native_filter(
     library: &Path,
 ) -> Value {
     let mut settings = settings.clone();
-    let redis = |redis: String| json!({ "name": redis, "addresses": [address(&redis)] });
+    let redis = |redis: String| {
+        json!({
+            "name": redis, "addresses": [address(&redis)], "connect_timeout_ms": CONNECT_PATIENT_MS,
+        })
+    };
     let asked: Vec<Value> = asked(name, &settings).into_iter().map(redis).collect();
     settings["native"] = json!({ "redis": asked });
     json!({ "name": name, "typed_config": typed_config(name, &settings.to_string(), library) })
