@@ -5,6 +5,5 @@ mod abi;
 mod filters;
 mod panics;
 mod refused;
-mod reload;
 mod sale;
 mod shipped;
