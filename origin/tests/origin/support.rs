@@ -308,6 +308,20 @@ impl World {
         keys
     }
 
+    /// The same, with edges that have these keys.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub fn and_edges(mut self, keys: KeyRing) -> Self {
+        self.origin = self.origin.with_edges(Some(keys));
+        self.app = self.origin.public_routes();
+        self
+    }
+
+    /// The answer to a request to the public port, as it is.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub async fn raw(&self, request: Request<Body>) -> axum::response::Response {
+        self.app.clone().oneshot(request).await.unwrap()
+    }
+
     /// With these rules for holds that expire.
     pub async fn with_holds(rules: HoldRules) -> Self {
         let mut world = Self::new().await;
