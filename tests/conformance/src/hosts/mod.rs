@@ -2,6 +2,7 @@
 
 pub mod engine;
 pub mod host_test;
+pub mod wasi;
 pub mod wasm;
 
 use anyhow::{Result, ensure};
@@ -11,7 +12,10 @@ use weir_stack::tools::Options;
 use crate::host::Host;
 
 /// Their names, in the order of the table.
-pub const NAMES: [&str; 3] = [engine::NAME, host_test::NAME, wasm::NAME];
+pub const NAMES: [&str; 4] = [engine::NAME, host_test::NAME, wasm::NAME, wasi::NAME];
+
+/// Those that need a compiler for a target of their own.
+pub const MAY_BE_ABSENT: [&str; 1] = [wasi::NAME];
 
 /// The host of this name. `tools` says which Envoy there is.
 ///
@@ -26,6 +30,7 @@ pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn H
     Ok(match name {
         engine::NAME => Box::new(engine::EngineHost::start(runtime)?),
         host_test::NAME => Box::new(host_test::HostTest::start(runtime)?),
+        wasi::NAME => Box::new(wasi::Wasi::start()?),
         _ => Box::new(wasm::Wasm::new(tools)?),
     })
 }
