@@ -164,8 +164,14 @@ impl<S: Store> Edge<S> {
             .collect();
         if !client.is_empty() {
             let before = request.headers.get(FORWARDED_FOR);
-            let all = before.iter().map(|before| &**before).chain([client.as_bytes()]);
-            headers.push((FORWARDED_FOR.into(), all.collect::<Vec<_>>().join(&b", "[..])));
+            let all = before
+                .iter()
+                .map(|before| &**before)
+                .chain([client.as_bytes()]);
+            headers.push((
+                FORWARDED_FOR.into(),
+                all.collect::<Vec<_>>().join(&b", "[..]),
+            ));
         }
         headers.push((EDGE.into(), signed.value.into_bytes()));
         headers.push((EDGE_SIGNATURE.into(), signed.signature.into_bytes()));

@@ -47,5 +47,5 @@ mod part;
 pub mod store;
 
 pub use edge::{Decision, Edge};
-pub use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 pub use store::Store;
+pub use weir_base::headers::{EDGE, EDGE_SIGNATURE};

@@ -107,7 +107,12 @@ fn record(target: &str) -> State {
     State::Record(String::from_utf8(Link::to(target).encode()).unwrap())
 }
 
-fn take<S: Store>(edge: &mut Edge<S>, feed: Feed, text: &str, now_ms: u64) -> Result<(), TakeError> {
+fn take<S: Store>(
+    edge: &mut Edge<S>,
+    feed: Feed,
+    text: &str,
+    now_ms: u64,
+) -> Result<(), TakeError> {
     edge.take(feed, 200, text.as_bytes(), now_ms)
 }
 
@@ -171,7 +176,11 @@ fn what_is_known_is_answered_and_all_else_goes_on() {
         ("POST", "/sales/none/checkout", 404),
         ("POST", "/sales/s/orders", 0),
     ] {
-        assert_eq!(ask(&mut edge, method, path, NOW_MS), status, "{method} {path}");
+        assert_eq!(
+            ask(&mut edge, method, path, NOW_MS),
+            status,
+            "{method} {path}"
+        );
     }
 }
 
@@ -197,14 +206,30 @@ fn who_wants_to_buy_is_refused_only_while_the_list_says_that_nothing_is_left() {
     assert_eq!(ask(&mut full, buy.0, buy.1, NOW_MS), 0);
     assert_eq!(ask(&mut empty, buy.0, buy.1, NOW_MS), 409);
     // An attempt with a key may have a claim, of which only Redis knows.
-    let attempt = request(buy.0, buy.1, &[(IDEMPOTENCY_KEY, "\"attempt-number-1\"")], NOW_MS);
+    let attempt = request(
+        buy.0,
+        buy.1,
+        &[(IDEMPOTENCY_KEY, "\"attempt-number-1\"")],
+        NOW_MS,
+    );
     assert!(matches!(empty.decide(&attempt), Decision::Forward(_)));
     // Units have come back.
     let later_ms = NOW_MS + 1_000;
-    take(&mut empty, Feed::SoldOut, &sales(2, Band::Low, later_ms), later_ms).unwrap();
+    take(
+        &mut empty,
+        Feed::SoldOut,
+        &sales(2, Band::Low, later_ms),
+        later_ms,
+    )
+    .unwrap();
     assert_eq!(ask(&mut empty, buy.0, buy.1, later_ms), 0);
     // The list from before comes again, as from a cache.
-    let older = take(&mut empty, Feed::SoldOut, &sales(1, Band::None, later_ms), later_ms);
+    let older = take(
+        &mut empty,
+        Feed::SoldOut,
+        &sales(1, Band::None, later_ms),
+        later_ms,
+    );
     assert_eq!(older, Err(Refused::Older.into()));
     assert_eq!(ask(&mut empty, buy.0, buy.1, later_ms), 0);
 }
@@ -222,7 +247,11 @@ fn what_is_known_ends_when_the_origin_is_silent_or_the_clock_is_wrong() {
         (NOW_MS * 1_000, 0, 0),
         (NOW_MS, 409, 302),
     ] {
-        assert_eq!(ask(&mut edge, "POST", "/sales/s/orders", now_ms), sale, "{now_ms}");
+        assert_eq!(
+            ask(&mut edge, "POST", "/sales/s/orders", now_ms),
+            sale,
+            "{now_ms}"
+        );
         assert_eq!(ask(&mut edge, "GET", "/abc", now_ms), link, "{now_ms}");
     }
 }
@@ -230,17 +259,26 @@ fn what_is_known_ends_when_the_origin_is_silent_or_the_clock_is_wrong() {
 #[test]
 fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
     let mut edge = knowing(edge(), Band::High);
-    assert_eq!(location(&mut edge, "/abc", NOW_MS).unwrap(), "https://1.example/");
+    assert_eq!(
+        location(&mut edge, "/abc", NOW_MS).unwrap(),
+        "https://1.example/"
+    );
     let edited = page(2, &[(3, "abc", record("https://2.example/"))], NOW_MS);
     take(&mut edge, Feed::Links, &edited, NOW_MS).unwrap();
-    assert_eq!(location(&mut edge, "/abc", NOW_MS).unwrap(), "https://2.example/");
+    assert_eq!(
+        location(&mut edge, "/abc", NOW_MS).unwrap(),
+        "https://2.example/"
+    );
     // The same page once more, and the one before it.
     let older = page(0, &[(1, "abc", record("https://1.example/"))], NOW_MS);
     for again in [&edited, &older] {
         let refused = take(&mut edge, Feed::Links, again, NOW_MS);
         assert_eq!(refused, Err(Refused::Elsewhere.into()));
     }
-    assert_eq!(location(&mut edge, "/abc", NOW_MS).unwrap(), "https://2.example/");
+    assert_eq!(
+        location(&mut edge, "/abc", NOW_MS).unwrap(),
+        "https://2.example/"
+    );
     for (seq, state) in [(4, State::AtGateway), (5, State::Gone)] {
         let page = page(seq - 1, &[(seq, "abc", state)], NOW_MS);
         take(&mut edge, Feed::Links, &page, NOW_MS).unwrap();
@@ -266,7 +304,15 @@ fn another_instance_on_the_same_store_knows_the_same() {
     let mut second = on(Rc::clone(&store));
     assert_eq!(ask(&mut second, "GET", "/abc", NOW_MS), 302);
     assert_eq!(ask(&mut second, "POST", "/sales/s/orders", NOW_MS), 409);
-    assert_eq!(ask(&mut second, "POST", "/sales/s/orders", NOW_MS + FRESH_MS + 1), 0);
+    assert_eq!(
+        ask(
+            &mut second,
+            "POST",
+            "/sales/s/orders",
+            NOW_MS + FRESH_MS + 1
+        ),
+        0
+    );
     // It goes on from where the first was, and what others put into the store counts only if the origin has signed it.
     let (_, path) = std::iter::from_fn(|| second.due(NOW_MS)).last().unwrap();
     assert!(path.ends_with("?after=f1.2"), "{path}");
@@ -316,10 +362,16 @@ fn an_edge_that_dies_while_it_takes_a_page_reads_it_again() {
         assert_eq!(taken, Err(NotWritten.into()), "after {writes} writes");
         let mut next = on(store);
         let asked: Vec<_> = std::iter::from_fn(|| next.due(NOW_MS)).collect();
-        assert!(asked.iter().any(|(_, path)| path.ends_with("/links")), "{asked:?}");
+        assert!(
+            asked.iter().any(|(_, path)| path.ends_with("/links")),
+            "{asked:?}"
+        );
         take(&mut next, Feed::Domains, &domains(NOW_MS), NOW_MS).unwrap();
         take(&mut next, Feed::Links, &page, NOW_MS).unwrap();
-        assert_eq!(location(&mut next, "/bbb", NOW_MS).unwrap(), "https://2.example/");
+        assert_eq!(
+            location(&mut next, "/bbb", NOW_MS).unwrap(),
+            "https://2.example/"
+        );
     }
 }
 
@@ -341,7 +393,9 @@ fn what_goes_on_has_the_edges_stamp_and_nothing_that_a_client_has_forged() {
     };
     let all = |name: &str| -> Vec<&str> {
         let headers = headers.iter().filter(|(known, _)| known == name);
-        headers.map(|(_, value)| std::str::from_utf8(value).unwrap()).collect()
+        headers
+            .map(|(_, value)| std::str::from_utf8(value).unwrap())
+            .collect()
     };
     let (stamp, signature) = (all(EDGE), all(EDGE_SIGNATURE));
     assert_eq!((stamp.len(), signature.len()), (1, 1));
@@ -357,7 +411,9 @@ fn what_goes_on_has_the_edges_stamp_and_nothing_that_a_client_has_forged() {
 #[test]
 fn local_limits_count_on_this_edge() {
     let mut edge = edge();
-    let statuses: Vec<u16> = (0..7).map(|_| ask(&mut edge, "GET", "/limited", NOW_MS)).collect();
+    let statuses: Vec<u16> = (0..7)
+        .map(|_| ask(&mut edge, "GET", "/limited", NOW_MS))
+        .collect();
     assert_eq!(statuses, [0, 0, 0, 0, 0, 429, 429]);
     assert_eq!(ask(&mut edge, "GET", "/free", NOW_MS), 0);
 }
@@ -382,7 +438,9 @@ fn an_edge_takes_no_secret_of_claims_and_names_no_redis() {
 fn an_origin_that_does_not_answer_is_asked_now_and_then() {
     let edge = edge();
     let due = |now_ms| -> Vec<Feed> {
-        std::iter::from_fn(|| edge.due(now_ms)).map(|(feed, _)| feed).collect()
+        std::iter::from_fn(|| edge.due(now_ms))
+            .map(|(feed, _)| feed)
+            .collect()
     };
     assert_eq!(due(NOW_MS), Feed::ALL);
     assert_eq!(due(NOW_MS + 999), []);

@@ -189,7 +189,17 @@ fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
 
 #[test]
 fn a_cursor_has_one_spelling() {
-    for bad in ["", "f1", "f1.", "f1.+1", "f1.01", "F1.1", ".1", "f1.1.1", "f1.18446744073709551616"] {
+    for bad in [
+        "",
+        "f1",
+        "f1.",
+        "f1.+1",
+        "f1.01",
+        "F1.1",
+        ".1",
+        "f1.1.1",
+        "f1.18446744073709551616",
+    ] {
         assert!(bad.parse::<Cursor>().is_err(), "{bad}");
     }
     assert!(Source::new("a".repeat(33)).is_err());

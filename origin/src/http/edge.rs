@@ -34,11 +34,7 @@ pub fn with_stamp(routes: Router, edges: Edges) -> Router {
     routes.route_layer(from_fn_with_state(edges, require_stamp))
 }
 
-async fn require_stamp(
-    State(edges): State<Edges>,
-    request: Request,
-    next: Next,
-) -> Response<Body> {
+async fn require_stamp(State(edges): State<Edges>, request: Request, next: Next) -> Response<Body> {
     match edges.check(&request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),

@@ -123,7 +123,13 @@ async fn an_edge_hears_of_new_links_of_edits_and_of_deletions() {
     let first = target(&edge, "abc").unwrap().clone();
     assert!(matches!(&first, State::Record(record) if record.contains("https://1.example/")));
 
-    admin(&world, "PATCH", "abc", json!({"target": "https://2.example/"})).await;
+    admin(
+        &world,
+        "PATCH",
+        "abc",
+        json!({"target": "https://2.example/"}),
+    )
+    .await;
     admin(&world, "DELETE", "abd", Value::Null).await;
     follow(&world, &mut edge).await;
     let edited = target(&edge, "abc").unwrap();
@@ -170,7 +176,12 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
 async fn pages_follow_each_other_without_holes_while_links_are_made() {
     let world = world().await;
     for number in 0..60 {
-        insert(&world, &format!("a{number:03}"), &Link::to("https://t.example/")).await;
+        insert(
+            &world,
+            &format!("a{number:03}"),
+            &Link::to("https://t.example/"),
+        )
+        .await;
     }
     let mut edge = Links::default();
     follow(&world, &mut edge).await;
@@ -205,7 +216,10 @@ async fn pages_follow_each_other_without_holes_while_links_are_made() {
         for number in 0..64 {
             let code = format!("b{chunk:02}{number:02}");
             for edge in [&edge, &second] {
-                assert!(matches!(target(edge, &code), Some(State::Record(_))), "{code}");
+                assert!(
+                    matches!(target(edge, &code), Some(State::Record(_))),
+                    "{code}"
+                );
             }
         }
     }
@@ -220,9 +234,16 @@ async fn a_place_that_the_feed_does_not_have_is_gone() {
         source: page.body.source.clone(),
         seq: page.body.next,
     };
-    assert_eq!(text(&world, &links_after(Some(&known.to_string()))).await.0, 200);
+    assert_eq!(
+        text(&world, &links_after(Some(&known.to_string()))).await.0,
+        200
+    );
     for other in [format!("{source}.99999999999999"), "other.0".to_owned()] {
-        assert_eq!(text(&world, &links_after(Some(&other))).await.0, 410, "{other}");
+        assert_eq!(
+            text(&world, &links_after(Some(&other))).await.0,
+            410,
+            "{other}"
+        );
     }
     assert_eq!(text(&world, &links_after(Some("no-cursor"))).await.0, 400);
 }
@@ -246,7 +267,9 @@ async fn a_link_that_was_cleaned_away_is_gone_and_may_come_again() {
     assert_eq!(target(&edge, "abc"), Some(&State::Gone));
     insert(&world, "abc", &Link::to("https://2.example/")).await;
     follow(&world, &mut edge).await;
-    assert!(matches!(target(&edge, "abc"), Some(State::Record(record)) if record.contains("2.example")));
+    assert!(
+        matches!(target(&edge, "abc"), Some(State::Record(record)) if record.contains("2.example"))
+    );
 }
 
 #[tokio::test]
@@ -268,7 +291,10 @@ async fn only_an_edge_reads_a_feed() {
             asked(&good, path, path, now_ms() + 62_000),
         ] {
             let refused = world.public(request).await;
-            assert_eq!((refused.status.as_u16(), refused.code()), (401, "unauthorized"));
+            assert_eq!(
+                (refused.status.as_u16(), refused.code()),
+                (401, "unauthorized")
+            );
         }
         // An edge that still has the secret before.
         let old = ring(&[("e0", 2)]);
@@ -277,7 +303,10 @@ async fn only_an_edge_reads_a_feed() {
     }
     let without = World::new().await;
     let refused = without.public(request(&good, SOLD_OUT, now_ms(), "")).await;
-    assert_eq!((refused.status.as_u16(), refused.code()), (404, "edges_off"));
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (404, "edges_off")
+    );
 }
 
 #[tokio::test]
@@ -314,7 +343,11 @@ async fn the_sold_out_feed_is_the_catalogue_and_grows_with_it() {
     assert_eq!(world.order(&ticket).await.status, 201);
     world.origin.sales().publisher().publish().await.unwrap();
     let second: Document<SaleList> = read(&world, SOLD_OUT).await;
-    let sold_out: Vec<_> = second.body.sold_out().map(|sale| sale.id.as_str()).collect();
+    let sold_out: Vec<_> = second
+        .body
+        .sold_out()
+        .map(|sale| sale.id.as_str())
+        .collect();
     assert_eq!(sold_out, ["s"]);
     known.take(second, now_ms()).unwrap();
     assert!(known.take(first, now_ms()).is_err(), "an older one");

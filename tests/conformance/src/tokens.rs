@@ -134,9 +134,15 @@ impl Matrix {
     pub fn is_right(&self) -> bool {
         let tokens = self.names.len() * (self.names.len() + 1);
         self.tokens.len() == tokens
-            && self.tokens.iter().all(|((_, host), word)| word == self.good(host).0)
+            && self
+                .tokens
+                .iter()
+                .all(|((_, host), word)| word == self.good(host).0)
             && self.claims.len() == self.names.len()
-            && self.claims.iter().all(|(host, word)| word == self.good(host).1)
+            && self
+                .claims
+                .iter()
+                .all(|(host, word)| word == self.good(host).1)
     }
 
     /// What is right for this host: with a good token, and of a claim.
@@ -147,7 +153,8 @@ impl Matrix {
         }
     }
 
-    /// The table. -> String {
+    /// The table.
+    pub fn table(&self) -> String {
         let mut text = format!("{:<22}", "token minted on");
         for name in &self.names {
             text += &format!("{name:>18}");

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tokio::runtime::Runtime;
 use weir_conformance::host::Host;
-use weir_conformance::vector::{Changes, Content, Outcome, Vector, read_all};
 use weir_conformance::hosts::wasi;
+use weir_conformance::vector::{Changes, Content, Outcome, Vector, read_all};
 use weir_conformance::{hosts, make, suite, tokens};
 use weir_stack::tools::Options;
 
@@ -77,7 +77,11 @@ fn an_edge_says_what_a_gateway_says_or_nothing() {
             // A gateway forgets what it has taken for a request that Redis refuses; an edge hears of no refusal.
             let is_coarse = came.summary().starts_with("429");
             let is_same = came == step.expect;
-            assert!(is_sent_on || is_coarse || is_same, "{}: {came:?}", vector.name);
+            assert!(
+                is_sent_on || is_coarse || is_same,
+                "{}: {came:?}",
+                vector.name
+            );
         }
     }
     assert!(answered >= AT_EDGES_MIN, "{answered}");

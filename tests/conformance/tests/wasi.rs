@@ -33,7 +33,8 @@ fn start(edge: &mut Wasi, folder: Option<&Path>) {
         "WEIR_EDGE_ORIGIN": "http://origin.test",
         "WEIR_EDGE_GATEWAY": "http://gateway.test",
     });
-    edge.order(&json!({ "start": { "env": env, "folder": folder } })).unwrap();
+    edge.order(&json!({ "start": { "env": env, "folder": folder } }))
+        .unwrap();
 }
 
 fn sealed<T: Content>(body: &T) -> Value {
@@ -72,7 +73,14 @@ fn feeds(band: &str) -> Value {
     json!({ SOLD_OUT: sealed(&sales), DOMAINS: sealed(&domains), links_after(None): sealed(&page) })
 }
 
-fn ask(edge: &mut Wasi, method: &str, path: &str, headers: Value, feeds: &Value, gateway: Value) -> Value {
+fn ask(
+    edge: &mut Wasi,
+    method: &str,
+    path: &str,
+    headers: Value,
+    feeds: &Value,
+    gateway: Value,
+) -> Value {
     let order = json!({ "ask": {
         "now_ms": NOW_MS, "method": method, "path": path, "host": "d.example", "headers": headers, "body": "",
         "feeds": feeds, "gateway": gateway,
@@ -118,7 +126,10 @@ fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
         assert_eq!(stamp.unwrap().edge, "test-1");
     }
     let done = ask(&mut edge, "GET", "/abc", json!([]), &feeds, created());
-    assert_eq!(header(&done["got"], "location"), ["https://target.example/"]);
+    assert_eq!(
+        header(&done["got"], "location"),
+        ["https://target.example/"]
+    );
     assert!(done["seen"].is_null());
 }
 
@@ -129,7 +140,10 @@ fn it_asks_the_origin_now_and_then_and_lives_without_it() {
     let nobody = json!({});
     let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, created());
     assert_eq!(done["asked"].as_array().unwrap().len(), 3);
-    assert_eq!(done["got"]["status"], 201, "it knows nothing: a gateway answers");
+    assert_eq!(
+        done["got"]["status"], 201,
+        "it knows nothing: a gateway answers"
+    );
     let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, created());
     assert_eq!(done["asked"], json!([]), "it has just asked");
     let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, Value::Null);

@@ -26,7 +26,10 @@ pub(super) async fn sold_out(
     let at_ms = document_ms();
     let json = feeds.sales.ledger().published().await?;
     let json = json.ok_or_else(|| {
-        Problem::unavailable("no_catalogue", "no sale was published yet; please try again")
+        Problem::unavailable(
+            "no_catalogue",
+            "no sale was published yet; please try again",
+        )
     })?;
     let catalogue = documents::catalogue::read(&json).map_err(|error| {
         error!(%error, "Redis holds what is no catalogue");

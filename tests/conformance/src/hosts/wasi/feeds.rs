@@ -101,7 +101,9 @@ fn page(vector: &Vector, prefix: &str) -> Result<Page> {
     let begins = format!("{prefix}:link:{{");
     let mut links = Vec::new();
     for (key, entry) in &vector.stored {
-        let id = key.strip_prefix(&begins).and_then(|rest| rest.strip_suffix('}'));
+        let id = key
+            .strip_prefix(&begins)
+            .and_then(|rest| rest.strip_suffix('}'));
         let (Some(id), Content::String(record)) = (id, &entry.value) else {
             continue;
         };

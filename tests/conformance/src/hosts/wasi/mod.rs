@@ -141,7 +141,9 @@ fn order(vector: &Vector, step: &Step) -> Result<Value> {
         headers.push(("content-length".to_owned(), body.len().to_string()));
     }
     let feeds = feeds(vector, step.at_ms)?;
-    let feeds = feeds.iter().map(|(path, text)| (path, (200, latin(text.as_bytes()))));
+    let feeds = feeds
+        .iter()
+        .map(|(path, text)| (path, (200, latin(text.as_bytes()))));
     let feeds: BTreeMap<_, _> = feeds.collect();
     let origin = vector.origin_answer(&request.path);
     Ok(json!({ "ask": {
@@ -162,7 +164,10 @@ fn latin(bytes: &[u8]) -> String {
 }
 
 fn bytes(latin: &str) -> Vec<u8> {
-    latin.chars().map(|char| u8::try_from(char).unwrap_or(b'?')).collect()
+    latin
+        .chars()
+        .map(|char| u8::try_from(char).unwrap_or(b'?'))
+        .collect()
 }
 
 fn from_bytes(headers: &Headers) -> Headers {
@@ -177,7 +182,11 @@ fn cannot(vector: &Vector) -> Option<&'static str> {
         "ratelimit-headers" => return Some("edges add nothing to the gateway's responses"),
         _ => {}
     }
-    if vector.steps.iter().any(|step| step.polls > 0 || !step.stored.is_empty()) {
+    if vector
+        .steps
+        .iter()
+        .any(|step| step.polls > 0 || !step.stored.is_empty())
+    {
         return Some("what changes between requests comes to edges by feeds");
     }
     let policy = match policy::replay(vector) {
@@ -210,6 +219,9 @@ impl Host for Wasi {
         if let Some(status) = self.process.try_wait()? {
             bail!("the runtime has ended: {status}");
         }
-        Ok(vectors.iter().map(|vector| self.replay_one(vector)).collect())
+        Ok(vectors
+            .iter()
+            .map(|vector| self.replay_one(vector))
+            .collect())
     }
 }

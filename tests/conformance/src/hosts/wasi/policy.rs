@@ -48,7 +48,12 @@ pub fn replay(vector: &Vector) -> Result<Option<Vec<Outcome>>> {
         }
         step_of(&mut edge, vector, step)
     };
-    vector.steps.iter().map(outcome).collect::<Result<_>>().map(Some)
+    vector
+        .steps
+        .iter()
+        .map(outcome)
+        .collect::<Result<_>>()
+        .map(Some)
 }
 
 fn step_of(edge: &mut Edge<Rc<MemoryStore>>, vector: &Vector, step: &Step) -> Result<Outcome> {
@@ -92,11 +97,18 @@ pub fn sent_on(vector: &Vector, step: &Step, mut seen: Headers) -> Result<Outcom
     let asked = (request.method.as_str(), request.path.as_str());
     let stamp = Stamp::verify(&keys()?, &value, &signature, asked, step.at_ms);
     let stamp = stamp.context("sent on with a stamp that does not count")?;
-    let client = request.from.rsplit_once(':').map_or("", |(address, _)| address);
+    let client = request
+        .from
+        .rsplit_once(':')
+        .map_or("", |(address, _)| address);
     anyhow::ensure!(stamp.client == client, "stamped for {}", stamp.client);
     let sent = text(&request_headers(request)?);
     let is_forwarded = |(name, _): &&(String, String)| name == FORWARDED_FOR;
-    let before: Vec<&str> = sent.iter().filter(is_forwarded).map(|(_, value)| value.as_str()).collect();
+    let before: Vec<&str> = sent
+        .iter()
+        .filter(is_forwarded)
+        .map(|(_, value)| value.as_str())
+        .collect();
     let before = (!before.is_empty()).then(|| before.join(","));
     let all: Vec<&str> = before.as_deref().into_iter().chain([client]).collect();
     let forwarded = find(FORWARDED_FOR).unwrap_or_default();
@@ -104,7 +116,11 @@ pub fn sent_on(vector: &Vector, step: &Step, mut seen: Headers) -> Result<Outcom
     let is_edges = |name: &str| [EDGE_HEADER, EDGE_SIGNATURE, FORWARDED_FOR].contains(&name);
     seen.retain(|(name, _)| !is_edges(name));
     seen.extend(sent.iter().filter(is_forwarded).cloned());
-    seen.extend(sent.iter().filter(|(name, _)| name.starts_with(':')).cloned());
+    seen.extend(
+        sent.iter()
+            .filter(|(name, _)| name.starts_with(':'))
+            .cloned(),
+    );
     let origin = vector.origin_answer(&request.path);
     let got = origin.headers.clone();
     Ok(went_on(&sent, seen, &origin, got))
