@@ -1,6 +1,7 @@
 //! The engines themselves: events in, effects out, and Redis over one connection. What this host sees is what vectors expect.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
