@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_base::FieldError;
+use weir_engine::event::PlainEnd;
 use weir_engine::{Answer, Effect, Effects, Engine, Event, Request, StreamId};
 
 use crate::knowledge::Knowledge;
@@ -50,6 +51,8 @@ struct Run<'a, E, S> {
     said: Option<Said>,
     is_unanswered: bool,
     needs_turn: bool,
+    /// Whether the engine wants to be told of the stream's end.
+    is_open: bool,
 }
 
 impl<E: Engine> Part<E> {
@@ -89,6 +92,7 @@ impl<E: Engine> Part<E> {
             said: None,
             is_unanswered: false,
             needs_turn: true,
+            is_open: false,
         };
         run.settle();
         let is_blind = core::mem::take(&mut run.is_unanswered) || !is_known;
@@ -113,6 +117,21 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
             request,
         });
         self.settle();
+        if self.is_open {
+            self.close();
+        }
+    }
+
+    /// A request that goes on has ended for the edge's engines: they hold no limit of what is under way.
+    fn close(&mut self) {
+        let end = PlainEnd {
+            response_status: None,
+            now_ms: self.now_ms,
+        };
+        self.handle(Event::Closed {
+            stream: STREAM,
+            end: &end,
+        });
     }
 
     /// Turns until nothing more happens, or nothing more can.
@@ -152,7 +171,10 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
             // What an engine says because it had no reply is what it says of a broken Redis.
             Effect::Respond { .. } | Effect::Continue { .. } if self.is_unanswered => {}
             Effect::Respond { answer, .. } => self.said = Some(Said::Answer(answer)),
-            Effect::Continue { .. } => self.said = Some(Said::GoesOn),
+            Effect::Continue { is_over, .. } => {
+                self.is_open = !is_over;
+                self.said = Some(Said::GoesOn);
+            }
             Effect::Wake => self.needs_turn = true,
             Effect::Call { batch, body, .. } => {
                 let now_ms = self.now_ms;

@@ -37,7 +37,11 @@ async fn main() -> Result<()> {
             }
             Order::Ask(ask) => {
                 let instance = instance.as_mut().context("no instance: start one")?;
-                serde_json::to_string(&instance.ask(ask).await?)?
+                match instance.ask(ask).await {
+                    Ok(done) => serde_json::to_string(&done)?,
+                    // As a request that HTTP does not know.
+                    Err(error) => serde_json::json!({ "error": format!("{error:#}") }).to_string(),
+                }
             }
         };
         println!("{answer}");

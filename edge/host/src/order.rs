@@ -78,7 +78,9 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// And back. A character that is no byte is a mistake of the test's, and becomes a question mark.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
-    text.chars().map(|char| u8::try_from(char).unwrap_or(b'?')).collect()
+    text.chars()
+        .map(|char| u8::try_from(char).unwrap_or(b'?'))
+        .collect()
 }
 
 /// Headers as text.

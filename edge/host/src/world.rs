@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use wasmtime::component::ResourceTable;
 use wasmtime::error::Context;
 use wasmtime::{Result, Store, format_err};
-use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{FsPerms, HostWallClock, WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::p2::bindings::http::types::Scheme;
 use wasmtime_wasi_http::p2::bindings::{Proxy, ProxyPre};
@@ -92,7 +92,10 @@ impl Net {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        let is_origin = parts.uri.authority().is_some_and(|to| to.as_str() == ORIGIN);
+        let is_origin = parts
+            .uri
+            .authority()
+            .is_some_and(|to| to.as_str() == ORIGIN);
         let mut traffic = self.traffic();
         let answer = if is_origin {
             traffic.asked.push(path.to_owned());
@@ -198,13 +201,23 @@ impl Instance {
     async fn serve(&mut self, request: hyper::Request<WasiBody>) -> Result<Message> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let store = &mut self.store;
-        let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
+        let request = store
+            .data_mut()
+            .http()
+            .new_incoming_request(Scheme::Http, request)?;
         let out = store.data_mut().http().new_response_outparam(sender)?;
         let handler = self.proxy.wasi_http_incoming_handler();
         let read = async {
-            let response = receiver.await.context("the component has set no response")?;
-            let (parts, body) = response.map_err(|code| format_err!("{code:?}"))?.into_parts();
-            let body = body.collect().await.map_err(|code| format_err!("{code:?}"))?;
+            let response = receiver
+                .await
+                .context("the component has set no response")?;
+            let (parts, body) = response
+                .map_err(|code| format_err!("{code:?}"))?
+                .into_parts();
+            let body = body
+                .collect()
+                .await
+                .map_err(|code| format_err!("{code:?}"))?;
             Ok::<_, wasmtime::Error>(Message {
                 status: parts.status.as_u16(),
                 headers: headers(&parts.headers),

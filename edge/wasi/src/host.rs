@@ -50,7 +50,10 @@ pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
             let sent = forward(&to, parts.method, headers, &host, body).await;
             sent.unwrap_or_else(|error| {
                 eprintln!("weir: no answer from the gateway: {error:#}");
-                unavailable("unavailable", "the gateway did not answer; please try again")
+                unavailable(
+                    "unavailable",
+                    "the gateway did not answer; please try again",
+                )
             })
         }
         None => unavailable("misconfigured", "this edge is not configured"),
@@ -74,7 +77,9 @@ fn with_edge<T>(act: impl FnOnce(&mut Settings) -> T) -> Option<T> {
 
 fn now_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_epoch.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    since_epoch.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    })
 }
 
 // --- feeds
@@ -121,10 +126,16 @@ fn feed_request(places: &Places, path: &str) -> Result<Request<Body>, Error> {
 
 /// The request as engines see it.
 fn asked(request: &Request<Body>, places: &Places) -> PlainRequest {
-    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let authority = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
     let host = request.headers().get("host").map(|host| host.as_bytes());
     let authority = authority.map(str::as_bytes).or(host).unwrap_or_default();
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
     let mut headers: Vec<(&str, &[u8])> = vec![
         (":method", request.method().as_str().as_bytes()),
         (":path", path.as_bytes()),
@@ -140,7 +151,9 @@ fn asked(request: &Request<Body>, places: &Places) -> PlainRequest {
     let client = client_header.and_then(|name| request.headers().get(name));
     PlainRequest {
         headers: Headers::new(&headers),
-        peer_address: client.map(|value| value.as_bytes().to_vec()).unwrap_or_default(),
+        peer_address: client
+            .map(|value| value.as_bytes().to_vec())
+            .unwrap_or_default(),
         now_ms: now_ms(),
     }
 }

@@ -17,7 +17,7 @@ const GENERATED_MIN: usize = 40;
 const LEFT_OUT_MAX: usize = 1;
 
 /// So many an edge must answer by itself: if it sent more on, it would be no edge.
-const AT_EDGES_MIN: usize = 300;
+const AT_EDGES_MIN: usize = 250;
 
 fn start(name: &str, runtime: &Runtime) -> Box<dyn Host> {
     hosts::start(name, runtime, &Options::default()).unwrap()
@@ -66,24 +66,24 @@ fn the_edge_in_wasi_does_what_vectors_say_or_sends_on() {
 /// What an edge does not send on it answers as a gateway does: also where a gateway would ask Redis.
 #[test]
 fn an_edge_says_what_a_gateway_says_or_nothing() {
-    let mut answered = 0;
-    for vector in read_all().unwrap() {
+    let (mut answered, mut other) = (0, Vec::new());
+    // What changes between requests comes by feeds, which stand still here.
+    let stands = |vector: &Vector| vector.steps.iter().all(|step| step.stored.is_empty());
+    for vector in read_all().unwrap().into_iter().filter(stands) {
         let Ok(Some(outcomes)) = wasi::policy::replay(&vector) else {
             continue;
         };
         for (step, came) in vector.steps.iter().zip(outcomes) {
             let is_sent_on = matches!(came, Outcome::WentOn { .. });
             answered += usize::from(!is_sent_on);
-            // A gateway forgets what it has taken for a request that Redis refuses; an edge hears of no refusal.
+            // A gateway gives back what it has charged for a request that it refuses then; an edge hears of no refusal.
             let is_coarse = came.summary().starts_with("429");
-            let is_same = came == step.expect;
-            assert!(
-                is_sent_on || is_coarse || is_same,
-                "{}: {came:?}",
-                vector.name
-            );
+            if !is_sent_on && !is_coarse && came != step.expect {
+                other.push((vector.name.clone(), came.summary(), step.says.clone()));
+            }
         }
     }
+    assert!(other.is_empty(), "{other:#?}");
     assert!(answered >= AT_EDGES_MIN, "{answered}");
 }
 

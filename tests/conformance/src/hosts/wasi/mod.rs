@@ -78,7 +78,11 @@ impl Wasi {
         writeln!(self.orders, "{order}")?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        serde_json::from_str(&line).context("the runtime has ended: see above")
+        let answer: Value = serde_json::from_str(&line).context("the runtime has ended")?;
+        match answer.get("error") {
+            Some(error) => bail!("{error}"),
+            None => Ok(answer),
+        }
     }
 
     fn replay_one(&mut self, vector: &Vector) -> Result<Replay> {
@@ -188,6 +192,13 @@ fn cannot(vector: &Vector) -> Option<&'static str> {
         .any(|step| step.polls > 0 || !step.stored.is_empty())
     {
         return Some("what changes between requests comes to edges by feeds");
+    }
+    if vector
+        .steps
+        .iter()
+        .any(|step| !step.request.path.is_ascii() || step.request.path.contains('\\'))
+    {
+        return Some("the runtime's HTTP knows no such path");
     }
     let policy = match policy::replay(vector) {
         Ok(Some(outcomes)) => outcomes,
