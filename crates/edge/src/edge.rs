@@ -254,7 +254,7 @@ fn address_of(peer: &[u8]) -> String {
     let address = peer.rsplit_once(':').map_or(&*peer, |(address, _)| address);
     let address = address.trim_matches(['[', ']']);
     // It stands between semicolons.
-    address.replace(';', "").to_string()
+    address.replace(';', "")
 }
 
 /// An answer as HTTP has it: to a client that speaks gRPC its status and its message stand in headers.

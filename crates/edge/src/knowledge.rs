@@ -5,7 +5,6 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
@@ -403,21 +402,17 @@ fn link_of(key: &[u8]) -> Option<LinkId> {
 }
 
 fn words(command: &Value) -> Option<Vec<&[u8]>> {
-    let Value::Array(words) = command else {
-        return None;
-    };
-    let word = |value: &'_ Value| match value {
-        Value::Bulk(_) => Some(()),
+    match command {
+        Value::Array(words) => words.iter().map(word).collect(),
         _ => None,
-    };
-    words.iter().try_for_each(|value| word(value))?;
-    let mut all = vec![];
-    for value in words {
-        if let Value::Bulk(bytes) = value {
-            all.push(bytes.as_slice());
-        }
     }
-    Some(all)
+}
+
+fn word(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::Bulk(bytes) => Some(bytes),
+        _ => None,
+    }
 }
 
 fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
