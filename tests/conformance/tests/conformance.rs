@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tokio::runtime::Runtime;
 use weir_conformance::host::Host;
 use weir_conformance::hosts::wasi;
-use weir_conformance::vector::{Changes, Content, Outcome, Vector, read_all};
+use weir_conformance::vector::{Changes, Content, Entry, Outcome, Vector, read_all};
 use weir_conformance::{hosts, make, suite, tokens};
 use weir_stack::tools::Options;
 
@@ -63,13 +63,26 @@ fn the_edge_in_wasi_does_what_vectors_say_or_sends_on() {
     assert!(count >= AT_EDGES_MIN, "{count}");
 }
 
+/// Where Redis has units, SQL has some left, and the origin does not publish that nothing is.
+fn could_be_published(vector: &Vector) -> bool {
+    let has_units = |(key, entry): (&String, &Entry)| {
+        key.ends_with(":stock") && entry.value != Content::String("0".into())
+    };
+    let says_none = |(key, entry): (&String, &Entry)| {
+        let text = serde_json::to_string(entry).unwrap();
+        key.ends_with(":catalogue") && text.contains(r#"\"band\":\"none\""#)
+    };
+    !(vector.stored.iter().any(has_units) && vector.stored.iter().any(says_none))
+}
+
 /// What an edge does not send on it answers as a gateway does: also where a gateway would ask Redis.
 #[test]
 fn an_edge_says_what_a_gateway_says_or_nothing() {
     let (mut answered, mut other) = (0, Vec::new());
     // What changes between requests comes by feeds, which stand still here.
     let stands = |vector: &Vector| vector.steps.iter().all(|step| step.stored.is_empty());
-    for vector in read_all().unwrap().into_iter().filter(stands) {
+    let vectors = read_all().unwrap().into_iter().filter(stands);
+    for vector in vectors.filter(could_be_published) {
         let Ok(Some(outcomes)) = wasi::policy::replay(&vector) else {
             continue;
         };
