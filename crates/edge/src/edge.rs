@@ -30,13 +30,19 @@ pub enum Decision {
     /// The edge answers.
     Answer(Arc<Answer>),
     /// It goes on to a gateway with these headers, without pseudo-headers: `:method`, `:path` and `:authority` stay as they are.
-    Forward(Vec<(String, Vec<u8>)>),
+    Forward(Pairs),
 }
+
+/// Looks up a variable of the environment.
+pub type Variable = dyn Fn(&str) -> Option<Vec<u8>>;
+
+/// Names and values of headers.
+pub type Pairs = Vec<(String, Vec<u8>)>;
 
 /// What a host gives for an edge to be made.
 pub struct Given {
     /// A variable of the environment, for secrets.
-    pub variable: Box<dyn Fn(&str) -> Option<Vec<u8>>>,
+    pub variable: Box<Variable>,
     /// A number that is hard to guess.
     pub seed: u64,
 }
@@ -147,14 +153,14 @@ impl<S: Store> Edge<S> {
     }
 
     /// The headers with which a request goes on: without those that only a gateway or an edge sends, and with the stamp.
-    fn outgoing(&self, request: &PlainRequest) -> Vec<(String, Vec<u8>)> {
+    fn outgoing(&self, request: &PlainRequest) -> Pairs {
         let text = |name: &str| {
             let value = request.headers.get(name).unwrap_or_default();
             String::from_utf8_lossy(&value).into_owned()
         };
         let client = address_of(&request.peer_address());
         let signed = self.stamp(&text(":method"), &text(":path"), &client, request.now_ms);
-        let mut headers: Vec<(String, Vec<u8>)> = request
+        let mut headers: Pairs = request
             .headers
             .iter()
             .filter(|(name, _)| may_go_on(name))
@@ -258,8 +264,8 @@ fn address_of(peer: &[u8]) -> String {
 }
 
 /// An answer as HTTP has it: to a client that speaks gRPC its status and its message stand in headers.
-pub fn to_http(answer: &Answer) -> (u16, Vec<(String, Vec<u8>)>, Vec<u8>) {
-    let pairs = |headers: &Headers| -> Vec<(String, Vec<u8>)> {
+pub fn to_http(answer: &Answer) -> (u16, Pairs, Vec<u8>) {
+    let pairs = |headers: &Headers| -> Pairs {
         let pair = |(name, value): (&[u8], &[u8])| {
             (String::from_utf8_lossy(name).into_owned(), value.to_vec())
         };

@@ -244,7 +244,7 @@ impl Page {
 }
 
 /// What is known of one link when `entry` has come. `None`: what is known stays, as it is not older.
-pub fn newer<'a>(known_seq: Option<u64>, entry: &'a Entry) -> Option<&'a Entry> {
+pub fn newer(known_seq: Option<u64>, entry: &Entry) -> Option<&Entry> {
     match known_seq {
         Some(known_seq) if known_seq >= entry.seq => None,
         _ => Some(entry),

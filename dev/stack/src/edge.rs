@@ -95,12 +95,11 @@ fn built(messages: &str, ending: &str) -> Option<PathBuf> {
         let extension = file.extension().and_then(|extension| extension.to_str());
         extension.unwrap_or_default() == ending
     };
-    messages
+    let files = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Message>(line).ok())
-        .flat_map(|message| message.executable.into_iter().chain(message.filenames))
-        .filter(|file| is_it(file))
-        .last()
+        .flat_map(|message| message.executable.into_iter().chain(message.filenames));
+    files.filter(|file| is_it(file)).reduce(|_, last| last)
 }
 
 #[cfg(test)]
