@@ -11,6 +11,7 @@ use weir_proxy_kit::bridge::REFUSED;
 use weir_resp::{Value, decode, encode_command};
 use weir_stack::http::{Connection, Method};
 use weir_stack::{Stack, ports};
+use weir_tests::is_left_out_on_native;
 
 /// A stack whose bridge can be reached from outside, at the authority that is returned.
 async fn start(prefix: &str) -> Result<(Stack, String)> {
@@ -166,6 +167,9 @@ fn bulk(bytes: &[u8]) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result<()> {
+    if is_left_out_on_native("the bridge to Redis") {
+        return Ok(());
+    }
     let (_stack, authority) = start("kinds").await?;
     let mut calls = Calls::open(&authority).await?;
     let large = vec![0xff; 1_000_000];
@@ -211,6 +215,9 @@ async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_call_is_refused_and_the_next_call_is_not_touched() -> Result<()> {
+    if is_left_out_on_native("the bridge to Redis") {
+        return Ok(());
+    }
     let (_stack, authority) = start("refuse").await?;
     let set = commands(&[&[b"SET", b"refuse:x", b"1"]]);
     let many = commands(&vec![[b"GET".as_slice(), b"k"].as_slice(); 4_097]);
@@ -244,6 +251,9 @@ async fn what_is_no_call_is_refused_and_the_next_call_is_not_touched() -> Result
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_ever_gets_anothers_reply() -> Result<()> {
+    if is_left_out_on_native("the bridge to Redis") {
+        return Ok(());
+    }
     let (_stack, authority) = start("mix").await?;
     let mut callers = tokio::task::JoinSet::new();
     for caller in 0..32 {
@@ -274,6 +284,9 @@ async fn no_call_ever_gets_anothers_reply() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_is_down_ends_the_stream_and_is_no_hang() -> Result<()> {
+    if is_left_out_on_native("the bridge to Redis") {
+        return Ok(());
+    }
     let (mut stack, authority) = start("down").await?;
     let mut calls = Calls::open(&authority).await?;
     let get = commands(&[&[b"GET", b"down:x"], &[b"GET", b"down:y"]]);

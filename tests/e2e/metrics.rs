@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use weir_stack::Stack;
 use weir_stack::http;
+use weir_stack::native::Host;
 use weir_tests::{Crowd, sold_out_exactly, until, users};
 
 const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
@@ -17,6 +18,8 @@ pub(crate) enum Gateways {
     Links,
     Events,
     Fitment,
+    /// Whatever filter the native module runs.
+    Native,
     /// The origin's groups of events, which are there when it takes events: its own tests look at them.
     Groups,
 }
@@ -28,6 +31,7 @@ impl Gateways {
             name if name.starts_with("weir_shortlink_") => Self::Links,
             name if name.starts_with("weir_events_") => Self::Events,
             name if name.starts_with("weir_fitment_") => Self::Fitment,
+            name if name.starts_with("weir_native_") => Self::Native,
             name if name.starts_with("weir_origin_event_group_") => Self::Groups,
             _ => Self::Sales,
         }
@@ -45,8 +49,20 @@ pub(crate) fn documented(gateways: Gateways) -> BTreeSet<String> {
     names.collect()
 }
 
-/// The names that a scrape declares.
+/// The names that a scrape declares, without those that every filter of the native module has.
 pub(crate) async fn scraped(url: &str) -> Result<BTreeSet<String>> {
+    let mut names = all_scraped(url).await?;
+    let native: Vec<String> = names
+        .extract_if(.., |name| Gateways::of(name) == Gateways::Native)
+        .collect();
+    let is_gateway = names.iter().all(|name| !name.starts_with("weir_origin_"));
+    if is_gateway && Host::of_run().is_native() {
+        assert_eq!(BTreeSet::from_iter(native), documented(Gateways::Native));
+    }
+    Ok(names)
+}
+
+async fn all_scraped(url: &str) -> Result<BTreeSet<String>> {
     let text = http::get(url).await?.text();
     let names = text.lines().filter_map(|line| {
         let name = line.strip_prefix("# TYPE ")?.split(' ').next()?;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use weir_stack::Stack;
 use weir_stack::envoy::{GATE, set, socket_address};
-use weir_tests::{buy, until, verdict};
+use weir_tests::{buy, is_left_out_on_native, until, verdict};
 
 use crate::bridge::chunk;
 
@@ -167,6 +167,9 @@ async fn start(port: u16) -> Result<Stack> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_may_end_in_any_way() -> Result<()> {
+    if is_left_out_on_native("streams to the bridge") {
+        return Ok(());
+    }
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
     let way = Arc::new(Mutex::new(good()));

@@ -22,9 +22,10 @@ use weir_event::pixel;
 use weir_event::stamps::Stamps;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::http::{Connection, HeaderMap, Method};
+use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
-use weir_stack::{DataDir, ports, tools, wasm};
+use weir_stack::{DataDir, ports, tools};
 
 use crate::limiters::{check_envoys, redis_in};
 use crate::until;
@@ -329,7 +330,7 @@ impl EventGateway {
         data: DataDir,
         redis: Option<RedisServer>,
     ) -> Result<Self> {
-        wasm::ensure_filters()?;
+        Host::of_run().ensure_built()?;
         let origin = EventOrigin::start().await?;
         let shop = Shop::start(pages).await?;
         let address = (Ipv4Addr::LOCALHOST, origin.port).into();

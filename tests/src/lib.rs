@@ -20,6 +20,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_stack::Stack;
 use weir_stack::http::{self, Connection, Method, Response};
+use weir_stack::native::Host;
 pub use weir_stack::sale::verdict;
 
 pub use browser::{Browser, Screen};
@@ -57,6 +58,36 @@ impl Books {
         self.stock + self.held + self.orders == self.total
             && self.remaining + self.orders == self.total
     }
+}
+
+/// Whether a test is left out because the native module runs the filters: then it says which part of the filters in
+/// WebAssembly it is about.
+pub fn is_left_out_on_native(about: &str) -> bool {
+    let is_left_out = Host::of_run().is_native();
+    if is_left_out {
+        println!("left out on the native module: it is about {about}");
+    }
+    is_left_out
+}
+
+/// How many connections gateways have opened to Redis; on the native module, which has no cluster of Envoy's for that, the
+/// origin's are among them.
+///
+/// # Errors
+/// When neither Envoy nor Redis says so.
+pub async fn redis_connections(stack: &Stack) -> Result<u64> {
+    if !Host::of_run().is_native() {
+        let name = "cluster.weir_redis_upstream.upstream_cx_total";
+        return stack.envoy.stat(name).await;
+    }
+    let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
+    let stats: String = redis::cmd("INFO")
+        .arg("stats")
+        .query_async(&mut redis)
+        .await?;
+    let mut lines = stats.lines();
+    let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+    Ok(count.context("Redis does not say it")?.trim().parse()?)
 }
 
 /// One purchase over a connection of its own.

@@ -7,9 +7,10 @@ use tokio::task::JoinSet;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::fault::FaultProxy;
 use weir_stack::http::{Connection, Method, Response};
+use weir_stack::native::Host;
 use weir_stack::redis::{RedisOptions, RedisServer, start_cluster};
 use weir_stack::report::Silent;
-use weir_stack::{DataDir, ports, tools, wasm};
+use weir_stack::{DataDir, ports, tools};
 
 use crate::{script_calls_of, until};
 
@@ -63,7 +64,7 @@ impl Setup<'_> {
     /// # Errors
     /// When something does not start. What Envoy has against a configuration is told.
     pub async fn start(self) -> Result<Limiters> {
-        wasm::ensure_filters()?;
+        Host::of_run().ensure_built()?;
         let data = DataDir::open(None)?;
         let (mut redis, mut faults, mut nodes) = (None, None, vec![]);
         let mut config = EnvoyConfig::ratelimit(self.redis != Way::None)?;

@@ -4,11 +4,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use weir_stack::http::{self, Connection, Method, Response};
+use weir_stack::native::Host;
 use weir_stack::origin::{Origin, OriginOptions, ensure_built};
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
-
-use weir_stack::{DataDir, Secrets, ports, tools, wasm};
+use weir_stack::{DataDir, Secrets, ports, tools};
 
 use crate::limiters::{check_envoys, redis_in};
 use crate::until;
@@ -49,7 +49,7 @@ impl LinkSetup<'_> {
     /// # Errors
     /// When something does not start. What Envoy has against a configuration is told.
     pub async fn start(self) -> Result<LinkGateways> {
-        wasm::ensure_filters()?;
+        Host::of_run().ensure_built()?;
         let data = DataDir::open(None)?;
         let redis = redis_in(&data).await?;
         let secrets = Secrets::random()?;
@@ -121,7 +121,7 @@ impl LinkGateways {
             // Each connection meets any worker, and a worker begins to poll with its first request.
             let _ = self.ask(number, "/", &[]).await;
             let count = self.envoys[number].stat(loaded).await;
-            count.is_ok_and(|count| count >= u64::from(workers))
+            count.is_ok_and(|count| count >= Host::of_run().engines(workers))
         })
         .await
     }

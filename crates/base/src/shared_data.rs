@@ -26,6 +26,16 @@ impl<D: SharedData + ?Sized> SharedData for alloc::rc::Rc<D> {
     }
 }
 
+impl<D: SharedData + ?Sized> SharedData for alloc::sync::Arc<D> {
+    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
+        (**self).get(key)
+    }
+
+    fn set(&self, key: &str, value: &[u8], version: u32) -> bool {
+        (**self).set(key, value, version)
+    }
+}
+
 /// Shared data of one thread: for hosts with one worker, for tests and simulations.
 #[derive(Debug, Default)]
 pub struct LocalData {

@@ -5,8 +5,8 @@
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
@@ -24,7 +24,7 @@ use crate::metrics::{EventCounters, Outcome};
 #[derive(Debug)]
 pub(crate) struct Admission<D> {
     limiter: Limiter<D>,
-    counters: Rc<EventCounters>,
+    counters: Arc<EventCounters>,
     /// The limiter has not decided on these.
     waiting: BTreeMap<StreamId, Admitted>,
     /// These went on; a page is to get their responses.
@@ -65,7 +65,7 @@ impl Request for Known<'_> {
 }
 
 impl<D: SharedData + Clone> Admission<D> {
-    pub(crate) fn new(limiter: Limiter<D>, counters: Rc<EventCounters>) -> Self {
+    pub(crate) fn new(limiter: Limiter<D>, counters: Arc<EventCounters>) -> Self {
         Self {
             limiter,
             counters,
@@ -173,14 +173,14 @@ impl<D: SharedData + Clone> Admission<D> {
     fn refuse(
         &mut self,
         stream: StreamId,
-        answer: &Rc<Answer>,
+        answer: &Arc<Answer>,
         admitted: Admitted,
         effects: &mut Effects,
     ) {
         self.counters.requests.increment(Outcome::Limited);
         let answer = match admitted.page {
-            Some(page) => Rc::new(cors::for_page(answer, &page)),
-            None => Rc::clone(answer),
+            Some(page) => Arc::new(cors::for_page(answer, &page)),
+            None => Arc::clone(answer),
         };
         effects.respond(stream, answer);
     }

@@ -1,6 +1,6 @@
 //! Events in, effects out.
 
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 
 use weir_base::shared_data::SharedData;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
@@ -18,7 +18,7 @@ use crate::request::{Fields, split_path};
 #[derive(Debug)]
 pub struct Events<D> {
     config: Checked,
-    counters: Rc<EventCounters>,
+    counters: Arc<EventCounters>,
     admission: Admission<D>,
     observer: Option<Observer>,
 }
@@ -28,13 +28,13 @@ impl<D: SharedData + Clone> Events<D> {
     /// apart by it. `seed` is that of hashes of keys: the same in all workers, and not known to clients.
     pub fn new(config: Checked, data: D, unique_name: &str, seed: u64) -> Self {
         let mut metrics = Metrics::new();
-        let counters = Rc::new(EventCounters::new(&mut metrics));
+        let counters = Arc::new(EventCounters::new(&mut metrics));
         let limiter = Limiter::with_metrics(config.limits.clone(), data, seed, metrics);
         let observer = config.observe.clone().map(|observe| {
-            Observer::new(observe, &config, unique_name, seed, Rc::clone(&counters))
+            Observer::new(observe, &config, unique_name, seed, Arc::clone(&counters))
         });
         Self {
-            admission: Admission::new(limiter, Rc::clone(&counters)),
+            admission: Admission::new(limiter, Arc::clone(&counters)),
             observer,
             counters,
             config,
@@ -76,7 +76,7 @@ impl<D: SharedData + Clone> Events<D> {
             Ok(admitted) => self.admission.admit(stream, admitted, request, effects),
             Err(Answered { outcome, answer }) => {
                 self.counters.requests.increment(outcome);
-                effects.respond(stream, Rc::new(answer));
+                effects.respond(stream, Arc::new(answer));
             }
         }
     }

@@ -40,6 +40,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine::setup::{Configured, Host, shared_seed};
+
 mod admission;
 mod answer;
 mod collect;
@@ -55,3 +59,27 @@ pub use events::Events;
 
 /// The engine's name, in logs.
 pub const NAME: &str = "events";
+
+/// Makes the engine from its configuration, as it is written.
+///
+/// # Errors
+/// When the configuration is refused.
+pub fn configure<H: Host>(
+    json: &[u8],
+    host: &H,
+) -> Result<Configured<Events<H::Data>>, FieldError> {
+    let config = parse::<config::Config>(json)?.checked(&|name| host.variable(name))?;
+    let redis = config.limits.redis.as_ref();
+    Ok(Configured {
+        redis_clusters: redis
+            .map(|redis| redis.cluster.clone())
+            .into_iter()
+            .collect(),
+        engine: Events::new(
+            config,
+            host.data(),
+            &host.unique_name(),
+            shared_seed(host, NAME),
+        ),
+    })
+}

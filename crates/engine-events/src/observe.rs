@@ -1,8 +1,8 @@
 //! Which requests are views: those of a route, by people, that were answered well.
 
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::sync::Arc;
 
 use percent_encoding::percent_decode;
 use serde::Serialize;
@@ -105,7 +105,7 @@ pub(crate) struct Observer {
     open: BTreeMap<StreamId, Open>,
     outbox: Outbox,
     agents: Agents,
-    counters: Rc<EventCounters>,
+    counters: Arc<EventCounters>,
 }
 
 impl Observer {
@@ -114,14 +114,14 @@ impl Observer {
         config: &Checked,
         unique_name: &str,
         seed: u64,
-        counters: Rc<EventCounters>,
+        counters: Arc<EventCounters>,
     ) -> Self {
         let key = observe.key.clone();
         let outbox = Outbox::new(
             observe.outbox.clone(),
             key,
             unique_name,
-            Rc::clone(&counters),
+            Arc::clone(&counters),
         );
         Self {
             config: observe,

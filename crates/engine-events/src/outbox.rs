@@ -2,8 +2,8 @@
 
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
@@ -28,7 +28,7 @@ const RETRY_MS_MAX: u64 = 30_000;
 /// Views as they are sent.
 #[derive(Clone, Debug)]
 struct Batch {
-    body: Rc<[u8]>,
+    body: Arc<[u8]>,
     views: usize,
 }
 
@@ -36,7 +36,7 @@ struct Batch {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     config: OutboxConfig,
-    cluster: Rc<str>,
+    cluster: Arc<str>,
     key: KeyName,
     /// What ids begin with: no other worker has it.
     name: String,
@@ -52,7 +52,7 @@ pub(crate) struct Outbox {
     retry_ms: u64,
     is_failing: bool,
     is_rejecting: bool,
-    counters: Rc<EventCounters>,
+    counters: Arc<EventCounters>,
 }
 
 /// What the origin made of a batch.
@@ -71,7 +71,7 @@ impl Outbox {
         config: OutboxConfig,
         key: KeyName,
         unique_name: &str,
-        counters: Rc<EventCounters>,
+        counters: Arc<EventCounters>,
     ) -> Self {
         Self {
             cluster: config.cluster.as_str().into(),
@@ -124,7 +124,7 @@ impl Outbox {
             return;
         }
         self.open.push(b']');
-        let body = Rc::from(mem::take(&mut self.open));
+        let body = Arc::from(mem::take(&mut self.open));
         let views = mem::take(&mut self.open_views);
         self.closed.push_back(Batch { body, views });
         if self.closed.len() > self.config.batches_max {
@@ -170,9 +170,9 @@ impl Outbox {
         ]);
         headers.extend(stamps.headers());
         let fetch = Fetch {
-            cluster: Rc::clone(&self.cluster),
+            cluster: Arc::clone(&self.cluster),
             headers,
-            body: Rc::clone(&batch.body),
+            body: Arc::clone(&batch.body),
             timeout_ms: self.config.timeout_ms,
         };
         self.under_way = Some(effects.fetch(fetch));

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_engine::pump::{Completed, Pending};
@@ -429,7 +429,7 @@ impl Fitment {
         effects: &mut Effects,
     ) {
         self.counters.requests.increment(outcome);
-        effects.respond(stream, Rc::new(answer));
+        effects.respond(stream, Arc::new(answer));
     }
 
     fn forward(&mut self, stream: StreamId, effects: &mut Effects) {

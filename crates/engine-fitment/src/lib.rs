@@ -30,6 +30,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine::setup::Configured;
+
 mod answer;
 pub mod config;
 mod fitment;
@@ -43,3 +47,15 @@ pub use fitment::Fitment;
 
 /// The engine's name, in logs.
 pub const NAME: &str = "fitment";
+
+/// Makes the engine from its configuration, as it is written.
+///
+/// # Errors
+/// When the configuration is refused.
+pub fn configure(json: &[u8]) -> Result<Configured<Fitment>, FieldError> {
+    let config = parse::<config::Config>(json)?.checked()?;
+    Ok(Configured {
+        redis_clusters: config.bridges(),
+        engine: Fitment::new(config),
+    })
+}

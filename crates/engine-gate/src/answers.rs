@@ -1,8 +1,8 @@
 //! The gate's own answers.
 
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ pub(crate) struct Answers {
     /// The answer to all requests for a sale that an operator has put behind it.
     static_page: StaticPage,
     /// The last answer of each verdict, and the wait that it tells: most often the next is the same.
-    last: BTreeMap<Verdict, (Option<u64>, Rc<Answer>)>,
+    last: BTreeMap<Verdict, (Option<u64>, Arc<Answer>)>,
 }
 
 impl Answers {
@@ -36,16 +36,16 @@ impl Answers {
     }
 
     /// The answer to a refused request. `order` is the order that the user has already.
-    pub(crate) fn reject(&mut self, rejection: Rejection, order: Option<&ClaimId>) -> Rc<Answer> {
+    pub(crate) fn reject(&mut self, rejection: Rejection, order: Option<&ClaimId>) -> Arc<Answer> {
         let retry_after_s = self.retry_after_s(rejection);
         if order.is_some() {
-            return Rc::new(self.prepare(rejection.verdict, retry_after_s, order));
+            return Arc::new(self.prepare(rejection.verdict, retry_after_s, order));
         }
         match self.last.get(&rejection.verdict) {
-            Some((told_s, answer)) if *told_s == retry_after_s => Rc::clone(answer),
+            Some((told_s, answer)) if *told_s == retry_after_s => Arc::clone(answer),
             _ => {
-                let answer = Rc::new(self.prepare(rejection.verdict, retry_after_s, None));
-                let last = (retry_after_s, Rc::clone(&answer));
+                let answer = Arc::new(self.prepare(rejection.verdict, retry_after_s, None));
+                let last = (retry_after_s, Arc::clone(&answer));
                 self.last.insert(rejection.verdict, last);
                 answer
             }

@@ -1,7 +1,7 @@
 //! Order tokens: minted at the checkout, checked when somebody buys.
 
-use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 
 use serde::Serialize;
@@ -56,7 +56,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let answer = match minted {
             Ok(minted) => {
                 let word = Verdict::TokenMinted.word();
-                Rc::new(Answer::json(200, vec![(headers::VERDICT, word)], &minted))
+                Arc::new(Answer::json(200, vec![(headers::VERDICT, word)], &minted))
             }
             Err(rejection) => {
                 self.metrics.requests.increment(rejection.verdict);

@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -144,14 +144,14 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 
     /// How a sale stands.
-    fn status(&mut self, sale: &[u8], now_ms: u64) -> Rc<Answer> {
+    fn status(&mut self, sale: &[u8], now_ms: u64) -> Arc<Answer> {
         self.metrics.statuses.increment();
         match self.find(sale) {
             Ok((switch, sale)) => {
                 let status = SaleStatus::new(switch, sale, now_ms);
                 // It says the same to anybody, so pages of any site may read it.
                 let headers = vec![("access-control-allow-origin", "*")];
-                Rc::new(Answer::json(200, headers, &status))
+                Arc::new(Answer::json(200, headers, &status))
             }
             Err(rejection) => self.answers.reject(rejection, None),
         }

@@ -35,6 +35,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+use alloc::vec;
+
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine::setup::{Configured, Host};
+
 mod answers;
 mod buy;
 mod checkout;
@@ -55,3 +61,15 @@ pub use gate::Gate;
 
 /// The engine's name, in logs.
 pub const NAME: &str = "seckill-gate";
+
+/// Makes the engine from its configuration, as it is written.
+///
+/// # Errors
+/// When the configuration is refused.
+pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<Configured<Gate<H::Data>>, FieldError> {
+    let config = parse::<Config>(json)?.checked(&|name| host.variable(name))?;
+    Ok(Configured {
+        redis_clusters: vec![config.redis.cluster.clone()],
+        engine: Gate::new(config, &host.data()),
+    })
+}

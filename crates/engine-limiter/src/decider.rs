@@ -1,7 +1,7 @@
 //! Which requests pass.
 
 use alloc::boxed::Box;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use subtle::ConstantTimeEq;
@@ -25,7 +25,7 @@ const DEBUG: &str = "x-weir-debug";
 #[derive(Debug)]
 pub struct Decider<D> {
     pub config: Checked,
-    pub ruleset: Rc<Ruleset<D>>,
+    pub ruleset: Arc<Ruleset<D>>,
     pub redis: Option<Redis>,
 }
 
@@ -84,7 +84,7 @@ impl<D: SharedData> Decider<D> {
         }
         if hit.goes_back() {
             let charged = Charged { hit, check };
-            passed.here.push((Rc::clone(&self.ruleset), charged));
+            passed.here.push((Arc::clone(&self.ruleset), charged));
         }
         Ok(passed)
     }

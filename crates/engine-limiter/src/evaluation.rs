@@ -1,7 +1,7 @@
 //! One request on its way through the rules.
 
-use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
@@ -19,7 +19,7 @@ use crate::ruleset::{Charged, RuleHit, RuleHits, Ruleset};
 #[derive(Debug)]
 pub struct Evaluation<D> {
     /// The rules that were in force when it came.
-    pub ruleset: Rc<Ruleset<D>>,
+    pub ruleset: Arc<Ruleset<D>>,
     /// What is enforced here and not charged yet.
     pub local: Vec<RuleHit>,
     /// What is enforced in Redis and not charged yet.
@@ -48,7 +48,7 @@ pub struct Passed<D> {
     /// For its response.
     pub headers: Vec<(&'static str, String)>,
     /// Charges that go back when it ends: here,
-    pub here: Vec<(Rc<Ruleset<D>>, Charged)>,
+    pub here: Vec<(Arc<Ruleset<D>>, Charged)>,
     /// and in Redis.
     pub in_redis: Vec<Charge>,
 }
@@ -78,9 +78,9 @@ impl<D> Passed<D> {
 
 impl<D: SharedData> Evaluation<D> {
     /// A request of which nothing is decided yet.
-    pub fn new(ruleset: &Rc<Ruleset<D>>, hits: RuleHits, is_debug: bool) -> Self {
+    pub fn new(ruleset: &Arc<Ruleset<D>>, hits: RuleHits, is_debug: bool) -> Self {
         Self {
-            ruleset: Rc::clone(ruleset),
+            ruleset: Arc::clone(ruleset),
             local: hits.local,
             redis: hits.redis,
             local_shadow: hits.local_shadow,
@@ -166,12 +166,14 @@ impl<D: SharedData> Evaluation<D> {
 
     /// What a rule in shadow has charged in Redis for a request that is refused goes back, too: it is not in flight.
     pub fn take_shadow_charges(&mut self) -> Passed<D> {
-        let ruleset = Rc::clone(&self.ruleset);
+        let ruleset = Arc::clone(&self.ruleset);
         let here = mem::take(&mut self.shadow_charged).into_iter();
         let in_redis = mem::take(&mut self.shadow_charged_in_redis);
         Passed {
             headers: vec![],
-            here: here.map(|charged| (Rc::clone(&ruleset), charged)).collect(),
+            here: here
+                .map(|charged| (Arc::clone(&ruleset), charged))
+                .collect(),
             in_redis: in_redis.into_iter().map(charge_back).collect(),
         }
     }
@@ -226,7 +228,7 @@ impl<D: SharedData> Evaluation<D> {
         Passed {
             headers,
             here: here
-                .map(|charged| (Rc::clone(&self.ruleset), charged))
+                .map(|charged| (Arc::clone(&self.ruleset), charged))
                 .collect(),
             in_redis: in_redis.map(charge_back).collect(),
         }

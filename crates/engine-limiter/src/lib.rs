@@ -34,6 +34,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine::setup::{Configured, Host, shared_seed};
+
 mod answer;
 pub mod config;
 mod decider;
@@ -52,3 +56,31 @@ pub use limiter::Limiter;
 
 /// The engine's name, in logs and metrics.
 pub const NAME: &str = "ratelimit";
+
+/// Makes the engine from its configuration, as it is written. `sees_responses`: whether the host tells it of responses.
+///
+/// # Errors
+/// When the configuration is refused.
+pub fn configure<H: Host>(
+    json: &[u8],
+    host: &H,
+    sees_responses: bool,
+) -> Result<Configured<Limiter<H::Data>>, FieldError> {
+    let config =
+        parse::<config::Config>(json)?.checked(sees_responses, &|name| host.variable(name))?;
+    let redis = config.redis.as_ref();
+    Ok(Configured {
+        redis_clusters: redis
+            .map(|redis| redis.cluster.clone())
+            .into_iter()
+            .collect(),
+        engine: Limiter::new(config, host.data(), shared_seed(host, NAME)),
+    })
+}
+
+/// What each rule counts, as an example: rules that are read from Redis come when a host may no longer define metrics.
+pub fn metrics_of_any_rule() -> weir_engine::Metrics {
+    let mut metrics = weir_engine::Metrics::new();
+    metrics::RuleMetrics::new(&mut metrics, "any");
+    metrics
+}

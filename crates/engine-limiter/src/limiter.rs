@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
@@ -74,7 +74,7 @@ impl<D: SharedData + Clone> Limiter<D> {
             pump,
             reload: Reload::new(&config, &mut metrics),
             decider: Decider {
-                ruleset: Rc::new(ruleset),
+                ruleset: Arc::new(ruleset),
                 redis,
                 config,
             },
@@ -128,7 +128,7 @@ impl<D: SharedData + Clone> Limiter<D> {
 
     fn refuse(&self, stream: StreamId, refused: &Refused, is_grpc: bool, effects: &mut Effects) {
         let config = self.decider.config.answer.as_ref();
-        effects.respond(stream, Rc::new(refused.answer(is_grpc, config)));
+        effects.respond(stream, Arc::new(refused.answer(is_grpc, config)));
     }
 
     fn wait(
@@ -229,7 +229,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         };
         if let Some(rules) = reload.read(reply, self.is_serving, effects) {
             let ruleset = Ruleset::new(rules, &self.data, self.seed, &mut self.metrics);
-            self.decider.ruleset = Rc::new(ruleset);
+            self.decider.ruleset = Arc::new(ruleset);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The engine's own answers.
 
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_engine::{Answer, Effects, StreamId};
@@ -16,7 +16,7 @@ pub(crate) fn respond(stream: StreamId, reply: Reply<'_>, effects: &mut Effects)
         .collect();
     let body = reply.body.into_owned();
     let answer = Answer::new::<&str>(reply.status, &headers, body);
-    effects.respond(stream, Rc::new(answer));
+    effects.respond(stream, Arc::new(answer));
 }
 
 /// How an answer is counted.

@@ -1,7 +1,7 @@
 //! The domains that this gateway answers for.
 
 use alloc::boxed::Box;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_base::FieldError;
@@ -13,24 +13,24 @@ use weir_link::domain::{Domain, Domains, DomainsConfig};
 pub(crate) struct Sites {
     /// None before the first document has come.
     domains: Option<Domains>,
-    all: Vec<Rc<Domain>>,
+    all: Vec<Arc<Domain>>,
     /// The host of the last request, and its domain: the next request mostly has the same.
-    last: Option<(Box<[u8]>, Rc<Domain>)>,
+    last: Option<(Box<[u8]>, Arc<Domain>)>,
 }
 
 impl Sites {
     /// The domain that answers for `host`.
-    pub(crate) fn find(&mut self, host: &[u8]) -> Option<Rc<Domain>> {
+    pub(crate) fn find(&mut self, host: &[u8]) -> Option<Arc<Domain>> {
         if let Some((last, domain)) = &self.last
             && **last == *host
         {
-            return Some(Rc::clone(domain));
+            return Some(Arc::clone(domain));
         }
         let text = core::str::from_utf8(host).ok()?;
         let found = self.domains.as_ref()?.by_host(text)?;
         let domain = self.all.iter().find(|domain| domain.id == found.id)?;
-        self.last = Some((host.into(), Rc::clone(domain)));
-        Some(Rc::clone(domain))
+        self.last = Some((host.into(), Arc::clone(domain)));
+        Some(Arc::clone(domain))
     }
 
     /// Takes another document.
@@ -40,7 +40,7 @@ impl Sites {
     pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), FieldError> {
         let config = parse::<DomainsConfig>(json)?;
         let domains = config.checked()?;
-        self.all = domains.iter().cloned().map(Rc::new).collect();
+        self.all = domains.iter().cloned().map(Arc::new).collect();
         self.last = None;
         self.domains = Some(domains);
         Ok(())

@@ -34,6 +34,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+use alloc::vec;
+
+use weir_base::FieldError;
+use weir_engine::config::parse;
+use weir_engine::setup::{Configured, Host, shared_seed};
+
 mod answer;
 mod clicks;
 mod completed;
@@ -55,3 +61,15 @@ pub use links::Links;
 
 /// The engine's name, in logs.
 pub const NAME: &str = "shortlink-redirect";
+
+/// Makes the engine from its configuration, as it is written.
+///
+/// # Errors
+/// When the configuration is refused.
+pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<Configured<Links>, FieldError> {
+    let config = parse::<config::Config>(json)?.checked()?;
+    Ok(Configured {
+        redis_clusters: vec![config.redis.cluster.clone()],
+        engine: Links::new(config, &host.unique_name(), shared_seed(host, NAME)),
+    })
+}

@@ -1,7 +1,7 @@
 //! The engine: its events, and what a request is answered.
 
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 
 use weir_base::hash::seeded_hash;
 use weir_engine::answer::retry_after_seconds;
@@ -66,7 +66,7 @@ pub struct Links {
 pub(crate) struct LinkRequest {
     pub(crate) stream: StreamId,
     pub(crate) name: LinkName,
-    pub(crate) domain: Rc<Domain>,
+    pub(crate) domain: Arc<Domain>,
     pub(crate) visitor: Visitor,
     /// Why the link is read for it.
     pub(crate) purpose: Purpose,
@@ -82,7 +82,7 @@ pub(crate) struct LinkRequest {
 struct LinkHead<'a> {
     stream: StreamId,
     name: LinkName,
-    domain: Rc<Domain>,
+    domain: Arc<Domain>,
     fields: Fields<'a>,
     request: &'a dyn Request,
     now_ms: u64,

@@ -9,7 +9,7 @@
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_base::breaker::{self, Pass};
@@ -26,7 +26,7 @@ use crate::metrics::PREFIX;
 /// Look-ups, and the requests that wait for them.
 #[derive(Debug)]
 pub(crate) struct Lookups {
-    cluster: Rc<str>,
+    cluster: Arc<str>,
     timeout_ms: u64,
     waiting_max: usize,
     quota: Quota,
@@ -197,13 +197,13 @@ impl Lookups {
         // What a client asks for is spelt like a link.
         let path = link.map(|link| link_record(&link, lookup.purpose));
         let fetch = effects.fetch(Fetch {
-            cluster: Rc::clone(&self.cluster),
+            cluster: Arc::clone(&self.cluster),
             headers: Vec::from([
                 (":method", "GET".to_owned()),
                 (":path", path.unwrap_or_default()),
                 (":authority", AUTHORITY.to_owned()),
             ]),
-            body: Rc::default(),
+            body: Arc::default(),
             timeout_ms: self.timeout_ms,
         });
         self.under_way.insert(fetch, lookup);

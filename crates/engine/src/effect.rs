@@ -1,8 +1,8 @@
 //! What an engine wants done.
 
 use alloc::borrow::Cow;
-use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -44,7 +44,7 @@ pub enum Effect {
         /// The stream.
         stream: StreamId,
         /// With this.
-        answer: Rc<Answer>,
+        answer: Arc<Answer>,
     },
     /// Removes every copy of a request header.
     RemoveRequestHeader {
@@ -133,11 +133,11 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// The cluster that it goes to.
-    pub cluster: Rc<str>,
+    pub cluster: Arc<str>,
     /// Its headers, with `:method`, `:path` and `:authority`.
     pub headers: Vec<(&'static str, String)>,
     /// Its body, which may be sent again. Empty for none.
-    pub body: Rc<[u8]>,
+    pub body: Arc<[u8]>,
     /// How long it may take.
     pub timeout_ms: u64,
 }
@@ -170,7 +170,7 @@ impl Effects {
     }
 
     /// Answers a stream's request.
-    pub fn respond(&mut self, stream: StreamId, answer: Rc<Answer>) {
+    pub fn respond(&mut self, stream: StreamId, answer: Arc<Answer>) {
         self.push(Effect::Respond { stream, answer });
     }
 

@@ -19,6 +19,7 @@
 //! - [`headers`], [`answer`]: headers as bytes, and the gateway's own answers.
 //! - [`poll`]: when to read documents from Redis, with back-off.
 //! - [`metrics`]: counters that the host collects.
+//! - [`setup`]: what a host gives for an engine to be made.
 //! - [`config`]: configuration, refused with the path of the field that is wrong.
 
 #![no_std]
@@ -45,6 +46,7 @@ pub mod metrics;
 pub mod poll;
 pub mod pump;
 pub mod redis;
+pub mod setup;
 
 pub use answer::Answer;
 pub use effect::{BatchId, Effect, Effects, Fetch, FetchId, Level, RedisId};

@@ -3,6 +3,7 @@
 use proxy_wasm::types::LogLevel;
 use weir_base::FieldError;
 use weir_engine::Engine;
+use weir_engine::setup::Configured;
 
 use crate::host;
 use crate::root::Root;
@@ -17,15 +18,6 @@ pub trait Filter: 'static {
     /// # Errors
     /// When the configuration is refused: the host then serves nothing with it.
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError>;
-}
-
-/// An engine, and what it needs of its host.
-#[derive(Debug)]
-pub struct Configured<E> {
-    /// The engine.
-    pub engine: E,
-    /// For each Redis that the engine asks, the Envoy cluster of its bridge's internal listener.
-    pub redis_clusters: Vec<String>,
 }
 
 /// What the module of the filter `F` does when a host has loaded it.

@@ -39,7 +39,8 @@ pub mod stream;
 mod streams;
 pub mod worker;
 
-pub use filter::{Configured, Filter, start};
+pub use filter::{Filter, start};
+pub use weir_engine::setup::Configured;
 
 // For [`filter!`].
 #[doc(hidden)]

@@ -2,12 +2,11 @@
 
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
-use weir_base::shared_data::{MISSING, SharedData};
+use weir_base::shared_data::SharedData;
+use weir_engine::setup::Host;
 
-use crate::host::now_ns;
-
-/// How often [`shared_seed`] tries.
-const TRIES_MAX: usize = 8;
+use crate::env;
+use crate::host::{now_ns, unique_name};
 
 /// The shared data of Envoy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,17 +25,27 @@ impl SharedData for HostData {
     }
 }
 
-/// A seed for the hashes of tables, for a filter that has no secret: the same in all VMs of this process, and another one
-/// in the next. The first VM makes it of the clock, in nanoseconds, which those who ask do not know.
-pub fn shared_seed(filter: &str) -> u64 {
-    let key = format!("weir.{filter}.seed");
-    for _ in 0..TRIES_MAX {
-        if let Some((bytes, _)) = HostData.get(&key)
-            && let Ok(bytes) = bytes.try_into()
-        {
-            return u64::from_le_bytes(bytes);
-        }
-        HostData.set(&key, &now_ns().to_le_bytes(), MISSING);
+/// What Envoy gives for an engine to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProxyHost;
+
+impl Host for ProxyHost {
+    type Data = HostData;
+
+    fn data(&self) -> HostData {
+        HostData
     }
-    0
+
+    fn variable(&self, name: &str) -> Option<Vec<u8>> {
+        env::var(name)
+    }
+
+    fn unique_name(&self) -> String {
+        unique_name()
+    }
+
+    /// The clock in nanoseconds, which those who ask do not know.
+    fn unguessable(&self) -> u64 {
+        now_ns()
+    }
 }

@@ -6,12 +6,12 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::MapType;
 use weir_base::FieldError;
 use weir_engine::redis::Reply;
+use weir_engine::setup::Configured;
 use weir_engine::{
     Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Level, StreamId,
 };
 
 use crate::fetch::{Fetches, read_response};
-use crate::filter::Configured;
 use crate::host::{now_ms, unique_name};
 use crate::link::{Call, Link};
 use crate::metrics::HostMetrics;

@@ -26,6 +26,7 @@ pub mod fault;
 pub mod http;
 pub mod kafka;
 pub mod mariadb;
+pub mod native;
 pub mod origin;
 pub mod ports;
 pub mod process;

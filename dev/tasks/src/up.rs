@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use weir_stack::native::Host;
 use weir_stack::report::{Console, Doing};
 use weir_stack::tools::{self, Options, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
@@ -102,11 +103,10 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
 pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Result<Builder> {
     let builder = arguments.builder(unnamed)?.tools(tools.clone());
     let needs_redis = arguments.redis_url.is_none();
-    let toolchain = WasmToolchain::find_or_get(&mut Doing)?;
     // What is downloaded leaves the processor to the compiler.
     std::thread::scope(|scope| {
         let got = scope.spawn(|| get_tools(&tools, needs_redis));
-        wasm::build_filters(&toolchain, Messages::Show)?;
+        build_filters()?;
         let got = got.join();
         got.unwrap_or_else(|_| Err(anyhow!("the thread that gets tools has panicked")))
     })?;
@@ -115,6 +115,16 @@ pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Resul
         None => weir_stack::origin::ensure_built()?,
     };
     Ok(builder)
+}
+
+fn build_filters() -> Result<()> {
+    match Host::of_run() {
+        Host::Wasm => {
+            let toolchain = WasmToolchain::find_or_get(&mut Doing)?;
+            wasm::build_filters(&toolchain, Messages::Show).map(drop)
+        }
+        native => native.ensure_built(),
+    }
 }
 
 fn get_tools(options: &Options, needs_redis: bool) -> Result<()> {

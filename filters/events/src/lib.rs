@@ -11,12 +11,8 @@
 )]
 
 use weir_base::FieldError;
-use weir_engine::config::parse;
-use weir_engine_events::NAME;
-use weir_engine_events::config::Config;
-use weir_proxy_kit::host::unique_name;
-use weir_proxy_kit::shared::{HostData, shared_seed};
-use weir_proxy_kit::{Configured, Filter, env};
+use weir_proxy_kit::shared::{HostData, ProxyHost};
+use weir_proxy_kit::{Configured, Filter};
 
 /// The filter.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +22,7 @@ impl Filter for Events {
     type Engine = weir_engine_events::Events<HostData>;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        let config = parse::<Config>(json)?.checked(&env::var)?;
-        let redis = config.limits.redis.as_ref();
-        Ok(Configured {
-            redis_clusters: redis
-                .map(|redis| redis.cluster.clone())
-                .into_iter()
-                .collect(),
-            engine: Self::Engine::new(config, HostData, &unique_name(), shared_seed(NAME)),
-        })
+        weir_engine_events::configure(json, &ProxyHost)
     }
 }
 

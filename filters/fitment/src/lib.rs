@@ -11,8 +11,6 @@
 )]
 
 use weir_base::FieldError;
-use weir_engine::config::parse;
-use weir_engine_fitment::config::Config;
 use weir_proxy_kit::{Configured, Filter};
 
 /// The filter.
@@ -23,11 +21,7 @@ impl Filter for Fitment {
     type Engine = weir_engine_fitment::Fitment;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        let config = parse::<Config>(json)?.checked()?;
-        Ok(Configured {
-            redis_clusters: config.bridges(),
-            engine: Self::Engine::new(config),
-        })
+        weir_engine_fitment::configure(json)
     }
 }
 

@@ -11,32 +11,22 @@
 )]
 
 use weir_base::FieldError;
-use weir_engine::config::parse;
-use weir_engine_limiter::config::Config;
-use weir_engine_limiter::{Limiter, NAME};
-use weir_proxy_kit::shared::{HostData, shared_seed};
-use weir_proxy_kit::{Configured, Filter, env};
+use weir_engine_limiter::Limiter;
+use weir_proxy_kit::shared::{HostData, ProxyHost};
+use weir_proxy_kit::{Configured, Filter};
 
 /// Whether this module is called back for responses: a variant of its own, see `Cargo.toml`.
 const SEES_RESPONSES: bool = cfg!(feature = "response-headers");
 
 /// The filter.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct RateLimit;
 
 impl Filter for RateLimit {
     type Engine = Limiter<HostData>;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        let config = parse::<Config>(json)?.checked(SEES_RESPONSES, &env::var)?;
-        let redis = config.redis.as_ref();
-        Ok(Configured {
-            redis_clusters: redis
-                .map(|redis| redis.cluster.clone())
-                .into_iter()
-                .collect(),
-            engine: Limiter::new(config, HostData, shared_seed(NAME)),
-        })
+        weir_engine_limiter::configure(json, &ProxyHost, SEES_RESPONSES)
     }
 }
 

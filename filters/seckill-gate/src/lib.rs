@@ -11,24 +11,19 @@
 )]
 
 use weir_base::FieldError;
-use weir_engine::config::parse;
-use weir_engine_gate::{Config, Gate};
-use weir_proxy_kit::shared::HostData;
-use weir_proxy_kit::{Configured, Filter, env};
+use weir_engine_gate::Gate;
+use weir_proxy_kit::shared::{HostData, ProxyHost};
+use weir_proxy_kit::{Configured, Filter};
 
 /// The filter.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct SeckillGate;
 
 impl Filter for SeckillGate {
     type Engine = Gate<HostData>;
 
     fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
-        let config = parse::<Config>(json)?.checked(&env::var)?;
-        Ok(Configured {
-            redis_clusters: vec![config.redis.cluster.clone()],
-            engine: Gate::new(config, &HostData),
-        })
+        weir_engine_gate::configure(json, &ProxyHost)
     }
 }
 

@@ -11,11 +11,8 @@
 )]
 
 use weir_base::FieldError;
-use weir_engine::config::parse;
-use weir_engine_links::config::Config;
-use weir_engine_links::{Links, NAME};
-use weir_proxy_kit::host::unique_name;
-use weir_proxy_kit::shared::shared_seed;
+use weir_engine_links::Links;
+use weir_proxy_kit::shared::ProxyHost;
 use weir_proxy_kit::{Configured, Filter};
 
 /// The filter.
@@ -25,14 +22,8 @@ pub struct ShortlinkRedirect;
 impl Filter for ShortlinkRedirect {
     type Engine = Links;
 
-    fn configure(json: &[u8]) -> Result<Configured<Links>, FieldError> {
-        let config = parse::<Config>(json)?.checked()?;
-        let redis_clusters = vec![config.redis.cluster.clone()];
-        let engine = Links::new(config, &unique_name(), shared_seed(NAME));
-        Ok(Configured {
-            engine,
-            redis_clusters,
-        })
+    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+        weir_engine_links::configure(json, &ProxyHost)
     }
 }
 

@@ -55,6 +55,11 @@ impl Store {
         self.server.port()
     }
 
+    /// Its process, while it runs.
+    pub fn pid(&mut self) -> Option<u32> {
+        self.server.process().pid()
+    }
+
     /// Sets its clock.
     ///
     /// # Errors

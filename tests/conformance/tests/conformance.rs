@@ -46,6 +46,11 @@ fn the_filters_in_envoy_do_what_vectors_say() {
 }
 
 #[test]
+fn the_native_module_in_envoy_does_what_vectors_say() {
+    passes("native");
+}
+
+#[test]
 fn what_is_signed_on_one_host_counts_on_another() {
     let runtime = Runtime::new().unwrap();
     let mut running: Vec<_> = hosts::NAMES

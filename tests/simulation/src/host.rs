@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_base::shared_data::LocalData;
 use weir_engine::event::{FetchResponse, PlainEnd, PlainRequest};
@@ -64,7 +65,7 @@ pub(crate) enum Out {
     Answered {
         request: RequestId,
         stream: StreamId,
-        answer: Rc<Answer>,
+        answer: Arc<Answer>,
     },
     WentOn {
         request: RequestId,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
@@ -55,7 +56,7 @@ pub struct Stream {
 pub enum State {
     Waiting,
     GoesOn { is_over: bool },
-    Answered(Rc<Answer>),
+    Answered(Arc<Answer>),
     Closed,
 }
 

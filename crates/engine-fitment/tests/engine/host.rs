@@ -1,7 +1,7 @@
 //! A host of the engine: it applies effects as Envoy does, and checks each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 use weir_engine::config::parse;
@@ -40,7 +40,7 @@ pub struct Host {
     open: BTreeSet<StreamId>,
     /// Streams whose bodies the engine wants: at most so many bytes.
     reading: BTreeMap<StreamId, usize>,
-    answers: BTreeMap<StreamId, Rc<Answer>>,
+    answers: BTreeMap<StreamId, Arc<Answer>>,
     passed: BTreeSet<StreamId>,
     next_stream: StreamId,
     next_version: u64,

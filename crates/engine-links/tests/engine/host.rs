@@ -1,7 +1,7 @@
 //! A host of the engine: it applies effects as Envoy does, and checks each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_base::headers::{LINK, LINK_UNKNOWN};
 use weir_engine::config::parse;
@@ -61,7 +61,7 @@ pub struct Host {
     /// Streams whose clients have left, of which the engine has not heard.
     pub gone: BTreeSet<StreamId>,
     open: BTreeSet<StreamId>,
-    answers: BTreeMap<StreamId, Rc<Answer>>,
+    answers: BTreeMap<StreamId, Arc<Answer>>,
     /// Streams whose method is `GET`.
     gets: BTreeSet<StreamId>,
     passed: BTreeSet<StreamId>,
@@ -343,7 +343,7 @@ impl Host {
     // --- what has come of it
 
     pub fn answer(&self, stream: StreamId) -> Option<&Answer> {
-        self.answers.get(&stream).map(Rc::as_ref)
+        self.answers.get(&stream).map(Arc::as_ref)
     }
 
     /// The status that a stream was answered with; 0 if it waits.

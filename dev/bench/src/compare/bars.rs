@@ -2,7 +2,9 @@
 
 use super::report::{Measured, Point, Report, Round};
 use super::statistics::Spread;
-use super::system::System::{self, EnvoyDirect, EnvoyWebdis, NginxLua, Weir};
+use super::system::System::{
+    self, EnvoyDirect, EnvoyLeast, EnvoyWebdis, NginxLua, Weir, WeirNative,
+};
 
 /// One bar.
 #[derive(Debug, Clone)]
@@ -35,115 +37,217 @@ impl Bar {
 struct Rates {
     what: &'static str,
     scenario: &'static str,
+    of: System,
     to: System,
-    connections: &'static [usize],
+    connections: usize,
     at_least: f64,
 }
 
-const RATES: [Rates; 10] = [
+const RATES: [Rates; 11] = [
     Rates {
         what: "rejected locally, sold out ÷ bare Envoy",
         scenario: "sold-out",
+        of: Weir,
         to: EnvoyDirect,
-        connections: &[128],
+        connections: 128,
         at_least: 0.85,
     },
     Rates {
         what: "rejected locally, no token ÷ bare Envoy",
         scenario: "no-token",
+        of: Weir,
         to: EnvoyDirect,
-        connections: &[128],
+        connections: 128,
         at_least: 0.85,
     },
     Rates {
         what: "rejected locally, not started ÷ bare Envoy",
         scenario: "not-started",
+        of: Weir,
         to: EnvoyDirect,
-        connections: &[128],
+        connections: 128,
         at_least: 0.85,
     },
     Rates {
         what: "local per-user limit ÷ bare Envoy",
         scenario: "user-limit",
+        of: Weir,
         to: EnvoyDirect,
-        connections: &[128],
+        connections: 128,
         at_least: 0.78,
     },
     Rates {
         what: "cached redirect ÷ Envoy's redirect route",
         scenario: "redirect",
+        of: Weir,
         to: EnvoyDirect,
-        connections: &[128],
+        connections: 128,
         at_least: 0.82,
     },
     Rates {
         what: "Redis admission ÷ nginx + Lua + Redis",
         scenario: "redis",
+        of: Weir,
         to: NginxLua,
-        connections: &[8],
+        connections: 8,
         at_least: 0.6,
     },
     Rates {
         what: "Redis admission ÷ nginx + Lua + Redis",
         scenario: "redis",
+        of: Weir,
         to: NginxLua,
-        connections: &[32],
+        connections: 32,
         at_least: 0.85,
     },
     Rates {
         what: "Redis admission ÷ nginx + Lua + Redis",
         scenario: "redis",
+        of: Weir,
         to: NginxLua,
-        connections: &[128],
+        connections: 128,
         at_least: 1.0,
     },
     Rates {
         what: "Redis admission ÷ nginx + Lua + Redis",
         scenario: "redis",
+        of: Weir,
         to: NginxLua,
-        connections: &[512],
+        connections: 512,
         at_least: 1.4,
     },
     Rates {
         what: "Redis admission ÷ nginx + Lua + Redis",
         scenario: "redis",
+        of: Weir,
         to: NginxLua,
-        connections: &[1_024],
+        connections: 1_024,
         at_least: 2.0,
     },
+    Rates {
+        what: "rejected locally, sold out ÷ the least wasm",
+        scenario: "sold-out",
+        of: Weir,
+        to: EnvoyLeast,
+        connections: 128,
+        at_least: 0.95,
+    },
 ];
+
+/// Of the native module.
+const NATIVE_RATES: [Rates; 12] = [
+    native(
+        "rejected locally, sold out ÷ bare Envoy",
+        "sold-out",
+        EnvoyDirect,
+        128,
+        0.92,
+    ),
+    native(
+        "local per-user limit ÷ bare Envoy",
+        "user-limit",
+        EnvoyDirect,
+        128,
+        0.88,
+    ),
+    native(
+        "cached redirect ÷ Envoy's redirect route",
+        "redirect",
+        EnvoyDirect,
+        128,
+        0.9,
+    ),
+    native(
+        "rejected locally, sold out ÷ Weir in wasm",
+        "sold-out",
+        Weir,
+        128,
+        1.15,
+    ),
+    native(
+        "local per-user limit ÷ Weir in wasm",
+        "user-limit",
+        Weir,
+        128,
+        1.15,
+    ),
+    native(
+        "cached redirect ÷ Weir in wasm",
+        "redirect",
+        Weir,
+        128,
+        1.15,
+    ),
+    native(ADMISSION, "redis", NginxLua, 8, 0.9),
+    native(ADMISSION, "redis", NginxLua, 32, 1.1),
+    native(ADMISSION, "redis", NginxLua, 128, 1.25),
+    native(ADMISSION, "redis", NginxLua, 512, 1.2),
+    native(ADMISSION, "redis", NginxLua, 1_024, 1.2),
+    native("a whole sale ÷ nginx + Lua", "sale", NginxLua, 128, 0.7),
+];
+
+const ADMISSION: &str = "Redis admission ÷ nginx + Lua + Redis";
+
+const fn native(
+    what: &'static str,
+    scenario: &'static str,
+    to: System,
+    connections: usize,
+    at_least: f64,
+) -> Rates {
+    Rates {
+        what,
+        scenario,
+        of: WeirNative,
+        to,
+        connections,
+        at_least,
+    }
+}
 
 /// The least ratio to Webdis, whatever the connections.
 const WEBDIS: f64 = 2.0;
 const P99: f64 = 0.8;
+const NATIVE_P99: f64 = 1.0;
 const COMMANDS: f64 = 0.05;
 const VM_MIB: f64 = 16.0;
 const P99_CONNECTIONS: [usize; 3] = [128, 512, 1_024];
 
-/// All bars of the issue, in its order.
+/// All bars, in the order of the issues.
 pub(super) fn bars(report: &Report) -> Vec<Bar> {
     let mut bars: Vec<Bar> = RATES.iter().map(|rates| rates.bar(report)).collect();
     let redis = report.scenarios.get("redis");
-    bars.extend(P99_CONNECTIONS.map(|connections| p99(redis, connections)));
+    bars.extend(P99_CONNECTIONS.map(|connections| p99(redis, Weir, connections, P99)));
     bars.push(commands(redis));
     bars.push(webdis(redis));
     bars.push(memory(report));
+    bars.extend(NATIVE_RATES.iter().map(|rates| rates.bar(report)));
+    bars.push(p99(redis, WeirNative, 128, NATIVE_P99));
     bars
 }
 
 impl Rates {
     fn bar(&self, report: &Report) -> Bar {
         let measured = report.scenarios.get(self.scenario);
-        let connections: Vec<String> = self.connections.iter().map(usize::to_string).collect();
-        let ratio = |measured: &Measured| {
-            let first = *self.connections.first()?;
-            rate(measured, Weir, self.to, first)
-        };
+        let ratio = |measured: &Measured| rate(measured, self.of, self.to, self.connections);
         Bar {
-            what: format!("{}, {} connections", self.what, connections.join(", ")),
+            what: format!(
+                "{}{}, {} connections",
+                prefix(self.of),
+                self.what,
+                self.connections
+            ),
             limit: Limit::AtLeast(self.at_least),
             measured: measured.and_then(ratio),
         }
+    }
+}
+
+/// What tells the native module's bars from those of the filters in wasm.
+fn prefix(of: System) -> &'static str {
+    match of {
+        WeirNative => "native: ",
+        _ => "",
     }
 }
 
@@ -156,19 +260,20 @@ fn rate(measured: &Measured, of: System, to: System, connections: usize) -> Opti
 }
 
 /// In the open loop, at the same rate for both.
-fn p99(redis: Option<&Measured>, connections: usize) -> Bar {
+fn p99(redis: Option<&Measured>, of: System, connections: usize, at_most: f64) -> Bar {
     let ratio = |redis: &Measured| {
         let (weir, nginx) = (
-            redis.open(Weir, connections),
+            redis.open(of, connections),
             redis.open(NginxLua, connections),
         );
         Measured::ratio(weir, nginx, |round| round.p99_ms)
     };
     Bar {
         what: format!(
-            "p99 of Redis admission ÷ nginx + Lua + Redis, open loop, {connections} connections"
+            "{}p99 of Redis admission ÷ nginx + Lua + Redis, open loop, {connections} connections",
+            prefix(of)
         ),
-        limit: Limit::AtMost(P99),
+        limit: Limit::AtMost(at_most),
         measured: redis.and_then(ratio),
     }
 }
@@ -266,7 +371,7 @@ mod tests {
     fn what_was_not_measured_is_neither_met_nor_missed() {
         assert_eq!(bar("bare Envoy").is_met(), None);
         assert_eq!(bar("VM's memory").is_met(), None);
-        assert_eq!(bars(&Report::default()).len(), 16);
+        assert_eq!(bars(&Report::default()).len(), 30);
     }
 
     #[test]

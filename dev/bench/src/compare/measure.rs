@@ -20,6 +20,8 @@ pub(super) struct Effort {
     pub(super) warm_up: Duration,
     pub(super) window: Duration,
     pub(super) connections: Vec<usize>,
+    /// Weir in the host that nobody asks about.
+    pub(super) left_out: Option<System>,
     /// Rates of the open loop, beside the one that the systems' own speed gives, where it runs with all numbers of
     /// connections. Without any, it runs only there.
     pub(super) rates: &'static [f64],
@@ -43,13 +45,26 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 /// What servers say of themselves, and how they hold the connection.
 const OWN_HEADERS: [&str; 3] = ["server", "date", "connection"];
 
+impl Effort {
+    /// Whether Weir is measured in `scenario` at all.
+    pub(super) fn has_weir(&self, scenario: &Scenario) -> bool {
+        let mut systems = self.systems(scenario);
+        systems.any(|system| matches!(system, System::Weir | System::WeirNative))
+    }
+
+    fn systems(&self, scenario: &Scenario) -> impl Iterator<Item = System> {
+        let asked = |system: &System| Some(*system) != self.left_out;
+        scenario.systems.iter().copied().filter(asked)
+    }
+}
+
 /// Starts all systems of `scenario` and measures them.
 pub(super) async fn measure(
     scenario: &Scenario,
     effort: &Effort,
     yard: &Yard<'_>,
 ) -> Result<(Vec<Point>, Vec<Absent>)> {
-    let (mut servers, absent) = start_all(scenario, yard).await?;
+    let (mut servers, absent) = start_all(scenario, effort, yard).await?;
     let mut run = Run {
         scenario,
         effort,
@@ -70,14 +85,20 @@ pub(super) async fn measure(
 }
 
 /// A peer that is not there is told, and no reason to stop; without Weir there is nothing to compare.
-async fn start_all(scenario: &Scenario, yard: &Yard<'_>) -> Result<(Vec<Server>, Vec<Absent>)> {
+async fn start_all(
+    scenario: &Scenario,
+    effort: &Effort,
+    yard: &Yard<'_>,
+) -> Result<(Vec<Server>, Vec<Absent>)> {
     let (mut servers, mut absent) = (Vec::new(), Vec::new());
-    for system in scenario.systems {
-        match yard.start(*system, scenario.kind).await {
+    for system in effort.systems(scenario) {
+        match yard.start(system, scenario.kind).await {
             Ok(server) => servers.push(server),
-            Err(error) if *system == System::Weir => return Err(error),
+            Err(error) if matches!(system, System::Weir | System::WeirNative) => {
+                return Err(error);
+            }
             Err(error) => absent.push(Absent {
-                system: *system,
+                system,
                 reason: format!("{error:#}"),
             }),
         }

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use system::System;
+use weir_stack::native::Host;
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Options, Removals, Tools};
 use weir_stack::wasm::{self, Messages};
@@ -53,6 +54,10 @@ pub(crate) struct Arguments {
     /// Only these numbers of connections
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=8_192))]
     connections: Vec<u16>,
+
+    /// Of Weir, only what runs in this host; without it both, side by side
+    #[arg(long, value_name = "HOST", value_parser = ["wasm", "native"])]
+    host: Option<String>,
 
     /// Let apt remove other packages where it must to install a peer; without this the peer is left out
     #[arg(long)]
@@ -85,11 +90,18 @@ impl Arguments {
         if let Some(seconds) = self.seconds {
             effort.window = Duration::from_secs(seconds);
         }
+        effort.left_out = match self.host.as_deref() {
+            Some("native") => Some(System::Weir),
+            Some(_) => Some(System::WeirNative),
+            None => None,
+        };
         effort
     }
 
     fn asks_for(&self, name: &str) -> bool {
-        let is_left_out = self.quick && name == MEMORY;
+        // It is that of VMs.
+        let has_vms = self.host.as_deref() != Some("native");
+        let is_left_out = (self.quick || !has_vms) && name == MEMORY;
         self.only.iter().any(|only| only == name) || self.only.is_empty() && !is_left_out
     }
 
@@ -112,6 +124,7 @@ fn full() -> Effort {
         warm_up: Duration::from_millis(300),
         window: Duration::from_millis(1_500),
         connections: vec![1, 8, 32, 128, 512, 1_024],
+        left_out: None,
         rates: &[2_000.0, 5_000.0, 10_000.0, 20_000.0],
     }
 }
@@ -122,6 +135,7 @@ fn quick() -> Effort {
         warm_up: Duration::from_millis(150),
         window: Duration::from_millis(400),
         connections: vec![8, 128, 1_024],
+        left_out: None,
         rates: &[],
     }
 }
@@ -133,6 +147,9 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
     if !arguments.render {
         let tools = Tools::find_or_get(&options, &mut Console)?;
         wasm::build_filters(&tools.wasm, Messages::Show)?;
+        if arguments.host.as_deref() != Some("wasm") {
+            Host::NativeRelease.ensure_built()?;
+        }
         if arguments.asks_for(COSTS) {
             report.costs = count_costs()?;
         }
@@ -186,9 +203,11 @@ async fn measure(
         cores,
         dir: temporary.path(),
         origin: origin::ensure_built_release,
+        native: Host::NativeRelease,
     };
     for scenario in &scenario::ALL {
-        if !arguments.asks_for(scenario.name) {
+        let is_asked = arguments.asks_for(scenario.name);
+        if !is_asked || !effort.has_weir(scenario) {
             continue;
         }
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
@@ -332,6 +351,7 @@ mod tests {
             warm_up: Duration::ZERO,
             window: Duration::from_millis(200),
             connections: vec![16],
+            left_out: None,
             rates: &[],
         };
         let temporary = tempfile::tempdir().unwrap();
@@ -348,6 +368,7 @@ mod tests {
             dir: temporary.path(),
             // As the other tests have built it: a release takes minutes.
             origin: origin::ensure_built,
+            native: Host::Native,
         };
         for scenario in scenario::ALL {
             let scenario = Scenario {
@@ -370,6 +391,7 @@ mod tests {
             quick: true,
             only: vec!["redis".to_owned()],
             connections: vec![7],
+            host: Some("native".to_owned()),
             allow_removals: false,
             seconds: Some(6),
             render: false,
@@ -378,6 +400,16 @@ mod tests {
         assert_eq!(arguments.effort().window, Duration::from_secs(6));
         assert!(arguments.asks_for("redis") && !arguments.asks_for(MEMORY));
         assert_eq!(arguments.effort().connections, [7]);
+        let effort = arguments.effort();
+        let measured = scenario::ALL
+            .iter()
+            .filter(|scenario| effort.has_weir(scenario));
+        assert!(
+            measured.clone().count() > 4
+                && measured
+                    .clone()
+                    .all(|scenario| scenario.name != "make-link")
+        );
         let all = Arguments {
             only: vec![],
             ..arguments

@@ -75,7 +75,7 @@ impl Connections {
 
 use System::{
     EnvoyDirect, EnvoyLeast, EnvoyLimit, EnvoyLua, EnvoyWebdis, NginxLimit, NginxLua, NginxReturn,
-    Weir,
+    Weir, WeirNative,
 };
 
 pub(super) const ALL: [Scenario; 12] = [
@@ -83,7 +83,14 @@ pub(super) const ALL: [Scenario; 12] = [
         name: "sold-out",
         title: "Rejected locally: sold out",
         what: "Everybody asks for a sale that is known to be sold out. Nobody asks Redis.",
-        systems: &[Weir, EnvoyDirect, EnvoyLeast, EnvoyLua, NginxLua],
+        systems: &[
+            Weir,
+            WeirNative,
+            EnvoyDirect,
+            EnvoyLeast,
+            EnvoyLua,
+            NginxLua,
+        ],
         kind: Kind::SoldOut,
         statuses: &[409],
         connections: Connections::All,
@@ -118,12 +125,12 @@ pub(super) const ALL: [Scenario; 12] = [
         what: "Every request comes from another user and gets a claim from a stock that does not run out; Envoy or \
                nginx then answers 200 in the origin's place. Blocked users, the cap of one unit and earlier claims \
                are looked at in Redis, in 4 shards.",
-        systems: &[Weir, NginxLua, EnvoyWebdis],
+        systems: &[Weir, WeirNative, NginxLua, EnvoyWebdis],
         kind: Kind::Claim,
         statuses: &[200],
         connections: Connections::All,
         open_loop: OpenLoop {
-            systems: &[Weir, NginxLua],
+            systems: &[Weir, WeirNative, NginxLua],
             connections: Connections::All,
         },
         same_answers: true,
@@ -133,7 +140,14 @@ pub(super) const ALL: [Scenario; 12] = [
         title: "A local limit per user",
         what: "100,000 users in an order that looks like chance, each with a token bucket; nobody is refused. What \
                passes is answered with an empty 200.",
-        systems: &[Weir, EnvoyDirect, EnvoyLimit, NginxLua, NginxLimit],
+        systems: &[
+            Weir,
+            WeirNative,
+            EnvoyDirect,
+            EnvoyLimit,
+            NginxLua,
+            NginxLimit,
+        ],
         kind: Kind::UserLimit,
         statuses: &[200],
         connections: Connections::All,
@@ -168,7 +182,7 @@ pub(super) const ALL: [Scenario; 12] = [
         what: "Of 100 requests 5 come from people, each with a token, who get a claim; 35 from bots without a token, 10 with a \
                forged one, 10 from 50 bots with a token who ask far too often, and 40 ask for a sale that is sold out. With \
                limits on users and addresses.",
-        systems: &[Weir, NginxLua],
+        systems: &[Weir, WeirNative, NginxLua],
         kind: Kind::Sale,
         statuses: &[200, 403, 409, 429],
         connections: Connections::Rush,
@@ -180,7 +194,7 @@ pub(super) const ALL: [Scenario; 12] = [
         title: "A redirect from memory",
         what: "1,000 short links that every system knows already; Weir counts each click besides, and tells Redis of them once a \
                second. Bare Envoy and nginx' `return` redirect whatever comes to one address.",
-        systems: &[Weir, EnvoyDirect, NginxLua, NginxReturn],
+        systems: &[Weir, WeirNative, EnvoyDirect, NginxLua, NginxReturn],
         kind: Kind::Redirect,
         statuses: &[302],
         connections: Connections::All,
@@ -192,7 +206,7 @@ pub(super) const ALL: [Scenario; 12] = [
         title: "A redirect from Redis",
         what: "100,000 short links in turn, and caches that are switched off: each request asks Redis. Weir's script renews the \
                link's life and counts; nginx' is a plain GET.",
-        systems: &[Weir, NginxLua],
+        systems: &[Weir, WeirNative, NginxLua],
         kind: Kind::RedirectRedis,
         statuses: &[302],
         connections: Connections::All,

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 use weir_scripts::keys::DEFAULT_PREFIX;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set};
+use weir_stack::native::Host;
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::process::Process;
 use weir_stack::tools::Tools;
@@ -38,6 +39,8 @@ pub(super) struct Yard<'a> {
     pub(super) dir: &'a Path,
     /// The origin's binary, once it is needed.
     pub(super) origin: fn() -> Result<PathBuf>,
+    /// The native module, as it is measured.
+    pub(super) native: Host,
 }
 
 /// A running system.
@@ -82,7 +85,7 @@ impl Yard<'_> {
             System::EnvoyWebdis => self.webdis(kind, &dir).await,
             System::EnvoyLeast => self.least(&dir).await,
             System::Weir if kind == Kind::MakeLink => self.origin(&dir).await,
-            System::Weir if kind != Kind::UserLimit => {
+            System::Weir | System::WeirNative if kind != Kind::UserLimit => {
                 let store = self.store(kind, &dir).await?;
                 let config = weir(kind)?.redis("127.0.0.1", store.port())?;
                 self.envoy(system, config, Some(store), &dir).await
@@ -91,6 +94,14 @@ impl Yard<'_> {
                 self.envoy(system, without_redis(system, kind)?, None, &dir)
                     .await
             }
+        }
+    }
+
+    /// What runs the filters.
+    fn host(&self, system: System) -> Host {
+        match system {
+            System::WeirNative => self.native,
+            _ => Host::Wasm,
         }
     }
 
@@ -109,7 +120,10 @@ impl Yard<'_> {
         let secret = |name: &str| (name.to_owned(), TOKEN_SECRET.to_owned());
         let options = EnvoyOptions {
             clock_ahead_ms: None,
-            config: config.gateway_port(port)?.admin_port(ports::free()?)?,
+            config: config
+                .host(self.host(system))
+                .gateway_port(port)?
+                .admin_port(ports::free()?)?,
             workers: 1,
             log_level: "error".to_owned(),
             variables: vec![secret("WEIR_CLAIM_SECRET"), secret("WEIR_TOKEN_SECRET")],
@@ -301,7 +315,9 @@ fn weir(kind: Kind) -> Result<EnvoyConfig> {
 
 fn without_redis(system: System, kind: Kind) -> Result<EnvoyConfig> {
     match (system, kind) {
-        (System::Weir, _) => EnvoyConfig::ratelimit(false)?.limiter_config(USER_LIMIT),
+        (System::Weir | System::WeirNative, _) => {
+            EnvoyConfig::ratelimit(false)?.limiter_config(USER_LIMIT)
+        }
         (System::EnvoyDirect, Kind::Redirect) => EnvoyConfig::shortlink()?.redirecting(),
         (System::EnvoyDirect, Kind::UserLimit) => EnvoyConfig::ratelimit(false)?.without_limiter(),
         (System::EnvoyLua, _) => of_peer("envoy-lua.yaml"),

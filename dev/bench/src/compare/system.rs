@@ -24,10 +24,12 @@ pub(super) enum System {
     NginxLimit,
     /// nginx' own redirect.
     NginxReturn,
+    /// Weir's native module in Envoy.
+    WeirNative,
 }
 
 impl System {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Weir,
         Self::EnvoyDirect,
         Self::EnvoyLua,
@@ -37,6 +39,7 @@ impl System {
         Self::NginxLimit,
         Self::NginxReturn,
         Self::EnvoyLeast,
+        Self::WeirNative,
     ];
 
     /// What readers see.
@@ -51,6 +54,7 @@ impl System {
             Self::NginxLua => "nginx + Lua",
             Self::NginxLimit => "nginx limit_req",
             Self::NginxReturn => "nginx return 302",
+            Self::WeirNative => "Weir, native",
         }
     }
 

@@ -4,8 +4,12 @@
 //! and edited there. An edit whose place is gone from the file is an error that names the place.
 
 mod limits;
+mod native;
+
+pub use native::native_filter;
 
 use super::tree::{self, at, fields, list, set};
+use crate::native::Host;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -14,6 +18,7 @@ use std::path::Path;
 
 // The shipped files, from the root of the workspace.
 const SHIPPED: &str = "envoy/weir.yaml";
+const NATIVE: &str = "envoy/native.yaml";
 const RATELIMIT: &str = "envoy/ratelimit.yaml";
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 const SHORTLINK: &str = "envoy/shortlink.yaml";
@@ -28,9 +33,12 @@ const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
 pub const GATE: &str = "weir.seckill_gate";
 /// The limiter, as the files call it.
 pub const LIMITER: &str = "weir.ratelimit";
-const LINKS: &str = "weir.shortlink_redirect";
-const EVENTS: &str = "weir.events";
-const FITMENT: &str = "weir.fitment";
+/// The redirector, as the files call it.
+pub const LINKS: &str = "weir.shortlink_redirect";
+/// The taker of events, as the files call it.
+pub const EVENTS: &str = "weir.events";
+/// Fitment, as the files call it.
+pub const FITMENT: &str = "weir.fitment";
 const BRIDGE: &str = "weir.redis_bridge";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const REDIS_CLUSTER: &str = "weir_redis_upstream";
@@ -59,6 +67,7 @@ pub const SHIPPED_ADMIN_PORT: u16 = 9901;
 #[derive(Debug, Clone)]
 pub struct EnvoyConfig {
     tree: Value,
+    host: Host,
     gateway_port: u16,
     admin_port: u16,
 }
@@ -80,6 +89,14 @@ impl EnvoyConfig {
         };
         let answer = json!({ "direct_response": { "status": 200 } });
         Self::read(file)?.act_on_route_to("service", answer)
+    }
+
+    /// `envoy/native.yaml` with `library`, and Redis at a port of 127.0.0.1.
+    pub fn native(library: &Path, redis_port: u16) -> Result<Self> {
+        let mut config = Self::read(NATIVE)?.host(Host::Wasm);
+        native::set_library(&mut config.tree, library);
+        native::set_redis(config.filter(GATE)?, redis_port)?;
+        Ok(config)
     }
 
     /// `envoy/shortlink.yaml` in the same way as the shipped file.
@@ -118,6 +135,7 @@ impl EnvoyConfig {
     fn of(tree: Value) -> Self {
         Self {
             tree,
+            host: Host::of_run(),
             gateway_port: SHIPPED_GATEWAY_PORT,
             admin_port: SHIPPED_ADMIN_PORT,
         }
@@ -384,6 +402,16 @@ impl EnvoyConfig {
         Ok(self)
     }
 
+    /// The same of the native filter `name`.
+    pub fn edit_native(
+        mut self,
+        name: &str,
+        edit: impl FnOnce(&mut Value) -> Result<()>,
+    ) -> Result<Self> {
+        native::edit(self.filter(name)?, edit)?;
+        Ok(self)
+    }
+
     /// With the connection manager's own settings changed by `edit`.
     pub fn edit_http(mut self, edit: impl FnOnce(&mut Value) -> Result<()>) -> Result<Self> {
         edit(self.http()?)?;
@@ -412,9 +440,19 @@ impl EnvoyConfig {
         self.admin_port
     }
 
-    /// What Envoy loads: JSON, which its YAML parser takes too.
-    pub fn render(&self) -> String {
-        format!("{:#}\n", self.tree)
+    /// What runs the filters: unless it is said, what [`Host::of_run`] says.
+    pub fn host(mut self, host: Host) -> Self {
+        self.host = host;
+        self
+    }
+
+    /// What Envoy loads: JSON, which its YAML parser takes too. Builds the native module, if that runs the filters.
+    pub fn render(&self) -> Result<String> {
+        let mut tree = self.tree.clone();
+        if self.host.is_native() {
+            native::convert(&mut tree, &self.host.library()?)?;
+        }
+        Ok(format!("{tree:#}\n"))
     }
 
     fn set(mut self, pointer: &str, new: impl Into<Value>) -> Result<Self> {
@@ -464,7 +502,7 @@ mod tests {
     use super::*;
 
     fn rendered(config: Result<EnvoyConfig>) -> Value {
-        serde_json::from_str(&config.unwrap().render()).unwrap()
+        serde_json::from_str(&config.unwrap().render().unwrap()).unwrap()
     }
 
     fn settings(config: Result<EnvoyConfig>, filter: &str) -> Value {

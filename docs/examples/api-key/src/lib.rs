@@ -7,7 +7,7 @@
 //! arrives in one round of the event loop goes to Redis in one call.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use weir_base::FieldError;
@@ -138,7 +138,7 @@ impl ApiKeys {
             message: "this request needs a valid API key",
             order: None,
         };
-        effects.respond(stream, Rc::new(Answer::json(status, vec![], &refusal)));
+        effects.respond(stream, Arc::new(Answer::json(status, vec![], &refusal)));
     }
 
     /// A client has gone: nobody is answered for it.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::runtime::Runtime;
@@ -221,7 +222,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 struct Stream {
     headers: Pairs,
     reads: Option<usize>,
-    answer: Option<Rc<Answer>>,
+    answer: Option<Arc<Answer>>,
     /// Whether the engine has no more to do with it, once it has gone on.
     went_on: Option<bool>,
     response: Headers,

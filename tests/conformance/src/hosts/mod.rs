@@ -1,17 +1,18 @@
 //! The hosts, each in a file of its own.
 
 pub mod engine;
+pub mod envoy;
 pub mod host_test;
-pub mod wasm;
 
 use anyhow::{Result, ensure};
 use tokio::runtime::Runtime;
+use weir_stack::native::Host as Filters;
 use weir_stack::tools::Options;
 
 use crate::host::Host;
 
 /// Their names, in the order of the table.
-pub const NAMES: [&str; 3] = [engine::NAME, host_test::NAME, wasm::NAME];
+pub const NAMES: [&str; 4] = [engine::NAME, host_test::NAME, envoy::WASM, envoy::NATIVE];
 
 /// The host of this name. `tools` says which Envoy there is.
 ///
@@ -26,6 +27,7 @@ pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn H
     Ok(match name {
         engine::NAME => Box::new(engine::EngineHost::start(runtime)?),
         host_test::NAME => Box::new(host_test::HostTest::start(runtime)?),
-        _ => Box::new(wasm::Wasm::new(tools)?),
+        envoy::NATIVE => Box::new(envoy::InEnvoy::new(tools, Filters::Native)?),
+        _ => Box::new(envoy::InEnvoy::new(tools, Filters::Wasm)?),
     })
 }

@@ -14,6 +14,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_base::shared_data::LocalData;
 use weir_engine::redis::Reply;
@@ -117,7 +118,7 @@ pub(crate) enum Happening<H> {
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
     /// It is answered there.
-    Answered(Rc<Answer>),
+    Answered(Arc<Answer>),
     /// It goes on, and its stream stays open.
     WentOn { place: Place, stream: StreamId },
     /// There is no gateway, or it dies.

@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -70,7 +71,7 @@ pub enum State {
     Waiting,
     /// It goes on; its response has these headers.
     Passed(Vec<(&'static str, String)>),
-    Answered(Rc<Answer>),
+    Answered(Arc<Answer>),
     Closed,
 }
 

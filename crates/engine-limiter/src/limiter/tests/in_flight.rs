@@ -1,5 +1,6 @@
 //! Charges of requests in flight, which go back when these end: once, whatever happens.
 
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Rules that count here, and what clients are told.
 
+use alloc::rc::Rc;
+
 use weir_base::shared_data::LocalData;
 use weir_engine::event::PlainRequest;
 

@@ -1,5 +1,6 @@
 //! Rules that change while requests come.
 
+use alloc::rc::Rc;
 use alloc::string::String;
 
 use super::super::*;

@@ -21,6 +21,7 @@ const COLOURS: [(&str, &str); System::ALL.len()] = [
     ("#1864ab", "#74c0fc"),
     ("#9c36b5", "#e599f7"),
     ("#f08c00", "#ffd43b"),
+    ("#a61e4d", "#ffa8a8"),
 ];
 
 const STYLE: &str = "\

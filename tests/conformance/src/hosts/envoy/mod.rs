@@ -1,13 +1,14 @@
-//! The built filters in a real Envoy, with the bridge and Redis behind it.
+//! The built filters in a real Envoy with Redis behind it: in WebAssembly, with the bridge, or as the native module.
 //!
-//! One Envoy has a listener for each vector, a Unix socket, and so an engine for each, in a few VMs. Its clock and that of
-//! Redis stand. What happens at one time happens for all vectors before the clocks are moved: so no engine ever sees time
-//! go back.
+//! One Envoy has a listener for each vector, a Unix socket, and so an engine for each, in a few VMs or in one library. Its
+//! clock and that of Redis stand. What happens at one time happens for all vectors before the clocks are moved: so no engine
+//! ever sees time go back.
 
 mod client;
 mod listener;
 mod origin;
 mod polls;
+mod rest;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,23 +18,32 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::native;
+use weir_stack::ports;
 use weir_stack::report::Silent;
 use weir_stack::tools::{self, Clock};
-use weir_stack::{ports, wasm};
 
+use self::listener::Loader;
 use self::origin::{MARK, Origin};
 use self::polls::{Poll, Polls};
+use self::rest::Threads;
 use crate::host::{self, Host, Replay};
 use crate::hosts::engine::{apply, dump, request_headers, text};
 use crate::store::{Store, changes};
 use crate::text::{escape, unescape};
 use crate::vector::{Headers, Outcome, Request, Step, Stored, Vector};
 
-/// Its name.
-pub const NAME: &str = "wasm";
+/// The name of the host with filters in WebAssembly.
+pub const WASM: &str = "wasm";
+
+/// The name of the host with the native module.
+pub const NATIVE: &str = "native";
 
 /// So many engines in one Envoy: more would take longer to read their documents than the next Envoy takes to start.
-const VECTORS_MAX: usize = 100;
+const WASM_VECTORS_MAX: usize = 100;
+
+/// Each engine ticks on a thread of its own: of more, one would always be awake, and Envoy [never at rest](rest).
+const NATIVE_VECTORS_MAX: usize = 25;
 
 /// How long before the first step Envoy's clock stands while it starts, and how far it is moved until all engines have read
 /// what they need: those whose first try failed try again.
@@ -47,24 +57,36 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const FENCES: usize = 2;
 
 /// Envoys, one after the other.
-pub struct Wasm {
+pub struct InEnvoy {
     runtime: Runtime,
     envoy: tools::Envoy,
+    filters: native::Host,
 }
 
-impl Wasm {
+impl InEnvoy {
     /// Finds Envoy and builds the filters.
     ///
     /// # Errors
     /// When one of them is not to be had.
-    pub fn new(options: &tools::Options) -> Result<Self> {
-        wasm::ensure_filters()?;
+    pub fn new(options: &tools::Options, filters: native::Host) -> Result<Self> {
+        filters.ensure_built()?;
         Ok(Self {
+            filters,
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
                 .enable_all()
                 .build()?,
             envoy: tools::Envoy::find_or_get(options, &mut Silent)?,
+        })
+    }
+
+    fn loader(&self, redis_port: u16) -> Result<Loader> {
+        Ok(match self.filters.is_native() {
+            true => Loader::Native {
+                library: self.filters.library()?,
+                redis_port,
+            },
+            false => Loader::Wasm,
         })
     }
 
@@ -80,9 +102,12 @@ impl Wasm {
     }
 }
 
-impl Host for Wasm {
+impl Host for InEnvoy {
     fn name(&self) -> &'static str {
-        NAME
+        match self.filters.is_native() {
+            true => NATIVE,
+            false => WASM,
+        }
     }
 
     fn cannot(&self, vector: &Vector) -> Option<&'static str> {
@@ -97,10 +122,11 @@ impl Host for Wasm {
         let polls = |index: &usize| vectors[*index].steps.iter().any(|step| step.polls > 0);
         let (polling, others): (Vec<usize>, Vec<usize>) = (0..vectors.len()).partition(polls);
         let mut replays = BTreeMap::new();
-        for some in others
-            .chunks(VECTORS_MAX)
-            .chain(polling.chunks(VECTORS_MAX))
-        {
+        let count_max = match self.filters.is_native() {
+            true => NATIVE_VECTORS_MAX,
+            false => WASM_VECTORS_MAX,
+        };
+        for some in others.chunks(count_max).chain(polling.chunks(count_max)) {
             let asked: Vec<Vector> = some.iter().map(|&index| vectors[index].clone()).collect();
             replays.extend(some.iter().copied().zip(self.replay_some(&asked)?));
         }
@@ -113,6 +139,8 @@ struct Run<'a> {
     vectors: &'a [Vector],
     replays: Vec<Progress>,
     envoy: Envoy,
+    /// Where requests cannot tell that all has come to its end.
+    threads: Option<Threads>,
     clock: Clock,
     store: Store,
     polls: Polls,
@@ -128,7 +156,7 @@ struct Progress {
 }
 
 impl<'a> Run<'a> {
-    fn start(host: &Wasm, vectors: &'a [Vector]) -> Result<Self> {
+    fn start(host: &InEnvoy, vectors: &'a [Vector]) -> Result<Self> {
         let first_ms = vectors.iter().filter_map(|vector| vector.steps.first());
         let first_ms = first_ms.map(|step| step.at_ms).min().context("no steps")?;
         let mut store = Store::start(&host.runtime)?;
@@ -159,15 +187,17 @@ impl<'a> Run<'a> {
                 "two vectors have different secrets called {name}"
             );
         }
+        let loader = host.loader(store.port())?;
         let mut config = EnvoyConfig::shipped()?
             .gateway_port(ports::free()?)?
             .admin_port(ports::free()?)?
             .origin(origin.address)?
             .redis("127.0.0.1", store.port())?
-            .add_listener(&listener::fence(&socket(&dir, "fence")))?;
+            .host(host.filters)
+            .add_listener(&loader.fence(&socket(&dir, "fence"))?)?;
         for (index, vector) in vectors.iter().enumerate() {
             let socket = socket(&dir, &index.to_string());
-            config = config.add_listener(&listener::of(vector, &socket))?;
+            config = config.add_listener(&loader.listener(vector, &socket)?)?;
         }
         let options = EnvoyOptions {
             config,
@@ -177,11 +207,16 @@ impl<'a> Run<'a> {
             clock_ahead_ms: None,
             dir: dir.path().join("envoy"),
         };
-        let envoy = host.runtime.block_on(Envoy::start(&host.envoy, &options))?;
+        let mut envoy = host.runtime.block_on(Envoy::start(&host.envoy, &options))?;
+        let threads = match loader {
+            Loader::Native { .. } => Some(Threads::of(&mut envoy, &mut store)?),
+            Loader::Wasm => None,
+        };
         let run = Self {
             vectors,
             replays,
             envoy,
+            threads,
             clock,
             store,
             polls,
@@ -238,7 +273,7 @@ impl<'a> Run<'a> {
         for (count, poll) in &expected {
             self.polls.wait(poll, *count)?;
         }
-        self.fence()?;
+        self.settle()?;
         for index in due {
             let mut is_first = true;
             while let Some(step) = vectors[index].steps.get(self.replays[index].next)
@@ -257,7 +292,7 @@ impl<'a> Run<'a> {
     fn step(&mut self, index: usize, step: &Step) -> Result<()> {
         let vector = &self.vectors[index];
         let outcome = self.ask(index, step);
-        self.fence()?;
+        self.settle()?;
         let progress = &mut self.replays[index];
         progress.next += 1;
         let is_last = progress.next == vector.steps.len();
@@ -314,6 +349,13 @@ impl<'a> Run<'a> {
     }
 
     /// Lets everything come to its end that has been set off.
+    fn settle(&self) -> Result<()> {
+        match &self.threads {
+            Some(threads) => threads.wait(),
+            None => self.fence(),
+        }
+    }
+
     fn fence(&self) -> Result<()> {
         let request = Request {
             method: "GET".into(),

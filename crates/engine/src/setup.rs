@@ -1,0 +1,99 @@
+//! How an engine is made of its configuration, whatever the host.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_base::shared_data::{MISSING, SharedData};
+
+/// How often [`shared_seed`] tries.
+const TRIES_MAX: usize = 8;
+
+/// What engines are made with, beside their configuration.
+pub trait Host {
+    /// The memory that all workers of one gateway share.
+    type Data: SharedData + Clone;
+
+    /// That memory.
+    fn data(&self) -> Self::Data;
+
+    /// A variable of the environment, for secrets.
+    fn variable(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// A name that no other engine has, in this process or another, now or later.
+    fn unique_name(&self) -> String;
+
+    /// A number that is hard to guess: the clock in nanoseconds, at least.
+    fn unguessable(&self) -> u64;
+}
+
+/// An engine, and what it needs of its host.
+#[derive(Debug)]
+pub struct Configured<E> {
+    /// The engine.
+    pub engine: E,
+    /// For each Redis that the engine asks, its name. In Envoy with Proxy-Wasm, the cluster of its bridge's internal listener.
+    pub redis_clusters: Vec<String>,
+}
+
+/// A seed for the hashes of tables, for a filter that has no secret: the same in all workers of this gateway, and another one
+/// in the next process. The first worker makes it.
+pub fn shared_seed(host: &impl Host, filter: &str) -> u64 {
+    let key = alloc::format!("weir.{filter}.seed");
+    let data = host.data();
+    for _ in 0..TRIES_MAX {
+        if let Some((bytes, _)) = data.get(&key)
+            && let Ok(bytes) = bytes.try_into()
+        {
+            return u64::from_le_bytes(bytes);
+        }
+        data.set(&key, &host.unguessable().to_le_bytes(), MISSING);
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::rc::Rc;
+    use core::cell::Cell;
+    use weir_base::shared_data::LocalData;
+
+    #[derive(Default)]
+    struct Worker {
+        data: Rc<LocalData>,
+        next: Cell<u64>,
+    }
+
+    impl Host for Worker {
+        type Data = Rc<LocalData>;
+
+        fn data(&self) -> Self::Data {
+            Rc::clone(&self.data)
+        }
+
+        fn variable(&self, _name: &str) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn unique_name(&self) -> String {
+            String::new()
+        }
+
+        fn unguessable(&self) -> u64 {
+            self.next.set(self.next.get() + 7);
+            self.next.get()
+        }
+    }
+
+    #[test]
+    fn all_workers_of_one_gateway_have_one_seed() {
+        let first = Worker::default();
+        let second = Worker {
+            data: Rc::clone(&first.data),
+            next: Cell::new(100),
+        };
+        assert_eq!(shared_seed(&first, "a"), 7);
+        assert_eq!(shared_seed(&second, "a"), 7);
+        assert_ne!(shared_seed(&second, "b"), 7);
+    }
+}

@@ -1,0 +1,292 @@
+//! A shipped file with the filters of the native module in the place of those in WebAssembly.
+//!
+//! What the bridge's listener and its clusters say of Redis becomes the object `native` of each filter that asks it; listener
+//! and clusters go. All else stays, so the tests of one host are those of the other.
+
+use super::super::tree::{self, at, list, set};
+use super::{CLUSTERS, LISTENERS, SETTINGS, TRUSTED_CA};
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+const WASM_FILTER: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
+const NATIVE_FILTER: &str =
+    "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
+const TEXT: &str = "type.googleapis.com/google.protobuf.StringValue";
+const REDIS_PROXY: &str = "envoy.filters.network.redis_proxy";
+const INTERNAL_LISTENERS: &str = "envoy.bootstrap.internal_listener";
+
+/// The library that `envoy/native.yaml` names.
+const SHIPPED_LIBRARY: &str = "target/native/libweir_native.so";
+
+/// Where metrics stand in both hosts, so that a test finds them in either.
+const METRICS: &str = "wasmcustom";
+
+/// Gives metrics in Prometheus the names that they have in WebAssembly.
+const METRICS_WITHOUT_PREFIX: &str =
+    "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix";
+
+/// The cluster of the bridge, where a filter's configuration names none.
+const DEFAULT_REDIS: &str = "weir_redis";
+
+/// Longer than any connection takes that is made at all.
+const CONNECT_PATIENT_MS: u64 = 10_000;
+
+/// Filters that ask Redis even if their configuration does not say so.
+const ALWAYS_WITH_REDIS: [&str; 3] = [super::GATE, super::LINKS, super::FITMENT];
+
+/// The filters that the library has.
+const OURS: [&str; 5] = [
+    super::GATE,
+    super::LIMITER,
+    super::LINKS,
+    super::EVENTS,
+    super::FITMENT,
+];
+
+/// Changes the whole of an Envoy's configuration.
+pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
+    let redis = take_bridges(root)?;
+    root["layered_runtime"] = json!({ "layers": [{
+        "name": "weir", "static_layer": { METRICS_WITHOUT_PREFIX: true },
+    }]});
+    let mut result = Ok(());
+    tree::visit(root, &mut |value| {
+        let is_ours = OURS.iter().any(|name| value["name"] == *name);
+        let is_wasm = value["typed_config"]["@type"] == WASM_FILTER;
+        if is_ours && is_wasm && result.is_ok() {
+            result = convert_filter(value, &redis, library);
+        }
+    });
+    result
+}
+
+fn convert_filter(filter: &mut Value, redis: &Map<String, Value>, library: &Path) -> Result<()> {
+    let name = filter["name"].as_str().context("no name")?.to_owned();
+    let settings = filter.pointer(SETTINGS).and_then(Value::as_str);
+    let settings = settings.unwrap_or_default();
+    let settings = match serde_json::from_str::<Value>(settings) {
+        Ok(mut json) if json.is_object() => {
+            let asked = asked(&name, &json);
+            let asked: Vec<&Value> = asked.iter().filter_map(|name| redis.get(name)).collect();
+            // Beside what a test says there.
+            json["native"]["redis"] = json!(asked);
+            json.to_string()
+        }
+        // What is no configuration is refused by either host.
+        _ => settings.to_owned(),
+    };
+    filter["typed_config"] = typed_config(&name, &settings, library);
+    Ok(())
+}
+
+fn typed_config(name: &str, settings: &str, library: &Path) -> Value {
+    json!({
+        "@type": NATIVE_FILTER,
+        "dynamic_module_config": {
+            "module": { "local": { "filename": library } },
+            "do_not_close": true,
+            "metrics_namespace": METRICS,
+        },
+        "filter_name": name,
+        "filter_config": { "@type": TEXT, "value": settings },
+    })
+}
+
+/// The native filter `name` with these settings, as it stands in a listener. `address` says where each Redis is that the
+/// settings name; a busy machine has time to connect.
+pub fn native_filter(
+    name: &str,
+    settings: &Value,
+    address: impl Fn(&str) -> String,
+    library: &Path,
+) -> Value {
+    let mut settings = settings.clone();
+    let redis = |redis: String| {
+        json!({
+            "name": redis, "addresses": [address(&redis)], "connect_timeout_ms": CONNECT_PATIENT_MS,
+        })
+    };
+    let asked: Vec<Value> = asked(name, &settings).into_iter().map(redis).collect();
+    settings["native"] = json!({ "redis": asked });
+    json!({ "name": name, "typed_config": typed_config(name, &settings.to_string(), library) })
+}
+
+/// The names by which a filter's configuration calls the Redis that it asks.
+fn asked(filter: &str, settings: &Value) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut copy = settings.clone();
+    tree::visit(&mut copy, &mut |value| {
+        if let Some(redis) = value.get("redis").filter(|redis| redis.is_object()) {
+            let name = redis["cluster"].as_str().unwrap_or(DEFAULT_REDIS);
+            names.push(name.to_owned());
+        }
+    });
+    let further = settings["clusters"].as_object().into_iter().flatten();
+    names.extend(further.filter_map(|(_, name)| name.as_str().map(str::to_owned)));
+    if names.is_empty() && ALWAYS_WITH_REDIS.contains(&filter) {
+        names.push(DEFAULT_REDIS.to_owned());
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Removes all bridges: for each cluster of one, by its name, where its Redis is.
+fn take_bridges(root: &mut Value) -> Result<Map<String, Value>> {
+    let mut redis = Map::new();
+    let listeners = list(root, LISTENERS)?;
+    let is_bridge = |listener: &Value| !listener["internal_listener"].is_null();
+    let bridges: Vec<Value> = listeners.iter().filter(|l| is_bridge(l)).cloned().collect();
+    listeners.retain(|listener| !is_bridge(listener));
+    for bridge in bridges {
+        let listener = bridge["name"].as_str().context("a bridge has no name")?;
+        let upstream = upstream_of(&bridge)?;
+        let clusters = list(root, CLUSTERS)?;
+        let names: Vec<String> = clusters
+            .iter()
+            .filter(|cluster| cluster.to_string().contains(&internal_address(listener)))
+            .filter_map(|cluster| cluster["name"].as_str().map(str::to_owned))
+            .collect();
+        let upstream = clusters[tree::position(clusters, &upstream)?].clone();
+        for name in &names {
+            redis.insert(name.clone(), redis_of(name, &bridge, &upstream)?);
+        }
+        clusters.retain(|cluster| {
+            let name = &cluster["name"];
+            names.iter().all(|gone| name != gone) && *name != upstream["name"]
+        });
+    }
+    if let Some(Value::Array(extensions)) = root.get_mut("bootstrap_extensions") {
+        extensions.retain(|extension| extension["name"] != INTERNAL_LISTENERS);
+    }
+    Ok(redis)
+}
+
+fn internal_address(listener: &str) -> String {
+    format!(r#""server_listener_name":"{listener}""#)
+}
+
+/// The cluster to which a bridge's listener passes commands on.
+fn upstream_of(bridge: &Value) -> Result<String> {
+    let text = bridge.to_string();
+    let cluster = text.rsplit(r#""cluster":""#).next();
+    let cluster = cluster.and_then(|rest| rest.split('"').next());
+    cluster.map(str::to_owned).context("a bridge goes nowhere")
+}
+
+/// What a native module is told of one Redis.
+fn redis_of(name: &str, bridge: &Value, upstream: &Value) -> Result<Value> {
+    let mut upstream = upstream.clone();
+    let endpoints = list(&mut upstream, tree::ENDPOINTS)?.clone();
+    let address = |endpoint: &Value| {
+        let socket = &endpoint["endpoint"]["address"]["socket_address"];
+        let host = socket["address"].as_str().unwrap_or_default();
+        format!("{host}:{}", socket["port_value"])
+    };
+    let addresses: Vec<String> = endpoints.iter().map(address).collect();
+    let is_cluster = bridge.to_string().contains(REDIS_PROXY);
+    let timeout = upstream["connect_timeout"].as_str().unwrap_or("1s");
+    let timeout_s: f64 = timeout.trim_end_matches('s').parse()?;
+    let mut redis = json!({
+        "name": name,
+        "kind": if is_cluster { "cluster" } else { "single" },
+        "addresses": addresses,
+        "connect_timeout_ms": (timeout_s * 1_000.0).round() as u64,
+    });
+    if let Some(ca) = upstream.pointer(TRUSTED_CA) {
+        redis["tls"] = json!({ "ca_file": ca, "server_name": "localhost" });
+    }
+    let settings = bridge.pointer("/filter_chains/0/filters/0");
+    let settings = settings.and_then(|filter| filter.pointer(SETTINGS)?.as_str());
+    let settings: Value = serde_json::from_str(settings.unwrap_or("{}"))?;
+    if let Some(password) = settings.pointer("/auth/password/env") {
+        redis["password"] = json!({ "env": password });
+    }
+    Ok(redis)
+}
+
+/// With another library in the place of that which `envoy/native.yaml` names.
+pub(super) fn set_library(root: &mut Value, library: &Path) {
+    tree::visit(root, &mut |value| {
+        if value.as_str() == Some(SHIPPED_LIBRARY) {
+            *value = library.display().to_string().into();
+        }
+    });
+}
+
+/// Changes the settings of a native filter.
+pub(super) fn edit(filter: &mut Value, edit: impl FnOnce(&mut Value) -> Result<()>) -> Result<()> {
+    let settings = at(filter, "/typed_config/filter_config/value")?;
+    let mut json: Value = serde_json::from_str(settings.as_str().context("no text")?)?;
+    edit(&mut json)?;
+    *settings = json.to_string().into();
+    Ok(())
+}
+
+/// Where the Redis of a native filter is.
+pub(super) fn set_redis(filter: &mut Value, port: u16) -> Result<()> {
+    let address = format!("127.0.0.1:{port}");
+    edit(filter, |json| {
+        set(json, "/native/redis/0/addresses/0", address)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EnvoyConfig;
+    use super::*;
+
+    fn native(config: Result<EnvoyConfig>) -> Value {
+        let mut tree = config.unwrap().tree;
+        convert(&mut tree, Path::new("/lib.so")).unwrap();
+        tree
+    }
+
+    fn redis(tree: &Value) -> Value {
+        let filters =
+            "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0";
+        let value = format!("{filters}/typed_config/filter_config/value");
+        let text = tree.pointer(&value).unwrap().as_str().unwrap();
+        serde_json::from_str::<Value>(text).unwrap()["native"]["redis"].clone()
+    }
+
+    #[test]
+    fn the_bridge_goes_and_the_filter_knows_where_redis_is() {
+        let config = EnvoyConfig::shipped().and_then(|config| config.redis("127.0.0.1", 7));
+        let tree = native(config);
+        let expected = json!([{
+            "name": "weir_redis", "kind": "single",
+            "addresses": ["127.0.0.1:7"], "connect_timeout_ms": 200,
+        }]);
+        assert_eq!(redis(&tree), expected);
+        let text = tree.to_string();
+        assert!(
+            !text.contains("wasm.v3") && !text.contains("internal"),
+            "{text}"
+        );
+        assert!(!text.contains("weir_redis_upstream"));
+    }
+
+    #[test]
+    fn a_password_tls_and_a_cluster_are_told() {
+        let tls = EnvoyConfig::shipped().and_then(|config| {
+            config
+                .redis_tls(Path::new("/ca.pem"))?
+                .redis("127.0.0.1", 7)
+        });
+        let redis_of = redis(&native(tls));
+        assert_eq!(redis_of[0]["tls"]["ca_file"], "/ca.pem");
+        assert_eq!(redis_of[0]["password"]["env"], "WEIR_REDIS_PASSWORD");
+        let cluster = EnvoyConfig::shipped().and_then(|config| config.redis_cluster([1, 2, 3]));
+        let redis_of = redis(&native(cluster));
+        assert_eq!(redis_of[0]["kind"], "cluster");
+        assert_eq!(redis_of[0]["addresses"][2], "127.0.0.1:3");
+    }
+
+    #[test]
+    fn a_limiter_without_redis_has_none() {
+        let tree = native(EnvoyConfig::ratelimit(false));
+        assert_eq!(redis(&tree), json!([]));
+    }
+}

@@ -1,0 +1,155 @@
+//! The filters as a native module: built by cargo, and copied to where nothing overwrites it while an Envoy has it loaded.
+
+use crate::{command, workspace};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// What runs the filters in Envoy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Host {
+    /// WebAssembly, as the shipped files have it.
+    #[default]
+    Wasm,
+    /// The native module.
+    Native,
+    /// The native module, compiled as for operators: for measurements.
+    NativeRelease,
+    /// A native module that panics when a request asks it to.
+    NativePanicking,
+}
+
+/// Names the variable that says what runs the filters in all stacks of a run: `native`, or nothing.
+pub const HOST: &str = "WEIR_HOST";
+
+static CHOSEN: OnceLock<Host> = OnceLock::new();
+
+/// The libraries that this process has built, by their folder: cargo is asked once.
+static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
+
+impl Host {
+    /// Makes it that of all stacks of this process that do not say another. The first choice stands.
+    pub fn choose(self) {
+        CHOSEN.get_or_init(|| self);
+    }
+
+    /// What this run is for.
+    pub fn of_run() -> Self {
+        if let Some(chosen) = CHOSEN.get() {
+            return *chosen;
+        }
+        match std::env::var(HOST).as_deref() {
+            Ok("native") => Self::Native,
+            Ok("native-release") => Self::NativeRelease,
+            _ => Self::Wasm,
+        }
+    }
+
+    /// Whether it is the native module, of whatever kind.
+    pub fn is_native(self) -> bool {
+        self != Self::Wasm
+    }
+
+    /// How many engines a filter has in an Envoy with so many workers.
+    pub fn engines(self, workers: u32) -> u64 {
+        match self {
+            Self::Wasm => workers.into(),
+            _ => 1,
+        }
+    }
+
+    /// Builds what it loads, if that is not up to date.
+    pub fn ensure_built(self) -> Result<()> {
+        match self {
+            Self::Wasm => crate::wasm::ensure_filters().map(drop),
+            _ => self.library().map(drop),
+        }
+    }
+
+    /// The library, built if it isn't up to date (cargo decides). Not for [`Host::Wasm`].
+    pub fn library(self) -> Result<PathBuf> {
+        let (name, arguments): (_, &[&str]) = match self {
+            Self::Wasm => anyhow::bail!("filters in WebAssembly are no library"),
+            Self::Native => ("debug", &[]),
+            Self::NativeRelease => ("release", &["--profile", "native"]),
+            Self::NativePanicking => ("panicking", &["--features", "test-panics"]),
+        };
+        let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(library) = all.get(name) {
+            return Ok(library.clone());
+        }
+        // Two builds with other features write one file.
+        let _lock = workspace::lock("native")?;
+        let built = build(arguments)?;
+        let folder = workspace::out_dir().join("native").join(name);
+        let library = folder.join(built.file_name().context("the library has no name")?);
+        std::fs::create_dir_all(&folder)?;
+        let bytes = std::fs::read(&built)?;
+        if std::fs::read(&library).ok().as_ref() != Some(&bytes) {
+            workspace::write_atomic(&library, &bytes)?;
+        }
+        all.insert(name, library.clone());
+        Ok(library)
+    }
+}
+
+fn build(arguments: &[&str]) -> Result<PathBuf> {
+    let output = command::cargo()
+        .args(["build", "--quiet", "--package", "weir-native", "--lib"])
+        .args(arguments)
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(workspace::root())
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(
+        output.status.success(),
+        "building the native module failed ({})\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    library(&stdout).context("cargo built the native module but named no library")
+}
+
+/// The path in cargo's message about the library.
+fn library(messages: &str) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct Message {
+        target: Target,
+        filenames: Vec<PathBuf>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    let is_library = |file: &PathBuf| {
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        matches!(extension, Some("so" | "dylib"))
+    };
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
+        .filter(|message| message.target.name == "weir_native")
+        .flat_map(|message| message.filenames)
+        .find(is_library)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_read_from_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"weir_base"},"filenames":["/t/libweir_base.rlib"]}
+{"reason":"compiler-artifact","target":{"name":"weir_native"},"filenames":["/t/libweir_native.rlib","/t/libweir_native.so"]}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(
+            library(messages),
+            Some(PathBuf::from("/t/libweir_native.so"))
+        );
+    }
+}

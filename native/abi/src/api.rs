@@ -1,0 +1,167 @@
+//! The functions of Envoy that Weir calls, found by name when Envoy loads the module.
+//!
+//! They are looked up once and kept as pointers, and not linked: then an Envoy that lacks one refuses the module with its
+//! name, in place of dying at the first call; and tests run without Envoy.
+
+use core::ffi::{c_char, c_void};
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+/// An object of Envoy's: a filter, a filter's configuration, a scheduler.
+pub(crate) type Raw = *mut c_void;
+
+/// Bytes of whichever side.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Buffer {
+    pub(crate) start: *const u8,
+    pub(crate) length: usize,
+}
+
+/// A header of whichever side.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct HeaderPair {
+    pub(crate) name: Buffer,
+    pub(crate) value: Buffer,
+}
+
+impl Buffer {
+    pub(crate) const EMPTY: Self = Self {
+        start: core::ptr::null(),
+        length: 0,
+    };
+
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self {
+            start: bytes.as_ptr(),
+            length: bytes.len(),
+        }
+    }
+
+    /// # Safety
+    /// It must be a buffer that Envoy has given, and `'b` must end before Envoy changes or drops it: with the hook at the
+    /// latest, and with the next change of what it is of.
+    pub(crate) unsafe fn bytes<'b>(self) -> &'b [u8] {
+        if self.start.is_null() || self.length == 0 {
+            return &[];
+        }
+        // SAFETY: Envoy gives as many bytes as it says; how long they stay is the caller's care.
+        unsafe { core::slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+macro_rules! api {
+    ($($(#[$doc:meta])* $field:ident = $symbol:literal ($($argument:ty),*) $(-> $result:ty)?;)+) => {
+        /// One pointer for each function.
+        pub(crate) struct Api {
+            $($(#[$doc])* pub(crate) $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+
+        }
+
+        /// The names of all functions of Envoy that are called.
+        pub const CALLBACKS: &[&str] = &[$($symbol),+];
+
+        impl Api {
+            fn find() -> Result<Self, &'static str> {
+                Ok(Self {
+                    $($field: {
+                        let found = find($symbol).ok_or($symbol)?;
+                        // SAFETY: Envoy's ABI defines the function of this name with these types. They are the same in all
+                        // versions that are supported, and tests call each of them in each of these.
+                        unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(found) }
+                    },)+
+                })
+            }
+        }
+    };
+}
+
+api! {
+    log = "envoy_dynamic_module_callback_log" (u32, Buffer);
+    is_validating = "envoy_dynamic_module_callback_is_validation_mode" () -> bool;
+
+    define_counter = "envoy_dynamic_module_callback_http_filter_config_define_counter"
+        (Raw, Buffer, *const Buffer, usize, *mut usize) -> u32;
+    increment_counter = "envoy_dynamic_module_callback_http_filter_config_increment_counter"
+        (Raw, usize, *const Buffer, usize, u64) -> u32;
+    define_histogram = "envoy_dynamic_module_callback_http_filter_config_define_histogram"
+        (Raw, Buffer, *const Buffer, usize, *mut usize) -> u32;
+    record_value = "envoy_dynamic_module_callback_http_filter_config_record_histogram_value"
+        (Raw, usize, *const Buffer, usize, u64) -> u32;
+
+    config_scheduler_new = "envoy_dynamic_module_callback_http_filter_config_scheduler_new" (Raw) -> Raw;
+    config_scheduler_commit = "envoy_dynamic_module_callback_http_filter_config_scheduler_commit" (Raw, u64);
+    config_scheduler_delete = "envoy_dynamic_module_callback_http_filter_config_scheduler_delete" (Raw);
+    config_callout = "envoy_dynamic_module_callback_http_filter_config_http_callout"
+        (Raw, *mut u64, Buffer, *const HeaderPair, usize, Buffer, u64) -> u32;
+
+    scheduler_new = "envoy_dynamic_module_callback_http_filter_scheduler_new" (Raw) -> Raw;
+    scheduler_commit = "envoy_dynamic_module_callback_http_filter_scheduler_commit" (Raw, u64);
+    scheduler_delete = "envoy_dynamic_module_callback_http_filter_scheduler_delete" (Raw);
+
+    get_header = "envoy_dynamic_module_callback_http_get_header"
+        (Raw, u32, Buffer, *mut Buffer, usize, *mut usize) -> bool;
+    get_headers_size = "envoy_dynamic_module_callback_http_get_headers_size" (Raw, u32) -> usize;
+    get_headers = "envoy_dynamic_module_callback_http_get_headers" (Raw, u32, *mut HeaderPair) -> bool;
+    add_header = "envoy_dynamic_module_callback_http_add_header" (Raw, u32, Buffer, Buffer) -> bool;
+    set_header = "envoy_dynamic_module_callback_http_set_header" (Raw, u32, Buffer, Buffer) -> bool;
+    get_body_size = "envoy_dynamic_module_callback_http_get_body_size" (Raw, u32) -> usize;
+    get_body_chunks_size = "envoy_dynamic_module_callback_http_get_body_chunks_size" (Raw, u32) -> usize;
+    get_body_chunks = "envoy_dynamic_module_callback_http_get_body_chunks" (Raw, u32, *mut Buffer) -> bool;
+    received_is_buffered = "envoy_dynamic_module_callback_http_received_buffered_request_body" (Raw) -> bool;
+    get_attribute_text = "envoy_dynamic_module_callback_http_filter_get_attribute_string"
+        (Raw, u32, *mut Buffer) -> bool;
+    get_attribute_number = "envoy_dynamic_module_callback_http_filter_get_attribute_int"
+        (Raw, u32, *mut u64) -> bool;
+    send_response = "envoy_dynamic_module_callback_http_send_response"
+        (Raw, u32, *const HeaderPair, usize, Buffer, Buffer);
+    continue_decoding = "envoy_dynamic_module_callback_http_filter_continue_decoding" (Raw);
+}
+
+static API: OnceLock<Api> = OnceLock::new();
+
+/// What [`load`] has found; `None` outside Envoy.
+pub(crate) fn api() -> Option<&'static Api> {
+    API.get()
+}
+
+/// Finds all functions.
+///
+/// # Errors
+/// The name of one that this process does not have.
+pub(crate) fn load() -> Result<(), &'static str> {
+    if API.get().is_none() {
+        // Two threads find the same.
+        let _ = API.set(Api::find()?);
+    }
+    Ok(())
+}
+
+unsafe extern "C" {
+    fn dlsym(library: *mut c_void, symbol: *const c_char) -> *mut c_void;
+}
+
+/// "Wherever this process has it".
+#[cfg(target_os = "macos")]
+const ANYWHERE: *mut c_void = -2_isize as *mut c_void;
+#[cfg(not(target_os = "macos"))]
+const ANYWHERE: *mut c_void = core::ptr::null_mut();
+
+fn find(symbol: &str) -> Option<*mut c_void> {
+    let symbol = CString::new(symbol).ok()?;
+    // SAFETY: the text ends in a NUL and lives through the call, which only reads it.
+    let found = unsafe { dlsym(ANYWHERE, symbol.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outside_envoy_the_first_function_that_is_missing_is_named() {
+        assert_eq!(load(), Err(CALLBACKS[0]));
+        assert!(api().is_none());
+        assert!(find("dlsym").is_some());
+    }
+}

@@ -1,0 +1,292 @@
+//! A stream's filter, as Envoy has it.
+
+use core::cell::Cell;
+use std::borrow::Cow;
+
+use crate::api::{Api, Buffer, HeaderPair, Raw, api};
+
+/// The ABI's numbers of header maps.
+const REQUEST_HEADERS: u32 = 0;
+const RESPONSE_HEADERS: u32 = 2;
+
+/// The ABI's numbers of bodies.
+const RECEIVED_REQUEST_BODY: u32 = 0;
+const BUFFERED_REQUEST_BODY: u32 = 1;
+
+/// The ABI's numbers of attributes.
+const RESPONSE_CODE: u32 = 15;
+const SOURCE_ADDRESS: u32 = 24;
+
+/// The most headers of an answer that are passed without memory of their own.
+const HEADERS_FEW: usize = 16;
+
+/// A stream's filter in Envoy, during a hook on the stream's own thread.
+#[derive(Debug)]
+pub struct Filter<'h> {
+    raw: Raw,
+    /// The request was answered or let go.
+    is_done: &'h Cell<bool>,
+}
+
+/// An answer to a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'a> {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: &'a [(&'a [u8], &'a [u8])],
+    /// The body.
+    pub body: &'a [u8],
+    /// In one word, for access logs.
+    pub details: &'a str,
+}
+
+impl<'h> Filter<'h> {
+    /// # Safety
+    /// `raw` must be what Envoy has given to the hook that runs, which must outlive `self`.
+    pub(crate) unsafe fn new(raw: Raw, is_done: &'h Cell<bool>) -> Self {
+        Self { raw, is_done }
+    }
+
+    /// All headers of the request.
+    pub fn request_headers(&self) -> Vec<(&[u8], &[u8])> {
+        let Some(api) = api() else { return Vec::new() };
+        // SAFETY: the filter is alive during its hook.
+        let count = unsafe { (api.get_headers_size)(self.raw, REQUEST_HEADERS) };
+        let empty = HeaderPair {
+            name: Buffer::EMPTY,
+            value: Buffer::EMPTY,
+        };
+        let mut pairs = vec![empty; count];
+        // SAFETY: there is room for as many as there are.
+        let given = unsafe { (api.get_headers)(self.raw, REQUEST_HEADERS, pairs.as_mut_ptr()) };
+        if !given {
+            return Vec::new();
+        }
+        // SAFETY: Envoy's buffers stay until a header is changed, which needs `&mut self`, or until the hook's end.
+        let bytes = |pair: &HeaderPair| unsafe { (pair.name.bytes(), pair.value.bytes()) };
+        pairs.iter().map(bytes).collect()
+    }
+
+    /// One header of the request, by its name in lower case. Several of one name are one, with commas between.
+    pub fn request_header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let api = api()?;
+        let (first, count) = self.value(api, name, 0)?;
+        let mut all = Cow::Borrowed(first);
+        // Envoy takes no request that has a pseudo-header twice.
+        if !name.starts_with(':') {
+            for index in 1..count {
+                let (next, _) = self.value(api, name, index)?;
+                let all = all.to_mut();
+                all.push(b',');
+                all.extend_from_slice(next);
+            }
+        }
+        Some(all)
+    }
+
+    /// The value at a place, and how many there are.
+    fn value(&self, api: &Api, name: &str, index: usize) -> Option<(&[u8], usize)> {
+        let (mut value, mut count) = (Buffer::EMPTY, 0);
+        let name = Buffer::of(name.as_bytes());
+        let (to, size) = (&raw mut value, &raw mut count);
+        // SAFETY: both pointers are to live, aligned values; Envoy only reads the name.
+        let is_there =
+            unsafe { (api.get_header)(self.raw, REQUEST_HEADERS, name, to, index, size) };
+        // SAFETY: as for `request_headers`.
+        is_there.then(|| (unsafe { value.bytes() }, count))
+    }
+
+    /// Where the connection comes from, as `address:port`; empty if nobody knows.
+    pub fn peer_address(&self) -> Vec<u8> {
+        let mut text = Buffer::EMPTY;
+        let Some(api) = api() else { return Vec::new() };
+        // SAFETY: the pointer is to a live, aligned value, and the bytes are copied at once.
+        unsafe {
+            match (api.get_attribute_text)(self.raw, SOURCE_ADDRESS, &raw mut text) {
+                true => text.bytes().to_vec(),
+                false => Vec::new(),
+            }
+        }
+    }
+
+    /// The status that the client got, if it got one.
+    pub fn response_status(&self) -> Option<u16> {
+        let mut status = 0;
+        // SAFETY: the pointer is to a live, aligned number.
+        let is_known =
+            unsafe { (api()?.get_attribute_number)(self.raw, RESPONSE_CODE, &raw mut status) };
+        let status = u16::try_from(status).ok()?;
+        (is_known && status != 0).then_some(status)
+    }
+
+    /// Removes every copy of a request header. Whether Envoy did.
+    pub fn remove_request_header(&mut self, name: &str) -> bool {
+        self.change(|api| api.set_header, REQUEST_HEADERS, name, Buffer::EMPTY)
+    }
+
+    /// Adds a request header, beside any of its name. Whether Envoy did.
+    pub fn add_request_header(&mut self, name: &str, value: &str) -> bool {
+        let value = Buffer::of(value.as_bytes());
+        self.change(|api| api.add_header, REQUEST_HEADERS, name, value)
+    }
+
+    /// Sets a request header, in the place of any of its name. Whether Envoy did.
+    pub fn set_request_header(&mut self, name: &str, value: &str) -> bool {
+        let value = Buffer::of(value.as_bytes());
+        self.change(|api| api.set_header, REQUEST_HEADERS, name, value)
+    }
+
+    /// Sets a header of the response that is about to go. Whether Envoy did.
+    pub fn set_response_header(&mut self, name: &str, value: &str) -> bool {
+        let value = Buffer::of(value.as_bytes());
+        self.change(|api| api.set_header, RESPONSE_HEADERS, name, value)
+    }
+
+    fn change(
+        &mut self,
+        function: impl Fn(&Api) -> unsafe extern "C" fn(Raw, u32, Buffer, Buffer) -> bool,
+        map: u32,
+        name: &str,
+        value: Buffer,
+    ) -> bool {
+        let name = Buffer::of(name.as_bytes());
+        // SAFETY: the filter is alive during its hook; Envoy copies name and value.
+        api().is_some_and(|api| unsafe { function(api)(self.raw, map, name, value) })
+    }
+
+    /// How many bytes of the request's body are here by now.
+    pub fn body_size(&self) -> usize {
+        let size = |body| {
+            // SAFETY: the filter is alive during its hook.
+            api().map_or(0, |api| unsafe { (api.get_body_size)(self.raw, body) })
+        };
+        match self.received_is_buffered() {
+            true => size(RECEIVED_REQUEST_BODY),
+            false => size(BUFFERED_REQUEST_BODY) + size(RECEIVED_REQUEST_BODY),
+        }
+    }
+
+    /// The bytes of the request's body that are here by now.
+    pub fn body(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(self.body_size());
+        if !self.received_is_buffered() {
+            self.append_body(BUFFERED_REQUEST_BODY, &mut body);
+        }
+        self.append_body(RECEIVED_REQUEST_BODY, &mut body);
+        body
+    }
+
+    /// Whether what a hook is called with is what an earlier filter had kept, and not a further part.
+    fn received_is_buffered(&self) -> bool {
+        // SAFETY: the filter is alive during its hook.
+        api().is_some_and(|api| unsafe { (api.received_is_buffered)(self.raw) })
+    }
+
+    fn append_body(&self, which: u32, body: &mut Vec<u8>) {
+        let Some(api) = api() else { return };
+        // SAFETY: the filter is alive during its hook.
+        let count = unsafe { (api.get_body_chunks_size)(self.raw, which) };
+        let mut chunks = vec![Buffer::EMPTY; count];
+        // SAFETY: there is room for as many as there are; all are copied before anything changes them.
+        unsafe {
+            if count > 0 && (api.get_body_chunks)(self.raw, which, chunks.as_mut_ptr()) {
+                for chunk in chunks {
+                    body.extend_from_slice(chunk.bytes());
+                }
+            }
+        }
+    }
+
+    /// What calls this stream's thread from any other. `None` if Envoy gives none.
+    pub fn scheduler(&self) -> Option<StreamScheduler> {
+        // SAFETY: the filter is alive during its hook.
+        let raw = unsafe { (api()?.scheduler_new)(self.raw) };
+        (!raw.is_null()).then_some(StreamScheduler { raw })
+    }
+
+    /// Answers the request; it does not go on. Hooks of this stream may run before this returns. Whether it was still to be
+    /// answered.
+    pub fn respond(self, response: &Response<'_>) -> bool {
+        let Some(api) = api().filter(|_| !self.is_done.replace(true)) else {
+            return false;
+        };
+        let pair = |(name, value): &(&[u8], &[u8])| HeaderPair {
+            name: Buffer::of(name),
+            value: Buffer::of(value),
+        };
+        let send = |headers: &[HeaderPair]| {
+            let (start, count) = (headers.as_ptr(), headers.len());
+            let (body, details) = (
+                Buffer::of(response.body),
+                Buffer::of(response.details.as_bytes()),
+            );
+            // SAFETY: all pointers are to live memory of the lengths that are said; Envoy copies.
+            unsafe {
+                (api.send_response)(
+                    self.raw,
+                    response.status.into(),
+                    start,
+                    count,
+                    body,
+                    details,
+                );
+            }
+        };
+        let mut few = [HeaderPair {
+            name: Buffer::EMPTY,
+            value: Buffer::EMPTY,
+        }; HEADERS_FEW];
+        match few.get_mut(..response.headers.len()) {
+            Some(few) => {
+                for (to, header) in few.iter_mut().zip(response.headers) {
+                    *to = pair(header);
+                }
+                send(few);
+            }
+            None => send(&response.headers.iter().map(pair).collect::<Vec<_>>()),
+        }
+        true
+    }
+
+    /// Lets a request go on that was held back by an earlier hook. As [`Filter::respond`].
+    pub fn go_on(self) -> bool {
+        let Some(api) = api().filter(|_| !self.is_done.replace(true)) else {
+            return false;
+        };
+        // SAFETY: the filter is alive during its hook.
+        unsafe { (api.continue_decoding)(self.raw) }
+        true
+    }
+}
+
+/// Calls a stream's thread, from any thread: [`Module::called`](crate::Module::called) follows there, unless the stream has
+/// gone. It must go before Envoy's workers do: with the stream.
+#[derive(Debug)]
+pub struct StreamScheduler {
+    raw: Raw,
+}
+
+// SAFETY: Envoy makes schedulers to be used by other threads. `commit` only posts to a queue that has a lock.
+unsafe impl Send for StreamScheduler {}
+// SAFETY: as above: `commit` changes nothing of the scheduler itself.
+unsafe impl Sync for StreamScheduler {}
+
+impl StreamScheduler {
+    /// Calls the stream's thread.
+    pub fn call(&self) {
+        if let Some(api) = api() {
+            // SAFETY: Envoy has made it, and nobody has deleted it.
+            unsafe { (api.scheduler_commit)(self.raw, 0) }
+        }
+    }
+}
+
+impl Drop for StreamScheduler {
+    fn drop(&mut self) {
+        if let Some(api) = api() {
+            // SAFETY: as above, and nobody can use it again.
+            unsafe { (api.scheduler_delete)(self.raw) }
+        }
+    }
+}

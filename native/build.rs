@@ -1,0 +1,9 @@
+//! Links the library so that it stays loaded. Its threads outlive a filter's configuration by moments, and Envoy unloads a
+//! module with its last configuration unless it is told `do_not_close`.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    }
+}

@@ -1,0 +1,445 @@
+//! What Envoy's hooks do.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
+
+use tokio::sync::mpsc::UnboundedSender;
+use weir_base::FieldError;
+use weir_engine::answer::Refusal;
+use weir_engine::{Answer, Effect, StreamId};
+use weir_envoy_abi::{
+    self as abi, BodyStatus, ConfigHost, FetchedResponse, Filter, HeadersStatus, Module, Response,
+};
+
+use crate::desk::{Common, Desk, Own};
+use crate::engines::Kind;
+use crate::fetches::{Fetches, read};
+use crate::metrics::HostMetrics;
+use crate::redis::Plan;
+use crate::request::{HookEnd, HookRequest};
+use crate::service::{self, Order, orders};
+use crate::settings::split;
+use crate::slot::Slot;
+
+/// What access logs say of an answer.
+const DETAILS: &str = "weir";
+
+/// The status and the body of an answer to a panic.
+const PANIC_STATUS: u16 = 503;
+const PANIC_REFUSAL: Refusal<'static> = Refusal {
+    error: "unavailable",
+    message: "the gateway could not handle this request",
+    order: None,
+};
+
+/// All filters of this library.
+#[derive(Debug)]
+pub struct Filters;
+
+/// One filter's configuration.
+pub struct Config {
+    common: Arc<Common>,
+    desks: Vec<Arc<Desk>>,
+    /// Ends the desks' threads.
+    services: Vec<UnboundedSender<Order>>,
+    metrics: HostMetrics,
+}
+
+/// One stream.
+pub struct Stream {
+    desk: Arc<Desk>,
+    /// Its number at the desk, from its request on.
+    id: Cell<StreamId>,
+    phase: Cell<Phase>,
+    /// While it waits.
+    slot: RefCell<Option<Arc<Slot>>>,
+}
+
+/// How far the engine is with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The engine has not seen it, or has nothing more to do with it, and it went on.
+    Apart,
+    /// It waits.
+    Waits,
+    /// It waits for its body, of at most so many bytes.
+    Reads { bytes_max: usize },
+    /// It went on, and the engine is to be told of its response and its end.
+    Open,
+    /// It was answered here.
+    Answered,
+}
+
+/// The answer to a panic, for those that wait.
+fn answer_to_panic() -> &'static Arc<Answer> {
+    static ANSWER: OnceLock<Arc<Answer>> = OnceLock::new();
+    ANSWER.get_or_init(|| {
+        let headers = vec![("retry-after", "1")];
+        Arc::new(Answer::json(PANIC_STATUS, headers, &PANIC_REFUSAL))
+    })
+}
+
+/// Runs `act`, which may run the engine. After a panic the desk is made good, and all that waited there are answered.
+pub fn guard(desk: &Desk, act: impl FnOnce(&Desk)) {
+    let result = catch_unwind(AssertUnwindSafe(|| act(desk)));
+    if let Err(panic) = result {
+        // Dropping what was thrown could throw again.
+        std::mem::forget(panic);
+        recover(desk);
+    }
+}
+
+fn recover(desk: &Desk) {
+    desk.common().panics.fetch_add(1, Ordering::Relaxed);
+    // If even that panics, the desk stays as it is.
+    catch_unwind(AssertUnwindSafe(|| desk.recover(answer_to_panic())))
+        .map_err(std::mem::forget)
+        .ok();
+}
+
+/// Makes panics say where, in Envoy's log.
+fn log_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|info| {
+            abi::log(abi::Level::Error, &format!("weir: panicked: {info}"));
+        }));
+    });
+}
+
+impl Config {
+    fn new(host: &ConfigHost<'_>, name: &[u8], json: &[u8]) -> Result<Self, FieldError> {
+        let kind = Kind::named(name)?;
+        let (settings, json) = split(json)?;
+        let first = kind.make(&json)?;
+        // Made before anything runs, so that a refusal is one in validation, too.
+        let plan = |(index, redis)| Plan::new(&format!("native.redis[{index}]"), redis);
+        let redis = settings.of_each(&first.redis)?.into_iter().map(plan);
+        let redis: Vec<Plan> = redis.collect::<Result<_, _>>()?;
+        let mut engine = first.engine;
+        let metrics = HostMetrics::define(host, kind, engine.metrics());
+        let common = Arc::new(Common {
+            kind,
+            json,
+            fetches: Fetches::default(),
+            main: Mutex::new(host.scheduler()),
+            panics: AtomicU64::new(0),
+        });
+        let mut config = Self {
+            common,
+            desks: Vec::new(),
+            services: Vec::new(),
+            metrics,
+        };
+        let is_validating = host.is_validating();
+        config.add(engine, redis.clone(), is_validating)?;
+        for _ in 1..settings.engines {
+            let made = kind.make(&config.common.json)?;
+            config.add(made.engine, redis.clone(), is_validating)?;
+        }
+        Ok(config)
+    }
+
+    fn add(
+        &mut self,
+        engine: Box<dyn crate::engines::AnyEngine>,
+        redis: Vec<Plan>,
+        is_validating: bool,
+    ) -> Result<(), FieldError> {
+        let (service, received) = orders();
+        let common = Arc::clone(&self.common);
+        let desk = Desk::new(self.desks.len(), common, engine, service.clone());
+        let desk = Arc::new(desk);
+        self.desks.push(Arc::clone(&desk));
+        self.services.push(service);
+        if !is_validating {
+            let started = service::start(desk, received, redis);
+            let refuse = |error| FieldError::new("native.engines", format!("no thread: {error}"));
+            started.map_err(refuse)?;
+        }
+        Ok(())
+    }
+
+    fn desk(&self) -> Option<&Arc<Desk>> {
+        self.desks.get(worker_index() % self.desks.len().max(1))
+    }
+
+    fn stop(&self) {
+        let main = &self.common.main;
+        // Whoever calls the main thread holds the lock: nobody does after this.
+        *main.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        for service in &self.services {
+            let _ = service.send(Order::Stop);
+        }
+    }
+}
+
+/// The number of this thread among those that have had streams, in the order of their first.
+fn worker_index() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static INDEX: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    INDEX.with(|index| *index)
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Module for Filters {
+    type Config = Config;
+    type Stream = Stream;
+
+    const ANSWER_TO_PANIC: Response<'static> = Response {
+        status: PANIC_STATUS,
+        headers: &[
+            (b"retry-after", b"1"),
+            (b"content-type", b"application/json"),
+            (b"cache-control", b"no-store"),
+        ],
+        body: br#"{"error":"unavailable","message":"the gateway could not handle this request"}"#,
+        details: "weir_panic",
+    };
+
+    fn configure(host: &ConfigHost<'_>, name: &[u8], config: &[u8]) -> Option<Config> {
+        log_panics();
+        let made = Config::new(host, name, config);
+        let refused = |error: &FieldError| {
+            let name = String::from_utf8_lossy(name);
+            abi::log(
+                abi::Level::Error,
+                &format!("{name}: configuration refused: {error}"),
+            );
+        };
+        made.inspect_err(refused).ok()
+    }
+
+    fn dropped(config: &Config) {
+        config.stop();
+    }
+
+    fn scheduled(config: &Config, host: &ConfigHost<'_>) {
+        for of in config.common.fetches.send(host) {
+            if let Some(desk) = config.desks.get(of.desk()) {
+                guard(desk, |desk| desk.on_fetched(of, None));
+            }
+        }
+        for desk in &config.desks {
+            guard(desk, |desk| {
+                let (counts, values) = desk.collect();
+                config.metrics.tell(host, &counts);
+                config.metrics.record(host, &values);
+            });
+        }
+        let panics = config.common.panics.swap(0, Ordering::Relaxed);
+        config.metrics.tell_panics(host, panics);
+    }
+
+    fn fetched(config: &Config, id: u64, response: Option<FetchedResponse<'_>>) {
+        let of = config.common.fetches.ended(id);
+        let desk = of.and_then(|of| Some((of, config.desks.get(of.desk())?)));
+        if let Some((of, desk)) = desk {
+            let response = response.and_then(read);
+            guard(desk, |desk| desk.on_fetched(of, response));
+        }
+    }
+
+    fn stream(config: &Arc<Config>) -> Option<Stream> {
+        Some(Stream {
+            desk: Arc::clone(config.desk()?),
+            id: Cell::new(0),
+            phase: Cell::new(Phase::Apart),
+            slot: RefCell::new(None),
+        })
+    }
+
+    fn request_headers(stream: &Stream, filter: Filter<'_>, is_last: bool) -> HeadersStatus {
+        let (id, own) = {
+            let request = HookRequest::new(&filter);
+            stream
+                .desk
+                .on_request(&request, || Slot::new(filter.scheduler()))
+        };
+        stream.id.set(id);
+        stream.phase.set(Phase::Waits);
+        let filter = stream.follow(filter, own);
+        match (stream.phase.get(), filter) {
+            (Phase::Reads { .. }, Some(filter)) if is_last => {
+                match stream.deliver(filter, Some(&[])) {
+                    BodyStatus::Continue => HeadersStatus::Continue,
+                    BodyStatus::Keep => HeadersStatus::StopAll,
+                }
+            }
+            (Phase::Reads { .. }, _) => HeadersStatus::StopHead,
+            (Phase::Apart | Phase::Open, _) => HeadersStatus::Continue,
+            (Phase::Waits | Phase::Answered, _) => HeadersStatus::StopAll,
+        }
+    }
+
+    fn request_body(stream: &Stream, filter: Filter<'_>, is_last: bool) -> BodyStatus {
+        match stream.phase.get() {
+            Phase::Reads { bytes_max } if filter.body_size() > bytes_max => {
+                stream.deliver(filter, None)
+            }
+            Phase::Reads { .. } if is_last => {
+                let body = filter.body();
+                stream.deliver(filter, Some(&body))
+            }
+            phase => phase.of_body(),
+        }
+    }
+
+    fn request_trailers(stream: &Stream, filter: Filter<'_>) -> bool {
+        let status = match stream.phase.get() {
+            Phase::Reads { .. } => {
+                let body = filter.body();
+                stream.deliver(filter, Some(&body))
+            }
+            phase => phase.of_body(),
+        };
+        status == BodyStatus::Continue
+    }
+
+    fn response_headers(stream: &Stream, mut filter: Filter<'_>) {
+        let sees = stream.desk.common().kind.sees_responses();
+        if !sees || stream.phase.get() != Phase::Open {
+            return;
+        }
+        for effect in stream.desk.on_response(stream.id.get()) {
+            if let Effect::SetResponseHeader { name, value, .. } = effect {
+                filter.set_response_header(name, &value);
+            }
+        }
+    }
+
+    fn called(stream: &Stream, filter: Filter<'_>) {
+        let slot = stream.slot.borrow().clone();
+        let Some(slot) = slot else { return };
+        let effects = slot.take();
+        if effects.is_empty() {
+            return;
+        }
+        let own = Own {
+            effects,
+            slot: Some(slot),
+        };
+        let before = stream.phase.get();
+        let filter = stream.follow(filter, own);
+        let goes_on = matches!(stream.phase.get(), Phase::Apart | Phase::Open);
+        if let (true, Some(filter)) = (goes_on && before != stream.phase.get(), filter) {
+            stream.slot.replace(None);
+            filter.go_on();
+        }
+    }
+
+    fn completed(stream: &Stream, filter: Filter<'_>) {
+        let end = HookEnd::new(&filter);
+        stream.close(Some(&end));
+    }
+
+    fn gone(stream: &Stream) {
+        stream.close(None);
+    }
+
+    fn panicked(config: Option<&Config>, stream: Option<&Stream>) {
+        match (config, stream) {
+            (_, Some(stream)) => {
+                stream.phase.set(Phase::Answered);
+                recover(&stream.desk);
+            }
+            (Some(config), None) => {
+                config.common.panics.fetch_add(1, Ordering::Relaxed);
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+impl Phase {
+    /// What becomes of a part of the request that the engine did not ask for: as the one before it.
+    fn of_body(self) -> BodyStatus {
+        match self {
+            Self::Apart | Self::Open => BodyStatus::Continue,
+            Self::Waits | Self::Reads { .. } | Self::Answered => BodyStatus::Keep,
+        }
+    }
+}
+
+impl Stream {
+    /// Does what is to be done with the stream's own request. The filter, unless the request was answered.
+    fn follow<'f>(&self, mut filter: Filter<'f>, own: Own) -> Option<Filter<'f>> {
+        self.slot.replace(own.slot);
+        for effect in own.effects {
+            match effect {
+                Effect::Respond { answer, .. } => {
+                    // Before the answer: hooks may run while it is sent.
+                    self.phase.set(Phase::Answered);
+                    self.slot.replace(None);
+                    respond(filter, &answer);
+                    return None;
+                }
+                Effect::Continue { is_over, .. } => self.phase.set(match is_over {
+                    true => Phase::Apart,
+                    false => Phase::Open,
+                }),
+                Effect::ReadBody { bytes_max, .. } => self.phase.set(Phase::Reads { bytes_max }),
+                effect => change(&mut filter, effect),
+            }
+        }
+        Some(filter)
+    }
+
+    /// Gives the engine the body that it waits for.
+    fn deliver(&self, filter: Filter<'_>, body: Option<&[u8]>) -> BodyStatus {
+        let slot = self.slot.borrow().clone();
+        let wait = || Slot::new(filter.scheduler());
+        let own = self.desk.on_body(self.id.get(), body, slot, wait);
+        self.phase.set(Phase::Waits);
+        self.follow(filter, own);
+        self.phase.get().of_body()
+    }
+
+    /// The stream has ended.
+    fn close(&self, end: Option<&HookEnd<'_>>) {
+        let undelivered = self.slot.take().is_some_and(|slot| slot.close());
+        let phase = self.phase.replace(Phase::Apart);
+        let is_open = matches!(phase, Phase::Waits | Phase::Reads { .. } | Phase::Open);
+        if is_open || undelivered {
+            let end = end.map(|end| end as &dyn weir_engine::StreamEnd);
+            let id = self.id.get();
+            self.desk.on_closed(id, undelivered, end);
+        }
+    }
+}
+
+/// Changes a request's headers.
+fn change(filter: &mut Filter<'_>, effect: Effect) {
+    // Envoy refuses only where there are no headers, and then there is no request to change.
+    match effect {
+        Effect::RemoveRequestHeader { name, .. } => filter.remove_request_header(&name),
+        Effect::AddRequestHeader { name, value, .. } => filter.add_request_header(name, &value),
+        Effect::SetPath { path, .. } => filter.set_request_header(":path", &path),
+        _ => true,
+    };
+}
+
+/// Answers a request.
+fn respond(filter: Filter<'_>, answer: &Answer) {
+    let mut headers: Vec<(&[u8], &[u8])> = answer.headers.iter().collect();
+    // Envoy's own answers to gRPC have the status that a header says, and the body as their message.
+    let grpc_status = answer.grpc_status.map(|status| status.to_string());
+    if let Some(status) = &grpc_status {
+        headers.push((b"grpc-status", status.as_bytes()));
+    }
+    filter.respond(&Response {
+        status: answer.status,
+        headers: &headers,
+        body: &answer.body,
+        details: DETAILS,
+    });
+}

@@ -1,0 +1,106 @@
+//! Counters and histograms in Envoy's own stats.
+//!
+//! Envoy takes definitions only while a configuration is made, and values only on its own threads. So all is defined at first,
+//! and told on the main thread from time to time. A tag, which stands in a counter's name as `<name>.<tag>.<value>`, is a label
+//! here: a counter that an engine adds later is one more value of a label that is known.
+
+use std::collections::HashMap;
+
+use weir_engine::Metrics;
+use weir_envoy_abi::{ConfigHost, MetricId};
+
+use crate::engines::Kind;
+
+/// The counter of panics.
+const PANICS: &str = "weir_native_panics_total";
+
+/// The metrics of one filter's configuration.
+#[derive(Debug, Default)]
+pub struct HostMetrics {
+    counters: HashMap<(String, Option<String>), MetricId>,
+    histograms: Vec<Option<MetricId>>,
+}
+
+/// What was counted since the last time: by its counter's name.
+pub type Counts = Vec<(String, u64)>;
+
+impl HostMetrics {
+    /// Defines all that `metrics` has, and what an engine of this kind may add later.
+    pub fn define(host: &ConfigHost<'_>, kind: Kind, metrics: &Metrics) -> Self {
+        let later = kind.later_metrics();
+        let mut counters = HashMap::new();
+        let now = metrics.counters().chain([PANICS]);
+        for name in now.chain(later.counters()) {
+            let (base, tag) = split(name);
+            let label = tag.map(|(label, _)| label);
+            let key = (base.to_owned(), label.map(str::to_owned));
+            if !counters.contains_key(&key)
+                && let Some(id) = host.define_counter(base, label)
+            {
+                counters.insert(key, id);
+            }
+        }
+        let histograms = metrics.histograms().iter();
+        let made = Self {
+            counters,
+            histograms: histograms.map(|name| host.define_histogram(name)).collect(),
+        };
+        // Envoy shows a counter with a label from its first increment on; operators look for it before.
+        let none = metrics.counters().map(|name| (name.to_owned(), 0));
+        made.tell(host, &none.collect());
+        made
+    }
+
+    /// Tells Envoy what was counted.
+    pub fn tell(&self, host: &ConfigHost<'_>, counts: &Counts) {
+        for (name, count) in counts {
+            let (base, tag) = split(name);
+            let key = (base.to_owned(), tag.map(|(label, _)| label.to_owned()));
+            if let Some(id) = self.counters.get(&key) {
+                host.increment(*id, tag.map(|(_, value)| value), *count);
+            }
+        }
+    }
+
+    /// Tells Envoy of panics.
+    pub fn tell_panics(&self, host: &ConfigHost<'_>, count: u64) {
+        if count > 0 {
+            self.tell(host, &vec![(PANICS.to_owned(), count)]);
+        }
+    }
+
+    /// Records values, each with its histogram's place.
+    pub fn record(&self, host: &ConfigHost<'_>, values: &[(usize, u64)]) {
+        for (index, value) in values {
+            if let Some(Some(id)) = self.histograms.get(*index) {
+                host.record(*id, *value);
+            }
+        }
+    }
+}
+
+/// A counter's name and its tag: of `<name>.<tag>.<value>`, the value being all that follows.
+fn split(name: &str) -> (&str, Option<(&str, &str)>) {
+    let parts = name.split_once('.');
+    match parts.and_then(|(base, tag)| Some((base, tag.split_once('.')?))) {
+        Some((base, tag)) => (base, Some(tag)),
+        None => (name, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_a_label() {
+        let tagged = split("weir_requests_total.verdict.sold_out");
+        assert_eq!(
+            tagged,
+            ("weir_requests_total", Some(("verdict", "sold_out")))
+        );
+        let dotted = split("weir_requests_total.rule.a.b");
+        assert_eq!(dotted, ("weir_requests_total", Some(("rule", "a.b"))));
+        assert_eq!(split("weir_polls_total"), ("weir_polls_total", None));
+    }
+}

@@ -1,0 +1,136 @@
+//! One connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::rustls::pki_types::ServerName;
+use weir_engine::redis::{Definite, Failure, Reply, Unknown, is_noscript};
+use weir_resp::{Direction, Framer};
+
+use super::{Dial, timeout};
+use crate::service::before;
+use crate::settings::host_and_port;
+
+/// The most bytes of the replies to one call: as the bridge has it.
+const REPLIES_BYTES_MAX: usize = 16 << 20;
+
+/// Room for the replies of most calls.
+const ROOM: usize = 4096;
+
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+
+/// A connection without a call.
+pub(super) struct Connection {
+    stream: Box<dyn Stream>,
+}
+
+impl Connection {
+    /// Connects, with TLS and a password if there are, until `deadline`.
+    pub(super) async fn open(
+        address: &str,
+        dial: &Dial,
+        deadline: Instant,
+    ) -> Result<Self, Definite> {
+        let deadline = deadline.min(Instant::now() + dial.connect_timeout);
+        let opened = before(deadline, Self::try_open(address, dial)).await;
+        // Nothing of the call was written, whatever the reason.
+        match opened {
+            Some(Ok(connection)) => Ok(connection),
+            Some(Err(error)) => Err(Definite::Refused(format!(
+                "no connection to {address}: {error}"
+            ))),
+            None => Err(Definite::Refused(format!(
+                "no connection to {address} in time"
+            ))),
+        }
+    }
+
+    async fn try_open(address: &str, dial: &Dial) -> io::Result<Self> {
+        let bad = || io::Error::other("not host:port");
+        let (host, port) = host_and_port(address).ok_or_else(bad)?;
+        let tcp = TcpStream::connect((host, port)).await?;
+        // Batches are written whole: nothing is gained by waiting for more.
+        tcp.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match &dial.tls {
+            Some(tls) => {
+                let own = || ServerName::try_from(host.to_owned()).map_err(io::Error::other);
+                let name = tls.server_name.clone().map_or_else(own, Ok)?;
+                Box::new(tls.connector.connect(name, tcp).await?)
+            }
+            None => Box::new(tcp),
+        };
+        let mut connection = Self { stream };
+        if let Some(login) = &dial.login {
+            connection.log_in(login).await?;
+        }
+        Ok(connection)
+    }
+
+    async fn log_in(&mut self, login: &[u8]) -> io::Result<()> {
+        let reply = self.exchange(login, 1).await;
+        match reply {
+            Ok(reply) if reply.starts_with(b"+") => Ok(()),
+            Ok(reply) => Err(io::Error::other(
+                String::from_utf8_lossy(&reply).into_owned(),
+            )),
+            Err(failure) => Err(io::Error::other(failure.to_string())),
+        }
+    }
+
+    /// Sends commands and waits for `count` replies. The connection is to be used again only if [`is_good`] says so.
+    pub(super) async fn call(&mut self, commands: &[u8], count: usize, deadline: Instant) -> Reply {
+        let replies = before(deadline, self.exchange(commands, count)).await;
+        replies.unwrap_or_else(|| Err(timeout()))
+    }
+
+    async fn exchange(&mut self, commands: &[u8], count: usize) -> Reply {
+        let lost = |_| Failure::from(Unknown::Lost);
+        self.stream.write_all(commands).await.map_err(lost)?;
+        self.stream.flush().await.map_err(lost)?;
+        let mut framer = Framer::new(Direction::Replies);
+        let mut replies = Vec::with_capacity(ROOM);
+        let mut rest = count;
+        while rest > 0 {
+            let known = replies.len();
+            if self.stream.read_buf(&mut replies).await.map_err(lost)? == 0 {
+                return Err(Unknown::Lost.into());
+            }
+            let new = replies.get(known..).unwrap_or_default();
+            let garbled = |_| Failure::from(Unknown::Garbled);
+            let progress = framer.advance(new, rest).map_err(garbled)?;
+            rest -= progress.frames;
+            if progress.used < new.len() {
+                // More than was asked for.
+                return Err(Unknown::Garbled.into());
+            }
+            if replies.len() > REPLIES_BYTES_MAX {
+                return Err(Unknown::Bridge("the replies are too long".into()).into());
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Whether the other side still has it open and has sent nothing that nobody has asked for.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        let mut byte = [0; 1];
+        let mut buffer = ReadBuf::new(&mut byte);
+        let mut context = Context::from_waker(Waker::noop());
+        // Over TLS this also takes what belongs to TLS itself.
+        matches!(
+            Pin::new(&mut *self.stream).poll_read(&mut context, &mut buffer),
+            Poll::Pending
+        )
+    }
+}
+
+/// Whether the connection of a call that has come to `reply` may be used again. An error that says something of the Redis that
+/// has said it, and not just that it does not know a script, may mean that this is no longer the one to ask, after a failover.
+pub(super) fn is_good(reply: &Reply) -> bool {
+    let Ok(replies) = reply else { return false };
+    replies.strip_prefix(b"-").is_none_or(is_noscript)
+}

@@ -1,0 +1,166 @@
+use super::*;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::LocalSet;
+
+const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
+
+/// What a server does with what comes on one connection.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// Writes this to each call.
+    Say(&'static [u8]),
+    /// Writes nothing.
+    Silence,
+    /// Closes at the first call.
+    Close,
+    /// Writes this to the first call, and closes.
+    SayAndClose(&'static [u8]),
+}
+
+/// A server whose connections behave one after another as it is told.
+async fn server(acts: &[Act]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut acts: VecDeque<Act> = acts.iter().copied().collect();
+    tokio::task::spawn_local(async move {
+        while let Some(act) = acts.pop_front() {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::task::spawn_local(async move {
+                let mut buffer = [0; 1024];
+                while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {
+                    match act {
+                        Act::Say(reply) => stream.write_all(reply).await.unwrap(),
+                        Act::SayAndClose(reply) => return stream.write_all(reply).await.unwrap(),
+                        Act::Silence => {}
+                        Act::Close => return,
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn client(address: SocketAddr) -> Client {
+    let json = format!(r#"{{"name":"r","addresses":["{address}"]}}"#);
+    let settings = serde_json::from_str(&json).unwrap();
+    Client::new(&Plan::new("p", &settings).unwrap())
+}
+
+async fn ask(client: &Client, commands: &[u8]) -> Reply {
+    client
+        .call(commands, Instant::now() + Duration::from_millis(100))
+        .await
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    LocalSet::new().block_on(&runtime.unwrap(), test);
+}
+
+fn unknown(why: Unknown) -> Reply {
+    Err(why.into())
+}
+
+#[test]
+fn replies_come_as_they_were_written_and_the_connection_is_used_again() {
+    run(async {
+        let client = client(server(&[Act::Say(b"$1\r\nx\r\n")]).await);
+        for _ in 0..3 {
+            assert_eq!(ask(&client, GET).await.unwrap(), b"$1\r\nx\r\n");
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_fell_silent_is_left_and_its_call_unknown() {
+    run(async {
+        let client = client(server(&[Act::Silence, Act::Say(b"+OK\r\n")]).await);
+        assert_eq!(ask(&client, GET).await, unknown(Unknown::Timeout));
+        assert_eq!(ask(&client, GET).await.unwrap(), b"+OK\r\n");
+    });
+}
+
+#[test]
+fn a_call_on_a_connection_that_breaks_is_unknown() {
+    run(async {
+        let client = client(server(&[Act::Close, Act::Say(b"+OK\r\n")]).await);
+        assert_eq!(ask(&client, GET).await, unknown(Unknown::Lost));
+        assert_eq!(ask(&client, GET).await.unwrap(), b"+OK\r\n");
+    });
+}
+
+#[test]
+fn a_connection_that_was_closed_meanwhile_is_not_used() {
+    run(async {
+        let acts = [Act::SayAndClose(b"+OK\r\n"), Act::Say(b"+NEW\r\n")];
+        let client = client(server(&acts).await);
+        assert_eq!(ask(&client, GET).await.unwrap(), b"+OK\r\n");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(ask(&client, GET).await.unwrap(), b"+NEW\r\n");
+    });
+}
+
+#[test]
+fn without_a_connection_nothing_has_run() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let reply = ask(&client(address), GET).await;
+        assert!(matches!(reply, Err(Failure::Definite(_))), "{reply:?}");
+        let reply = ask(&client(address), b"GET a").await;
+        assert!(
+            matches!(reply, Err(Failure::Definite(_))),
+            "no whole command: {reply:?}"
+        );
+    });
+}
+
+#[test]
+fn replies_that_are_none_or_too_many_are_unknown() {
+    run(async {
+        for reply in [b"+OK\r\n+OK\r\n".as_slice(), b"hello\r\n"] {
+            let client = client(server(&[Act::Say(reply)]).await);
+            assert_eq!(ask(&client, GET).await, unknown(Unknown::Garbled));
+        }
+    });
+}
+
+#[test]
+fn an_error_of_the_server_takes_its_connection_with_it() {
+    run(async {
+        let acts = [
+            Act::Say(b"-READONLY a replica\r\n"),
+            Act::Say(b"-NOSCRIPT\r\n"),
+        ];
+        let client = client(server(&acts).await);
+        assert!(ask(&client, GET).await.unwrap().starts_with(b"-READONLY"));
+        for _ in 0..2 {
+            assert!(ask(&client, GET).await.unwrap().starts_with(b"-NOSCRIPT"));
+        }
+    });
+}
+
+#[test]
+fn a_wrong_password_is_a_refusal_before_anything_has_run() {
+    run(async {
+        let address = server(&[Act::Say(b"-WRONGPASS no\r\n")]).await;
+        let json =
+            format!(r#"{{"name":"r","addresses":["{address}"],"password":{{"env":"PATH"}}}}"#);
+        let settings = serde_json::from_str(&json).unwrap();
+        let client = Client::new(&Plan::new("p", &settings).unwrap());
+        let reply = ask(&client, GET).await;
+        let Err(Failure::Definite(why)) = reply else {
+            panic!("{reply:?}")
+        };
+        assert!(why.to_string().contains("WRONGPASS"), "{why}");
+    });
+}

@@ -1,0 +1,132 @@
+//! The thread of a desk: ticks, turns and calls to Redis.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use weir_engine::BatchId;
+use weir_engine::redis::Definite;
+
+use crate::desk::Desk;
+use crate::filters::guard;
+use crate::redis::{Client, Plan};
+
+/// How often the main thread is called to tell Envoy what was counted.
+const TELL_PERIOD: Duration = Duration::from_secs(1);
+
+/// For how long a desk works on when its configuration is dropped: what it gives back to Redis should arrive.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// One call to Redis.
+#[derive(Debug)]
+pub struct Call {
+    /// The engine's whose call it is.
+    pub generation: u32,
+    /// Its number.
+    pub batch: BatchId,
+    /// Which Redis is asked, by its place.
+    pub redis: usize,
+    /// Whole commands.
+    pub body: Vec<u8>,
+    /// How long it may take.
+    pub timeout_ms: u64,
+}
+
+/// What the thread is to do.
+#[derive(Debug)]
+pub enum Order {
+    /// Sends a call, and gives the desk its reply.
+    Call(Call),
+    /// Gives the desk a turn.
+    Turn,
+    /// Looks when the next tick is due: earlier than it was.
+    Hurry,
+    /// Ends, soon.
+    Stop,
+}
+
+/// Orders of a thread that does not run yet.
+pub fn orders() -> (UnboundedSender<Order>, UnboundedReceiver<Order>) {
+    unbounded_channel()
+}
+
+/// Starts the thread of a desk.
+///
+/// # Errors
+/// When the system gives no thread, or nothing to wait with.
+pub fn start(
+    desk: Arc<Desk>,
+    orders: UnboundedReceiver<Order>,
+    redis: Vec<Plan>,
+) -> std::io::Result<()> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_io().enable_time().build()?;
+    let run = move || {
+        let local = LocalSet::new();
+        local.block_on(&runtime, serve(desk, orders, &redis));
+        // Names that are being looked up are not waited for.
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("weir".into());
+    thread.spawn(run).map(drop)
+}
+
+async fn serve(desk: Arc<Desk>, mut orders: UnboundedReceiver<Order>, redis: &[Plan]) {
+    let clients: Vec<Rc<Client>> = redis.iter().map(Client::new).map(Rc::new).collect();
+    let mut calls = JoinSet::new();
+    let mut last_tick = Instant::now();
+    let mut told = last_tick;
+    let mut end = None;
+    loop {
+        let due = last_tick + Duration::from_millis(desk.tick_ms());
+        let due = due.min(told + TELL_PERIOD);
+        let until = end.map_or(due, |end: Instant| end.min(due));
+        tokio::select! {
+            // Orders first: a reply that is there stays there, and turns gather what has come meanwhile.
+            biased;
+            order = orders.recv() => match order {
+                Some(Order::Call(call)) => {
+                    let client = clients.get(call.redis).map(Rc::clone);
+                    calls.spawn_local(run_call(Arc::clone(&desk), client, call));
+                }
+                Some(Order::Turn) => guard(&desk, Desk::turn),
+                Some(Order::Hurry) => {}
+                Some(Order::Stop) | None => end = Some(Instant::now() + LINGER),
+            },
+            Some(_) = calls.join_next() => {}
+            () = sleep_until(until) => {}
+        }
+        let now = Instant::now();
+        if now >= last_tick + Duration::from_millis(desk.tick_ms()) {
+            last_tick = now;
+            guard(&desk, Desk::turn);
+            clients.iter().for_each(|client| client.close_idle());
+        }
+        if now >= told + TELL_PERIOD {
+            told = now;
+            desk.common().call_main();
+        }
+        if end.is_some_and(|end| now >= end) {
+            return;
+        }
+    }
+}
+
+async fn run_call(desk: Arc<Desk>, client: Option<Rc<Client>>, call: Call) {
+    let deadline = Instant::now() + Duration::from_millis(call.timeout_ms);
+    let reply = match client {
+        Some(client) => client.call(&call.body, deadline).await,
+        None => Err(Definite::NotSent.into()),
+    };
+    guard(&desk, |desk| {
+        desk.on_reply(call.generation, call.batch, reply);
+    });
+}
+
+/// What `future` comes to, unless the deadline is over before.
+pub(crate) async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
+    timeout_at(deadline, future).await.ok()
+}

@@ -1,0 +1,295 @@
+//! The object `native` of a filter's configuration: what a native module needs beside what the filter in WebAssembly does.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use weir_base::FieldError;
+use weir_engine::config::{parse, within};
+
+/// The key of the object in a filter's configuration.
+const KEY: &str = "native";
+
+/// The most engines that one filter may have.
+const ENGINES_MAX: u64 = 256;
+
+/// The object, as it is written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// How many engines the filter has, each behind a lock and with a thread and connections to Redis of its own; 1 unless
+    /// set. Workers are dealt out among them. All workers at one engine share what it remembers and its batches.
+    #[serde(default = "one")]
+    pub engines: u64,
+    /// Where the Redis are that the rest of the configuration names.
+    #[serde(default)]
+    pub redis: Vec<RedisSettings>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// Where one Redis is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedisSettings {
+    /// The name by which the rest of the configuration calls it, as in `redis.cluster`.
+    pub name: String,
+    /// What it is: `single` unless set.
+    #[serde(default)]
+    pub kind: Kind,
+    /// `host:port`. Of a cluster, of some nodes that are up when Envoy starts; each tells of all others.
+    pub addresses: Vec<String>,
+    /// TLS; without it, plain TCP.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+    /// The user to log in as: Redis' default user unless set.
+    #[serde(default)]
+    pub username: Option<String>,
+    /// The password; without it, nobody logs in.
+    #[serde(default)]
+    pub password: Option<Secret>,
+    /// How long connecting may take, in milliseconds, 1 to 60,000: 200 unless set. Below the filter's `deadline_ms`, so that a
+    /// dead Redis is noticed within it.
+    #[serde(default = "default_connect_timeout_ms")]
+    pub connect_timeout_ms: u64,
+}
+
+fn default_connect_timeout_ms() -> u64 {
+    200
+}
+
+/// What a Redis is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// One server, with or without replicas.
+    #[default]
+    Single,
+    /// Redis Cluster.
+    Cluster,
+}
+
+/// How TLS is checked.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// A file of authorities in PEM: those of the system unless set.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// The name that the server's certificate must have: the host of its address unless set.
+    #[serde(default)]
+    pub server_name: Option<String>,
+}
+
+/// Where a secret is. Secrets do not stand in the configuration itself, which is copied, shown and logged.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Secret {
+    /// In this variable of Envoy's environment.
+    Env(String),
+    /// In this file, without the white space at its end.
+    File(PathBuf),
+}
+
+impl Secret {
+    /// # Errors
+    /// When there is none.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, FieldError> {
+        let (field, name, found) = match self {
+            Self::Env(name) => ("env", name.clone(), std::env::var_os(name)),
+            Self::File(file) => {
+                let text = std::fs::read_to_string(file).ok();
+                let text = text.map(|text| text.trim_end().to_owned().into());
+                ("file", file.display().to_string(), text)
+            }
+        };
+        let found = found.map(std::ffi::OsString::into_encoded_bytes);
+        found.filter(|secret| !secret.is_empty()).ok_or_else(|| {
+            let problem = format!("the secret is missing: there is nothing in {name}");
+            FieldError::new(format!("{path}.{field}"), problem)
+        })
+    }
+}
+
+/// Takes the object `native` out of a filter's configuration: what the engine reads is the rest.
+///
+/// # Errors
+/// When either is no JSON object, or the settings are refused.
+pub fn split(json: &[u8]) -> Result<(Settings, Vec<u8>), FieldError> {
+    let json: &[u8] = if json.is_empty() { b"{}" } else { json };
+    let mut rest = parse::<serde_json::Map<String, serde_json::Value>>(json)?;
+    let Some(native) = rest.remove(KEY) else {
+        return Ok((Settings::default().with_one_engine(), json.to_vec()));
+    };
+    let text = |error: serde_json::Error| FieldError::new("", error);
+    let native = serde_json::to_vec(&native).map_err(text)?;
+    let settings = parse::<Settings>(&native).map_err(|error| {
+        let path = match error.path.as_str() {
+            "" | "." => KEY.to_owned(),
+            path => format!("{KEY}.{path}"),
+        };
+        FieldError::new(path, error.problem)
+    })?;
+    settings.check()?;
+    Ok((settings, serde_json::to_vec(&rest).map_err(text)?))
+}
+
+impl Settings {
+    fn with_one_engine(self) -> Self {
+        Self { engines: 1, ..self }
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        within("native.engines", self.engines, 1, ENGINES_MAX)?;
+        let mut redis = self.redis.iter().enumerate();
+        redis.try_for_each(|(index, redis)| redis.check(&format!("native.redis[{index}]")))
+    }
+
+    /// The settings of each Redis that an engine asks, by its name there, with the place of each here.
+    ///
+    /// # Errors
+    /// When one is missing, or one is there that nobody asks.
+    pub fn of_each(&self, names: &[String]) -> Result<Vec<(usize, &RedisSettings)>, FieldError> {
+        let mut indexed = self.redis.iter().enumerate();
+        if let Some((index, unused)) = indexed.find(|(_, redis)| !names.contains(&redis.name)) {
+            let problem = format!("nothing here asks a Redis with the name {}", unused.name);
+            return Err(FieldError::new(
+                format!("native.redis[{index}].name"),
+                problem,
+            ));
+        }
+        let of = |name: &String| {
+            let mut all = self.redis.iter().enumerate();
+            let found = all.find(|(_, redis)| redis.name == *name);
+            found.ok_or_else(|| {
+                let problem = format!("must say where the Redis is that is called {name}");
+                FieldError::new("native.redis", problem)
+            })
+        };
+        names.iter().map(of).collect()
+    }
+}
+
+impl RedisSettings {
+    fn check(&self, path: &str) -> Result<(), FieldError> {
+        let refuse =
+            |field: &str, problem: &str| Err(FieldError::new(format!("{path}.{field}"), problem));
+        match (self.kind, self.addresses.len()) {
+            (_, 0) => return refuse("addresses", "must name one at least"),
+            (Kind::Single, 2..) => {
+                return refuse("addresses", "must be one, or the kind must be cluster");
+            }
+            _ => {}
+        }
+        for (index, address) in self.addresses.iter().enumerate() {
+            if host_and_port(address).is_none() {
+                let field = format!("addresses[{index}]");
+                return refuse(&field, "must be host:port");
+            }
+        }
+        if self.username.is_some() && self.password.is_none() {
+            return refuse("username", "needs a password");
+        }
+        let field = format!("{path}.connect_timeout_ms");
+        within(&field, self.connect_timeout_ms, 1, 60_000)
+    }
+}
+
+/// The two parts of `host:port`. An IPv6 address may stand in brackets.
+pub fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let host = inner.unwrap_or(host);
+    let port = port.parse().ok().filter(|&port| port != 0)?;
+    (!host.is_empty()).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(json: &str) -> String {
+        split(json.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_engine_reads_what_stands_beside() {
+        let json = br#"{"a":[1],"native":{"redis":[{"name":"r","addresses":["[::1]:7"]}]}}"#;
+        let (settings, rest) = split(json).unwrap();
+        assert_eq!(rest, br#"{"a":[1]}"#);
+        assert_eq!((settings.engines, settings.redis.len()), (1, 1));
+        let (settings, rest) = split(br#"{"a":[1]}"#).unwrap();
+        assert_eq!(
+            (settings.engines, rest.as_slice()),
+            (1, &br#"{"a":[1]}"#[..])
+        );
+        assert_eq!(split(b"").unwrap().1, b"{}");
+    }
+
+    #[test]
+    fn a_refusal_names_the_field() {
+        for (native, path) in [
+            (r#"{"engines":0}"#, "native.engines"),
+            (r#"{"color":0}"#, "native.color"),
+            (
+                r#"{"redis":[{"name":"r","addresses":[]}]}"#,
+                "native.redis[0].addresses",
+            ),
+            (
+                r#"{"redis":[{"name":"r","addresses":["a:1","b:1"]}]}"#,
+                "native.redis[0].addresses",
+            ),
+            (
+                r#"{"redis":[{"name":"r","addresses":["a"]}]}"#,
+                "native.redis[0].addresses[0]",
+            ),
+            (
+                r#"{"redis":[{"name":"r","addresses":["a:1"],"username":"u"}]}"#,
+                "native.redis[0].username",
+            ),
+            (
+                r#"{"redis":[{"name":"r","addresses":["a:1"],"connect_timeout_ms":0}]}"#,
+                "native.redis[0].connect_timeout_ms",
+            ),
+            (r#"{"redis":[{"addresses":["a:1"]}]}"#, "native.redis[0]"),
+            ("1", "native"),
+        ] {
+            let error = refusal(&format!(r#"{{"native":{native}}}"#));
+            assert!(error.starts_with(&format!("{path}: ")), "{native}: {error}");
+        }
+        assert!(refusal("[]").contains("expected a map"));
+    }
+
+    #[test]
+    fn each_redis_that_is_asked_must_be_somewhere_and_no_other() {
+        let json = br#"{"native":{"redis":[{"name":"a","addresses":["h:1"]},{"name":"b","addresses":["h:2"]}]}}"#;
+        let (settings, _) = split(json).unwrap();
+        let of = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            let found = settings.of_each(&names).map_err(|error| error.path)?;
+            Ok::<_, String>(found.iter().map(|(index, _)| *index).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&["b", "a"]), Ok(vec![1, 0]));
+        assert_eq!(of(&["a", "b", "c"]), Err("native.redis".into()));
+        assert_eq!(of(&["a"]), Err("native.redis[1].name".into()));
+    }
+
+    #[test]
+    fn a_secret_is_in_a_variable_or_a_file() {
+        let missing = Secret::Env("WEIR_NO_SUCH_VARIABLE".into())
+            .read("p")
+            .unwrap_err();
+        assert_eq!(missing.path, "p.env");
+        let missing = Secret::File("/nonexistent/secret".into())
+            .read("p")
+            .unwrap_err();
+        assert_eq!(missing.path, "p.file");
+        let file = std::env::temp_dir().join(format!("weir-native-{}", std::process::id()));
+        std::fs::write(&file, "s3cret\n").unwrap();
+        assert_eq!(Secret::File(file.clone()).read("p").unwrap(), b"s3cret");
+        std::fs::remove_file(file).unwrap();
+    }
+}

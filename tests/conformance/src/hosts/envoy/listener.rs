@@ -1,0 +1,171 @@
+//! Listeners of Envoy: each with a filter, which has the configuration of one vector.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use weir_stack::envoy::{EVENTS, FITMENT, GATE, LIMITER, LINKS, native_filter};
+use weir_stack::workspace;
+
+use crate::hosts::engine::{REDIS_CLUSTER, reads_bodies};
+use crate::vector::Vector;
+
+/// Where the origin is, as `envoy/weir.yaml` calls it.
+const ORIGIN_CLUSTER: &str = "origin";
+
+/// What the gate of `envoy/weir.yaml` itself needs, which nobody asks anything.
+pub(super) fn shipped_secrets() -> BTreeMap<String, String> {
+    ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"]
+        .map(|name| (name.to_owned(), "00".repeat(32)))
+        .into()
+}
+
+/// Longer than Redis takes for anything here.
+const DEADLINE_MS: u64 = 20_000;
+
+/// An address where nobody listens: the discard service's.
+const NOWHERE: &str = "127.0.0.1:9";
+
+/// How the filters get into Envoy.
+pub(super) enum Loader {
+    /// As modules in WebAssembly, behind the bridge.
+    Wasm,
+    /// As the native module, with its own connections to the Redis at this port.
+    Native { library: PathBuf, redis_port: u16 },
+}
+
+impl Loader {
+    /// The listener of a vector. What passes the filter goes on to the origin.
+    pub(super) fn listener(&self, vector: &Vector, socket: &Path) -> Result<String> {
+        let secrets: Vec<&String> = vector.secrets.keys().collect();
+        let route = json!({ "match": { "prefix": "/" }, "route": { "cluster": ORIGIN_CLUSTER } });
+        let filter = self.filter(&vector.engine, &vector.config, &secrets)?;
+        Ok(listener(&filter, &route, socket))
+    }
+
+    /// A listener whose filter asks Redis for each request. In WebAssembly, it answers when all has come to its end that was
+    /// set off before.
+    pub(super) fn fence(&self, socket: &Path) -> Result<String> {
+        let config = json!({
+            "redis": { "cluster": REDIS_CLUSTER, "key_prefix": "fence" },
+            "rules": [{ "name": "fence", "store": "redis", "limit": { "rate": 1_000_000, "per": "1s" } }],
+        });
+        let route = json!({ "match": { "prefix": "/" }, "direct_response": { "status": 200 } });
+        let filter = self.filter("ratelimit", &config, &[])?;
+        Ok(listener(&filter, &route, socket))
+    }
+
+    fn filter(&self, module: &str, config: &Value, secrets: &[&String]) -> Result<Value> {
+        let config = &patient(config);
+        match self {
+            Self::Wasm => Ok(wasm_filter(module, config, secrets)),
+            Self::Native {
+                library,
+                redis_port,
+            } => {
+                let address = |name: &str| match name {
+                    REDIS_CLUSTER => format!("127.0.0.1:{redis_port}"),
+                    _ => NOWHERE.to_owned(),
+                };
+                let name = native_name(module)?;
+                Ok(native_filter(name, config, address, library))
+            }
+        }
+    }
+}
+
+/// The same configuration with a deadline for Redis that a busy machine keeps, too. Clocks stand, but deadlines are of the
+/// machine's time, and no vector is about them.
+fn patient(config: &Value) -> Value {
+    let mut config = config.clone();
+    let redis = config.get_mut("redis").and_then(Value::as_object_mut);
+    if let Some(redis) = redis {
+        redis.entry("deadline_ms").or_insert(DEADLINE_MS.into());
+    }
+    config
+}
+
+/// What the native module calls the filter that is this module in WebAssembly.
+fn native_name(module: &str) -> Result<&'static str> {
+    Ok(match module {
+        "seckill-gate" => GATE,
+        "ratelimit" | "ratelimit-headers" => LIMITER,
+        "shortlink-redirect" => LINKS,
+        "events" => EVENTS,
+        "fitment" => FITMENT,
+        other => bail!("the native module has no filter {other}"),
+    })
+}
+
+/// Built before any Envoy is started.
+fn module_file(module: &str) -> String {
+    let file = workspace::out_dir().join(format!("{module}.wasm"));
+    file.display().to_string()
+}
+
+fn wasm_filter(module: &str, config: &Value, secrets: &[&String]) -> Value {
+    json!({
+        "name": module,
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": module,
+                "root_id": module,
+                "failure_policy": "FAIL_CLOSED",
+                "allow_on_headers_stop_iteration": reads_bodies(module),
+                "vm_config": {
+                    // One VM for all vectors of a module: each has a context of its own in it.
+                    "vm_id": format!("conformance-{module}"),
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": { "local": { "filename": module_file(module) } },
+                    "environment_variables": { "host_env_keys": secrets },
+                },
+                "configuration": {
+                    "@type": "type.googleapis.com/google.protobuf.StringValue",
+                    "value": config.to_string(),
+                },
+            },
+        },
+    })
+}
+
+fn listener(filter: &Value, route: &Value, socket: &Path) -> String {
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+            "suppress_envoy_headers": true,
+        },
+    });
+    let manager = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "conformance",
+        "codec_type": "HTTP1",
+        // The client is the one of the PROXY protocol, and requests come to the filter as they are in the vector.
+        "use_remote_address": true,
+        "skip_xff_append": true,
+        "generate_request_id": false,
+        "server_header_transformation": "PASS_THROUGH",
+        "max_request_headers_kb": 96,
+        "http_filters": [filter, router],
+        "route_config": {
+            "name": "conformance",
+            "virtual_hosts": [{ "name": "all", "domains": ["*"], "routes": [route] }],
+        },
+    });
+    let listener = json!({
+        "name": socket.display().to_string(),
+        "address": { "pipe": { "path": socket.display().to_string() } },
+        "listener_filters": [{
+            "name": "envoy.filters.listener.proxy_protocol",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol",
+            },
+        }],
+        "filter_chains": [{
+            "filters": [{ "name": "envoy.filters.network.http_connection_manager", "typed_config": manager }],
+        }],
+    });
+    listener.to_string()
+}

@@ -1,0 +1,68 @@
+//! The declarations of the ABI against the real Envoys.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use weir_envoy_abi::EXPORTS;
+use weir_envoy_abi::api::CALLBACKS;
+use weir_stack::report::Silent;
+use weir_stack::tools::{Envoy, Options, oldest_envoy};
+
+/// Hooks that Envoy calls only if they are there.
+const OPTIONAL: [&str; 10] = [
+    "envoy_dynamic_module_on_http_filter_config_http_callout_done",
+    "envoy_dynamic_module_on_http_filter_config_http_stream_complete",
+    "envoy_dynamic_module_on_http_filter_config_http_stream_data",
+    "envoy_dynamic_module_on_http_filter_config_http_stream_headers",
+    "envoy_dynamic_module_on_http_filter_config_http_stream_reset",
+    "envoy_dynamic_module_on_http_filter_config_http_stream_trailers",
+    "envoy_dynamic_module_on_http_filter_config_scheduled",
+    "envoy_dynamic_module_on_http_filter_local_reply",
+    "envoy_dynamic_module_on_http_filter_per_route_config_destroy",
+    "envoy_dynamic_module_on_http_filter_per_route_config_new",
+];
+
+fn envoys() -> Result<[PathBuf; 2]> {
+    let usual = Envoy::find_or_get(&Options::default(), &mut Silent)?;
+    Ok([oldest_envoy(&mut Silent)?, usual.path])
+}
+
+/// All texts of a program that begin so, up to their NUL: symbols and constants alike.
+fn texts(program: &[u8], start: &str) -> BTreeSet<String> {
+    let mut texts = BTreeSet::new();
+    for text in program.split(|&byte| byte == 0) {
+        if text.starts_with(start.as_bytes())
+            && let Ok(text) = str::from_utf8(text)
+        {
+            texts.insert(text.to_owned());
+        }
+    }
+    texts
+}
+
+#[test]
+fn every_function_that_is_called_is_one_of_each_envoys() -> Result<()> {
+    for envoy in envoys()? {
+        let program = std::fs::read(&envoy).context("no Envoy")?;
+        let there = texts(&program, "envoy_dynamic_module_callback_");
+        for called in CALLBACKS {
+            assert!(there.contains(*called), "{}: {called}", envoy.display());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_hook_that_an_envoy_demands_is_exported() -> Result<()> {
+    for envoy in envoys()? {
+        let program = std::fs::read(&envoy).context("no Envoy")?;
+        let hooks = texts(&program, "envoy_dynamic_module_on_http_filter_");
+        assert!(hooks.len() > 20, "{}: {hooks:?}", envoy.display());
+        for hook in hooks.iter().filter(|hook| !hook.contains(' ')) {
+            let is_known = EXPORTS.contains(&hook.as_str()) || OPTIONAL.contains(&hook.as_str());
+            assert!(is_known, "{} demands {hook}", envoy.display());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! What only the native module has, with real parts. Everything else is tested by `e2e`, which runs on it with
+//! `WEIR_HOST=native`.
+
+mod abi;
+mod filters;
+mod panics;
+mod refused;
+mod sale;
+mod shipped;

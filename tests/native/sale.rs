@@ -1,0 +1,92 @@
+//! A sale on the native module, in each Envoy that it is for.
+
+use anyhow::{Context, Result};
+use weir_stack::Stack;
+use weir_stack::native::Host;
+use weir_stack::report::Silent;
+use weir_stack::tools::{OLDEST_ENVOY_VERSION, Options, oldest_envoy};
+use weir_tests::{books, buy, rush, script_calls, until, users, verdict};
+
+const STOCK: u64 = 300;
+
+/// Sells all, and asks further.
+async fn sells_exactly(mut stack: Stack, sale: &str) -> Result<()> {
+    stack.open_sale(sale, STOCK, 4).await?;
+    let pid = stack.envoy.process().pid();
+    let verdicts = rush(&stack, sale, users(0..1_000), 64).await?;
+    assert_eq!(
+        verdicts.get("granted"),
+        Some(&(STOCK as usize)),
+        "{verdicts:?}"
+    );
+    assert_eq!(verdicts.get("sold_out"), Some(&700), "{verdicts:?}");
+    let sold = books(&stack, sale).await?;
+    assert_eq!((sold.orders, sold.stock, sold.held), (STOCK, 0, 0));
+    // Sold out is known here: it costs Redis nothing.
+    let before = script_calls(&stack).await?;
+    for user in users(2_000..2_200) {
+        let answer = buy(&stack, sale, &user).await?;
+        assert_eq!((answer.status, verdict(&answer)), (409, "sold_out"));
+    }
+    let after = script_calls(&stack).await?;
+    assert!(
+        after - before < 20,
+        "{before}, {after}: the origin's own jobs at most"
+    );
+    let counted = "wasmcustom.weir_seckill_gate_requests_total.verdict.granted";
+    until("Envoy tells what was counted", async || {
+        stack
+            .envoy
+            .stat(counted)
+            .await
+            .is_ok_and(|count| count == STOCK)
+    })
+    .await?;
+    assert_eq!(stack.envoy.process().pid(), pid);
+    Ok(stack.check_children()?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sale_sells_exactly_its_stock() -> Result<()> {
+    let builder = Stack::builder().host(Host::Native).workers(2);
+    sells_exactly(builder.key_prefix("native").start().await?, "native").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_envoy_loads_it_and_serves() -> Result<()> {
+    let envoy = oldest_envoy(&mut Silent)?;
+    assert!(envoy.display().to_string().contains(OLDEST_ENVOY_VERSION));
+    let options = Options { envoy: Some(envoy) };
+    let builder = Stack::builder().tools(options).host(Host::Native);
+    let stack = builder.workers(2).key_prefix("oldest").start().await?;
+    sells_exactly(stack, "oldest").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_away_is_unavailable_and_it_comes_back_by_itself() -> Result<()> {
+    let builder = Stack::builder().host(Host::Native).workers(2);
+    let mut stack = builder.key_prefix("native-away").start().await?;
+    stack.open_sale("native-away", 40, 2).await?;
+    rush(&stack, "native-away", users(0..10), 4).await?;
+    let server = stack.redis.server.as_mut().context("its own Redis")?;
+    server.stop();
+    for user in users(10..20) {
+        let answer = buy(&stack, "native-away", &user).await?;
+        assert_eq!(
+            (answer.status, answer.header("retry-after")),
+            (503, Some("1"))
+        );
+    }
+    let server = stack.redis.server.as_mut().context("its own Redis")?;
+    server.start_again().await?;
+    until("a purchase goes through", async || {
+        buy(&stack, "native-away", "user-10")
+            .await
+            .is_ok_and(|answer| matches!(answer.status, 200 | 201 | 409))
+    })
+    .await?;
+    rush(&stack, "native-away", users(0..400), 16).await?;
+    let after = books(&stack, "native-away").await?;
+    assert_eq!((after.orders, after.held, after.stock), (40, 0, 0));
+    Ok(stack.check_children()?)
+}
