@@ -1,13 +1,16 @@
 //! An engine behind a lock, and the one place that applies effects.
 //!
 //! Whoever has an event locks the desk and gives it to the engine: a worker that has a request, the desk's own thread that has
-//! a reply of Redis or a tick, the main thread that has an HTTP response. Effects for the request of that very event go back to
-//! the hook that has brought it, which applies them when the lock is free again: Envoy may run further hooks of the stream
-//! before it returns. Effects for other streams go to their [slots](crate::slot), and are applied by those streams' own threads.
+//! a tick, the main thread that has an HTTP response. Effects for the request of that very event go back to the hook that has
+//! brought it, which applies them when the lock is free again: Envoy may run further hooks of the stream before it returns.
+//! Effects for other streams go to their [slots](crate::slot), and are applied by those streams' own threads.
+//!
+//! Replies of Redis and turns wait at the desk for a worker's next round, as they do in WebAssembly: a worker that has a stream
+//! which waits is rung, and runs the engine when it has taken all the requests that are there. If the desk's own thread ran it
+//! at once, it would send whatever few requests the worker has taken by then, and batches would be small.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -86,8 +89,6 @@ pub struct Desk {
     common: Arc<Common>,
     state: Mutex<State>,
     service: UnboundedSender<Order>,
-    /// Whether a turn was asked for that has not begun.
-    is_woken: AtomicBool,
     /// How far apart ticks should be.
     tick_ms: AtomicU64,
 }
@@ -99,11 +100,17 @@ struct State {
     effects: Effects,
     /// The effects that are being applied: memory that is used again.
     applying: Vec<Effect>,
-    /// The streams that wait.
-    slots: HashMap<StreamId, Arc<Slot>>,
+    /// The streams that wait, in the order in which they came.
+    slots: BTreeMap<StreamId, Arc<Slot>>,
     next_stream: StreamId,
     /// Values of histograms that Envoy was not told yet, with the histogram's place.
     values: Vec<(usize, u64)>,
+    /// Replies of Redis that the engine was not given yet.
+    replies: Vec<(BatchId, Reply)>,
+    /// Whether the engine asked for a turn that it has not had.
+    wants_turn: bool,
+    /// Whether somebody was rung who has not worked yet.
+    is_rung: bool,
 }
 
 /// What is to be done with the request of an event, by the hook that has brought the event.
@@ -154,12 +161,14 @@ impl Desk {
                 generation: 0,
                 effects: Effects::new(),
                 applying: Effects::list(),
-                slots: HashMap::new(),
+                slots: BTreeMap::new(),
                 next_stream: 0,
                 values: Vec::new(),
+                replies: Vec::new(),
+                wants_turn: false,
+                is_rung: false,
             }),
             service,
-            is_woken: AtomicBool::new(false),
         }
     }
 
@@ -186,10 +195,9 @@ impl Desk {
         state.next_stream = stream.wrapping_add(1);
         let event = Event::Request { stream, request };
         let effects = self.run(&mut state, event, Some(stream));
-        (
-            stream,
-            Self::settle(&mut state, stream, effects, None, wait),
-        )
+        let own = Self::settle(&mut state, stream, effects, None, wait);
+        self.ring(&mut state, own.slot.as_deref());
+        (stream, own)
     }
 
     /// The body of a request is there, for which the engine has asked; `None` if it is longer than the engine wants.
@@ -208,13 +216,17 @@ impl Desk {
             now_ms,
         };
         let effects = self.run(&mut state, event, Some(stream));
-        Self::settle(&mut state, stream, effects, slot, wait)
+        let own = Self::settle(&mut state, stream, effects, slot, wait);
+        self.ring(&mut state, own.slot.as_deref());
+        own
     }
 
     /// The response to a request that went on is about to go. What is to be done with it.
     pub fn on_response(&self, stream: StreamId) -> Vec<Effect> {
         let mut state = self.lock();
-        self.run(&mut state, Event::Response { stream }, Some(stream))
+        let effects = self.run(&mut state, Event::Response { stream }, Some(stream));
+        self.ring(&mut state, None);
+        effects
     }
 
     /// A stream has ended. Something that was to be done with it was `undelivered`.
@@ -239,39 +251,47 @@ impl Desk {
         };
         let end = end.unwrap_or(&unknown);
         self.run(&mut state, Event::Closed { stream, end }, Some(stream));
-    }
-
-    /// Something could not be done with a stream that is still there.
-    pub fn on_undelivered(&self, stream: StreamId) {
-        let mut state = self.lock();
-        self.run(
-            &mut state,
-            Feedback::Undelivered(stream).event(),
-            Some(stream),
-        );
+        self.ring(&mut state, None);
     }
 
     // --- events of the desk's own thread and of the main thread
 
-    /// A turn, or a tick.
-    pub fn turn(&self) {
-        self.is_woken.store(false, Ordering::Relaxed);
+    /// A tick.
+    pub fn tick(&self) {
         let mut state = self.lock();
-        let now_ms = now_ms();
-        self.run(&mut state, Event::Tick { now_ms }, None);
+        state.wants_turn = true;
+        self.work_on(&mut state);
     }
 
-    /// A call to Redis has ended.
-    pub fn on_reply(&self, generation: u32, batch: BatchId, reply: Reply) {
-        let mut state = self.lock();
-        if state.generation == generation {
+    /// Gives the engine what waits for it: for whoever was rung.
+    pub fn work(&self) {
+        self.work_on(&mut self.lock());
+    }
+
+    fn work_on(&self, state: &mut State) {
+        state.is_rung = false;
+        for (batch, reply) in std::mem::take(&mut state.replies) {
             let now_ms = now_ms();
             let event = Event::RedisReply {
                 batch,
                 reply,
                 now_ms,
             };
-            self.run(&mut state, event, None);
+            self.run(state, event, None);
+        }
+        if std::mem::take(&mut state.wants_turn) {
+            let now_ms = now_ms();
+            self.run(state, Event::Tick { now_ms }, None);
+        }
+        self.ring(state, None);
+    }
+
+    /// A call to Redis has ended.
+    pub fn on_reply(&self, generation: u32, batch: BatchId, reply: Reply) {
+        let mut state = self.lock();
+        if state.generation == generation {
+            state.replies.push((batch, reply));
+            self.ring(&mut state, None);
         }
     }
 
@@ -285,6 +305,7 @@ impl Desk {
                 now_ms: now_ms(),
             };
             self.run(&mut state, event, None);
+            self.ring(&mut state, None);
         }
     }
 
@@ -312,12 +333,15 @@ impl Desk {
         state.generation = state.generation.wrapping_add(1);
         state.effects = Effects::new();
         state.applying = Effects::list();
+        // To calls of the engine that has gone.
+        state.replies.clear();
         for (stream, slot) in std::mem::take(&mut state.slots) {
             let answer = Arc::clone(answer);
             // One that has gone needs no answer.
             let _ = slot.put(Effect::Respond { stream, answer });
         }
-        self.wake();
+        state.wants_turn = true;
+        self.ring(&mut state, None);
     }
 
     // --- events and effects
@@ -408,7 +432,7 @@ impl Desk {
                 self.common.fetches.wait(of, fetch);
                 self.common.call_main();
             }
-            Effect::Wake => self.wake(),
+            Effect::Wake => state.wants_turn = true,
             Effect::Record { histogram, value } if state.values.len() < VALUES_MAX => {
                 state.values.push((histogram.index(), value));
             }
@@ -422,9 +446,17 @@ impl Desk {
         None
     }
 
-    fn wake(&self) {
-        if !self.is_woken.swap(true, Ordering::Relaxed) {
-            self.order(Order::Turn);
+    /// Calls somebody to work, if there is work and nobody was called: the worker of the event's own stream, if that waits;
+    /// or else that of the stream that has waited longest; or else, as none does, the desk's own thread.
+    fn ring(&self, state: &mut State, own: Option<&Slot>) {
+        let has_work = state.wants_turn || !state.replies.is_empty();
+        if !has_work || std::mem::replace(&mut state.is_rung, true) {
+            return;
+        }
+        // One that has gone and has not said so yet does not hear it.
+        let mut slots = own.into_iter().chain(state.slots.values().map(Arc::as_ref));
+        if !slots.any(Slot::ring) {
+            self.order(Order::Work);
         }
     }
 

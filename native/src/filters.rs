@@ -21,7 +21,7 @@ use crate::redis::Plan;
 use crate::request::{HookEnd, HookRequest};
 use crate::service::{self, Order, orders};
 use crate::settings::split;
-use crate::slot::Slot;
+use crate::slot::{Left, Slot};
 
 /// What access logs say of an answer.
 const DETAILS: &str = "weir";
@@ -53,7 +53,7 @@ pub struct Stream {
     /// Its number at the desk, from its request on.
     id: Cell<StreamId>,
     phase: Cell<Phase>,
-    /// While it waits.
+    /// From when it first waits to its end.
     slot: RefCell<Option<Arc<Slot>>>,
 }
 
@@ -320,6 +320,9 @@ impl Module for Filters {
     fn called(stream: &Stream, filter: Filter<'_>) {
         let slot = stream.slot.borrow().clone();
         let Some(slot) = slot else { return };
+        if slot.take_ring() {
+            stream.desk.work();
+        }
         let effects = slot.take();
         if effects.is_empty() {
             return;
@@ -332,7 +335,6 @@ impl Module for Filters {
         let filter = stream.follow(filter, own);
         let goes_on = matches!(stream.phase.get(), Phase::Apart | Phase::Open);
         if let (true, Some(filter)) = (goes_on && before != stream.phase.get(), filter) {
-            stream.slot.replace(None);
             filter.go_on();
         }
     }
@@ -373,13 +375,14 @@ impl Phase {
 impl Stream {
     /// Does what is to be done with the stream's own request. The filter, unless the request was answered.
     fn follow<'f>(&self, mut filter: Filter<'f>, own: Own) -> Option<Filter<'f>> {
-        self.slot.replace(own.slot);
+        if let Some(slot) = own.slot {
+            self.slot.replace(Some(slot));
+        }
         for effect in own.effects {
             match effect {
                 Effect::Respond { answer, .. } => {
                     // Before the answer: hooks may run while it is sent.
                     self.phase.set(Phase::Answered);
-                    self.slot.replace(None);
                     respond(filter, &answer);
                     return None;
                 }
@@ -406,13 +409,19 @@ impl Stream {
 
     /// The stream has ended.
     fn close(&self, end: Option<&HookEnd<'_>>) {
-        let undelivered = self.slot.take().is_some_and(|slot| slot.close());
+        let left = self
+            .slot
+            .take()
+            .map_or_else(Left::default, |slot| slot.close());
         let phase = self.phase.replace(Phase::Apart);
         let is_open = matches!(phase, Phase::Waits | Phase::Reads { .. } | Phase::Open);
-        if is_open || undelivered {
+        if is_open || left.undelivered {
             let end = end.map(|end| end as &dyn weir_engine::StreamEnd);
             let id = self.id.get();
-            self.desk.on_closed(id, undelivered, end);
+            self.desk.on_closed(id, left.undelivered, end);
+        }
+        if left.is_rung {
+            self.desk.work();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The thread of a desk: ticks, turns and calls to Redis.
+//! The thread of a desk: ticks and calls to Redis.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ pub struct Call {
 pub enum Order {
     /// Sends a call, and gives the desk its reply.
     Call(Call),
-    /// Gives the desk a turn.
-    Turn,
+    /// Runs the engine, as no stream waits whose worker could.
+    Work,
     /// Looks when the next tick is due: earlier than it was.
     Hurry,
     /// Ends, soon.
@@ -85,14 +85,14 @@ async fn serve(desk: Arc<Desk>, mut orders: UnboundedReceiver<Order>, redis: &[P
         let due = due.min(told + TELL_PERIOD);
         let until = end.map_or(due, |end: Instant| end.min(due));
         tokio::select! {
-            // Orders first: a reply that is there stays there, and turns gather what has come meanwhile.
+            // Orders first: Redis should have its next call before anybody looks for replies.
             biased;
             order = orders.recv() => match order {
                 Some(Order::Call(call)) => {
                     let client = clients.get(call.redis).map(Rc::clone);
                     calls.spawn_local(run_call(Arc::clone(&desk), client, call));
                 }
-                Some(Order::Turn) => guard(&desk, Desk::turn),
+                Some(Order::Work) => guard(&desk, Desk::work),
                 Some(Order::Hurry) => {}
                 Some(Order::Stop) | None => end = Some(Instant::now() + LINGER),
             },
@@ -102,7 +102,7 @@ async fn serve(desk: Arc<Desk>, mut orders: UnboundedReceiver<Order>, redis: &[P
         let now = Instant::now();
         if now >= last_tick + Duration::from_millis(desk.tick_ms()) {
             last_tick = now;
-            guard(&desk, Desk::turn);
+            guard(&desk, Desk::tick);
             clients.iter().for_each(|client| client.close_idle());
         }
         if now >= told + TELL_PERIOD {

@@ -5,5 +5,6 @@ mod abi;
 mod filters;
 mod panics;
 mod refused;
+mod reload;
 mod sale;
 mod shipped;
