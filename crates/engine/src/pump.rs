@@ -9,7 +9,8 @@
 //! - While a batch is under way, what arrives waits for it to complete, so that it goes together too. But a few that wait
 //!   are enough for a second batch, and some more for a third, so that Redis works while the gateway does; a full one goes
 //!   at once, several at a time; and one that is late holds nobody back.
-//! - Where little is under way, a batch goes with the event of the request that completes it, without a turn.
+//! - Where little is under way and was just before, a batch goes with the event of the request that completes it, without a
+//!   turn.
 //! - Every request completes exactly once, with a reply or a [`Failure`], at most two deadlines and 10 ms after it was
 //!   enqueued: waiting ends with the first tick after the deadline, and a batch's call with the first tick after its
 //!   oldest request's.
@@ -36,7 +37,7 @@ pub const BATCH_MAX: usize = 64;
 /// under way only a full one goes.
 const BATCH_MIN: [usize; 3] = [1, 4, 8];
 
-/// With no more requests than these under way, a batch does not wait for a turn.
+/// With no more requests than these under way, and in the batch that ended last, a batch does not wait for a turn.
 const FEW: usize = 4;
 
 /// After so many milliseconds a batch is late: others no longer wait for it. Redis answers one in less than a
@@ -173,6 +174,8 @@ pub struct Pump<P: Plan> {
     is_woken: bool,
     /// Whether a turn has ever sent a batch.
     has_sent: bool,
+    /// How many requests the batch had that ended last: how many a turn may gather.
+    last_len: usize,
     counts: Counts,
 }
 
@@ -189,6 +192,7 @@ impl<P: Plan> Pump<P> {
             outbox: VecDeque::new(),
             is_woken: false,
             has_sent: false,
+            last_len: 0,
             counts,
         }
     }
@@ -319,11 +323,12 @@ impl<P: Plan> Pump<P> {
         self.waiting.len() >= *enough && self.batches.len() < self.settings.batches_max
     }
 
-    /// Whether what waits goes in a turn. A turn costs time, and where few are under way it gathers nobody else. The first
-    /// batch of all takes its turn, with which ticks begin that watch over calls.
+    /// Whether what waits goes in a turn. A turn costs time, and where few are under way it gathers nobody else; but whoever
+    /// was answered together asks again together. The first batch of all takes its turn, with which ticks begin that watch
+    /// over calls.
     fn needs_turn(&self) -> bool {
-        let under_way = self.batches.values().map(Batch::len);
-        self.is_woken || !self.has_sent || under_way.sum::<usize>() > FEW
+        let under_way: usize = self.batches.values().map(Batch::len).sum();
+        self.is_woken || !self.has_sent || under_way.max(self.last_len) > FEW
     }
 
     /// The calls of the next batch, off what waits.
@@ -370,6 +375,7 @@ impl<P: Plan> Pump<P> {
         effects: &mut Effects,
     ) -> Option<Vec<Completed<P::Job>>> {
         let batch = self.batches.remove(&id)?;
+        self.last_len = batch.len();
         match read(reply, batch.calls.len()) {
             Ok(values) => self.complete(batch, values, now_ms, effects),
             Err(failure) => self.fail(batch.calls, &failure),

@@ -279,6 +279,25 @@ fn where_little_is_under_way_a_batch_takes_no_turn() {
 }
 
 #[test]
+fn whoever_was_answered_together_asks_again_in_one_batch() {
+    let mut bench = Bench::warm();
+    bench.enqueue_unowned(0, 1);
+    bench.enqueue_all(1..9, 1);
+    bench.turn(1);
+    bench.reply(0, 1);
+    bench.enqueue_all(10..15, 2);
+    assert_eq!((bench.sent.len(), bench.wakes), (1, 2), "all by one turn");
+    bench.turn(2);
+    bench.reply(1, 2);
+    bench.enqueue(20, 0, 3).unwrap();
+    assert_eq!((bench.sent.len(), bench.wakes), (2, 3), "after five");
+    bench.turn(3);
+    bench.reply(2, 3);
+    bench.enqueue(21, 0, 4).unwrap();
+    assert_eq!((bench.sent.len(), bench.wakes), (4, 3), "after one");
+}
+
+#[test]
 fn what_goes_without_a_stream_waits_for_a_turn() {
     let mut bench = Bench::warm();
     bench.enqueue_unowned(0, 1);
