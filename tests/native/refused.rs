@@ -26,6 +26,7 @@ async fn refusals(library: &Path, edit: fn(&mut Value) -> Result<()>) -> Result<
             .map(secret)
             .into(),
         clock_ahead_ms: None,
+        drain_s: None,
         dir: data.path.clone(),
     };
     let checked = validate(&tool, &options).err();

@@ -31,6 +31,7 @@ async fn the_shipped_file_sells() -> Result<()> {
         log_level: "info".to_owned(),
         variables: stack.gateway_variables().to_vec(),
         clock_ahead_ms: None,
+        drain_s: None,
         dir: data.path.clone(),
     };
     let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;

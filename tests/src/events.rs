@@ -350,6 +350,7 @@ impl EventGateway {
             log_level: "info".to_owned(),
             variables: vec![("WEIR_EVENTS_KEY_SHOP".to_owned(), SHOP_KEY.to_owned())],
             clock_ahead_ms: None,
+            drain_s: None,
             dir: data.path.join("gateway"),
         };
         Ok(Self {

@@ -131,6 +131,7 @@ impl Limiters {
         let config = config.clone().gateway_port(ports::free()?)?;
         let options = EnvoyOptions {
             clock_ahead_ms: None,
+            drain_s: None,
             config: config.admin_port(ports::free()?)?,
             workers,
             log_level: "info".to_owned(),

@@ -108,6 +108,7 @@ impl LinkGateways {
         let number = self.envoys.len();
         let options = EnvoyOptions {
             clock_ahead_ms: None,
+            drain_s: None,
             config: config.admin_port(ports::free()?)?,
             workers,
             log_level: "info".to_owned(),

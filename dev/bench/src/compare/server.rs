@@ -120,6 +120,7 @@ impl Yard<'_> {
         let secret = |name: &str| (name.to_owned(), TOKEN_SECRET.to_owned());
         let options = EnvoyOptions {
             clock_ahead_ms: None,
+            drain_s: None,
             config: config
                 .host(self.host(system))
                 .gateway_port(port)?

@@ -35,6 +35,8 @@ pub struct EnvoyOptions {
     pub variables: Vec<(String, String)>,
     /// A clock of its own, so many milliseconds ahead of the machine's; behind if negative. Its timers run as always.
     pub clock_ahead_ms: Option<i64>,
+    /// How long a listener that was replaced lives on, in seconds (`--drain-time-s`): 600 unless set.
+    pub drain_s: Option<u32>,
     /// The folder for the rendered `envoy.json` and `envoy.log`.
     pub dir: PathBuf,
 }
@@ -157,6 +159,9 @@ fn command(binary: &Path, config: &Path, options: &EnvoyOptions) -> Command {
         // Two Envoys on one machine would meet in the shared memory for hot restarts.
         .arg("--disable-hot-restart")
         .envs(options.variables.iter().map(|(name, value)| (name, value)));
+    if let Some(drain_s) = options.drain_s {
+        command.args(["--drain-time-s", &drain_s.to_string()]);
+    }
     command
 }
 
@@ -199,6 +204,7 @@ mod tests {
         let port = crate::ports::free().unwrap();
         EnvoyOptions {
             clock_ahead_ms: None,
+            drain_s: None,
             config: EnvoyConfig::parse(text)
                 .and_then(|config| config.admin_port(port))
                 .unwrap(),
@@ -253,6 +259,7 @@ mod tests {
             .unwrap();
         let options = EnvoyOptions {
             clock_ahead_ms: None,
+            drain_s: None,
             config,
             variables: ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"]
                 .map(|name| (name.to_owned(), "00".repeat(32)))

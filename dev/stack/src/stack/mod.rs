@@ -172,6 +172,7 @@ impl Stack {
             config: Backing::running(&self.redis.access.url)?.configure(config)?,
             variables: Vec::new(),
             clock_ahead_ms: None,
+            drain_s: None,
             dir: self.data_dir().join("link-gateway"),
             ..self.envoy_options.clone()
         };
@@ -207,6 +208,7 @@ impl Stack {
             config,
             variables: vec![("WEIR_EVENTS_KEY_SHOP".to_owned(), secret)],
             clock_ahead_ms: None,
+            drain_s: None,
             dir: self.data_dir().join("event-gateway"),
             ..self.envoy_options.clone()
         };
@@ -229,6 +231,7 @@ impl Stack {
             config: Backing::running(&self.redis.access.url)?.configure(config)?,
             variables: Vec::new(),
             clock_ahead_ms: None,
+            drain_s: None,
             dir: self.data_dir().join("fitment-gateway"),
             ..self.envoy_options.clone()
         };

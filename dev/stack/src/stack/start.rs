@@ -171,6 +171,7 @@ impl Builder {
             log_level: self.envoy_log_level.unwrap_or_else(|| "info".to_owned()),
             variables: [&variables[..], &redis.variables].concat(),
             clock_ahead_ms: None,
+            drain_s: None,
             dir: common.data.path.clone(),
         })
     }

@@ -205,6 +205,7 @@ impl<'a> Run<'a> {
             log_level: "warning".into(),
             variables: variables.into_iter().collect(),
             clock_ahead_ms: None,
+            drain_s: None,
             dir: dir.path().join("envoy"),
         };
         let mut envoy = host.runtime.block_on(Envoy::start(&host.envoy, &options))?;
