@@ -17,8 +17,10 @@ use crate::redis::{Client, Plan};
 /// How often the main thread is called to tell Envoy what was counted.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 
-/// For how long a desk works on when its configuration is dropped: what it gives back to Redis should arrive.
+/// For how long a desk works on when its configuration is dropped: what it gives back to Redis should arrive. And then until
+/// its calls have ended, as what they bring may have to be given back, too; but no longer than the second.
 const LINGER: Duration = Duration::from_secs(2);
+const LINGER_MAX: Duration = Duration::from_secs(60);
 
 /// One call to Redis.
 #[derive(Debug)]
@@ -83,7 +85,8 @@ async fn serve(desk: Arc<Desk>, mut orders: UnboundedReceiver<Order>, redis: &[P
     loop {
         let due = last_tick + Duration::from_millis(desk.tick_ms());
         let due = due.min(told + TELL_PERIOD);
-        let until = end.map_or(due, |end: Instant| end.min(due));
+        let is_to_come = |end: &Instant| *end > Instant::now();
+        let until = end.filter(is_to_come).map_or(due, |end| end.min(due));
         tokio::select! {
             // Orders first: Redis should have its next call before anybody looks for replies.
             biased;
@@ -109,7 +112,8 @@ async fn serve(desk: Arc<Desk>, mut orders: UnboundedReceiver<Order>, redis: &[P
             told = now;
             desk.common().call_main();
         }
-        if end.is_some_and(|end| now >= end) {
+        let is_idle = calls.is_empty() && orders.is_empty();
+        if end.is_some_and(|end| now >= end && (is_idle || now >= end + LINGER_MAX)) {
             return;
         }
     }

@@ -12,9 +12,10 @@ use tokio::task::JoinSet;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set};
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
+use weir_stack::process::Process;
 use weir_stack::report::Silent;
 use weir_stack::{DataDir, Stack, ports, tools};
-use weir_tests::{PATIENCE, books, until};
+use weir_tests::{PATIENCE, books, claim_groups, until};
 
 /// More than anybody buys: the sale goes on all the time.
 const STOCK: u64 = 1_000_000;
@@ -201,13 +202,68 @@ async fn a_configuration_replaced_in_mid_sale_leaves_no_claim_behind() -> Result
     until("no claim is held", is_settled).await?;
     let sold = books(&stack, "reload").await?;
     ensure!(sold.balance(), "{sold:?}");
-    println!("{heard:?} {sold:?}");
     ensure!(heard.get(&201) == Some(&sold.orders), "{heard:?}, {sold:?}");
     let updates = "listener_manager.listener_in_place_updated";
     let updates = gateway.envoy.stat(updates).await?;
     ensure!(updates >= REPLACEMENTS, "it was replaced {updates} times");
     gateway.envoy.check()?;
     Ok(stack.check_children()?)
+}
+
+/// How many ask while Redis does not answer.
+const CUT_OFF: u64 = 40;
+
+/// Longer than an idle engine lives on when its configuration has gone.
+const LONG: Duration = Duration::from_secs(3);
+
+fn ask(url: &str) -> JoinSet<Result<http::Response>> {
+    let mut asking = JoinSet::new();
+    for number in 0..CUT_OFF {
+        let (url, user) = (url.to_owned(), format!("cut-{number}"));
+        asking.spawn(async move {
+            let headers = [("x-user-id", user.as_str())];
+            http::send(Method::POST, &url, &headers, "").await
+        });
+    }
+    asking
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_granted_to_streams_that_a_new_configuration_has_ended_goes_back() -> Result<()> {
+    let builder = Stack::builder().host(Host::Native).workers(1);
+    let mut stack = builder.start().await?;
+    stack.open_sale("reload", STOCK, 4).await?;
+    let gateway = Gateway::start(&stack).await?;
+    let url = gateway.url()?;
+    let first = [("x-user-id", "first")];
+    let sells = async || {
+        let answer = http::send(Method::POST, &url, &first, "").await;
+        answer.is_ok_and(|answer| answer.status == 201)
+    };
+    until("the gateway sells", sells).await?;
+    let (before, groups) = (books(&stack, "reload").await?, claim_groups(&stack).await?);
+    redis(&mut stack)?.freeze();
+    let asking = ask(&url);
+    let active = "http.gateway.downstream_rq_active";
+    let all_wait = async || gateway.envoy.stat(active).await.is_ok_and(|n| n >= CUT_OFF);
+    until("all wait", all_wait).await?;
+    gateway.replace(251)?;
+    let is_gone = async || gateway.has_dropped_all().await;
+    until("what was replaced is gone", is_gone).await?;
+    let answers = asking.join_all().await;
+    ensure!(answers.iter().all(Result::is_err), "{answers:?}");
+    tokio::time::sleep(LONG).await;
+    redis(&mut stack)?.thaw();
+    let is_granted = async || claim_groups(&stack).await.is_ok_and(|now| now > groups);
+    until("Redis has granted", is_granted).await?;
+    let is_back = async || books(&stack, "reload").await.is_ok_and(|now| now == before);
+    until("all was given back", is_back).await?;
+    Ok(stack.check_children()?)
+}
+
+fn redis(stack: &mut Stack) -> Result<&mut Process> {
+    let server = stack.redis.server.as_mut().context("its own Redis")?;
+    Ok(server.process())
 }
 
 const _: () = assert!(CLAIM_TTL_MS > 4 * PATIENCE.as_millis() as u64);
