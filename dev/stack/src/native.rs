@@ -22,7 +22,7 @@ pub enum Host {
     NativePanicking,
 }
 
-/// Names the variable that says what runs the filters in all stacks of a run: `native`, or nothing.
+/// Names the variable that says what runs the filters in all stacks of a run: `wasm` unless set.
 pub const HOST: &str = "WEIR_HOST";
 
 static CHOSEN: OnceLock<Host> = OnceLock::new();
@@ -36,16 +36,27 @@ impl Host {
         CHOSEN.get_or_init(|| self);
     }
 
+    /// By its name in [`HOST`].
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "wasm" => Self::Wasm,
+            "native" => Self::Native,
+            "native-release" => Self::NativeRelease,
+            _ => return None,
+        })
+    }
+
     /// What this run is for.
+    ///
+    /// # Panics
+    /// When [`HOST`] is no name of one: a run on another host must not count as one on that.
     pub fn of_run() -> Self {
-        if let Some(chosen) = CHOSEN.get() {
-            return *chosen;
-        }
-        match std::env::var(HOST).as_deref() {
-            Ok("native") => Self::Native,
-            Ok("native-release") => Self::NativeRelease,
-            _ => Self::Wasm,
-        }
+        *CHOSEN.get_or_init(|| match std::env::var(HOST) {
+            Ok(name) => Self::named(&name).unwrap_or_else(|| {
+                panic!("{HOST} is {name}, and not wasm, native or native-release")
+            }),
+            Err(_) => Self::Wasm,
+        })
     }
 
     /// Whether it is the native module, of whatever kind.
@@ -141,6 +152,13 @@ fn library(messages: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_no_hosts_is_none() {
+        assert_eq!(Host::named("native"), Some(Host::Native));
+        assert_eq!(Host::named("nativ"), None);
+        assert_eq!(Host::named(""), None);
+    }
 
     #[test]
     fn the_library_is_read_from_cargos_messages() {

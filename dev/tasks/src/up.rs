@@ -63,6 +63,10 @@ pub struct Arguments {
     #[arg(long, value_name = "URL")]
     events: Option<String>,
 
+    /// What runs the filters in Envoy: WebAssembly, or the native module [default: WEIR_HOST, else wasm]
+    #[arg(long, value_name = "HOST", value_parser = ["wasm", "native"])]
+    host: Option<String>,
+
     /// Envoy's worker threads [default: the number of cores, at most 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: Option<u32>,
@@ -101,6 +105,9 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
 /// This is done before there is a [`Stop`]: it can take minutes, in which Ctrl-C and SIGTERM
 /// shall end us as they end any program. There is nothing to stop in order yet.
 pub fn prepare(arguments: &Arguments, tools: Options, unnamed: Unnamed) -> Result<Builder> {
+    if let Some(host) = arguments.host.as_deref().and_then(Host::named) {
+        host.choose();
+    }
     let builder = arguments.builder(unnamed)?.tools(tools.clone());
     let needs_redis = arguments.redis_url.is_none();
     // What is downloaded leaves the processor to the compiler.

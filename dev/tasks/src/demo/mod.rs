@@ -33,7 +33,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Mutex;
-use weir_stack::native::Host;
 use weir_stack::tools::Options;
 use weir_stack::{Builder, Stack, ports};
 
@@ -106,19 +105,12 @@ pub struct Arguments {
     #[arg(long)]
     once: bool,
 
-    /// What runs the filters in Envoy: WebAssembly, or the native module
-    #[arg(long, value_name = "HOST", value_parser = ["wasm", "native"], default_value = "wasm")]
-    host: String,
-
     #[command(flatten)]
     up: up::Arguments,
 }
 
 /// Holds a sale and checks its books.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    if arguments.host == "native" {
-        Host::Native.choose();
-    }
     if let Some(Other::Fitment(arguments)) = &arguments.other {
         return fitment::run(arguments, tools);
     }
