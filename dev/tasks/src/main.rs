@@ -61,6 +61,9 @@ enum Task {
 
     /// Build everything and run all tests, the end-to-end ones included
     ///
+    /// Some end-to-end tests run twice: on the filters in WebAssembly, and on the native module. With WEIR_HOST=native
+    /// and `-- --test e2e` all of them run on that.
+    ///
     /// Tests on Apache Kafka and Cassandra run where Java 17 and Maven are, which gets both;
     /// elsewhere the end says what was left out. Ends with one line "N passed, N failed,
     /// N skipped" over all test binaries and with cargo's own exit code.

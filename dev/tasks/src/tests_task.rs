@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 use weir_stack::report::Console;
 use weir_stack::tools::{self, Options};
-use weir_stack::{build, command, workspace};
+use weir_stack::{build, command, native, workspace};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -47,8 +47,13 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     }
     let (mut totals, mut is_good) = (Totals::default(), true);
     let beside = Beside::start(cargo())?;
-    let [own, documentation] = [&mut cargo(), &mut cargo()];
+    let [own, native, documentation] = [&mut cargo(), &mut cargo(), &mut cargo()];
     is_good &= pass(own.args(targets()?), &mut totals)?;
+    println!("\nEnd-to-end tests on the native module:");
+    native
+        .env(native::HOST, "native")
+        .args(["--test", "e2e", "--"]);
+    is_good &= pass(native.args(ON_NATIVE), &mut totals)?;
     is_good &= pass(documentation.arg("--doc"), &mut totals)?;
     is_good &= beside.end(&mut totals)?;
     println!();
@@ -111,6 +116,19 @@ const BESIDE: [&str; 4] = [
     "origin_archive",
     "origin_on_cassandra",
     "origin_on_kafka",
+];
+
+/// What of the end-to-end tests runs on the native module as well, beside its own tests and the conformance suite: its
+/// sales, limits, links and what becomes of them when something fails. The rest is about what is behind the filters, and
+/// takes minutes more; `WEIR_HOST=native cargo xtask test -- --test e2e` runs all of it.
+const ON_NATIVE: [&str; 7] = [
+    "storm::",
+    "whole_sale::",
+    "disconnect::",
+    "limits::",
+    "ratelimit::",
+    "links::",
+    "outage::",
 ];
 
 /// They run, and what they print is kept until the others have ended.
@@ -305,6 +323,19 @@ mod tests {
             all.iter().any(|dir| dir.join("tests").join(name).is_dir())
         };
         assert!(BESIDE.iter().all(known));
+    }
+
+    #[test]
+    fn what_runs_on_the_native_module_is_there() {
+        let dir = workspace::root().join("tests/e2e");
+        for name in ON_NATIVE {
+            let module = name.trim_end_matches("::");
+            let is_there = |path: String| dir.join(path).is_file();
+            assert!(
+                is_there(format!("{module}.rs")) || is_there(format!("{module}/mod.rs")),
+                "{name}"
+            );
+        }
     }
 
     #[test]
