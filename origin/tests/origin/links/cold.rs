@@ -1,5 +1,7 @@
 //! Links that Redis does not know: what gateways hear from the origin.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -55,6 +57,27 @@ async fn lose(world: &World, code: &str) {
 async fn is_in_redis(world: &World, code: &str) -> bool {
     let keys = LinkKeys::new(&world.prefix, &id(&format!("s/{code}")));
     world.redis(redis::cmd("EXISTS").arg(keys.record())).await == redis::Value::Int(1)
+}
+
+/// It is written behind: no look may fall between the log and the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_is_found_at_every_moment_of_its_way_from_the_log_to_the_store() {
+    let world = world().await;
+    let finder = world.origin.links().unwrap().finder();
+    for _ in 0..100 {
+        let target = json!({"target": "https://example.com/a"});
+        let code = made(&world, target).await;
+        let looks = (0..64).map(|n| {
+            let (finder, id) = (finder.clone(), id(&format!("s/{code}")));
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_micros(400 * n)).await;
+                finder.find_here(&id).await.unwrap().is_some()
+            })
+        });
+        for look in looks.collect::<Vec<_>>() {
+            assert!(look.await.unwrap());
+        }
+    }
 }
 
 #[tokio::test]
