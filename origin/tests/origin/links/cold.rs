@@ -102,7 +102,7 @@ async fn a_link_that_redis_has_lost_leads_on_and_is_in_redis_again() {
         if !entries.is_empty() {
             break entries;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     };
     let rows = decode(&entries[0].1[3]).unwrap();
     assert_eq!((rows.len(), rows[0].clicks), (1, 1));
@@ -343,7 +343,7 @@ async fn the_api_tells_what_becomes_of_whoever_clicks_a_link_whether_redis_knows
 
     let brief = made(&world, json!({ "target": target, "life_ms": 1_000 })).await;
     assert_eq!(state(&brief).await, (json!("active"), Value::Null));
-    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(state(&brief).await, (json!("ended"), Value::Null));
     // A gateway has renewed it, of which SQL has not heard.
     let record = LinkKeys::new(&world.prefix, &id(&format!("s/{brief}"))).record();
