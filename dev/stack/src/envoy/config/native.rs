@@ -268,6 +268,34 @@ mod tests {
         assert!(!text.contains("weir_redis_upstream"));
     }
 
+    /// The filter's settings as they are read, without what has the same value unless set.
+    fn read_settings(tree: &mut Value) {
+        tree::visit(tree, &mut |value| {
+            if value["@type"] == NATIVE_FILTER {
+                let settings = value.pointer_mut("/filter_config/value").unwrap();
+                let mut json: Value = serde_json::from_str(settings.as_str().unwrap()).unwrap();
+                let redis = json["native"]["redis"][0].as_object_mut().unwrap();
+                redis.retain(|name, _| name == "name" || name == "addresses");
+                *settings = json;
+            }
+        });
+    }
+
+    #[test]
+    fn the_file_for_native_is_the_one_for_wasm_but_for_the_filter_and_the_bridge() {
+        let mut wasm = EnvoyConfig::shipped().unwrap().tree;
+        convert(&mut wasm, Path::new(SHIPPED_LIBRARY)).unwrap();
+        let mut native = EnvoyConfig::read(super::super::NATIVE).unwrap().tree;
+        // Tags of WebAssembly's metrics: the module's are Envoy's own. Nothing is left there.
+        for left in ["stats_config", "bootstrap_extensions"] {
+            wasm.as_object_mut().unwrap().remove(left);
+        }
+        for tree in [&mut wasm, &mut native] {
+            read_settings(tree);
+        }
+        assert_eq!(format!("{wasm:#}"), format!("{native:#}"));
+    }
+
     #[test]
     fn a_password_tls_and_a_cluster_are_told() {
         let tls = EnvoyConfig::shipped().and_then(|config| {
