@@ -31,7 +31,8 @@ end
 
 local function refuse(status, code, message)
   ngx.status = status
-  local body = '{"error":"' .. code .. '","message":"' .. message .. '"}'
+  local body = '{"type":"urn:weir:problem:' .. code .. '","status":' .. status .. ',"error":"' .. code .. '","message":"' .. message .. '"}'
+  ngx.header["content-type"] = "application/problem+json"
   ngx.header["cache-control"] = "no-store"
   ngx.header["content-length"] = #body
   ngx.print(body)

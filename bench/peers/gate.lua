@@ -51,8 +51,11 @@ end
 
 local refusals = {}
 local function refusal(verdict, status, message)
-  local body = '{"error":"' .. verdict .. '","message":"' .. message .. '"}'
-  refusals[verdict] = function(retry_after) return answer(status, verdict, body, retry_after) end
+  local body = '{"type":"urn:weir:problem:' .. verdict .. '","status":' .. status .. ',"error":"' .. verdict .. '","message":"' .. message .. '"}'
+  refusals[verdict] = function(retry_after)
+    ngx.header["content-type"] = "application/problem+json"
+    return answer(status, verdict, body, retry_after)
+  end
 end
 refusal("unknown_sale", 404, "there is no such sale")
 refusal("invalid_user", 401, "the request does not say who you are; sign in and try again")

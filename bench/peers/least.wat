@@ -8,9 +8,9 @@
   (memory (export "memory") 2)
   ;; Three headers: how many, the lengths of names and values, names and values.
   (data (i32.const 1024)
-    "\03\00\00\00\0e\00\00\00\08\00\00\00\0c\00\00\00\10\00\00\00\0d\00\00\00\08\00\00\00"
-    "x-weir-verdict\00sold_out\00content-type\00application/json\00cache-control\00no-store\00")
-  (data (i32.const 2048) "{\22error\22:\22sold_out\22,\22message\22:\22sold out\22}")
+    "\03\00\00\00\0e\00\00\00\08\00\00\00\0c\00\00\00\18\00\00\00\0d\00\00\00\08\00\00\00"
+    "x-weir-verdict\00sold_out\00content-type\00application/problem+json\00cache-control\00no-store\00")
+  (data (i32.const 2048) "{\22type\22:\22urn:weir:problem:sold_out\22,\22status\22:409,\22error\22:\22sold_out\22,\22message\22:\22sold out\22}")
 
   (func (export "proxy_abi_version_0_2_1"))
   (func (export "malloc") (param i32) (result i32) (i32.const 65536))
@@ -22,6 +22,6 @@
 
   (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
     (drop (call $headers (i32.const 0) (i32.const 16) (i32.const 20)))
-    (drop (call $answer (i32.const 409) (i32.const 0) (i32.const 0) (i32.const 2048) (i32.const 41)
-      (i32.const 1024) (i32.const 105) (i32.const -1)))
+    (drop (call $answer (i32.const 409) (i32.const 0) (i32.const 0) (i32.const 2048) (i32.const 89)
+      (i32.const 1024) (i32.const 113) (i32.const -1)))
     (i32.const 1)))
