@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn a_seeded_hash_is_the_same_in_every_version() {
         assert_eq!(seeded_hash(7, b"foobar"), 3_242_123_865_584_465_428);
-        let texts: [&[u8]; 2] = [b"foo", b"bar"];
-        assert_eq!(seeded_hash_of(7, texts), 312_721_688_578_011_629);
+        let texts: [&[u8]; 4] = [b"foo", b"", b"foobar", b"b"];
+        assert_eq!(seeded_hash_of(7, texts), 666_817_959_775_880_241);
     }
 
     #[test]

@@ -591,6 +591,25 @@ fn the_origins_failures_open_its_breaker_and_what_was_granted_goes_back() {
     );
 }
 
+/// While all is well, one status in eight is looked at; from the first failure on, each is.
+#[test]
+fn the_origins_breaker_opens_at_half_of_what_it_has_seen() {
+    let mut bench = Bench::open();
+    let mut failures = 0;
+    for stream in 0..100 {
+        bench.buy(stream, &format!("u{stream}"));
+        bench.run(Reply::Granted);
+        if bench.outcome(stream) != Some(Outcome::WentOn) {
+            break;
+        }
+        let is_well = stream < 20;
+        failures += u32::from(!is_well);
+        bench.close_with(stream, Some(if is_well { 404 } else { 500 }));
+    }
+    assert_eq!(failures, 7 + 20);
+    assert_eq!(bench.counted("origin_breaker_total.state.open"), 1);
+}
+
 /// A gate with a sale of two shards, and a user who is at home on the first, which is empty.
 fn of_two_shards(stocks: [i64; 2]) -> (Bench, String) {
     let mut bench = Bench::open();
