@@ -220,6 +220,19 @@ fn a_state_is_of_use_until_the_moment_that_it_says_and_no_longer() {
 }
 
 #[test]
+fn a_state_of_which_all_was_taken_back_is_of_no_use() {
+    for algorithm in ALGORITHMS {
+        let quota = quota(algorithm, 3, 10_000, 3);
+        let mut state = State::new(&quota, NOW_MS);
+        let check = state.check(&quota, 2);
+        state.charge(&quota, 2);
+        state.take_back(&quota, 2, check.mark);
+        let state = state.at(&quota, NOW_MS + 1);
+        assert!(state.idle_at_ms(&quota) <= NOW_MS + 1, "{algorithm:?}");
+    }
+}
+
+#[test]
 fn a_count_by_another_period_begins_anew() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::Concurrency] {
         let mut k = Key::new(quota(algorithm, 3, 500, 3));
