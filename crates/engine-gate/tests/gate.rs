@@ -213,7 +213,7 @@ fn a_sale_behind_a_page_answers_with_it() {
 }
 
 const CHECKOUT: &str = r#", "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
-    "token": { "keys": [{ "secret": { "env": "S" } }], "min_age_ms": 1000, "max_age_ms": 5000 }"#;
+    "token": { "keys": [{ "secret": { "env": "S" } }], "min_age_ms": 2000, "max_age_ms": 5000 }"#;
 
 /// A gate of a sale that wants order tokens.
 fn of_a_sale_with_tokens(more: &str) -> Bench {
@@ -240,7 +240,7 @@ fn a_checkout_gives_a_token_and_says_from_when_and_until_when_it_counts() {
     assert_eq!(verdict.as_deref(), Some("token_minted"));
     let now_ms = NOW_MS + 300;
     assert_eq!(minted["now_ms"], now_ms);
-    assert_eq!(minted["usable_at_ms"], now_ms + 1_000);
+    assert_eq!(minted["usable_at_ms"], now_ms + 2_000);
     assert_eq!(minted["expires_at_ms"], now_ms + 5_000);
     assert_eq!(bench.counted("requests_total.verdict.token_minted"), 1);
 
@@ -262,9 +262,9 @@ fn a_checkout_gives_a_token_and_says_from_when_and_until_when_it_counts() {
     bench.buy(4, "alice");
     assert_eq!(bench.answer(4).0, 403);
     assert_eq!(bench.counted("tokens_refused_total.reason.missing"), 1);
-    bench.advance(1_000);
+    bench.advance(2_000);
     assert_eq!(order(&mut bench, 5, "alice"), Outcome::WentOn);
-    bench.advance(4_001);
+    bench.advance(3_001);
     assert_eq!(order(&mut bench, 6, "alice"), Outcome::Answered(403));
 }
 
