@@ -179,7 +179,6 @@ fn a_redis_that_fails_is_left_in_peace() {
     assert_eq!(bench.calls, calls);
 }
 
-/// Of the answers of which all else is told elsewhere.
 #[test]
 fn who_has_an_order_already_is_told_which() {
     let mut bench = Bench::open();
