@@ -233,6 +233,16 @@ fn a_state_of_which_all_was_taken_back_is_of_no_use() {
 }
 
 #[test]
+fn a_slot_has_the_bytes_that_are_stated() {
+    // With the eight bytes of a fingerprint in each place.
+    let len = |algorithm| Slot::len(&quota(algorithm, 1, 1_000, 1));
+    assert_eq!(
+        ALGORITHMS.map(len),
+        [24, 80, 16, 24].map(|state| WAYS * (8 + state))
+    );
+}
+
+#[test]
 fn a_count_by_another_period_begins_anew() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::Concurrency] {
         let mut k = Key::new(quota(algorithm, 3, 500, 3));

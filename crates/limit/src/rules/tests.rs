@@ -210,6 +210,12 @@ fn every_part_of_a_key_tells_requests_apart() {
 }
 
 #[test]
+fn a_rule_tells_whether_it_needs_to_know_the_user() {
+    assert!(rule(r#""key":["address","user"]"#).needs_user());
+    assert!(!rule(r#""key":["address",{"header":"user"}]"#).needs_user());
+}
+
+#[test]
 fn two_lists_of_values_never_look_the_same() {
     let rule = rule(r#""key":[{"header":"a"},{"header":"b"}]"#);
     let of = |a: &str, b: &str| key(&rule, &with(&with(&get("/"), "a", a), "b", b));
