@@ -185,6 +185,12 @@ fn every_part_of_a_key_tells_requests_apart() {
     );
     check(
         r#"{"cookie":"c"}"#,
+        &with(&base, "cookie", "c=1"),
+        &with(&base, "cookie", "c=2"),
+        false,
+    );
+    check(
+        r#"{"cookie":"c"}"#,
         &with(&base, "cookie", "cc=2"),
         &base,
         true,
