@@ -62,6 +62,27 @@ impl Visitor<'_> for DurationVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::Error as Refusal;
+
+    #[test]
+    fn a_configuration_says_a_duration_as_text_and_is_told_how() {
+        fn read<'de, T: IntoDeserializer<'de, Refusal>>(value: T) -> Result<Duration, Refusal> {
+            Duration::deserialize(value.into_deserializer())
+        }
+        assert_eq!(read("5m"), Ok(Duration { ms: 300_000 }));
+        let refused = |problem: &str| {
+            let expected = "expected a duration such as 100ms, 1s, 5m, 1h or 1d";
+            alloc::format!("{problem}, {expected}")
+        };
+        let told = read("soon").unwrap_err().to_string();
+        assert_eq!(told, refused("invalid value: string \"soon\""));
+        let told = read(5_u64).unwrap_err().to_string();
+        assert_eq!(told, refused("invalid type: integer `5`"));
+        let long = read("9".repeat(500).as_str()).unwrap_err().to_string();
+        assert!(long.len() < 200, "{long}");
+    }
 
     #[test]
     fn numbers_with_units_are_durations_and_nothing_else() {

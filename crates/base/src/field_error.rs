@@ -33,3 +33,20 @@ impl fmt::Display for FieldError {
 }
 
 impl core::error::Error for FieldError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn an_error_tells_its_field_unless_it_is_of_the_whole() {
+        for (path, told) in [
+            ("rules[2].limit", "rules[2].limit: is missing"),
+            ("", "is missing"),
+            (".", "is missing"),
+        ] {
+            assert_eq!(format!("{}", FieldError::new(path, "is missing")), told);
+        }
+    }
+}

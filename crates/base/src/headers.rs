@@ -80,3 +80,18 @@ pub fn is_gateway_only(name: &[u8]) -> bool {
     // Of nearly every name this is all that is looked at.
     name.starts_with(b"x-weir-") && GATEWAY_ONLY.iter().any(|only| name == only.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_gateways_send_is_told_from_what_clients_may() {
+        for name in GATEWAY_ONLY {
+            assert!(is_gateway_only(name.as_bytes()), "{name}");
+        }
+        for name in [ORDER_TOKEN, IDEMPOTENCY_KEY, "x-weir-", "x-weir-claims", ""] {
+            assert!(!is_gateway_only(name.as_bytes()), "{name}");
+        }
+    }
+}

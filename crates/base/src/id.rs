@@ -131,6 +131,8 @@ impl fmt::Display for UserId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::format;
 
     #[test]
     fn a_sale_id_keeps_out_what_would_break_a_key_or_a_path() {
@@ -144,7 +146,20 @@ mod tests {
                 })
             );
         }
+        assert!(SaleId::new([b'a'; 64]).is_ok());
         assert_eq!(SaleId::new([b'a'; 65]), Err(IdError::TooLong { max: 64 }));
+    }
+
+    #[test]
+    fn an_id_is_the_same_text_wherever_it_goes() {
+        let (sale, user) = (SaleId::new("a-1").unwrap(), UserId::new("u;1").unwrap());
+        assert_eq!(format!("{sale} {user}"), "a-1 u;1");
+        assert_eq!(user.as_str(), "u;1");
+        assert_eq!(String::from(sale.clone()), "a-1");
+        assert_eq!(SaleId::try_from(String::from("a-1")), Ok(sale.clone()));
+        assert!(SaleId::try_from(String::from("A")).is_err());
+        let sales = BTreeSet::from([sale]);
+        assert!(sales.contains("a-1") && !sales.contains("a"));
     }
 
     #[test]

@@ -319,6 +319,18 @@ mod tests {
         let key = SigningKey::new("k1", b"hush-hush-hush-hush-hush-hush-hush").unwrap();
         let shown = format!("{key:?} {:?}", KeyRing::from(key.clone()));
         assert!(!shown.contains("hush"), "{shown}");
+        assert!(shown.contains("k1"), "{shown}");
+    }
+
+    #[test]
+    fn a_key_checks_what_it_has_signed_and_nothing_else() {
+        let own = key("a", 1);
+        let signature = own.sign("c");
+        assert_eq!(own.verify("c", &signature), Ok(()));
+        assert_eq!(own.verify("d", &signature), Err(SignatureError::Wrong));
+        let unknown = key("b", 1).verify("c", &signature);
+        assert_eq!(unknown, Err(SignatureError::UnknownKey));
+        assert_eq!(own.verify("c", "a"), Err(SignatureError::Malformed));
     }
 
     #[test]

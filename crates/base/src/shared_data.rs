@@ -63,6 +63,18 @@ impl SharedData for LocalData {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::rc::Rc;
+
+    #[test]
+    fn workers_of_one_memory_see_what_the_others_write() {
+        let data = Rc::new(LocalData::default());
+        let other = Rc::clone(&data);
+        assert!(SharedData::set(&data, "a", b"1", MISSING));
+        assert!(!SharedData::set(&other, "a", b"2", MISSING));
+        let read = SharedData::get(&other, "a").map(|(value, _)| value);
+        assert_eq!(read.as_deref(), Some(&b"1"[..]));
+        assert_eq!(SharedData::get(&other, "b"), None);
+    }
 
     #[test]
     fn a_write_succeeds_only_on_the_version_that_was_read() {

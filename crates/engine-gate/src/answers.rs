@@ -92,3 +92,27 @@ impl Answers {
         Answer::new(page.status, &headers, page.body.as_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At a flash sale nearly every answer is one of few: each is put together once.
+    #[test]
+    fn answers_that_say_the_same_are_one() {
+        let page = StaticPage::default();
+        let mut answers = Answers::new(7, page);
+        let rejection = |wait_ms| Rejection {
+            verdict: Verdict::RateLimited,
+            retry_after_ms: Some(wait_ms),
+        };
+        let first = answers.reject(rejection(1_500), None);
+        let again = answers.reject(rejection(2_000), None);
+        assert!(Rc::ptr_eq(&first, &again), "two seconds, both");
+        let later = answers.reject(rejection(2_001), None);
+        assert_ne!(first, later);
+        let sold_out = answers.reject(Verdict::SoldOut.into(), None);
+        assert_ne!(sold_out, later);
+        assert!(Rc::ptr_eq(&later, &answers.reject(rejection(3_000), None)));
+    }
+}

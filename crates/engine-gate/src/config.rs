@@ -496,6 +496,144 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_said_has_its_default() {
+        let config = checked(GOOD).unwrap();
+        let page = &config.static_page;
+        let default = (page.status, page.content_type.as_str());
+        assert_eq!(default, (503, "text/html; charset=utf-8"));
+        assert!(
+            page.body.contains("<p>The sale is paused."),
+            "{}",
+            page.body
+        );
+        assert_eq!(config.retry_after_s, 1);
+        assert_eq!(
+            (config.limits.slots, config.overload.in_flight_max),
+            (4_096, 4_096)
+        );
+        let limits = [config.limits.user, config.limits.address];
+        assert_eq!(limits, [None, None]);
+        let identified = [
+            config.limits.identified_user,
+            config.limits.identified_address,
+        ];
+        let quotas = identified.map(|quota| quota.map(|quota| (quota.rate(), quota.burst())));
+        assert_eq!(quotas, [Some((10, 20)), Some((1_000, 2_000))]);
+        assert_eq!(config.claim_keys.signer().id(), "k1");
+        let token = format!(r#""redis": {{}}, {TOKEN} }}"#);
+        let config = checked(&GOOD.replace(r#""redis": {}"#, &token)).unwrap();
+        let ages = config.token.unwrap().ages;
+        assert_eq!((ages.min_ms, ages.max_ms), (1_000, 600_000));
+    }
+
+    const TOKEN: &str = r#""token": { "keys": [{ "secret": { "env": "SECRET" } }]"#;
+
+    #[test]
+    fn each_bound_is_itself_allowed() {
+        let holds =
+            |field: &str, least: u64, most: u64, to: &dyn Fn(u64) -> (&'static str, String)| {
+                for (value, is_good) in [
+                    (least, true),
+                    (most, true),
+                    (most + 1, false),
+                    (least.wrapping_sub(1), false),
+                ] {
+                    let (from, to) = to(value);
+                    let read = checked(&GOOD.replacen(from, &to, 1));
+                    assert_eq!(read.is_ok(), is_good, "{field}: {value}");
+                }
+            };
+        let added = |field: &'static str| {
+            move |value: u64| {
+                let to = format!(
+                    r#""redis": {{}}, {}"#,
+                    field.replace('#', &format!("{value}"))
+                );
+                (r#""redis": {}"#, to)
+            }
+        };
+        holds("claim.ttl_ms", 1, 86_400_000, &|value| {
+            (r#"{ "keys""#, format!(r#"{{ "ttl_ms": {value}, "keys""#))
+        });
+        holds(
+            "poll_interval_ms",
+            50,
+            60_000,
+            &added(r#""poll_interval_ms": #"#),
+        );
+        holds("retry_after_s", 1, 3_600, &added(r#""retry_after_s": #"#));
+        holds(
+            "status",
+            200,
+            599,
+            &added(r#""static_page": { "status": # }"#),
+        );
+        holds("slots", 1, 65_536, &added(r#""limits": { "slots": # }"#));
+        holds(
+            "in_flight_max",
+            1,
+            1_000_000,
+            &added(r#""overload": { "in_flight_max": # }"#),
+        );
+        holds(
+            "max_age_ms",
+            8,
+            86_400_000,
+            &added(
+                r#""token": { "keys": [{ "secret": { "env": "SECRET" } }], "min_age_ms": 7, "max_age_ms": # }"#,
+            ),
+        );
+        holds(
+            "min_age_ms",
+            0,
+            60_000,
+            &added(r#""token": { "keys": [{ "secret": { "env": "SECRET" } }], "min_age_ms": # }"#),
+        );
+        for (length, is_good) in [(0, true), (65_536, true), (65_537, false)] {
+            let page = format!(
+                r#""redis": {{}}, "static_page": {{ "body": "{}" }}"#,
+                "x".repeat(length)
+            );
+            let read = checked(&GOOD.replacen(r#""redis": {}"#, &page, 1));
+            assert_eq!(read.is_ok(), is_good, "{length}");
+        }
+    }
+
+    #[test]
+    fn each_of_eight_keys_has_a_place_in_the_ring_and_a_ninth_has_none() {
+        let ring = |count: usize| {
+            let key = |n| format!(r#"{{ "id": "k{n}", "secret": {{ "env": "SECRET" }} }}"#);
+            let keys = (0..count).map(key).collect::<Vec<_>>().join(", ");
+            checked(&GOOD.replace(r#"{ "secret": { "env": "SECRET" } }"#, &keys))
+        };
+        assert!(ring(8).unwrap().claim_keys.find("k7").is_some());
+        assert_eq!(ring(9).unwrap_err().path, "claim.keys");
+    }
+
+    #[test]
+    fn a_request_is_of_the_first_kind_whose_route_it_takes() {
+        let more = format!(
+            r#""redis": {{}}, {TOKEN} }}, "checkout_routes": [{{ "path": "/sales/{{sale}}/checkout" }}],
+                "status_routes": [{{ "path": "/sales/{{sale}}" }}]"#
+        );
+        let config = checked(&GOOD.replace(r#""redis": {}"#, &more)).unwrap();
+        let kind = |method: &str, path: &'static str| {
+            config.route_kind(method.as_bytes(), path.as_bytes())
+        };
+        assert_eq!(kind("POST", "/sales/s/orders"), Some(RouteKind::Buy(b"s")));
+        let checkout = kind("POST", "/sales/s/checkout");
+        assert_eq!(checkout, Some(RouteKind::Checkout(b"s")));
+        assert_eq!(kind("GET", "/sales/s"), Some(RouteKind::Status(b"s")));
+        for (method, path) in [
+            ("GET", "/sales/s/orders"),
+            ("POST", "/sales/s"),
+            ("GET", "/"),
+        ] {
+            assert_eq!(kind(method, path), None, "{method} {path}");
+        }
+    }
+
+    #[test]
     fn a_secret_in_the_configuration_itself_is_refused() {
         let error = refused(r#"{ "env": "SECRET" }"#, r#""hush""#);
         assert_eq!(error.path, "claim.keys[0].secret");

@@ -400,6 +400,19 @@ mod tests {
     }
 
     #[test]
+    fn the_attempts_of_a_shard_go_with_its_users_if_any_has_a_key() {
+        let mut requests = vec![claim_of("b", 0, "u1"), claim_of("b", 0, "u4")];
+        if let Job::Claim(job) = &mut requests[1].job {
+            job.attempt = AttemptTag::from_hex("2a");
+        }
+        let calls = plan(Topology::Single, requests);
+        assert_eq!(
+            calls[0].2,
+            "1 50 2 1 k \u{b7}\u{d0} u1 u4 - 000000000000002a"
+        );
+    }
+
+    #[test]
     fn on_a_cluster_no_call_leaves_its_slot() {
         let calls = plan(Topology::Cluster, requests());
         let keys: Vec<_> = calls

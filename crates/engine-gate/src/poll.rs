@@ -235,6 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn an_epoch_that_is_gone_is_that_of_no_shard() {
+        for epoch in [0, 1] {
+            let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
+            memory.learn_probe(&sale, &[ShardProbe { epoch, ..EMPTY }]);
+            let mut poller = Poller::new(500);
+            let poll = poller.next(&memory);
+            assert!(memory.is_empty_for(&sale, 0));
+            let replies = [bulk(CATALOGUE), Value::Null];
+            poller.read(&poll, &replies, &mut memory).unwrap();
+            assert!(!memory.is_empty_for(&sale, 0), "{epoch}");
+        }
+    }
+
+    #[test]
     fn a_catalogue_that_did_not_change_is_not_read_again() {
         let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
         let mut read = |bytes: &[u8]| poller.read(&Poll::default(), &[bulk(bytes)], &mut memory);

@@ -179,3 +179,132 @@ impl Running {
         (0..).take(self.seen.len()).map(probe).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Buyer;
+    use weir_base::id::UserId;
+    use weir_sale::ledger::{Checks, Transfer};
+
+    fn claim(shard: u32) -> ClaimJob {
+        ClaimJob {
+            sale: SaleId::new("s").unwrap(),
+            shard,
+            user: UserId::new("u").unwrap(),
+            user_cap: 1,
+            shards: 2,
+            rebalances: 0,
+            checks: Checks::default(),
+            path: None,
+            attempt: None,
+            refusal: None,
+            pass: None,
+            buyer: Buyer::default(),
+        }
+    }
+
+    fn probes(jobs: &[Job]) -> Vec<ProbeJob> {
+        let probe = |job: &Job| match job {
+            Job::Probe(job) => job.clone(),
+            other => panic!("{other:?}"),
+        };
+        jobs.iter().map(probe).collect()
+    }
+
+    fn probe(stock: i64) -> Option<ShardProbe> {
+        Some(ShardProbe {
+            stock: Some(stock),
+            epoch: 1,
+            open_claims: 0,
+            moving: 0,
+        })
+    }
+
+    fn streams(progress: Progress) -> (End, Vec<StreamId>) {
+        let (end, waiting) = progress.ended.unwrap();
+        (end, waiting.into_iter().map(|(stream, _)| stream).collect())
+    }
+
+    #[test]
+    fn all_who_find_a_shard_empty_wait_for_one_rebalance_until_they_go() {
+        let mut rebalances = Rebalances::default();
+        assert_eq!(rebalances.waiting(), 0);
+        let asked = probes(&rebalances.wait(1, claim(0)));
+        let shards: Vec<_> = asked.iter().map(|job| (job.shard, job.to_shard)).collect();
+        assert_eq!(shards, [(0, 0), (1, 0)]);
+        assert!(rebalances.wait(2, claim(0)).is_empty(), "it is under way");
+        assert_eq!(rebalances.wait(3, claim(1)).len(), 2, "another shard's");
+        assert_eq!(rebalances.waiting(), 3);
+        rebalances.forget(1);
+        assert_eq!(rebalances.waiting(), 2);
+
+        let first = rebalances.probed(&asked[0], probe(0));
+        assert!(first.ended.is_none() && first.probe.is_none() && first.jobs.is_empty());
+        let second = rebalances.probed(&asked[1], probe(0));
+        assert_eq!(second.probe.as_ref().map(Vec::len), Some(2));
+        assert_eq!(streams(second), (End::SoldOut, vec![2]));
+        assert_eq!(rebalances.waiting(), 1);
+        let late = rebalances.probed(&asked[1], probe(9));
+        assert!(late.ended.is_none() && late.probe.is_none(), "it has ended");
+    }
+
+    #[test]
+    fn a_probe_without_an_answer_ends_a_rebalance_without_a_word() {
+        let mut rebalances = Rebalances::default();
+        let asked = probes(&rebalances.wait(1, claim(0)));
+        rebalances.probed(&asked[0], None);
+        let progress = rebalances.probed(&asked[1], probe(3));
+        assert_eq!(progress.probe, None);
+        assert_eq!(streams(progress), (End::Unknown, vec![1]));
+    }
+
+    #[test]
+    fn units_are_lent_and_deposited_and_then_settled_where_they_came_from() {
+        let mut rebalances = Rebalances::default();
+        let asked = probes(&rebalances.wait(1, claim(0)));
+        rebalances.probed(&asked[0], probe(0));
+        let progress = rebalances.probed(&asked[1], probe(3));
+        let step = |progress: &Progress| match &progress.jobs[..] {
+            [Job::Move(job)] => job.clone(),
+            other => panic!("{other:?}"),
+        };
+        let lend = step(&progress);
+        assert_eq!(
+            (lend.to_shard, lend.step),
+            (0, Step::Lend { from_shard: 1 })
+        );
+        let transfer = Transfer { id: 5, units: 2 };
+        let progress = rebalances.lent(&lend, Some(LendReply::Lent(transfer)));
+        let deposit = step(&progress);
+        let from_shard = 1;
+        let expected = Step::Deposit {
+            from_shard,
+            transfer,
+        };
+        assert_eq!(deposit.step, expected);
+        let progress = rebalances.deposited(&deposit, Some(DepositReply::Deposited));
+        let settle = step(&progress);
+        assert_eq!(settle.step, Step::Settle { from_shard, id: 5 });
+        assert_eq!(streams(progress), (End::Filled, vec![1]));
+    }
+
+    #[test]
+    fn a_step_without_a_reply_ends_a_rebalance() {
+        let lending = || {
+            let mut rebalances = Rebalances::default();
+            let asked = probes(&rebalances.wait(1, claim(0)));
+            rebalances.probed(&asked[0], probe(0));
+            let progress = rebalances.probed(&asked[1], probe(3));
+            let lend = match &progress.jobs[..] {
+                [Job::Move(job)] => job.clone(),
+                other => panic!("{other:?}"),
+            };
+            (rebalances, lend)
+        };
+        let (mut rebalances, lend) = lending();
+        assert_eq!(streams(rebalances.lent(&lend, None)).0, End::Unknown);
+        let (mut rebalances, lend) = lending();
+        assert_eq!(streams(rebalances.deposited(&lend, None)).0, End::Unknown);
+    }
+}

@@ -125,6 +125,23 @@ fn a_gateway_that_has_heard_nothing_for_a_while_calls_nothing_sold_out() {
     assert!(body.contains("restocking"), "{body}");
 }
 
+/// Two seconds, or four polls where these take longer.
+#[test]
+fn what_a_poll_has_found_counts_for_a_few_polls() {
+    for (more, current_ms) in [("", 2_000), (r#", "poll_interval_ms": 700"#, 2_800)] {
+        for (age_ms, word) in [(current_ms, "sold_out"), (current_ms + 1, "restocking")] {
+            let mut bench = Bench::with(more);
+            bench.sell_out();
+            bench.advance(700);
+            bench.is_down = true;
+            bench.advance(age_ms);
+            bench.buy(1, "alice");
+            let (_, body) = bench.answer(1);
+            assert!(body.contains(word), "{age_ms} {more}: {body}");
+        }
+    }
+}
+
 #[test]
 fn no_more_requests_are_at_the_origin_than_the_cap_says() {
     let mut bench = Bench::with(r#", "overload": { "in_flight_max": 2 }"#);
@@ -160,6 +177,144 @@ fn a_redis_that_fails_is_left_in_peace() {
     assert_eq!(status, 503);
     assert!(body.contains("overloaded"), "{body}");
     assert_eq!(bench.calls, calls);
+}
+
+#[test]
+fn who_has_an_order_already_is_told_which() {
+    let mut bench = Bench::open();
+    bench.buy(1, "alice");
+    bench.run(Reply::CapReached);
+    let (_, body) = bench.answer(1);
+    assert!(body.contains(r#""order":"s.0.7""#), "{body}");
+    bench.buy(2, "bob");
+    bench.run(Reply::Blocked);
+    assert!(!bench.answer(2).1.contains("order\""));
+}
+
+#[test]
+fn a_sale_behind_a_page_answers_with_it() {
+    let mut bench = Bench::with(
+        r#", "retry_after_s": 9, "static_page": { "status": 200, "content_type": "text/plain", "body": "soon" }"#,
+    );
+    let behind = r#""degrade":{"static_page":true},"state""#;
+    bench.catalogue = bench.catalogue.replace("\"state\"", behind);
+    bench.advance(300);
+    bench.buy(1, "alice");
+    assert_eq!(bench.answer(1), (200, "soon".into()));
+    for (name, value) in [
+        ("content-type", "text/plain"),
+        ("cache-control", "no-store"),
+        ("retry-after", "9"),
+        (headers::VERDICT, "static_page"),
+    ] {
+        assert_eq!(bench.answer_header(1, name).as_deref(), Some(value));
+    }
+}
+
+const CHECKOUT: &str = r#", "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
+    "token": { "keys": [{ "secret": { "env": "S" } }], "min_age_ms": 2000, "max_age_ms": 5000 }"#;
+
+/// A gate of a sale that wants order tokens.
+fn of_a_sale_with_tokens(more: &str) -> Bench {
+    let mut bench = Bench::with(more);
+    bench.catalogue = bench
+        .catalogue
+        .replace("\"state\"", "\"token\":true,\"state\"");
+    bench.advance(300);
+    bench
+}
+
+fn check_out(bench: &mut Bench, stream: u32, user: &str) -> serde_json::Value {
+    let headers = [("x-user-id", user)];
+    bench.request(stream, "POST", "/sales/s/checkout", &headers);
+    serde_json::from_str(&bench.answer(stream).1).unwrap()
+}
+
+#[test]
+fn a_checkout_gives_a_token_and_says_from_when_and_until_when_it_counts() {
+    let mut bench = of_a_sale_with_tokens(CHECKOUT);
+    let minted = check_out(&mut bench, 1, "alice");
+    assert_eq!(bench.answer(1).0, 200);
+    let verdict = bench.answer_header(1, headers::VERDICT);
+    assert_eq!(verdict.as_deref(), Some("token_minted"));
+    let now_ms = NOW_MS + 300;
+    assert_eq!(minted["now_ms"], now_ms);
+    assert_eq!(minted["usable_at_ms"], now_ms + 2_000);
+    assert_eq!(minted["expires_at_ms"], now_ms + 5_000);
+    assert_eq!(bench.counted("requests_total.verdict.token_minted"), 1);
+
+    let token = minted["token"].as_str().unwrap();
+    let order = |bench: &mut Bench, stream, user: &str| {
+        let headers = [("x-user-id", user), (headers::ORDER_TOKEN, token)];
+        bench.request(stream, "POST", "/sales/s/orders", &headers);
+        bench.run(Reply::Granted);
+        bench.outcome(stream).unwrap()
+    };
+    let refused_for = |bench: &mut Bench, stream, user, reason: &str| {
+        assert_eq!(order(bench, stream, user), Outcome::Answered(403));
+        assert!(bench.answer(stream).1.contains("invalid_token"));
+        let counter = format!("tokens_refused_total.reason.{reason}");
+        assert_eq!(bench.counted(&counter), 1, "{reason}");
+    };
+    refused_for(&mut bench, 2, "alice", "too_young");
+    refused_for(&mut bench, 3, "bob", "foreign_user");
+    bench.buy(4, "alice");
+    assert_eq!(bench.answer(4).0, 403);
+    assert_eq!(bench.counted("tokens_refused_total.reason.missing"), 1);
+    bench.advance(2_000);
+    assert_eq!(order(&mut bench, 5, "alice"), Outcome::WentOn);
+    bench.advance(3_001);
+    assert_eq!(order(&mut bench, 6, "alice"), Outcome::Answered(403));
+}
+
+#[test]
+fn who_could_not_buy_gets_no_token_and_is_told_why() {
+    let mut bench = of_a_sale_with_tokens(CHECKOUT);
+    let alice = ("x-user-id", "alice");
+    let refused = [
+        (None, "/sales/s/checkout", 401, "invalid_user"),
+        (Some(alice), "/sales/x/checkout", 404, "unknown_sale"),
+    ];
+    for (stream, (user, path, status, word)) in (1..).zip(refused) {
+        bench.request(stream, "POST", path, user.as_slice());
+        let (told, body) = bench.answer(stream);
+        assert_eq!(told, status, "{body}");
+        assert!(body.contains(word), "{body}");
+        assert_eq!(bench.counted(&format!("requests_total.verdict.{word}")), 1);
+    }
+    bench.catalogue = bench.catalogue.replace("\"open\"", "\"drain\"");
+    bench.advance(300);
+    assert_eq!(check_out(&mut bench, 3, "alice")["error"], "draining");
+    assert_eq!(bench.counted("requests_total.verdict.token_minted"), 0);
+}
+
+#[test]
+fn in_shadow_everybody_gets_a_token_and_what_was_decided_is_counted() {
+    let limits =
+        format!(r#"{CHECKOUT}, "limits": {{ "user": {{ "rate": 1, "per": "1s", "burst": 1 }} }}"#);
+    let mut bench = of_a_sale_with_tokens(&limits);
+    bench.catalogue = bench.catalogue.replace("\"open\"", "\"shadow\"");
+    bench.advance(300);
+    for stream in 1..3 {
+        let minted = check_out(&mut bench, stream, "alice");
+        assert!(minted["token"].is_string(), "{minted}");
+    }
+    for word in ["token_minted", "rate_limited"] {
+        assert_eq!(bench.counted(&format!("shadow_total.verdict.{word}")), 1);
+        assert_eq!(bench.counted(&format!("requests_total.verdict.{word}")), 0);
+    }
+}
+
+#[test]
+fn a_sale_that_wants_tokens_sells_nothing_where_no_keys_are_and_the_log_says_so() {
+    let mut bench = of_a_sale_with_tokens("");
+    assert_eq!(bench.warnings, 1);
+    bench.buy(1, "alice");
+    let (status, body) = bench.answer(1);
+    assert_eq!(status, 503);
+    assert!(body.contains("unavailable"), "{body}");
+    assert_eq!(of_a_sale_with_tokens(CHECKOUT).warnings, 0);
+    assert_eq!(Bench::open().warnings, 0, "it wants none");
 }
 
 const KEYED: [(&str, &str); 2] = [("x-user-id", "alice"), ("idempotency-key", "\"k-1\"")];
@@ -387,6 +542,12 @@ fn a_countdown_may_be_read_by_pages_of_any_site() {
     bench.request(1, "GET", "/sales/s", &[]);
     let allowed = bench.answer_header(1, "access-control-allow-origin");
     assert_eq!(allowed.as_deref(), Some("*"));
+    let (status, body) = bench.answer(1);
+    assert_eq!(status, 200);
+    assert!(body.contains(r#""state":"running""#), "{body}");
+    bench.request(2, "GET", "/sales/x", &[]);
+    assert_eq!(bench.answer(2).0, 404);
+    assert_eq!(bench.counted("statuses_total"), 2);
 }
 
 #[test]
@@ -423,6 +584,25 @@ fn the_origins_failures_open_its_breaker_and_what_was_granted_goes_back() {
         bench.handed_back > 0,
         "the first that was refused had a claim"
     );
+}
+
+/// While all is well, one status in eight is looked at; from the first failure on, each is.
+#[test]
+fn the_origins_breaker_opens_at_half_of_what_it_has_seen() {
+    let mut bench = Bench::open();
+    let mut failures = 0;
+    for stream in 0..100 {
+        bench.buy(stream, &format!("u{stream}"));
+        bench.run(Reply::Granted);
+        if bench.outcome(stream) != Some(Outcome::WentOn) {
+            break;
+        }
+        let is_well = stream < 20;
+        failures += u32::from(!is_well);
+        bench.close_with(stream, Some(if is_well { 404 } else { 500 }));
+    }
+    assert_eq!(failures, 7 + 20);
+    assert_eq!(bench.counted("origin_breaker_total.state.open"), 1);
 }
 
 /// A gate with a sale of two shards, and a user who is at home on the first, which is empty.
@@ -487,6 +667,12 @@ fn with_all_sales_in_shadow_one_that_nobody_knows_goes_on() {
     );
     assert_eq!(bench.outcome(2), Some(Outcome::WentOn));
     assert_eq!(bench.counted("shadow_total.verdict.unknown_sale"), 1);
+    let forged = [(headers::CLAIM, "forged")];
+    bench.request(3, "POST", "/sales/unknown/orders", &forged);
+    for (stream, count) in [(2, 0), (3, headers::GATEWAY_ONLY.len())] {
+        let removed = |effect: &&Effect| matches!(effect, Effect::RemoveRequestHeader { .. });
+        assert_eq!(bench.effects_of(stream).filter(removed).count(), count);
+    }
 }
 
 /// Envoy has a worker that serves nobody, whose log would warn for ever.

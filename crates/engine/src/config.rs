@@ -239,6 +239,99 @@ mod tests {
     }
 
     #[test]
+    fn each_bound_is_itself_allowed_and_a_refusal_says_both() {
+        for (value, is_good) in [(1, false), (2, true), (5, true), (6, false)] {
+            assert_eq!(within("a", value, 2, 5).is_ok(), is_good, "{value}");
+        }
+        let error = within("a.b", 6, 2, 5).unwrap_err();
+        assert_eq!(error, FieldError::new("a.b", "must be 2 to 5, is 6"));
+    }
+
+    #[test]
+    fn names_of_headers_are_tokens_in_lower_case_and_content_types_are_text() {
+        assert_eq!(header_name("h", "X-User_1").as_deref(), Ok("x-user_1"));
+        for bad in ["", "a b", "a:", "ü", "a\n"] {
+            assert_eq!(header_name("h", bad).unwrap_err().path, "h", "{bad}");
+        }
+        assert_eq!(content_type("t", "text/html; charset=utf-8"), Ok(()));
+        for bad in ["", "a\r\nb: c", "ü"] {
+            assert_eq!(content_type("t", bad).unwrap_err().path, "t", "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_number_of_a_breaker_has_its_bounds() {
+        let check = |change: &dyn Fn(&mut breaker::Settings)| {
+            let mut settings = breaker::Settings::default();
+            change(&mut settings);
+            check_breaker("b", &settings).map_err(|error| error.path)
+        };
+        assert_eq!(check(&|_| {}), Ok(()));
+        type Set = fn(&mut breaker::Settings, u64);
+        let fields: [(&str, u64, Set); 5] = [
+            ("window_ms", 3_600_000, |s, n| s.window_ms = n),
+            ("min_requests", 1_000_000, |s, n| s.min_requests = n as u32),
+            ("failure_percent", 100, |s, n| s.failure_percent = n as u32),
+            ("open_ms", 3_600_000, |s, n| s.open_ms = n),
+            ("probes", 1_000_000, |s, n| s.probes = n as u32),
+        ];
+        for (name, max, set) in fields {
+            for good in [1, max] {
+                assert_eq!(check(&|settings| set(settings, good)), Ok(()), "{name}");
+            }
+            for bad in [0, max + 1] {
+                let refused = check(&|settings| set(settings, bad));
+                assert_eq!(refused, Err(format!("b.{name}")), "{bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn redis_has_its_defaults_and_every_number_its_bounds() {
+        let read = |json: &str| parse::<RedisConfig>(json.as_bytes()).unwrap();
+        let config = read("{}");
+        assert_eq!(config.check("redis"), Ok(()));
+        assert_eq!(
+            (&*config.cluster, &*config.key_prefix),
+            ("weir_redis", "weir")
+        );
+        assert_eq!(config.topology, Topology::Single);
+        let settings = |deadline_ms| pump::Settings {
+            deadline_ms,
+            batches_max: 8,
+            waiting_max: 10_000,
+        };
+        assert_eq!(config.pump_settings(250), settings(250));
+        let config = read(r#"{"deadline_ms":7}"#);
+        assert_eq!(config.pump_settings(250), settings(7));
+        for (name, max) in [
+            ("deadline_ms", 60_000),
+            ("batches_max", 64),
+            ("waiting_max", 1_000_000),
+        ] {
+            let check = |value: u64| read(&format!(r#"{{"{name}":{value}}}"#)).check("redis");
+            assert_eq!((check(1), check(max)), (Ok(()), Ok(())), "{name}");
+            for bad in [0, max + 1] {
+                assert_eq!(check(bad).unwrap_err().path, format!("redis.{name}"));
+            }
+        }
+        for (json, path) in [
+            (r#"{"cluster":""}"#, "redis.cluster"),
+            (r#"{"key_prefix":"a{b"}"#, "redis.key_prefix"),
+        ] {
+            assert_eq!(read(json).check("redis").unwrap_err().path, path);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_what_its_variable_holds_and_an_empty_one_is_none() {
+        let source = SecretSource { env: "S".into() };
+        let read = |value: &[u8]| source.read("k", &|_| Some(value.into()));
+        assert_eq!(read(b"hush").as_deref(), Ok(&b"hush"[..]));
+        assert_eq!(read(b"").unwrap_err().path, "k.env");
+    }
+
+    #[test]
     fn a_missing_secret_says_where_it_should_have_been() {
         let source = SecretSource {
             env: "WEIR_NO_SUCH_VARIABLE".into(),

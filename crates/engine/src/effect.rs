@@ -309,6 +309,76 @@ mod tests {
     use super::*;
 
     #[test]
+    fn effects_are_done_in_the_order_in_which_they_were_wanted() {
+        let mut effects = Effects::new();
+        let answer = Rc::new(Answer::new(200, &[("a", "b")], "c"));
+        effects.read_body(1, 9);
+        effects.respond(2, Rc::clone(&answer));
+        effects.remove_gateway_headers(3);
+        effects.add_header(3, "x-a", "b".into());
+        effects.set_path(3, "/p".into());
+        effects.go_on(3);
+        effects.let_go(4);
+        effects.log(Level::Info, "text");
+        effects.wake();
+        let (stream, bytes_max) = (1, 9);
+        let mut expected = alloc::vec![
+            Effect::ReadBody { stream, bytes_max },
+            Effect::Respond { stream: 2, answer },
+        ];
+        let removed = weir_base::headers::GATEWAY_ONLY.map(|name| Effect::RemoveRequestHeader {
+            stream: 3,
+            name: name.into(),
+        });
+        expected.extend(removed);
+        expected.extend([
+            Effect::AddRequestHeader {
+                stream: 3,
+                name: "x-a",
+                value: "b".into(),
+            },
+            Effect::SetPath {
+                stream: 3,
+                path: "/p".into(),
+            },
+            Effect::Continue {
+                stream: 3,
+                is_over: false,
+            },
+            Effect::Continue {
+                stream: 4,
+                is_over: true,
+            },
+            Effect::Log(Level::Info, "text".into()),
+            Effect::Wake,
+        ]);
+        assert_eq!(effects.as_slice(), expected);
+        let mut list = alloc::vec![Effect::Wake];
+        effects.take_into(&mut list);
+        assert_eq!(
+            (list.len(), &list[1..]),
+            (1 + expected.len(), &expected[..])
+        );
+        assert!(effects.as_slice().is_empty());
+    }
+
+    #[test]
+    fn a_request_of_the_engines_own_has_an_id_that_no_call_has() {
+        let mut effects = Effects::new();
+        let fetch = Fetch {
+            cluster: "origin".into(),
+            headers: Vec::new(),
+            body: Rc::new([]),
+            timeout_ms: 5,
+        };
+        let first = effects.call(5, 0, |_| {});
+        let id = effects.fetch(fetch.clone());
+        let next = effects.call(5, 0, |_| {});
+        assert_eq!((first, id, next), (BatchId(0), FetchId(1), BatchId(2)));
+        assert_eq!(effects.as_slice()[1], Effect::Fetch { id, fetch });
+    }
+
+    #[test]
     fn calls_keep_their_bytes_until_the_host_has_sent_them() {
         let mut effects = Effects::new();
         let first = effects.call(5, 0, |out| out.extend_from_slice(b"GET a"));

@@ -179,3 +179,43 @@ impl StreamEnd for PlainEnd {
         self.now_ms
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn of_a_response_the_first_header_of_a_name_counts() {
+        let header = |name: &str, value: &str| (name.into(), value.into());
+        let response = FetchResponse {
+            status: 200,
+            headers: vec![header("a", "1"), header("b", "2"), header("b", "3")],
+            body: vec![],
+        };
+        assert_eq!(response.header("b"), Some("2"));
+        assert_eq!(response.header("c"), None);
+    }
+
+    #[test]
+    fn what_is_known_of_a_plain_request_and_its_end_is_told() {
+        let request = PlainRequest {
+            headers: Headers::new(&[("a", "1")]),
+            peer_address: b"192.0.2.1:5".to_vec(),
+            now_ms: 7,
+        };
+        assert_eq!(request.headers().iter().count(), 1);
+        assert_eq!(request.header("a").as_deref(), Some(&b"1"[..]));
+        assert_eq!(request.header("b"), None);
+        assert_eq!(request.peer_address(), b"192.0.2.1:5");
+        assert_eq!(Request::now_ms(&request), 7);
+        let end = PlainEnd {
+            response_status: Some(201),
+            now_ms: 8,
+        };
+        assert_eq!(
+            (end.response_status(), StreamEnd::now_ms(&end)),
+            (Some(201), 8)
+        );
+    }
+}

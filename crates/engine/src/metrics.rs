@@ -164,6 +164,39 @@ mod tests {
     use alloc::vec;
 
     #[test]
+    fn what_is_taken_back_was_never_counted() {
+        let mut metrics = Metrics::new();
+        let counter = metrics.counter("n_total");
+        counter.add(5);
+        counter.take_back(2);
+        let mut collected = vec![];
+        metrics.collect(|index, count| collected.push((index, count)));
+        counter.take_back(1);
+        metrics.collect(|index, count| panic!("{index} {count}"));
+        assert_eq!(collected, [(0, 3)]);
+    }
+
+    #[test]
+    fn a_histogram_is_known_by_its_place() {
+        let mut metrics = Metrics::new();
+        let places = ["a_ms", "b_ms"].map(|name| metrics.histogram(name).index());
+        assert_eq!(places, [0, 1]);
+        assert_eq!(metrics.histograms(), ["a_ms", "b_ms"]);
+    }
+
+    mod colours {
+        crate::tag! {
+            /// As engines define one.
+            Colour { Red = "red", Blue = "blue", }
+        }
+
+        #[test]
+        fn each_value_of_a_tag_has_its_word() {
+            assert_eq!(Colour::ALL.map(Colour::word), ["red", "blue"]);
+        }
+    }
+
+    #[test]
     fn what_was_counted_is_collected_once() {
         let mut metrics = Metrics::new();
         let one = metrics.counter("one_total");

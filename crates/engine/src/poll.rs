@@ -142,6 +142,40 @@ mod tests {
     }
 
     #[test]
+    fn whether_redis_was_ever_reached_is_known_and_then_a_request_changes_nothing() {
+        let mut schedule = Schedule::new(500);
+        assert!(!schedule.has_reached());
+        schedule.failed();
+        assert!(!schedule.has_reached());
+        assert!(schedule.is_due(1_000));
+        schedule.succeeded();
+        assert!(schedule.has_reached());
+        assert!(schedule.is_due(1_100));
+        schedule.hurry();
+        assert!(!schedule.is_due(1_200), "it is known already");
+        assert_eq!(schedule.tick_ms(), 500);
+    }
+
+    #[test]
+    fn ticks_are_never_further_apart_than_half_a_second_where_requests_come() {
+        let mut schedule = Schedule::new(60_000);
+        schedule.succeeded();
+        assert_eq!(schedule.tick_ms(), TICK_MS_MAX);
+        assert_eq!(Schedule::new(10).tick_ms(), 10);
+    }
+
+    #[test]
+    fn a_clock_may_be_behind_by_one_interval_and_no_more() {
+        let mut schedule = Schedule::new(800);
+        schedule.succeeded();
+        assert!(schedule.is_due(100_000));
+        // Due at 100,780: 800 later, but for the 20 that a tick may be early.
+        for (now_ms, is_due) in [(100_779, false), (99_980, false), (99_979, true)] {
+            assert_eq!(schedule.is_due(now_ms), is_due, "{now_ms}");
+        }
+    }
+
+    #[test]
     fn one_poll_at_a_time_and_a_clock_set_back_stops_none() {
         let mut schedule = Schedule::new(500);
         assert!(schedule.is_due(1_000_000));

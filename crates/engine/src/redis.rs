@@ -143,6 +143,23 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_keeps_the_words_of_redis() {
+        let definite = Definite::Reply("NOAUTH no".into());
+        assert_eq!(classify(b"NOAUTH no"), definite.into());
+        assert_eq!(classify(b"ERR no"), Unknown::Reply("ERR no".into()).into());
+        assert!(is_noscript(b"NOSCRIPT no"));
+        assert!(!is_noscript(b"ERR NOSCRIPT"));
+    }
+
+    #[test]
+    fn what_failed_as_a_whole_has_no_replies() {
+        let lost: Failure = Unknown::Lost.into();
+        assert_eq!(read(Err(lost.clone()), 1), Err(lost));
+        let read = read(Ok(b":1\r\n".to_vec()), 1);
+        assert_eq!(read, Ok(alloc::vec![Value::Integer(1)]));
+    }
+
+    #[test]
     fn replies_must_be_exactly_as_many_as_commands() {
         assert_eq!(replies(b":1\r\n+OK\r\n", 2).unwrap().len(), 2);
         for (body, commands) in [

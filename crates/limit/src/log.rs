@@ -60,7 +60,8 @@ impl Log {
     pub(super) fn wait_ms(&self, quota: &Quota, cost: u32, now_ms: u64) -> u64 {
         let mut used = self.used().saturating_add(u64::from(cost));
         let mut wait_ms = 0;
-        for line in self.lines.iter().rev().filter(|line| line.count > 0) {
+        // Where there is no line, nothing becomes free: the next one says for how long to wait.
+        for line in self.lines.iter().rev() {
             if used <= u64::from(quota.rate()) {
                 break;
             }

@@ -118,12 +118,11 @@ impl State {
         }
     }
 
-    /// Charges a request that this check allowed; returns the check as the client is to be told of it.
-    pub fn charged(&mut self, quota: &Quota, cost: u32, check: &Check) -> Check {
+    /// Charges a request that a check allowed; returns the check as the client is to be told of it.
+    pub fn charged(&mut self, quota: &Quota, cost: u32) -> Check {
         self.charge(quota, cost);
         Check {
             wait_ms: 0,
-            mark: check.mark,
             ..self.check(quota, cost)
         }
     }

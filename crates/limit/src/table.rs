@@ -234,7 +234,7 @@ impl<'a, D: SharedData> Found<'a, D> {
             if !check.is_allowed() {
                 return (check, 0);
             }
-            let charged = self.state.charged(&self.ask.quota, self.ask.cost, &check);
+            let charged = self.state.charged(&self.ask.quota, self.ask.cost);
             if let Some(evictions) = self.write() {
                 return (charged, evictions);
             }

@@ -133,12 +133,18 @@ fn a_rate_that_divides_no_period_does_not_drift_in_a_year() {
     for (rate, per_ms) in [(3, 1_000_000), (7, 1_999_993), (11, 1_000_003)] {
         let mut k = Key::new(gcra(rate, per_ms, 2));
         let (mut now_ms, mut passed) = (NOW_MS, 0);
-        while now_ms < NOW_MS + YEAR_MS {
+        let expected = YEAR_MS * u64::from(rate) / per_ms;
+        let mut has_waited = false;
+        while now_ms < NOW_MS + YEAR_MS && passed <= expected + 3 {
             let check = k.ask(1, now_ms);
+            assert!(
+                check.is_allowed() || !has_waited,
+                "it has waited as long as it was told"
+            );
+            has_waited = !check.is_allowed();
             passed += u64::from(check.is_allowed());
             now_ms += check.wait_ms;
         }
-        let expected = YEAR_MS * u64::from(rate) / per_ms;
         // The burst, and the fraction of a request that the year ends in.
         assert!(
             (expected + 1..=expected + 3).contains(&passed),
@@ -162,9 +168,17 @@ fn a_quota_out_of_bounds_is_refused() {
     assert_eq!(gcra(1, 1, BURST_MAX + 1), Some(QuotaError::Burst));
     assert_eq!(gcra(1, PER_MS_MAX, BURST_MAX), Some(QuotaError::Ticks));
     assert_eq!(gcra(RATE_MAX, PER_MS_MAX, 100_000), None);
+    // Exactly 2^52 ticks, and one period more.
+    assert_eq!(gcra(1, 1 << 34, 1 << 18), None);
+    assert_eq!(gcra(1, (1 << 34) + 1, 1 << 18), Some(QuotaError::Ticks));
+    assert_eq!(gcra(1, 31_622_400_000, 1), None, "a leap year");
+    let sliding = refused(Algorithm::SlidingWindow, 1, 2_592_000_000, 1);
+    assert_eq!(sliding, None, "30 days");
     let sliding = refused(Algorithm::SlidingWindow, 1, SLIDING_PER_MS_MAX + 1, 1);
     assert_eq!(sliding, Some(QuotaError::Per(SLIDING_PER_MS_MAX)));
     assert_eq!(Quota::per_second(0, 0), Quota::per_second(1, 1));
+    let most = Quota::per_second(u32::MAX, u32::MAX);
+    assert_eq!((most.rate(), most.burst()), (RATE_MAX, BURST_MAX));
 }
 
 #[test]
@@ -181,6 +195,86 @@ fn a_clock_that_goes_back_a_little_gives_nobody_a_second_burst() {
             3,
             "{algorithm:?}: another clock"
         );
+    }
+}
+
+#[test]
+fn a_state_is_of_use_until_the_moment_that_it_says_and_no_longer() {
+    for (algorithm, idle_after_ms) in [
+        (Algorithm::Gcra, 6_667),
+        (Algorithm::SlidingWindow, 10_000),
+        (Algorithm::FixedWindow, 8_766),
+        (Algorithm::Concurrency, 18_766),
+    ] {
+        let quota = quota(algorithm, 3, 10_000, 3);
+        let asked_ms = NOW_MS + 1_234;
+        let mut state = State::new(&quota, asked_ms);
+        assert!(state.idle_at_ms(&quota) <= asked_ms, "{algorithm:?}");
+        state.charge(&quota, 2);
+        let idle_at_ms = state.idle_at_ms(&quota);
+        assert_eq!(idle_at_ms, asked_ms + idle_after_ms, "{algorithm:?}");
+        let left = |now_ms| state.at(&quota, now_ms).check(&quota, 1).remaining;
+        assert!(left(idle_at_ms - 1) < 3, "{algorithm:?}");
+        assert_eq!(left(idle_at_ms), 3, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_state_of_which_all_was_taken_back_is_of_no_use() {
+    for algorithm in ALGORITHMS {
+        let quota = quota(algorithm, 3, 10_000, 3);
+        let mut state = State::new(&quota, NOW_MS);
+        let check = state.check(&quota, 2);
+        state.charge(&quota, 2);
+        state.take_back(&quota, 2, check.mark);
+        let state = state.at(&quota, NOW_MS + 1);
+        assert!(state.idle_at_ms(&quota) <= NOW_MS + 1, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_slot_has_the_bytes_that_are_stated() {
+    // With the eight bytes of a fingerprint in each place.
+    let len = |algorithm| Slot::len(&quota(algorithm, 1, 1_000, 1));
+    assert_eq!(
+        ALGORITHMS.map(len),
+        [24, 80, 16, 24].map(|state| WAYS * (8 + state))
+    );
+}
+
+#[test]
+fn a_count_by_another_period_begins_anew() {
+    for algorithm in [Algorithm::FixedWindow, Algorithm::Concurrency] {
+        let mut k = Key::new(quota(algorithm, 3, 500, 3));
+        assert_eq!(k.burst(9, NOW_MS + 500), 3, "{algorithm:?}");
+        k.quota = quota(algorithm, 3, 1_000, 3);
+        assert_eq!(k.burst(9, NOW_MS + 500), 3, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn who_asks_on_a_clock_that_went_back_waits_for_so_much_longer() {
+    let mut k = Key::new(gcra(5, 1_000, 3));
+    assert_eq!(k.burst(9, NOW_MS), 3);
+    let refused = k.check(1, NOW_MS - 500);
+    assert_eq!((refused.wait_ms, refused.reset_ms), (700, 700));
+    assert!(k.check(1, NOW_MS + 200).is_allowed());
+}
+
+#[test]
+fn a_part_of_a_request_counts_as_a_whole_one_under_another_period() {
+    let mut k = Key::new(gcra(6, 60_000, 6));
+    assert_eq!(k.burst(9, NOW_MS), 6);
+    // Half a request has come back, and then a whole one.
+    for (later_ms, left) in [(5_000, 2), (10_000, 3)] {
+        let mut k = Key {
+            slot: k.slot.clone(),
+            quota: k.quota,
+        };
+        let state = k.state(NOW_MS + later_ms);
+        k.store(&state, NOW_MS + later_ms);
+        k.quota = gcra(6, 1_000, 8);
+        assert_eq!(k.check(1, NOW_MS + later_ms).remaining, left);
     }
 }
 

@@ -484,6 +484,24 @@ mod tests {
             Os::Ios,
             Browser::Other,
         );
+        check(
+            "Mozilla/5.0 (Windows Phone 10.0; Android 6.0.1; Lumia 950) AppleWebKit/537.36 Edge/15.15063",
+            Mobile,
+            Os::Windows,
+            Edge,
+        );
+        check(
+            "Mozilla/5.0 (Mobile; Nokia_8110_4G; rv:48.0) Gecko/48.0 Firefox/48.0 KAIOS/2.5",
+            Mobile,
+            Os::Other,
+            Firefox,
+        );
+        check(
+            "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 Chrome/131.0.0.0 Safari/537.36 OPR/115.0",
+            Desktop,
+            Os::Linux,
+            Browser::Other,
+        );
         check("", Device::Other, Os::Other, Browser::Other);
         check("\u{ff}x", Device::Other, Os::Other, Browser::Other);
     }
@@ -523,6 +541,77 @@ mod tests {
             .collect();
         use Platform::{Any, Ios, Mobile, Wechat};
         assert_eq!(fits, [Ios, Wechat, Mobile, Any]);
+    }
+
+    #[test]
+    fn every_platform_has_those_that_are_its_own() {
+        use Platform::{Android, Any, Desktop, Ios, Mobile, Tablet, Wechat};
+        for (device, os, browser, expected) in [
+            (
+                Device::Tablet,
+                Os::Android,
+                Browser::Chrome,
+                &[Android, Tablet, Any][..],
+            ),
+            (Device::Desktop, Os::Windows, Browser::Edge, &[Desktop, Any]),
+            (
+                Device::Mobile,
+                Os::Android,
+                Browser::Wechat,
+                &[Android, Wechat, Mobile, Any],
+            ),
+            (
+                Device::Mobile,
+                Os::Ios,
+                Browser::Safari,
+                &[Ios, Mobile, Any],
+            ),
+            (Device::Bot, Os::Other, Browser::Other, &[Any]),
+        ] {
+            let agent = Agent {
+                device,
+                os,
+                browser,
+            };
+            let fits = Platform::ALL
+                .into_iter()
+                .filter(|platform| agent.is(*platform));
+            assert_eq!(fits.collect::<Vec<_>>(), expected, "{agent:?}");
+        }
+    }
+
+    #[test]
+    fn programs_open_no_app_and_people_may_be_within_one() {
+        for (text, is_program, in_app) in [
+            ("curl/8.5.0", true, false),
+            ("Twitterbot/1.0", true, false),
+            (
+                "Mozilla/5.0 (iPhone) Mobile/15E148 MicroMessenger/8.0",
+                false,
+                true,
+            ),
+            ("Mozilla/5.0 (iPhone) Mobile/15E148 QQ/9.0", false, true),
+            ("Mozilla/5.0 (iPhone) Mobile/15E148 MQQ/9.0", false, false),
+            ("", false, false),
+        ] {
+            let text = text.as_bytes();
+            assert_eq!(Agent::read(text).is_program(), is_program, "{text:?}");
+            assert_eq!(is_in_app(text), in_app, "{text:?}");
+        }
+    }
+
+    /// Statistics of the gateways meet in one table: it may never change.
+    #[test]
+    fn the_hash_of_an_agent_is_the_same_at_all_gateways() {
+        assert_eq!(agent_hash(b"curl/8.5.0"), 0x554a_c286_e3cd_1ce6);
+        assert_ne!(agent_hash(b""), agent_hash(b"curl/8.5.0"));
+    }
+
+    #[test]
+    fn a_language_is_shown_as_its_tag() {
+        let language = Language::new(b"zh-hant-tw").unwrap();
+        assert_eq!(alloc::format!("{language}"), "zh-Hant-TW");
+        assert_eq!(alloc::format!("{}", Language::default()), "");
     }
 
     #[test]

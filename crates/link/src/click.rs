@@ -358,6 +358,8 @@ mod tests {
         assert_eq!(decode(&many), Err(ClickError::TooLong));
         let long = vec![b' '; PAYLOAD_LEN_MAX + 1];
         assert_eq!(decode(&long), Err(ClickError::TooLong));
+        assert!(matches!(decode(&long[1..]), Err(ClickError::Json(_))));
+        assert_eq!(PAYLOAD_LEN_MAX, 1_048_576);
     }
 
     #[test]
@@ -414,6 +416,17 @@ mod tests {
     }
 
     #[test]
+    fn a_click_has_an_id_that_is_spelt_as_a_batchs() {
+        let id = ClickId {
+            counter: 0xab,
+            sequence: 12,
+        };
+        assert_eq!(id.to_string(), "00000000000000ab-12");
+        assert_eq!("00000000000000ab-12".parse(), Ok(id));
+        assert_eq!("ab-12".parse::<ClickId>(), Err(ClickError::Id));
+    }
+
+    #[test]
     fn of_a_referrer_the_host_is_left() {
         let check = |referer: &str, expected: &str| {
             assert_eq!(referrer_host(referer.as_bytes()), expected, "{referer}");
@@ -424,6 +437,13 @@ mod tests {
         check("https://[2001:DB8::1]:443/", "[2001:db8::1]");
         check("https://[2001:db8::1]/", "[2001:db8::1]");
         check("android-app://com.example/", "com.example");
+        check("https://a.example?b=/c", "a.example");
+        check("https://a.example#b", "a.example");
+        check("https://a.example:x/", "a.example:x");
+        check("fifteen-letters://a/", "a");
+        check("sixteen--letters://a/", "");
+        let longest = "a".repeat(64);
+        check(&alloc::format!("https://{longest}/"), &longest);
         for none in [
             "",
             "about:blank",

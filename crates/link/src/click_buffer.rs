@@ -302,6 +302,63 @@ mod tests {
         assert!(click_buffer.agents.len() <= AGENTS_MAX);
     }
 
+    /// What stands in one header is not the same where it stands in another.
+    #[test]
+    fn clicks_of_which_anything_differs_are_rows_of_their_own() {
+        let name = name();
+        let other = LinkName::from(&"s/aZ3k9Qy".parse::<LinkId>().unwrap());
+        let nothing = Click {
+            user_agent: b"",
+            referer: b"",
+            accept_language: b"",
+            ..click(&name, b"")
+        };
+        let word = b"en";
+        let minute_ms = MINUTE_MS;
+        let clicks = [
+            nothing,
+            Click {
+                link: &other,
+                ..nothing
+            },
+            Click {
+                address: word,
+                ..nothing
+            },
+            Click {
+                user_agent: word,
+                ..nothing
+            },
+            Click {
+                referer: word,
+                ..nothing
+            },
+            Click {
+                accept_language: word,
+                ..nothing
+            },
+            Click {
+                now_ms: nothing.now_ms + minute_ms,
+                ..nothing
+            },
+            Click {
+                now_ms: nothing.now_ms - minute_ms,
+                ..nothing
+            },
+        ];
+        let mut click_buffer = ClickBuffer::new("vm-1", 10);
+        assert!(click_buffer.is_empty());
+        for click in clicks.iter().chain(&clicks) {
+            click_buffer.count(click);
+        }
+        assert!(!click_buffer.is_empty());
+        assert_eq!(click_buffer.rows.len(), clicks.len());
+        assert!(click_buffer.rows.values().all(|row| row.clicks == 2));
+        click_buffer.close();
+        assert!(!click_buffer.is_empty());
+        assert_eq!(click_buffer.send_next().unwrap().clicks, 16);
+    }
+
     #[test]
     fn only_ports_are_cut_off() {
         let check = |address: &str, expected: &str| {

@@ -297,6 +297,8 @@ mod tests {
         assert_eq!(Length::new(4), Err(CodeError::Length));
         assert_eq!(Length::new(9), Err(CodeError::Length));
         assert_eq!(Length::ALL.map(Length::position), [0, 1, 2, 3]);
+        assert_eq!(Length::ALL.map(u8::from), [5, 6, 7, 8]);
+        assert_eq!(Length::MAX.to_string(), "8");
     }
 
     proptest! {
@@ -348,6 +350,8 @@ mod tests {
             assert!(Code::new(bad).is_err(), "{bad}");
         }
         assert!(Code::new("x".repeat(32)).is_ok());
+        assert_eq!(Code::new("abc").unwrap().to_string(), "abc");
+        assert_eq!(Code::new("ab"), Err(CodeError::TooShort));
         assert!(Code::new("x".repeat(33)).is_err());
         for bad in [
             "s",

@@ -570,6 +570,74 @@ mod tests {
     }
 
     #[test]
+    fn each_bound_is_itself_allowed() {
+        let long = |count: usize| "x".repeat(count);
+        let labels = |last: usize| {
+            let label = long(63);
+            format!("{label}.{label}.{label}.{}", long(last))
+        };
+        let hosts =
+            |count: usize| -> Vec<String> { (0..count).map(|n| format!("{n}.example")).collect() };
+        let schemes =
+            |count: usize| -> Vec<String> { (0..count).map(|n| format!("s{n}")).collect() };
+        // As JSON, a list of one text has four bytes more than the text.
+        for (field, good, bad) in [
+            ("hosts", json!(hosts(16)), json!(hosts(17))),
+            ("hosts", json!([labels(61)]), json!([labels(62)])),
+            ("hosts", json!([long(63)]), json!([long(64)])),
+            ("hosts", json!(["a-b"]), json!(["a-"])),
+            ("denied_hosts", json!(hosts(10_000)), json!(hosts(10_001))),
+            (
+                "app_schemes",
+                json!(schemes(10_000)),
+                json!(schemes(10_001)),
+            ),
+            ("app_schemes", json!([long(64)]), json!([long(65)])),
+            ("app_schemes", json!(["a+b-c.1"]), json!(["1a"])),
+            ("life_days", json!(3_650), json!(3_651)),
+            ("port", json!(1), json!(0)),
+            ("gone_page", json!(long(65_536)), json!(long(65_537))),
+            ("assetlinks", json!([long(131_068)]), json!([long(131_069)])),
+            (
+                "home",
+                json!("http://a.example/"),
+                json!("ftp://a.example/"),
+            ),
+        ] {
+            assert!(with(field, good).is_ok(), "{field}");
+            assert!(with(field, bad).is_err(), "{field}");
+        }
+        let domains = |count: usize| {
+            let domain = |n| json!({"id": format!("d{n}"), "hosts": [format!("{n}.example")]});
+            read(json!({"domains": (0..count).map(domain).collect::<Vec<_>>()}))
+        };
+        assert_eq!(domains(100).unwrap().iter().count(), 100);
+        assert!(domains(101).is_err());
+    }
+
+    #[test]
+    fn a_life_is_told_in_days_and_app_schemes_by_their_names() {
+        let domains = with("life_days", json!(2)).unwrap();
+        assert_eq!(domains.by_id("s").unwrap().life_ms(), 172_800_000);
+        let domains = with("app_schemes", json!(["weixin"])).unwrap();
+        let domain = domains.by_id("s").unwrap();
+        assert!(domain.is_app_scheme("weixin") && !domain.is_app_scheme("alipay"));
+    }
+
+    #[test]
+    fn a_document_keeps_its_version_and_leaves_out_what_is_not_said() {
+        let domain = json!({"id": "s", "hosts": ["s.example.com"]});
+        let domains = read(json!({"version": 7, "domains": [domain]})).unwrap();
+        assert_eq!(domains.version(), 7);
+        let published = serde_json::to_value(domains.to_config()).unwrap();
+        assert_eq!(published["version"], 7);
+        assert_eq!(published["domains"][0].get("allow_private_targets"), None);
+        let domains = with("allow_private_targets", json!(true)).unwrap();
+        let published = serde_json::to_value(domains.to_config()).unwrap();
+        assert_eq!(published["domains"][1]["allow_private_targets"], true);
+    }
+
+    #[test]
     fn what_is_published_is_what_is_read() {
         let domains = with("assetlinks", json!([{"relation": ["x"]}])).unwrap();
         let published = serde_json::to_value(domains.to_config()).unwrap();

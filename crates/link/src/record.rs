@@ -453,6 +453,64 @@ mod tests {
     }
 
     #[test]
+    fn a_link_may_have_as_many_parts_as_are_allowed_and_not_one_more() {
+        let app = |_| App {
+            platform: Platform::Any,
+            url: "a".into(),
+            fallback: None,
+        };
+        let rule = |_| Rule {
+            platforms: vec![],
+            languages: vec![],
+            target: "a".into(),
+        };
+        type Fill<'a> = &'a dyn Fn(&mut Link, usize);
+        let parts: [(&str, usize, Fill<'_>); 4] = [
+            ("apps", APPS_MAX, &|link, count| {
+                link.apps = (0..count).map(app).collect();
+            }),
+            ("rules", RULES_MAX, &|link, count| {
+                link.rules = (0..count).map(rule).collect();
+            }),
+            ("platforms", LISTED_MAX, &|link, count| {
+                link.rules = vec![Rule {
+                    platforms: vec![Platform::Any; count],
+                    ..rule(0)
+                }];
+            }),
+            ("languages", LISTED_MAX, &|link, count| {
+                link.rules = vec![Rule {
+                    languages: vec!["zh".into(); count],
+                    ..rule(0)
+                }];
+            }),
+        ];
+        for (what, most, fill) in parts {
+            let check = |count| {
+                let mut link = Link::to("a");
+                fill(&mut link, count);
+                link.check()
+            };
+            assert_eq!(check(most), Ok(()), "{what}");
+            assert_eq!(check(most + 1), Err(RecordError::Parts), "{what}");
+        }
+        assert_eq!(Link::to("a".repeat(TARGET_LEN_MAX)).check(), Ok(()));
+        let spaces = " ".repeat(RECORD_LEN_MAX - r#"0 0 {"t":"a"}"#.len());
+        let longest = format!(r#"0 0 {{{spaces}"t":"a"}}"#);
+        assert_eq!(Link::decode(longest.as_bytes()), Ok(Link::to("a")));
+    }
+
+    #[test]
+    fn the_language_of_a_target_comes_back() {
+        let link = Link {
+            language: "zh-TW".into(),
+            ..Link::to("a")
+        };
+        assert_eq!(link.encode(), br#"0 0 {"t":"a","l":"zh-TW"}"#);
+        assert_eq!(Link::decode(&link.encode()), Ok(link));
+    }
+
+    #[test]
     fn words_of_platforms_are_those_in_json() {
         for platform in Platform::ALL {
             let json = serde_json::to_value(platform).unwrap();

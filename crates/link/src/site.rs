@@ -162,6 +162,17 @@ mod tests {
     }
 
     #[test]
+    fn where_no_link_leads_the_domain_says_so_and_when_to_come_again() {
+        let own = domain(r#","not_found_page":"<p>none","unavailable_page":"<p>later""#);
+        let none = unknown(Some(&own));
+        assert_eq!((none.status, none.body.as_ref()), (404, "<p>none"));
+        assert!(unknown(None).body.contains("No such link"));
+        let later = unavailable(&own, 7);
+        assert_eq!((later.status, later.body.as_ref()), (503, "<p>later"));
+        assert!(later.headers.contains(&("retry-after", "7".into())));
+    }
+
+    #[test]
     fn other_paths_are_no_files() {
         for path in [
             "",

@@ -167,6 +167,7 @@ mod tests {
         assert_eq!(text, "v1;sale-1;3;1700000000123;1;1700000030123;alice;bob");
         assert_eq!(Ticket::decode(&text).unwrap(), ticket());
         assert_eq!(ticket().claim_id().as_str(), "sale-1.3.1700000000123");
+        assert_eq!(format!("{}", ticket().claim_id()), "sale-1.3.1700000000123");
     }
 
     #[test]

@@ -173,6 +173,13 @@ mod tests {
     }
 
     #[test]
+    fn a_rebalance_is_of_the_shard_that_it_was_started_for() {
+        for to_shard in [0, 1, 7] {
+            assert_eq!(Rebalance::start(to_shard).0.to_shard(), to_shard);
+        }
+    }
+
+    #[test]
     fn the_richest_shard_lends_and_nobody_to_itself() {
         let lend = |from_shard| Next::Call(RebalanceCall::Lend { from_shard });
         assert_eq!(look(0, &[shard(0, 0), shard(2, 0), shard(5, 0)]), lend(2));
@@ -201,16 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn a_rebalance_that_is_always_late_gives_up() {
+    fn a_rebalance_that_is_always_late_asks_three_times_and_gives_up() {
         let (mut rebalance, mut ask) = Rebalance::start(0);
+        let mut lends = 0;
         for _ in 0..20 {
             let event = match ask {
                 RebalanceCall::Probe => RebalanceEvent::Probe(vec![shard(0, 0), shard(1, 0)]),
-                _ => RebalanceEvent::Lend(1, LendReply::Nothing),
+                _ => {
+                    lends += 1;
+                    RebalanceEvent::Lend(1, LendReply::Nothing)
+                }
             };
             match rebalance.on_event(&event) {
                 Next::Call(next) => ask = next,
-                Next::Done(end, _) => return assert_eq!(end, End::Moving),
+                Next::Done(end, _) => return assert_eq!((end, lends), (End::Moving, 3)),
             }
         }
         panic!("it never ends");

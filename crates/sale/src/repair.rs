@@ -132,6 +132,17 @@ mod tests {
     }
 
     #[test]
+    fn the_drift_is_what_is_there_too_much_and_below_nothing_what_is_missing() {
+        let drift = |ordered, total| {
+            let shards = [shard(3, 1), shard(-2, 4)];
+            Terms::new(&shards, ordered, total).unwrap().drift()
+        };
+        assert_eq!(drift(4, 10), 0);
+        assert_eq!(drift(9, 10), 5);
+        assert_eq!(drift(4, 17), -7);
+    }
+
+    #[test]
     fn missing_units_are_spread_and_too_many_are_taken_where_they_are() {
         let shards = [shard(1, 0), shard(5, 0), shard(-2, 0)];
         assert_eq!(repairs(&shards, 0), vec![]);

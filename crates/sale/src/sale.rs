@@ -320,6 +320,15 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_catalogue_of_more_sales_than_gateways_hold_is_refused() {
+        let of = |count: usize| catalogue(vec![sale("s"); count]).checked();
+        assert!(of(SALES_MAX).is_ok());
+        for count in [SALES_MAX + 1, SALES_MAX + 2] {
+            assert_eq!(of(count), Err(CatalogueError::TooManySales(count)));
+        }
+    }
+
+    #[test]
     fn the_catalogue_travels_as_json() {
         let catalogue = catalogue(vec![sale("s")]);
         let text = serde_json::to_string(&catalogue).unwrap();

@@ -53,6 +53,28 @@ mod tests {
         assert_eq!(homes, [2, 1, 3, 0, 2, 3, 2, 3]);
     }
 
+    /// Redis would no longer find who has reserved, nor who is blocked: these may never change, either.
+    #[test]
+    fn buckets_are_fixed_for_ever() {
+        let buckets: Vec<u32> = (0..8)
+            .map(|n| bucket(&user(&format!("user-{n}"))))
+            .collect();
+        assert_eq!(buckets, [185, 252, 173, 51, 127, 186, 218, 88]);
+    }
+
+    #[test]
+    fn users_of_one_shard_are_spread_over_all_its_buckets() {
+        let mut counts = [0_u32; BUCKETS as usize];
+        let users = (0..100_000).map(|n| user(&format!("user-{n}")));
+        for user in users.filter(|user| home_shard(user, 4) == 0) {
+            counts[bucket(&user) as usize] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| (50..150).contains(count)),
+            "{counts:?}"
+        );
+    }
+
     #[test]
     fn users_that_differ_only_in_a_counter_spread_evenly() {
         let mut counts = [0_u32; 16];

@@ -187,6 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn each_verdict_says_something_of_its_own() {
+        let messages: BTreeSet<_> = Verdict::ALL.iter().map(|v| v.message()).collect();
+        assert_eq!(messages.len(), Verdict::ALL.len());
+        assert!(!messages.contains(""));
+    }
+
+    #[test]
+    fn who_waits_for_weir_or_for_an_attempt_of_ones_own_may_retry() {
+        for verdict in Verdict::ALL {
+            let waits = verdict.status() == Some(503) || verdict == Verdict::InProgress;
+            assert_eq!(verdict.may_be_retried(), waits, "{verdict:?}");
+        }
+    }
+
+    #[test]
     fn only_what_passes_has_no_status_of_its_own() {
         for verdict in Verdict::ALL {
             let passes = matches!(verdict, Verdict::Granted | Verdict::GrantedAgain);

@@ -213,6 +213,11 @@ fn senseless_settings_count_as_the_nearest_that_make_sense() {
     assert_eq!(breaker.state(), State::Closed);
 }
 
+#[test]
+fn each_state_has_its_word_in_metrics() {
+    assert_eq!(State::ALL.map(State::word), ["closed", "open", "half_open"]);
+}
+
 /// What a breaker does, told from the list of all that has happened to it.
 struct Model {
     settings: Settings,
@@ -298,7 +303,7 @@ proptest! {
                 once(&mut breaker, 10, Outcome::Failure);
                 breaker.state() == State::Closed
             };
-            (1..).take_while(is_closed).count()
+            (1..2_000).take_while(is_closed).count()
         };
         let always = failures_until_open(|breaker, now_ms, outcome| {
             once(breaker, now_ms, outcome);

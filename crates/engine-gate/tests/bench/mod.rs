@@ -158,7 +158,7 @@ impl Bench {
         self.catalogue = self
             .catalogue
             .replace("\"state\"", "\"band\":\"none\",\"state\"");
-        self.advance(300);
+        self.advance(700);
         self.run(Reply::Empty);
         self.buy(u32::MAX, "latecomer");
         self.run(Reply::Empty);

@@ -185,6 +185,12 @@ fn every_part_of_a_key_tells_requests_apart() {
     );
     check(
         r#"{"cookie":"c"}"#,
+        &with(&base, "cookie", "c=1"),
+        &with(&base, "cookie", "c=2"),
+        false,
+    );
+    check(
+        r#"{"cookie":"c"}"#,
         &with(&base, "cookie", "cc=2"),
         &base,
         true,
@@ -207,6 +213,12 @@ fn every_part_of_a_key_tells_requests_apart() {
         &from("[2001:db8:0:1::1]:1"),
         false,
     );
+}
+
+#[test]
+fn a_rule_tells_whether_it_needs_to_know_the_user() {
+    assert!(rule(r#""key":["address","user"]"#).needs_user());
+    assert!(!rule(r#""key":["address",{"header":"user"}]"#).needs_user());
 }
 
 #[test]

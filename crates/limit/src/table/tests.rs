@@ -104,6 +104,94 @@ fn two_workers_share_one_limit() {
     assert_eq!(decide(&one, QUOTA, "u", NOW_MS + 400).wait_ms(), 600);
 }
 
+/// How many slots a table has tells how often keys meet, and no other's keys look like its own.
+#[test]
+fn each_slot_has_a_key_of_its_own_and_everything_else_is_none() {
+    let memory = Memory::default();
+    let table = Table::new(&memory, "t", u32::MAX, 7);
+    let key = |slot| String::from(table.slot_key(slot).as_str());
+    let tag = String::from(&key(0)[..TAG_LEN]);
+    for (slot, digits) in [(0, "00000"), (7, "00007"), (60, "00060"), (65_535, "65535")] {
+        assert_eq!(key(slot), format!("{tag}{digits}"));
+        assert!(is_slot_key(key(slot).as_bytes()));
+    }
+    assert_ne!(
+        Table::new(&memory, "u", 1, 7).slot_key(0).0,
+        table.slot_key(0).0
+    );
+    assert_eq!(table.slots, SLOTS_MAX);
+    for other in [
+        "",
+        "0123456789abcde0",
+        "0123456789abcd",
+        "0123456789abcdx",
+        "another-15-long",
+    ] {
+        assert!(!is_slot_key(other.as_bytes()), "{other}");
+    }
+}
+
+/// With one slot of eight places, the ninth who comes takes the place of the first.
+#[test]
+fn a_decision_tells_by_which_ask_the_state_of_another_was_lost() {
+    let memory = Memory::default();
+    let tables = tables(&memory);
+    for n in 0..crate::WAYS {
+        assert_eq!(allowed(&tables[1], &format!("u{n}"), 1), 1);
+    }
+    let asks = asks(&tables, 2);
+    let decision = decide_both(&asks, NOW_MS);
+    assert!(decision.is_allowed());
+    assert_eq!(decision.evicted_by, [1]);
+    let again = decide_both(&asks, NOW_MS);
+    assert!(again.evicted_by.is_empty(), "it has a place now");
+    let remaining: Vec<u32> = again.checks.iter().map(|check| check.remaining).collect();
+    assert_eq!(remaining, [0, 0]);
+    assert_eq!(decide_both(&asks, NOW_MS).wait_ms(), 1_000);
+}
+
+#[test]
+fn one_request_of_one_table_is_told_what_is_left_and_whose_state_is_lost() {
+    let memory = Memory::default();
+    let tables = tables(&memory);
+    let [ask, _] = asks(&tables, 1);
+    let told = |key: &[u8]| {
+        let (check, lost) = decide_one(TableRequest { key, ..ask }, NOW_MS);
+        (check.wait_ms, check.remaining, lost)
+    };
+    for n in 0..crate::WAYS as u8 {
+        assert_eq!(told(&[n]), (0, 1, 0));
+    }
+    assert_eq!(told(b"u"), (0, 1, 1));
+    assert_eq!(told(b"u"), (0, 0, 0));
+    assert_eq!(told(b"u"), (1_000, 0, 0));
+    ask.take_back(0, NOW_MS);
+    assert_eq!(told(b"u"), (0, 0, 0));
+}
+
+#[test]
+fn a_charge_is_taken_back_though_others_write_meanwhile() {
+    let memory = Memory::default();
+    assert_eq!(allowed(&table(&memory), "u", 9), 2);
+    let rival = Rival {
+        memory: &memory,
+        table: table(&memory),
+        left: Mutex::new(TRIES_MAX - 1),
+        reads: Mutex::new(0),
+    };
+    let own = table(&rival);
+    let ask = TableRequest {
+        table: &own,
+        quota: Quota::per_second(1, 2),
+        key: b"u",
+        cost: 1,
+    };
+    ask.take_back(0, NOW_MS);
+    assert_eq!(*rival.reads.lock().unwrap(), TRIES_MAX);
+    let other = table(&memory);
+    assert_eq!(allowed(&other, "u", 9), 1);
+}
+
 #[test]
 fn a_decision_writes_once_and_a_refusal_never() {
     let memory = Memory::default();

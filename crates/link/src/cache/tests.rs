@@ -1,4 +1,5 @@
 use super::*;
+use crate::record::Rule;
 use alloc::format;
 use proptest::prelude::*;
 
@@ -184,7 +185,66 @@ fn what_is_asked_for_stays() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_further_than_anything_was_set_knows_nothing() {
+    let mut memory = memory();
+    memory.learn_unknown(&name("abc"), 1_000);
+    assert_eq!(memory.find(&name("abc"), 1_000), Found::Unknown);
+    assert_eq!(memory.find(&name("abc"), 999), Found::Nothing);
+}
+
+#[test]
+fn what_a_link_takes_grows_with_its_addresses_and_languages() {
+    let mut memory = memory();
+    let mut told_of = |code: &str, link: Link| {
+        let before = memory.size().1;
+        memory.learn(&name(code), told(link, None), 0);
+        memory.size().1 - before
+    };
+    let plain = told_of("abc", link());
+    assert_eq!(plain, ENTRY_BYTES + "https://t.example/".len() + 64);
+    let rule = Rule {
+        platforms: Vec::new(),
+        languages: ["de", "en"].map(Into::into).into(),
+        target: "https://t.example/de".into(),
+    };
+    let ruled = Link {
+        rules: [rule].into(),
+        ..link()
+    };
+    let more = "https://t.example/de".len() + 64 + 2 * 32;
+    assert_eq!(told_of("abd", ruled), plain + more);
+}
+
+#[test]
+fn what_just_fits_is_remembered_and_what_does_not_drives_nothing_out() {
+    let mut cache = Cache::<u32>::new(2, 100, 3);
+    cache.insert(b"a", 1, 40);
+    cache.insert(b"b", 2, 60);
+    cache.insert(b"x", 9, 101);
+    assert_eq!((cache.get(b"a").copied(), cache.evictions), (Some(1), 0));
+    assert_eq!(
+        (cache.get(b"b").copied(), cache.get(b"x").copied()),
+        (Some(2), None)
+    );
+    cache.insert(b"c", 3, 100);
+    assert_eq!((cache.get(b"c").copied(), cache.evictions), (Some(3), 2));
+    assert_eq!((cache.len(), cache.bytes), (1, 100));
+    cache.remove(b"c");
+    assert_eq!((cache.len(), cache.bytes, cache.evictions), (0, 0, 2));
+}
+
+#[test]
+fn evictions_are_told_once() {
+    let mut memory = memory();
+    for number in 0..103 {
+        memory.learn(&name(&format!("x{number:03}")), told(link(), None), 1);
+    }
+    assert_eq!((memory.take_evictions(), memory.take_evictions()), (3, 0));
+}
+
+#[test]
 fn a_name_is_that_of_its_link() {
+    assert_eq!(name("a-_Z9").as_bytes(), b"s/a-_Z9");
     let id: LinkId = "s/aZ3k9Qx".parse().unwrap();
     assert_eq!(LinkName::from(&id).as_bytes(), b"s/aZ3k9Qx");
     assert_eq!(LinkName::from(&id).to_link(), Some(id));

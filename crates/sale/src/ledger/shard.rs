@@ -270,9 +270,7 @@ impl ShardLedger {
         };
         self.forget_if_blank(user);
         self.version += 1;
-        if units > 0 {
-            self.change_stock(signed(units));
-        }
+        self.change_stock(signed(units));
         Followed::Done
     }
 
@@ -429,15 +427,11 @@ impl ShardLedger {
 
     /// Goes on with the rebuild of a cold shard. Returns whether it is still this one's.
     pub fn renew(&mut self, token: &str) -> bool {
-        let now_us = self.clock_us;
+        // Only a cold shard has one.
         let rebuild = self.rebuild.as_mut().filter(|known| known.token == token);
-        match rebuild {
-            Some(rebuild) if self.stock.is_none() => {
-                rebuild.until_us = now_us + rebuild.lease_ms * 1_000;
-                true
-            }
-            _ => false,
-        }
+        let Some(rebuild) = rebuild else { return false };
+        rebuild.until_us = self.clock_us + rebuild.lease_ms * 1_000;
+        true
     }
 
     /// Writes the orders of a user on a cold shard, as SQL knows them, oldest first. Returns whether it did: another may

@@ -1,4 +1,5 @@
 use super::*;
+use crate::idempotency::{AttemptTag, IdempotencyKey};
 use alloc::format;
 use proptest::prelude::*;
 use std::vec;
@@ -263,6 +264,7 @@ fn of_two_who_rebuild_a_shard_one_is_refused_and_takes_over_when_the_other_is_si
     assert_eq!(shard.wipe("a", 100), WipeReply::Begun);
     assert_eq!(shard.wipe("b", 100), WipeReply::Other);
     shard.set_clock_us(90_000);
+    assert_eq!(shard.wipe("b", 100), WipeReply::Other);
     assert!(shard.restore("a", &user(1), &[order]));
     shard.set_clock_us(110_000);
     assert_eq!(shard.wipe("b", 100), WipeReply::Other, "it goes on");
@@ -349,6 +351,45 @@ fn a_checksum_does_not_depend_on_the_order_and_loses_what_is_taken_out() {
 }
 
 #[test]
+fn a_checksum_is_a_remainder_whatever_the_numbers() {
+    const CHECKSUMS: u64 = 2_147_483_647;
+    let numbers = [
+        0,
+        7,
+        CHECKSUMS,
+        CHECKSUMS + 1,
+        1_700_000_000_000_001,
+        u64::MAX,
+    ];
+    for checksum in numbers {
+        for generation in numbers {
+            let sum = checksum_of(checksum, generation, true);
+            let both = u128::from(checksum) + u128::from(generation);
+            assert_eq!(u128::from(sum), both % u128::from(CHECKSUMS));
+            let without = checksum_of(sum, generation, false);
+            assert_eq!(without, checksum % CHECKSUMS);
+        }
+    }
+}
+
+#[test]
+fn an_audit_is_sound_if_each_open_claim_has_a_record_and_a_deadline() {
+    let mut shard = warmed(3);
+    assert!(shard.audit().is_sound());
+    shard.claim(&user(1), TERMS);
+    let sound = shard.audit();
+    assert!(sound.is_sound());
+    for (records, deadlines) in [(0, 1), (1, 0), (0, 0), (2, 1), (1, 2)] {
+        let audit = Audit {
+            records,
+            deadlines,
+            ..sound.clone()
+        };
+        assert!(!audit.is_sound(), "{records} and {deadlines} of 1");
+    }
+}
+
+#[test]
 fn overdue_claims_come_earliest_first_and_no_more_than_asked_for() {
     let mut shard = warmed(9);
     for (n, now_ms) in [(1, 300), (2, 100), (3, 200), (4, 900)] {
@@ -380,6 +421,448 @@ fn generations_never_repeat_even_when_the_clock_stands_still_or_jumps_back() {
         generations.windows(2).all(|pair| pair[0] < pair[1]),
         "{generations:?}"
     );
+}
+
+/// The delivery that a claim came with.
+fn delivered(reply: ClaimReply) -> u32 {
+    match reply {
+        ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held) => held.delivery,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn tag(n: u8) -> AttemptTag {
+    let key = IdempotencyKey::read(format!("attempt-{n}").as_bytes());
+    key.unwrap().tag()
+}
+
+#[test]
+fn a_claim_holds_what_was_asked_for_until_its_deadline() {
+    let mut shard = warmed(5);
+    shard.set_clock_us(7_000_999);
+    let terms = ClaimTerms {
+        user_cap: 2,
+        quantity: 2,
+        ..TERMS
+    };
+    let held = OpenClaim {
+        generation: 7_000_999,
+        quantity: 2,
+        deadline_ms: 7_500,
+        delivery: 0,
+    };
+    assert_eq!(shard.claim(&user(1), terms), ClaimReply::Granted(held));
+    let again = OpenClaim {
+        delivery: 1,
+        ..held
+    };
+    assert_eq!(
+        shard.claim(&user(1), terms),
+        ClaimReply::GrantedAgain(again)
+    );
+    let open = vec![Overdue {
+        user: user(1),
+        held,
+    }];
+    assert_eq!(shard.open(), open, "told as its first delivery");
+}
+
+#[test]
+fn deliveries_are_numbered_up_to_one_that_stands_for_all_later_ones() {
+    let mut shard = warmed(1);
+    for n in 0..40 {
+        let delivery = delivered(shard.claim(&user(1), TERMS));
+        assert_eq!(delivery, n.min(DELIVERIES_MAX));
+    }
+}
+
+#[test]
+fn who_comes_too_late_is_told_how_many_may_still_come_back() {
+    let mut shard = warmed(3);
+    let of = |quantity| ClaimTerms {
+        user_cap: 3,
+        quantity,
+        ..TERMS
+    };
+    granted(shard.claim(&user(1), of(1)));
+    let empty = |shard: &ShardLedger| ClaimReply::Empty {
+        epoch: shard.audit().epoch,
+        open_claims: 1,
+    };
+    assert_eq!(shard.claim(&user(2), of(3)), empty(&shard), "two are left");
+    let generation = granted(shard.claim(&user(2), of(2)));
+    shard.settle(&user(2), generation, Deduction::AtOrder);
+    assert_eq!(shard.claim(&user(3), of(1)), empty(&shard));
+    let probe = ShardProbe {
+        stock: Some(0),
+        epoch: shard.audit().epoch,
+        open_claims: 1,
+        moving: 0,
+    };
+    assert_eq!(shard.probe(), probe);
+}
+
+#[test]
+fn the_cap_is_of_all_orders_and_the_claim_together() {
+    let mut shard = warmed(9);
+    let of = |quantity| ClaimTerms {
+        user_cap: 3,
+        quantity,
+        ..TERMS
+    };
+    let reached = |generation| ClaimReply::CapReached { generation };
+    assert_eq!(shard.claim(&user(1), of(4)), reached(0));
+    let mut order = |quantity| {
+        let reply = shard.claim(&user(1), of(quantity));
+        if let ClaimReply::Granted(held) = reply {
+            shard.settle(&user(1), held.generation, Deduction::AtOrder);
+            return Ok(held.generation);
+        }
+        Err(reply)
+    };
+    order(1).unwrap();
+    assert!(order(3).is_err());
+    let last = order(2).unwrap();
+    assert_eq!(order(1), Err(reached(last)));
+}
+
+#[test]
+fn an_attempt_gets_the_claim_that_it_was_granted_and_then_its_order() {
+    let mut shard = warmed(9);
+    let terms = |user_cap| ClaimTerms { user_cap, ..TERMS };
+    let claim = |shard: &mut ShardLedger, attempt, user_cap| {
+        shard.claim_for(&user(1), attempt, terms(user_cap))
+    };
+    let first = granted(claim(&mut shard, Some(tag(1)), 3));
+    assert_eq!(granted(claim(&mut shard, Some(tag(1)), 3)), first);
+    let other = claim(&mut shard, Some(tag(2)), 3);
+    assert_eq!(other, ClaimReply::InProgress);
+    assert_eq!(
+        granted(claim(&mut shard, Some(tag(2)), 1)),
+        first,
+        "it could have no other"
+    );
+    assert_eq!(granted(claim(&mut shard, None, 3)), first);
+    shard.settle(&user(1), first, Deduction::AtOrder);
+    let second = granted(claim(&mut shard, Some(tag(2)), 3));
+    shard.settle(&user(1), second, Deduction::AtPayment);
+    shard.block(&user(1), true);
+    for (n, generation) in [(1, first), (2, second)] {
+        let ordered = ClaimReply::Ordered {
+            generation,
+            quantity: 1,
+        };
+        assert_eq!(claim(&mut shard, Some(tag(n)), 3), ordered);
+    }
+    assert_eq!(claim(&mut shard, Some(tag(3)), 3), ClaimReply::Blocked);
+    shard.note_attempt(&user(1), tag(3), first);
+    shard.note_attempt(&user(2), tag(1), first);
+    assert!(matches!(
+        claim(&mut shard, Some(tag(3)), 3),
+        ClaimReply::Ordered { generation, .. } if generation == first
+    ));
+    let stranger = shard.claim_for(&user(2), Some(tag(1)), TERMS);
+    assert!(granted(stranger) > second, "it is an order of another");
+}
+
+/// Each step, and by how much it raises the version.
+#[test]
+fn the_version_is_one_more_with_each_change_of_the_terms_and_with_nothing_else() {
+    type Step = fn(&mut ShardLedger);
+    let steps: [(&str, u64, Step); 21] = [
+        ("warm", 1, |s| assert!(s.warm(9, None))),
+        ("warm again", 0, |s| assert!(!s.warm(9, None))),
+        ("claim", 1, |s| {
+            granted(s.claim(&user(1), TERMS));
+        }),
+        ("claim again", 0, |s| {
+            granted(s.claim(&user(1), TERMS));
+        }),
+        ("delivery", 0, |s| {
+            let kind = ReleaseKind::Delivery(0);
+            let reply = s.release(&user(1), 1, kind);
+            assert_eq!(reply, ReleaseReply::StillOut);
+        }),
+        ("settle", 1, |s| {
+            let reply = s.settle(&user(1), 1, Deduction::AtPayment);
+            assert_eq!(reply, SettleReply::Settled);
+        }),
+        ("charge", 1, |s| {
+            assert_eq!(s.charge(&user(1), 1), Followed::Done);
+        }),
+        ("charge again", 0, |s| {
+            assert_eq!(s.charge(&user(1), 1), Followed::Nothing);
+        }),
+        ("cancel", 1, |s| {
+            assert_eq!(s.cancel(&user(1), 1), Followed::Done)
+        }),
+        ("cancel again", 0, |s| {
+            assert_eq!(s.cancel(&user(1), 1), Followed::Nothing);
+        }),
+        ("another claim", 1, |s| {
+            granted(s.claim(&user(2), TERMS));
+        }),
+        ("release", 1, |s| {
+            let reply = s.release(&user(2), 2, ReleaseKind::Decided);
+            assert_eq!(reply, ReleaseReply::Ended);
+        }),
+        ("lend", 1, |s| {
+            assert!(matches!(s.lend(1, 1), LendReply::Lent(_)))
+        }),
+        ("lend again", 0, |s| {
+            assert!(matches!(s.lend(1, 1), LendReply::Lent(_)))
+        }),
+        ("transfer", 0, |s| assert!(s.settle_transfer(1, 3))),
+        ("deposit", 1, |s| {
+            let reply = s.deposit(1, Transfer { id: 9, units: 1 });
+            assert_eq!(reply, DepositReply::Deposited);
+        }),
+        ("restock", 1, |s| {
+            let seen = s.audit();
+            assert!(s.restock(1, &seen));
+        }),
+        ("correct", 1, |s| assert!(s.correct(&user(3), &[], &[]))),
+        ("recount", 1, |s| {
+            let version = s.audit().version;
+            assert!(s.recount(version));
+        }),
+        ("recount late", 0, |s| {
+            let version = s.audit().version;
+            assert!(!s.recount(version - 1));
+        }),
+        ("reserve", 0, |s| s.reserve(&user(1))),
+    ];
+    let (mut shard, mut version) = (ShardLedger::default(), 0);
+    for (name, more, step) in steps {
+        step(&mut shard);
+        version += more;
+        assert_eq!(shard.audit().version, version, "{name}");
+    }
+    shard.lose_stock();
+    assert!(!shard.recount(version), "it is cold");
+}
+
+#[test]
+fn an_audit_tells_each_term_and_of_a_cold_shard_only_what_outlives_it() {
+    let mut shard = warmed(10);
+    let of = |quantity| ClaimTerms {
+        user_cap: 3,
+        quantity,
+        ..TERMS
+    };
+    let [bought, deferred, held] = [1, 2, 3].map(|n| {
+        let reply = shard.claim(&user(n), of(n.into()));
+        granted(reply)
+    });
+    shard.settle(&user(1), bought, Deduction::AtOrder);
+    shard.settle(&user(2), deferred, Deduction::AtPayment);
+    shard.set_clock_us(5_000_000);
+    shard.lend(4, 2);
+    shard.deposit(6, Transfer { id: 8, units: 1 });
+    let moving = OpenTransfer {
+        to_shard: 4,
+        transfer: Transfer {
+            id: 5_000_000,
+            units: 3,
+        },
+        at_ms: 5_000,
+    };
+    let warm = Audit {
+        stock: Some(4),
+        version: 8,
+        open: 1,
+        held: 3,
+        bought: 1,
+        deferred: 2,
+        checksum: bought + deferred,
+        epoch: 5_000_000,
+        sequence: 5_000_000,
+        records: 1,
+        deadlines: 1,
+        transfers: vec![moving],
+        deposits: vec![(6, 8)],
+    };
+    assert_eq!(shard.audit(), warm);
+    assert!(held > deferred);
+    shard.lose_stock();
+    let cold = Audit {
+        stock: None,
+        version: 0,
+        open: 0,
+        held: 0,
+        bought: 0,
+        deferred: 0,
+        checksum: 0,
+        ..warm
+    };
+    assert_eq!(shard.audit(), cold);
+}
+
+#[test]
+fn a_transfer_has_arrived_if_its_target_has_had_it_or_a_later_one_of_its_lender() {
+    let audit = |to_shard, deposits: &[(u32, u64)]| Audit {
+        transfers: vec![OpenTransfer {
+            to_shard,
+            transfer: Transfer { id: 5, units: 2 },
+            at_ms: 0,
+        }],
+        deposits: deposits.to_vec(),
+        ..Audit::default()
+    };
+    for (deposits, moving) in [
+        (&[][..], 2),
+        (&[(0, 4)], 2),
+        (&[(0, 5)], 0),
+        (&[(0, 6)], 0),
+        (&[(2, 5)], 2),
+        (&[(2, 5), (0, 5)], 0),
+    ] {
+        let shards = [audit(1, &[]), audit(0, deposits)];
+        assert_eq!(shards[0].units_moving(0, &shards), moving, "{deposits:?}");
+    }
+    let lost = audit(9, &[]);
+    assert_eq!(lost.units_moving(0, &[]), 2, "to no shard that is known");
+}
+
+#[test]
+fn an_older_transfer_of_the_same_lender_has_come_before() {
+    let mut shard = warmed(0);
+    let mut deposit = |from, id| shard.deposit(from, Transfer { id, units: 1 });
+    assert_eq!(deposit(1, 5), DepositReply::Deposited);
+    for id in [4, 5] {
+        assert_eq!(deposit(1, id), DepositReply::Already);
+    }
+    assert_eq!(deposit(2, 4), DepositReply::Deposited);
+    assert_eq!(deposit(1, 6), DepositReply::Deposited);
+    assert_eq!(shard.audit().stock, Some(3));
+}
+
+#[test]
+fn a_lend_is_of_what_is_wanted_and_of_half_but_of_no_more_than_there_is() {
+    let lent = |there: u64, wanted| match warmed(there).lend(1, wanted) {
+        LendReply::Lent(transfer) => transfer.units,
+        _ => 0,
+    };
+    for (there, wanted, units) in [(0, 1, 0), (1, 1, 1), (4, 1, 2), (5, 4, 4), (3, 9, 3)] {
+        assert_eq!(lent(there, wanted), units, "{wanted} of {there}");
+    }
+    let cold = ShardLedger::default().lend(1, 1);
+    assert_eq!(cold, LendReply::Cold);
+}
+
+/// Neither another version, nor another epoch, nor another sequence.
+#[test]
+fn a_repair_of_a_shard_that_has_changed_in_anything_does_nothing() {
+    let shard = warmed(2);
+    let seen = shard.audit();
+    let changes: [fn(&mut Audit); 3] = [
+        |seen| seen.version += 1,
+        |seen| seen.epoch += 1,
+        |seen| seen.sequence += 1,
+    ];
+    for change in changes {
+        let mut other = seen.clone();
+        change(&mut other);
+        assert!(!shard.clone().restock(1, &other), "{other:?}");
+    }
+    for (units, may) in [(1, true), (-2, true), (-3, false)] {
+        assert_eq!(shard.clone().restock(units, &seen), may, "{units}");
+    }
+    let mut cold = shard;
+    cold.lose_stock();
+    let seen = cold.audit();
+    assert!(!cold.restock(1, &seen));
+}
+
+/// What is deducted at payment may take more than there is; what comes then brings it to nothing again.
+#[test]
+fn the_epoch_is_the_same_where_none_was_left_and_none_is() {
+    let mut shard = warmed(1);
+    let generations = [1, 2, 3].map(|n| {
+        let generation = granted(shard.claim(&user(n), TERMS));
+        shard.settle(&user(n), generation, Deduction::AtPayment);
+        generation
+    });
+    let mut charge = |n: u8| {
+        shard.charge(&user(n), generations[usize::from(n) - 1]);
+        let audit = shard.audit();
+        (audit.stock, audit.epoch)
+    };
+    let (none, epoch) = charge(1);
+    assert_eq!(none, Some(0));
+    assert_eq!(charge(2), (Some(-1), epoch));
+    assert_eq!(charge(3), (Some(-2), epoch));
+    let seen = shard.audit();
+    assert!(!shard.restock(0, &seen), "it would still be below nothing");
+    let mut repaired = warmed(1);
+    let before = repaired.audit();
+    assert!(repaired.restock(0, &before));
+    assert_eq!(repaired.audit().epoch, before.epoch, "nothing has come");
+    assert!(shard.restock(1, &seen));
+    assert!(shard.audit().epoch > epoch, "something has");
+}
+
+#[test]
+fn a_claim_without_a_unit_behind_it_ends_and_brings_none() {
+    let mut shard = warmed(1);
+    let generation = granted(shard.claim(&user(1), TERMS));
+    let reply = shard.release(&user(1), generation, ReleaseKind::Void);
+    assert_eq!(reply, ReleaseReply::Ended);
+    let audit = shard.audit();
+    assert_eq!((audit.stock, audit.held, audit.version), (Some(0), 0, 3));
+}
+
+#[test]
+fn who_has_neither_claim_nor_order_leaves_no_trace() {
+    let mut shard = warmed(3);
+    let names = |shard: &ShardLedger| -> Vec<UserId> {
+        shard.settled().map(|(user, _)| user.clone()).collect()
+    };
+    let [first, second] = [1, 2].map(|n| granted(shard.claim(&user(n), TERMS)));
+    assert!(names(&shard).is_empty(), "they hold claims");
+    shard.release(&user(1), first, ReleaseKind::Decided);
+    shard.settle(&user(2), second, Deduction::AtOrder);
+    assert_eq!(names(&shard), [user(2)]);
+    assert!(shard.open().is_empty(), "it is an order");
+    let orders = shard.orders_of(&user(2)).unwrap();
+    let order = OrderEntry {
+        generation: second,
+        units: 1,
+        deduction: Deduction::AtOrder,
+    };
+    assert_eq!(orders, [order]);
+    assert_eq!(shard.orders_of(&user(1)), Some(vec![]));
+    shard.cancel(&user(2), second);
+    assert!(shard.correct(&user(3), &[], &[]));
+    assert!(names(&shard).is_empty());
+}
+
+#[test]
+fn a_rebuild_is_of_whoever_began_it_until_the_shard_is_warm() {
+    let mut shard = ShardLedger::default();
+    assert!(!shard.renew("a"), "nobody has begun");
+    assert_eq!(shard.wipe("a", 100), WipeReply::Begun);
+    assert!(shard.renew("a") && !shard.renew("b"));
+    assert_eq!(shard.wipe("a", 100), WipeReply::Begun, "its own again");
+    assert!(shard.warm(1, Some("a")));
+    assert!(!shard.renew("a"));
+}
+
+#[test]
+fn what_was_restored_is_told_by_its_orders_and_its_generations_are_not_given_out_again() {
+    let mut shard = ShardLedger::default();
+    shard.wipe("a", 100);
+    let orders = [70, 77].map(|generation| OrderEntry {
+        generation,
+        units: 2,
+        deduction: Deduction::AtPayment,
+    });
+    assert!(shard.restore("a", &user(1), &orders));
+    assert!(shard.restore("a", &user(2), &orders[..1]));
+    assert_eq!(shard.audit().sequence, 77, "it never falls");
+    shard.warm(4, Some("a"));
+    assert_eq!(shard.audit().deferred, 6);
+    assert_eq!(shard.orders_of(&user(1)).unwrap(), orders);
 }
 
 #[derive(Clone, Debug)]
