@@ -108,11 +108,11 @@ mod tests {
         };
         let first = answers.reject(rejection(1_500), None);
         let again = answers.reject(rejection(2_000), None);
-        assert!(Rc::ptr_eq(&first, &again), "two seconds, both");
+        assert!(Arc::ptr_eq(&first, &again), "two seconds, both");
         let later = answers.reject(rejection(2_001), None);
         assert_ne!(first, later);
         let sold_out = answers.reject(Verdict::SoldOut.into(), None);
         assert_ne!(sold_out, later);
-        assert!(Rc::ptr_eq(&later, &answers.reject(rejection(3_000), None)));
+        assert!(Arc::ptr_eq(&later, &answers.reject(rejection(3_000), None)));
     }
 }

@@ -311,9 +311,9 @@ mod tests {
     #[test]
     fn effects_are_done_in_the_order_in_which_they_were_wanted() {
         let mut effects = Effects::new();
-        let answer = Rc::new(Answer::new(200, &[("a", "b")], "c"));
+        let answer = Arc::new(Answer::new(200, &[("a", "b")], "c"));
         effects.read_body(1, 9);
-        effects.respond(2, Rc::clone(&answer));
+        effects.respond(2, Arc::clone(&answer));
         effects.remove_gateway_headers(3);
         effects.add_header(3, "x-a", "b".into());
         effects.set_path(3, "/p".into());
@@ -368,7 +368,7 @@ mod tests {
         let fetch = Fetch {
             cluster: "origin".into(),
             headers: Vec::new(),
-            body: Rc::new([]),
+            body: Arc::new([]),
             timeout_ms: 5,
         };
         let first = effects.call(5, 0, |_| {});
