@@ -84,6 +84,7 @@ mod tests {
         let mut metrics = Metrics::new();
         let settings = Settings::default();
         let mut breaker = CountedBreaker::new(settings, &mut metrics, "weir_redis");
+        assert_eq!(breaker.refusal(1_000), None);
         let mut fails = 0;
         while let Ok(pass) = breaker.permit(1_000) {
             assert!(fails < 1_000_000, "it never opens");
@@ -91,6 +92,9 @@ mod tests {
             fails += 1;
         }
         assert_eq!(breaker.state(), State::Open);
+        let wait_ms = breaker.permit(1_000).unwrap_err();
+        assert!(wait_ms > 1, "{wait_ms}");
+        assert_eq!(breaker.refusal(1_000), Some(wait_ms));
         let names: vec::Vec<alloc::string::String> = metrics.counters().map(Into::into).collect();
         let mut counted = vec![];
         metrics.collect(|index, count| counted.push((names[index].clone(), count)));
@@ -102,5 +106,17 @@ mod tests {
         let mut breaker = CountedBreaker::new(Settings::default(), &mut Metrics::new(), "b");
         let pass = breaker.permit(1_000).unwrap();
         assert_eq!(breaker.wants(pass), 1);
+        // Of a dependency that answers well it is enough to hear of a few.
+        let wanted: vec::Vec<u32> = (0..1_000)
+            .map(|_| {
+                let pass = breaker.permit(1_000).unwrap();
+                let count = breaker.wants(pass);
+                if count > 0 {
+                    breaker.record(1_000, pass, true, count);
+                }
+                count
+            })
+            .collect();
+        assert!(wanted.contains(&0) && wanted.iter().any(|count| *count > 1));
     }
 }
