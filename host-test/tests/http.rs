@@ -268,6 +268,23 @@ fn properties_come_from_the_test_and_stay_with_the_stream() {
 }
 
 #[test]
+fn a_header_is_a_property_with_all_its_values() {
+    let own = r#"
+      (data (i32.const 0) "request\00headers\00x-user")
+      (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (call $note (call $get_property (i32.const 0) (i32.const 22) (i32.const 1024) (i32.const 1028)))
+        (call $say_result)
+        (i32.const 0))"#;
+    let host = host(own).start().unwrap();
+    let request = host.request(0).header("x-user", "a").header("x-other", "b");
+    request.header("X-User", "c").send();
+    assert_eq!(worker_logs(&host), ["00", "a,c"]);
+    host.clear_logs();
+    host.request(0).send();
+    assert_eq!(worker_logs(&host)[0], "01", "not found");
+}
+
+#[test]
 fn the_same_request_costs_the_same_fuel() {
     let own = format!(
         r#"{READ_USER} (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)

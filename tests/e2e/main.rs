@@ -17,6 +17,7 @@ mod markdown;
 mod metrics;
 mod outage;
 mod pages;
+mod problems;
 mod ratelimit;
 mod redis_kinds;
 mod retries;

@@ -88,11 +88,12 @@ impl Refused {
             _ => Vec::new(),
         };
         let refusal = Refusal {
+            status: self.status(),
             error: self.word(),
             message: self.message(),
             order: None,
         };
-        Answer::json(self.status(), headers, &refusal)
+        Answer::refusal(headers, &refusal)
     }
 }
 

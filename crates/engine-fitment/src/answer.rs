@@ -47,11 +47,11 @@ pub(crate) fn unavailable() -> Answer {
 }
 
 fn refusal(status: u16, headers: Vec<(&str, &str)>, error: &str, message: &str) -> Answer {
-    let order = None;
     let refusal = Refusal {
+        status,
         error,
         message,
-        order,
+        order: None,
     };
-    Answer::json(status, headers, &refusal)
+    Answer::refusal(headers, &refusal)
 }

@@ -66,12 +66,13 @@ impl Answers {
             return self.page(headers);
         }
         let refusal = Refusal {
+            // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
+            status: verdict.status().unwrap_or(500),
             error: verdict.word(),
             message: verdict.message(),
             order: order.map(ClaimId::as_str),
         };
-        // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
-        Answer::json(verdict.status().unwrap_or(500), headers, &refusal)
+        Answer::refusal(headers, &refusal)
     }
 
     fn retry_after_s(&self, rejection: Rejection) -> Option<u64> {

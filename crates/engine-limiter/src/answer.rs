@@ -3,6 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use weir_base::problem;
 use weir_engine::Answer;
 use weir_engine::answer::retry_after_seconds;
 use weir_limit::rules::fields::{QUOTA_EXCEEDED, REDUCED_CAPACITY};
@@ -29,9 +30,6 @@ pub struct Refused {
     /// The names of the rules that refuse it.
     pub violated: Vec<String>,
 }
-
-/// The media type of problems (RFC 9457).
-const PROBLEM_JSON: &str = "application/problem+json";
 
 /// How long to wait when nobody knows how long.
 const UNAVAILABLE_MS: u64 = 1_000;
@@ -74,7 +72,7 @@ impl Reason {
         }
     }
 
-    /// The type and the title of the problem.
+    /// The type and the title of the problem. The type of what no other document names is `urn:weir:problem:<word>`.
     const fn problem(self) -> (Option<&'static str>, &'static str) {
         match self {
             Self::Limited { .. } => (
@@ -138,7 +136,7 @@ impl Refused {
             return Answer::new(config.status, &headers, config.body.as_bytes());
         }
         headers.extend([
-            ("content-type", PROBLEM_JSON),
+            ("content-type", problem::MEDIA_TYPE),
             // An answer holds for one user at one moment: no cache may keep it.
             ("cache-control", "no-store"),
         ]);
@@ -153,8 +151,9 @@ impl Refused {
         let (kind, title) = reason.problem();
         let mut body = String::with_capacity(384);
         body.push('{');
-        if let Some(kind) = kind {
-            push_member(&mut body, "type", kind);
+        match kind {
+            Some(kind) => push_member(&mut body, "type", kind),
+            None => push_type(&mut body, reason.word()),
         }
         push_member(&mut body, "title", title);
         body.push_str("\"status\":");
@@ -177,6 +176,13 @@ impl Refused {
         body.pop();
         body.push('}');
         body
+    }
+}
+
+/// Appends the `type` of a problem of Weir's own.
+fn push_type(body: &mut String, word: &str) {
+    for part in ["\"type\":\"", problem::TYPE_PREFIX, word, "\","] {
+        body.push_str(part);
     }
 }
 
@@ -237,6 +243,12 @@ mod tests {
         let unavailable = refused(Reason::Unavailable).answer(false, None);
         let body = String::from_utf8(unavailable.body).unwrap();
         assert!(body.contains("#temporary-reduced-capacity"), "{body}");
+        let denied = refused(Reason::Denied).answer(false, None);
+        let body = String::from_utf8(denied.body).unwrap();
+        assert!(
+            body.starts_with(r#"{"type":"urn:weir:problem:denied","#),
+            "{body}"
+        );
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The gateway's own answers.
 
 use alloc::vec::Vec;
+use core::fmt;
 
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+use weir_base::problem;
 
 use crate::headers::Headers;
 
@@ -19,16 +22,48 @@ pub struct Answer {
     pub grpc_status: Option<u8>,
 }
 
-/// What a refusal says in its JSON body.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// What a refusal says: its body is a problem (RFC 9457), see [`weir_base::problem`].
+#[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
+    /// The HTTP status.
+    pub status: u16,
     /// One word, for programs.
     pub error: &'a str,
     /// One sentence, for people.
     pub message: &'a str,
     /// The order that the user has already.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<&'a str>,
+}
+
+impl Serialize for Refusal<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let members = 4 + usize::from(self.order.is_some());
+        let mut problem = serializer.serialize_struct("Refusal", members)?;
+        problem.serialize_field("type", &ProblemType(self.error))?;
+        problem.serialize_field("status", &self.status)?;
+        problem.serialize_field("error", self.error)?;
+        problem.serialize_field("message", self.message)?;
+        if let Some(order) = self.order {
+            problem.serialize_field("order", order)?;
+        }
+        problem.end()
+    }
+}
+
+/// The `type` of the problem with this code.
+struct ProblemType<'a>(&'a str);
+
+impl Serialize for ProblemType<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for ProblemType<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(problem::TYPE_PREFIX)?;
+        f.write_str(self.0)
+    }
 }
 
 impl Answer {
@@ -47,9 +82,23 @@ impl Answer {
     }
 
     /// The answer with `body` as JSON.
-    pub fn json(status: u16, mut headers: Vec<(&str, &str)>, body: &impl Serialize) -> Self {
+    pub fn json(status: u16, headers: Vec<(&str, &str)>, body: &impl Serialize) -> Self {
+        Self::of_type("application/json", status, headers, body)
+    }
+
+    /// The answer that refuses a request.
+    pub fn refusal(headers: Vec<(&str, &str)>, refusal: &Refusal<'_>) -> Self {
+        Self::of_type(problem::MEDIA_TYPE, refusal.status, headers, refusal)
+    }
+
+    fn of_type<'a>(
+        media_type: &'a str,
+        status: u16,
+        mut headers: Vec<(&'a str, &'a str)>,
+        body: &impl Serialize,
+    ) -> Self {
         headers.extend([
-            ("content-type", "application/json"),
+            ("content-type", media_type),
             // An answer holds for one user at one moment: no cache may keep it.
             ("cache-control", "no-store"),
         ]);
@@ -91,18 +140,27 @@ mod tests {
     }
 
     #[test]
-    fn a_json_answer_is_not_for_caches() {
-        let refusal = Refusal {
+    fn a_refusal_is_a_problem_and_not_for_caches() {
+        let mut refusal = Refusal {
+            status: 409,
             error: "sold_out",
             message: "none left",
             order: None,
         };
-        let answer = Answer::json(409, alloc::vec![("x-weir-verdict", "sold_out")], &refusal);
+        let answer = Answer::refusal(alloc::vec![("x-weir-verdict", "sold_out")], &refusal);
+        assert_eq!(answer.status, 409);
         assert_eq!(
-            answer.body,
-            br#"{"error":"sold_out","message":"none left"}"#
+            core::str::from_utf8(&answer.body).unwrap(),
+            r#"{"type":"urn:weir:problem:sold_out","status":409,"error":"sold_out","message":"none left"}"#
         );
+        refusal.order = Some("a;1");
+        let with_order = Answer::refusal(Vec::new(), &refusal);
+        assert!(with_order.body.ends_with(br#","order":"a;1"}"#));
         let of = |name| answer.headers.get(name).map(|value| value.into_owned());
+        assert_eq!(
+            of("content-type").as_deref(),
+            Some(&b"application/problem+json"[..])
+        );
         assert_eq!(of("cache-control").as_deref(), Some(&b"no-store"[..]));
         assert_eq!(of("x-weir-verdict").as_deref(), Some(&b"sold_out"[..]));
     }

@@ -18,18 +18,23 @@ pub struct HostRequest {
 impl Request for HostRequest {
     /// One host call, however many headers are looked at.
     fn headers(&self) -> &Headers {
-        let read = || Headers::from_bytes(pairs::request_headers().unwrap_or_default());
+        let read = || Headers::from_bytes(imports::request_headers().unwrap_or_default());
         self.headers.get_or_init(read)
     }
 
-    /// A host call for this one pseudo-header, unless all headers were read. For any other name all are: asked for one, Envoy
-    /// gives the first of several values, and a client must not choose which one counts.
+    /// A host call for this one header, unless all headers were read. Envoy's map of headers gives the first of several
+    /// values, and a client must not choose which one counts; its property gives all of them. No pseudo-header comes twice.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        if self.headers.get().is_some() || !name.starts_with(':') {
+        if self.headers.get().is_some() {
             return self.headers().get(name);
         }
-        let value = hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name);
-        value.ok().flatten().map(Cow::Owned)
+        let value = if name.starts_with(':') {
+            let value = hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name);
+            value.ok().flatten()
+        } else {
+            imports::request_header(name)
+        };
+        value.map(Cow::Owned)
     }
 
     fn peer_address(&self) -> Vec<u8> {
@@ -58,20 +63,31 @@ impl StreamEnd for HostEnd {
     }
 }
 
-/// The request's headers from the host. The SDK has this call only with a copy of every name and value, and it panics
-/// where there are none.
+/// Calls of the host that the SDK has only with a copy of every name and value, or of every part of a path, and that panic
+/// there where there is nothing.
 #[cfg(target_arch = "wasm32")]
-#[allow(unsafe_code)] // An imported function: there is no safe way to call an import.
-mod pairs {
+#[allow(unsafe_code)] // Imported functions: there is no safe way to call an import.
+mod imports {
     /// The ABI's "no error".
     const OK: u32 = 0;
     /// The ABI's number of the request's headers.
     const REQUEST_HEADERS: u32 = 0;
+    /// The path of the property that has the request's headers; a header's name follows.
+    const HEADERS: &[u8] = b"request\0headers\0";
+    /// What a path may have to need no memory of its own. Names of headers are shorter.
+    const PATH_LEN_MAX: usize = 96;
 
     #[link(wasm_import_module = "env")]
     unsafe extern "C" {
         /// Allocates memory by the module's own `malloc`, and writes where it is and how much.
         fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
+        /// Likewise.
+        fn proxy_get_property(
+            path: *const u8,
+            path_size: usize,
+            data: *mut *mut u8,
+            size: *mut usize,
+        ) -> u32;
     }
 
     pub(super) fn request_headers() -> Option<Vec<u8>> {
@@ -79,8 +95,39 @@ mod pairs {
         // SAFETY: both pointers are to live, aligned words, which is all that the function writes.
         let status =
             unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, &raw mut data, &raw mut size) };
-        if status != OK || data.is_null() {
+        // SAFETY: the function has just written both.
+        unsafe { taken(status, data, size) }
+    }
+
+    pub(super) fn request_header(name: &str) -> Option<Vec<u8>> {
+        let mut path = [0; PATH_LEN_MAX];
+        let (fixed, rest) = path.split_at_mut(HEADERS.len());
+        fixed.copy_from_slice(HEADERS);
+        let Some(place) = rest.get_mut(..name.len()) else {
+            let path = vec!["request", "headers", name];
+            return proxy_wasm::hostcalls::get_property(path).ok().flatten();
+        };
+        place.copy_from_slice(name.as_bytes());
+        let path_len = HEADERS.len() + name.len();
+        let (mut data, mut size) = (std::ptr::null_mut(), 0);
+        // SAFETY: the path has as many bytes, which are only read; both other pointers are to live, aligned words, which is all
+        // that the function writes.
+        let status =
+            unsafe { proxy_get_property(path.as_ptr(), path_len, &raw mut data, &raw mut size) };
+        // SAFETY: the function has just written both.
+        unsafe { taken(status, data, size) }
+    }
+
+    /// What the host has given, if it has given anything. It allocates nothing for nothing.
+    ///
+    /// # Safety
+    /// The host must have written both `data` and `size`, or neither.
+    unsafe fn taken(status: u32, data: *mut u8, size: usize) -> Option<Vec<u8>> {
+        if status != OK {
             return None;
+        }
+        if data.is_null() {
+            return Some(Vec::new());
         }
         // SAFETY: the SDK's `malloc` gave the memory: that of a vector of bytes with this capacity, all
         // written by the host. Nobody else has it.
@@ -89,8 +136,12 @@ mod pairs {
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-mod pairs {
+mod imports {
     pub(super) fn request_headers() -> Option<Vec<u8>> {
+        None
+    }
+
+    pub(super) fn request_header(_: &str) -> Option<Vec<u8>> {
         None
     }
 }

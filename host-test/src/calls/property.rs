@@ -3,7 +3,8 @@
 use wasmtime::Linker;
 
 use super::{Guest, Outcome, VmData, call, give, read, target, world};
-use crate::abi::Status;
+use crate::abi::{MapType, Status};
+use crate::http::HttpStream;
 use crate::world::Owner;
 
 pub(crate) fn link(linker: &mut Linker<VmData>) -> wasmtime::Result<()> {
@@ -47,10 +48,7 @@ fn get(guest: &Guest<'_>, path: &[u8]) -> Outcome<Vec<u8>> {
         Some(Owner::Root) | None => None,
     };
     let own = own.cloned().or_else(|| match owner {
-        Some(Owner::Http(id)) if path == path_of(&["response", "code"]) => {
-            let code = world.streams[id].response_code()?;
-            Some(u64::from(code).to_le_bytes().to_vec())
-        }
+        Some(Owner::Http(id)) => of_stream(&world.streams[id], path),
         _ => None,
     });
     if let Some(value) = own.or_else(|| world.properties.get(path).cloned()) {
@@ -62,6 +60,20 @@ fn get(guest: &Guest<'_>, path: &[u8]) -> Outcome<Vec<u8>> {
         b"plugin_vm_id" => Ok(vm.vm_id.clone().into_bytes()),
         _ => Err(Status::NotFound.into()),
     }
+}
+
+/// What Envoy knows of every stream: the response's code, and each of the request's headers, all values of one name with
+/// commas between.
+fn of_stream(stream: &HttpStream, path: &[u8]) -> Option<Vec<u8>> {
+    if path == path_of(&["response", "code"]) {
+        let code = stream.response_code()?;
+        return Some(u64::from(code).to_le_bytes().to_vec());
+    }
+    let name = path.strip_prefix(b"request\0headers\0")?;
+    let name = std::str::from_utf8(name).ok()?;
+    let headers = stream.readable(MapType::RequestHeaders)?;
+    let values: Vec<&[u8]> = headers.get_all(name).collect();
+    (!values.is_empty()).then(|| values.join(&b","[..]))
 }
 
 /// Only a stream has a place for properties.

@@ -1,5 +1,5 @@
-//! Refusals as clients see them: problem details (RFC 9457), with the members `error` and `message` that gateways' own
-//! answers have.
+//! Refusals as clients see them: problem details (RFC 9457), with the members that gateways' own answers have
+//! ([`weir_base::problem`]), and a title.
 
 use std::borrow::Cow;
 
@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tracing::error;
+use weir_base::problem;
 
 use crate::redis::CallError;
 use crate::sql::SqlError;
@@ -179,7 +180,7 @@ impl Problem {
     /// The problem as JSON.
     pub fn body(&self) -> Value {
         json!({
-            "type": format!("urn:weir:problem:{}", self.code),
+            "type": format!("{}{}", problem::TYPE_PREFIX, self.code),
             "title": self.title,
             "status": self.status.as_u16(),
             "detail": self.detail,
@@ -194,7 +195,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
         let headers = response.headers_mut();
-        let json = HeaderValue::from_static("application/problem+json");
+        let json = HeaderValue::from_static(problem::MEDIA_TYPE);
         headers.insert(header::CONTENT_TYPE, json);
         self.remedy.write(headers);
         response

@@ -78,8 +78,10 @@ impl Finder {
     /// # Errors
     /// When the cold store does not answer.
     pub async fn find_here(&self, id: &LinkId) -> Result<Option<StoredLink>, SqlError> {
+        // Asked before the store: what leaves the log between the two is in neither look.
+        let was_drained = self.log.is_drained();
         let found = self.store.link(id).await?;
-        if found.is_some() || self.log.is_drained() {
+        if found.is_some() || was_drained {
             return Ok(found);
         }
         // If that takes long the store is not working, and will say so.

@@ -135,13 +135,13 @@ impl Gate {
     fn reject(&self, verdict: Verdict) {
         self.refused.increment();
         let refusal = Refusal {
+            status: verdict.status().unwrap_or(500),
             error: verdict.word(),
             message: verdict.message(),
             order: None,
         };
         let headers = vec![(headers::VERDICT, verdict.word())];
-        let status = verdict.status().unwrap_or(500);
-        if !reply::send(&Answer::json(status, headers, &refusal)) {
+        if !reply::send(&Answer::refusal(headers, &refusal)) {
             log::warn!("an answer could not be sent");
         }
     }

@@ -134,11 +134,12 @@ impl ApiKeys {
     fn refuse(&self, stream: StreamId, status: u16, error: &str, effects: &mut Effects) {
         self.refused.increment();
         let refusal = Refusal {
+            status,
             error,
             message: "this request needs a valid API key",
             order: None,
         };
-        effects.respond(stream, Arc::new(Answer::json(status, vec![], &refusal)));
+        effects.respond(stream, Arc::new(Answer::refusal(vec![], &refusal)));
     }
 
     /// A client has gone: nobody is answered for it.

@@ -1,5 +1,7 @@
 //! Links that Redis does not know: what gateways hear from the origin.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -57,6 +59,27 @@ async fn is_in_redis(world: &World, code: &str) -> bool {
     world.redis(redis::cmd("EXISTS").arg(keys.record())).await == redis::Value::Int(1)
 }
 
+/// It is written behind: no look may fall between the log and the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_is_found_at_every_moment_of_its_way_from_the_log_to_the_store() {
+    let world = world().await;
+    let finder = world.origin.links().unwrap().finder();
+    for _ in 0..100 {
+        let target = json!({"target": "https://example.com/a"});
+        let code = made(&world, target).await;
+        let looks = (0..64).map(|n| {
+            let (finder, id) = (finder.clone(), id(&format!("s/{code}")));
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_micros(400 * n)).await;
+                finder.find_here(&id).await.unwrap().is_some()
+            })
+        });
+        for look in looks.collect::<Vec<_>>() {
+            assert!(look.await.unwrap());
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_link_that_redis_has_lost_leads_on_and_is_in_redis_again() {
     let world = world().await;
@@ -79,7 +102,7 @@ async fn a_link_that_redis_has_lost_leads_on_and_is_in_redis_again() {
         if !entries.is_empty() {
             break entries;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     };
     let rows = decode(&entries[0].1[3]).unwrap();
     assert_eq!((rows.len(), rows[0].clicks), (1, 1));
@@ -320,7 +343,7 @@ async fn the_api_tells_what_becomes_of_whoever_clicks_a_link_whether_redis_knows
 
     let brief = made(&world, json!({ "target": target, "life_ms": 1_000 })).await;
     assert_eq!(state(&brief).await, (json!("active"), Value::Null));
-    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(state(&brief).await, (json!("ended"), Value::Null));
     // A gateway has renewed it, of which SQL has not heard.
     let record = LinkKeys::new(&world.prefix, &id(&format!("s/{brief}"))).record();
