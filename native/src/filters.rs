@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
 use tokio::sync::mpsc::UnboundedSender;
-use weir_base::FieldError;
+use weir_base::{FieldError, problem};
 use weir_engine::answer::Refusal;
 use weir_engine::{Answer, Effect, StreamId};
 use weir_envoy_abi::{
@@ -26,9 +26,9 @@ use crate::slot::{Left, Slot};
 /// What access logs say of an answer.
 const DETAILS: &str = "weir";
 
-/// The status and the body of an answer to a panic.
-const PANIC_STATUS: u16 = 503;
+/// The answer to a panic.
 const PANIC_REFUSAL: Refusal<'static> = Refusal {
+    status: 503,
     error: "unavailable",
     message: "the gateway could not handle this request",
     order: None,
@@ -77,7 +77,7 @@ fn answer_to_panic() -> &'static Arc<Answer> {
     static ANSWER: OnceLock<Arc<Answer>> = OnceLock::new();
     ANSWER.get_or_init(|| {
         let headers = vec![("retry-after", "1")];
-        Arc::new(Answer::json(PANIC_STATUS, headers, &PANIC_REFUSAL))
+        Arc::new(Answer::refusal(headers, &PANIC_REFUSAL))
     })
 }
 
@@ -196,13 +196,13 @@ impl Module for Filters {
     type Stream = Stream;
 
     const ANSWER_TO_PANIC: Response<'static> = Response {
-        status: PANIC_STATUS,
+        status: PANIC_REFUSAL.status,
         headers: &[
             (b"retry-after", b"1"),
-            (b"content-type", b"application/json"),
+            (b"content-type", problem::MEDIA_TYPE.as_bytes()),
             (b"cache-control", b"no-store"),
         ],
-        body: br#"{"error":"unavailable","message":"the gateway could not handle this request"}"#,
+        body: br#"{"type":"urn:weir:problem:unavailable","status":503,"error":"unavailable","message":"the gateway could not handle this request"}"#,
         details: "weir_panic",
     };
 
