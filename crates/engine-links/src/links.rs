@@ -458,7 +458,10 @@ impl Links {
         let is_used_up = read.clicks_left == Some(0);
         let fields = request.visitor.fields();
         let answer = answer_to(link, is_used_up, read.left_ms, &fields, now_ms);
-        let used = request.purpose.click().filter(|_| read.clicks_left >= Some(1));
+        let used = request
+            .purpose
+            .click()
+            .filter(|_| read.clicks_left >= Some(1));
         // A click that was used is counted when it is known that its client was there.
         let clicks = self.clicks.as_mut().filter(|_| used.is_none());
         if !request.give(answer, &self.counters, clicks, now_ms, effects) {

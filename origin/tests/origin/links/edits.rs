@@ -222,7 +222,7 @@ async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), back)
+    tokio::time::timeout(Duration::from_secs(60), back)
         .await
         .unwrap();
     stop.cancel();
