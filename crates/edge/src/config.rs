@@ -22,8 +22,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use weir_base::FieldError;
 use weir_base::id::SaleId;
-use weir_base::key::{KeyRing, Purpose, SigningKey};
-use weir_engine::config::{Environment, SecretSource, parse, within};
+use weir_base::key::{KeyRing, Purpose};
+use weir_engine::config::{Environment, parse, within};
+use weir_engine::keys::{KeyConfig, ring};
 
 /// The variable that stands for the secret of claims, which an edge does not have.
 pub(crate) const NO_CLAIMS: &str = "WEIR_EDGE_HAS_NO_CLAIM_SECRET";
@@ -58,16 +59,6 @@ pub struct Config {
     /// The same for links and domains: 2,000 unless set.
     #[serde(default = "default_links_every_ms")]
     pub links_every_ms: u64,
-}
-
-/// A key as it is written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeyConfig {
-    /// Its name, in signatures.
-    pub id: String,
-    /// Where its secret is.
-    pub secret: SecretSource,
 }
 
 /// The configuration, checked, but for those of engines.
@@ -107,7 +98,7 @@ impl Config {
         within("sales_every_ms", self.sales_every_ms, 100, 60_000)?;
         within("links_every_ms", self.links_every_ms, 100, 60_000)?;
         Ok(Checked {
-            keys: ring(&self.keys, environment)?,
+            keys: ring("keys", &self.keys, environment)?,
             edge: self.edge,
             links: self.links.map(links).transpose()?,
             gate: self.gate.map(gate).transpose()?,
@@ -125,17 +116,6 @@ impl Checked {
         let tag = self.keys.signer().tag(Purpose::Seed, NO_CLAIMS.as_bytes());
         hex::encode(tag).into_bytes()
     }
-}
-
-fn ring(keys: &[KeyConfig], environment: Environment<'_>) -> Result<KeyRing, FieldError> {
-    let read = |(index, key): (usize, &KeyConfig)| {
-        let path = format!("keys[{index}]");
-        let secret = key.secret.read(&format!("{path}.secret"), environment)?;
-        SigningKey::new(&key.id, &secret).map_err(|error| FieldError::new(path, error))
-    };
-    let keys = keys.iter().enumerate().map(read);
-    let keys = keys.collect::<Result<Vec<_>, _>>()?;
-    KeyRing::new(keys).map_err(|error| FieldError::new("keys", error))
 }
 
 /// Clicks are counted where the statistics are: an edge counts none.

@@ -116,6 +116,13 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        match self.config.edges.stamped(request) {
+            Some(stamped) => self.on_request_of(stream, &stamped, effects),
+            None => self.on_request_of(stream, request, effects),
+        }
+    }
+
+    fn on_request_of(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         let headers = request.headers();
         let method = headers.get(":method").unwrap_or_default();
         let path = headers.get(":path").unwrap_or_default();
