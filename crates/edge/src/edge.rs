@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use weir_base::FieldError;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE, is_gateway_only};
-use weir_base::shared_data::LocalData;
+use weir_base::shared_data::SharedData;
 use weir_engine::event::PlainRequest;
 use weir_engine::{Answer, Headers, Request, setup};
 use weir_engine_gate::Gate;
@@ -22,7 +22,8 @@ use crate::knowledge::{Feed, Knowledge, TakeError};
 use crate::part::{Make, Part, Said};
 use crate::store::Store;
 
-type Data = Rc<LocalData>;
+/// Memory that local limits count in.
+pub type Data = Rc<dyn SharedData>;
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct Given {
     pub variable: Box<Variable>,
     /// A number that is hard to guess.
     pub seed: u64,
+    /// Where local limits count: with [`LocalData`](weir_base::shared_data::LocalData), in this instance alone.
+    pub data: Data,
 }
 
 /// An edge.
@@ -58,7 +61,6 @@ pub struct Edge<S> {
 
 /// What engines are made with.
 struct Host {
-    data: Data,
     given: Given,
     no_claims: Vec<u8>,
 }
@@ -67,7 +69,7 @@ impl setup::Host for Host {
     type Data = Data;
 
     fn data(&self) -> Data {
-        Rc::clone(&self.data)
+        Rc::clone(&self.given.data)
     }
 
     fn variable(&self, name: &str) -> Option<Vec<u8>> {
@@ -110,7 +112,6 @@ impl<S: Store> Edge<S> {
     pub fn new(json: &[u8], given: Given, store: S) -> Result<Self, FieldError> {
         let config = Config::read(json, &given.variable)?;
         let host = Rc::new(Host {
-            data: Data::default(),
             no_claims: config.no_claims(),
             given,
         });
@@ -201,6 +202,24 @@ impl<S: Store> Edge<S> {
     pub fn due(&self, now_ms: u64) -> Option<(Feed, String)> {
         let mut feeds = Feed::ALL.into_iter();
         feeds.find_map(|feed| Some((feed, self.knowledge.due(feed, now_ms)?)))
+    }
+
+    /// As [`Edge::due`], for one feed.
+    pub fn due_of(&self, feed: Feed, now_ms: u64) -> Option<String> {
+        self.knowledge.due(feed, now_ms)
+    }
+
+    /// See [`Knowledge::follow`].
+    pub fn follow(&mut self) {
+        self.knowledge.follow();
+    }
+
+    /// Asks the store for the link that a request may be about, and changes nothing: for a host whose store answers later.
+    pub fn prepare(&mut self, request: &PlainRequest) {
+        let is_known = self.knowledge.knows_links(request.now_ms);
+        if let Some(links) = &mut self.links {
+            links.ask(request, &self.knowledge, is_known, |_| ());
+        }
     }
 
     /// Takes what the origin has answered.

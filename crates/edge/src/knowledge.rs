@@ -92,7 +92,9 @@ struct Stored {
 
 const SALES_KEY: &str = "feed/sold-out";
 const DOMAINS_KEY: &str = "feed/domains";
-const PROGRESS_KEY: &str = "feed/links";
+
+/// Under which key the store has how far links were read.
+pub const PROGRESS_KEY: &str = "feed/links";
 
 impl Feed {
     /// Each.
@@ -159,6 +161,19 @@ impl<S: Store> Knowledge<S> {
     }
 
     // --- feeds
+
+    /// Goes by how far the store says that links were read: for a host in which somebody else reads them.
+    pub fn follow(&mut self) {
+        let stored: Option<Stored> = self.read(PROGRESS_KEY);
+        let Some(stored) = stored.filter(|stored| *stored != self.progress) else {
+            return;
+        };
+        let place = |stored: &Stored| (stored.generation, stored.progress.cursor.clone());
+        if place(&stored) != place(&self.progress) {
+            self.changes += 1;
+        }
+        self.progress = stored;
+    }
 
     /// The path of a feed if it is time to ask for it. This notes that it is being asked, so that an origin that does not answer
     /// is not asked with every request.

@@ -18,6 +18,7 @@
 //! | [`knowledge`] | feeds into the store, and out of it the replies that engines wait for |
 //! | `part` | one engine: asked, and made anew when its question had no answer |
 //! | [`edge`] | all of it for one request |
+//! | [`host`] | what hosts share |
 //!
 //! # What an edge must not do
 //!
@@ -42,6 +43,7 @@ extern crate std;
 
 pub mod config;
 pub mod edge;
+pub mod host;
 pub mod knowledge;
 mod part;
 pub mod store;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, IDEMPOTENCY_KEY, USER};
 use weir_base::key::{KeyRing, SigningKey};
+use weir_base::shared_data::LocalData;
 use weir_edge::edge::Given;
 use weir_edge::knowledge::{Feed, TakeError};
 use weir_edge::store::{MemoryStore, NotWritten};
@@ -51,6 +52,7 @@ fn given() -> Given {
     Given {
         variable: Box::new(variable),
         seed: 3,
+        data: Rc::new(LocalData::default()),
     }
 }
 

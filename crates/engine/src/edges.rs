@@ -47,7 +47,7 @@ impl Edges {
     /// The request as its edge tells of it; `None` if no edge that is believed has sent it for a client.
     pub fn stamped<'a>(&self, request: &'a dyn Request) -> Option<Stamped<'a>> {
         let keys = self.0.as_ref()?;
-        let text = |name| Some(String::from_utf8(request.header(name)?.into_owned()).ok()?);
+        let text = |name| String::from_utf8(request.header(name)?.into_owned()).ok();
         let (value, signature) = (text(EDGE)?, text(EDGE_SIGNATURE)?);
         let asked = (text(":method")?, text(":path")?);
         let asked = (asked.0.as_str(), asked.1.as_str());

@@ -4,24 +4,17 @@ use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_edge::Decision;
-use weir_edge::edge::to_http;
+use weir_edge::host::{
+    FEED_TIMEOUT_MS, FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, Places, answered,
+    misconfigured, no_gateway,
+};
 use weir_edge::knowledge::Feed;
-use weir_engine::answer::Refusal;
+use weir_engine::Answer;
 use weir_engine::event::PlainRequest;
-use weir_engine::{Answer, Headers};
 use wstd::http::body::Bytes;
 use wstd::http::{Body, Client, Error, HeaderMap, Request, Response, StatusCode, Uri};
 
-use crate::settings::{Places, Settings};
-
-/// How long the origin may take to begin an answer: who waits for it is a client.
-const FEED_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The most documents that are read for one request. The next one reads on.
-const FEEDS_MAX: usize = 8;
-
-/// Headers of the connection between edge and gateway.
-const OF_CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-encoding"];
+use crate::settings::Settings;
 
 thread_local! {
     /// Made with the first request, and kept for as long as the host keeps the instance.
@@ -34,7 +27,7 @@ pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
         Ok(places) => places,
         Err(problem) => {
             eprintln!("weir: {problem}");
-            return unavailable("misconfigured", "this edge is not configured");
+            return sent(&misconfigured(), "GET");
         }
     };
     read_feeds(&places).await;
@@ -47,16 +40,13 @@ pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
             let host = asked.headers.get(":authority").unwrap_or_default();
             let to = format!("{}{path}", places.gateway);
-            let sent = forward(&to, parts.method, headers, &host, body).await;
-            sent.unwrap_or_else(|error| {
+            let came = forward(&to, parts.method, headers, &host, body).await;
+            came.unwrap_or_else(|error| {
                 eprintln!("weir: no answer from the gateway: {error:#}");
-                unavailable(
-                    "unavailable",
-                    "the gateway did not answer; please try again",
-                )
+                sent(&no_gateway(), "GET")
             })
         }
-        None => unavailable("misconfigured", "this edge is not configured"),
+        None => sent(&misconfigured(), "GET"),
     }
 }
 
@@ -106,8 +96,9 @@ async fn read_feed(places: &Places, feed: Feed, path: &str) -> Result<(), Error>
 
 fn feed_client() -> Client {
     let mut client = Client::new();
-    client.set_connect_timeout(FEED_TIMEOUT);
-    client.set_first_byte_timeout(FEED_TIMEOUT);
+    let timeout = Duration::from_millis(FEED_TIMEOUT_MS);
+    client.set_connect_timeout(timeout);
+    client.set_first_byte_timeout(timeout);
     client
 }
 
@@ -126,36 +117,20 @@ fn feed_request(places: &Places, path: &str) -> Result<Request<Body>, Error> {
 
 /// The request as engines see it.
 fn asked(request: &Request<Body>, places: &Places) -> PlainRequest {
-    let authority = request
-        .uri()
-        .authority()
-        .map(|authority| authority.as_str());
-    let host = request.headers().get("host").map(|host| host.as_bytes());
-    let authority = authority.map(str::as_bytes).or(host).unwrap_or_default();
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or("/", |path| path.as_str());
-    let mut headers: Vec<(&str, &[u8])> = vec![
-        (":method", request.method().as_str().as_bytes()),
-        (":path", path.as_bytes()),
-        (":authority", authority),
-    ];
-    let client_header = places.client_header.as_deref();
-    for (name, value) in request.headers() {
-        // The host's own are none of the client's.
-        if name != "host" && Some(name.as_str()) != client_header {
-            headers.push((name.as_str(), value.as_bytes()));
-        }
-    }
-    let client = client_header.and_then(|name| request.headers().get(name));
-    PlainRequest {
-        headers: Headers::new(&headers),
-        peer_address: client
-            .map(|value| value.as_bytes().to_vec())
-            .unwrap_or_default(),
+    let uri = request.uri();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let incoming = Incoming {
+        method: request.method().as_str(),
+        path,
+        authority: uri
+            .authority()
+            .map(|authority| authority.as_str().as_bytes()),
+        client: None,
+        client_header: places.client_header.as_deref(),
         now_ms: now_ms(),
-    }
+    };
+    let headers = request.headers().iter();
+    incoming.request(headers.map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
 async fn forward(
@@ -169,8 +144,7 @@ async fn forward(
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    // The gateway decides by the host that the client has named, and a platform's client may set its own.
-    request = request.header("x-forwarded-host", host);
+    request = request.header(FORWARDED_HOST, host);
     let mut response = Client::new().send(request.body(body)?).await?;
     for name in OF_CONNECTION {
         response.headers_mut().remove(name);
@@ -181,8 +155,7 @@ async fn forward(
 // --- answers
 
 fn sent(answer: &Answer, method: &str) -> Response<Body> {
-    let (status, headers, body) = to_http(answer);
-    let body = if method == "HEAD" { Vec::new() } else { body };
+    let (status, headers, body) = answered(answer, method);
     let mut response = Response::new(Body::from(Bytes::from(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
     add(&headers, response.headers_mut());
@@ -198,15 +171,4 @@ fn add(from: &[(String, Vec<u8>)], to: &mut HeaderMap) {
             to.append(name, value);
         }
     }
-}
-
-fn unavailable(error: &str, message: &str) -> Response<Body> {
-    let refusal = Refusal {
-        status: 503,
-        error,
-        message,
-        order: None,
-    };
-    let answer = Answer::refusal(vec![("retry-after", "1")], &refusal);
-    sent(&answer, "GET")
 }

@@ -1,6 +1,10 @@
 //! What the environment says.
 
+use std::rc::Rc;
+
+use weir_base::shared_data::LocalData;
 use weir_edge::edge::Given;
+use weir_edge::host::{CONFIG, Places, text};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Edge, Store};
 
@@ -15,36 +19,22 @@ pub(crate) struct Settings {
     pub(crate) places: Places,
 }
 
-/// Where the edge sends what.
-#[derive(Clone)]
-pub(crate) struct Places {
-    pub(crate) origin: String,
-    pub(crate) gateway: String,
-    /// In lower case.
-    pub(crate) client_header: Option<String>,
-}
-
 impl Settings {
     /// Reads the environment.
     pub(crate) fn read() -> Result<Self, String> {
-        let json = variable("WEIR_EDGE_CONFIG")?;
-        let places = Places {
-            origin: place("WEIR_EDGE_ORIGIN")?,
-            gateway: place("WEIR_EDGE_GATEWAY")?,
-            client_header: std::env::var("WEIR_EDGE_CLIENT_HEADER")
-                .ok()
-                .map(|name| name.to_ascii_lowercase()),
-        };
+        let variable = |name: &str| std::env::var(name).ok().map(String::into_bytes);
+        let (json, places) = (text(&variable, CONFIG)?, Places::read(&variable)?);
         let given = Given {
-            variable: Box::new(|name| std::env::var(name).ok().map(String::into_bytes)),
+            variable: Box::new(variable),
             seed: random(),
+            data: Rc::new(LocalData::default()),
         };
         let store: AnyStore = match Folder::open() {
             Some(folder) => Box::new(folder),
             None => Box::new(MemoryStore::default()),
         };
         let edge = Edge::new(json.as_bytes(), given, store)
-            .map_err(|error| format!("WEIR_EDGE_CONFIG is refused: {error}"))?;
+            .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
         Ok(Self { edge, places })
     }
 }
@@ -54,18 +44,4 @@ pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     wstd::rand::get_random_bytes(&mut bytes);
     u64::from_le_bytes(bytes)
-}
-
-fn variable(name: &str) -> Result<String, String> {
-    std::env::var(name).map_err(|_| format!("{name} is not set"))
-}
-
-/// A URL to which a path can be added.
-fn place(name: &str) -> Result<String, String> {
-    let url = variable(name)?;
-    let is_web = url.starts_with("http://") || url.starts_with("https://");
-    match is_web {
-        true => Ok(url.trim_end_matches('/').to_owned()),
-        false => Err(format!("{name} must begin with http:// or https://")),
-    }
 }

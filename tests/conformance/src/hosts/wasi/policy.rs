@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow};
 use weir_base::headers::{EDGE as EDGE_HEADER, EDGE_SIGNATURE};
+use weir_base::shared_data::LocalData;
 use weir_edge::edge::{Given, to_http};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Decision, Edge};
@@ -34,6 +35,7 @@ pub fn replay(vector: &Vector) -> Result<Option<Vec<Outcome>>> {
             false => secrets.get(name).map(|secret| secret.clone().into_bytes()),
         }),
         seed: 7,
+        data: Rc::new(LocalData::default()),
     };
     let store = Rc::new(MemoryStore::default());
     let edge = Edge::new(config.to_string().as_bytes(), given, store);
