@@ -48,7 +48,8 @@ fn environment(name: &str) -> Option<Vec<u8>> {
 /// refused says where and why; and neither shows the secret.
 pub fn gate_config(data: &[u8]) {
     use weir_base::key::{KEYS_MAX, Purpose};
-    use weir_engine_gate::config::{Config, KeyConfig};
+    use weir_engine::keys::KeyConfig;
+    use weir_engine_gate::config::Config;
 
     let written = match parse::<Config>(data) {
         Ok(written) => written,

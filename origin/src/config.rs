@@ -16,10 +16,20 @@ use crate::http::AdminToken;
 use crate::links::config::{LinkConfig, scramble};
 use crate::sales::config::SaleConfig;
 use crate::sales::payment::Payments;
-use crate::secret::{self, SecretError, Variables};
+use crate::secret::{self, KeyNames, SecretError, Variables};
 
 /// Names the variable that holds the admin's token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
+
+/// Names the variable that holds the secret that edges and origin share.
+pub const EDGE_SECRET: &str = "WEIR_EDGE_SECRET";
+
+const EDGES: KeyNames = KeyNames {
+    secret: EDGE_SECRET,
+    id: "WEIR_EDGE_KEY_ID",
+    previous_secret: "WEIR_EDGE_SECRET_PREVIOUS",
+    previous_id: "WEIR_EDGE_PREVIOUS_KEY_ID",
+};
 
 const SECRETS_HELP: &str = "\
 Secrets come by the environment, each by itself or as the path of a file (…_FILE):
@@ -30,6 +40,10 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
                       nobody can pay
   WEIR_PAYMENT_SECRET_PREVIOUS
                       optional: the secret before it, while the provider changes over
+  WEIR_EDGE_SECRET    optional: what feeds for edges, and edges' requests, are signed with, at least 32 bytes; without it
+                      there are no feeds
+  WEIR_EDGE_SECRET_PREVIOUS
+                      optional: the secret before it, while edges change over
   WEIR_ADMIN_TOKEN    the bearer token of the admin routes, at least 32 bytes
   WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
                       from this one; at least 32 bytes. It must stay for as long as there are links
@@ -71,6 +85,14 @@ pub struct Config {
     /// What every key in Redis starts with; the same as the gateways'
     #[arg(long, env = "WEIR_KEY_PREFIX", default_value = keys::DEFAULT_PREFIX, value_parser = parse_prefix)]
     pub key_prefix: String,
+
+    /// The id of the edge secret; the same as the edges'
+    #[arg(long, env = "WEIR_EDGE_KEY_ID", default_value = "e1")]
+    pub edge_key_id: String,
+
+    /// The id of the edge secret before it, if there is one
+    #[arg(long, env = "WEIR_EDGE_PREVIOUS_KEY_ID", default_value = "e0")]
+    pub edge_previous_key_id: String,
 
     /// The flags of sales.
     #[command(flatten)]
@@ -114,6 +136,17 @@ impl fmt::Debug for Config {
     }
 }
 
+impl Config {
+    /// What feeds are signed with and edges are known by, if there are any: if their secret is set.
+    fn edge_keys(&self, variables: Variables<'_>) -> Result<Option<KeyRing>, SecretError> {
+        if !secret::is_set(variables, EDGE_SECRET) {
+            return Ok(None);
+        }
+        let (id, previous) = (&self.edge_key_id, &self.edge_previous_key_id);
+        EDGES.read(variables, id, previous).map(Some)
+    }
+}
+
 fn parse_prefix(prefix: &str) -> Result<String, &'static str> {
     match keys::is_prefix(prefix) {
         true => Ok(prefix.to_owned()),
@@ -126,6 +159,8 @@ fn parse_prefix(prefix: &str) -> Result<String, &'static str> {
 pub struct Secrets {
     /// Checks claims and users.
     pub claim_keys: KeyRing,
+    /// Signs feeds and knows edges, if there are any.
+    pub edge_keys: Option<KeyRing>,
     /// Knows the payment provider, if there is one.
     pub payments: Option<Payments>,
     /// Opens the admin routes.
@@ -157,6 +192,7 @@ impl Secrets {
         let admin_token = AdminToken::new(&token)
             .map_err(|too_short| SecretError::unfit(ADMIN_TOKEN, too_short))?;
         Ok(Self {
+            edge_keys: config.edge_keys(variables)?,
             payments: config.sales.payments(variables)?,
             claim_keys,
             admin_token,

@@ -57,6 +57,7 @@ macro_rules! migrations {
                 "link edits by time",
                 "0037_link_edits_by_time"
             ),
+            migration!($database, 38, "link feed", "0038_link_feed"),
         ]
     };
 }

@@ -13,7 +13,7 @@ use crate::fitment::metrics::FitmentMetrics;
 use crate::fitment::{self, Fitment};
 use crate::history::metrics::HistoryMetrics;
 use crate::history::{self, History};
-use crate::http::{self, ADMIN_LIMIT, AdminToken, Health, PUBLIC_LIMIT, Part};
+use crate::http::{self, ADMIN_LIMIT, AdminToken, Edges, Health, PUBLIC_LIMIT, Part};
 use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
@@ -51,6 +51,7 @@ pub struct Origin {
     history: Option<History>,
     fitment_metrics: FitmentMetrics,
     fitment: Option<Fitment>,
+    edges: Edges,
 }
 
 impl Origin {
@@ -80,6 +81,7 @@ impl Origin {
             history: None,
             fitment_metrics: FitmentMetrics::register(&metrics),
             fitment: None,
+            edges: Edges::default(),
             sales,
             metrics,
             database,
@@ -156,6 +158,13 @@ impl Origin {
         self
     }
 
+    /// The same, with feeds for edges, which have these keys.
+    #[must_use]
+    pub fn with_edges(mut self, keys: Option<KeyRing>) -> Self {
+        self.edges = keys.into();
+        self
+    }
+
     /// Sales and orders.
     pub fn sales(&self) -> &Sales {
         &self.sales
@@ -189,7 +198,9 @@ impl Origin {
     /// The routes for gateways.
     pub fn public_routes(&self) -> Router {
         let routes = sales::http::public(self.sales.clone())
+            .merge(sales::http::feeds(self.sales.clone(), self.edges.clone()))
             .merge(links::http::public(self.links.clone()))
+            .merge(links::http::feeds(self.links.clone(), self.edges.clone()))
             .merge(events::http::public(self.events.clone()))
             .merge(history::http::public(
                 self.history.clone(),

@@ -140,6 +140,7 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     let store = config.sales.store(database.clone())?;
     let origin = Origin::with_store(database, store, redis, secrets.claim_keys, limits);
     let origin = origin.with_payments(secrets.payments);
+    let origin = origin.with_edges(secrets.edge_keys);
     let origin = origin.with_holds(config.sales.hold_rules());
     let origin = origin.with_archive(config.sales.archive_rules());
     let settings = config.links.settings(secrets.link_scramble);

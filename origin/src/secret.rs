@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use weir_base::key::{KeyError, KeyRing, SigningKey};
+
 /// Looks up an environment variable.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
@@ -70,4 +72,54 @@ fn read_file(name: &'static str, path: PathBuf) -> Result<String, SecretError> {
         Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
         Err(source) => Err(SecretError::File { name, path, source }),
     }
+}
+
+/// A secret, and the one before it, and where their ids come from.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyNames {
+    /// The variable of the secret,
+    pub secret: &'static str,
+    /// and what sets its id.
+    pub id: &'static str,
+    /// The variable of the secret before it,
+    pub previous_secret: &'static str,
+    /// and what sets its id.
+    pub previous_id: &'static str,
+}
+
+impl KeyNames {
+    /// The ring of the secret and, if there is one, the one before it.
+    ///
+    /// # Errors
+    /// See [`SecretError`].
+    pub fn read(
+        &self,
+        variables: Variables<'_>,
+        id: &str,
+        previous_id: &str,
+    ) -> Result<KeyRing, SecretError> {
+        let mut keys = vec![read_key(variables, self.secret, self.id, id)?];
+        if is_set(variables, self.previous_secret) {
+            let (secret, name) = (self.previous_secret, self.previous_id);
+            keys.push(read_key(variables, secret, name, previous_id)?);
+        }
+        // Two of one id.
+        KeyRing::new(keys).map_err(|error| SecretError::unfit(self.previous_id, error))
+    }
+}
+
+fn read_key(
+    variables: Variables<'_>,
+    name: &'static str,
+    id_name: &'static str,
+    id: &str,
+) -> Result<SigningKey, SecretError> {
+    let secret = read(variables, name)?;
+    SigningKey::new(id, secret.as_bytes()).map_err(|error| {
+        let name = match error {
+            KeyError::TooShort(_) => name,
+            KeyError::Id => id_name,
+        };
+        SecretError::unfit(name, error)
+    })
 }

@@ -68,6 +68,15 @@ const TASKS: &[Task] = &[
         steps: &[BUILD_WASM],
     },
     Task {
+        name: "build-edge",
+        about: "Build the edges into target/weir/edge and print their sizes",
+        program: &DEV,
+        steps: &[Step {
+            what: "compile the edges for their targets",
+            how_long: "1 min",
+        }],
+    },
+    Task {
         name: "up",
         about: "Run Redis, the origin and Envoy with the filters until Ctrl-C",
         program: &DEV,

@@ -64,11 +64,19 @@ pub const RECEIVED_MS: &str = "x-weir-received-ms";
 /// Request header from the gateway to the origin: the network that the events came from, a `Network` of `weir-event`.
 pub const EVENT_ADDRESS: &str = "x-weir-address";
 
+/// Request header from an edge to a gateway or to the origin: that the edge sends this request, a `Stamp` of `weir-feed`.
+pub const EDGE: &str = "x-weir-edge";
+
+/// Request header from an edge: the signature of [`EDGE`], `<key id>;<hex>`.
+pub const EDGE_SIGNATURE: &str = "x-weir-edge-signature";
+
 /// Headers that only a gateway may send on: copies that a client sent are removed from every
 /// request that passes a gateway.
-pub const GATEWAY_ONLY: [&str; 6] = [
+pub const GATEWAY_ONLY: [&str; 8] = [
     CLAIM,
     CLAIM_SIGNATURE,
+    EDGE,
+    EDGE_SIGNATURE,
     SHADOW,
     USER,
     USER_SIGNATURE,

@@ -81,17 +81,23 @@ pub enum Purpose {
     PaymentCallback,
     /// A round of the permutation of link numbers, which makes codes of them.
     LinkScramble,
+    /// A document that the origin publishes for edges.
+    Feed,
+    /// A stamp, which an edge puts on a request.
+    Edge,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Claim,
         Self::OrderToken,
         Self::User,
         Self::Seed,
         Self::PaymentCallback,
         Self::LinkScramble,
+        Self::Feed,
+        Self::Edge,
     ];
 
     const fn prefix(self) -> &'static str {
@@ -101,6 +107,8 @@ impl Purpose {
             Self::User => "weir-user\n",
             Self::Seed => "weir-seed\n",
             Self::LinkScramble => "weir-link-scramble\n",
+            Self::Feed => "weir-feed\n",
+            Self::Edge => "weir-edge\n",
         }
     }
 }

@@ -20,13 +20,13 @@ use weir_base::FieldError;
 use weir_base::key::KeyRing;
 use weir_engine::config::{Environment, content_type, header_name, within};
 pub use weir_engine::config::{RedisConfig, Topology};
+use weir_engine::edges::{Edges, EdgesConfig};
+use weir_engine::keys::{KeyConfig, ring};
 
-pub use self::keys::KeyConfig;
 pub use self::limits::{CheckedLimits, IdentifiedLimits, LimitsConfig, OverloadConfig};
 pub use self::token::{TokenConfig, TokenSettings};
 use crate::route::{Route, RouteKind};
 
-mod keys;
 mod limits;
 mod token;
 
@@ -80,6 +80,9 @@ pub struct Config {
     /// What is answered for a sale that an operator has put behind a page.
     #[serde(default)]
     pub static_page: StaticPage,
+    /// The edges whose word on a client's address counts: none unless set.
+    #[serde(default)]
+    pub edges: Option<EdgesConfig>,
 }
 
 /// A kind of request.
@@ -162,6 +165,8 @@ pub struct Checked {
     pub retry_after_s: u32,
     /// See [`Config::static_page`].
     pub static_page: StaticPage,
+    /// See [`Config::edges`].
+    pub edges: Edges,
 }
 
 impl Checked {
@@ -196,7 +201,7 @@ impl Config {
         self.static_page.check()?;
         let limits = self.limits.checked()?;
         self.overload.check()?;
-        let claim_keys = keys::ring("claim.keys", &self.claim.keys, environment)?;
+        let claim_keys = ring("claim.keys", &self.claim.keys, environment)?;
         let token = self.token.as_ref();
         let token = token.map(|token| token.checked(environment)).transpose()?;
         if token.is_none() && !checkout_routes.is_empty() {
@@ -217,6 +222,7 @@ impl Config {
             static_page: self.static_page,
             limits,
             overload: self.overload,
+            edges: Edges::read(self.edges.as_ref(), environment)?,
         })
     }
 }

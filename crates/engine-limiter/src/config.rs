@@ -17,6 +17,7 @@ use serde::Deserialize;
 use weir_base::{FieldError, breaker};
 use weir_engine::config::{Environment, RedisConfig, SecretSource, Topology};
 use weir_engine::config::{check_breaker, content_type, header_name, within};
+use weir_engine::edges::{Edges, EdgesConfig};
 use weir_limit::rules::{RuleConfig, Rules, RulesConfig};
 
 /// How long a request waits for Redis, in milliseconds, unless `redis.deadline_ms` is set.
@@ -62,6 +63,9 @@ pub struct Config {
     /// module `ratelimit-headers`.
     #[serde(default)]
     pub debug: Option<DebugConfig>,
+    /// The edges whose word on a client's address counts: none unless set.
+    #[serde(default)]
+    pub edges: Option<EdgesConfig>,
 }
 
 /// What clients are told of their quota. Refusals always say it.
@@ -116,6 +120,8 @@ pub struct Checked {
     pub answer: Option<AnswerConfig>,
     /// The operators' secret, if they have one.
     pub debug_secret: Option<Vec<u8>>,
+    /// See [`Config::edges`].
+    pub edges: Edges,
 }
 
 impl Config {
@@ -148,6 +154,7 @@ impl Config {
             breaker: self.breaker,
             headers: self.headers,
             answer: self.answer,
+            edges: Edges::read(self.edges.as_ref(), environment)?,
             debug_secret: debug.map(|debug| debug.read(environment)).transpose()?,
         })
     }

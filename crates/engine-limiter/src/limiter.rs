@@ -95,6 +95,13 @@ impl<D: SharedData + Clone> Limiter<D> {
     // --- streams
 
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
+        match self.decider.config.edges.stamped(request) {
+            Some(stamped) => self.on_request_of(stream, &stamped, effects),
+            None => self.on_request_of(stream, request, effects),
+        }
+    }
+
+    fn on_request_of(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         let now_ms = request.now_ms();
         self.note_request(effects);
         let may_wait = self.pump.as_ref().is_some_and(|pump| !pump.is_full());

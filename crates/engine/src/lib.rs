@@ -20,7 +20,8 @@
 //! - [`poll`]: when to read documents from Redis, with back-off.
 //! - [`metrics`]: counters that the host collects.
 //! - [`setup`]: what a host gives for an engine to be made.
-//! - [`config`]: configuration, refused with the path of the field that is wrong.
+//! - [`config`], [`keys`]: configuration, refused with the path of the field that is wrong, and signing keys in it.
+//! - [`edges`]: what edges say of the requests that they send.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -39,9 +40,11 @@ extern crate std;
 pub mod answer;
 pub mod breaker;
 pub mod config;
+pub mod edges;
 pub mod effect;
 pub mod event;
 pub mod headers;
+pub mod keys;
 pub mod metrics;
 pub mod poll;
 pub mod pump;

@@ -21,6 +21,7 @@ pub mod build;
 pub mod cassandra;
 pub mod certificates;
 pub mod command;
+pub mod edge;
 pub mod envoy;
 pub mod fault;
 pub mod http;

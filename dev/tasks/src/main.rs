@@ -1,4 +1,4 @@
-//! What `cargo xtask` runs: setup, build-wasm, up, demo, test, mutants.
+//! What `cargo xtask` runs: setup, build-wasm, build-edge, up, demo, test, mutants.
 
 mod mutants_task;
 mod tests_task;
@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use weir_stack::edge;
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Chromium, Options, Tools, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
@@ -42,6 +43,11 @@ enum Task {
     /// ([package.metadata.weir] callbacks) with all code that only they reach. Does nothing
     /// when the filters are up to date. Two builds of one commit give identical bytes.
     BuildWasm,
+
+    /// Build the edges into target/weir/edge and print their sizes
+    ///
+    /// Compiles edge/wasi for wasm32-wasip2, a target that rustup adds.
+    BuildEdge,
 
     /// Run Redis, the origin and Envoy with the filters until Ctrl-C
     ///
@@ -94,6 +100,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.task {
         Task::Setup => setup(&options),
         Task::BuildWasm => build_wasm(),
+        Task::BuildEdge => build_edge(),
         Task::Up(arguments) => up::run(&arguments, options),
         Task::Demo(arguments) => demo::run(&arguments, options),
         Task::Mutants(arguments) => mutants_task::run(&arguments),
@@ -118,6 +125,13 @@ fn build_wasm() -> Result<ExitCode> {
     let toolchain = WasmToolchain::find_or_get(&mut Console)?;
     let filters = wasm::build_filters(&toolchain, Messages::Show)?;
     print!("{}", wasm::table(&filters));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build_edge() -> Result<ExitCode> {
+    let component = edge::wasi_component()?;
+    let bytes = std::fs::metadata(&component)?.len();
+    println!("{:>9} bytes  {}", bytes, component.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,6 +4,7 @@
 
 mod auth;
 pub mod client;
+mod edge;
 pub(crate) mod files;
 mod health;
 mod input;
@@ -24,6 +25,8 @@ use weir_base::id::UserId;
 use crate::metrics::RequestMetrics;
 
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
+pub(crate) use edge::document_ms;
+pub use edge::{Edges, with_stamp};
 pub use health::{Health, Part, alive, probes, starting};
 pub(crate) use input::{JsonBody, ReadQuery, describe, read_json};
 pub use problem::{Problem, RETRY_AFTER_S, Remedy};

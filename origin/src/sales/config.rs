@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use weir_base::key::{KeyError, KeyRing, SigningKey};
+use weir_base::key::KeyRing;
 
 use super::archive::ArchiveRules;
 use super::orders::SqlLimits;
 use super::payment::{PLACE, Payments};
 use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
 use super::store::{HoldRules, SaleStore};
-use crate::secret::{self, SecretError, Variables};
+use crate::secret::{self, KeyNames, SecretError, Variables};
 use crate::sql::Database;
 
 /// Names the variable that holds the secret that gateways and origin share.
@@ -178,14 +178,6 @@ impl SaleConfig {
     }
 }
 
-/// A secret, and the one before it, and where their ids come from.
-struct KeyNames {
-    secret: &'static str,
-    id: &'static str,
-    previous_secret: &'static str,
-    previous_id: &'static str,
-}
-
 const CLAIMS: KeyNames = KeyNames {
     secret: CLAIM_SECRET,
     id: "WEIR_CLAIM_KEY_ID",
@@ -199,39 +191,6 @@ const PAYMENTS: KeyNames = KeyNames {
     previous_secret: PAYMENT_SECRET_PREVIOUS,
     previous_id: "WEIR_PAYMENT_PREVIOUS_KEY_ID",
 };
-
-impl KeyNames {
-    fn read(
-        &self,
-        variables: Variables<'_>,
-        id: &str,
-        previous_id: &str,
-    ) -> Result<KeyRing, SecretError> {
-        let mut keys = vec![read_key(variables, self.secret, self.id, id)?];
-        if secret::is_set(variables, self.previous_secret) {
-            let (secret, name) = (self.previous_secret, self.previous_id);
-            keys.push(read_key(variables, secret, name, previous_id)?);
-        }
-        // Two of one id.
-        KeyRing::new(keys).map_err(|error| SecretError::unfit(self.previous_id, error))
-    }
-}
-
-fn read_key(
-    variables: Variables<'_>,
-    name: &'static str,
-    id_name: &'static str,
-    id: &str,
-) -> Result<SigningKey, SecretError> {
-    let secret = secret::read(variables, name)?;
-    SigningKey::new(id, secret.as_bytes()).map_err(|error| {
-        let name = match error {
-            KeyError::TooShort(_) => name,
-            KeyError::Id => id_name,
-        };
-        SecretError::unfit(name, error)
-    })
-}
 
 fn parse_payment_url(url: &str) -> Result<String, String> {
     let is_web = url.starts_with("https://") || url.starts_with("http://");

@@ -16,6 +16,7 @@ mod events;
 mod events_process;
 #[path = "events/store.rs"]
 mod events_store;
+mod feeds;
 mod fitment;
 #[path = "fitment/process.rs"]
 mod fitment_process;

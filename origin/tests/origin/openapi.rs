@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
+use weir_feed::routes::{DOMAINS, SOLD_OUT};
 use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use crate::support::World;
@@ -87,7 +88,8 @@ fn every_route_is_documented() {
     let pages = ["/events/page", "/fitment/ui", "/history/page", "/ui"];
     let files = pages.map(|page| format!("{page}/{{file}}"));
     let files = files.iter().map(String::as_str);
-    let paths = paths.into_iter().chain(pages).chain(files);
+    let feeds = [weir_feed::routes::LINKS, DOMAINS, SOLD_OUT];
+    let paths = paths.into_iter().chain(pages).chain(files).chain(feeds);
     for path in paths {
         assert!(document["paths"][path].is_object(), "{path}");
     }

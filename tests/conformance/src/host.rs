@@ -10,6 +10,11 @@ pub trait Host {
     /// Its name.
     fn name(&self) -> &'static str;
 
+    /// Whether it claims. What is no gateway sends a request with a good token on to one, and signs nothing.
+    fn claims(&self) -> bool {
+        true
+    }
+
     /// Why it cannot do what a vector asks for, if so.
     fn cannot(&self, vector: &Vector) -> Option<&'static str>;
 

@@ -87,6 +87,7 @@ impl LimitsConfig {
             headers: HeadersConfig::default(),
             answer: None,
             debug: None,
+            edges: None,
         };
         config.checked(false, &|_| None).map_err(|error| {
             FieldError::new(alloc::format!("limits.{}", error.path), error.problem)

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use weir_base::FieldError;
 use weir_base::key::KeyRing;
 use weir_engine::config::Environment;
+use weir_engine::keys::{KeyConfig, ring};
 use weir_sale::token::Ages;
 
-use super::keys::{KeyConfig, ring};
 use super::within;
 
 /// The longest that a token may have to wait, in milliseconds: people would not.

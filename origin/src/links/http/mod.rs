@@ -1,6 +1,7 @@
 //! The routes of links: requests in, answers out. What they ask for is decided elsewhere.
 
 mod domains;
+mod feed;
 mod follow;
 mod idempotency;
 mod links;
@@ -15,7 +16,7 @@ use axum::routing::{get, post};
 use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use super::Links;
-use crate::http::Problem;
+use crate::http::{Edges, Problem, with_stamp};
 
 pub use page::routes as page;
 
@@ -27,11 +28,13 @@ impl FromRequestParts<Enabled> for Links {
     type Rejection = Problem;
 
     async fn from_request_parts(_: &mut Parts, enabled: &Enabled) -> Result<Self, Problem> {
-        enabled.0.clone().ok_or_else(|| {
-            let detail = "this origin has no links: start it with --links";
-            Problem::not_found("links_off", "No links", detail)
-        })
+        enabled.0.clone().ok_or_else(links_off)
     }
+}
+
+fn links_off() -> Problem {
+    let detail = "this origin has no links: start it with --links";
+    Problem::not_found("links_off", "No links", detail)
 }
 
 /// The routes for gateways.
@@ -51,6 +54,22 @@ pub fn public(links: Option<Links>) -> Router {
             get(follow::record),
         )
         .with_state(Enabled(links))
+}
+
+/// The routes for edges.
+///
+/// - `GET /edge/v1/feed/links`: what has become of links.
+/// - `GET /edge/v1/feed/domains`: the domains.
+pub fn feeds(links: Option<Links>, edges: Edges) -> Router {
+    let state = feed::Feeds {
+        links,
+        edges: edges.clone(),
+    };
+    let routes = Router::new()
+        .route(weir_feed::routes::LINKS, get(feed::links))
+        .route(weir_feed::routes::DOMAINS, get(feed::domains))
+        .with_state(state);
+    with_stamp(routes, edges)
 }
 
 /// The routes for operators.

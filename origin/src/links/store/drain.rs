@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use sqlx::Error;
 use weir_eventlog::Position;
 
-use super::{Entry, LinkStore, NewLink, ends_at};
+use super::{Entry, LinkStore, NewLink, ends_at, feed};
 use crate::sql::{Database, SqlError, Statement, Tx, damaged, retried, sql};
 
 /// Rows of one statement. Each statement costs a round trip of its own, and SQLite's parser.
@@ -144,6 +144,8 @@ async fn insert_whole(tx: &mut Tx, chunk: &[NewLink]) -> Result<bool, Error> {
     for link in chunk {
         insert_tags(tx, link).await?;
     }
+    let ids: Vec<_> = chunk.iter().map(|link| &link.id).collect();
+    feed::mark(tx, &ids).await?;
     Ok(true)
 }
 
@@ -154,6 +156,7 @@ pub(super) async fn insert_in(tx: &mut Tx, link: &NewLink) -> Result<bool, Error
         return Ok(false);
     }
     insert_tags(tx, link).await?;
+    feed::mark(tx, &[&link.id]).await?;
     Ok(true)
 }
 
@@ -187,6 +190,7 @@ async fn void(tx: &mut Tx, link: &NewLink) -> Result<(), Error> {
     if tx.execute(delete).await? > 0 {
         let delete = sql(DELETE_VOID_TAGS).text(domain).text(code);
         tx.execute(delete.number(link.created_at_ms)).await?;
+        feed::mark(tx, &[&link.id]).await?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use weir_link::code::LinkId;
 use weir_link::record::Link;
 
 use super::drain::{INSERT_TAG, tags_json};
-use super::{Action, Change, LinkStore, StoredLink, ends_at, reads};
+use super::{Action, Change, LinkStore, StoredLink, ends_at, feed, reads};
 use crate::sql::{SqlError, Statement, Tx, damaged, retried, sql};
 
 const UPDATE: &str = "
@@ -123,6 +123,7 @@ async fn change_in(tx: &mut Tx, change: &Change<'_>) -> Result<bool, Error> {
     let insert = named(sql(INSERT_UNPUBLISHED), &before.id);
     tx.insert(insert.number(change.link.version).number(now_ms))
         .await?;
+    feed::mark(tx, &[&before.id]).await?;
     Ok(true)
 }
 

@@ -6,7 +6,7 @@ use sqlx::Error;
 use weir_link::code::LinkId;
 
 use super::edits::named;
-use super::{Ended, LinkStore, reads};
+use super::{Ended, LinkStore, feed, reads};
 use crate::sql::{Database, MANY, Row, SqlError, Tx, filled, in_many, retried, sql};
 
 /// Rows of one transaction: what others wait for, so it stays short.
@@ -109,6 +109,7 @@ async fn prolong_chunk(db: &Database, ended: &[(Ended, u64)]) -> Result<(), Erro
 async fn remove_chunk(db: &Database, ended: &[Ended]) -> Result<u64, Error> {
     let mut tx = db.begin().await?;
     let mut removed = BTreeMap::<&str, Vec<&str>>::new();
+    let mut gone = Vec::new();
     for Ended {
         id, expires_at_ms, ..
     } in ended
@@ -117,11 +118,13 @@ async fn remove_chunk(db: &Database, ended: &[Ended]) -> Result<u64, Error> {
         if tx.execute(delete).await? > 0 {
             let codes = removed.entry(id.domain.as_str()).or_default();
             codes.push(id.code.as_str());
+            gone.push(id);
         }
     }
     for (domain, codes) in &removed {
         remove_rest(&mut tx, domain, codes).await?;
     }
+    feed::mark(&mut tx, &gone).await?;
     tx.commit().await?;
     Ok(removed.values().map(|codes| codes.len() as u64).sum())
 }

@@ -10,12 +10,14 @@
 //! | `segments` | numbers: who may hand out which |
 //! | `clicks` | clicks counted and read |
 //! | `domains` | the domains, as one document |
+//! | `feed` | what edges read, in the order of changes |
 
 mod clicks;
 mod domains;
 mod drain;
 mod edits;
 mod ends;
+mod feed;
 mod reads;
 mod segments;
 

@@ -1,5 +1,6 @@
 //! The routes of sales: requests in, answers out. What they ask for is decided elsewhere.
 
+mod feed;
 mod orders;
 mod payments;
 mod sales;
@@ -17,7 +18,7 @@ use weir_base::id::SaleId;
 
 use super::Sales;
 use super::new_sale::NewSaleError;
-use crate::http::{Problem, UserReader};
+use crate::http::{Edges, Problem, UserReader, with_stamp};
 
 /// The routes for gateways.
 ///
@@ -34,6 +35,18 @@ pub fn public(sales: Sales) -> Router {
         .route("/payments/callback", post(payments::callback))
         .route("/sales/{id}/reservations", post(user_orders::reserve))
         .with_state(sales)
+}
+
+/// The route for edges, `GET /edge/v1/feed/sold-out`.
+pub fn feeds(sales: Sales, edges: Edges) -> Router {
+    let state = feed::Feeds {
+        sales,
+        edges: edges.clone(),
+    };
+    let routes = Router::new()
+        .route(weir_feed::routes::SOLD_OUT, get(feed::sold_out))
+        .with_state(state);
+    with_stamp(routes, edges)
 }
 
 /// Reads whom the gateway has signed in, for other domains.

@@ -28,6 +28,12 @@ impl World {
         self.public(request.body(Body::empty()).unwrap()).await
     }
 
+    /// The answer to a request to the public port, as it is.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub async fn raw(&self, request: Request<Body>) -> axum::response::Response {
+        self.app.clone().oneshot(request).await.unwrap()
+    }
+
     /// A request of this user to the public port, as a gateway passes it on.
     pub async fn as_user(&self, name: &str, method: &str, path: &str) -> Answer {
         let ring = KeyRing::new(vec![key()]).unwrap();

@@ -97,6 +97,14 @@ impl World {
         keys
     }
 
+    /// The same, with edges that have these keys.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub fn and_edges(mut self, keys: KeyRing) -> Self {
+        self.origin = self.origin.with_edges(Some(keys));
+        self.app = self.origin.public_routes();
+        self
+    }
+
     /// With these rules for holds that expire.
     pub async fn with_holds(rules: HoldRules) -> Self {
         let mut world = Self::new().await;

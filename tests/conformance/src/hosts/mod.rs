@@ -3,6 +3,7 @@
 pub mod engine;
 pub mod envoy;
 pub mod host_test;
+pub mod wasi;
 
 use anyhow::{Result, ensure};
 use tokio::runtime::Runtime;
@@ -12,7 +13,16 @@ use weir_stack::tools::Options;
 use crate::host::Host;
 
 /// Their names, in the order of the table.
-pub const NAMES: [&str; 4] = [engine::NAME, host_test::NAME, envoy::WASM, envoy::NATIVE];
+pub const NAMES: [&str; 5] = [
+    engine::NAME,
+    host_test::NAME,
+    envoy::WASM,
+    envoy::NATIVE,
+    wasi::NAME,
+];
+
+/// Those that need a compiler for a target of their own.
+pub const MAY_BE_ABSENT: [&str; 1] = [wasi::NAME];
 
 /// The host of this name. `tools` says which Envoy there is.
 ///
@@ -27,6 +37,7 @@ pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn H
     Ok(match name {
         engine::NAME => Box::new(engine::EngineHost::start(runtime)?),
         host_test::NAME => Box::new(host_test::HostTest::start(runtime)?),
+        wasi::NAME => Box::new(wasi::Wasi::start()?),
         envoy::NATIVE => Box::new(envoy::InEnvoy::new(tools, Filters::Native)?),
         _ => Box::new(envoy::InEnvoy::new(tools, Filters::Wasm)?),
     })

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weir_scripts::keys::limit_rules;
 
-use super::{Ask, Draft, POLL_INTERVAL_MS};
+use super::{Ask, Draft, EDGE_SECRET, NOW_MS, POLL_INTERVAL_MS, edges};
 use crate::vector::Vector;
 
 const ALGORITHMS: [&str; 4] = ["gcra", "sliding_window", "fixed_window", "concurrency"];
@@ -46,6 +46,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     drafts.extend(told());
     drafts.extend(without_redis());
     drafts.extend(reloads());
+    drafts.extend(of_edges());
     drafts.into_iter().map(Draft::done).collect()
 }
 
@@ -170,6 +171,41 @@ fn costs() -> Vec<Draft> {
         drafts.push(by_header("below-nothing", "-1", PASSES));
     }
     drafts
+}
+
+/// Requests that an edge sends: who the client is says its stamp, if it counts.
+fn of_edges() -> Vec<Draft> {
+    let rule = || {
+        let mut rule = rule("fixed_window", "local", 1, None);
+        rule["key"] = json!(["address"]);
+        rule
+    };
+    let of = |name: &str, more: &Value| {
+        let draft = limiter(&format!("edges/{name}"), "ratelimit", json!([rule()]), more);
+        draft.secret(EDGE_SECRET.0)
+    };
+    let believed = json!({ "edges": edges() });
+    let by = |client: &str, secret: &str, at_ms: u64| get("/").stamped(client, secret, at_ms);
+    let good = |client: &str| by(client, EDGE_SECRET.1, NOW_MS);
+    let forged = |client: &str| by(client, &"forged".repeat(8), NOW_MS);
+    let old = |client: &str| by(client, EDGE_SECRET.1, NOW_MS - 61_000);
+    vec![
+        of("a-stamp-names-the-client", &believed)
+            .ask(good("192.0.2.1"), PASSES)
+            .ask(good("192.0.2.2"), PASSES)
+            .ask(good("192.0.2.1"), REFUSED)
+            .ask(get("/").from("192.0.2.1:9"), REFUSED)
+            .ask(get("/").from("203.0.113.9:443"), PASSES),
+        of("a-forged-stamp-names-nobody", &believed)
+            .ask(forged("192.0.2.1"), PASSES)
+            .ask(forged("192.0.2.2"), REFUSED),
+        of("an-old-stamp-names-nobody", &believed)
+            .ask(old("192.0.2.1"), PASSES)
+            .ask(old("192.0.2.2"), REFUSED),
+        of("without-keys-no-stamp-counts", &json!({}))
+            .ask(good("192.0.2.1"), PASSES)
+            .ask(good("192.0.2.2"), REFUSED),
+    ]
 }
 
 /// Who shares a limit: the first two requests do, the third does not.

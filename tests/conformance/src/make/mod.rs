@@ -13,20 +13,25 @@ pub use self::token::{ACCEPTS, MINTS, minted};
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use weir_base::headers::{EDGE, EDGE_SIGNATURE};
+use weir_base::key::SigningKey;
+use weir_feed::stamp::Stamp;
 
 use crate::hosts::engine::EngineHost;
+use crate::hosts::wasi::feeds::EDGE_SECRET;
 use crate::vector::{self, Changes, Entry, OriginAnswer, Outcome, Request, Step, Vector};
 
 /// When vectors begin: a Tuesday in November 2023, 22:13:20 UTC.
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
 /// The secrets of all vectors: those of a gateway stand in its environment, once.
-pub const SECRETS: [(&str, &str); 5] = [
+pub const SECRETS: [(&str, &str); 6] = [
     ("WEIR_CLAIM_SECRET", "0123456789abcdef0123456789abcdef"),
     ("WEIR_TOKEN_SECRET", "fedcba9876543210fedcba9876543210"),
     ("WEIR_OLD_TOKEN_SECRET", "00112233445566778899aabbccddeeff"),
     ("WEIR_EVENTS_KEY_ERP", "erp-secret-0123456789"),
     ("WEIR_DEBUG_SECRET", "operators-only-secret"),
+    EDGE_SECRET,
 ];
 
 /// The engine reads its documents once, unless a vector says otherwise.
@@ -223,4 +228,25 @@ impl Ask {
         self.0.from = address.into();
         self
     }
+
+    /// As an edge sends it for this client, signed with this secret.
+    fn stamped(self, client: &str, secret: &str, at_ms: u64) -> Self {
+        let stamp = Stamp {
+            at_ms,
+            edge: "fra-1",
+            client,
+            method: &self.0.method,
+            path: &self.0.path,
+        };
+        let key = SigningKey::new("e1", secret.as_bytes()).expect("a secret that is long enough");
+        let signed = stamp.sign(&key.into());
+        self.header(EDGE, signed.value)
+            .header(EDGE_SIGNATURE, signed.signature)
+            .from("203.0.113.9:443")
+    }
+}
+
+/// The edges whose stamps count: a field of the gateway's configuration.
+fn edges() -> Value {
+    json!({ "keys": [{ "id": "e1", "secret": { "env": EDGE_SECRET.0 } }] })
 }

@@ -5,7 +5,7 @@ use weir_base::id::{SaleId, UserId};
 use weir_sale::shard::home_shard;
 use weir_scripts::keys::{ShardKeys, catalogue};
 
-use super::{Ask, Draft, NOW_MS, POLL_INTERVAL_MS};
+use super::{Ask, Draft, EDGE_SECRET, NOW_MS, POLL_INTERVAL_MS, edges};
 use crate::vector::{Content, Vector};
 
 pub(super) const ENGINE: &str = "seckill-gate";
@@ -523,7 +523,37 @@ fn gate_limits() -> Vec<Draft> {
         gate(format!("sale/limits/{name}"), limited(limits), json!({}), 9)
     };
     let from = |user: &str, address: &str| buy(user).from(address);
+    let of_edges = {
+        let mut config = limited(json!({ "address": one }));
+        config["edges"] = edges();
+        let draft = gate("sale/limits/address-in-a-stamp", config, json!({}), 9);
+        draft.secret(EDGE_SECRET.0)
+    };
+    let stamped =
+        |user: &str, client: &str, secret: &str| buy(user).stamped(client, secret, NOW_MS);
     vec![
+        of_edges
+            .ask(
+                stamped("lim-m", "198.51.100.21", EDGE_SECRET.1),
+                "goes on: granted",
+            )
+            .ask(
+                stamped("lim-n", "198.51.100.22", EDGE_SECRET.1),
+                "goes on: granted",
+            )
+            .ask(
+                stamped("lim-o", "198.51.100.21", EDGE_SECRET.1),
+                "429 rate_limited",
+            )
+            // A client that forges one is who its connection says it is.
+            .ask(
+                stamped("lim-o", "198.51.100.23", &"forged".repeat(8)),
+                "goes on: granted",
+            )
+            .ask(
+                stamped("lim-p", "198.51.100.24", &"forged".repeat(8)),
+                "429 rate_limited",
+            ),
         of("user-burst-of-one", json!({ "user": one }))
             .ask(buy("lim-a"), "goes on: granted")
             .ask(buy("lim-a"), "429 rate_limited")

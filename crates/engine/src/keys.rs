@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use serde::Deserialize;
 use weir_base::FieldError;
 use weir_base::key::{KeyError, KeyRing, KeyRingError, SigningKey};
-use weir_engine::config::{Environment, SecretSource};
+
+use crate::config::{Environment, SecretSource};
 
 /// A named secret.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,7 +26,7 @@ pub struct KeyConfig {
 ///
 /// # Errors
 /// Names the key that is wrong.
-pub(super) fn ring(
+pub fn ring(
     path: &str,
     keys: &[KeyConfig],
     environment: Environment<'_>,

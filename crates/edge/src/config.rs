@@ -1,0 +1,168 @@
+//! The configuration of an edge.
+//!
+//! ```json
+//! {
+//!   "edge": "fra-1",
+//!   "keys": [{ "id": "e1", "secret": { "env": "WEIR_EDGE_SECRET" } }],
+//!   "links": {},
+//!   "gate": { "routes": [{ "path": "/sales/{sale}/orders" }], "user_header": "x-user-id" },
+//!   "limits": { "rules": [{ "name": "coarse", "key": ["address"], "limit": { "rate": 100, "per": "1s" }, "store": "local" }] }
+//! }
+//! ```
+//!
+//! `links`, `gate` and `limits` are what the gateways' filters have, each with or without; but nothing of Redis and of claims: an
+//! edge has neither.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use weir_base::FieldError;
+use weir_base::id::SaleId;
+use weir_base::key::{KeyRing, Purpose};
+use weir_engine::config::{Environment, parse, within};
+use weir_engine::keys::{KeyConfig, ring};
+
+/// The variable that stands for the secret of claims, which an edge does not have.
+pub(crate) const NO_CLAIMS: &str = "WEIR_EDGE_HAS_NO_CLAIM_SECRET";
+
+/// What engines call the Redis that is not there.
+pub(crate) const PREFIX: &str = "edge";
+
+/// The configuration as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The edge's name, in its stamps: 1 to 64 of a-z, 0-9 and -.
+    pub edge: String,
+    /// The keys that edges and origin share: the first signs stamps, all verify feeds.
+    pub keys: Vec<KeyConfig>,
+    /// Short links, as the filter `shortlink-redirect` has them.
+    #[serde(default)]
+    pub links: Option<Map<String, Value>>,
+    /// Sales, as the filter `seckill-gate` has them.
+    #[serde(default)]
+    pub gate: Option<Map<String, Value>>,
+    /// Limits, as the filter `ratelimit` has them. An edge counts by itself: they are coarse.
+    #[serde(default)]
+    pub limits: Option<Map<String, Value>>,
+    /// For how many milliseconds links count after the origin has last been heard, 1,000 to an hour: a minute unless set. So
+    /// long an edit may go unseen.
+    #[serde(default = "default_links_fresh_ms")]
+    pub links_fresh_ms: u64,
+    /// How far apart the origin is asked for the sold-out feed, in milliseconds, 100 to 60,000: 1,000 unless set.
+    #[serde(default = "default_sales_every_ms")]
+    pub sales_every_ms: u64,
+    /// The same for links and domains: 2,000 unless set.
+    #[serde(default = "default_links_every_ms")]
+    pub links_every_ms: u64,
+}
+
+/// The configuration, checked, but for those of engines.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// See [`Config::edge`].
+    pub edge: String,
+    /// See [`Config::keys`].
+    pub keys: KeyRing,
+    /// The configuration of each engine, as JSON.
+    pub links: Option<Vec<u8>>,
+    /// The gate's.
+    pub gate: Option<Vec<u8>>,
+    /// The limiter's.
+    pub limits: Option<Vec<u8>>,
+    /// See [`Config::links_fresh_ms`].
+    pub links_fresh_ms: u64,
+    /// See [`Config::sales_every_ms`].
+    pub sales_every_ms: u64,
+    /// See [`Config::links_every_ms`].
+    pub links_every_ms: u64,
+}
+
+impl Config {
+    /// Reads the configuration, with its secrets.
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn read(json: &[u8], environment: Environment<'_>) -> Result<Checked, FieldError> {
+        parse::<Self>(json)?.checked(environment)
+    }
+
+    fn checked(self, environment: Environment<'_>) -> Result<Checked, FieldError> {
+        SaleId::new(&self.edge)
+            .map_err(|_| FieldError::new("edge", "must be 1 to 64 of a-z, 0-9 and -"))?;
+        within("links_fresh_ms", self.links_fresh_ms, 1_000, 3_600_000)?;
+        within("sales_every_ms", self.sales_every_ms, 100, 60_000)?;
+        within("links_every_ms", self.links_every_ms, 100, 60_000)?;
+        Ok(Checked {
+            keys: ring("keys", &self.keys, environment)?,
+            edge: self.edge,
+            links: self.links.map(links).transpose()?,
+            gate: self.gate.map(gate).transpose()?,
+            limits: self.limits.map(limits).transpose()?,
+            links_fresh_ms: self.links_fresh_ms,
+            sales_every_ms: self.sales_every_ms,
+            links_every_ms: self.links_every_ms,
+        })
+    }
+}
+
+impl Checked {
+    /// What stands in the place of the claim secret: nobody outside knows it, and nothing that it signs leaves the edge.
+    pub(crate) fn no_claims(&self) -> Vec<u8> {
+        let tag = self.keys.signer().tag(Purpose::Seed, NO_CLAIMS.as_bytes());
+        hex::encode(tag).into_bytes()
+    }
+}
+
+/// Clicks are counted where the statistics are: an edge counts none.
+fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+    has_none("links", &config, &["redis", "clicks", "origin"])?;
+    config.insert("redis".to_owned(), no_redis());
+    config.insert("clicks".to_owned(), json!({ "enabled": false }));
+    Ok(Value::Object(config).to_string().into_bytes())
+}
+
+fn gate(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+    has_none("gate", &config, &["redis", "claim"])?;
+    config.insert("redis".to_owned(), no_redis());
+    let keys = json!([{ "id": "none", "secret": { "env": NO_CLAIMS } }]);
+    config.insert("claim".to_owned(), json!({ "keys": keys }));
+    Ok(Value::Object(config).to_string().into_bytes())
+}
+
+/// Rules in Redis may stand there, so that edges and gateways have the same: a request that one matches goes on.
+fn limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+    has_none("limits", &config, &["redis", "reload"])?;
+    config.insert("redis".to_owned(), no_redis());
+    Ok(Value::Object(config).to_string().into_bytes())
+}
+
+fn no_redis() -> Value {
+    json!({ "key_prefix": PREFIX })
+}
+
+fn has_none(part: &str, config: &Map<String, Value>, names: &[&str]) -> Result<(), FieldError> {
+    match names.iter().find(|name| config.contains_key(**name)) {
+        None => Ok(()),
+        Some(name) => {
+            let problem = "an edge has none: leave it to the gateways";
+            Err(FieldError::new(format!("{part}.{name}"), problem))
+        }
+    }
+}
+
+fn default_links_fresh_ms() -> u64 {
+    60_000
+}
+
+fn default_sales_every_ms() -> u64 {
+    1_000
+}
+
+fn default_links_every_ms() -> u64 {
+    2_000
+}

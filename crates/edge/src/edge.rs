@@ -1,0 +1,302 @@
+//! All of an edge for one request.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use weir_base::FieldError;
+use weir_base::headers::{EDGE, EDGE_SIGNATURE, is_gateway_only};
+use weir_base::shared_data::SharedData;
+use weir_engine::event::PlainRequest;
+use weir_engine::{Answer, Headers, Request, setup};
+use weir_engine_gate::Gate;
+use weir_engine_limiter::Limiter;
+use weir_engine_links::Links;
+use weir_feed::stamp::{Signed, Stamp};
+
+use crate::config::{Checked, Config, NO_CLAIMS};
+use crate::knowledge::{Feed, Knowledge, TakeError};
+use crate::part::{Make, Part, Said};
+use crate::store::Store;
+
+/// Memory that local limits count in.
+pub type Data = Rc<dyn SharedData>;
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The edge answers.
+    Answer(Arc<Answer>),
+    /// It goes on to a gateway with these headers, without pseudo-headers: `:method`, `:path` and `:authority` stay as they are.
+    Forward(Pairs),
+}
+
+/// Looks up a variable of the environment.
+pub type Variable = dyn Fn(&str) -> Option<Vec<u8>>;
+
+/// Names and values of headers.
+pub type Pairs = Vec<(String, Vec<u8>)>;
+
+/// What a host gives for an edge to be made.
+pub struct Given {
+    /// A variable of the environment, for secrets.
+    pub variable: Box<Variable>,
+    /// A number that is hard to guess.
+    pub seed: u64,
+    /// Where local limits count: with [`LocalData`](weir_base::shared_data::LocalData), in this instance alone.
+    pub data: Data,
+}
+
+/// An edge.
+pub struct Edge<S> {
+    config: Checked,
+    knowledge: Knowledge<S>,
+    limits: Option<Part<Limiter<Data>>>,
+    gate: Option<Part<Gate<Data>>>,
+    links: Option<Part<Links>>,
+}
+
+/// What engines are made with.
+struct Host {
+    given: Given,
+    no_claims: Vec<u8>,
+}
+
+impl setup::Host for Host {
+    type Data = Data;
+
+    fn data(&self) -> Data {
+        Rc::clone(&self.given.data)
+    }
+
+    fn variable(&self, name: &str) -> Option<Vec<u8>> {
+        match name {
+            NO_CLAIMS => Some(self.no_claims.clone()),
+            name => (self.given.variable)(name),
+        }
+    }
+
+    /// No edge counts clicks, so nobody hears of this name.
+    fn unique_name(&self) -> String {
+        format!("edge-{:016x}", self.given.seed)
+    }
+
+    fn unguessable(&self) -> u64 {
+        self.given.seed
+    }
+}
+
+/// Headers of one connection (RFC 9110, section 7.6.1), and what a host's own client sets.
+const OF_CONNECTION: [&str; 8] = [
+    "connection",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// To which each proxy adds where it has the request from.
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+impl<S: Store> Edge<S> {
+    /// An edge of its configuration, which knows what is in `store`.
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn new(json: &[u8], given: Given, store: S) -> Result<Self, FieldError> {
+        let config = Config::read(json, &given.variable)?;
+        let host = Rc::new(Host {
+            no_claims: config.no_claims(),
+            given,
+        });
+        let limits = config.limits.as_ref().map(|json| limiter(json, &host));
+        let gate = config.gate.as_ref().map(|json| gate(json, &host));
+        let links = config.links.as_ref().map(|json| links(json, &host));
+        Ok(Self {
+            limits: limits.transpose().map_err(within("limits"))?,
+            gate: gate.transpose().map_err(within("gate"))?,
+            links: links.transpose().map_err(within("links"))?,
+            knowledge: Knowledge::new(&config, store),
+            config,
+        })
+    }
+
+    /// What becomes of a request. It knows what feeds have told: see [`Edge::due`].
+    pub fn decide(&mut self, request: &PlainRequest) -> Decision {
+        match self.ask(request) {
+            Said::Answer(answer) => Decision::Answer(answer),
+            Said::GoesOn | Said::Undecided => Decision::Forward(self.outgoing(request)),
+        }
+    }
+
+    /// Each engine in its turn: only what one lets go on is asked of the next.
+    fn ask(&mut self, request: &PlainRequest) -> Said {
+        let (knowledge, now_ms) = (&self.knowledge, request.now_ms);
+        let mut said = Said::GoesOn;
+        if let Some(limits) = &mut self.limits {
+            said = limits.ask(request, knowledge, true, |_| ());
+        }
+        if let (Said::GoesOn, Some(gate)) = (&said, &mut self.gate) {
+            let is_known = knowledge.knows_sales(now_ms);
+            said = gate.ask(request, knowledge, is_known, Gate::trust_bands);
+        }
+        if let (Said::GoesOn, Some(links)) = (&said, &mut self.links) {
+            let is_known = knowledge.knows_links(now_ms);
+            said = links.ask(request, knowledge, is_known, |_| ());
+        }
+        said
+    }
+
+    /// The headers with which a request goes on: without those that only a gateway or an edge sends, and with the stamp.
+    fn outgoing(&self, request: &PlainRequest) -> Pairs {
+        let text = |name: &str| {
+            let value = request.headers.get(name).unwrap_or_default();
+            String::from_utf8_lossy(&value).into_owned()
+        };
+        let client = address_of(&request.peer_address());
+        let signed = self.stamp(&text(":method"), &text(":path"), &client, request.now_ms);
+        let mut headers: Pairs = request
+            .headers
+            .iter()
+            .filter(|(name, _)| may_go_on(name))
+            // With a client, it is written anew.
+            .filter(|(name, _)| client.is_empty() || *name != FORWARDED_FOR.as_bytes())
+            .map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.to_vec()))
+            .collect();
+        if !client.is_empty() {
+            let before = request.headers.get(FORWARDED_FOR);
+            let all = before
+                .iter()
+                .map(|before| &**before)
+                .chain([client.as_bytes()]);
+            headers.push((
+                FORWARDED_FOR.into(),
+                all.collect::<Vec<_>>().join(&b", "[..]),
+            ));
+        }
+        headers.push((EDGE.into(), signed.value.into_bytes()));
+        headers.push((EDGE_SIGNATURE.into(), signed.signature.into_bytes()));
+        headers
+    }
+
+    /// The stamp of a request; one of the edge's own has no client.
+    pub fn stamp(&self, method: &str, path: &str, client: &str, now_ms: u64) -> Signed {
+        let stamp = Stamp {
+            at_ms: now_ms,
+            edge: &self.config.edge,
+            client,
+            method,
+            path,
+        };
+        stamp.sign(&self.config.keys)
+    }
+
+    /// The feed that is to be asked for now, and its path: the host asks the origin, with a [stamp](Self::stamp), and brings the
+    /// answer to [`Edge::take`]. This before a request, until there is none.
+    pub fn due(&self, now_ms: u64) -> Option<(Feed, String)> {
+        let mut feeds = Feed::ALL.into_iter();
+        feeds.find_map(|feed| Some((feed, self.knowledge.due(feed, now_ms)?)))
+    }
+
+    /// As [`Edge::due`], for one feed.
+    pub fn due_of(&self, feed: Feed, now_ms: u64) -> Option<String> {
+        self.knowledge.due(feed, now_ms)
+    }
+
+    /// See [`Knowledge::follow`].
+    pub fn follow(&mut self) {
+        self.knowledge.follow();
+    }
+
+    /// Asks the store for the link that a request may be about, and changes nothing: for a host whose store answers later.
+    pub fn prepare(&mut self, request: &PlainRequest) {
+        let is_known = self.knowledge.knows_links(request.now_ms);
+        if let Some(links) = &mut self.links {
+            links.ask(request, &self.knowledge, is_known, |_| ());
+        }
+    }
+
+    /// Takes what the origin has answered.
+    ///
+    /// # Errors
+    /// See [`TakeError`]: what is known stays, for as long as it counts.
+    pub fn take(
+        &mut self,
+        feed: Feed,
+        status: u16,
+        text: &[u8],
+        now_ms: u64,
+    ) -> Result<(), TakeError> {
+        self.knowledge.take(feed, status, text, now_ms)
+    }
+}
+
+fn within(part: &'static str) -> impl Fn(FieldError) -> FieldError {
+    move |error| FieldError::new(format!("{part}.{}", error.path), error.problem)
+}
+
+fn limiter(json: &[u8], host: &Rc<Host>) -> Result<Part<Limiter<Data>>, FieldError> {
+    let (json, host) = (json.to_vec(), Rc::clone(host));
+    let make: Make<_> = Box::new(move || {
+        let configured = weir_engine_limiter::configure(&json, &*host, false)?;
+        Ok(configured.engine)
+    });
+    Part::new(make)
+}
+
+fn gate(json: &[u8], host: &Rc<Host>) -> Result<Part<Gate<Data>>, FieldError> {
+    let (json, host) = (json.to_vec(), Rc::clone(host));
+    let make: Make<_> = Box::new(move || {
+        let configured = weir_engine_gate::configure(&json, &*host)?;
+        Ok(configured.engine)
+    });
+    Part::new(make)
+}
+
+fn links(json: &[u8], host: &Rc<Host>) -> Result<Part<Links>, FieldError> {
+    let (json, host) = (json.to_vec(), Rc::clone(host));
+    let make: Make<_> = Box::new(move || {
+        let configured = weir_engine_links::configure(&json, &*host)?;
+        Ok(configured.engine)
+    });
+    Part::new(make)
+}
+
+fn may_go_on(name: &[u8]) -> bool {
+    let is_of_connection = OF_CONNECTION.iter().any(|known| known.as_bytes() == name);
+    !name.starts_with(b":") && !is_gateway_only(name) && !is_of_connection
+}
+
+/// The address in `address:port`.
+fn address_of(peer: &[u8]) -> String {
+    let peer = String::from_utf8_lossy(peer);
+    let address = peer.rsplit_once(':').map_or(&*peer, |(address, _)| address);
+    let address = address.trim_matches(['[', ']']);
+    // It stands between semicolons.
+    address.replace(';', "")
+}
+
+/// An answer as HTTP has it: to a client that speaks gRPC its status and its message stand in headers.
+pub fn to_http(answer: &Answer) -> (u16, Pairs, Vec<u8>) {
+    let pairs = |headers: &Headers| -> Pairs {
+        let pair = |(name, value): (&[u8], &[u8])| {
+            (String::from_utf8_lossy(name).into_owned(), value.to_vec())
+        };
+        headers.iter().map(pair).collect()
+    };
+    let mut headers = pairs(&answer.headers);
+    let Some(grpc_status) = answer.grpc_status else {
+        return (answer.status, headers, answer.body.clone());
+    };
+    headers.retain(|(name, _)| name != "content-type");
+    headers.push(("content-type".into(), b"application/grpc".to_vec()));
+    headers.push(("grpc-status".into(), grpc_status.to_string().into_bytes()));
+    headers.push(("grpc-message".into(), answer.body.clone()));
+    (200, headers, Vec::new())
+}

@@ -1,0 +1,198 @@
+//! What all hosts of edges share: everything but their sockets, stores and clocks.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_engine::answer::Refusal;
+use weir_engine::event::PlainRequest;
+use weir_engine::{Answer, Headers};
+
+use crate::edge::{Pairs, Variable, to_http};
+
+/// The variable of the configuration: see [`crate::config`].
+pub const CONFIG: &str = "WEIR_EDGE_CONFIG";
+
+/// How long the origin may take to answer for a feed, in milliseconds: who waits for it is a client.
+pub const FEED_TIMEOUT_MS: u64 = 1_000;
+
+/// The most documents that are read for one request. The next one reads on.
+pub const FEEDS_MAX: usize = 8;
+
+/// In which header the gateway is told which host the client has named: a platform's client may set `host` itself.
+pub const FORWARDED_HOST: &str = "x-forwarded-host";
+
+/// Headers of a gateway's response that are of the connection between edge and gateway.
+pub const OF_CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-encoding"];
+
+/// Where an edge sends what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Where feeds are: a scheme and a host, to which a path can be added.
+    pub origin: String,
+    /// Where requests go on: the same.
+    pub gateway: String,
+    /// In which header the platform tells the client's address, in lower case.
+    pub client_header: Option<String>,
+}
+
+impl Places {
+    /// Reads `WEIR_EDGE_ORIGIN`, `WEIR_EDGE_GATEWAY` and `WEIR_EDGE_CLIENT_HEADER`.
+    ///
+    /// # Errors
+    /// With the variable that is wrong.
+    pub fn read(variable: &Variable) -> Result<Self, String> {
+        let header = text(variable, "WEIR_EDGE_CLIENT_HEADER").ok();
+        Ok(Self {
+            origin: place(variable, "WEIR_EDGE_ORIGIN")?,
+            gateway: place(variable, "WEIR_EDGE_GATEWAY")?,
+            client_header: header.map(|name| name.to_ascii_lowercase()),
+        })
+    }
+}
+
+/// A variable that must be there.
+///
+/// # Errors
+/// With its name.
+pub fn text(variable: &Variable, name: &str) -> Result<String, String> {
+    let value = variable(name).ok_or_else(|| format!("{name} is not set"))?;
+    String::from_utf8(value).map_err(|_| format!("{name} is no text"))
+}
+
+fn place(variable: &Variable, name: &str) -> Result<String, String> {
+    let url = text(variable, name)?;
+    let is_web = url.starts_with("http://") || url.starts_with("https://");
+    match is_web {
+        true => Ok(url.trim_end_matches('/').to_owned()),
+        false => Err(format!("{name} must begin with http:// or https://")),
+    }
+}
+
+/// A request as a host has it.
+pub struct Incoming<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The path, with its query.
+    pub path: &'a str,
+    /// The host that the client has named, if it is not in a header.
+    pub authority: Option<&'a [u8]>,
+    /// The client's address, if the platform itself tells it.
+    pub client: Option<&'a [u8]>,
+    /// As [`Places::client_header`].
+    pub client_header: Option<&'a str>,
+    /// The time.
+    pub now_ms: u64,
+}
+
+impl Incoming<'_> {
+    /// The request as engines see it. `headers` have names in lower case.
+    pub fn request<'h>(&self, headers: impl Iterator<Item = (&'h str, &'h [u8])>) -> PlainRequest {
+        let headers: Vec<(&str, &[u8])> = headers.collect();
+        let find = |wanted: &str| {
+            let mut named = headers.iter().filter(|(name, _)| *name == wanted);
+            named.next().map(|(_, value)| *value)
+        };
+        let authority = self.authority.or_else(|| find("host"));
+        let mut all: Vec<(&str, &[u8])> = Vec::from([
+            (":method", self.method.as_bytes()),
+            (":path", self.path.as_bytes()),
+            (":authority", authority.unwrap_or_default()),
+        ]);
+        // The platform's own are none of the client's.
+        let is_clients = |name: &str| name != "host" && Some(name) != self.client_header;
+        all.extend(headers.iter().filter(|(name, _)| is_clients(name)));
+        let client = self.client.or_else(|| find(self.client_header?));
+        PlainRequest {
+            headers: Headers::new(&all),
+            peer_address: client.unwrap_or_default().to_vec(),
+            now_ms: self.now_ms,
+        }
+    }
+}
+
+/// An answer as it is sent to a client that has asked with this method.
+pub fn answered(answer: &Answer, method: &str) -> (u16, Pairs, Vec<u8>) {
+    let (status, headers, mut body) = to_http(answer);
+    if method == "HEAD" {
+        body.clear();
+    }
+    (status, headers, body)
+}
+
+/// What a client is told whose request the gateway has not answered.
+pub fn no_gateway() -> Answer {
+    let message = "the gateway did not answer; please try again";
+    unavailable("unavailable", message)
+}
+
+/// What a client is told by an edge without a configuration that counts.
+pub fn misconfigured() -> Answer {
+    unavailable("misconfigured", "this edge is not configured")
+}
+
+fn unavailable(error: &str, message: &str) -> Answer {
+    let refusal = Refusal {
+        status: 503,
+        error,
+        message,
+        order: None,
+    };
+    Answer::refusal(Vec::from([("retry-after", "1")]), &refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+    use weir_engine::Request;
+
+    fn variables(gateway: &'static str) -> Box<Variable> {
+        Box::new(move |name| {
+            let value = match name {
+                "WEIR_EDGE_ORIGIN" => "https://origin.example/",
+                "WEIR_EDGE_GATEWAY" => gateway,
+                "WEIR_EDGE_CLIENT_HEADER" => "X-Real-IP",
+                _ => return None,
+            };
+            Some(value.as_bytes().to_vec())
+        })
+    }
+
+    #[test]
+    fn places_are_urls() {
+        let places = Places::read(&*variables("http://gateway.example")).unwrap();
+        assert_eq!(places.origin, "https://origin.example");
+        assert_eq!(places.client_header.as_deref(), Some("x-real-ip"));
+        let refused = Places::read(&*variables("gateway.example")).unwrap_err();
+        assert!(refused.starts_with("WEIR_EDGE_GATEWAY"), "{refused}");
+        let nothing: &Variable = &|_| None;
+        assert!(Places::read(nothing).is_err());
+    }
+
+    #[test]
+    fn a_client_does_not_say_where_it_is_nor_which_host_it_has_named_beside_its_host() {
+        let incoming = Incoming {
+            method: "GET",
+            path: "/a",
+            authority: None,
+            client: None,
+            client_header: Some("x-real-ip"),
+            now_ms: 7,
+        };
+        let headers: [(&str, &[u8]); 3] = [
+            ("host", b"s.example"),
+            ("x-real-ip", b"192.0.2.1"),
+            ("a", b"1"),
+        ];
+        let request = incoming.request(headers.iter().copied());
+        assert_eq!(request.peer_address(), b"192.0.2.1");
+        assert_eq!(
+            request.header(":authority").as_deref(),
+            Some(&b"s.example"[..])
+        );
+        assert_eq!(request.header("x-real-ip"), None);
+        assert_eq!(request.header("a").as_deref(), Some(&b"1"[..]));
+    }
+}

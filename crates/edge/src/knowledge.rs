@@ -1,0 +1,437 @@
+//! What an edge knows: feeds go into its store, and out of it come the replies that engines wait for.
+//!
+//! Engines ask in the words of Redis. Only these are understood: the catalogue, the domains, and a link that is read. Whatever
+//! else an engine asks needs one place that counts, and has no reply here.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use weir_base::key::KeyRing;
+use weir_feed::Refused;
+use weir_feed::document::{Document, DocumentError, check_time, is_current, open};
+use weir_feed::links::{DomainList, Entry, Page, Progress, State, newer};
+use weir_feed::routes;
+use weir_feed::sales::{Known, SaleList};
+use weir_link::code::LinkId;
+use weir_resp::{Value, decode};
+use weir_scripts::{documents, keys, link_read};
+
+use crate::config::{Checked, PREFIX};
+use crate::store::{NotWritten, Store};
+
+/// What the origin answers of a place that its feed does not have.
+const GONE: u16 = 410;
+
+/// A feed of the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feed {
+    /// The sold-out feed.
+    SoldOut,
+    /// The domains of links.
+    Domains,
+    /// The link feed.
+    Links,
+}
+
+/// Why what the origin has answered is of no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TakeError {
+    /// It is not 200.
+    #[error("the origin has answered {0}")]
+    Status(u16),
+    /// It is no document.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// It is no news.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Its domains are none.
+    #[error("the domains are refused: {0}")]
+    Domains(String),
+    /// The store is full, or away.
+    #[error(transparent)]
+    Store(#[from] NotWritten),
+}
+
+/// What an edge knows, on a store.
+#[derive(Debug)]
+pub struct Knowledge<S> {
+    store: S,
+    keys: KeyRing,
+    links_fresh_ms: u64,
+    sales_every_ms: u64,
+    links_every_ms: u64,
+    /// Whether engines read links and sales at all.
+    wants_links: bool,
+    wants_sales: bool,
+    sales: Known,
+    domains: Option<Document<DomainList>>,
+    /// The two documents as engines read them.
+    catalogue: Vec<u8>,
+    domains_json: Vec<u8>,
+    progress: Stored,
+    /// When each feed was asked for, as far as this instance knows.
+    asked_ms: Cell<[Option<u64>; Feed::ALL.len()]>,
+    /// The digest by which an engine asks for a link.
+    link_read: String,
+    /// Grows with each document that changes what engines may have in memory.
+    changes: u64,
+}
+
+/// How far the link feed was read, and which of the store's links count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Stored {
+    /// Links that were read before the feed began anew are of an earlier one.
+    generation: u64,
+    progress: Progress,
+}
+
+const SALES_KEY: &str = "feed/sold-out";
+const DOMAINS_KEY: &str = "feed/domains";
+
+/// Under which key the store has how far links were read.
+pub const PROGRESS_KEY: &str = "feed/links";
+
+impl Feed {
+    /// Each.
+    pub const ALL: [Self; 3] = [Self::SoldOut, Self::Domains, Self::Links];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::SoldOut => "sold-out",
+            Self::Domains => "domains",
+            Self::Links => "links",
+        }
+    }
+}
+
+impl<S: Store> Knowledge<S> {
+    /// What `store` has from before. Documents that an edge has kept are checked as if they came from the origin.
+    pub fn new(config: &Checked, store: S) -> Self {
+        let mut knowledge = Self {
+            keys: config.keys.clone(),
+            links_fresh_ms: config.links_fresh_ms,
+            sales_every_ms: config.sales_every_ms,
+            links_every_ms: config.links_every_ms,
+            wants_links: config.links.is_some(),
+            wants_sales: config.gate.is_some(),
+            sales: Known::default(),
+            domains: None,
+            catalogue: Vec::new(),
+            domains_json: Vec::new(),
+            progress: Stored::default(),
+            asked_ms: Cell::default(),
+            link_read: link_read::SCRIPT.sha1_hex(),
+            changes: 0,
+            store,
+        };
+        knowledge.load();
+        knowledge
+    }
+
+    fn load(&mut self) {
+        let read = |key| self.store.get(key);
+        let (sales, domains) = (read(SALES_KEY), read(DOMAINS_KEY));
+        let progress = read(PROGRESS_KEY).and_then(|json| serde_json::from_slice(&json).ok());
+        self.progress = progress.unwrap_or_default();
+        // At whatever time it was written: whether it still counts is asked with each request.
+        let now_ms = u64::MAX;
+        let _ = sales.map(|text| self.learn_sales(&text, now_ms));
+        let _ = domains.map(|text| self.learn_domains(&text, now_ms));
+    }
+
+    /// Grows with each change.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Whether what is known of sales counts.
+    pub fn knows_sales(&self, now_ms: u64) -> bool {
+        self.sales.current(now_ms).is_some()
+    }
+
+    /// Whether what is known of links counts, and of their domains.
+    pub fn knows_links(&self, now_ms: u64) -> bool {
+        let whole_at_ms = self.progress.progress.whole_at_ms;
+        self.domains(now_ms).is_some() && is_current(whole_at_ms, self.links_fresh_ms, now_ms)
+    }
+
+    // --- feeds
+
+    /// Goes by how far the store says that links were read: for a host in which somebody else reads them.
+    pub fn follow(&mut self) {
+        let stored: Option<Stored> = self.read(PROGRESS_KEY);
+        let Some(stored) = stored.filter(|stored| *stored != self.progress) else {
+            return;
+        };
+        let place = |stored: &Stored| (stored.generation, stored.progress.cursor.clone());
+        if place(&stored) != place(&self.progress) {
+            self.changes += 1;
+        }
+        self.progress = stored;
+    }
+
+    /// The path of a feed if it is time to ask for it. This notes that it is being asked, so that an origin that does not answer
+    /// is not asked with every request.
+    pub fn due(&self, feed: Feed, now_ms: u64) -> Option<String> {
+        let (is_wanted, every_ms) = match feed {
+            Feed::SoldOut => (self.wants_sales, self.sales_every_ms),
+            Feed::Domains | Feed::Links => (self.wants_links, self.links_every_ms),
+        };
+        let is_recent = |asked_ms: Option<u64>| {
+            asked_ms.is_some_and(|asked_ms| asked_ms <= now_ms && now_ms - asked_ms < every_ms)
+        };
+        if !is_wanted || is_recent(self.noted(feed)) {
+            return None;
+        }
+        // Another instance may have asked.
+        let key = asked_key(feed);
+        let asked_ms = self.read(&key);
+        if is_recent(asked_ms) {
+            self.note_asked(feed, asked_ms);
+            return None;
+        }
+        self.note_asked(feed, Some(now_ms));
+        // If that is not noted, the origin is asked again sooner.
+        let _ = self.store.put(&key, now_ms.to_string().as_bytes());
+        Some(self.path(feed))
+    }
+
+    fn noted(&self, feed: Feed) -> Option<u64> {
+        let all = self.asked_ms.get();
+        all.get(feed as usize).copied().flatten()
+    }
+
+    fn note_asked(&self, feed: Feed, asked_ms: Option<u64>) {
+        let mut all = self.asked_ms.get();
+        if let Some(of_feed) = all.get_mut(feed as usize) {
+            *of_feed = asked_ms;
+        }
+        self.asked_ms.set(all);
+    }
+
+    fn path(&self, feed: Feed) -> String {
+        match feed {
+            Feed::SoldOut => routes::SOLD_OUT.into(),
+            Feed::Domains => routes::DOMAINS.into(),
+            Feed::Links => {
+                let cursor = self.progress.progress.cursor.as_ref();
+                routes::links_after(cursor.map(ToString::to_string).as_deref())
+            }
+        }
+    }
+
+    /// Takes what the origin has answered.
+    ///
+    /// # Errors
+    /// See [`TakeError`]: what is known stays, for as long as it counts.
+    pub fn take(
+        &mut self,
+        feed: Feed,
+        status: u16,
+        text: &[u8],
+        now_ms: u64,
+    ) -> Result<(), TakeError> {
+        match (feed, status) {
+            (Feed::Links, GONE) => Ok(self.begin_anew()?),
+            (Feed::SoldOut, 200) => {
+                self.learn_sales(text, now_ms)?;
+                Ok(self.store.put(SALES_KEY, text)?)
+            }
+            (Feed::Domains, 200) => {
+                self.learn_domains(text, now_ms)?;
+                Ok(self.store.put(DOMAINS_KEY, text)?)
+            }
+            (Feed::Links, 200) => self.take_page(&open(&self.keys, text)?, now_ms),
+            (_, status) => Err(TakeError::Status(status)),
+        }
+    }
+
+    fn learn_sales(&mut self, text: &[u8], now_ms: u64) -> Result<(), TakeError> {
+        let list: Document<SaleList> = open(&self.keys, text)?;
+        let json = documents::catalogue::write(&list.body.catalogue).unwrap_or_default();
+        self.sales.take(list, now_ms)?;
+        if self.catalogue != json {
+            self.catalogue = json;
+            self.changes += 1;
+        }
+        Ok(())
+    }
+
+    fn learn_domains(&mut self, text: &[u8], now_ms: u64) -> Result<(), TakeError> {
+        let list: Document<DomainList> = open(&self.keys, text)?;
+        check_time(list.at_ms, now_ms)?;
+        let order = |list: &Document<DomainList>| (list.body.version, list.at_ms);
+        if let Some(known) = &self.domains
+            && order(&list) <= order(known)
+        {
+            return Err(Refused::Older.into());
+        }
+        let domains = list.body.domains.clone().checked();
+        let domains = domains.map_err(|error| TakeError::Domains(error.to_string()))?;
+        let json = documents::domains::write(&domains).unwrap_or_default();
+        self.domains = Some(list);
+        if self.domains_json != json {
+            self.domains_json = json;
+            self.changes += 1;
+        }
+        Ok(())
+    }
+
+    /// Links are written before how far they were read: an edge that dies in between reads the page again.
+    fn take_page(&mut self, page: &Document<Page>, now_ms: u64) -> Result<(), TakeError> {
+        let progress = self.progress.progress.after(page, now_ms)?;
+        for entry in &page.body.links {
+            let key = self.link_key(&entry.id);
+            let known: Option<Entry> = self.read(&key);
+            if let Some(entry) = newer(known.map(|known| known.seq), entry) {
+                self.write(&key, entry)?;
+            }
+        }
+        let stored = Stored {
+            generation: self.progress.generation,
+            progress,
+        };
+        self.write(PROGRESS_KEY, &stored)?;
+        self.progress = stored;
+        if !page.body.is_last {
+            // The next page follows at once.
+            self.note_asked(Feed::Links, None);
+            let _ = self.store.put(&asked_key(Feed::Links), b"0");
+        }
+        if !page.body.links.is_empty() {
+            self.changes += 1;
+        }
+        Ok(())
+    }
+
+    /// Nothing that was read counts any more: until all is read again, a gateway answers.
+    fn begin_anew(&mut self) -> Result<(), NotWritten> {
+        let stored = Stored {
+            generation: self.progress.generation + 1,
+            progress: Progress::default(),
+        };
+        self.write(PROGRESS_KEY, &stored)?;
+        self.progress = stored;
+        self.changes += 1;
+        Ok(())
+    }
+
+    fn link_key(&self, id: &LinkId) -> String {
+        let generation = self.progress.generation;
+        format!("link/{generation}/{id}")
+    }
+
+    fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        serde_json::from_slice(&self.store.get(key)?).ok()
+    }
+
+    fn write<T: Serialize>(&self, key: &str, value: &T) -> Result<(), NotWritten> {
+        let json = serde_json::to_vec(value).map_err(|_| NotWritten)?;
+        self.store.put(key, &json)
+    }
+
+    // --- what engines ask
+
+    /// The replies to whole commands; `None` if what is known does not answer all of them.
+    pub fn run(&self, commands: &[u8], now_ms: u64) -> Option<Vec<u8>> {
+        let (mut rest, mut replies) = (commands, Vec::new());
+        while !rest.is_empty() {
+            let (command, used) = decode(rest).ok()?;
+            self.reply(&words(&command)?, now_ms, &mut replies)?;
+            rest = rest.get(used..)?;
+        }
+        Some(replies)
+    }
+
+    fn reply(&self, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) -> Option<()> {
+        let domains = keys::link_domains(PREFIX);
+        match words {
+            [b"GET", key] if *key == keys::catalogue(PREFIX).as_slice() => {
+                self.sales.current(now_ms)?;
+                bulk(out, &self.catalogue);
+            }
+            // Of a sale without units, which stays so for as long as the list says it.
+            [b"GET", key] if key.ends_with(b":epoch") => bulk(out, b"0"),
+            [b"GET", key] if *key == domains.as_slice() => bulk(out, self.domains(now_ms)?),
+            [b"GETRANGE", key, b"0", last] if *key == domains.as_slice() => {
+                let end: usize = core::str::from_utf8(last).ok()?.parse().ok()?;
+                let json = self.domains(now_ms)?;
+                bulk(out, json.get(..=end).unwrap_or(json));
+            }
+            [b"STRLEN", key] if *key == domains.as_slice() => {
+                let length = self.domains(now_ms)?.len();
+                out.extend_from_slice(format!(":{length}\r\n").as_bytes());
+            }
+            // An engine is made anew when links change: it need not be told which.
+            [b"XREVRANGE" | b"XRANGE", ..] => out.extend_from_slice(b"*0\r\n"),
+            [b"EVALSHA" | b"EVAL", script, _, key, ..] => {
+                if *script != self.link_read.as_bytes()
+                    && *script != link_read::SCRIPT.source.as_bytes()
+                {
+                    return None;
+                }
+                self.reply_link(key, now_ms, out)?;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn domains(&self, now_ms: u64) -> Option<&[u8]> {
+        let at_ms = self.domains.as_ref()?.at_ms;
+        is_current(at_ms, self.links_fresh_ms, now_ms).then_some(&self.domains_json)
+    }
+
+    /// A link whose record an edge may have lives for ever and has as many clicks as come: nothing changes when it is read.
+    fn reply_link(&self, key: &[u8], now_ms: u64, out: &mut Vec<u8>) -> Option<()> {
+        if !self.knows_links(now_ms) {
+            return None;
+        }
+        let entry: Entry = self.read(&self.link_key(&link_of(key)?))?;
+        let State::Record(record) = entry.state else {
+            return None;
+        };
+        out.extend_from_slice(b"*3\r\n");
+        bulk(out, record.as_bytes());
+        out.extend_from_slice(b":-1\r\n:-1\r\n");
+        Some(())
+    }
+}
+
+/// When a feed was asked for.
+fn asked_key(feed: Feed) -> String {
+    format!("asked/{}", feed.word())
+}
+
+/// The link that a key names: `<prefix>:link:{<domain>/<code>}`.
+fn link_of(key: &[u8]) -> Option<LinkId> {
+    let key = core::str::from_utf8(key).ok()?;
+    let (_, behind) = key.split_once('{')?;
+    let id: LinkId = behind.strip_suffix('}')?.parse().ok()?;
+    (keys::LinkKeys::new(PREFIX, &id).record() == key.as_bytes()).then_some(id)
+}
+
+fn words(command: &Value) -> Option<Vec<&[u8]>> {
+    match command {
+        Value::Array(words) => words.iter().map(word).collect(),
+        _ => None,
+    }
+}
+
+fn word(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::Bulk(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,53 @@
+//! What an edge answers by itself, on any host.
+//!
+//! The engines of gateways decide, unchanged: limits first, then sales, then links. In the place of Redis they ask what the edge
+//! [knows](knowledge) from the origin's feeds. What that does not answer is not decided here: the request goes on to a gateway,
+//! with the edge's stamp, and the gateway decides it from the beginning. So an edge says what a gateway would say, or nothing.
+//!
+//! ```text
+//! client ─▶ host ─▶ Edge::decide ─▶ Decision::Answer                links, status, tokens, sold out, coarse limits
+//!                      │        └─▶ Decision::Forward ─▶ gateway    claims, maxima, exact limits, what is not known
+//!                      ▼ what the engines ask
+//!                  Knowledge ◀─ Edge::due, Edge::take ◀─ feeds of the origin
+//! ```
+//!
+//! | module | |
+//! |---|---|
+//! | [`config`] | JSON → checked configuration |
+//! | [`store`] | where an edge keeps what it has read |
+//! | [`knowledge`] | feeds into the store, and out of it the replies that engines wait for |
+//! | `part` | one engine: asked, and made anew when its question had no answer |
+//! | [`edge`] | all of it for one request |
+//! | [`host`] | what hosts share |
+//!
+//! # What an edge must not do
+//!
+//! - *Oversell*: it has no claim secret, and [`config`] refuses one. Every request to buy that is not refused goes on.
+//! - *Admit too many clicks*: links with a maximum are [marked](weir_feed::links::State::AtGateway), and go on.
+//! - *Trust a client's claim*: headers that only a gateway sends, and stamps, are taken from every request.
+//! - *Know better*: what it knows ends by itself if the origin is silent, and never goes back.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod config;
+pub mod edge;
+pub mod host;
+pub mod knowledge;
+mod part;
+pub mod store;
+
+pub use edge::{Decision, Edge};
+pub use store::Store;
+pub use weir_base::headers::{EDGE, EDGE_SIGNATURE};

@@ -1,0 +1,475 @@
+//! An edge by itself: what it answers, what it sends on, and what it must not do.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, IDEMPOTENCY_KEY, USER};
+use weir_base::key::{KeyRing, SigningKey};
+use weir_base::shared_data::LocalData;
+use weir_edge::edge::Given;
+use weir_edge::knowledge::{Feed, TakeError};
+use weir_edge::store::{MemoryStore, NotWritten};
+use weir_edge::{Decision, Edge, Store};
+use weir_engine::Headers;
+use weir_engine::event::PlainRequest;
+use weir_feed::Refused;
+use weir_feed::document::seal;
+use weir_feed::links::{DomainList, Entry, Page, Source, State};
+use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_feed::stamp::Stamp;
+use weir_link::record::Link;
+use weir_sale::sale::{Band, Catalogue};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+const SECRET: &str = "edge-secret-edge-secret-edge-secret";
+
+const CONFIG: &str = r#"{
+  "edge": "fra-1",
+  "keys": [{ "id": "e1", "secret": { "env": "EDGE" } }],
+  "links": {},
+  "gate": {
+    "routes": [{ "path": "/sales/{sale}/orders" }],
+    "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
+    "status_routes": [{ "path": "/sales/{sale}" }],
+    "token": { "keys": [{ "id": "t1", "secret": { "env": "TOKEN" } }] },
+    "user_header": "x-user-id"
+  },
+  "limits": {
+    "rules": [{ "name": "coarse", "key": ["address"], "limit": { "rate": 5, "per": "1m" }, "store": "local", "match": { "path": { "exact": "/limited" } } }]
+  }
+}"#;
+
+fn ring() -> KeyRing {
+    SigningKey::new("e1", SECRET.as_bytes()).unwrap().into()
+}
+
+fn given() -> Given {
+    let variable = |name: &str| match name {
+        "EDGE" | "TOKEN" => Some(SECRET.into()),
+        _ => None,
+    };
+    Given {
+        variable: Box::new(variable),
+        seed: 3,
+        data: Rc::new(LocalData::default()),
+    }
+}
+
+fn on<S: Store>(store: S) -> Edge<S> {
+    Edge::new(CONFIG.as_bytes(), given(), store).unwrap()
+}
+
+fn edge() -> Edge<MemoryStore> {
+    on(MemoryStore::default())
+}
+
+fn sales(version: u64, band: Band, at_ms: u64) -> String {
+    let mut catalogue: Catalogue = serde_json::from_value(serde_json::json!({
+        "version": version,
+        "sales": [{
+            "id": "s", "starts_at_ms": 1, "ends_at_ms": u64::MAX, "shards": 4, "user_cap": 1, "state": "open",
+        }],
+    }))
+    .unwrap();
+    catalogue.sales[0].band = band;
+    let list = SaleList {
+        fresh_ms: FRESH_MS,
+        catalogue,
+    };
+    seal(&ring(), at_ms, &list).unwrap()
+}
+
+fn domains(at_ms: u64) -> String {
+    let domains = serde_json::json!({ "domains": [{ "id": "s", "hosts": ["s.example"] }] });
+    let list = DomainList {
+        version: 1,
+        domains: serde_json::from_value(domains).unwrap(),
+    };
+    seal(&ring(), at_ms, &list).unwrap()
+}
+
+fn page(after: u64, links: &[(u64, &str, State)], at_ms: u64) -> String {
+    let entry = |(seq, code, state): &(u64, &str, State)| Entry {
+        seq: *seq,
+        id: format!("s/{code}").parse().unwrap(),
+        state: state.clone(),
+    };
+    let page = Page {
+        source: Source::new("f1").unwrap(),
+        after,
+        next: links.last().map_or(after, |(seq, ..)| *seq),
+        is_last: true,
+        links: links.iter().map(entry).collect(),
+    };
+    seal(&ring(), at_ms, &page).unwrap()
+}
+
+fn record(target: &str) -> State {
+    State::Record(String::from_utf8(Link::to(target).encode()).unwrap())
+}
+
+fn take<S: Store>(
+    edge: &mut Edge<S>,
+    feed: Feed,
+    text: &str,
+    now_ms: u64,
+) -> Result<(), TakeError> {
+    edge.take(feed, 200, text.as_bytes(), now_ms)
+}
+
+/// An edge with one link, and with a sale of this band.
+fn knowing<S: Store>(mut edge: Edge<S>, band: Band) -> Edge<S> {
+    take(&mut edge, Feed::SoldOut, &sales(1, band, NOW_MS), NOW_MS).unwrap();
+    take(&mut edge, Feed::Domains, &domains(NOW_MS), NOW_MS).unwrap();
+    let links = [
+        (1, "abc", record("https://1.example/")),
+        (2, "max", State::AtGateway),
+    ];
+    take(&mut edge, Feed::Links, &page(0, &links, NOW_MS), NOW_MS).unwrap();
+    edge
+}
+
+fn request(method: &str, path: &str, more: &[(&str, &str)], now_ms: u64) -> PlainRequest {
+    let mut headers = vec![
+        (":method", method),
+        (":path", path),
+        (":authority", "s.example"),
+        ("x-user-id", "alice"),
+    ];
+    headers.extend(more);
+    PlainRequest {
+        headers: Headers::new(&headers),
+        peer_address: b"192.0.2.1:4711".to_vec(),
+        now_ms,
+    }
+}
+
+/// Its status, or 0 if it goes on.
+fn ask<S: Store>(edge: &mut Edge<S>, method: &str, path: &str, now_ms: u64) -> u16 {
+    match edge.decide(&request(method, path, &[], now_ms)) {
+        Decision::Answer(answer) => answer.status,
+        Decision::Forward(_) => 0,
+    }
+}
+
+fn location<S: Store>(edge: &mut Edge<S>, path: &str, now_ms: u64) -> Option<String> {
+    match edge.decide(&request("GET", path, &[], now_ms)) {
+        Decision::Answer(answer) => {
+            let location = answer.headers.get("location")?;
+            Some(String::from_utf8(location.into_owned()).unwrap())
+        }
+        Decision::Forward(_) => None,
+    }
+}
+
+#[test]
+fn what_is_known_is_answered_and_all_else_goes_on() {
+    let mut edge = knowing(edge(), Band::High);
+    for (method, path, status) in [
+        ("GET", "/abc", 302),
+        ("POST", "/abc", 405),
+        // It counts its clicks, or nobody has told of it.
+        ("GET", "/max", 0),
+        ("GET", "/other", 0),
+        ("GET", "/robots.txt", 200),
+        ("GET", "/sales/s", 200),
+        ("POST", "/sales/s/checkout", 200),
+        ("POST", "/sales/none/checkout", 404),
+        ("POST", "/sales/s/orders", 0),
+    ] {
+        assert_eq!(
+            ask(&mut edge, method, path, NOW_MS),
+            status,
+            "{method} {path}"
+        );
+    }
+}
+
+#[test]
+fn an_edge_that_knows_nothing_answers_nothing() {
+    let mut edge = edge();
+    for (method, path) in [
+        ("GET", "/abc"),
+        ("GET", "/sales/s"),
+        ("POST", "/sales/s/checkout"),
+        ("POST", "/sales/s/orders"),
+    ] {
+        assert_eq!(ask(&mut edge, method, path, NOW_MS), 0, "{path}");
+    }
+}
+
+/// It must not oversell: whoever may buy is sent on, and whoever is refused is refused by what the origin has signed.
+#[test]
+fn who_wants_to_buy_is_refused_only_while_the_list_says_that_nothing_is_left() {
+    let buy = ("POST", "/sales/s/orders");
+    let mut full = knowing(edge(), Band::Low);
+    let mut empty = knowing(edge(), Band::None);
+    assert_eq!(ask(&mut full, buy.0, buy.1, NOW_MS), 0);
+    assert_eq!(ask(&mut empty, buy.0, buy.1, NOW_MS), 409);
+    // An attempt with a key may have a claim, of which only Redis knows.
+    let attempt = request(
+        buy.0,
+        buy.1,
+        &[(IDEMPOTENCY_KEY, "\"attempt-number-1\"")],
+        NOW_MS,
+    );
+    assert!(matches!(empty.decide(&attempt), Decision::Forward(_)));
+    // Units have come back.
+    let later_ms = NOW_MS + 1_000;
+    take(
+        &mut empty,
+        Feed::SoldOut,
+        &sales(2, Band::Low, later_ms),
+        later_ms,
+    )
+    .unwrap();
+    assert_eq!(ask(&mut empty, buy.0, buy.1, later_ms), 0);
+    // The list from before comes again, as from a cache.
+    let older = take(
+        &mut empty,
+        Feed::SoldOut,
+        &sales(1, Band::None, later_ms),
+        later_ms,
+    );
+    assert_eq!(older, Err(Refused::Older.into()));
+    assert_eq!(ask(&mut empty, buy.0, buy.1, later_ms), 0);
+}
+
+#[test]
+fn what_is_known_ends_when_the_origin_is_silent_or_the_clock_is_wrong() {
+    let mut edge = knowing(edge(), Band::None);
+    for (now_ms, sale, link) in [
+        (NOW_MS + FRESH_MS, 409, 302),
+        (NOW_MS + FRESH_MS + 1, 0, 302),
+        (NOW_MS + 60_000, 0, 302),
+        (NOW_MS + 60_001, 0, 0),
+        (NOW_MS - 60_000, 0, 0),
+        (0, 0, 0),
+        (NOW_MS * 1_000, 0, 0),
+        (NOW_MS, 409, 302),
+    ] {
+        assert_eq!(
+            ask(&mut edge, "POST", "/sales/s/orders", now_ms),
+            sale,
+            "{now_ms}"
+        );
+        assert_eq!(ask(&mut edge, "GET", "/abc", now_ms), link, "{now_ms}");
+    }
+}
+
+#[test]
+fn an_edit_counts_at_once_and_a_link_that_is_gone_is_sent_on() {
+    let mut edge = knowing(edge(), Band::High);
+    assert_eq!(
+        location(&mut edge, "/abc", NOW_MS).unwrap(),
+        "https://1.example/"
+    );
+    let edited = page(2, &[(3, "abc", record("https://2.example/"))], NOW_MS);
+    take(&mut edge, Feed::Links, &edited, NOW_MS).unwrap();
+    assert_eq!(
+        location(&mut edge, "/abc", NOW_MS).unwrap(),
+        "https://2.example/"
+    );
+    // The same page once more, and the one before it.
+    let older = page(0, &[(1, "abc", record("https://1.example/"))], NOW_MS);
+    for again in [&edited, &older] {
+        let refused = take(&mut edge, Feed::Links, again, NOW_MS);
+        assert_eq!(refused, Err(Refused::Elsewhere.into()));
+    }
+    assert_eq!(
+        location(&mut edge, "/abc", NOW_MS).unwrap(),
+        "https://2.example/"
+    );
+    for (seq, state) in [(4, State::AtGateway), (5, State::Gone)] {
+        let page = page(seq - 1, &[(seq, "abc", state)], NOW_MS);
+        take(&mut edge, Feed::Links, &page, NOW_MS).unwrap();
+        assert_eq!(ask(&mut edge, "GET", "/abc", NOW_MS), 0);
+    }
+}
+
+#[test]
+fn a_feed_that_begins_anew_makes_all_that_was_read_count_no_more() {
+    let mut edge = knowing(edge(), Band::High);
+    edge.take(Feed::Links, 410, b"", NOW_MS).unwrap();
+    assert_eq!(ask(&mut edge, "GET", "/abc", NOW_MS), 0);
+    let page = page(0, &[(1, "abd", record("https://3.example/"))], NOW_MS);
+    take(&mut edge, Feed::Links, &page, NOW_MS).unwrap();
+    assert_eq!(ask(&mut edge, "GET", "/abd", NOW_MS), 302);
+    assert_eq!(ask(&mut edge, "GET", "/abc", NOW_MS), 0);
+}
+
+#[test]
+fn another_instance_on_the_same_store_knows_the_same() {
+    let store = Rc::new(MemoryStore::default());
+    drop(knowing(on(Rc::clone(&store)), Band::None));
+    let mut second = on(Rc::clone(&store));
+    assert_eq!(ask(&mut second, "GET", "/abc", NOW_MS), 302);
+    assert_eq!(ask(&mut second, "POST", "/sales/s/orders", NOW_MS), 409);
+    assert_eq!(
+        ask(
+            &mut second,
+            "POST",
+            "/sales/s/orders",
+            NOW_MS + FRESH_MS + 1
+        ),
+        0
+    );
+    // It goes on from where the first was, and what others put into the store counts only if the origin has signed it.
+    let (_, path) = std::iter::from_fn(|| second.due(NOW_MS)).last().unwrap();
+    assert!(path.ends_with("?after=f1.2"), "{path}");
+    let forged = SigningKey::new("e1", &[9; 32]).unwrap().into();
+    let list = SaleList {
+        fresh_ms: FRESH_MS,
+        catalogue: Catalogue::default(),
+    };
+    let forged = seal(&forged, NOW_MS, &list).unwrap();
+    store.put("feed/sold-out", forged.as_bytes()).unwrap();
+    let mut third = on(store);
+    assert_eq!(ask(&mut third, "GET", "/sales/s", NOW_MS), 0);
+}
+
+/// A store that takes so many writes, and then none: as if the edge died there.
+struct Dying {
+    store: Rc<MemoryStore>,
+    writes_left: Cell<usize>,
+}
+
+impl Store for Dying {
+    fn get(&self, key: &str) -> Option<Vec<u8>> {
+        self.store.get(key)
+    }
+
+    fn put(&self, key: &str, value: &[u8]) -> Result<(), NotWritten> {
+        let left = self.writes_left.get().checked_sub(1).ok_or(NotWritten)?;
+        self.writes_left.set(left);
+        self.store.put(key, value)
+    }
+}
+
+#[test]
+fn an_edge_that_dies_while_it_takes_a_page_reads_it_again() {
+    let links = [
+        (1, "aaa", record("https://1.example/")),
+        (2, "bbb", record("https://2.example/")),
+    ];
+    let page = page(0, &links, NOW_MS);
+    for writes in 0..3 {
+        let store = Rc::new(MemoryStore::default());
+        let mut edge = on(Dying {
+            store: Rc::clone(&store),
+            writes_left: Cell::new(writes),
+        });
+        let taken = take(&mut edge, Feed::Links, &page, NOW_MS);
+        assert_eq!(taken, Err(NotWritten.into()), "after {writes} writes");
+        let mut next = on(store);
+        let asked: Vec<_> = std::iter::from_fn(|| next.due(NOW_MS)).collect();
+        assert!(
+            asked.iter().any(|(_, path)| path.ends_with("/links")),
+            "{asked:?}"
+        );
+        take(&mut next, Feed::Domains, &domains(NOW_MS), NOW_MS).unwrap();
+        take(&mut next, Feed::Links, &page, NOW_MS).unwrap();
+        assert_eq!(
+            location(&mut next, "/bbb", NOW_MS).unwrap(),
+            "https://2.example/"
+        );
+    }
+}
+
+#[test]
+fn what_goes_on_has_the_edges_stamp_and_nothing_that_a_client_has_forged() {
+    let mut edge = knowing(edge(), Band::High);
+    let forged = [
+        (EDGE, "v1;0;fra-1;;POST;/"),
+        (EDGE_SIGNATURE, "e1;00"),
+        (CLAIM, "v1;s;0;1;1;1;mallory"),
+        (USER, "v1;1;mallory"),
+        ("x-mine", "kept"),
+        ("x-forwarded-for", "198.51.100.7"),
+        ("connection", "x-mine"),
+    ];
+    let path = "/sales/s/orders?q=1";
+    let Decision::Forward(headers) = edge.decide(&request("POST", path, &forged, NOW_MS)) else {
+        panic!("it was answered");
+    };
+    let all = |name: &str| -> Vec<&str> {
+        let headers = headers.iter().filter(|(known, _)| known == name);
+        headers
+            .map(|(_, value)| std::str::from_utf8(value).unwrap())
+            .collect()
+    };
+    let (stamp, signature) = (all(EDGE), all(EDGE_SIGNATURE));
+    assert_eq!((stamp.len(), signature.len()), (1, 1));
+    let stamp = Stamp::verify(&ring(), stamp[0], signature[0], ("POST", path), NOW_MS).unwrap();
+    assert_eq!((stamp.edge, stamp.client), ("fra-1", "192.0.2.1"));
+    assert_eq!(all("x-mine"), ["kept"]);
+    assert_eq!(all("x-forwarded-for"), ["198.51.100.7, 192.0.2.1"]);
+    for absent in [CLAIM, USER, "connection", ":path"] {
+        assert!(all(absent).is_empty(), "{absent}");
+    }
+}
+
+#[test]
+fn local_limits_count_on_this_edge() {
+    let mut edge = edge();
+    let statuses: Vec<u16> = (0..7)
+        .map(|_| ask(&mut edge, "GET", "/limited", NOW_MS))
+        .collect();
+    assert_eq!(statuses, [0, 0, 0, 0, 0, 429, 429]);
+    assert_eq!(ask(&mut edge, "GET", "/free", NOW_MS), 0);
+}
+
+#[test]
+fn an_edge_takes_no_secret_of_claims_and_names_no_redis() {
+    for (at, field, json) in [
+        ("\"gate\": {", "gate.claim", "\"claim\": { \"keys\": [] },"),
+        ("\"gate\": {", "gate.redis", "\"redis\": {},"),
+        ("\"links\": {", "links.clicks", "\"clicks\": {}"),
+        ("\"limits\": {", "limits.reload", "\"reload\": true,"),
+        ("\"gate\": {", "gate.nothing", "\"nothing\": 1,"),
+    ] {
+        let config = CONFIG.replace(at, &format!("{at}{json}"));
+        let refused = Edge::new(config.as_bytes(), given(), MemoryStore::default());
+        let error = refused.err().unwrap().to_string();
+        assert!(error.starts_with(field), "{field}: {error}");
+    }
+}
+
+#[test]
+fn an_origin_that_does_not_answer_is_asked_now_and_then() {
+    let edge = edge();
+    let due = |now_ms| -> Vec<Feed> {
+        std::iter::from_fn(|| edge.due(now_ms))
+            .map(|(feed, _)| feed)
+            .collect()
+    };
+    assert_eq!(due(NOW_MS), Feed::ALL);
+    assert_eq!(due(NOW_MS + 999), []);
+    assert_eq!(due(NOW_MS + 1_000), [Feed::SoldOut]);
+    assert_eq!(due(NOW_MS + 2_000), Feed::ALL);
+    assert_eq!(due(NOW_MS - 50_000), Feed::ALL, "the clock was set back");
+}
+
+proptest! {
+    /// Whatever comes as a feed: nothing that is not signed changes what an edge says.
+    #[test]
+    fn no_bytes_teach_an_edge_anything(bytes in prop::collection::vec(any::<u8>(), 0..200), status: u16, which in 0..3_usize) {
+        let mut edge = knowing(edge(), Band::None);
+        let (feed, is_anew) = (Feed::ALL[which], which == 2 && status == 410);
+        let _ = edge.take(feed, status, &bytes, NOW_MS);
+        prop_assert_eq!(ask(&mut edge, "POST", "/sales/s/orders", NOW_MS), 409);
+        prop_assert_eq!(ask(&mut edge, "GET", "/abc", NOW_MS), if is_anew { 0 } else { 302 });
+    }
+
+    /// Whatever a client sends: an edge stays.
+    #[test]
+    fn no_request_panics_an_edge(
+        method in "[A-Z]{1,8}", path in ".{0,60}", headers in prop::collection::vec(("[a-z-]{1,12}", ".{0,30}"), 0..6),
+    ) {
+        let mut edge = knowing(edge(), Band::High);
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        edge.decide(&request(&method, &path, &headers, NOW_MS));
+        edge.decide(&request("POST", &format!("/sales/{path}/orders"), &headers, NOW_MS));
+    }
+}

@@ -1,0 +1,70 @@
+//! What the service's stores say.
+
+use std::rc::Rc;
+
+use fastly::{ConfigStore, Request, SecretStore};
+use weir_edge::Edge;
+use weir_edge::edge::{Given, Variable};
+use weir_edge::host::{CONFIG, text};
+
+use crate::shared::PopData;
+use crate::store::{Cached, Space};
+
+/// The name of the service's stores.
+pub(crate) const STORE: &str = "weir";
+
+/// The edge of this service.
+///
+/// # Errors
+/// When it is not configured, or the configuration is refused.
+pub(crate) fn edge(request: &Request) -> Result<Edge<Cached>, String> {
+    let variable = variables(request);
+    let json = text(&*variable, CONFIG)?;
+    let space = space(request);
+    let given = Given {
+        variable,
+        seed: seed(),
+        data: Rc::new(PopData::new(space.clone())),
+    };
+    let store = Cached::open(space).ok_or_else(|| format!("there is no KV store {STORE}"))?;
+    Edge::new(json.as_bytes(), given, store)
+        .map_err(|error| format!("{CONFIG} is refused: {error}"))
+}
+
+#[cfg(not(feature = "conformance"))]
+fn variables(_request: &Request) -> Box<Variable> {
+    Box::new(|name| {
+        let configured = ConfigStore::try_open(STORE).ok()?.try_get(name).ok()?;
+        let configured = configured.map(String::into_bytes);
+        configured.or_else(|| {
+            let secret = SecretStore::open(STORE).ok()?.try_get(name).ok()??;
+            Some(secret.try_plaintext().ok()?.to_vec())
+        })
+    })
+}
+
+/// All of them come as one header.
+#[cfg(feature = "conformance")]
+fn variables(request: &Request) -> Box<Variable> {
+    let json = request.get_header_str("x-conformance-variables");
+    let given: std::collections::BTreeMap<String, String> =
+        serde_json::from_str(json.unwrap_or("{}")).unwrap_or_default();
+    Box::new(move |name| given.get(name).map(|value| value.clone().into_bytes()))
+}
+
+#[cfg(not(feature = "conformance"))]
+fn space(_request: &Request) -> Space {
+    Space::default()
+}
+
+/// Each vector has what it has read for itself.
+#[cfg(feature = "conformance")]
+fn space(request: &Request) -> Space {
+    let space = request.get_header_str("x-conformance-space");
+    Space::new(space.unwrap_or_default())
+}
+
+/// Of no use to anybody who guesses it: no edge counts clicks, and local limits are coarse here.
+fn seed() -> u64 {
+    0
+}

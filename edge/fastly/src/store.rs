@@ -1,0 +1,130 @@
+//! Where an edge on Fastly keeps what it has read.
+//!
+//! Each POP has a cache, which its instances share at once, and the service has a KV store, which all POPs share sooner or later.
+//! Links and how far they were read are in both. Documents that the origin publishes anew every few seconds are in the cache
+//! alone: each POP reads them for itself, and a key of the KV store takes one write a second. What the cache forgets is read
+//! again.
+
+use std::io::{Read, Write};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fastly::KVStore;
+use fastly::cache::core::{self, CacheKey};
+use weir_edge::Store;
+use weir_edge::store::NotWritten;
+
+use crate::settings::STORE;
+
+/// For so long a POP takes what it has read of the KV store for what is there, also that there is nothing.
+const KV_CACHED: Duration = Duration::from_secs(1);
+
+/// What has its own time in it may be in the cache for as long as anybody wants it.
+const DOCUMENT_CACHED: Duration = Duration::from_secs(3_600);
+
+/// Before a value, to tell it from none.
+const SOME: u8 = b'+';
+const NONE: u8 = b'-';
+
+/// What stands before all keys: nothing but in tests.
+#[derive(Clone, Default)]
+pub(crate) struct Space(Rc<str>);
+
+impl Space {
+    #[cfg(feature = "conformance")]
+    pub(crate) fn new(name: &str) -> Self {
+        Self(format!("{name}/").into())
+    }
+
+    pub(crate) fn name(&self, key: &str) -> String {
+        format!("{}{key}", self.0)
+    }
+}
+
+/// The KV store behind the POP's cache.
+pub(crate) struct Cached {
+    kv: KVStore,
+    space: Space,
+}
+
+impl Cached {
+    pub(crate) fn open(space: Space) -> Option<Self> {
+        let kv = KVStore::open(STORE).ok()??;
+        Some(Self { kv, space })
+    }
+}
+
+/// Whether a key is of the POP alone.
+fn is_of_pop(key: &str) -> bool {
+    key.starts_with("asked/") || key == "feed/sold-out" || key == "feed/domains"
+}
+
+/// Whether the cache alone suffices for a write to have been one.
+fn is_progress(key: &str) -> bool {
+    key == "feed/links"
+}
+
+impl Store for Cached {
+    fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let name = self.space.name(key);
+        if let Some(known) = cached(&name) {
+            return known;
+        }
+        if is_of_pop(key) {
+            return None;
+        }
+        let value = match self.kv.lookup(&name) {
+            Ok(mut found) => Some(found.take_body_bytes()),
+            Err(fastly::kv_store::KVStoreError::ItemNotFound) => None,
+            // Not that there is none: nobody knows.
+            Err(_) => return None,
+        };
+        cache(&name, value.as_deref(), KV_CACHED);
+        value
+    }
+
+    fn put(&self, key: &str, value: &[u8]) -> Result<(), NotWritten> {
+        let name = self.space.name(key);
+        if is_of_pop(key) || is_progress(key) {
+            let is_written = cache(&name, Some(value), DOCUMENT_CACHED);
+            if is_progress(key) {
+                // If the KV store does not take it, another POP reads from where it was before.
+                let _ = self.kv.insert(&name, value);
+            }
+            return is_written.then_some(()).ok_or(NotWritten);
+        }
+        self.kv.insert(&name, value).map_err(|_| NotWritten)?;
+        cache(&name, Some(value), KV_CACHED);
+        Ok(())
+    }
+}
+
+/// What the POP's cache has: nothing, or whether there is a value.
+pub(crate) fn cached(name: &str) -> Option<Option<Vec<u8>>> {
+    let found = core::lookup(CacheKey::copy_from_slice(name.as_bytes()))
+        .execute()
+        .ok()??;
+    if found.is_stale() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    found.to_stream().ok()?.read_to_end(&mut bytes).ok()?;
+    match bytes.split_first()? {
+        (&SOME, value) => Some(Some(value.to_vec())),
+        _ => Some(None),
+    }
+}
+
+/// Puts a value, or that there is none, into the POP's cache. Returns whether it did.
+pub(crate) fn cache(name: &str, value: Option<&[u8]>, for_so_long: Duration) -> bool {
+    let write = || {
+        let key = CacheKey::copy_from_slice(name.as_bytes());
+        let length = 1 + value.map_or(0, <[u8]>::len) as u64;
+        let insert = core::insert(key, for_so_long).known_length(length);
+        let mut body = insert.execute().ok()?;
+        body.write_all(&[value.map_or(NONE, |_| SOME)]).ok()?;
+        body.write_all(value.unwrap_or_default()).ok()?;
+        body.finish().ok()
+    };
+    write().is_some()
+}

@@ -1,0 +1,47 @@
+//! What the environment says.
+
+use std::rc::Rc;
+
+use weir_base::shared_data::LocalData;
+use weir_edge::edge::Given;
+use weir_edge::host::{CONFIG, Places, text};
+use weir_edge::store::MemoryStore;
+use weir_edge::{Edge, Store};
+
+use crate::folder::Folder;
+
+/// Where the edge keeps what it has read.
+pub(crate) type AnyStore = Box<dyn Store>;
+
+/// An edge, and where it sends what.
+pub(crate) struct Settings {
+    pub(crate) edge: Edge<AnyStore>,
+    pub(crate) places: Places,
+}
+
+impl Settings {
+    /// Reads the environment.
+    pub(crate) fn read() -> Result<Self, String> {
+        let variable = |name: &str| std::env::var(name).ok().map(String::into_bytes);
+        let (json, places) = (text(&variable, CONFIG)?, Places::read(&variable)?);
+        let given = Given {
+            variable: Box::new(variable),
+            seed: random(),
+            data: Rc::new(LocalData::default()),
+        };
+        let store: AnyStore = match Folder::open() {
+            Some(folder) => Box::new(folder),
+            None => Box::new(MemoryStore::default()),
+        };
+        let edge = Edge::new(json.as_bytes(), given, store)
+            .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
+        Ok(Self { edge, places })
+    }
+}
+
+/// A number that is hard to guess.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    wstd::rand::get_random_bytes(&mut bytes);
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,65 @@
+//! What edges read of links.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Response, StatusCode};
+use serde::Deserialize;
+use weir_feed::links::{Cursor, DomainList};
+
+use crate::http::{Edges, Problem, ReadQuery, document_ms};
+use crate::links::Links;
+
+/// The links of an origin that has edges.
+#[derive(Clone, Debug)]
+pub(super) struct Feeds {
+    pub(super) links: Option<Links>,
+    pub(super) edges: Edges,
+}
+
+/// What an edge asks for.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    /// Where it stands.
+    after: Option<Cursor>,
+}
+
+impl Feeds {
+    fn links(&self) -> Result<&Links, Problem> {
+        self.links.as_ref().ok_or_else(super::links_off)
+    }
+}
+
+/// `GET /edge/v1/feed/links`: what has changed behind the cursor. Its time is from before it is read, so an edge that has read
+/// the last page knows all changes up to that time.
+pub(super) async fn links(
+    State(feeds): State<Feeds>,
+    ReadQuery(asked): ReadQuery<Asked>,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Problem> {
+    let links = feeds.links()?;
+    let at_ms = document_ms();
+    let page = links.store().feed(asked.after.as_ref(), links.now_ms());
+    let page = page.await?.ok_or_else(no_place)?;
+    let version = format!("{}.{}.{}", page.source.as_str(), page.after, page.next);
+    feeds.edges.publish(&page, at_ms, &version, &headers)
+}
+
+/// `GET /edge/v1/feed/domains`: the domains.
+pub(super) async fn domains(
+    State(feeds): State<Feeds>,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Problem> {
+    let at_ms = document_ms();
+    let known = feeds.links()?.domains();
+    let list = DomainList {
+        version: known.version,
+        domains: known.domains.to_config(),
+    };
+    let version = list.version.to_string();
+    feeds.edges.publish(&list, at_ms, &version, &headers)
+}
+
+fn no_place() -> Problem {
+    let detail = "the feed has no such place: forget what you have read of it, and begin anew";
+    Problem::new(StatusCode::GONE, "no_such_place", "No such place", detail)
+}

@@ -1,0 +1,195 @@
+//! `edge/wasi` in its runtime: what it must not do, and what it does when the world around it fails. With the feature `wasi`.
+#![cfg(feature = "wasi")]
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, USER};
+use weir_conformance::hosts::wasi::Wasi;
+use weir_conformance::hosts::wasi::feeds::{EDGE_SECRET, keys};
+use weir_feed::document::{Content, seal};
+use weir_feed::links::{DomainList, Entry, Page, Source, State};
+use weir_feed::routes::{DOMAINS, SOLD_OUT, links_after};
+use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_feed::stamp::Stamp;
+use weir_link::record::Link;
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+fn start(edge: &mut Wasi, folder: Option<&Path>) {
+    let config = json!({
+        "edge": "test-1",
+        "keys": [{ "id": "e1", "secret": { "env": EDGE_SECRET.0 } }],
+        "links": {},
+        "gate": {
+            "routes": [{ "path": "/sales/{sale}/orders" }],
+            "status_routes": [{ "path": "/sales/{sale}" }],
+            "user_header": "x-user-id",
+        },
+    });
+    let env = json!({
+        EDGE_SECRET.0: EDGE_SECRET.1,
+        "WEIR_EDGE_CONFIG": config.to_string(),
+        "WEIR_EDGE_ORIGIN": "http://origin.test",
+        "WEIR_EDGE_GATEWAY": "http://gateway.test",
+    });
+    edge.order(&json!({ "start": { "env": env, "folder": folder } }))
+        .unwrap();
+}
+
+fn sealed<T: Content>(body: &T) -> Value {
+    json!([200, seal(&keys().unwrap(), NOW_MS, body).unwrap()])
+}
+
+/// All feeds: a sale with this band, a link, and one with a maximum.
+fn feeds(band: &str) -> Value {
+    let sale = json!({
+        "id": "s", "starts_at_ms": 1, "ends_at_ms": NOW_MS * 2, "shards": 2, "user_cap": 1, "state": "open", "band": band,
+    });
+    let catalogue = json!({ "version": 1, "sales": [sale] });
+    let sales = SaleList {
+        fresh_ms: FRESH_MS,
+        catalogue: serde_json::from_value(catalogue).unwrap(),
+    };
+    let domains = json!({ "domains": [{ "id": "d", "hosts": ["d.example"] }] });
+    let domains = DomainList {
+        version: 1,
+        domains: serde_json::from_value(domains).unwrap(),
+    };
+    let record = String::from_utf8(Link::to("https://target.example/").encode()).unwrap();
+    let states = [("abc", State::Record(record)), ("max", State::AtGateway)];
+    let links = (1..).zip(states).map(|(seq, (code, state))| Entry {
+        seq,
+        id: format!("d/{code}").parse().unwrap(),
+        state,
+    });
+    let page = Page {
+        source: Source::new("f1").unwrap(),
+        after: 0,
+        next: 2,
+        is_last: true,
+        links: links.collect(),
+    };
+    json!({ SOLD_OUT: sealed(&sales), DOMAINS: sealed(&domains), links_after(None): sealed(&page) })
+}
+
+fn ask(
+    edge: &mut Wasi,
+    method: &str,
+    path: &str,
+    headers: Value,
+    feeds: &Value,
+    gateway: Value,
+) -> Value {
+    let order = json!({ "ask": {
+        "now_ms": NOW_MS, "method": method, "path": path, "host": "d.example", "headers": headers, "body": "",
+        "feeds": feeds, "gateway": gateway,
+    } });
+    edge.order(&order).unwrap()
+}
+
+fn created() -> Value {
+    json!({ "status": 201, "headers": [["x-weir-verdict", "granted"]], "body": "{}" })
+}
+
+fn header<'a>(message: &'a Value, name: &str) -> Vec<&'a str> {
+    let headers = message["headers"].as_array().unwrap().iter();
+    let named = headers.filter(|header| header[0] == name);
+    named.map(|header| header[1].as_str().unwrap()).collect()
+}
+
+#[test]
+fn it_claims_nothing_counts_no_clicks_and_trusts_no_client() {
+    let mut edge = Wasi::start().unwrap();
+    start(&mut edge, None);
+    let forged = json!([
+        ["x-user-id", "mallory"],
+        [CLAIM, "v1;s;0;1;1;1;mallory"],
+        [CLAIM_SIGNATURE, "k1;00"],
+        [USER, "v1;1;mallory"],
+        [EDGE, "v1;0;test-1;;POST;/"],
+        [EDGE_SIGNATURE, "e1;00"],
+    ]);
+    let feeds = feeds("high");
+    // As often as it is asked: each request to buy, and each click on a link with a maximum, is the gateway's.
+    for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(20) {
+        let done = ask(&mut edge, method, path, forged.clone(), &feeds, created());
+        assert_eq!(done["got"]["status"], 201, "{done}");
+        let seen = &done["seen"];
+        for name in [CLAIM, CLAIM_SIGNATURE, USER] {
+            assert!(header(seen, name).is_empty(), "{seen}");
+        }
+        let (stamps, signatures) = (header(seen, EDGE), header(seen, EDGE_SIGNATURE));
+        assert_eq!((stamps.len(), signatures.len()), (1, 1), "{seen}");
+        let asked = (method, path);
+        let stamp = Stamp::verify(&keys().unwrap(), stamps[0], signatures[0], asked, NOW_MS);
+        assert_eq!(stamp.unwrap().edge, "test-1");
+    }
+    let done = ask(&mut edge, "GET", "/abc", json!([]), &feeds, created());
+    assert_eq!(
+        header(&done["got"], "location"),
+        ["https://target.example/"]
+    );
+    assert!(done["seen"].is_null());
+}
+
+#[test]
+fn it_asks_the_origin_now_and_then_and_lives_without_it() {
+    let mut edge = Wasi::start().unwrap();
+    start(&mut edge, None);
+    let nobody = json!({});
+    let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, created());
+    assert_eq!(done["asked"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        done["got"]["status"], 201,
+        "it knows nothing: a gateway answers"
+    );
+    let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, created());
+    assert_eq!(done["asked"], json!([]), "it has just asked");
+    let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, Value::Null);
+    assert_eq!(done["got"]["status"], 503, "{done}");
+    assert_eq!(header(&done["got"], "retry-after"), ["1"]);
+}
+
+#[test]
+fn what_one_instance_has_read_the_next_one_knows() {
+    let mut edge = Wasi::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    start(&mut edge, Some(folder.path()));
+    let buy = |edge: &mut Wasi, feeds: &Value| {
+        let user = json!([["x-user-id", "alice"]]);
+        let done = ask(edge, "POST", "/sales/s/orders", user, feeds, created());
+        done["got"]["status"].as_u64().unwrap()
+    };
+    assert_eq!(buy(&mut edge, &feeds("none")), 409);
+    // The next instance finds no origin.
+    start(&mut edge, Some(folder.path()));
+    assert_eq!(buy(&mut edge, &json!({})), 409);
+    let done = ask(&mut edge, "GET", "/abc", json!([]), &json!({}), created());
+    assert_eq!(done["got"]["status"], 302);
+    // An instance without the folder knows nothing.
+    start(&mut edge, None);
+    assert_eq!(buy(&mut edge, &json!({})), 201);
+}
+
+/// Not a measurement: a bound that a mistake would break, on a machine that does other things.
+#[test]
+fn an_answer_takes_milliseconds() {
+    let mut edge = Wasi::start().unwrap();
+    start(&mut edge, None);
+    let feeds = feeds("high");
+    let mut took = |path: &str| {
+        let mut all: Vec<u64> = (0..300)
+            .map(|_| {
+                let done = ask(&mut edge, "GET", path, json!([]), &feeds, created());
+                done["took_us"].as_u64().unwrap()
+            })
+            .collect();
+        all.sort_unstable();
+        println!("{path}: p50 {} µs, p99 {} µs", all[150], all[297]);
+        all[150]
+    };
+    assert!(took("/abc") < 20_000);
+    assert!(took("/sales/s") < 20_000);
+    assert!(took("/max") < 20_000);
+}
