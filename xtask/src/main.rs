@@ -73,7 +73,7 @@ const TASKS: &[Task] = &[
         program: &DEV,
         steps: &[Step {
             what: "compile the edges for their targets",
-            how_long: "1 min",
+            how_long: "4 min",
         }],
     },
     Task {

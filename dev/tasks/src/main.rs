@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weir_stack::edge;
+use weir_stack::edge::{self, Build};
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Chromium, Options, Tools, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
@@ -129,9 +129,15 @@ fn build_wasm() -> Result<ExitCode> {
 }
 
 fn build_edge() -> Result<ExitCode> {
-    let component = edge::wasi_component()?;
-    let bytes = std::fs::metadata(&component)?.len();
-    println!("{:>9} bytes  {}", bytes, component.display());
+    let worker = edge::worker(Build::Shipped)?.join("weir_edge_bg.wasm");
+    for file in [
+        edge::wasi_component()?,
+        edge::fastly_module(Build::Shipped)?,
+        worker,
+    ] {
+        let bytes = std::fs::metadata(&file)?.len();
+        println!("{:>9} bytes  {}", bytes, file.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 

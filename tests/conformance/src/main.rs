@@ -60,7 +60,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let mut host = match hosts::start(name, &runtime, &options) {
             // What this machine cannot run is said, and counts for nothing.
             Err(error) if arguments.hosts.is_empty() && hosts::MAY_BE_ABSENT.contains(&name) => {
-                println!("{name} was not run: {error:#}\n");
+                println!(
+                    "{name} was not run, none of {} vectors: {error:#}\n",
+                    vectors.len()
+                );
                 continue;
             }
             host => host?,

@@ -1,12 +1,14 @@
 //! Every host, with all vectors; and the suite itself, which must see a single byte.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 
 use tokio::runtime::Runtime;
 use weir_conformance::host::Host;
-use weir_conformance::hosts::wasi;
+use weir_conformance::hosts::{served, wasi};
 use weir_conformance::vector::{Changes, Content, Entry, Outcome, Vector, read_all};
 use weir_conformance::{hosts, make, suite, tokens};
+use weir_stack::edge;
 use weir_stack::tools::Options;
 
 /// As many as there must be, and as many of them made by property tests.
@@ -63,6 +65,31 @@ fn the_edge_in_wasi_does_what_vectors_say_or_sends_on() {
     assert!(count >= AT_EDGES_MIN, "{count}");
 }
 
+/// Edges in the runtimes of their platforms. What this machine has not is said, past the test's captured output, with a count.
+#[test]
+#[cfg_attr(not(feature = "wasi"), ignore = "needs the feature wasi")]
+fn edges_on_their_platforms_do_what_vectors_say_or_send_on() {
+    let runtime = Runtime::new().unwrap();
+    let vectors = read_all().unwrap();
+    for name in [served::FASTLY, served::CLOUDFLARE] {
+        let is_there = match name {
+            served::FASTLY => edge::viceroy().map(drop),
+            _ => edge::workerd().map(drop),
+        };
+        if let Err(error) = is_there {
+            let text = format!(
+                "\n{name} was not run, none of {} vectors: {error:#}\n",
+                vectors.len()
+            );
+            std::io::stderr().write_all(text.as_bytes()).unwrap();
+            continue;
+        }
+        let report = suite::run(start(name, &runtime).as_mut(), &vectors).unwrap();
+        assert!(report.failures.is_empty(), "{}", suite::table(&[report]));
+        assert!(report.passed >= AT_EDGES_MIN, "{name}: {}", report.passed);
+    }
+}
+
 /// Where Redis has units, SQL has some left, and the origin does not publish that nothing is.
 fn could_be_published(vector: &Vector) -> bool {
     let has_units = |(key, entry): (&String, &Entry)| {
@@ -108,7 +135,12 @@ fn the_native_module_in_envoy_does_what_vectors_say() {
 #[test]
 fn what_is_signed_on_one_host_counts_on_another() {
     let runtime = Runtime::new().unwrap();
-    let is_there = |name: &&&str| cfg!(feature = "wasi") || **name != wasi::NAME;
+    let is_there = |name: &&&str| match **name {
+        wasi::NAME => cfg!(feature = "wasi"),
+        served::FASTLY => cfg!(feature = "wasi") && edge::viceroy().is_ok(),
+        served::CLOUDFLARE => cfg!(feature = "wasi") && edge::workerd().is_ok(),
+        _ => true,
+    };
     let mut running: Vec<_> = hosts::NAMES
         .iter()
         .filter(is_there)

@@ -3,6 +3,7 @@
 pub mod engine;
 pub mod envoy;
 pub mod host_test;
+pub mod served;
 pub mod wasi;
 
 use anyhow::{Result, ensure};
@@ -11,18 +12,22 @@ use weir_stack::native::Host as Filters;
 use weir_stack::tools::Options;
 
 use crate::host::Host;
+use crate::text::escape;
+use crate::vector::Headers;
 
 /// Their names, in the order of the table.
-pub const NAMES: [&str; 5] = [
+pub const NAMES: [&str; 7] = [
     engine::NAME,
     host_test::NAME,
     envoy::WASM,
     envoy::NATIVE,
     wasi::NAME,
+    served::FASTLY,
+    served::CLOUDFLARE,
 ];
 
-/// Those that need a compiler for a target of their own.
-pub const MAY_BE_ABSENT: [&str; 1] = [wasi::NAME];
+/// Those that need a compiler for a target of their own, or a runtime that not every machine has.
+pub const MAY_BE_ABSENT: [&str; 3] = [wasi::NAME, served::FASTLY, served::CLOUDFLARE];
 
 /// The host of this name. `tools` says which Envoy there is.
 ///
@@ -38,7 +43,16 @@ pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn H
         engine::NAME => Box::new(engine::EngineHost::start(runtime)?),
         host_test::NAME => Box::new(host_test::HostTest::start(runtime)?),
         wasi::NAME => Box::new(wasi::Wasi::start()?),
+        served::FASTLY => Box::new(served::Served::start(served::FASTLY)?),
+        served::CLOUDFLARE => Box::new(served::Served::start(served::CLOUDFLARE)?),
         envoy::NATIVE => Box::new(envoy::InEnvoy::new(tools, Filters::Native)?),
         _ => Box::new(envoy::InEnvoy::new(tools, Filters::Wasm)?),
     })
+}
+
+/// Headers as vectors have them.
+fn pairs(headers: &[httparse::Header<'_>]) -> Headers {
+    let pair =
+        |header: &httparse::Header<'_>| (header.name.to_ascii_lowercase(), escape(header.value));
+    headers.iter().map(pair).collect()
 }

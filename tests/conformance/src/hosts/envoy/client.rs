@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::hosts::pairs;
 use crate::text::{escape, unescape};
 use crate::vector::{Headers, Request};
 
@@ -127,11 +128,4 @@ fn parse(received: &[u8]) -> Result<Option<(Response, usize)>> {
         body: Vec::new(),
     };
     Ok(Some((response, length)))
-}
-
-/// Headers as vectors have them.
-pub(super) fn pairs(headers: &[httparse::Header<'_>]) -> Headers {
-    let pair =
-        |header: &httparse::Header<'_>| (header.name.to_ascii_lowercase(), escape(header.value));
-    headers.iter().map(pair).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::client::pairs;
+use crate::hosts::pairs;
 use crate::text::unescape;
 use crate::vector::{Headers, Vector};
 

@@ -2,14 +2,33 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::{command, workspace};
 
+mod server;
+
+pub use server::{Server, cloudflare, fastly, viceroy, workerd};
+
+/// Which edge is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// The one that is shipped.
+    Shipped,
+    /// The one whose configuration, clock and client come with each request: for the conformance suite.
+    Conformance,
+}
+
 /// The target of `wasi:http` components.
 pub const WASI_TARGET: &str = "wasm32-wasip2";
+
+/// Fastly's target, and Cloudflare's.
+pub const FASTLY_TARGET: &str = "wasm32-wasip1";
+/// See [`FASTLY_TARGET`].
+pub const CLOUDFLARE_TARGET: &str = "wasm32-unknown-unknown";
 
 /// The profile of what is shipped, in `edge/Cargo.toml`.
 const PROFILE: &str = "edge";
@@ -19,13 +38,75 @@ const PROFILE: &str = "edge";
 /// # Errors
 /// When there is no compiler for its target, or it does not compile.
 pub fn wasi_component() -> Result<PathBuf> {
-    add_target()?;
-    let target = format!("--target={WASI_TARGET}");
-    let profile = format!("--profile={PROFILE}");
-    let built = build(&["--package=weir-edge-wasi", &target, &profile], "wasm")?;
-    let shipped = workspace::out_dir().join("edge/weir-edge.wasm");
-    std::fs::create_dir_all(workspace::out_dir().join("edge"))?;
-    let bytes = std::fs::read(&built)?;
+    let built = module("weir-edge-wasi", WASI_TARGET, Build::Shipped)?;
+    ship(&built, "weir-edge.wasm")
+}
+
+/// The edge for Fastly, built if it isn't up to date.
+///
+/// # Errors
+/// As [`wasi_component`].
+pub fn fastly_module(build: Build) -> Result<PathBuf> {
+    let _lock = workspace::lock("edge-fastly")?;
+    let built = module("weir-edge-fastly", FASTLY_TARGET, build)?;
+    ship(
+        &built,
+        &format!("{}/weir-edge.wasm", build.folder("fastly")),
+    )
+}
+
+/// The folder of the Worker for Cloudflare, built if it isn't up to date: its module, and the JavaScript around it.
+///
+/// # Errors
+/// As [`wasi_component`].
+pub fn worker(build: Build) -> Result<PathBuf> {
+    let _lock = workspace::lock("edge-cloudflare")?;
+    let built = module("weir-edge-cloudflare", CLOUDFLARE_TARGET, build)?;
+    let bindgen = build_host("weir-edge-bindgen")?;
+    let folder = workspace::out_dir()
+        .join("edge")
+        .join(build.folder("cloudflare"));
+    std::fs::create_dir_all(&folder)?;
+    let mut bind = Command::new(bindgen);
+    command::succeed(bind.arg(&built).arg(&folder), BINDGEN_LIMIT)?;
+    let glue = workspace::root().join("edge/cloudflare/index.js");
+    std::fs::copy(glue, folder.join("index.js"))?;
+    Ok(folder)
+}
+
+/// Longer than it takes on a busy machine.
+const BINDGEN_LIMIT: Duration = Duration::from_secs(60);
+
+impl Build {
+    /// In a folder of its own: what is shipped must not be what believes its clients.
+    fn folder(self, platform: &str) -> String {
+        match self {
+            Self::Shipped => platform.into(),
+            Self::Conformance => format!("{platform}-conformance"),
+        }
+    }
+}
+
+/// A package of the profile that is shipped.
+fn module(package: &str, target: &str, build_of: Build) -> Result<PathBuf> {
+    add_target(target)?;
+    let mut arguments = vec![
+        format!("--package={package}"),
+        format!("--target={target}"),
+        format!("--profile={PROFILE}"),
+    ];
+    if build_of == Build::Conformance {
+        arguments.push("--features=conformance".into());
+    }
+    build(&arguments, "wasm")
+}
+
+/// Copies what was built to where it is found.
+fn ship(built: &Path, name: &str) -> Result<PathBuf> {
+    let shipped = workspace::out_dir().join("edge").join(name);
+    let folder = shipped.parent().context("a file is in a folder")?;
+    std::fs::create_dir_all(folder)?;
+    let bytes = std::fs::read(built)?;
     if std::fs::read(&shipped).ok().as_ref() != Some(&bytes) {
         workspace::write_atomic(&shipped, &bytes)?;
     }
@@ -37,30 +118,34 @@ pub fn wasi_component() -> Result<PathBuf> {
 /// # Errors
 /// When it does not compile.
 pub fn wasi_host() -> Result<PathBuf> {
-    build(&["--package=weir-edge-host"], "")
+    build_host("weir-edge-host")
+}
+
+fn build_host(package: &str) -> Result<PathBuf> {
+    build(&[format!("--package={package}")], "")
 }
 
 /// Without rustup, cargo says what is missing.
-fn add_target() -> Result<()> {
+fn add_target(target: &str) -> Result<()> {
     let Some(rustup) = command::on_path("rustup") else {
         return Ok(());
     };
     let added = Command::new(rustup)
-        .args(["target", "add", WASI_TARGET])
+        .args(["target", "add", target])
         .current_dir(workspace::root())
         .stdin(Stdio::null())
         .output()
         .context("cannot start rustup")?;
     ensure!(
         added.status.success(),
-        "rustup cannot add {WASI_TARGET}: {}",
+        "rustup cannot add {target}: {}",
         String::from_utf8_lossy(&added.stderr).trim_end()
     );
     Ok(())
 }
 
 /// Builds one package; its file with this ending.
-fn build(arguments: &[&str], ending: &str) -> Result<PathBuf> {
+fn build(arguments: &[String], ending: &str) -> Result<PathBuf> {
     let _lock = workspace::lock("edge")?;
     let folder = workspace::root().join("edge");
     let output = command::cargo()

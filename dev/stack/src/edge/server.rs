@@ -1,0 +1,259 @@
+//! Edges in the runtimes of their platforms, for tests: Viceroy for Fastly, workerd for Cloudflare.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{Build, fastly_module, worker};
+use crate::process::Process;
+use crate::{command, ports, workspace};
+
+/// Longer than a runtime takes to compile the edge, on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// `npm ci` brings 360 MB.
+const INSTALL_LIMIT: Duration = Duration::from_secs(600);
+
+/// What Viceroy is installed with, where there is none.
+const GET_VICEROY: &str = "cargo install viceroy --version 0.22.0 --locked";
+
+/// Workers ask for the behaviour of workerd at this date.
+const COMPATIBLE_WITH: &str = "2026-07-01";
+
+/// A runtime that serves an edge.
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    process: Process,
+    _folder: TempDir,
+}
+
+impl Server {
+    fn start(
+        name: &str,
+        port: u16,
+        folder: TempDir,
+        make: impl Fn() -> Command + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let log = folder.path().join("log");
+        let mut server = Self {
+            address: ([127, 0, 0, 1], port).into(),
+            process: Process::start(name, &log, make)?,
+            _folder: folder,
+        };
+        let started = Instant::now();
+        while TcpStream::connect(server.address).is_err() {
+            server.check()?;
+            ensure!(started.elapsed() < START_LIMIT, "{name} does not listen");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(server)
+    }
+
+    /// # Errors
+    /// When it has ended, with the end of its log.
+    pub fn check(&mut self) -> Result<()> {
+        Ok(self.process.check()?)
+    }
+
+    /// The end of its log.
+    pub fn log(&self) -> String {
+        self.process.tail(40)
+    }
+}
+
+// --- Fastly
+
+/// Where Viceroy is: `WEIR_VICEROY`, on `PATH`, or in `target/weir/tools`.
+///
+/// # Errors
+/// When it is nowhere. It takes too long to compile for anybody who has not asked for it.
+pub fn viceroy() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("WEIR_VICEROY") {
+        return Ok(path.into());
+    }
+    let kept = workspace::out_dir().join("tools/viceroy/bin/viceroy");
+    let found = command::on_path("viceroy").or(Some(kept).filter(|kept| kept.exists()));
+    found.with_context(|| {
+        let root = workspace::out_dir().join("tools/viceroy");
+        format!(
+            "there is no viceroy; `{GET_VICEROY} --root {}` compiles it",
+            root.display()
+        )
+    })
+}
+
+/// The edge for Fastly in Viceroy. Both its backends are at `world`.
+///
+/// # Errors
+/// When it cannot be built, or there is no Viceroy.
+pub fn fastly(
+    build: Build,
+    world: SocketAddr,
+    variables: &BTreeMap<String, String>,
+) -> Result<Server> {
+    let viceroy = viceroy()?;
+    let module = fastly_module(build)?;
+    let folder = tempfile::tempdir()?;
+    let manifest = folder.path().join("fastly.toml");
+    std::fs::write(&manifest, fastly_toml(world, variables)?)?;
+    let port = ports::free()?;
+    Server::start("viceroy", port, folder, move || {
+        let mut command = Command::new(&viceroy);
+        let address = format!("--addr=127.0.0.1:{port}");
+        command
+            .arg("serve")
+            .arg(&module)
+            .arg("-C")
+            .arg(&manifest)
+            .arg(address);
+        command
+    })
+}
+
+/// What `fastly.toml` says of a service, for Viceroy: variables are secrets or not, and stand in both stores.
+fn fastly_toml(world: SocketAddr, variables: &BTreeMap<String, String>) -> Result<String> {
+    let mut text = String::from(
+        "manifest_version = 3\nname = \"weir-edge\"\nlanguage = \"rust\"\n\n[local_server]\n",
+    );
+    for name in ["origin", "gateway"] {
+        write!(
+            text,
+            "[local_server.backends.{name}]\nurl = \"http://{world}\"\n"
+        )?;
+    }
+    text += "[[local_server.kv_stores.weir]]\nkey = \"-\"\ndata = \"-\"\n";
+    text += "[local_server.config_stores.weir]\nformat = \"inline-toml\"\n";
+    text += "[local_server.config_stores.weir.contents]\n\"-\" = \"-\"\n";
+    let is_secret = |name: &str| name.ends_with("_SECRET");
+    for (name, value) in variables.iter().filter(|(name, _)| !is_secret(name)) {
+        writeln!(text, "{name} = {}", quoted(value))?;
+    }
+    text += "[[local_server.secret_stores.weir]]\nkey = \"-\"\ndata = \"-\"\n";
+    for (name, value) in variables.iter().filter(|(name, _)| is_secret(name)) {
+        let value = quoted(value);
+        write!(
+            text,
+            "[[local_server.secret_stores.weir]]\nkey = \"{name}\"\ndata = {value}\n"
+        )?;
+    }
+    Ok(text)
+}
+
+/// A text of TOML: JSON's are.
+fn quoted(text: &str) -> Value {
+    json!(text)
+}
+
+// --- Cloudflare
+
+/// workerd with Miniflare, which has the simulators of KV, and the Node that it needs: installed from the lock file once.
+///
+/// # Errors
+/// When npm is not there, or does not bring them.
+pub fn workerd() -> Result<PathBuf> {
+    let npm = command::on_path("npm").context("there is no npm, which brings workerd")?;
+    let from = workspace::root().join("edge/cloudflare/runtime");
+    let lock = std::fs::read(from.join("package-lock.json"))?;
+    let name = format!("tools/workerd-{:08x}", crc(&lock));
+    let folder = workspace::out_dir().join(name);
+    let _lock = workspace::lock("workerd")?;
+    let done = folder.join("installed");
+    std::fs::create_dir_all(&folder)?;
+    for file in ["package.json", "package-lock.json", "run.mjs"] {
+        std::fs::copy(from.join(file), folder.join(file))?;
+    }
+    if !done.exists() {
+        let mut install = Command::new(npm);
+        install
+            .args(["ci", "--no-audit", "--no-fund"])
+            .current_dir(&folder);
+        command::succeed(&mut install, INSTALL_LIMIT)?;
+        std::fs::write(done, "")?;
+    }
+    Ok(folder)
+}
+
+/// Tells one lock file from another.
+fn crc(bytes: &[u8]) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    bytes.iter().fold(0x811c_9dc5, step)
+}
+
+/// The edge for Cloudflare in workerd.
+///
+/// # Errors
+/// When it cannot be built, or there is no workerd.
+pub fn cloudflare(build: Build, variables: &BTreeMap<String, String>) -> Result<Server> {
+    let (runtime, worker) = (workerd()?, worker(build)?);
+    let folder = tempfile::tempdir()?;
+    let port = ports::free()?;
+    let options = miniflare(&worker, folder.path(), port, variables)?.to_string();
+    let node = runtime.join("node_modules/.bin/node");
+    if !node.exists() {
+        bail!("npm has brought no Node: {}", node.display());
+    }
+    Server::start("workerd", port, folder, move || {
+        let mut command = Command::new(&node);
+        command.arg("run.mjs").arg(&options).current_dir(&runtime);
+        command
+    })
+}
+
+/// What `edge/cloudflare/wrangler.toml` says, for Miniflare.
+fn miniflare(
+    worker: &Path,
+    folder: &Path,
+    port: u16,
+    variables: &BTreeMap<String, String>,
+) -> Result<Value> {
+    let module = |kind: &str, path: PathBuf| json!({ "type": kind, "path": path });
+    let mut modules = vec![
+        module("ESModule", worker.join("index.js")),
+        module("ESModule", worker.join("weir_edge.js")),
+        module("CompiledWasm", worker.join("weir_edge_bg.wasm")),
+    ];
+    // What crates bring of JavaScript, a folder a crate.
+    for folder in std::fs::read_dir(worker.join("snippets"))? {
+        for file in std::fs::read_dir(folder?.path())? {
+            modules.push(module("ESModule", file?.path()));
+        }
+    }
+    Ok(json!({
+        "host": "127.0.0.1",
+        "port": port,
+        "modulesRoot": worker,
+        "modules": modules,
+        "compatibilityDate": COMPATIBLE_WITH,
+        "bindings": variables,
+        "kvNamespaces": ["WEIR_LINKS"],
+        "durableObjects": { "WEIR_FEED": { "className": "Feed", "useSQLite": true } },
+        "defaultPersistRoot": folder.join("state"),
+        "cf": false,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_stand_in_the_secret_store_alone() {
+        let variables = BTreeMap::from([
+            ("A".to_owned(), "say \"a\"".to_owned()),
+            ("B_SECRET".to_owned(), "hush".to_owned()),
+        ]);
+        let text = fastly_toml(([127, 0, 0, 1], 80).into(), &variables).unwrap();
+        assert!(text.contains("\nA = \"say \\\"a\\\"\"\n"), "{text}");
+        let (before, after) = text.split_once("secret_stores").unwrap();
+        assert!(!before.contains("hush") && after.contains("key = \"B_SECRET\"\ndata = \"hush\""));
+    }
+}

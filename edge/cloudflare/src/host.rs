@@ -1,0 +1,312 @@
+//! One request: what feeds are due, what the edge decides, and what comes of it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use weir_edge::Decision;
+use weir_edge::edge::{Pairs, Variable};
+use weir_edge::host::{
+    FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, answered, misconfigured, no_gateway,
+};
+use weir_edge::knowledge::{Feed, PROGRESS_KEY};
+use weir_engine::event::PlainRequest;
+use weir_engine::{Answer, Request as _};
+use worker::{
+    Context, Env, Fetch, Headers, Method, Request, RequestInit, RequestRedirect, Response,
+    ResponseBuilder, Result,
+};
+
+use crate::client::{bytes, client_header, is_clients, now_ms, text};
+use crate::front::Front;
+use crate::settings::{Site, variables};
+
+/// The namespace of links, and the object that fills it.
+pub(crate) const LINKS: &str = "WEIR_LINKS";
+const FEED: &str = "WEIR_FEED";
+
+/// How often a request is asked again because a link had to be fetched: one that leads nowhere else needs it once.
+const FETCHES_MAX: usize = 2;
+
+thread_local! {
+    /// Made with the first request, and kept for as long as the isolate lives. Outside of the conformance suite there is one.
+    static SITES: RefCell<BTreeMap<String, Site>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Serves a request, whatever happens.
+pub(crate) async fn serve(request: Request, env: &Env, context: &Context) -> Result<Response> {
+    let space = space(&request);
+    if let Err(problem) = open(&space, &request, env) {
+        worker::console_error!("weir: {problem}");
+        return sent(&misconfigured(), "GET");
+    }
+    let now_ms = now_ms(&request);
+    read_feeds(&space, &request, now_ms, env, context).await;
+    let asked = asked(&request, now_ms)?;
+    fetch_links(&space, &request, &asked, env).await;
+    match with_site(&space, |site| site.edge.decide(&asked)) {
+        Some(Decision::Answer(answer)) => sent(&answer, request.method().as_ref()),
+        Some(Decision::Forward(headers)) => {
+            let gateway = with_site(&space, |site| site.places.gateway.clone());
+            let came = forward(request, &asked, &headers, &gateway.unwrap_or_default()).await;
+            came.or_else(|error| {
+                worker::console_error!("weir: no answer from the gateway: {error}");
+                sent(&no_gateway(), "GET")
+            })
+        }
+        None => sent(&misconfigured(), "GET"),
+    }
+}
+
+/// Which edge of this isolate serves a request.
+#[cfg(not(feature = "conformance"))]
+fn space(_request: &Request) -> String {
+    String::new()
+}
+
+/// Each vector has an edge of its own.
+#[cfg(feature = "conformance")]
+fn space(request: &Request) -> String {
+    let space = request.headers().get("x-conformance-space");
+    space.ok().flatten().unwrap_or_default()
+}
+
+/// What a key is called in the namespace.
+pub(crate) fn name(request: &Request, key: &str) -> String {
+    match space(request) {
+        space if space.is_empty() => key.into(),
+        space => format!("{space}/{key}"),
+    }
+}
+
+/// The variables that came with a request: of the conformance suite alone.
+pub(crate) fn variables_of(request: &Request) -> Option<Box<Variable>> {
+    if !cfg!(feature = "conformance") {
+        return None;
+    }
+    let json = request.headers().get("x-conformance-variables").ok()??;
+    let given: BTreeMap<String, String> = serde_json::from_slice(&bytes(&json)).ok()?;
+    Some(Box::new(move |name| {
+        given.get(name).map(|value| value.clone().into_bytes())
+    }))
+}
+
+fn open(space: &str, request: &Request, env: &Env) -> std::result::Result<(), String> {
+    SITES.with_borrow_mut(|sites| {
+        if !sites.contains_key(space) {
+            let variable = variables_of(request).unwrap_or_else(|| variables(env));
+            let site = Site::new(variable, Rc::new(Front::default()))?;
+            sites.insert(space.into(), site);
+        }
+        Ok(())
+    })
+}
+
+fn with_site<T>(space: &str, act: impl FnOnce(&mut Site) -> T) -> Option<T> {
+    SITES.with_borrow_mut(|sites| sites.get_mut(space).map(act))
+}
+
+// --- feeds
+
+/// Asks for what is due. If the origin does not answer, what is known counts for as long as it may.
+async fn read_feeds(space: &str, request: &Request, now_ms: u64, env: &Env, context: &Context) {
+    for _ in 0..FEEDS_MAX {
+        let due = with_site(space, |site| {
+            site.front.set_clock(now_ms);
+            site.edge.due(now_ms)
+        });
+        let Some(Some((feed, path))) = due else {
+            return;
+        };
+        let read = match feed {
+            Feed::Links => read_progress(space, request, env, context).await,
+            _ => read_feed(space, feed, &path, now_ms).await,
+        };
+        if let Err(error) = read {
+            worker::console_error!("weir: {path}: {error}");
+        }
+    }
+}
+
+/// How far links were read says the namespace. The object that reads them is told that somebody wants to know.
+async fn read_progress(space: &str, request: &Request, env: &Env, context: &Context) -> Result<()> {
+    let poked = poke(request, env);
+    match cfg!(feature = "conformance") {
+        true => poked.await?,
+        // Nobody waits for it: what is there counts for a while.
+        false => context.wait_until(async move {
+            if let Err(error) = poked.await {
+                worker::console_error!("weir: the feed's object: {error}");
+            }
+        }),
+    }
+    let progress = env
+        .kv(LINKS)?
+        .get(&name(request, PROGRESS_KEY))
+        .bytes()
+        .await?;
+    with_site(space, |site| {
+        site.front.learn(PROGRESS_KEY, progress);
+        site.edge.follow();
+    });
+    Ok(())
+}
+
+fn poke(request: &Request, env: &Env) -> impl Future<Output = Result<()>> + 'static {
+    let (env, headers) = (env.clone(), conformance_headers(request));
+    let object = name(request, "links");
+    async move {
+        let object = env.durable_object(FEED)?.get_by_name(&object)?;
+        let mut init = RequestInit::new();
+        init.with_headers(headers?);
+        let poke = Request::new_with_init("http://feed/", &init)?;
+        object.fetch_with_request(poke).await.map(drop)
+    }
+}
+
+/// What the conformance suite has sent, for the object as well.
+fn conformance_headers(request: &Request) -> Result<Headers> {
+    let headers = Headers::new();
+    for (name, value) in request.headers().entries() {
+        if cfg!(feature = "conformance") && name.starts_with("x-conformance-") {
+            headers.set(&name, &value)?;
+        }
+    }
+    Ok(headers)
+}
+
+async fn read_feed(space: &str, feed: Feed, path: &str, now_ms: u64) -> Result<()> {
+    let asked = with_site(space, |site| feed_request(site, path, now_ms));
+    let (status, text) = ask(asked.ok_or("no edge")??).await?;
+    let taken = with_site(space, |site| site.edge.take(feed, status, &text, now_ms));
+    match taken {
+        Some(Err(error)) => Err(worker::Error::RustError(error.to_string())),
+        _ => Ok(()),
+    }
+}
+
+/// A request for a feed, stamped.
+pub(crate) fn feed_request(site: &Site, path: &str, now_ms: u64) -> Result<Request> {
+    let signed = site.edge.stamp("GET", path, "", now_ms);
+    let headers = Headers::new();
+    headers.set(weir_edge::EDGE, &signed.value)?;
+    headers.set(weir_edge::EDGE_SIGNATURE, &signed.signature)?;
+    let mut init = RequestInit::new();
+    init.with_headers(headers);
+    Request::new_with_init(&format!("{}{path}", site.places.origin), &init)
+}
+
+/// What the origin answers: its status and its document.
+pub(crate) async fn ask(request: Request) -> Result<(u16, Vec<u8>)> {
+    let mut response = Fetch::Request(request).send().await?;
+    Ok((response.status_code(), response.bytes().await?))
+}
+
+/// Fetches links that this request needs and the isolate does not have.
+async fn fetch_links(space: &str, request: &Request, asked: &PlainRequest, env: &Env) {
+    for _ in 0..FETCHES_MAX {
+        let missing = with_site(space, |site| {
+            site.edge.prepare(asked);
+            site.front.take_missing()
+        });
+        let missing = missing.unwrap_or_default();
+        if missing.is_empty() {
+            return;
+        }
+        for key in missing {
+            let Ok(links) = env.kv(LINKS) else { return };
+            match links.get(&name(request, &key)).bytes().await {
+                Ok(value) => with_site(space, |site| site.front.learn(&key, value)),
+                // Then a gateway answers.
+                Err(_) => return,
+            };
+        }
+    }
+}
+
+// --- a request
+
+/// The path of a request, with its query.
+fn path(request: &Request) -> Result<(String, String)> {
+    let url = request.url()?;
+    let path = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let host = url.host_str().unwrap_or_default();
+    let authority = match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
+    Ok((path, authority))
+}
+
+/// The request as engines see it.
+fn asked(request: &Request, now_ms: u64) -> Result<PlainRequest> {
+    let (path, authority) = path(request)?;
+    let method = request.method();
+    let incoming = Incoming {
+        method: method.as_ref(),
+        path: &path,
+        authority: Some(authority.as_bytes()),
+        client: None,
+        client_header: Some(client_header()),
+        now_ms,
+    };
+    let headers: Vec<(String, Vec<u8>)> = request
+        .headers()
+        .entries()
+        .filter(|(name, _)| is_clients(name))
+        .map(|(name, value)| (name, bytes(&value)))
+        .collect();
+    let headers = headers.iter().map(|(name, value)| (&**name, &**value));
+    Ok(incoming.request(headers))
+}
+
+/// A redirect of the gateway's is the client's to follow.
+async fn forward(
+    request: Request,
+    asked: &PlainRequest,
+    headers: &Pairs,
+    gateway: &str,
+) -> Result<Response> {
+    let (path, _) = path(&request)?;
+    let to_gateway = Headers::new();
+    for (name, value) in headers {
+        to_gateway.append(name, &text(value))?;
+    }
+    let host = asked.header(":authority").unwrap_or_default();
+    to_gateway.set(FORWARDED_HOST, &text(&host))?;
+    let method = request.method();
+    let mut init = RequestInit::new();
+    if !matches!(method, Method::Get | Method::Head) {
+        init.with_body(request.inner().body().map(Into::into));
+    }
+    init.with_method(method)
+        .with_headers(to_gateway)
+        .with_redirect(RequestRedirect::Manual);
+    let request = Request::new_with_init(&format!("{gateway}{path}"), &init)?;
+    let mut response = Fetch::Request(request).send().await?;
+    let headers = Headers::new();
+    for (name, value) in response.headers().entries() {
+        if !OF_CONNECTION.contains(&&*name) {
+            headers.append(&name, &value)?;
+        }
+    }
+    Ok(response.cloned()?.with_headers(headers))
+}
+
+// --- answers
+
+fn sent(answer: &Answer, method: &str) -> Result<Response> {
+    let (status, headers, body) = answered(answer, method);
+    let all = Headers::new();
+    for (name, value) in headers {
+        all.append(&name, &text(&value))?;
+    }
+    let builder = ResponseBuilder::new().with_status(status).with_headers(all);
+    Ok(match body.is_empty() {
+        true => builder.empty(),
+        false => builder.fixed(body),
+    })
+}

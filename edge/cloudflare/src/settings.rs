@@ -1,0 +1,50 @@
+//! What the Worker's bindings say.
+
+use std::rc::Rc;
+
+use weir_base::shared_data::LocalData;
+use weir_edge::Edge;
+use weir_edge::edge::{Given, Variable};
+use weir_edge::host::{CONFIG, Places, text};
+use worker::Env;
+
+use crate::front::Front;
+
+/// An edge, and where it sends what.
+pub(crate) struct Site {
+    pub(crate) edge: Edge<Rc<Front>>,
+    pub(crate) front: Rc<Front>,
+    pub(crate) places: Places,
+}
+
+impl Site {
+    /// The edge that these variables tell of, with what `front` knows.
+    ///
+    /// # Errors
+    /// When one is missing, or the configuration is refused.
+    pub(crate) fn new(variable: Box<Variable>, front: Rc<Front>) -> Result<Self, String> {
+        let (json, places) = (text(&*variable, CONFIG)?, Places::read(&*variable)?);
+        let given = Given {
+            variable,
+            // Of no use to anybody who guesses it: no edge counts clicks.
+            seed: 0,
+            data: Rc::new(LocalData::default()),
+        };
+        let edge = Edge::new(json.as_bytes(), given, Rc::clone(&front))
+            .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
+        Ok(Self {
+            edge,
+            front,
+            places,
+        })
+    }
+}
+
+/// A Worker's variables and secrets.
+pub(crate) fn variables(env: &Env) -> Box<Variable> {
+    let env = env.clone();
+    Box::new(move |name| {
+        let value = env.var(name).ok()?.to_string();
+        Some(value.into_bytes())
+    })
+}

@@ -1,0 +1,140 @@
+//! Requests as they stand in a vector, byte by byte, over TCP.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::hosts::pairs;
+use crate::vector::Headers;
+
+/// Longer than any answer takes, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const HEADERS_MAX: usize = 128;
+
+/// A request, as bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// Method, path and host.
+    pub head: [Vec<u8>; 3],
+    /// Further headers.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A response.
+#[derive(Clone, Debug)]
+pub struct Got {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: Headers,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Got {
+    /// All values of a header.
+    pub fn header(&self, name: &str) -> Vec<&str> {
+        let named = self.headers.iter().filter(|(known, _)| known == name);
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// Asks on a connection of its own.
+///
+/// # Errors
+/// When there is no answer, or none that is HTTP.
+pub fn send(to: SocketAddr, ask: &Ask) -> Result<Got> {
+    let mut stream = TcpStream::connect(to)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(&encode(ask))?;
+    let mut received = Vec::new();
+    let is_head = ask.head[0] == b"HEAD";
+    loop {
+        if let Some(got) = read(&received, is_head)? {
+            return Ok(got);
+        }
+        let mut chunk = [0; 16 << 10];
+        let count = stream.read(&mut chunk).context("no answer")?;
+        ensure!(
+            count > 0,
+            "half an answer: {}",
+            String::from_utf8_lossy(&received)
+        );
+        received.extend_from_slice(&chunk[..count]);
+    }
+}
+
+fn encode(ask: &Ask) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut line = |parts: &[&[u8]]| {
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes.extend_from_slice(b"\r\n");
+    };
+    let [method, path, host] = &ask.head;
+    line(&[method, b" ", path, b" HTTP/1.1"]);
+    line(&[b"host: ", host]);
+    line(&[b"connection: close"]);
+    for (name, value) in &ask.headers {
+        line(&[name.as_bytes(), b": ", value]);
+    }
+    if !ask.body.is_empty() {
+        line(&[b"content-length: ", ask.body.len().to_string().as_bytes()]);
+    }
+    line(&[]);
+    bytes.extend_from_slice(&ask.body);
+    bytes
+}
+
+/// The answer, if all of it is there.
+fn read(received: &[u8], is_head: bool) -> Result<Option<Got>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(length) = head.parse(received)? else {
+        return Ok(None);
+    };
+    let (status, headers) = (head.code.context("no status")?, pairs(head.headers));
+    let find = |name: &str| {
+        let mut named = headers.iter().filter(|(known, _)| known == name);
+        named.next().map(|(_, value)| value.as_str())
+    };
+    let rest = &received[length..];
+    let body = if is_head || matches!(status, 204 | 304) {
+        Some(Vec::new())
+    } else if find("transfer-encoding").is_some() {
+        chunks(rest)?
+    } else {
+        let length: usize = find("content-length").map_or(Ok(0), str::parse)?;
+        rest.get(..length).map(<[u8]>::to_vec)
+    };
+    Ok(body.map(|body| Got {
+        status,
+        headers,
+        body,
+    }))
+}
+
+/// The body in chunks, if all are there.
+fn chunks(mut rest: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    loop {
+        let size = httparse::parse_chunk_size(rest).map_err(|_| anyhow::anyhow!("no chunk"))?;
+        let httparse::Status::Complete((start, length)) = size else {
+            return Ok(None);
+        };
+        let end = start + usize::try_from(length)?;
+        if rest.len() < end + 2 {
+            return Ok(None);
+        }
+        if length == 0 {
+            return Ok(Some(body));
+        }
+        body.extend_from_slice(&rest[start..end]);
+        rest = &rest[end + 2..];
+    }
+}

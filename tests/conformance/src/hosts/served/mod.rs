@@ -1,0 +1,204 @@
+//! Edges that are servers: `edge/fastly` in Viceroy, and `edge/cloudflare` in workerd.
+//!
+//! What runs is what is shipped, with the feature `conformance`: configuration, clock, client and the space of keys in its stores
+//! come with each request, so that one server has an edge for each vector.
+
+pub mod client;
+pub mod world;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use weir_stack::edge::{self, Build, Server};
+
+use self::client::{Ask, Got, send};
+use self::world::World;
+use super::wasi::feeds::{EDGE_SECRET, config, feeds};
+use super::wasi::{cannot, policy};
+use crate::host::{Host, Replay, answered};
+use crate::text::unescape;
+use crate::vector::{Headers, Outcome, Step, Vector};
+
+/// The names of the hosts.
+pub const FASTLY: &str = "fastly";
+/// See [`FASTLY`].
+pub const CLOUDFLARE: &str = "cloudflare";
+
+/// What servers and their clients put on a request, whatever the client has sent.
+const OF_SERVERS: [&str; 8] = [
+    "accept-encoding",
+    "cdn-loop",
+    "cf-connecting-ip",
+    "cf-ew-via",
+    "cf-worker",
+    "host",
+    "user-agent",
+    "x-forwarded-host",
+];
+
+/// An edge that is a server.
+pub struct Served {
+    name: &'static str,
+    server: Server,
+    world: World,
+    /// How many vectors it has replayed: each has a space of its own.
+    count: usize,
+}
+
+impl Served {
+    /// Builds the edge and starts its runtime.
+    ///
+    /// # Errors
+    /// When it cannot be built, or its runtime is not to be had.
+    pub fn start(name: &'static str) -> Result<Self> {
+        let world = World::start()?;
+        let server = match name {
+            FASTLY => edge::fastly(Build::Conformance, world.address, &BTreeMap::new())?,
+            _ => edge::cloudflare(Build::Conformance, &BTreeMap::new())?,
+        };
+        Ok(Self {
+            name,
+            server,
+            world,
+            count: 0,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address
+    }
+
+    fn replay_one(&mut self, vector: &Vector) -> Result<Replay> {
+        self.count += 1;
+        let variables = serde_json::to_vec(&variables(vector, self.world.address)?)?;
+        let space = format!("v{}", self.count);
+        let mut outcomes = Vec::new();
+        for step in &vector.steps {
+            let mut ask = ask(step)?;
+            let mut add = |name: &str, value: &[u8]| {
+                ask.headers
+                    .push((format!("x-conformance-{name}"), value.to_vec()));
+            };
+            add("variables", &variables);
+            add("space", space.as_bytes());
+            add("now-ms", step.at_ms.to_string().as_bytes());
+            add("client", step.request.from.as_bytes());
+            outcomes.push(self.step(vector, step, &ask)?);
+        }
+        Ok(Replay {
+            outcomes,
+            effect: BTreeMap::new(),
+        })
+    }
+
+    fn step(&mut self, vector: &Vector, step: &Step, ask: &Ask) -> Result<Outcome> {
+        let origin = vector.origin_answer(&step.request.path);
+        {
+            let mut traffic = self.world.traffic();
+            traffic.feeds = feeds(vector, step.at_ms)?;
+            traffic.gateway = Some((origin.status, origin.headers.clone(), String::new()));
+            traffic.seen.clear();
+        }
+        let Got {
+            status,
+            headers,
+            body,
+        } = send(self.server.address, ask)?;
+        self.server.check()?;
+        let seen = self.world.traffic().seen.pop();
+        let outcome = match seen {
+            Some(mut seen) => {
+                let sent = &step.request.headers;
+                seen.retain(|(name, _)| is_edges(name, sent));
+                policy::sent_on(vector, step, seen)?
+            }
+            None => answered(status, of_answer(headers), &body),
+        };
+        Ok(outcome.to_method(&step.request.method).sorted())
+    }
+}
+
+/// Whether a header that the gateway saw is of the edge's doing.
+fn is_edges(name: &str, sent: &Headers) -> bool {
+    let is_sent = sent.iter().any(|(known, _)| known == name);
+    !name.starts_with(':') && (is_sent || !OF_SERVERS.contains(&name))
+}
+
+/// Without what servers add to answers.
+fn of_answer(mut headers: Headers) -> Headers {
+    headers.retain(|(name, _)| name != "keep-alive" && name != "cf-ray");
+    headers
+}
+
+/// What the edge's environment has.
+fn variables(vector: &Vector, world: SocketAddr) -> Result<BTreeMap<String, String>> {
+    let config = config(vector).context("edges have no such filter")?;
+    let mut all = BTreeMap::from([
+        (EDGE_SECRET.0.to_owned(), EDGE_SECRET.1.to_owned()),
+        ("WEIR_EDGE_CONFIG".to_owned(), config.to_string()),
+        ("WEIR_EDGE_ORIGIN".to_owned(), format!("http://{world}")),
+        ("WEIR_EDGE_GATEWAY".to_owned(), format!("http://{world}")),
+    ]);
+    // What an edge must not have, it does not get.
+    let secrets = vector.secrets.iter();
+    let secrets = secrets.filter(|(name, _)| *name != "WEIR_CLAIM_SECRET");
+    all.extend(secrets.map(|(name, secret)| (name.clone(), secret.clone())));
+    Ok(all)
+}
+
+fn ask(step: &Step) -> Result<Ask> {
+    let request = &step.request;
+    let header = |(name, value): &(String, String)| Ok((name.clone(), unescape(value)?));
+    Ok(Ask {
+        head: [
+            request.method.clone().into_bytes(),
+            unescape(&request.path)?,
+            unescape(&request.host)?,
+        ],
+        headers: request.headers.iter().map(header).collect::<Result<_>>()?,
+        body: unescape(&request.body)?,
+    })
+}
+
+/// What the platform's own HTTP does not bring to an edge as the client has sent it.
+fn cannot_in(name: &str, vector: &Vector) -> Option<&'static str> {
+    let is_other = |step: &Step| {
+        let headers = &step.request.headers;
+        let went_on = matches!(step.expect, Outcome::WentOn { .. });
+        let is_repeated = |(at, (name, _)): (usize, &(String, String))| {
+            headers.iter().take(at).any(|(other, _)| other == name)
+        };
+        let is_bytes = |(_, value): &(String, String)| value.contains("\\x");
+        went_on && (headers.iter().any(is_bytes) || headers.iter().enumerate().any(is_repeated))
+    };
+    if name == CLOUDFLARE && vector.steps.iter().any(is_other) {
+        return Some("JavaScript's headers are text, and one of a name");
+    }
+    let mut paths = vector.steps.iter().map(|step| &step.request.path);
+    let is_spelled = paths.any(|path| path.contains('\''));
+    is_spelled.then_some("the platform's URLs spell ' as %27")
+}
+
+impl Host for Served {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn cannot(&self, vector: &Vector) -> Option<&'static str> {
+        cannot(vector).or_else(|| cannot_in(self.name, vector))
+    }
+
+    fn claims(&self) -> bool {
+        false
+    }
+
+    fn replay(&mut self, vectors: &[Vector]) -> Result<Vec<Result<Replay>>> {
+        self.server.check()?;
+        Ok(vectors
+            .iter()
+            .map(|vector| self.replay_one(vector))
+            .collect())
+    }
+}

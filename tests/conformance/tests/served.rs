@@ -1,0 +1,305 @@
+//! `edge/fastly` in Viceroy and `edge/cloudflare` in workerd: what they must not do, and what they do when the world around them
+//! fails. With the feature `wasi`. The clock is the machine's here, and so are client and configuration the platform's.
+#![cfg(feature = "wasi")]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, USER};
+use weir_conformance::hosts::served::client::{Ask, Got, send};
+use weir_conformance::hosts::served::world::World;
+use weir_conformance::hosts::served::{CLOUDFLARE, FASTLY};
+use weir_conformance::hosts::wasi::feeds::{EDGE_SECRET, keys};
+use weir_conformance::vector::Headers;
+use weir_feed::document::{Content, seal};
+use weir_feed::links::{Cursor, DomainList, Entry, Page, Source, State};
+use weir_feed::routes::{DOMAINS, SOLD_OUT, links_after};
+use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_feed::stamp::Stamp;
+use weir_link::record::Link;
+use weir_stack::edge::{self, Build, Server};
+
+const HOST: &str = "d.example";
+
+/// So much room a platform gives for free.
+const GZIPPED_MAX: usize = 1 << 20;
+
+fn now_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since_epoch.as_millis()).unwrap()
+}
+
+/// A platform, with an edge in it and the world around.
+struct Platform {
+    server: Server,
+    world: World,
+}
+
+/// Each platform that this machine has. What it has not is said, past the test's captured output: it was not tested.
+fn each(of: impl Fn(&str, Platform)) {
+    for name in [FASTLY, CLOUDFLARE] {
+        match start(name) {
+            Ok(platform) => of(name, platform),
+            Err(error) => {
+                let text = format!("\n{name} was not tested: {error:#}\n");
+                std::io::stderr().write_all(text.as_bytes()).unwrap();
+            }
+        }
+    }
+}
+
+fn start(name: &str) -> anyhow::Result<Platform> {
+    // A mistake in what is built is one, and no missing runtime.
+    match name {
+        FASTLY => drop(edge::viceroy()?),
+        _ => drop(edge::workerd()?),
+    }
+    let world = World::start()?;
+    let config = json!({
+        "edge": "test-1",
+        "keys": [{ "id": "e1", "secret": { "env": EDGE_SECRET.0 } }],
+        "links": {},
+        "gate": {
+            "routes": [{ "path": "/sales/{sale}/orders" }],
+            "status_routes": [{ "path": "/sales/{sale}" }],
+            "user_header": "x-user-id",
+        },
+        "limits": { "rules": [{
+            "name": "coarse", "store": "local", "key": [{ "header": "x-limited" }],
+            "algorithm": "fixed_window", "limit": { "rate": 3, "per": "1h" },
+            "match": { "path": { "prefix": "/limited" } },
+        }] },
+    });
+    let at = format!("http://{}", world.address);
+    let variables = BTreeMap::from([
+        (EDGE_SECRET.0.to_owned(), EDGE_SECRET.1.to_owned()),
+        ("WEIR_EDGE_CONFIG".to_owned(), config.to_string()),
+        ("WEIR_EDGE_ORIGIN".to_owned(), at.clone()),
+        ("WEIR_EDGE_GATEWAY".to_owned(), at),
+    ]);
+    let server = match name {
+        FASTLY => edge::fastly(Build::Conformance, world.address, &variables),
+        _ => edge::cloudflare(Build::Conformance, &variables),
+    };
+    let server = server.unwrap();
+    world.traffic().gateway = Some((201, vec![], "{}".to_owned()));
+    Ok(Platform { server, world })
+}
+
+impl Platform {
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Got {
+        let header = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
+        let ask = Ask {
+            head: [method, path, HOST].map(|text| text.as_bytes().to_vec()),
+            headers: headers.iter().map(header).collect(),
+            body: vec![],
+        };
+        send(self.server.address, &ask).unwrap()
+    }
+
+    /// Publishes all feeds as of now: a sale with this band, a link to this target, and one with a maximum.
+    fn publish(&self, version: u64, band: &str, target: &str) {
+        self.world.traffic().feeds = feeds(version, band, target);
+    }
+
+    /// Publishes anew until the edge answers so: how soon it hears of something says the platform.
+    fn until(&self, version: u64, band: &str, target: &str, is_so: impl Fn(&Self) -> bool) {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(60) {
+            self.publish(version, band, target);
+            if is_so(self) {
+                return;
+            }
+            sleep(Duration::from_millis(200));
+        }
+        panic!("it has not heard of it; {}", self.server.log());
+    }
+
+    fn seen(&self) -> Vec<Headers> {
+        std::mem::take(&mut self.world.traffic().seen)
+    }
+}
+
+fn sealed<T: Content>(body: &T) -> String {
+    seal(&keys().unwrap(), now_ms(), body).unwrap()
+}
+
+fn feeds(version: u64, band: &str, target: &str) -> BTreeMap<String, String> {
+    let sale = json!({
+        "id": "s", "starts_at_ms": 1, "ends_at_ms": now_ms() * 2, "shards": 2, "user_cap": 1, "state": "open", "band": band,
+    });
+    let catalogue = json!({ "version": version, "sales": [sale] });
+    let sales = SaleList {
+        fresh_ms: FRESH_MS,
+        catalogue: serde_json::from_value(catalogue).unwrap(),
+    };
+    let domains = json!({ "domains": [{ "id": "d", "hosts": [HOST] }] });
+    let domains = DomainList {
+        version: 1,
+        domains: serde_json::from_value(domains).unwrap(),
+    };
+    let record = String::from_utf8(Link::to(target).encode()).unwrap();
+    let seq = version * 2;
+    let states = [("abc", State::Record(record)), ("max", State::AtGateway)];
+    let links = (seq - 1..).zip(states).map(|(seq, (code, state))| Entry {
+        seq,
+        id: format!("d/{code}").parse().unwrap(),
+        state,
+    });
+    let page = |after: u64, links: Vec<Entry>| Page {
+        source: Source::new("f1").unwrap(),
+        after,
+        next: seq,
+        is_last: true,
+        links,
+    };
+    let cursor = |seq: u64| {
+        let source = Source::new("f1").unwrap();
+        Cursor { source, seq }.to_string()
+    };
+    let links: Vec<Entry> = links.collect();
+    let mut feeds = BTreeMap::from([
+        (SOLD_OUT.to_owned(), sealed(&sales)),
+        (DOMAINS.to_owned(), sealed(&domains)),
+        (links_after(None), sealed(&page(0, links.clone()))),
+        (links_after(Some(&cursor(seq))), sealed(&page(seq, vec![]))),
+    ]);
+    if version > 1 {
+        let before = seq - 2;
+        let path = links_after(Some(&cursor(before)));
+        feeds.insert(path, sealed(&page(before, links)));
+    }
+    feeds
+}
+
+fn find<'a>(headers: &'a Headers, name: &str) -> Vec<&'a str> {
+    let named = headers.iter().filter(|(known, _)| known == name);
+    named.map(|(_, value)| value.as_str()).collect()
+}
+
+fn is_to(platform: &Platform, target: &str) -> bool {
+    platform.ask("GET", "/abc", &[]).header("location") == [target]
+}
+
+#[test]
+fn they_claim_nothing_count_no_clicks_and_trust_no_client() {
+    each(|name, platform| {
+        platform.until(1, "high", "https://1.example/", |platform| {
+            is_to(platform, "https://1.example/")
+        });
+        platform.seen();
+        let forged = [
+            ("x-user-id", "mallory"),
+            (CLAIM, "v1;s;0;1;1;1;mallory"),
+            (CLAIM_SIGNATURE, "k1;00"),
+            (USER, "v1;1;mallory"),
+            (EDGE, "v1;0;test-1;;POST;/"),
+            (EDGE_SIGNATURE, "e1;00"),
+        ];
+        // As often as it is asked: each request to buy, and each click on a link with a maximum, is the gateway's.
+        for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(10) {
+            assert_eq!(platform.ask(method, path, &forged).status, 201, "{name}");
+            let seen = platform.seen();
+            assert_eq!(seen.len(), 1, "{name}");
+            for only in [CLAIM, CLAIM_SIGNATURE, USER] {
+                assert!(find(&seen[0], only).is_empty(), "{name}: {seen:?}");
+            }
+            let (stamps, signatures) = (find(&seen[0], EDGE), find(&seen[0], EDGE_SIGNATURE));
+            assert_eq!((stamps.len(), signatures.len()), (1, 1), "{name}: {seen:?}");
+            let asked = (method, path);
+            let stamp = Stamp::verify(&keys().unwrap(), stamps[0], signatures[0], asked, now_ms());
+            assert_eq!(stamp.unwrap().edge, "test-1", "{name}");
+        }
+    });
+}
+
+#[test]
+fn they_refuse_by_the_list_and_hear_of_edits_and_live_without_the_origin() {
+    each(|name, platform| {
+        let buy = |platform: &Platform| {
+            let user = [("x-user-id", "alice")];
+            platform.ask("POST", "/sales/s/orders", &user).status
+        };
+        platform.until(1, "none", "https://1.example/", |platform| {
+            buy(platform) == 409 && is_to(platform, "https://1.example/")
+        });
+        // Units have come back, and the link leads elsewhere.
+        platform.until(2, "high", "https://2.example/", |platform| {
+            buy(platform) == 201 && is_to(platform, "https://2.example/")
+        });
+        // The origin is silent: what is known of sales ends, and every buyer is the gateway's; then the gateway is, too.
+        platform.until(3, "none", "https://3.example/", |platform| {
+            buy(platform) == 409
+        });
+        platform.world.traffic().feeds.clear();
+        sleep(Duration::from_millis(FRESH_MS + 1_500));
+        assert_eq!(buy(&platform), 201, "{name}");
+        platform.world.traffic().gateway = None;
+        let got = platform.ask("POST", "/sales/s/orders", &[("x-user-id", "alice")]);
+        assert_eq!(
+            (got.status, got.header("retry-after")),
+            (503, vec!["1"]),
+            "{name}"
+        );
+    });
+}
+
+/// One after the other they are counted; at the same instant some may not be, and never too many.
+#[test]
+fn coarse_limits_hold() {
+    each(|name, platform| {
+        platform.publish(1, "high", "https://1.example/");
+        let statuses = |key: &str| -> Vec<u16> {
+            let headers = [("x-limited", key)];
+            let ask = |_| platform.ask("GET", "/limited", &headers).status;
+            (0..6).map(ask).collect()
+        };
+        assert_eq!(statuses("a"), [201, 201, 201, 429, 429, 429], "{name}");
+        assert_eq!(statuses("b"), [201, 201, 201, 429, 429, 429], "{name}");
+    });
+}
+
+/// Not a measurement: a bound that a mistake would break, on a machine that does other things.
+#[test]
+fn an_answer_takes_milliseconds() {
+    each(|name, platform| {
+        platform.until(1, "high", "https://1.example/", |platform| {
+            is_to(platform, "https://1.example/")
+        });
+        for path in ["/abc", "/sales/s"] {
+            let mut took: Vec<Duration> = (0..300)
+                .map(|_| {
+                    let started = Instant::now();
+                    platform.ask("GET", path, &[]);
+                    started.elapsed()
+                })
+                .collect();
+            took.sort_unstable();
+            println!("{name} {path}: p50 {:?}, p99 {:?}", took[150], took[297]);
+            assert!(took[150] < Duration::from_millis(50), "{name} {path}");
+        }
+    });
+}
+
+/// Those of the suite have a few lines more than those that are shipped.
+#[test]
+fn bundles_fit() {
+    let worker = edge::worker(Build::Conformance).unwrap();
+    let mut files = vec![worker.join("weir_edge_bg.wasm")];
+    if edge::viceroy().is_ok() {
+        files.push(edge::fastly_module(Build::Conformance).unwrap());
+    }
+    for file in files {
+        let output = std::process::Command::new("gzip")
+            .args(["-9", "--stdout"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let bytes = output.stdout.len();
+        println!("{}: {bytes} bytes gzipped", file.display());
+        assert!(bytes <= GZIPPED_MAX, "{}: {bytes}", file.display());
+    }
+}
