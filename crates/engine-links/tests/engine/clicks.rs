@@ -240,6 +240,31 @@ fn a_click_whose_reply_is_lost_and_that_cannot_be_looked_up_is_given_back() {
 /// The only look-up is the one that [`with_maximum_and`] makes.
 const ONE_LOOK_UP: &str = r#"{"redis":{},"origin":{"limit":{"rate":1,"per":"1h","burst":1}}}"#;
 
+/// It was free again, and Redis has used it for this request, but only memory can say so: that all are used.
+#[test]
+fn a_click_that_memory_refuses_when_the_reply_is_lost_is_given_back() {
+    let mut host = with_maximum(1);
+    host.redis.tell_of("s/another");
+    host.advance(250);
+    for status in [302, 410] {
+        let stream = host.click("/max");
+        host.run();
+        assert_eq!(host.status(stream), status);
+    }
+    host.redis.used.clear();
+    // Changes were missed: memory must ask.
+    host.redis.changes.clear();
+    host.redis.tell_of("s/another");
+    host.advance(250);
+    let stream = host.click("/max");
+    let read = read_under_way(&host);
+    host.run_call(read);
+    host.lose(read);
+    assert_eq!((host.status(stream), host.redis.used["s/max"]), (410, 1));
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+}
+
 /// Or Redis, when it is there again, would have to hear of every request that it was spared.
 #[test]
 fn a_click_that_redis_never_heard_of_is_not_given_back() {
