@@ -282,6 +282,7 @@ mod tests {
                 ..click(&name, address)
             });
         }
+        assert_eq!(click_buffer.agents.len(), 2, "each is read once");
         click_buffer.close();
         let all = batches(&mut click_buffer);
         let [(_, rows)] = &all[..] else {
