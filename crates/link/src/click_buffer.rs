@@ -361,6 +361,26 @@ mod tests {
     }
 
     #[test]
+    fn clicks_are_told_apart_by_the_minute_and_not_by_less() {
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
+        let minutes = (0..64).map(|minute| minute * MINUTE_MS);
+        for minute_ms in minutes.clone() {
+            for ms in [0, 1, MINUTE_MS - 1] {
+                let now_ms = minute_ms + ms;
+                click_buffer.count(&Click {
+                    now_ms,
+                    ..click(&name, b"")
+                });
+            }
+        }
+        let rows = click_buffer.rows.values();
+        assert!(rows.clone().all(|row| row.clicks == 3));
+        let mut seen: Vec<_> = rows.map(|row| row.minute_ms).collect();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(minutes));
+    }
+
+    #[test]
     fn only_ports_are_cut_off() {
         let check = |address: &str, expected: &str| {
             assert_eq!(without_port(address.as_bytes()), expected.as_bytes());
