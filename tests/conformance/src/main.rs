@@ -11,7 +11,7 @@ use weir_conformance::{hosts, make, suite, tokens, vector};
 use weir_stack::tools::Options;
 
 /// Said with every table.
-const NOT_COMPARED: &str = "Not compared: the names of clicks, which each gateway makes up; and what HTTP or the host's own server adds \
+const NOT_COMPARED: &str = "Not compared: the names of clicks, which each gateway makes up, and when it says that one led nowhere; and what HTTP or the host's own server adds \
     (date, server, content-length, x-forwarded-proto and their like).";
 
 /// Replays the conformance vectors on every host, and compares byte for byte.

