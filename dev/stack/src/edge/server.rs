@@ -49,13 +49,28 @@ impl Server {
             process: Process::start(name, &log, make)?,
             _folder: folder,
         };
+        server.wait()?;
+        Ok(server)
+    }
+
+    fn wait(&mut self) -> Result<()> {
         let started = Instant::now();
-        while TcpStream::connect(server.address).is_err() {
-            server.check()?;
-            ensure!(started.elapsed() < START_LIMIT, "{name} does not listen");
+        while TcpStream::connect(self.address).is_err() {
+            self.check()?;
+            ensure!(started.elapsed() < START_LIMIT, "nobody listens");
             std::thread::sleep(LOOK_EVERY);
         }
-        Ok(server)
+        Ok(())
+    }
+
+    /// It ends without a word, and starts again with what was on disk.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn crash(&mut self) -> Result<()> {
+        self.process.kill();
+        self.process.start_again()?;
+        self.wait()
     }
 
     /// # Errors
@@ -235,7 +250,10 @@ fn miniflare(
         "compatibilityDate": COMPATIBLE_WITH,
         "bindings": variables,
         "kvNamespaces": ["WEIR_LINKS"],
-        "durableObjects": { "WEIR_FEED": { "className": "Feed", "useSQLite": true } },
+        "durableObjects": {
+            "WEIR_FEED": { "className": "Feed", "useSQLite": true },
+            "WEIR_LIMITS": { "className": "Limits", "useSQLite": true },
+        },
         "defaultPersistRoot": folder.join("state"),
         "cf": false,
     }))
