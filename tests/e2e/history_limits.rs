@@ -42,6 +42,12 @@ async fn ask(stack: &Stack, method: Method, user: &str, caller: &str) -> Result<
     .await
 }
 
+/// Asks for a sale that nobody knows.
+async fn ask_for_a_sale(stack: &Stack) -> Result<Response> {
+    let url = format!("{}/sales/none", stack.gateway_url());
+    http::send(Method::GET, &url, &[("x-user-id", "alice")], "").await
+}
+
 /// How many of so many requests pass; all others hear 429.
 async fn passed(
     stack: &Stack,
@@ -71,6 +77,12 @@ async fn start(limits: [u64; 4]) -> Result<Stack> {
         .await?;
     let url = format!("{}/healthz", stack.origin_url());
     until("the origin is there", async || http::is_ok(&url).await).await?;
+    // Before that the gate knows of no sales at all, and says that it cannot tell.
+    until(
+        "the gate has read the catalogue",
+        async || matches!(ask_for_a_sale(&stack).await, Ok(answer) if answer.status == 404),
+    )
+    .await?;
     Ok(stack)
 }
 
@@ -87,8 +99,7 @@ async fn history_is_limited_by_method_by_caller_and_by_user() -> Result<()> {
     assert_eq!(passed(&stack, Method::GET, 4, "dave", "web").await?, 2);
     assert_eq!(passed(&stack, Method::DELETE, 4, "erin", "web").await?, 2);
     // Other paths are not meant.
-    let other = format!("{}/sales/none", stack.gateway_url());
-    let other = http::send(Method::GET, &other, &[("x-user-id", "alice")], "").await?;
+    let other = ask_for_a_sale(&stack).await?;
     assert_eq!(other.status, 404, "{}", other.text());
     Ok(())
 }

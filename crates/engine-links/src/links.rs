@@ -45,7 +45,7 @@ pub struct Links {
     /// Clicks that led nowhere.
     pub(crate) unused: UnusedClicks,
     /// Clicks that this event has used for answers: an answer that nobody gets has led nowhere.
-    answered: BTreeMap<StreamId, (LinkName, ClickId)>,
+    answered: BTreeMap<StreamId, UsedClick>,
     /// The name of the next click.
     next_click: ClickId,
     crawlers: Crawlers,
@@ -78,6 +78,15 @@ pub(crate) struct LinkRequest {
     pub(crate) has_followed: bool,
 }
 
+/// A click that was used for an answer.
+#[derive(Debug)]
+struct UsedClick {
+    name: LinkName,
+    click: ClickId,
+    visitor: Visitor,
+    now_ms: u64,
+}
+
 /// A request for a link, while its head is there.
 struct LinkHead<'a> {
     stream: StreamId,
@@ -96,7 +105,7 @@ impl Engine for Links {
         if !self.answered.is_empty()
             && let Event::Request { .. } | Event::Tick { .. } | Event::RedisReply { .. } = event
         {
-            self.answered.clear();
+            self.count_used();
         }
         match event {
             Event::Request { stream, request } => self.on_request(stream, request, effects),
@@ -212,10 +221,22 @@ impl Links {
 
     /// The client had gone before its answer came: a click that was used for it is given back.
     fn not_delivered(&mut self, stream: StreamId) {
-        if let Some((name, click)) = self.answered.remove(&stream) {
-            self.unused.add(&name, click);
+        if let Some(used) = self.answered.remove(&stream) {
+            self.unused.add(&used.name, used.click);
         }
         self.forget(stream);
+    }
+
+    /// Clients have what they were told before this event: those clicks are counted.
+    fn count_used(&mut self) {
+        let answered = core::mem::take(&mut self.answered);
+        let Some(clicks) = &mut self.clicks else {
+            return;
+        };
+        for used in answered.values() {
+            let fields = used.visitor.fields();
+            clicks.count(&fields.click(&used.name, &used.visitor.address, used.now_ms));
+        }
     }
 
     // --- memory, Redis, origin
@@ -437,13 +458,24 @@ impl Links {
         let is_used_up = read.clicks_left == Some(0);
         let fields = request.visitor.fields();
         let answer = answer_to(link, is_used_up, read.left_ms, &fields, now_ms);
-        let (counters, clicks) = (&self.counters, self.clicks.as_mut());
-        if !request.give(answer, counters, clicks, now_ms, effects) {
+        let used = request
+            .purpose
+            .click()
+            .filter(|_| read.clicks_left >= Some(1));
+        // A click that was used is counted when it is known that its client was there.
+        let clicks = self.clicks.as_mut().filter(|_| used.is_none());
+        if !request.give(answer, &self.counters, clicks, now_ms, effects) {
             self.led_nowhere(request);
             // A click of it has just been used, as of a link whose own end has come.
             self.give_back(request.purpose, &request.name, read);
-        } else if let (Some(click), Some(1..)) = (request.purpose.click(), read.clicks_left) {
-            self.answered.insert(request.stream, (request.name, click));
+        } else if let Some(click) = used {
+            let used = UsedClick {
+                name: request.name,
+                click,
+                visitor: request.visitor.clone(),
+                now_ms,
+            };
+            self.answered.insert(request.stream, used);
         }
     }
 

@@ -12,14 +12,14 @@ use weir_base::id::{SaleId, UserId};
 use weir_resp::Value;
 use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::ledger::{
-    Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, SettleReply,
-    ShardLedger, Transfer,
+    Checks, ClaimReply, ClaimTerms, Deduction, EvictedKey, LendReply, OrderEntry, ReleaseKind,
+    SettleReply, ShardLedger, Transfer,
 };
 use weir_sale::shard::bucket;
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{
-    SCRIPTS, audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, release,
-    restock, restore, settle, settle_transfer, warm, wipe,
+    SCRIPTS, audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, recount,
+    release, restock, restore, settle, settle_transfer, warm, wipe,
 };
 
 const TTL_MS: u64 = 500;
@@ -154,6 +154,49 @@ impl Pair {
         self.model.lose_stock();
     }
 
+    /// Redis forgets a key of those that do not make the shard cold.
+    fn evict(&mut self, key: EvictedKey) {
+        let name = match key {
+            EvictedKey::Claims => self.keys.claims(),
+            EvictedKey::Pending => self.keys.pending(),
+            EvictedKey::Bought(bucket) => self.keys.bought_in(bucket),
+        };
+        self.redis.command(&[b"DEL", &name]);
+        self.model.evict(key);
+    }
+
+    /// Each open claim gets its deadline again, and the sums are what `age` changes ago they should have been.
+    fn recount(&mut self, age: u64) {
+        let claimed = self.model.claimed();
+        let claimed: Vec<_> = claimed
+            .map(|(user, held, at)| (user.clone(), held, at))
+            .collect();
+        let mut sums = self.model.audit();
+        sums.version = sums.version.saturating_sub(age);
+        sums.open = claimed.len() as u64;
+        sums.held = claimed.iter().map(|(_, held, _)| held).sum();
+        for (user, _, deadline_ms) in &claimed {
+            let deadline = deadline_ms.to_string();
+            let words: [&[u8]; 5] = [
+                b"ZADD",
+                &self.keys.pending(),
+                b"NX",
+                deadline.as_bytes(),
+                user.as_str().as_bytes(),
+            ];
+            self.redis.command(&words);
+            self.model.restore_deadline(user, *deadline_ms);
+        }
+        let reply = self.redis.run(&recount::call(&self.keys, &sums));
+        let recounted = recount::parse(&reply).unwrap();
+        assert_eq!(recounted, self.model.recount(&sums));
+        if recounted {
+            let audit = self.model.audit();
+            assert_eq!(audit.records, audit.open);
+            assert!(audit.deadlines >= audit.open, "each claim has one");
+        }
+    }
+
     /// Writes orders as an audit has or has not seen them, in place of the user's.
     fn correct(&mut self, user: &UserId, is_seen: bool, count: u64) {
         let seen = self.model.orders_of(user).filter(|_| is_seen);
@@ -214,7 +257,7 @@ impl Pair {
         assert_eq!(replies, expected);
     }
 
-    /// Both have the same books, and `pending` holds exactly the open claims.
+    /// Both have the same books.
     fn check_books(&mut self) {
         let reply = self.redis.run(&audit::call(&self.keys));
         let books = audit::parse(&reply).unwrap();
@@ -303,6 +346,8 @@ enum Op {
     Overdue(u32),
     Correct(u8, bool, u64),
     Lose,
+    Evict(EvictedKey),
+    Recount(u64),
     /// One of two who may rebuild.
     Wipe(u8),
     Restore(u8, Vec<u8>),
@@ -351,11 +396,21 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => (0..5_u32).prop_map(Op::Overdue),
         1 => (0..6_u8, yes_or_no(), 0..3_u64).prop_map(|(user, not, count)| Op::Correct(user, !not, count)),
         1 => Just(Op::Lose),
+        1 => evicted_key().prop_map(Op::Evict),
+        1 => off_by().prop_map(Op::Recount),
         2 => (0..2_u8).prop_map(Op::Wipe),
         2 => (0..2_u8, prop::collection::btree_set(0..6_u8, 0..4))
             .prop_map(|(who, users)| Op::Restore(who, users.into_iter().collect())),
         2 => (0..5_u64, prop::option::of(0..2_u8)).prop_map(|(units, who)| Op::Warm(units, who)),
         1 => (-50..800_i64).prop_map(Op::Pass),
+    ]
+}
+
+fn evicted_key() -> impl Strategy<Value = EvictedKey> {
+    prop_oneof![
+        Just(EvictedKey::Claims),
+        Just(EvictedKey::Pending),
+        (0..6_u8).prop_map(|n| EvictedKey::Bought(bucket(&user(n)))),
     ]
 }
 
@@ -432,6 +487,8 @@ impl Story {
             Op::Overdue(limit) => pair.overdue(limit),
             Op::Correct(n, is_seen, count) => pair.correct(&user(n), is_seen, count),
             Op::Lose => pair.lose(),
+            Op::Evict(key) => pair.evict(key),
+            Op::Recount(age) => pair.recount(age),
             Op::Wipe(who) => pair.wipe(TOKENS[usize::from(who)]),
             Op::Restore(who, users) => {
                 let token = TOKENS[usize::from(who)];

@@ -4,7 +4,7 @@ use crate::{command, workspace};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// Names the variable with features to be turned on: those of the run that the binary is built for, or cargo would compile it
 /// twice.
@@ -19,10 +19,18 @@ pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<Pa
     // Cargo's own lock would do, but says "Blocking waiting for file lock" to the person.
     let _lock = workspace::lock(name)?;
     let of_run = std::env::var(FEATURES).ok().filter(|_| profile.is_empty());
-    let output = command::cargo()
+    let mut build = command::cargo();
+    build
         .args(["build", "--quiet", "--workspace", "--bin", name])
         .args(profile)
-        .args(features_with(of_run, features))
+        .args(features_with(of_run, features));
+    let messages = messages(build, name)?;
+    executable(&messages, name).with_context(|| format!("cargo built {name} but named no binary"))
+}
+
+/// Runs a build of cargo's, and gives what cargo tells of it, as JSON.
+pub(crate) fn messages(mut build: Command, what: &str) -> Result<String> {
+    let output = build
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
         .stdin(Stdio::null())
@@ -30,12 +38,11 @@ pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<Pa
         .context("cannot start cargo")?;
     ensure!(
         output.status.success(),
-        "building {name} failed ({})\n{}",
+        "building {what} failed ({})\n{}",
         output.status,
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    executable(&stdout, name).with_context(|| format!("cargo built {name} but named no binary"))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Those of the run, and those that this build needs.

@@ -1,11 +1,10 @@
 //! The filters as a native module: built by cargo, and copied to where nothing overwrites it while an Envoy has it loaded.
 
-use crate::{command, workspace};
-use anyhow::{Context, Result, ensure};
+use crate::{build, command, workspace};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What runs the filters in Envoy.
@@ -94,7 +93,7 @@ impl Host {
         }
         // Two builds with other features write one file.
         let _lock = workspace::lock("native")?;
-        let built = build(arguments)?;
+        let built = built(arguments)?;
         let folder = workspace::out_dir().join("native").join(name);
         let library = folder.join(built.file_name().context("the library has no name")?);
         std::fs::create_dir_all(&folder)?;
@@ -107,23 +106,13 @@ impl Host {
     }
 }
 
-fn build(arguments: &[&str]) -> Result<PathBuf> {
-    let output = command::cargo()
+fn built(arguments: &[&str]) -> Result<PathBuf> {
+    let mut build = command::cargo();
+    build
         .args(["build", "--quiet", "--package", "weir-native", "--lib"])
-        .args(arguments)
-        .arg("--message-format=json-render-diagnostics")
-        .current_dir(workspace::root())
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start cargo")?;
-    ensure!(
-        output.status.success(),
-        "building the native module failed ({})\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr).trim_end()
-    );
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    library(&stdout).context("cargo built the native module but named no library")
+        .args(arguments);
+    let messages = build::messages(build, "the native module")?;
+    library(&messages).context("cargo built the native module but named no library")
 }
 
 /// The path in cargo's message about the library.

@@ -82,7 +82,7 @@ impl Cleaner {
             match life {
                 Life::Gone => gone.push(ended),
                 // Redis had not followed the deletion; gateways may have it until the quarantine is over.
-                _ if ended.is_deleted => self.records.forget(&ended.id).await?,
+                _ if ended.is_deleted => drop(self.records.forget(&ended.id).await?),
                 Life::Ms(ms) => {
                     let until_ms = (self.clock)().saturating_add(ms);
                     alive.push((ended, until_ms));

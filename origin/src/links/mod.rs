@@ -288,6 +288,7 @@ impl Parts {
             metrics: metrics.clone(),
             clock: clock.clone(),
             mark_ms: Arc::default(),
+            written: Arc::default(),
         };
         let creator = Creator {
             store: store.clone(),

@@ -1,7 +1,8 @@
 //! Has Redis follow the cold store, and publishes domains to gateways.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,7 @@ use weir_scripts::documents;
 use super::domains::SharedDomains;
 use super::metrics::LinkMetrics;
 use super::numbers::Clock;
-use super::records::{LinkRecords, Record};
+use super::records::{ChangeId, LinkRecords, Record};
 use super::store::{LinkStore, StoredLink};
 use crate::background::Rounds;
 use crate::redis::CallError;
@@ -27,6 +28,9 @@ const DOMAINS_PERIOD: Duration = Duration::from_secs(5);
 /// A younger change is left to the request that made it, in milliseconds. Redis may lose what is as young: with
 /// `appendfsync everysec` it loses a second, and two at worst.
 const YOUNG_MS: u64 = 2_000;
+
+/// For so long it is remembered when a link was written, in milliseconds: longer than its note stays, if all is well.
+const WRITTEN_MS: u64 = 60_000;
 
 /// Marks that two origins write are no further apart, in milliseconds. A mark that is further back is one of before.
 const MARK_SLACK_MS: u64 = 1_500;
@@ -47,6 +51,18 @@ pub struct Publisher {
     pub(super) clock: Clock,
     /// The mark that was written last; 0: none yet.
     pub(super) mark_ms: Arc<AtomicU64>,
+    /// What this origin wrote to Redis last, and told gateways of.
+    pub(super) written: Arc<Mutex<BTreeMap<LinkId, Written>>>,
+}
+
+/// A link as it was written to Redis.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// The latest of all for a link that is no more.
+    version: u32,
+    at_ms: u64,
+    /// By which gateways were told.
+    change: ChangeId,
 }
 
 impl std::fmt::Debug for Publisher {
@@ -61,33 +77,42 @@ impl Publisher {
     /// Two edits of one link may reach Redis in the wrong order. So each publisher reads the link again afterwards,
     /// and writes it again if it changed.
     ///
-    /// The note of the edit stays, so that [`Publisher::catch_up`] writes it once more: a Redis that restarts may be without
+    /// The note of the edit stays until [`Publisher::catch_up`] finds that Redis has kept it: one that restarts may be without
     /// what it acknowledged in its last second or two, the edit included.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
     pub async fn publish(&self, id: &LinkId) -> Result<(), Unavailable> {
         let mut link = self.store.link(id).await?;
-        loop {
-            self.write_to_redis(id, link.as_ref()).await?;
+        let change = loop {
+            let change = self.write_to_redis(id, link.as_ref()).await?;
             let now = self.store.link(id).await?;
             let version = |link: &Option<StoredLink>| link.as_ref().map(|link| link.link.version);
             if version(&now) == version(&link) {
-                break;
+                break change;
             }
             link = now;
-        }
+        };
+        let written = Written {
+            version: link.map_or(u32::MAX, |link| link.link.version),
+            at_ms: (self.clock)(),
+            change,
+        };
+        self.written().insert(id.clone(), written);
         Ok(())
+    }
+
+    fn written(&self) -> MutexGuard<'_, BTreeMap<LinkId, Written>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write_to_redis(
         &self,
         id: &LinkId,
         link: Option<&StoredLink>,
-    ) -> Result<(), Unavailable> {
+    ) -> Result<ChangeId, Unavailable> {
         let now_ms = (self.clock)();
-        let live = link.filter(|link| link.expires_at_ms.is_none_or(|end_ms| end_ms > now_ms));
-        let Some(link) = live else {
+        let Some(link) = live(link, now_ms) else {
             return Ok(self.records.forget(id).await?);
         };
         // Of a disabled link, too: it will be enabled.
@@ -95,7 +120,7 @@ impl Publisher {
             0 => None,
             _ => Some(self.store.clicks_used(id).await?),
         };
-        let record = String::from_utf8(link.link.encode()).unwrap_or_default();
+        let record = text(link);
         let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
         let record = Record {
             id,
@@ -105,7 +130,8 @@ impl Publisher {
         Ok(self.records.write(record, used).await?)
     }
 
-    /// Follows changes that are old enough, once more or for the first time; tells how many.
+    /// Looks after changes that are old enough, and tells how many. Of those that this origin wrote as long ago, and that Redis
+    /// has kept, the notes go. The others are written, once more or for the first time, and looked after again.
     ///
     /// # Errors
     /// When SQL or Redis does not answer.
@@ -113,11 +139,42 @@ impl Publisher {
         let before_ms = (self.clock)().saturating_sub(YOUNG_MS);
         let left = self.store.unpublished(before_ms, BATCH).await?;
         for (id, version) in &left {
-            self.publish(id).await?;
-            self.store.mark_published(id, *version).await?;
-            self.metrics.republished.inc();
+            if self.was_kept(id, *version, before_ms).await? {
+                self.store.mark_published(id, *version).await?;
+                self.written().remove(id);
+            } else {
+                self.publish(id).await?;
+                let now_ms = (self.clock)();
+                self.store.put_off(id, *version, now_ms).await?;
+                self.metrics.republished.inc();
+            }
         }
+        let forget_ms = before_ms.saturating_sub(WRITTEN_MS);
+        self.written()
+            .retain(|_, written| written.at_ms > forget_ms);
         Ok(left.len())
+    }
+
+    /// Whether this version, or a later one, was written before, and Redis still has it as the cold store has it, and what
+    /// tells gateways.
+    async fn was_kept(
+        &self,
+        id: &LinkId,
+        version: u32,
+        before_ms: u64,
+    ) -> Result<bool, Unavailable> {
+        let written = self.written().get(id).cloned();
+        let is_it = |written: &Written| written.version >= version && written.at_ms < before_ms;
+        let Some(written) = written.filter(is_it) else {
+            return Ok(false);
+        };
+        let link = self.store.link(id).await?;
+        let wanted = live(link.as_ref(), (self.clock)()).map(text);
+        let found = self.records.record(id).await?;
+        Ok(
+            found == wanted.map(String::into_bytes)
+                && self.records.is_told(&written.change).await?,
+        )
     }
 
     /// Finds out whether Redis came back from an old file, as one without an append-only file does when it restarts. Then links
@@ -192,4 +249,14 @@ impl Publisher {
         while self.catch_up().await? == BATCH {}
         self.set_mark(followed_ms).await
     }
+}
+
+/// The link, unless it has ended.
+fn live(link: Option<&StoredLink>, now_ms: u64) -> Option<&StoredLink> {
+    link.filter(|link| link.expires_at_ms.is_none_or(|end_ms| end_ms > now_ms))
+}
+
+/// A link's record in Redis.
+fn text(link: &StoredLink) -> String {
+    String::from_utf8(link.link.encode()).unwrap_or_default()
 }

@@ -48,6 +48,10 @@ pub enum Asked<'a> {
     ClicksUsed(&'a LinkId),
 }
 
+/// The name of a change in the stream that gateways read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeId(Vec<u8>);
+
 /// Links in Redis. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct LinkRecords {
@@ -118,9 +122,13 @@ impl LinkRecords {
         self.redis.send(&set).await.map(drop)
     }
 
-    /// Writes a link, whatever is there, and tells gateways that it changed. `used`: how many of its clicks were used, if
-    /// Redis does not know; `None`: they are not counted.
-    pub async fn write(&self, record: Record<'_>, used: Option<u64>) -> Result<(), CallError> {
+    /// Writes a link, whatever is there, and tells gateways that it changed: by which change. `used`: how many of its clicks
+    /// were used, if Redis does not know; `None`: they are not counted.
+    pub async fn write(
+        &self,
+        record: Record<'_>,
+        used: Option<u64>,
+    ) -> Result<ChangeId, CallError> {
         if let Some(used) = used {
             self.seed_clicks(record.id, used, record.life_ms).await?;
         }
@@ -134,6 +142,15 @@ impl LinkRecords {
         };
         self.redis.send(&expiry).await?;
         self.tell(record.id).await
+    }
+
+    /// What Redis has of a link, if anything.
+    pub async fn record(&self, id: &LinkId) -> Result<Option<Vec<u8>>, CallError> {
+        let get = cmd("GET").arg(self.keys(id).record()).to_owned();
+        match self.redis.send(&get).await? {
+            Value::BulkString(record) => Ok(Some(record)),
+            _ => Ok(None),
+        }
     }
 
     /// The time up to which all of Redis has edits; `None`: it does not know.
@@ -156,8 +173,8 @@ impl LinkRecords {
         (0..count).map(|number| keys::link_mark(self.redis.prefix(), number))
     }
 
-    /// Takes a link away, and tells gateways so.
-    pub async fn forget(&self, id: &LinkId) -> Result<(), CallError> {
+    /// Takes a link away, and tells gateways so: by which change.
+    pub async fn forget(&self, id: &LinkId) -> Result<ChangeId, CallError> {
         let keys = self.keys(id);
         let mut unlink = cmd("UNLINK");
         self.redis
@@ -166,12 +183,27 @@ impl LinkRecords {
         self.tell(id).await
     }
 
-    async fn tell(&self, id: &LinkId) -> Result<(), CallError> {
+    async fn tell(&self, id: &LinkId) -> Result<ChangeId, CallError> {
         let mut add = Cmd::new();
         for word in link_changes::add(self.redis.prefix(), id) {
             add.arg(word);
         }
-        self.redis.send(&add).await.map(drop)
+        match self.redis.send(&add).await? {
+            Value::BulkString(change) => Ok(ChangeId(change)),
+            other => Err(CallError::unexpected(
+                "XADD gave no id",
+                format!("{other:?}"),
+            )),
+        }
+    }
+
+    /// Whether gateways can still read a change.
+    pub async fn is_told(&self, change: &ChangeId) -> Result<bool, CallError> {
+        let key = keys::link_changes(self.redis.prefix());
+        let mut range = cmd("XRANGE");
+        range.arg(key).arg(&change.0).arg(&change.0);
+        let found = self.redis.send(&range).await?;
+        Ok(matches!(found, Value::Array(changes) if !changes.is_empty()))
     }
 
     /// How long each of these still lives.

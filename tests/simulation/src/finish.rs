@@ -117,7 +117,7 @@ fn check_again(world: &mut World, number: u32, attempt: Attempt, told: Told, hea
     let has_all = sql.standing_units_of(&order.user) >= sql.sale.user_cap;
     let is_excused = match heard.word.as_str() {
         "sold_out" => may_be_forgotten && sql.remaining == 0,
-        "cap_reached" => (may_be_forgotten || sql.sale.user_cap == 1) && has_all,
+        "cap_reached" | "user_cap" => (may_be_forgotten || sql.sale.user_cap == 1) && has_all,
         _ => false,
     };
     if !is_right && !is_excused {
@@ -243,7 +243,8 @@ fn check_refusal(world: &mut World, user: &UserId, heard: &Heard) {
     let has_all = sql.standing_units_of(user) >= sql.sale.user_cap;
     let is_right = match heard.word.as_str() {
         "sold_out" => sql.remaining == 0,
-        "cap_reached" => has_all,
+        // By Redis; or by SQL, if Redis was made to forget the user's orders.
+        "cap_reached" | "user_cap" => has_all,
         "blocked" => sql.blocked.contains(user),
         "not_reserved" => sql.sale.reservation && !sql.reserved.contains(user),
         _ => false,

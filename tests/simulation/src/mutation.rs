@@ -65,6 +65,8 @@ pub enum Mutation {
     TransfersForgotten,
     /// A rebuilt shard gets no orders.
     RebuiltWithoutOrders,
+    /// A rebuilt shard gets no lists of users who may buy, or may not.
+    RebuiltWithoutLists,
     /// Redis lets several rebuild a shard at once.
     RebuildNotFenced,
     /// A sale's stock is put on Redis before its lists are.
@@ -75,6 +77,10 @@ pub enum Mutation {
     SqlChangeIgnored,
     /// Nobody puts right which orders Redis knows.
     OrdersNotVerified,
+    /// The reconciler repairs no sale as long as an order of another one waits for Redis.
+    OtherSaleWaitedFor,
+    /// The reconciler leaves a shard alone of which Redis was made to forget a key.
+    EvictionNotHealed,
     /// Nobody looks whether gateways have the last catalogue.
     CatalogueNotChecked,
     /// Whatever stands before Redis sends each call again, without knowing what it is.
@@ -146,11 +152,14 @@ impl Mutation {
         Self::DeadlineIgnored,
         Self::TransfersForgotten,
         Self::RebuiltWithoutOrders,
+        Self::RebuiltWithoutLists,
         Self::RebuildNotFenced,
         Self::ListsAfterStock,
         Self::SoldOutToldEarly,
         Self::SqlChangeIgnored,
         Self::OrdersNotVerified,
+        Self::OtherSaleWaitedFor,
+        Self::EvictionNotHealed,
         Self::CatalogueNotChecked,
     ];
 

@@ -1,5 +1,8 @@
 //! What happens in one schedule: made from its seed, and nothing else.
 
+use weir_sale::ledger::EvictedKey;
+use weir_sale::shard::bucket;
+
 use crate::attempt::Attempt;
 use crate::random::Rng;
 
@@ -36,6 +39,8 @@ pub(crate) struct Setting {
     pub(crate) is_first_user_blocked: bool,
     /// Only users with an even number have reserved, and only they may buy.
     pub(crate) is_reserved: bool,
+    /// Another sale has an order that Redis cannot follow.
+    pub(crate) is_other_sale_stuck: bool,
 }
 
 /// When units leave the stock, and whether an order waits for its payment.
@@ -120,6 +125,11 @@ pub(crate) enum Fault {
         shard: u32,
         back_ms: Option<u64>,
     },
+    /// Redis drops a key of a shard, to have room.
+    Evict {
+        shard: u32,
+        key: EvictedKey,
+    },
     /// A clock is set.
     SetGatewayClock {
         gateway: u32,
@@ -203,6 +213,7 @@ impl Fault {
             Self::KillOrigin { .. } => "dead origin",
             Self::RestartRedis { .. } => "Redis restarted",
             Self::LoseShard { .. } => "shard failed over",
+            Self::Evict { .. } => "key evicted",
             Self::SetGatewayClock { .. } | Self::SetOriginClock { .. } => "clock set",
         }
     }
@@ -222,7 +233,7 @@ impl Fault {
     pub(crate) fn loses_data(&self) -> bool {
         match self {
             Self::RestartRedis { back_ms, .. } => *back_ms != Some(0),
-            Self::LoseShard { .. } => true,
+            Self::LoseShard { .. } | Self::Evict { .. } => true,
             _ => false,
         }
     }
@@ -239,7 +250,7 @@ impl Plan {
     /// The schedule of a seed.
     pub(crate) fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed, 1);
-        let setting = setting(&mut rng);
+        let mut setting = setting(&mut rng);
         let hazards = Hazards {
             losses: rng.chance(40),
             clocks: rng.chance(30),
@@ -259,10 +270,15 @@ impl Plan {
         for client in &mut clients {
             client.attempt = attempt(&mut keys);
         }
+        let mut others = Rng::new(seed, 3);
+        setting.is_other_sale_stuck = others.chance(15);
         let faults = rng.between(0, 14);
         let mut faults: Vec<_> = (0..faults)
             .flat_map(|_| timed_faults(&mut rng, setting, hazards))
             .collect();
+        if hazards.losses && others.chance(50) {
+            faults.push(eviction(&mut others, setting));
+        }
         faults.sort_by_key(|fault| fault.at_ms);
         Self {
             seed,
@@ -319,6 +335,7 @@ fn setting(rng: &mut Rng) -> Setting {
         users: rng.pick(&[4, 8, 16]),
         is_first_user_blocked: rng.chance(20),
         is_reserved: rng.chance(15),
+        is_other_sale_stuck: false,
     }
 }
 
@@ -424,6 +441,20 @@ fn loss(rng: &mut Rng, setting: Setting) -> Fault {
             for_ms: rng.between(1, 800),
         },
     }
+}
+
+fn eviction(rng: &mut Rng, setting: Setting) -> TimedFault {
+    let user = crate::client::user(rng.below(setting.users.into()) as u32);
+    let fault = Fault::Evict {
+        shard: rng.below(setting.shards.into()) as u32,
+        key: rng.pick(&[
+            EvictedKey::Claims,
+            EvictedKey::Pending,
+            EvictedKey::Bought(bucket(&user)),
+        ]),
+    };
+    let at_ms = rng.between(SALE_STARTS_AT_MS, LAST_FAULT_AT_MS);
+    TimedFault { at_ms, fault }
 }
 
 fn clock(rng: &mut Rng, setting: Setting) -> Fault {

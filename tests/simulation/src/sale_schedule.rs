@@ -60,6 +60,7 @@ impl Schedule for Plan {
                 plan.setting.is_first_user_blocked = false;
                 plan.setting.is_reserved = false;
             }),
+            setting(|plan| plan.setting.is_other_sale_stuck = false),
         ];
         for at in 0..self.clients.len() {
             steps.push(Box::new(move |plan| plan.clients[at].attempt = None));
@@ -124,7 +125,9 @@ impl Plan {
                 Fault::KillOrigin { origin, .. } | Fault::SetOriginClock { origin, .. } => {
                     *origin = (*origin).min(setting.origins - 1);
                 }
-                Fault::LoseShard { shard, .. } => *shard = (*shard).min(setting.shards - 1),
+                Fault::LoseShard { shard, .. } | Fault::Evict { shard, .. } => {
+                    *shard = (*shard).min(setting.shards - 1)
+                }
                 _ => {}
             }
         }

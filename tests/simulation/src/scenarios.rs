@@ -1,5 +1,7 @@
 //! Schedules made by hand: for defects that chance meets too rarely.
 
+use weir_sale::ledger::EvictedKey;
+
 use crate::Options;
 use crate::mutation::Mutation;
 use crate::plan::{Client, Fault, OriginFate, PayMode, Plan, Setting, Then, TimedFault};
@@ -16,6 +18,7 @@ const SETTING: Setting = Setting {
     users: 8,
     is_first_user_blocked: false,
     is_reserved: false,
+    is_other_sale_stuck: false,
 };
 
 fn buyer(at_ms: u64, user: u32, then: Then) -> Client {
@@ -138,6 +141,134 @@ fn c3_epochs_do_not_repeat_so_none_hides_a_unit() {
     };
     let what = scenario.needs(Mutation::EpochsWithoutTime);
     assert!(what.contains("at an epoch at which it had none"), "{what}");
+}
+
+/// Redis has lost everything, and shards that are rebuilt begin without a unit: the buyers who come meanwhile do not hear
+/// that all is sold.
+#[test]
+fn c4_while_redis_is_rebuilt_nobody_hears_sold_out() {
+    let lost = Fault::RestartRedis {
+        back_ms: None,
+        for_ms: 1,
+    };
+    let buyers = (0..40).map(|n| buyer(1_000 + 60 * n, (n % 8) as u32, Then::Nothing));
+    let scenario = Scenario {
+        setting: Setting {
+            shards: 2,
+            total: 10,
+            ..SETTING
+        },
+        clients: buyers.collect(),
+        faults: vec![at(900, lost)],
+    };
+    let what = scenario.needs(Mutation::SoldOutToldEarly);
+    assert!(what.contains("sold_out, and SQL has"), "{what}");
+}
+
+/// An order is cancelled, and Redis forgets that: of SQL and Redis, only SQL is another than it was.
+fn cancelled_in_sql_alone() -> Scenario {
+    let lost = Fault::RestartRedis {
+        back_ms: Some(100),
+        for_ms: 1,
+    };
+    Scenario {
+        setting: Setting {
+            total: 1,
+            gateways: 1,
+            ..SETTING
+        },
+        clients: vec![buyer(900, 0, Then::Cancel { after_ms: 1_600 })],
+        faults: vec![at(2_560, lost)],
+    }
+}
+
+#[test]
+fn c5_a_unit_that_is_freed_in_sql_alone_is_sold() {
+    let what = cancelled_in_sql_alone().needs(Mutation::SqlChangeIgnored);
+    assert!(what.contains("units are missing in Redis"), "{what}");
+}
+
+#[test]
+fn c6_a_user_whose_cancellation_redis_forgot_may_buy_again() {
+    let what = cancelled_in_sql_alone().needs(Mutation::OrdersNotVerified);
+    assert!(what.contains("heard cap_reached"), "{what}");
+}
+
+/// Redis has lost everything, and users come all the time while it is rebuilt.
+fn lists_lost(setting: Setting, clients: impl Iterator<Item = Client>) -> Scenario {
+    let lost = Fault::RestartRedis {
+        back_ms: None,
+        for_ms: 1,
+    };
+    Scenario {
+        setting,
+        clients: clients.collect(),
+        faults: vec![at(500, lost)],
+    }
+}
+
+#[test]
+fn c6_a_blocked_user_holds_nothing_though_redis_forgot_the_list() {
+    let setting = Setting {
+        is_first_user_blocked: true,
+        ..SETTING
+    };
+    let tries = (0..20).map(|n| buyer(1_000 + 200 * n, 0, Then::Nothing));
+    let what = lists_lost(setting, tries).needs(Mutation::RebuiltWithoutLists);
+    assert!(what.contains("may not buy, and holds"), "{what}");
+}
+
+#[test]
+fn c6_who_has_reserved_does_not_hear_otherwise_though_redis_forgot_the_list() {
+    let setting = Setting {
+        is_reserved: true,
+        ..SETTING
+    };
+    // One a millisecond, around the round in which the shard is rebuilt.
+    let tries = (0..60).map(|n| buyer(1_000 + n, 0, Then::Nothing));
+    let what = lists_lost(setting, tries).needs(Mutation::ListsAfterStock);
+    assert!(what.contains("has reserved, and heard"), "{what}");
+}
+
+/// An order of another sale waits for ever for Redis, and this one's books are put right all the same.
+#[test]
+fn c8_an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
+    let lost = Fault::RestartRedis {
+        back_ms: Some(300),
+        for_ms: 1,
+    };
+    let scenario = Scenario {
+        setting: Setting {
+            is_other_sale_stuck: true,
+            ..SETTING
+        },
+        clients: vec![buyer(900, 0, Then::Nothing)],
+        faults: vec![at(1_000, lost)],
+    };
+    let what = scenario.needs(Mutation::OtherSaleWaitedFor);
+    assert!(what.contains("units are missing in Redis"), "{what}");
+}
+
+/// A claim is open while Redis drops the claims of its shard, or their deadlines: its unit comes back.
+#[test]
+fn c11_a_key_that_was_evicted_ties_no_unit_up() {
+    let away = Fault::KillOrigin {
+        origin: 0,
+        for_ms: 1_500,
+    };
+    for key in [EvictedKey::Claims, EvictedKey::Pending] {
+        let scenario = Scenario {
+            setting: Setting {
+                total: 1,
+                gateways: 1,
+                ..SETTING
+            },
+            clients: vec![buyer(900, 0, Then::Nothing)],
+            faults: vec![at(850, away), at(1_000, Fault::Evict { shard: 0, key })],
+        };
+        let what = scenario.needs(Mutation::EvictionNotHealed);
+        assert!(what.contains("units are held"), "{what}");
+    }
 }
 
 /// A claim is granted while the origin is away, and its user comes again and again, until the breaker opens: by a clock that

@@ -103,6 +103,8 @@ pub(crate) struct Sql {
     /// Which order each attempt with a key has become, and the body that it came with.
     keys: BTreeMap<(UserId, u32), (ClaimName, u32)>,
     unfollowed: BTreeSet<ClaimName>,
+    /// Another sale has an order that Redis cannot follow.
+    pub(crate) is_other_sale_stuck: bool,
     catalogue_version: u64,
     /// One more with each change of an order.
     pub(crate) version: u64,
@@ -144,6 +146,7 @@ impl Sql {
             buyers: BTreeMap::new(),
             keys: BTreeMap::new(),
             unfollowed: BTreeSet::new(),
+            is_other_sale_stuck: false,
             catalogue_version: 0,
             version: 0,
             warmed_at_ms: None,
@@ -382,6 +385,18 @@ impl Sql {
     pub(crate) fn unfollowed(&self) -> Vec<Order> {
         let orders = self.unfollowed.iter();
         orders.map(|name| self.orders[name].clone()).collect()
+    }
+
+    /// The order of another sale that Redis may not have followed.
+    pub(crate) fn unfollowed_elsewhere(&self) -> Option<Order> {
+        self.is_other_sale_stuck.then(|| Order {
+            name: (0, 1),
+            user: crate::client::user(0),
+            units: 1,
+            status: Status::Cancelled,
+            is_deducted: true,
+            pay_by_ms: None,
+        })
     }
 
     /// Redis has followed the order to this status.

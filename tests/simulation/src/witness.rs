@@ -210,6 +210,23 @@ impl Witness {
         }
     }
 
+    /// A user has heard that there is no reservation.
+    pub(crate) fn on_not_reserved(&mut self, user: &UserId, sql: &Sql, now_us: u64) {
+        if sql.reserved.contains(user) {
+            self.violate(
+                now_us,
+                format!("{user} has reserved, and heard not_reserved"),
+            );
+        }
+    }
+
+    /// A gateway passes a user's claim on.
+    pub(crate) fn on_claim(&mut self, user: &UserId, sql: &Sql, now_us: u64) {
+        if sql.is_barred(user) {
+            self.violate(now_us, format!("{user} may not buy, and holds a unit"));
+        }
+    }
+
     /// How long after the faults everything must have come to rest, in milliseconds.
     pub(crate) fn settle_ms(&self) -> u64 {
         CLAIM_TTL_MS + 13_000

@@ -58,7 +58,7 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
         "blocked",
         "not_reserved",
     ];
-    has_seen(&stats, 13, &answers);
+    has_seen(&stats, 14, &answers);
 }
 
 #[test]

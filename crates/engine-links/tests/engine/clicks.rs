@@ -229,6 +229,12 @@ fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
     host.advance(100);
     host.advance(100);
     assert_eq!(host.redis.used["s/max"], 0);
+    // Nor do statistics know of them: what they count is what SQL takes for used.
+    let stream = host.click("/max");
+    host.run();
+    assert_eq!(host.status(stream), 302);
+    host.advance(1_000);
+    assert_eq!(host.clicks(), 1);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use weir_base::id::{SaleId, UserId};
 use crate::claim::Ticket;
 
 #[cfg(any(test, feature = "model"))]
-pub use shard::ShardLedger;
+pub use shard::{EvictedKey, ShardLedger};
 
 /// What must hold of a user, besides the cap, for a new claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

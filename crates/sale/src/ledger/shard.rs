@@ -11,6 +11,7 @@ use super::{
     Transfer, WipeReply, checksum_of,
 };
 use crate::idempotency::AttemptTag;
+use crate::shard::bucket;
 use weir_base::id::UserId;
 
 /// One shard's part of a sale.
@@ -24,6 +25,10 @@ pub struct ShardLedger {
     /// One more with each change of the terms.
     version: u64,
     users: BTreeMap<UserId, Record>,
+    /// The deadlines of open claims, in milliseconds: as many as claims, unless a key was evicted.
+    pending: BTreeMap<UserId, u64>,
+    /// What the sums still count, and no key holds any more.
+    evicted: Sums,
     /// Which claim each attempt with a key was granted. (Redis forgets them after a day.)
     attempts: BTreeMap<(UserId, AttemptTag), u64>,
     reserved: BTreeSet<UserId>,
@@ -43,6 +48,50 @@ struct Rebuild {
     /// Until when nobody else may begin one.
     until_us: u64,
     lease_ms: u64,
+}
+
+/// Sums over users, as Redis keeps them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Sums {
+    open: u64,
+    held: u64,
+    bought: u64,
+    deferred: u64,
+    checksum: u64,
+}
+
+impl Sums {
+    fn count(&mut self, record: &Record) {
+        self.open += u64::from(record.held > 0);
+        self.held += record.held;
+        self.bought += record.ordered_so(Deduction::AtOrder);
+        self.deferred += record.ordered_so(Deduction::AtPayment);
+        for order in &record.orders {
+            self.checksum = checksum_of(self.checksum, order.generation, true);
+        }
+    }
+
+    /// What `sums` have more than these.
+    fn missing_in(&self, sums: &Audit) -> Self {
+        Self {
+            open: sums.open.saturating_sub(self.open),
+            held: sums.held.saturating_sub(self.held),
+            bought: sums.bought.saturating_sub(self.bought),
+            deferred: sums.deferred.saturating_sub(self.deferred),
+            checksum: checksum_of(sums.checksum, self.checksum, false),
+        }
+    }
+}
+
+/// A key that Redis may be made to forget, by its own settings or by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictedKey {
+    /// The open claims, with their users' orders.
+    Claims,
+    /// The deadlines of open claims.
+    Pending,
+    /// The orders of users who hold no claim, of one bucket.
+    Bought(u32),
 }
 
 /// Stock and what is added to it fit: a sale has at most a billion units.
@@ -158,8 +207,14 @@ impl ShardLedger {
         (checks.reserved && !self.reserved.contains(user)).then_some(ClaimReply::NotReserved)
     }
 
-    fn open_claims(&self) -> u64 {
+    /// The users with an open claim.
+    fn records(&self) -> u64 {
         self.users.values().filter(|record| record.held > 0).count() as u64
+    }
+
+    /// Open claims as the sums count them.
+    fn open_claims(&self) -> u64 {
+        self.records() + self.evicted.open
     }
 
     fn deliver_again(&mut self, user: &UserId, mut record: Record) -> ClaimReply {
@@ -177,6 +232,7 @@ impl ShardLedger {
             ..Record::default()
         };
         let held = granted.deliver();
+        self.pending.insert(user.clone(), granted.deadline_ms);
         self.users.insert(user.clone(), granted);
         ClaimReply::Granted(held)
     }
@@ -208,17 +264,28 @@ impl ShardLedger {
         record.filter(|record| record.is_open(generation))
     }
 
+    /// Ends the user's open claim; returns the units that it held.
+    fn close(&mut self, user: &UserId) -> u64 {
+        self.pending.remove(user);
+        self.users.get_mut(user).map_or(0, Record::close)
+    }
+
     /// A claim became an order.
     pub fn settle(&mut self, user: &UserId, generation: u64, deduction: Deduction) -> SettleReply {
-        let Some(record) = self.open_record(user, generation) else {
+        if self.open_record(user, generation).is_none() {
             return SettleReply::Nothing;
-        };
-        let units = record.close();
-        record.orders.push(OrderEntry {
+        }
+        let units = self.close(user);
+        let order = OrderEntry {
             generation,
             units,
             deduction,
-        });
+        };
+        self.users
+            .entry(user.clone())
+            .or_default()
+            .orders
+            .push(order);
         self.version += 1;
         if deduction == Deduction::AtPayment {
             self.change_stock(signed(units));
@@ -260,7 +327,7 @@ impl ShardLedger {
             return Followed::Nothing;
         };
         let units = if record.is_open(generation) {
-            record.close()
+            self.close(user)
         } else {
             match record.take_order(generation) {
                 Some(order) if order.deduction == Deduction::AtOrder => order.units,
@@ -284,7 +351,7 @@ impl ShardLedger {
         {
             return ReleaseReply::StillOut;
         }
-        let units = record.close();
+        let units = self.close(user);
         self.forget_if_blank(user);
         self.version += 1;
         if kind != ReleaseKind::Void {
@@ -354,32 +421,37 @@ impl ShardLedger {
         }
     }
 
-    /// At most `limit` claims whose deadline has passed for `grace_ms`, the earliest first.
-    pub fn overdue(&self, grace_ms: u64, limit: usize) -> Vec<Overdue> {
+    /// At most `limit` claims whose deadline has passed for `grace_ms`, the earliest first. A deadline whose claim was
+    /// evicted is removed.
+    pub fn overdue(&mut self, grace_ms: u64, limit: usize) -> Vec<Overdue> {
         let due_ms = self.now_ms().saturating_sub(grace_ms);
-        let mut due = self.open_until(due_ms);
-        due.truncate(limit);
-        due
+        self.open_until(due_ms, limit)
     }
 
-    /// All open claims, the earliest deadline first.
-    pub fn open(&self) -> Vec<Overdue> {
-        self.open_until(u64::MAX)
+    /// All open claims that have a deadline, the earliest first.
+    pub fn open(&mut self) -> Vec<Overdue> {
+        self.open_until(u64::MAX, usize::MAX)
     }
 
-    fn open_until(&self, due_ms: u64) -> Vec<Overdue> {
-        let mut due: Vec<Overdue> = self
-            .users
-            .iter()
-            .filter(|(_, record)| record.held > 0 && record.deadline_ms <= due_ms)
-            .map(|(user, record)| Overdue {
-                user: user.clone(),
-                held: record.as_open_claim(),
-            })
-            .collect();
+    fn open_until(&mut self, due_ms: u64, limit: usize) -> Vec<Overdue> {
+        let pending = self.pending.iter();
+        let due = pending.filter(|(_, deadline_ms)| **deadline_ms <= due_ms);
+        let mut due: Vec<_> = due.map(|(user, at_ms)| (user.clone(), *at_ms)).collect();
         // Users are in order already, and the sort is stable.
-        due.sort_by_key(|claim| claim.held.deadline_ms);
-        due
+        due.sort_by_key(|(_, deadline_ms)| *deadline_ms);
+        due.truncate(limit);
+        due.into_iter()
+            .filter_map(|(user, _)| self.overdue_of(user))
+            .collect()
+    }
+
+    fn overdue_of(&mut self, user: UserId) -> Option<Overdue> {
+        let record = self.users.get(&user).filter(|record| record.held > 0);
+        let Some(held) = record.map(Record::as_open_claim) else {
+            self.pending.remove(&user);
+            return None;
+        };
+        Some(Overdue { user, held })
     }
 
     /// Adds `units` to the stock, or takes them, if the shard is as an audit has seen it. Puts right
@@ -403,6 +475,25 @@ impl ShardLedger {
         self.stock = None;
     }
 
+    /// Redis forgets a key, and goes on.
+    pub fn evict(&mut self, key: EvictedKey) {
+        if key == EvictedKey::Pending {
+            return self.pending.clear();
+        }
+        let is_in = |user: &UserId, record: &Record| match key {
+            EvictedKey::Bought(number) => record.held == 0 && bucket(user) == number,
+            _ => record.held > 0,
+        };
+        let evicted = &mut self.evicted;
+        self.users.retain(|user, record| {
+            let stays = !is_in(user, record);
+            if !stays {
+                evicted.count(record);
+            }
+            stays
+        });
+    }
+
     /// Begins the rebuild of a cold shard: forgets all claims, orders and transfers of it. Nobody else may begin one for
     /// `lease_ms`, nor for as long after each restored order.
     pub fn wipe(&mut self, token: &str, lease_ms: u64) -> WipeReply {
@@ -414,6 +505,8 @@ impl ShardLedger {
             return WipeReply::Other;
         }
         self.users.clear();
+        self.pending.clear();
+        self.evicted = Sums::default();
         self.transfers.clear();
         self.deposits.clear();
         self.version = 0;
@@ -471,39 +564,56 @@ impl ShardLedger {
         users.map(|(user, record)| (user, record.orders.as_slice()))
     }
 
-    /// Notes open claims and what they hold anew: the model adds them up whenever it is asked, so they are right
-    /// already. Returns whether the shard is as it was at this version.
-    pub fn recount(&mut self, version: u64) -> bool {
-        let is_unchanged = self.stock.is_some() && self.version == version;
-        self.version += u64::from(is_unchanged);
+    /// A claim whose deadline was evicted gets it again.
+    pub fn restore_deadline(&mut self, user: &UserId, deadline_ms: u64) {
+        self.pending.entry(user.clone()).or_insert(deadline_ms);
+    }
+
+    /// The users with an open claim, each with its units and its deadline in milliseconds.
+    pub fn claimed(&self) -> impl Iterator<Item = (&UserId, u64, u64)> {
+        let open = self.users.iter().filter(|(_, record)| record.held > 0);
+        open.map(|(user, record)| (user, record.held, record.deadline_ms))
+    }
+
+    /// Writes these sums, if the shard is still of their version. Returns whether it did.
+    pub fn recount(&mut self, sums: &Audit) -> bool {
+        let is_unchanged = self.stock.is_some() && self.version == sums.version;
+        if is_unchanged {
+            self.evicted = self.sums_of_users().missing_in(sums);
+            self.version += 1;
+        }
         is_unchanged
     }
 
-    fn checksum(&self) -> u64 {
-        let orders = self.users.values().flat_map(|record| &record.orders);
-        orders.fold(0, |sum, order| checksum_of(sum, order.generation, true))
+    fn sums_of_users(&self) -> Sums {
+        let mut sums = Sums::default();
+        self.users.values().for_each(|record| sums.count(record));
+        sums
     }
 
     /// The terms of the invariant.
     pub fn audit(&self) -> Audit {
         let is_warm = self.stock.is_some();
-        let sum = |of: fn(&Record) -> u64| match is_warm {
-            true => self.users.values().map(of).sum(),
-            false => 0,
+        // A cold shard's sums say nothing.
+        let mut sums = match is_warm {
+            true => self.evicted.clone(),
+            false => Sums::default(),
         };
+        let users = self.users.values().filter(|_| is_warm);
+        users.for_each(|record| sums.count(record));
         let transfers = self.transfers.iter();
         Audit {
             stock: self.stock,
             version: if is_warm { self.version } else { 0 },
-            open: sum(|record| u64::from(record.held > 0)),
-            held: sum(|record| record.held),
-            bought: sum(|record| record.ordered_so(Deduction::AtOrder)),
-            deferred: sum(|record| record.ordered_so(Deduction::AtPayment)),
-            checksum: if is_warm { self.checksum() } else { 0 },
+            open: sums.open,
+            held: sums.held,
+            bought: sums.bought,
+            deferred: sums.deferred,
+            checksum: sums.checksum,
             epoch: self.epoch,
             sequence: self.sequence,
-            records: self.open_claims(),
-            deadlines: self.open_claims(),
+            records: self.records(),
+            deadlines: self.pending.len() as u64,
             transfers: transfers
                 .map(|(&to_shard, &(transfer, at_ms))| OpenTransfer {
                     to_shard,

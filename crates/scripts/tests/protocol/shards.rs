@@ -149,7 +149,7 @@ impl Shards {
         expected
     }
 
-    pub fn model(&mut self, shard: u32) -> &ShardLedger {
+    pub fn model(&mut self, shard: u32) -> &mut ShardLedger {
         let model = &mut self.models[shard as usize];
         model.set_clock_us(self.now_us);
         model

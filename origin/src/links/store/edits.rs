@@ -37,6 +37,9 @@ const NOTE_AGAIN: &str = "
     REPLACE INTO link_unpublished (domain, code, version, at_ms)
     SELECT domain, code, MAX(version), MAX(at_ms) FROM link_history WHERE at_ms >= ? GROUP BY domain, code";
 
+const PUT_OFF: &str =
+    "UPDATE link_unpublished SET at_ms = ? WHERE domain = ? AND code = ? AND version = ?";
+
 const DELETE_UNPUBLISHED: &str =
     "DELETE FROM link_unpublished WHERE domain = ? AND code = ? AND version = ?";
 
@@ -81,6 +84,13 @@ impl LinkStore {
     /// Notes that Redis may be without any edit since then; how many links.
     pub async fn note_again(&self, since_ms: u64) -> Result<u64, SqlError> {
         Ok(self.db.execute(sql(NOTE_AGAIN).number(since_ms)).await?)
+    }
+
+    /// A change that was written to Redis just now is looked after as if it had been made now.
+    pub async fn put_off(&self, id: &LinkId, version: u32, now_ms: u64) -> Result<(), SqlError> {
+        let update = named(sql(PUT_OFF).number(now_ms), id).number(version);
+        self.db.execute(update).await?;
+        Ok(())
     }
 
     /// Notes that Redis has followed a change.

@@ -1,5 +1,7 @@
 //! Edits and deletion by the API: seen at once, kept in a history.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -107,14 +109,51 @@ async fn an_edit_that_redis_has_lost_is_written_again() {
     let publisher = world.origin.links().unwrap().publisher();
     let written_again = async {
         while publisher.catch_up().await.unwrap() == 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), written_again)
+    tokio::time::timeout(Duration::from_secs(60), written_again)
         .await
         .unwrap();
     let stored = in_redis(&world, &name).await.unwrap();
     assert_eq!(stored.target, "https://example.com/2");
+}
+
+/// Redis loses an edit, and once more what was written again: until it has kept it.
+#[tokio::test]
+async fn an_edit_is_written_again_as_often_as_redis_loses_it() {
+    let world = world().await;
+    let link = made(&world, json!({"target": "https://example.com/1"})).await;
+    let name = name(&link);
+    let path = format!("/links/{}", link["code"].as_str().unwrap());
+    let key = LinkKeys::new(&world.prefix, &id(&name)).record();
+    let redis::Value::BulkString(before) = world.redis(redis::cmd("GET").arg(&key)).await else {
+        panic!("no record");
+    };
+    let edit = json!({"target": "https://example.com/2"});
+    world.admin("PATCH", &path, &edit).await;
+    let links = world.origin.links().unwrap();
+    let rewind = async || world.redis(redis::cmd("SET").arg(&key).arg(&before)).await;
+    let notes = async || links.store().unpublished(u64::MAX, 9).await.unwrap().len();
+    let next_round = async || {
+        let publisher = links.publisher();
+        let looked = async {
+            while publisher.catch_up().await.unwrap() == 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let looked = tokio::time::timeout(Duration::from_secs(60), looked);
+        looked.await.expect("the edit is looked after");
+    };
+    for _ in 0..2 {
+        rewind().await;
+        next_round().await;
+    }
+    let stored = in_redis(&world, &name).await.unwrap();
+    assert_eq!(stored.target, "https://example.com/2");
+    assert_eq!(notes().await, 1, "it was written only just now");
+    next_round().await;
+    assert_eq!(notes().await, 0, "Redis has kept it");
 }
 
 /// Redis restarts from a file that is an hour old: a link that was disabled since is enabled there.
@@ -130,7 +169,7 @@ async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
     let published = async || {
         let store = world.origin.links().unwrap().store();
         while !store.unpublished(u64::MAX, 9).await.unwrap().is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     world
@@ -169,7 +208,7 @@ async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
         mark > old_ms.map(|old| old + 5_000)
     };
     while !newer().await {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(in_redis(&world, &name).await.unwrap().is_disabled);
 
@@ -180,10 +219,10 @@ async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
     }
     let back = async {
         while !in_redis(&world, &name).await.unwrap().is_disabled {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), back)
+    tokio::time::timeout(Duration::from_secs(60), back)
         .await
         .unwrap();
     stop.cancel();

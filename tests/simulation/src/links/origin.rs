@@ -2,6 +2,7 @@
 //! (`clicks`). Its functions have the names that they have there.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_base::breaker::{self, Breaker, Outcome, Permit};
@@ -19,7 +20,7 @@ use weir_scripts::{documents, link_clicks};
 
 use super::io::{Io, RedisError, SqlError, Work};
 use super::plan::Edit;
-use super::sql::code_name;
+use super::sql::{Sql, code_name};
 use crate::host::Place;
 use crate::mutation::Mutation;
 
@@ -46,6 +47,16 @@ const DOMAINS: &str = r#"{"domains":[{"id":"s","hosts":["s.example"]}]}"#;
 pub(super) struct Origin {
     io: Io,
     breaker: Rc<RefCell<Breaker>>,
+    /// What was written to Redis last of which link.
+    written: Rc<RefCell<BTreeMap<u32, Written>>>,
+}
+
+#[derive(Clone)]
+struct Written {
+    version: u32,
+    at_ms: u64,
+    /// By which gateways were told.
+    change: Vec<u8>,
 }
 
 /// There is no answer.
@@ -77,6 +88,7 @@ impl Origin {
         Self {
             io,
             breaker: Rc::new(RefCell::new(Breaker::new(BREAKER))),
+            written: Rc::default(),
         }
     }
 
@@ -215,19 +227,44 @@ impl Origin {
 
     async fn publish(&self, code: u32) -> Result<(), NoAnswer> {
         let mut link = self.io.sql(move |sql| sql.link(code)).await?;
-        loop {
-            self.write_to_redis(code, link.as_ref()).await?;
+        let change = loop {
+            let change = self.write_to_redis(code, link.as_ref()).await?;
             let now = self.io.sql(move |sql| sql.link(code)).await?;
             let version = |link: &Option<Link>| link.as_ref().map(|link| link.version);
             if version(&now) == version(&link) {
-                break;
+                break change;
             }
             link = now;
-        }
+        };
+        let written = Written {
+            version: link.map_or(u32::MAX, |link| link.version),
+            at_ms: self.io.now_ms(),
+            change,
+        };
+        self.written.borrow_mut().insert(code, written);
         Ok(())
     }
 
-    async fn write_to_redis(&self, code: u32, link: Option<&Link>) -> Result<(), NoAnswer> {
+    async fn was_kept(&self, code: u32, version: u32, before_ms: u64) -> Result<bool, NoAnswer> {
+        let written = self.written.borrow().get(&code).cloned();
+        let is_it = |written: &Written| written.version >= version && written.at_ms < before_ms;
+        let Some(written) = written.filter(is_it) else {
+            return Ok(false);
+        };
+        let link = self.io.sql(move |sql| sql.link(code)).await?;
+        let found = match self.io.send(&[b"GET", &link_keys(code).record()]).await? {
+            Value::Bulk(record) => Some(record),
+            _ => None,
+        };
+        if found != link.map(|link| link.encode()) {
+            return Ok(false);
+        }
+        let (key, id) = (keys::link_changes(PREFIX), &written.change);
+        let told = self.io.send(&[b"XRANGE", &key, id, id]).await?;
+        Ok(matches!(told, Value::Array(changes) if !changes.is_empty()))
+    }
+
+    async fn write_to_redis(&self, code: u32, link: Option<&Link>) -> Result<Vec<u8>, NoAnswer> {
         let keys = link_keys(code);
         let (record, clicks) = (keys.record(), keys.clicks());
         match link {
@@ -245,12 +282,14 @@ impl Origin {
             }
         }
         if self.io.makes(Mutation::ChangesNotTold) {
-            return Ok(());
+            return Ok(b"0-1".to_vec());
         }
         let add = link_changes::add(PREFIX, &link_id(code));
         let words: Vec<&[u8]> = add.iter().map(Vec::as_slice).collect();
-        self.io.send(&words).await?;
-        Ok(())
+        match self.io.send(&words).await? {
+            Value::Bulk(change) => Ok(change),
+            _ => Err(NoAnswer),
+        }
     }
 
     async fn run_publisher(&self) {
@@ -277,10 +316,15 @@ impl Origin {
         let before_ms = self.io.now_ms().saturating_sub(YOUNG_MS);
         let left = self.io.sql(move |sql| sql.unpublished(before_ms)).await?;
         for (code, version) in left {
-            self.publish(code).await?;
-            self.io
-                .sql(move |sql| sql.mark_published(code, version))
-                .await?;
+            if self.was_kept(code, version, before_ms).await? {
+                let mark = move |sql: &mut Sql| sql.mark_published(code, version);
+                self.io.sql(mark).await?;
+            } else {
+                self.publish(code).await?;
+                let now_ms = self.io.now_ms();
+                let put_off = move |sql: &mut Sql| sql.put_off(code, version, now_ms);
+                self.io.sql(put_off).await?;
+            }
         }
         Ok(())
     }

@@ -172,15 +172,19 @@ impl Redis {
         text(format!("{}-{}", id.0, id.1))
     }
 
-    /// `XRANGE key from + COUNT n`
+    /// `XRANGE key from to`, and of `COUNT` it need not know.
     fn range(&self, words: &Words) -> Value {
         let from = match words[2].as_slice() {
             b"-" => (0, 0),
             id => entry_id(id),
         };
+        let to = match words[3].as_slice() {
+            b"+" => (u64::MAX, u64::MAX),
+            id => entry_id(id),
+        };
         let stream = self.data.streams.get(&words[1]);
         let entries = stream.into_iter().flatten();
-        let entries = entries.filter(|entry| entry.id >= from);
+        let entries = entries.filter(|entry| (from..=to).contains(&entry.id));
         let mut entries: Vec<Value> = entries.map(Entry::value).collect();
         if self.mutation == Some(Mutation::LostStreamNotNoticed) && from != (0, 0) {
             // As if the entry that the gateway read last were always there.

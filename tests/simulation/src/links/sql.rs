@@ -127,6 +127,12 @@ impl Sql {
         self.unpublished.insert((code, version), now_ms);
     }
 
+    pub(super) fn put_off(&mut self, code: u32, version: u32, now_ms: u64) {
+        if let Some(at_ms) = self.unpublished.get_mut(&(code, version)) {
+            *at_ms = now_ms;
+        }
+    }
+
     pub(super) fn mark_published(&mut self, code: u32, version: u32) {
         self.unpublished.remove(&(code, version));
     }

@@ -11,8 +11,8 @@ use weir_sale::sale::Sale;
 use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::{self, DEFAULT_PREFIX, ShardKeys};
 use weir_scripts::{
-    ReplyError, audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, release,
-    restock, restore, settle, settle_transfer, warm, wipe,
+    ReplyError, audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount,
+    release, restock, restore, settle, settle_transfer, warm, wipe,
 };
 
 use super::io::{Io, RedisError};
@@ -210,20 +210,12 @@ impl Ledger {
         let key = self.keys(shard).bought_in(bucket);
         let mut command = Vec::new();
         encode_command(&mut command, [b"HSCAN".as_slice(), &key, b"0"]);
-        let Value::Array(page) = self.io.send(command).await? else {
-            return Err(RedisError);
+        let read = |(user, orders): (Vec<u8>, Vec<u8>)| {
+            let user = UserId::new(user).map_err(|_| RedisError)?;
+            Ok((user, correct::read_orders(&orders).ok_or(RedisError)?))
         };
-        let Some(Value::Array(fields)) = page.into_iter().nth(1) else {
-            return Err(RedisError);
-        };
-        let read = |pair: &[Value]| match pair {
-            [Value::Bulk(user), Value::Bulk(orders)] => {
-                let user = UserId::new(user).map_err(|_| RedisError)?;
-                Ok((user, correct::read_orders(orders).ok_or(RedisError)?))
-            }
-            _ => Err(RedisError),
-        };
-        fields.chunks(2).map(read).collect()
+        let fields = pairs(self.io.send(command).await?)?;
+        fields.into_iter().map(read).collect()
     }
 
     pub(super) async fn settled(&self, shard: u32, user: &UserId) -> Result<Vec<OrderEntry>> {
@@ -250,6 +242,43 @@ impl Ledger {
         Ok(correct::parse(&self.io.run(&call).await?)?)
     }
 
+    /// Each open claim gets its deadline again, and the sums are what the claims add up to.
+    pub(super) async fn recount(&self, shard: u32, seen: &Audit) -> Result<()> {
+        let keys = self.keys(shard);
+        let mut command = Vec::new();
+        encode_command(&mut command, [b"HSCAN".as_slice(), &keys.claims(), b"0"]);
+        let (mut open, mut held) = (0, 0);
+        for (user, record) in pairs(self.io.send(command).await?)? {
+            let (units, deadline_ms) = recount::read_claim(&record).ok_or(RedisError)?;
+            let deadline = deadline_ms.to_string();
+            let words = [
+                b"ZADD".as_slice(),
+                &keys.pending(),
+                b"NX",
+                deadline.as_bytes(),
+                &user,
+            ];
+            let mut command = Vec::new();
+            encode_command(&mut command, words);
+            self.io.send(command).await?;
+            open += 1;
+            held += units;
+        }
+        let sums = Audit {
+            open,
+            held,
+            ..seen.clone()
+        };
+        self.write_sums(shard, &sums).await
+    }
+
+    /// Writes a shard's sums, if it is still of their version.
+    pub(super) async fn write_sums(&self, shard: u32, sums: &Audit) -> Result<()> {
+        let call = recount::call(&self.keys(shard), sums);
+        recount::parse(&self.io.run(&call).await?)?;
+        Ok(())
+    }
+
     pub(super) async fn publish(&self, version: u64, catalogue: &[u8]) -> Result<bool> {
         let call = publish::call(DEFAULT_PREFIX, version, catalogue);
         Ok(publish::parse(&self.io.run(&call).await?)?)
@@ -264,6 +293,21 @@ impl Ledger {
             _ => Ok(None),
         }
     }
+}
+
+/// The fields of a page of a hash, each with its value.
+fn pairs(page: Value) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let Value::Array(page) = page else {
+        return Err(RedisError);
+    };
+    let Some(Value::Array(fields)) = page.into_iter().nth(1) else {
+        return Err(RedisError);
+    };
+    let pair = |pair: &[Value]| match pair {
+        [Value::Bulk(field), Value::Bulk(value)] => Ok((field.clone(), value.clone())),
+        _ => Err(RedisError),
+    };
+    fields.chunks(2).map(pair).collect()
 }
 
 fn digits(value: &Value) -> Result<u64> {

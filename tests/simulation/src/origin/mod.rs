@@ -233,6 +233,11 @@ async fn jobs_round(io: &Io, orders: &Orders, warmer: &Warmer) -> Result<(), Sql
     for order in io.sql(move |sql: &mut Sql| sql.expire(now_ms)).await? {
         orders.follow(&order).await;
     }
+    // Of all sales, one after the other.
+    let elsewhere = io.sql(|sql: &mut Sql| sql.unfollowed_elsewhere()).await?;
+    if let Some(order) = elsewhere {
+        orders.of_other_sale().follow(&order).await;
+    }
     for order in io.sql(|sql: &mut Sql| sql.unfollowed()).await? {
         orders.follow(&order).await;
     }

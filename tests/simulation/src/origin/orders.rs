@@ -1,6 +1,6 @@
 //! A claim becomes an order, or is released for good; Redis follows: see `origin/src/sales/orders.rs`.
 
-use weir_base::id::UserId;
+use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Deduction, Followed, ReleaseKind};
 
@@ -9,6 +9,7 @@ use super::ledger::Ledger;
 use super::verify::Verifier;
 use crate::attempt::Attempt;
 use crate::mutation::Mutation;
+use crate::redis::OTHER_SALE;
 use crate::sql::{ClaimName, Order, Paid, Placed, Shortage, Sql, Status};
 
 /// What became of a claim.
@@ -70,6 +71,19 @@ impl Orders {
         }
         let placed = self.place(ticket, attempt).await?;
         Ok(self.follow_claim(ticket, placed).await)
+    }
+
+    /// Those of the sale of whose keys none can be read.
+    pub(super) fn of_other_sale(&self) -> Self {
+        let sale = SaleId::new(OTHER_SALE).expect("it is a name");
+        let io = self.io.clone();
+        Self {
+            ledger: Ledger {
+                io: io.clone(),
+                sale,
+            },
+            io,
+        }
     }
 
     fn verifier(&self) -> Verifier {

@@ -39,7 +39,9 @@ impl Rebuilder {
         if begun.is_empty() {
             return Ok(());
         }
-        self.add_users(sale, Some(&begun)).await?;
+        if !self.io.makes(Mutation::ListsAfterStock) {
+            self.add_users(sale, Some(&begun)).await?;
+        }
         let mut rebuilt = vec![];
         for shard in begun {
             let mut orders = self.io.sql(move |sql| sql.orders_of(shard)).await?;
@@ -75,6 +77,9 @@ impl Rebuilder {
     }
 
     async fn add_users(&self, sale: &Sale, shards: Option<&[u32]>) -> Result<(), BrokeOff> {
+        if shards.is_some() && self.io.makes(Mutation::RebuiltWithoutLists) {
+            return Ok(());
+        }
         let lists = |sql: &mut crate::sql::Sql| (sql.blocked.clone(), sql.reserved.clone());
         let (blocked, reserved) = self.io.sql(lists).await?;
         for (list, users) in [(UserList::Blocked, blocked), (UserList::Reserved, reserved)] {

@@ -121,6 +121,10 @@ impl Reconciler {
             if !seen.transfers.is_empty() {
                 self.end_transfers(shard, seen).await?;
             }
+            let is_whole = seen.stock.is_none() || seen.is_sound();
+            if !is_whole && !self.io.makes(Mutation::EvictionNotHealed) {
+                self.ledger.recount(shard, seen).await?;
+            }
         }
         self.pay_debts(&shards).await?;
         self.check_books(&sale, shards, version).await
@@ -226,9 +230,11 @@ impl Reconciler {
             let knows_claims = open.is_some();
             let open = open.unwrap_or_default();
             let count = sale.shards;
+            let minds_other_sales = self.io.makes(Mutation::OtherSaleWaitedFor);
             let balance = move |sql: &mut Sql| {
                 let sums: Vec<_> = (0..count).map(|shard| sql.sums_of(shard)).collect();
-                let is_followed = sql.unfollowed().is_empty();
+                let elsewhere = sql.unfollowed_elsewhere().filter(|_| minds_other_sales);
+                let is_followed = sql.unfollowed().is_empty() && elsewhere.is_none();
                 (sql.totals(), sql.held_units(&open), is_followed, sums)
             };
             let (totals, held, is_followed, sums) = self.io.sql(balance).await?;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use weir_base::id::UserId;
 use weir_resp::{Value, decode};
 use weir_sale::idempotency::AttemptTag;
-use weir_sale::ledger::{Audit, ReleaseKind, ShardLedger};
+use weir_sale::ledger::{Audit, EvictedKey, ReleaseKind, ShardLedger};
 use weir_sale::shard::bucket;
 use weir_scripts::documents::catalogue;
 use weir_scripts::keys::DEFAULT_PREFIX;
@@ -25,6 +25,9 @@ mod scripts;
 
 /// How far back what was held is known, in microseconds of the virtual clock: no loss goes further.
 const HISTORY_US: u64 = 2_000_000;
+
+/// Of this sale's keys none is what it should be.
+pub(crate) const OTHER_SALE: &str = "other";
 
 /// The digest of a script, which is not worked out anew for each call.
 pub(crate) fn digest_of(script: &Script) -> &'static str {
@@ -153,6 +156,10 @@ impl Redis {
     }
 
     fn command(&mut self, words: &Words) -> Value {
+        if words.get(3).is_some_and(|key| is_of_other_sale(key)) {
+            let what = "WRONGTYPE Operation against a key holding the wrong kind of value";
+            return Value::Error(what.into());
+        }
         match words[0].as_slice() {
             b"GET" => self.get(&words[1]),
             b"SADD" => self.add_users(words),
@@ -162,7 +169,9 @@ impl Redis {
                 let texts = [seconds, micros].map(|n| reply::text(n.to_string()));
                 Value::Array(texts.to_vec())
             }
+            b"HSCAN" if words[1].ends_with(b":claims") => self.scan_claims(&words[1]),
             b"HSCAN" => self.scan_settled(&words[1]),
+            b"ZADD" => self.restore_deadline(words),
             b"HGET" => self.settled_of(&words[1], &user_id(&words[2])),
             b"EVALSHA" => {
                 let digest = String::from_utf8_lossy(&words[1]);
@@ -205,6 +214,25 @@ impl Redis {
         let fields =
             users.flat_map(|(user, orders)| [reply::text(user.as_str()), reply::orders(orders)]);
         Value::Array(vec![reply::text("0"), Value::Array(fields.collect())])
+    }
+
+    /// All open claims of a shard in one page, each with its record as far as anybody reads it.
+    fn scan_claims(&self, key: &[u8]) -> Value {
+        let ledger = &self.state.shards[shard_of(key)].ledger;
+        let fields = ledger.claimed().flat_map(|(user, held, deadline_ms)| {
+            let record = format!("0 {held} {deadline_ms} ");
+            [reply::text(user.as_str()), reply::text(record)]
+        });
+        Value::Array(vec![reply::text("0"), Value::Array(fields.collect())])
+    }
+
+    /// `ZADD …:pending NX <deadline_ms> <user>`
+    fn restore_deadline(&mut self, words: &Words) -> Value {
+        let deadline_ms = String::from_utf8_lossy(&words[3]).parse();
+        let deadline_ms = deadline_ms.expect("a deadline is a number");
+        let ledger = &mut self.shard(shard_of(&words[1])).ledger;
+        ledger.restore_deadline(&user_id(&words[4]), deadline_ms);
+        reply::integer(1)
     }
 
     fn settled_of(&self, key: &[u8], user: &UserId) -> Value {
@@ -294,6 +322,11 @@ impl Redis {
 
     // --- losses
 
+    /// One key of a shard is gone.
+    pub(crate) fn evict(&mut self, shard: u32, key: EvictedKey) {
+        self.shard(shard as usize).ledger.evict(key);
+    }
+
     /// Everything is as it was `back_us` ago; empty if `None`. Scripts are forgotten in any case.
     pub(crate) fn restart(&mut self, back_us: Option<u64>, now_us: u64) {
         self.scripts.clear();
@@ -343,6 +376,11 @@ impl Redis {
             self.history.pop_front();
         }
     }
+}
+
+fn is_of_other_sale(key: &[u8]) -> bool {
+    let tag = key.split(|byte| *byte == b'{').nth(1);
+    tag.is_some_and(|tag| tag.starts_with(OTHER_SALE.as_bytes()))
 }
 
 /// The shard that a key names, between the colon and the closing brace of its hash tag.

@@ -4,7 +4,7 @@ use weir_base::id::UserId;
 use weir_resp::Value;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{
-    Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, Transfer,
+    Audit, Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, Transfer,
     WipeReply,
 };
 
@@ -237,6 +237,20 @@ impl Redis {
                 };
                 claims.truncate(limit);
                 reply::overdue(&claims)
+            }
+            "recount" => {
+                let [version, open, held, bought, deferred, checksum] =
+                    [0, 1, 2, 3, 4, 5].map(|at| arguments.number(at));
+                let sums = Audit {
+                    version,
+                    open,
+                    held,
+                    bought,
+                    deferred,
+                    checksum,
+                    ..shard.ledger.audit()
+                };
+                reply::flag(shard.ledger.recount(&sums))
             }
             "restock" => {
                 let mut seen = shard.ledger.audit();

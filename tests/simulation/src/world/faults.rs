@@ -28,6 +28,10 @@ impl World {
                 let back_us = back_ms.map(|ms| ms * 1_000);
                 self.redis.lose_shard(shard, back_us, now_us);
             }
+            Fault::Evict { shard, key } => {
+                self.witness.before_loss();
+                self.redis.evict(shard, key);
+            }
             Fault::SetGatewayClock { gateway, by_ms } => {
                 self.gateways[gateway as usize].clock_off_ms += by_ms;
             }

@@ -495,6 +495,7 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
     if setting.is_first_user_blocked {
         sql.blocked.insert(user(0));
     }
+    sql.is_other_sale_stuck = setting.is_other_sale_stuck;
     if setting.is_reserved {
         let even = (0..setting.users).filter(|number| number % 2 == 0);
         sql.reserved = even.chain(USERS_AT_THE_END).map(user).collect();

@@ -123,6 +123,10 @@ impl World {
             let user = &person.user;
             self.witness.after_answer(user, attempt, order, now_us);
         }
+        if heard.word == "not_reserved" {
+            let user = &self.clients[client].user;
+            self.witness.on_not_reserved(user, &self.sql, now_us);
+        }
         if let Some(next) = self.clients[client].hear(kind, heard) {
             let kind = next.kind;
             let acts = Happening::ClientActs { client, kind };
@@ -225,6 +229,10 @@ impl World {
         let delay_us = network.delay_us(link);
         let Request { kind, client, .. } = self.requests[&id];
         let attempt = self.clients[client].attempt(kind);
+        if kind == RequestKind::Buy {
+            let (user, now_us) = (&self.clients[client].user, self.queue.now_us());
+            self.witness.on_claim(user, &self.sql, now_us);
+        }
         self.queue.after(
             ORIGIN_TIMEOUT_MS * 1_000,
             Happening::StreamTimesOut { request: id },
