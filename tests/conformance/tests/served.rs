@@ -328,7 +328,9 @@ fn bundles_fit() {
     let worker = edge::worker(Build::Conformance).unwrap();
     let mut files = vec![worker.join("weir_edge_bg.wasm")];
     if edge::viceroy().is_ok() {
-        files.push(edge::fastly_module(Build::Conformance).unwrap());
+        let module = edge::fastly_module(Build::Conformance).unwrap();
+        assert!(edge::pack(&module).unwrap().exists());
+        files.push(module);
     }
     for file in files {
         let output = std::process::Command::new("gzip")
