@@ -99,7 +99,21 @@ fn module(package: &str, target: &str, build_of: Build) -> Result<PathBuf> {
     if build_of == Build::Conformance {
         arguments.push("--features=conformance".into());
     }
-    build(&arguments, "wasm")
+    let built = build(&arguments, "wasm")?;
+    let is_believing = contains(&std::fs::read(&built)?, BELIEVES);
+    ensure!(
+        is_believing != (build_of == Build::Shipped),
+        "{} is not the build that was asked for",
+        built.display()
+    );
+    Ok(built)
+}
+
+/// How the headers begin by which only the conformance suite's build goes.
+const BELIEVES: &[u8] = b"x-conformance-";
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// Copies what was built to where it is found.
@@ -192,5 +206,11 @@ mod tests {
         assert_eq!(built(messages, "wasm"), path("/t/weir_edge_wasi.wasm"));
         assert_eq!(built(messages, ""), path("/t/weir-edge-host"));
         assert_eq!(built(messages, "so"), None);
+    }
+
+    #[test]
+    fn what_believes_its_clients_is_told_from_what_does_not() {
+        assert!(contains(b"\0ax-conformance-variables", BELIEVES));
+        assert!(!contains(b"\0ax-conformanc", BELIEVES));
     }
 }
