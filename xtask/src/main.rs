@@ -175,7 +175,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "mutants",
-        about: "Break the engines, one expression at a time, and list what no test notices",
+        about: "Break the crates that decide, one expression at a time, and list what no test notices (-p CRATE)",
         program: &DEV,
         steps: &[Step {
             what: "break and test everything",

@@ -310,6 +310,24 @@ mod tests {
     }
 
     #[test]
+    fn each_bound_of_an_answer_and_of_polls_is_itself_allowed() {
+        let answer = |status: u64, length: usize| {
+            let body = "x".repeat(length);
+            let json = format!(
+                r#"{{"answer":{{"status":{status},"content_type":"a/b","body":"{body}"}}}}"#
+            );
+            checked(&json).map(|_| ()).map_err(|error| error.path)
+        };
+        assert_eq!((answer(400, 0), answer(599, 16_384)), (Ok(()), Ok(())));
+        for status in [399, 600] {
+            assert_eq!(answer(status, 0), Err("answer.status".into()));
+        }
+        let polls = |ms: u64| checked(&format!(r#"{{"poll_interval_ms":{ms}}}"#)).is_ok();
+        let allowed = [49, 50, 60_000, 60_001].map(polls);
+        assert_eq!(allowed, [false, true, true, false]);
+    }
+
+    #[test]
     fn a_bad_secret_is_refused() {
         let with = |name: &str| {
             let json = format!(r#"{{"debug":{{"secret":{{"env":"{name}"}}}}}}"#);

@@ -160,6 +160,20 @@ mod tests {
         assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS - 1), None);
     }
 
+    /// To look for it takes the time of thousands of requests.
+    #[test]
+    fn what_is_over_is_looked_for_ten_times_a_second_and_no_more() {
+        let mut refusals = KnownRefusals::default();
+        for n in 0..=KEYS_MAX as u64 {
+            refusals.note(&ask(n, Algorithm::Gcra), check(50), NOW_MS);
+        }
+        let late = ask(u64::MAX, Algorithm::Gcra);
+        refusals.note(&late, check(50), NOW_MS + SWEEP_MS - 1);
+        assert_eq!(refusals.by_key.len(), KEYS_MAX);
+        refusals.note(&late, check(50), NOW_MS + SWEEP_MS);
+        assert_eq!(refusals.by_key.len(), 1);
+    }
+
     #[test]
     fn memory_is_bounded_and_what_is_over_makes_place() {
         let mut refusals = KnownRefusals::default();

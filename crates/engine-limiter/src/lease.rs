@@ -158,6 +158,21 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_shrinks_if_more_than_half_of_it_was_lost_or_nobody_came_for_as_long_as_it_lasts() {
+        let dies_at_ms = 1_000;
+        for (left, late_ms, expected) in [(8, 0, 16), (9, 0, 8), (0, 100, 16), (0, 101, 8)] {
+            let mut slice = Slice {
+                left,
+                dies_at_ms,
+                size: 16,
+                asked_at_ms: None,
+            };
+            slice.resize(LEASE, dies_at_ms + late_ms);
+            assert_eq!(slice.size, expected, "{left} left, {late_ms} ms late");
+        }
+    }
+
+    #[test]
     fn what_is_left_dies_with_its_slice() {
         let (mut leases, key) = (Leases::default(), key(1));
         leases.extra(&key, LEASE, 1, 0);
@@ -208,6 +223,24 @@ mod tests {
         assert!(leases.spend(&key, 1, 99));
         assert!(!leases.spend(&key, 1, 100));
         assert_eq!(leases.extra(&key, LEASE, 0, 100), 1, "one may ask again");
+    }
+
+    #[test]
+    fn a_slice_makes_place_for_another_when_it_has_died_and_not_before() {
+        let mut leases = Leases::default();
+        for n in 0..KEYS_MAX as u64 {
+            leases.extra(&key(n), LEASE, 1, 0);
+            let lasts_ms = if n == 0 { 100 } else { 200 };
+            leases.granted(&key(n), 3, lasts_ms, 0);
+        }
+        let late = key(u64::MAX);
+        leases.extra(&late, LEASE, 1, 99);
+        assert_eq!(leases.slices.len(), KEYS_MAX);
+        assert!(leases.slices.contains_key(&key(0)));
+        leases.extra(&late, LEASE, 1, 100);
+        assert_eq!(leases.slices.len(), KEYS_MAX);
+        assert!(leases.slices.contains_key(&late));
+        assert!(leases.spend(&key(1), 3, 100));
     }
 
     #[test]

@@ -58,3 +58,31 @@ pub fn is_grpc(request: &dyn Request) -> bool {
     let content_type = request.header("content-type");
     content_type.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_engine::Headers;
+    use weir_engine::event::PlainRequest;
+    use weir_limit::rules::Request as _;
+
+    #[test]
+    fn rules_see_a_request_as_it_came() {
+        let request = PlainRequest {
+            headers: Headers::new(&[
+                (":method", "PUT"),
+                (":path", "/a?b"),
+                ("x-user-id", "alice"),
+            ]),
+            peer_address: b"192.0.2.1:1".into(),
+            now_ms: 0,
+        };
+        let seen = RuleRequest::new(&request, Some("x-user-id"));
+        assert_eq!((seen.method(), seen.path()), (&b"PUT"[..], &b"/a?b"[..]));
+        assert_eq!(seen.header(":path").as_deref(), Some(&b"/a?b"[..]));
+        assert_eq!(seen.header("x-none"), None);
+        assert_eq!(seen.address(), b"192.0.2.1:1");
+        assert_eq!(seen.user().as_deref(), Some(&b"alice"[..]));
+        assert_eq!(RuleRequest::new(&request, None).user(), None);
+    }
+}

@@ -76,3 +76,40 @@ impl Clicks {
 fn to_count(clicks: u64) -> usize {
     usize::try_from(clicks).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_link::cache::LinkName;
+    use weir_link::code::DomainId;
+
+    #[test]
+    fn batches_are_an_interval_apart_and_a_clock_that_was_set_back_puts_none_off() {
+        let mut clicks = Clicks::new(&ClicksConfig::default(), "test", &mut Metrics::new());
+        let link = LinkName::new(&DomainId::new("s").unwrap(), b"abc").unwrap();
+        let click = Click {
+            link: &link,
+            now_ms: 0,
+            address: b"",
+            user_agent: b"",
+            referer: b"",
+            accept_language: b"",
+        };
+        for (now_ms, is_sent) in [
+            (10_000, true),
+            (10_999, false),
+            (11_000, true),
+            (11_000, false),
+            // By more than an interval before the next one is due.
+            (10_999, true),
+            (11_998, false),
+            (11_999, true),
+        ] {
+            clicks.count(&click);
+            assert_eq!(clicks.flush(now_ms).is_some(), is_sent, "{now_ms}");
+            if is_sent {
+                assert!(clicks.completed(true).is_none());
+            }
+        }
+    }
+}

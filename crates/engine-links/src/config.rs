@@ -241,11 +241,38 @@ mod tests {
     fn everything_but_redis_has_a_default() {
         let config = checked(r#"{"redis":{}}"#).unwrap();
         assert_eq!(config.origin.cluster, "weir_origin");
-        assert_eq!(config.limits.entries_max, 50_000);
+        let (links, bytes) = (config.limits.entries_max, config.limits.bytes_max);
+        assert_eq!((links, bytes), (50_000, 33_554_432));
+        assert_eq!(config.lookups, Quota::per_second(100, 200));
+        assert_eq!(config.limits.renew_permille, 100);
         assert_eq!(config.clicks.unwrap().flush_ms, 1_000);
         let config = checked(r#"{"redis":{},"clicks":{"enabled":false}}"#).unwrap();
         assert!(config.clicks.is_none());
         assert_eq!(checked("{}").unwrap_err().path, ".");
+    }
+
+    #[test]
+    fn the_greatest_of_each_number_is_itself_allowed() {
+        for (part, name, max) in [
+            ("origin", "timeout_ms", 60_000_u64),
+            ("origin", "waiting_max", 1_000_000),
+            ("cache", "entries_max", 10_000_000),
+            ("cache", "bytes_max", 1_073_741_824),
+            ("cache", "fresh_ms", 86_400_000),
+            ("cache", "origin_fresh_ms", 86_400_000),
+            ("cache", "unknown_max", 1_000_000),
+            ("cache", "unknown_ms", 3_600_000),
+            ("clicks", "flush_ms", 60_000),
+            ("clicks", "trusted_hops", 16),
+            ("clicks", "batches_max", 1_000),
+        ] {
+            let set = |value: u64| {
+                let json = format!(r#"{{"redis":{{}},"{part}":{{"{name}":{value}}}}}"#);
+                checked(&json).map(|_| ()).map_err(|error| error.path)
+            };
+            assert_eq!(set(max), Ok(()), "{name}");
+            assert_eq!(set(max + 1), Err(format!("{part}.{name}")));
+        }
     }
 
     #[test]

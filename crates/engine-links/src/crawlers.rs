@@ -52,6 +52,20 @@ mod tests {
     use weir_link::answer::Method;
 
     #[test]
+    fn the_last_user_agents_are_remembered() {
+        let mut crawlers = Crawlers::new(7);
+        for user_agent in [b"one", b"two", b"one"] {
+            let user_agent = user_agent.as_slice();
+            let fields = Fields {
+                user_agent,
+                ..Fields::default()
+            };
+            assert!(crawlers.is_click(&fields));
+        }
+        assert_eq!(crawlers.known.len(), 2);
+    }
+
+    #[test]
     fn each_user_agent_is_told_as_if_it_were_read_each_time() {
         let mut crawlers = Crawlers::new(7);
         for n in 0..3 * REMEMBERED_MAX {

@@ -46,3 +46,33 @@ impl Sites {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_has_its_domain_whichever_was_asked_for_before() {
+        let mut sites = Sites::default();
+        assert!(sites.find(b"a.example").is_none());
+        let document =
+            br#"{"domains":[{"id":"a","hosts":["a.example"]},{"id":"b","hosts":["b.example"]}]}"#;
+        sites.read(document).unwrap();
+        for (host, id) in [
+            (&b"a.example"[..], Some("a")),
+            (b"b.example", Some("b")),
+            (b"b.example", Some("b")),
+            (b"c.example", None),
+            (b"a.example", Some("a")),
+        ] {
+            let found = sites.find(host);
+            let found = found.as_ref().map(|domain| domain.id.as_str());
+            assert_eq!(found, id);
+        }
+        sites
+            .read(br#"{"domains":[{"id":"c","hosts":["a.example"]}]}"#)
+            .unwrap();
+        let found = sites.find(b"a.example").unwrap();
+        assert_eq!(found.id.as_str(), "c", "by the new document");
+    }
+}

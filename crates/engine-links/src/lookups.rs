@@ -425,6 +425,15 @@ mod tests {
     }
 
     #[test]
+    fn a_link_is_looked_up_for_nobody_once_at_a_time_and_others_beside_it() {
+        let mut bench = Bench::new();
+        assert!(bench.refresh("abc").is_some());
+        bench.now_ms += 1_000;
+        assert_eq!(bench.refresh("abc"), None);
+        assert!(bench.refresh("abd").is_some());
+    }
+
+    #[test]
     fn links_that_memory_has_leave_half_to_those_that_it_has_not() {
         let mut bench = Bench::new();
         assert!(bench.wait_for(held(1, "abc")).unwrap().is_some());

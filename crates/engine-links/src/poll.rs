@@ -302,6 +302,7 @@ mod tests {
     fn a_document_is_fetched_when_it_is_another() {
         let mut poller = Poller::new(250, "weir");
         assert_eq!(poller.commands(), 4);
+        assert!(asks(&poller, "\r\n0\r\n$2\r\n63\r\n"), "64 bytes of it");
         let text = r#"{"version":1,"domains":[]}"#;
         let length = Value::Integer(text.len() as i64);
         let replies = [bulk(text), length.clone(), changes(&[]), bulk(text)];

@@ -79,6 +79,7 @@ mod tests {
         assert!(clicks.take_due(0).is_empty());
         (0..100).for_each(|sequence| clicks.push(unused(sequence)));
         assert_eq!(clicks.take_due(1_000).len(), AT_ONCE);
+        assert!(clicks.take_due(1_000).is_empty());
         assert!(clicks.take_due(1_099).is_empty());
         assert_eq!(
             clicks.take_due(1_100),

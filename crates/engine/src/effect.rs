@@ -398,6 +398,7 @@ mod tests {
             .collect();
         assert_eq!(sent, [b"GET a".as_slice(), b"GET bc"]);
         effects.clear_bytes();
+        assert_eq!(effects.bytes(&(0..1)), b"", "the memory is free again");
         let third = effects.call(5, 0, |_| {});
         assert!(third > second, "an id is not given again");
     }

@@ -145,7 +145,9 @@ mod tests {
     #[test]
     fn the_form_is_that_of_proxy_wasm() {
         let bytes = b"\x01\0\0\0\x02\0\0\0\x03\0\0\0ab\0xyz\0";
-        assert_eq!(Headers::new(&[("ab", "xyz")]).as_bytes(), bytes);
+        let headers = Headers::new(&[("ab", "xyz")]);
+        assert_eq!(headers.as_bytes(), bytes);
+        assert_eq!(Headers::from_bytes(bytes.to_vec()), headers);
     }
 
     #[test]

@@ -176,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn a_tick_may_be_early_by_an_eighth_of_an_interval_and_by_no_more_than_20_ms() {
+        for (interval_ms, early_ms) in [(7, 0), (40, 5), (160, 20), (400, 20)] {
+            let mut schedule = Schedule::new(interval_ms);
+            schedule.succeeded();
+            assert!(schedule.is_due(1_000));
+            let due_ms = 1_000 + interval_ms - early_ms;
+            assert!(!schedule.is_due(due_ms - 1), "{interval_ms}");
+            assert!(schedule.is_due(due_ms), "{interval_ms}");
+        }
+    }
+
+    #[test]
     fn one_poll_at_a_time_and_a_clock_set_back_stops_none() {
         let mut schedule = Schedule::new(500);
         assert!(schedule.is_due(1_000_000));

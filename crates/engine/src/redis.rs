@@ -134,6 +134,7 @@ mod tests {
             "upstream protocol error",
             "ERR Error running script (call to f_x): @user_script:9: boom",
             "MOVED 1 a:1 script: f_x, on @user_script:3.", // a call inside a script that wrote before
+            "MOVED 1 a:1 script: f_x, on @enable_strict_lua:8.", // the same, in what Redis puts around scripts
             "OOM command not allowed when used memory > 'maxmemory'.",
             "ERR something new",
             "",

@@ -660,6 +660,9 @@ mod tests {
         check("zh-Hant", "zh-TW", 2);
         check("zh-Hant", "zh-Hant-HK", 2);
         check("zh-Hans", "zh-TW", 0);
+        check("zh-Hans", "zh-CN", 2);
+        check("zh-Hans", "zh-SG", 2);
+        check("zh-Hant", "zh-CN", 0);
         check("zh-TW", "zh", 0);
         check("zh-TW", "zh-CN", 0);
         check("en", "zh", 0);

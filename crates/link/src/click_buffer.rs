@@ -282,6 +282,7 @@ mod tests {
                 ..click(&name, address)
             });
         }
+        assert_eq!(click_buffer.agents.len(), 2, "each is read once");
         click_buffer.close();
         let all = batches(&mut click_buffer);
         let [(_, rows)] = &all[..] else {
@@ -357,6 +358,26 @@ mod tests {
         click_buffer.close();
         assert!(!click_buffer.is_empty());
         assert_eq!(click_buffer.send_next().unwrap().clicks, 16);
+    }
+
+    #[test]
+    fn clicks_are_told_apart_by_the_minute_and_not_by_less() {
+        let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
+        let minutes = (0..64).map(|minute| minute * MINUTE_MS);
+        for minute_ms in minutes.clone() {
+            for ms in [0, 1, MINUTE_MS - 1] {
+                let now_ms = minute_ms + ms;
+                click_buffer.count(&Click {
+                    now_ms,
+                    ..click(&name, b"")
+                });
+            }
+        }
+        let rows = click_buffer.rows.values();
+        assert!(rows.clone().all(|row| row.clicks == 3));
+        let mut seen: Vec<_> = rows.map(|row| row.minute_ms).collect();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(minutes));
     }
 
     #[test]

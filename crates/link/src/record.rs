@@ -377,6 +377,7 @@ mod tests {
     fn a_record_is_written_as_the_contract_has_it() {
         let plain = Link::to("https://t.example/");
         assert_eq!(plain.encode(), br#"0 0 {"t":"https://t.example/"}"#);
+        assert_eq!(Link::decode(&plain.encode()).unwrap().version, 1);
         assert_eq!(
             String::from_utf8(whole().encode()).unwrap(),
             r#"5 7 {"t":"https://t.example/","s":308,"q":true,"e":9,"v":3,"a":[{"p":"ios","u":"weixin://a","f":"https://f.example/"}],"r":[{"p":["android"],"l":["zh"],"t":"https://r.example/"}]}"#

@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_range_is_permuted_and_larger_ones_are_refused() {
+        let (scramble, largest) = (scramble(7), 1 << 62);
+        let number = scramble.scramble(largest, largest - 1).unwrap();
+        assert_eq!(scramble.unscramble(largest, number), Some(largest - 1));
+        for range in [largest + 1, u64::MAX] {
+            assert_eq!(scramble.scramble(range, 0), None);
+        }
+    }
+
+    #[test]
     fn every_small_range_is_permuted_whole() {
         for range in (1..=66).chain([127, 128, 129, 255, 256, 257, 1_000, 62 * 62, 4_097]) {
             check_whole(range);

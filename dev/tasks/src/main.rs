@@ -75,10 +75,15 @@ enum Task {
     /// N skipped" over all test binaries and with cargo's own exit code.
     Test(tests_task::Arguments),
 
-    /// Break the engines and domain crates, one expression at a time, and list what no test notices
+    /// Break the crates that decide, one expression at a time, and list what no test notices
     ///
-    /// Runs cargo-mutants, and installs it into target/weir/tools first if it is not on PATH. Takes hours for
-    /// everything: -p, --shard and `-- -f FILE` select a part.
+    /// These are weir-base, weir-engine, weir-limit, weir-link, weir-sale, and the engines of the gate, of limits and of
+    /// links. Hosts, scripts and the origin are not: their tests need servers, and take too long for each mutant.
+    ///
+    /// Runs cargo-mutants, and installs it into target/weir/tools first if it is not on PATH. It works on a copy of the
+    /// sources, compiles it without optimisation and in a folder of its own, and runs tests on few cases of each property,
+    /// without those that take long. That takes hours for everything: -p, --shard and `-- -f FILE` select a part,
+    /// `-- --iterate` what was missed before. target/weir/mutants/<CRATE>/mutants.out lists what was missed.
     Mutants(mutants_task::Arguments),
 }
 

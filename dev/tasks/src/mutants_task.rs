@@ -2,6 +2,10 @@
 //!
 //! [cargo-mutants](https://mutants.rs) changes one expression at a time and runs the tests of that crate. A mutant that no
 //! test notices is one that a person could have written.
+//!
+//! It works on a copy of the sources, so these may be edited meanwhile. A mutant takes one to three seconds on a machine that
+//! has nothing else to do: nothing is optimised for it, benchmarks are left out, properties are tried on few cases, and
+//! tests that take long are skipped.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -21,54 +25,105 @@ const PACKAGES: [&str; 8] = [
     "weir-sale",
 ];
 
+/// Features without which a part of a crate is not compiled, so that nothing in it would be noticed.
+const FEATURES: [(&str, &str); 1] = [("weir-link", "origin")];
+
+/// Tests that take seconds, by parts of their names. What they alone notice is listed as missed.
+const SLOW: [&str; 2] = ["a_million_keys", "in_a_year"];
+
+/// What cargo and the tests are told: a mutant is compiled once and run once.
+const SETTINGS: [(&str, &str); 5] = [
+    ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_DEV_DEBUG", "false"),
+    ("CARGO_PROFILE_DEV_INCREMENTAL", "true"),
+    ("CARGO_PROFILE_DEV_CODEGEN_UNITS", "16"),
+    ("PROPTEST_CASES", "32"),
+];
+
 /// The version that is installed if there is none.
 const VERSION: &str = "27.1.0";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only this crate; may be repeated [default: all engines and domains]
+    /// Only this crate; may be repeated [default: all that are named above]
     #[arg(short, long, value_name = "CRATE")]
     package: Vec<String>,
 
-    /// Only one part of the mutants, as in 1/8
+    /// Only one part of the mutants of each crate, as in 1/8
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
 
-    /// Further arguments for `cargo mutants`, like `--list` or `-f crates/engine/src/pump.rs`
+    /// Further arguments for `cargo mutants`, like `--list`, `--iterate` or `-f crates/engine/src/pump.rs`
     #[arg(last = true, value_name = "CARGO MUTANTS ARGUMENTS")]
     rest: Vec<String>,
 }
 
+/// Runs one crate after the other. The exit code is the first of cargo-mutants that was not 0: 2, if a test was missing.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tool = find_or_get()?;
-    let out = workspace::out_dir().join("mutants");
-    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
-    let mut command = Command::new(tool);
-    command
-        .args(words(arguments))
-        .arg("--output")
-        .arg(&out)
-        .current_dir(workspace::root());
-    let status = command.status().context("cannot start cargo-mutants")?;
-    println!("\nlists and logs: {}", out.join("mutants.out").display());
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(ExitCode::from(code.unwrap_or(1)))
+    let mut first_bad = 0;
+    for package in packages(arguments) {
+        let code = run_package(&tool, package, arguments)?;
+        if first_bad == 0 {
+            first_bad = code;
+        }
+    }
+    Ok(ExitCode::from(first_bad))
 }
 
-/// What cargo-mutants is told.
-fn words(arguments: &Arguments) -> Vec<String> {
-    let mut words = vec!["mutants".to_owned()];
-    let named = &arguments.package;
-    let all = PACKAGES.map(str::to_owned);
-    let packages = if named.is_empty() { &all[..] } else { named };
-    for package in packages {
-        words.extend(["--package".to_owned(), package.clone()]);
+fn packages(arguments: &Arguments) -> Vec<&str> {
+    match arguments.package.is_empty() {
+        true => PACKAGES.to_vec(),
+        false => arguments.package.iter().map(String::as_str).collect(),
+    }
+}
+
+fn run_package(tool: &Path, package: &str, arguments: &Arguments) -> Result<u8> {
+    let folder = workspace::out_dir().join("mutants");
+    let out = folder.join(package);
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    println!("{package}");
+    let mut command = Command::new(tool);
+    command
+        .arg("mutants")
+        .arg("--output")
+        .arg(&out)
+        .args(words(package, has_tests_folder(package), arguments))
+        .envs(SETTINGS)
+        // Beside what others compile, which is optimised.
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .current_dir(workspace::root());
+    let status = command.status().context("cannot start cargo-mutants")?;
+    println!("lists and logs: {}\n", out.join("mutants.out").display());
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.unwrap_or(1))
+}
+
+/// Whether a crate has tests beside its code, which cargo refuses to look for if there are none.
+fn has_tests_folder(package: &str) -> bool {
+    let name = package.strip_prefix("weir-").unwrap_or(package);
+    let folder = workspace::root().join("crates").join(name);
+    folder.join("tests").is_dir()
+}
+
+/// What cargo-mutants is told, and through it cargo and the tests.
+fn words(package: &str, has_tests_folder: bool, arguments: &Arguments) -> Vec<String> {
+    let mut words = vec!["--package", package];
+    for (_, feature) in FEATURES.iter().filter(|(name, _)| *name == package) {
+        words.extend(["--features", feature]);
     }
     if let Some(shard) = &arguments.shard {
-        words.extend(["--shard".to_owned(), shard.clone()]);
+        words.extend(["--shard", shard]);
     }
-    words.extend(arguments.rest.iter().cloned());
-    words
+    words.extend(arguments.rest.iter().map(String::as_str));
+    // Not the benchmarks, which `cargo test` runs as well.
+    words.extend(["--", "--lib"]);
+    if has_tests_folder {
+        words.extend(["--test", "*"]);
+    }
+    words.push("--");
+    words.extend(SLOW.iter().flat_map(|name| ["--skip", name]));
+    words.into_iter().map(str::to_owned).collect()
 }
 
 /// cargo-mutants, on `PATH` or in `target/weir/tools`, installed there first if need be.
@@ -112,22 +167,38 @@ fn on_path(name: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn words_of(package: &[&str], shard: Option<&str>) -> String {
-        let arguments = Arguments {
+    fn arguments(package: &[&str], shard: Option<&str>) -> Arguments {
+        Arguments {
             package: package.iter().map(|&name| name.to_owned()).collect(),
             shard: shard.map(str::to_owned),
             rest: vec!["--list".to_owned()],
-        };
-        words(&arguments).join(" ")
+        }
     }
 
     #[test]
     fn all_that_decides_is_mutated_unless_a_crate_is_named() {
-        let all = words_of(&[], None);
-        assert!(PACKAGES.iter().all(|name| all.contains(name)), "{all}");
+        assert_eq!(packages(&arguments(&[], None)), PACKAGES);
+        let one = arguments(&["weir-sale"], Some("1/8"));
+        assert_eq!(packages(&one), ["weir-sale"]);
         assert_eq!(
-            words_of(&["weir-sale"], Some("1/8")),
-            "mutants --package weir-sale --shard 1/8 --list"
+            words("weir-sale", false, &one).join(" "),
+            "--package weir-sale --shard 1/8 --list -- --lib -- --skip a_million_keys --skip in_a_year"
+        );
+    }
+
+    #[test]
+    fn a_crate_is_tested_whole() {
+        let all = arguments(&[], None);
+        let link = words("weir-link", has_tests_folder("weir-link"), &all).join(" ");
+        assert!(link.contains("--features origin"), "{link}");
+        let links = words(
+            "weir-engine-links",
+            has_tests_folder("weir-engine-links"),
+            &all,
+        );
+        assert!(
+            links.join(" ").contains("-- --lib --test * --"),
+            "{links:?}"
         );
     }
 }

@@ -104,7 +104,11 @@ fn clicks_may_be_left_uncounted() {
 
 /// One link with so many clicks; a batch of reads is under way for a click on it.
 fn with_maximum(max_clicks: u64) -> Host {
-    let mut host = Host::new();
+    with_maximum_and(r#"{"redis":{}}"#, max_clicks)
+}
+
+fn with_maximum_and(config: &str, max_clicks: u64) -> Host {
+    let mut host = Host::with(config);
     let link = Link {
         max_clicks,
         ..link(TARGET)
@@ -209,6 +213,78 @@ fn a_click_whose_client_has_left_is_given_back() {
     assert_eq!(host.redis.used["s/max"], 0);
 }
 
+#[test]
+fn a_click_whose_client_has_left_and_whose_reply_is_lost_is_given_back() {
+    let mut host = with_maximum(1);
+    let stream = host.click("/max");
+    let read = read_under_way(&host);
+    host.close(stream);
+    host.run_call(read);
+    host.lose(read);
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+}
+
+#[test]
+fn a_click_whose_reply_is_lost_and_that_cannot_be_looked_up_is_given_back() {
+    let mut host = with_maximum_and(ONE_LOOK_UP, 1);
+    let stream = host.click("/max");
+    let read = read_under_way(&host);
+    host.run_call(read);
+    host.lose(read);
+    assert_eq!((host.status(stream), host.redis.used["s/max"]), (503, 1));
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+}
+
+/// The only look-up is the one that [`with_maximum_and`] makes.
+const ONE_LOOK_UP: &str = r#"{"redis":{},"origin":{"limit":{"rate":1,"per":"1h","burst":1}}}"#;
+
+/// It was free again, and Redis has used it for this request, but only memory can say so: that all are used.
+#[test]
+fn a_click_that_memory_refuses_when_the_reply_is_lost_is_given_back() {
+    let mut host = with_maximum(1);
+    host.redis.tell_of("s/another");
+    host.advance(250);
+    for status in [302, 410] {
+        let stream = host.click("/max");
+        host.run();
+        assert_eq!(host.status(stream), status);
+    }
+    host.redis.used.clear();
+    // Changes were missed: memory must ask.
+    host.redis.changes.clear();
+    host.redis.tell_of("s/another");
+    host.advance(250);
+    let stream = host.click("/max");
+    let read = read_under_way(&host);
+    host.run_call(read);
+    host.lose(read);
+    assert_eq!((host.status(stream), host.redis.used["s/max"]), (410, 1));
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 0);
+}
+
+/// Or Redis, when it is there again, would have to hear of every request that it was spared.
+#[test]
+fn a_click_that_redis_never_heard_of_is_not_given_back() {
+    for leaves in [false, true] {
+        let mut host = with_maximum_and(ONE_LOOK_UP, 1);
+        host.is_connected = false;
+        let stream = host.click("/max");
+        host.tick();
+        if leaves {
+            host.close(stream);
+        }
+        host.is_connected = true;
+        host.run();
+        assert_eq!(host.status(stream), if leaves { 0 } else { 503 });
+        let requests = host.metric("redis_requests_total");
+        host.advance(100);
+        assert_eq!(host.metric("redis_requests_total"), requests, "{leaves}");
+    }
+}
+
 /// Its client has left when the answer comes, and the engine has not heard of that yet.
 #[test]
 fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
@@ -235,6 +311,19 @@ fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
     assert_eq!(host.status(stream), 302);
     host.advance(1_000);
     assert_eq!(host.clicks(), 1);
+}
+
+/// A host tells of it right after the effects of the event that answered.
+#[test]
+fn a_click_whose_answer_has_arrived_stays_used() {
+    let mut host = with_maximum(1);
+    let stream = host.click("/max");
+    host.run();
+    host.tick();
+    host.undeliver(stream);
+    host.advance(100);
+    host.advance(100);
+    assert_eq!(host.redis.used["s/max"], 1);
 }
 
 #[test]

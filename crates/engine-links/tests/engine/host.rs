@@ -153,6 +153,12 @@ impl Host {
         }
     }
 
+    /// The engine is told that an answer did not arrive.
+    pub fn undeliver(&mut self, stream: StreamId) {
+        let now_ms = self.now_ms;
+        self.handle(Event::Undelivered { stream, now_ms });
+    }
+
     pub fn tick(&mut self) {
         self.is_woken = false;
         let now_ms = self.now_ms;

@@ -170,6 +170,21 @@ fn a_failed_look_up_answers_all_who_waited_and_is_not_remembered() {
 }
 
 #[test]
+fn an_origin_that_does_not_answer_is_left_in_peace_and_one_that_knows_no_link_is_not() {
+    for (has_origin, opened) in [(true, 0), (false, 1)] {
+        let mut host = Host::new();
+        host.has_origin = has_origin;
+        for number in 0..5 {
+            host.click(&format!("/code{number}"));
+            host.run();
+        }
+        assert_eq!(host.metric("lookups_total"), 5);
+        let state = "origin_breaker_total.state.open";
+        assert_eq!(host.metric(state), opened, "{has_origin}");
+    }
+}
+
+#[test]
 fn a_follower_that_finds_nothing_in_redis_takes_a_look_up_of_its_own() {
     // Nothing is remembered.
     let mut host = Host::with(r#"{"redis":{},"cache":{"entries_max":0}}"#);
@@ -295,6 +310,24 @@ fn a_link_that_the_origin_knows_to_be_gone_is_not_kept_after_a_loss() {
     assert_eq!(host.status(stream), 404);
     let again = host.click("/abc");
     assert_eq!(host.status(again), 404);
+}
+
+#[test]
+fn what_nobody_can_confirm_is_answered_at_once_for_a_while() {
+    let mut host = Host::new();
+    host.redis.records.insert("s/abc".into(), link(COLD));
+    host.redis.tell_of("s/another");
+    host.advance(250);
+    host.click("/abc");
+    host.run();
+    host.redis.flush();
+    host.advance(250);
+    host.has_origin = false;
+    let first = host.click("/abc");
+    assert_eq!(host.status(first), 0, "it may have been edited");
+    host.run();
+    let next = host.click("/abc");
+    assert_eq!([first, next].map(|stream| host.location(stream)), [COLD; 2]);
 }
 
 #[test]

@@ -1,10 +1,29 @@
 //! Where links are found, and what happens while Redis is down.
 
-use weir_link::record::Link;
+use weir_engine::Engine;
+use weir_link::record::{Link, RedirectStatus};
 
 use crate::host::{Host, link};
 
 const TARGET: &str = "https://target.example/page";
+
+/// Ticks poll, send batches of clicks, and watch over deadlines.
+#[test]
+fn ticks_are_as_far_apart_as_what_is_due_first() {
+    let tick_ms = |poll_ms: u64, flush_ms: u64, deadline_ms: u64| {
+        let mut host = Host::with(&format!(
+            r#"{{"redis":{{"deadline_ms":{deadline_ms}}},"poll_interval_ms":{poll_ms},
+            "clicks":{{"flush_ms":{flush_ms}}}}}"#
+        ));
+        let before = host.engine.tick_ms();
+        host.click("/abc");
+        (before, host.engine.tick_ms())
+    };
+    let longest = 60_000;
+    assert_eq!(tick_ms(400, longest, longest), (Some(400), Some(400)));
+    assert_eq!(tick_ms(400, 100, longest), (Some(400), Some(100)));
+    assert_eq!(tick_ms(400, longest, 80), (Some(400), Some(20)));
+}
 
 #[test]
 fn a_link_comes_from_redis_once_and_then_from_memory() {
@@ -172,6 +191,27 @@ fn a_link_with_a_maximum_of_clicks_is_counted_by_redis_until_it_is_used_up() {
         [302, 302, 302, 302, 410, 410]
     );
     assert_eq!(host.metric("found_total.place.redis"), 5);
+    assert_eq!(host.metric("found_total.place.memory"), 1);
+}
+
+#[test]
+fn a_permanent_redirect_is_kept_for_no_longer_than_the_link_lives() {
+    let mut host = Host::new();
+    let status = RedirectStatus::MovedPermanently;
+    let permanent = Link {
+        status,
+        ..link(TARGET)
+    };
+    host.redis.records.insert("s/abc".into(), permanent);
+    host.redis.left_ms = Some(10_000);
+    // From Redis, and then from memory.
+    for seconds in [10, 6] {
+        let stream = host.click("/abc");
+        host.run();
+        let cache = host.header(stream, "cache-control").unwrap();
+        assert_eq!(cache, format!("public, max-age={seconds}"));
+        host.advance(4_000);
+    }
     assert_eq!(host.metric("found_total.place.memory"), 1);
 }
 

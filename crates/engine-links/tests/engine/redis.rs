@@ -18,6 +18,8 @@ pub struct Redis {
     pub used: BTreeMap<String, u64>,
     /// Marks of clicks, by their keys: what was left before, or `None` if they were given back.
     marks: BTreeMap<Vec<u8>, Option<u64>>,
+    /// How much is left of the life of links, in milliseconds, if they have one.
+    pub left_ms: Option<i64>,
     /// How many reads were made to renew a life or as a click.
     pub renewals: usize,
     /// Links in the stream of changes, by the number in their entry's id.
@@ -141,7 +143,7 @@ impl Redis {
         };
         array(out, 3);
         bulk(out, &link.encode());
-        integer(out, -1);
+        integer(out, self.left_ms.unwrap_or(-1));
         integer(out, left.map_or(-1, |left| left as i64));
     }
 

@@ -298,6 +298,19 @@ fn whoever_was_answered_together_asks_again_in_one_batch() {
 }
 
 #[test]
+fn a_batch_of_four_is_few_and_one_of_five_is_many() {
+    for (len, goes_at_once) in [(4, true), (5, false)] {
+        let mut bench = Bench::warm();
+        bench.enqueue_unowned(0, 1);
+        bench.enqueue_all(1..len, 1);
+        bench.turn(1);
+        assert_eq!(streams(&bench.reply(0, 1)).len(), len as usize);
+        bench.enqueue(9, 0, 2).unwrap();
+        assert_eq!(bench.sent.len() == 2, goes_at_once, "{len}");
+    }
+}
+
+#[test]
 fn what_goes_without_a_stream_waits_for_a_turn() {
     let mut bench = Bench::warm();
     bench.enqueue_unowned(0, 1);
@@ -433,6 +446,41 @@ fn a_call_that_is_not_the_pumps_is_left_to_its_owner() {
     assert!(!bench.pump.not_sent(BatchId(9), &mut bench.effects));
     assert!(!bench.pump.deferred(BatchId(9), &mut bench.effects));
     assert!(bench.effects.as_slice().is_empty());
+    assert!(!bench.pump.has(BatchId(9)));
+    bench.enqueue(1, 1, 0).unwrap();
+    bench.turn(0);
+    assert!(bench.pump.has(bench.sent[0].0));
+}
+
+#[test]
+fn the_jobs_of_one_stream_are_taken_together_or_not_at_all() {
+    let mut bench = Bench::new(Settings {
+        waiting_max: 2,
+        ..SETTINGS
+    });
+    let enqueue_all = |bench: &mut Bench, jobs: core::ops::Range<u32>| {
+        let effects = &mut bench.effects;
+        let taken = bench.pump.enqueue_all(1, jobs, 0, effects);
+        bench.apply();
+        taken
+    };
+    assert_eq!(enqueue_all(&mut bench, 0..3), Ok(()));
+    assert_eq!((bench.pump.waiting(), bench.wakes), (3, 1));
+    assert_eq!(enqueue_all(&mut bench, 3..5), Err(Full));
+    assert_eq!(bench.pump.waiting(), 3);
+    bench.turn(0);
+    assert_eq!(streams(&bench.reply(0, 1)), [Some(1); 3]);
+}
+
+#[test]
+fn a_pump_calls_its_own_redis() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.pump = bench.pump.with_redis(RedisId(3));
+    bench.pump.enqueue(1, 1, 0, &mut bench.effects).unwrap();
+    bench.pump.turn(0, &mut bench.effects);
+    let is_to =
+        |effect: &Effect| matches!(effect, Effect::Call { redis, .. } if *redis == RedisId(3));
+    assert!(bench.effects.as_slice().iter().any(is_to));
 }
 
 #[test]

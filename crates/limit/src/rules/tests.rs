@@ -395,6 +395,43 @@ fn names_are_plain_and_each_is_there_once() {
 }
 
 #[test]
+fn a_rule_names_no_more_keys_than_fit() {
+    let path_of = |field: &str, count: usize| {
+        let keys: Vec<_> = (0..count).map(|n| format!(r#"["{n}"]"#)).collect();
+        let list = match field {
+            "overrides" => keys
+                .iter()
+                .map(|key| format!(r#"{{"key":{key},"limit":{{"rate":1,"per":"1s"}}}}"#))
+                .collect::<Vec<_>>(),
+            _ => keys,
+        };
+        let json = format!(
+            r#"{{"rules":[{{"name":"r","key":["user"],"limit":{{"rate":1,"per":"1s"}},"{field}":[{}]}}]}}"#,
+            list.join(",")
+        );
+        read(&json).map(|_| ()).map_err(|error| error.path)
+    };
+    for field in ["allow", "deny", "overrides"] {
+        assert_eq!(path_of(field, LISTED_MAX), Ok(()));
+        let refused = Err(format!("rules[0].{field}"));
+        assert_eq!(path_of(field, LISTED_MAX + 1), refused);
+    }
+}
+
+/// Gateways of two versions share a limit only if both call its key the same: half of SHA-256.
+#[test]
+fn the_name_of_a_key_in_redis_never_changes() {
+    let digest = |fields: &str| match rule(fields).apply(&get("/")) {
+        Applied::Hit(hit) => hit.digest(),
+        other => panic!("{other:?}"),
+    };
+    // Of no bytes at all, as FIPS 180-4 has it.
+    let of_nothing = 0xe3b0_c442_98fc_1c14_9afb_f4c8_996f_b924_u128;
+    assert_eq!(digest(r#""key":[]"#), of_nothing.to_be_bytes());
+    assert_ne!(digest(r#""key":["method"]"#), of_nothing.to_be_bytes());
+}
+
+#[test]
 fn what_is_unknown_is_refused() {
     for bad in [
         r#"{"rules":[],"colour":1}"#,

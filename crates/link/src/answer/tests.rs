@@ -46,6 +46,30 @@ fn a_plain_link_is_a_redirect_and_nothing_is_copied() {
 }
 
 #[test]
+fn whoever_follows_a_link_is_counted_and_clicks_unless_it_comes_by_itself() {
+    let bot = b"Googlebot/2.1";
+    for (method, is_prefetch, user_agent, is_counted, is_click) in [
+        (&b"GET"[..], false, IPHONE, true, true),
+        (b"GET", false, b"curl/8.5.0", true, true),
+        (b"GET", false, bot, true, false),
+        (b"GET", true, IPHONE, false, false),
+        (b"HEAD", false, IPHONE, false, false),
+        (b"POST", false, IPHONE, false, false),
+        (b"get", false, IPHONE, false, false),
+    ] {
+        let visit = Visit {
+            method: Method::read(method),
+            is_prefetch,
+            user_agent,
+            ..Visit::default()
+        };
+        let got = (visit.is_counted(), visit.is_click());
+        assert_eq!(got, (is_counted, is_click), "{visit:?}");
+    }
+    assert_eq!(Method::read(b"HEAD"), Method::Head);
+}
+
+#[test]
 fn what_may_be_remembered_ends_with_the_link() {
     let visit = Visit {
         now_ms: 1_000,
@@ -111,6 +135,13 @@ fn an_ended_link_is_gone() {
     assert_eq!(answer(&disabled, &at(9)).reply(&domain()).status, 410);
 }
 
+/// Dashboards ask for these words.
+#[test]
+fn metrics_say_why_a_link_is_gone() {
+    let words = [Gone::Disabled, Gone::Expired, Gone::UsedUp].map(Gone::word);
+    assert_eq!(words, ["disabled", "expired", "used_up"]);
+}
+
 #[test]
 fn only_statuses_that_keep_the_method_redirect_a_post() {
     let post = Visit {
@@ -153,6 +184,9 @@ fn a_query_string_goes_in_front_of_the_fragment() {
         b"\xff \r\n#\"",
         "https://t.example/a?%FF%20%0D%0A%23\"",
     );
+    let longest = "x".repeat(QUERY_LEN_MAX);
+    let with_longest = alloc::format!("https://t.example/a?{longest}");
+    check("https://t.example/a", longest.as_bytes(), &with_longest);
     check(
         "https://t.example/a",
         &[b'x'; QUERY_LEN_MAX + 1],

@@ -120,6 +120,8 @@ fn a_link_is_read_again_when_its_life_is_to_be_renewed() {
         is_disabled: true,
         ..living()
     };
+    memory.learn(&name("abc"), told(disabled.clone(), Some(9_500)), 3_000);
+    assert!(!is_due(&mut memory, 3_501));
     memory.learn(&name("abc"), told(disabled, Some(100)), 3_000);
     assert!(!is_due(&mut memory, 3_099));
     assert_eq!(memory.find(&name("abc"), 3_100), Found::Nothing);
@@ -152,6 +154,14 @@ fn an_edit_drops_what_is_known() {
     assert_eq!(memory.find(&name("abc"), 2), Found::Unknown);
     memory.forget(&name("abc"));
     assert_eq!(memory.find(&name("abc"), 2), Found::Nothing);
+}
+
+#[test]
+fn a_link_that_has_clicks_left_again_is_known_no_longer() {
+    let mut memory = memory();
+    memory.learn(&name("abc"), told(link(), None), 0);
+    memory.drop_link(&name("abc"));
+    assert_eq!(memory.find(&name("abc"), 1), Found::Nothing);
 }
 
 #[test]

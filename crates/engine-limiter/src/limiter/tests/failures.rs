@@ -107,6 +107,23 @@ fn while_the_breaker_is_open_nobody_asks_and_one_tries_it_out_later() {
 }
 
 #[test]
+fn a_request_that_needs_no_redis_does_not_try_it_out() {
+    let here = r#"{ "name": "here", "limit": { "rate": 99, "per": "1h" } }"#;
+    let there = r#"{ "name": "there", "store": "redis", "match": { "headers": [{ "name": "x-user-id" }] },
+        "limit": { "rate": 99, "per": "1h" } }"#;
+    let fields = format!(r#"{REDIS}, "headers": {{ "on_allowed": true }}"#);
+    let mut host = Host::new(&[here, there], &fields);
+    for _ in 0..4 {
+        fail(&mut host, "alice", Fate::TimedOut);
+    }
+    host.now_ms += 600;
+    let other = host.request_with(&[]);
+    assert!(host.is_passed(other));
+    let probe = host.request("alice");
+    assert!(host.is_waiting(probe), "the one probe was left to it");
+}
+
+#[test]
 fn a_full_pump_falls_back_at_once() {
     let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(

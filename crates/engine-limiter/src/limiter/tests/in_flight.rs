@@ -26,7 +26,7 @@ fn a_request_counts_until_it_ends() {
     assert_eq!(host.passed("alice", 3), 0);
     host.close(streams[0]);
     assert_eq!(host.passed("alice", 3), 1);
-    assert_eq!(host.limiter.streams.len(), HERE_MAX);
+    assert_eq!(host.limiter.open_streams(), HERE_MAX);
 }
 
 #[test]
@@ -69,6 +69,25 @@ fn a_request_that_is_only_watched_counts_until_it_ends() {
     host.settle();
     assert_eq!(host.redis.in_flight(), 0);
     assert!(host.is_at_rest());
+}
+
+/// It was not charged.
+#[test]
+fn a_request_that_is_watched_beyond_the_limit_gives_nothing_back() {
+    for store in ["local", "redis"] {
+        let watched = format!(
+            r#"{{ "name": "watched", "store": "{store}", "mode": "shadow", "algorithm": "concurrency",
+            "limit": {{ "rate": 2, "per": "1d" }} }}"#
+        );
+        let mut host = Host::new(&[&watched], r#""redis": {}"#);
+        let streams = [(); 3].map(|()| host.ask("alice"));
+        assert_eq!(host.count("shadow_limited", "watched"), 1);
+        host.close(streams[2]);
+        host.settle();
+        host.ask("alice");
+        let limited = host.count("shadow_limited", "watched");
+        assert_eq!(limited, 2, "{store}: two are still under way");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Rules that count here, and what clients are told.
 
 use alloc::rc::Rc;
+use alloc::string::String;
 
 use weir_base::shared_data::LocalData;
 use weir_engine::event::PlainRequest;
@@ -20,6 +21,17 @@ fn what_one_rule_refuses_no_rule_is_charged_for() {
     assert_eq!(host.count("allowed", "all"), 5);
     assert_eq!(host.count("limited", "per-user"), 18 + 18);
     assert!(host.is_at_rest());
+}
+
+#[test]
+fn a_request_is_charged_what_it_costs_wherever_it_counts() {
+    for store in ["local", "redis"] {
+        let rule = format!(
+            r#"{{ "name": "r", "store": "{store}", "cost": 2, "limit": {{ "rate": 5, "per": "1h" }} }}"#
+        );
+        let mut host = Host::new(&[&rule], r#""redis": {}"#);
+        assert_eq!(host.passed("alice", 5), 2, "{store}");
+    }
 }
 
 #[test]
@@ -46,6 +58,9 @@ fn a_refusal_tells_policies_what_is_left_and_when_to_come_again() {
     assert_eq!(header("retry-after"), "2800");
     assert_eq!(header("x-ratelimit-limit"), "2");
     assert_eq!(header("x-ratelimit-remaining"), "0");
+    let body = core::str::from_utf8(&host.answer(refused).body).unwrap();
+    let violated = r#""violated-policies":["per-user"],"#;
+    assert!(body.contains(violated), "{body}");
 }
 
 #[test]
@@ -59,6 +74,18 @@ fn requests_that_pass_are_told_in_their_responses_if_it_is_configured() {
     let other = host.ask("alice");
     host.close(other);
     assert!(host.is_at_rest(), "there was no response");
+}
+
+#[test]
+fn of_rules_that_leave_as_little_the_older_headers_tell_of_the_first() {
+    let first = r#"{ "name": "first", "limit": { "rate": 2, "per": "1h" } }"#;
+    let second = r#"{ "name": "second", "cost": 4, "limit": { "rate": 5, "per": "1h" } }"#;
+    let fields = r#""headers": { "on_allowed": true, "legacy": true }"#;
+    let mut host = Host::new(&[first, second], fields);
+    let stream = host.ask("alice");
+    let told = |name| host.told(stream, name).unwrap();
+    let names = ["x-ratelimit-remaining", "x-ratelimit-limit"];
+    assert_eq!(names.map(told), ["1", "2"]);
 }
 
 #[test]
@@ -100,6 +127,18 @@ fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
     assert_eq!(told("alice", SECRET).as_deref(), Some("per-user"));
     assert_eq!(told("bob", SECRET).as_deref(), Some("none"));
     assert_eq!(told("alice", "0123456789abcdeF"), None);
+}
+
+/// A host that has to define its metrics beforehand knows by it what rules will count that come later.
+#[test]
+fn the_example_counts_what_every_rule_counts() {
+    let names = |metrics: &Metrics| metrics.counters().map(String::from).collect::<Vec<_>>();
+    let example = names(&crate::metrics_of_any_rule());
+    let rule = r#"{ "name": "any", "limit": { "rate": 1, "per": "1h" } }"#;
+    let mut all = names(Host::new(&[rule], "").limiter.metrics());
+    all.retain(|name| name.ends_with(".rule.any"));
+    assert_eq!(example, all);
+    assert!(!all.is_empty());
 }
 
 /// What the host has to do for nearly every request.

@@ -68,6 +68,37 @@ fn slices_save_calls_and_admit_no_more_than_the_limit() {
 }
 
 #[test]
+fn a_slice_that_was_asked_for_in_vain_is_asked_for_by_the_next_request() {
+    let rule = r#"{ "name": "r", "store": "redis", "lease": { "max": 100, "lasts": "1m" },
+        "limit": { "rate": 1000, "per": "1d" } }"#;
+    let mut host = Host::new(&[rule], r#""redis": {}"#);
+    host.redis.load_scripts();
+    host.ask("any");
+    host.request("any");
+    host.end_call(0, Fate::TimedOut);
+    host.ask("any");
+    let calls = host.redis.scripts_run;
+    assert_eq!(host.passed("any", 3), 3);
+    assert_eq!(host.redis.scripts_run, calls, "it brought three more");
+}
+
+#[test]
+fn a_slice_of_a_fixed_window_ends_with_the_window() {
+    let rule = r#"{ "name": "r", "store": "redis", "lease": { "max": 100, "lasts": "1m" },
+        "algorithm": "fixed_window", "limit": { "rate": 1000, "per": "1m" } }"#;
+    let mut host = Host::new(&[rule], r#""redis": {}"#);
+    host.passed("any", 4);
+    let calls = host.redis.scripts_run;
+    let left_ms = 60_000 - host.now_ms % 60_000;
+    host.now_ms += left_ms - 1;
+    host.passed("any", 1);
+    assert_eq!(host.redis.scripts_run, calls, "some of it is left");
+    host.now_ms += 1;
+    host.passed("any", 1);
+    assert_eq!(host.redis.scripts_run, calls + 1);
+}
+
+#[test]
 fn a_slice_is_not_spent_on_what_another_rule_refuses() {
     let leased = r#"{ "name": "leased", "store": "redis", "lease": { "max": 8, "lasts": "1h" },
         "limit": { "rate": 8, "per": "1d" } }"#;

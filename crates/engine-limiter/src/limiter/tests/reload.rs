@@ -115,6 +115,20 @@ fn a_worker_without_requests_polls_less_and_less_and_keeps_quiet() {
 }
 
 #[test]
+fn the_first_request_of_a_worker_brings_it_the_rules_at_once() {
+    let mut host = host();
+    host.way = Way::Down;
+    for _ in 0..20 {
+        host.now_ms += 40_000;
+        host.tick();
+    }
+    host.way = Way::Open;
+    host.redis.document = Some(rules(5).into());
+    host.ask("alice");
+    assert_eq!(host.metric("weir_ratelimit_rules_loaded_total"), 1);
+}
+
+#[test]
 fn what_waits_is_decided_by_the_rules_it_came_under() {
     let old = r#"{ "name": "r", "store": "redis", "algorithm": "concurrency", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[old], r#""redis": {}, "reload": true"#);
