@@ -49,6 +49,9 @@ pub struct Config {
     /// Limits, as the filter `ratelimit` has them. An edge counts by itself: they are coarse.
     #[serde(default)]
     pub limits: Option<Map<String, Value>>,
+    /// Limits that one place counts, for all instances, before all else. Only on platforms that have such a place.
+    #[serde(default)]
+    pub exact_limits: Option<Map<String, Value>>,
     /// For how many milliseconds links count after the origin has last been heard, 1,000 to an hour: a minute unless set. So
     /// long an edit may go unseen.
     #[serde(default = "default_links_fresh_ms")]
@@ -74,6 +77,8 @@ pub struct Checked {
     pub gate: Option<Vec<u8>>,
     /// The limiter's.
     pub limits: Option<Vec<u8>>,
+    /// See [`Config::exact_limits`].
+    pub exact_limits: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
     /// See [`Config::sales_every_ms`].
@@ -103,6 +108,7 @@ impl Config {
             links: self.links.map(links).transpose()?,
             gate: self.gate.map(gate).transpose()?,
             limits: self.limits.map(limits).transpose()?,
+            exact_limits: self.exact_limits.map(exact_limits).transpose()?,
             links_fresh_ms: self.links_fresh_ms,
             sales_every_ms: self.sales_every_ms,
             links_every_ms: self.links_every_ms,
@@ -138,6 +144,12 @@ fn gate(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
 fn limits(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("limits", &config, &["redis", "reload"])?;
     config.insert("redis".to_owned(), no_redis());
+    Ok(Value::Object(config).to_string().into_bytes())
+}
+
+/// Without Redis: a rule that counts there is refused.
+fn exact_limits(config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+    has_none("exact_limits", &config, &["redis", "reload"])?;
     Ok(Value::Object(config).to_string().into_bytes())
 }
 

@@ -48,6 +48,8 @@ pub struct Given {
     pub seed: u64,
     /// Where local limits count: with [`LocalData`](weir_base::shared_data::LocalData), in this instance alone.
     pub data: Data,
+    /// Whether this platform has [one place that counts](crate::exact).
+    pub counts_exactly: bool,
 }
 
 /// An edge.
@@ -60,9 +62,18 @@ pub struct Edge<S> {
 }
 
 /// What engines are made with.
-struct Host {
+pub(crate) struct Host {
     given: Given,
     no_claims: Vec<u8>,
+}
+
+impl Host {
+    pub(crate) fn new(given: Given, config: &Checked) -> Self {
+        Self {
+            no_claims: config.no_claims(),
+            given,
+        }
+    }
 }
 
 impl setup::Host for Host {
@@ -111,10 +122,11 @@ impl<S: Store> Edge<S> {
     /// With the path of the field that is wrong.
     pub fn new(json: &[u8], given: Given, store: S) -> Result<Self, FieldError> {
         let config = Config::read(json, &given.variable)?;
-        let host = Rc::new(Host {
-            no_claims: config.no_claims(),
-            given,
-        });
+        if config.exact_limits.is_some() && !given.counts_exactly {
+            let problem = "this platform has no one place that counts: leave them to the gateways";
+            return Err(FieldError::new("exact_limits", problem));
+        }
+        let host = Rc::new(Host::new(given, &config));
         let limits = config.limits.as_ref().map(|json| limiter(json, &host));
         let gate = config.gate.as_ref().map(|json| gate(json, &host));
         let links = config.links.as_ref().map(|json| links(json, &host));
@@ -237,11 +249,11 @@ impl<S: Store> Edge<S> {
     }
 }
 
-fn within(part: &'static str) -> impl Fn(FieldError) -> FieldError {
+pub(crate) fn within(part: &'static str) -> impl Fn(FieldError) -> FieldError {
     move |error| FieldError::new(format!("{part}.{}", error.path), error.problem)
 }
 
-fn limiter(json: &[u8], host: &Rc<Host>) -> Result<Part<Limiter<Data>>, FieldError> {
+pub(crate) fn limiter(json: &[u8], host: &Rc<Host>) -> Result<Part<Limiter<Data>>, FieldError> {
     let (json, host) = (json.to_vec(), Rc::clone(host));
     let make: Make<_> = Box::new(move || {
         let configured = weir_engine_limiter::configure(&json, &*host, false)?;

@@ -18,6 +18,7 @@
 //! | [`knowledge`] | feeds into the store, and out of it the replies that engines wait for |
 //! | `part` | one engine: asked, and made anew when its question had no answer |
 //! | [`edge`] | all of it for one request |
+//! | [`exact`] | limits that one place counts |
 //! | [`host`] | what hosts share |
 //!
 //! # What an edge must not do
@@ -43,6 +44,7 @@ extern crate std;
 
 pub mod config;
 pub mod edge;
+pub mod exact;
 pub mod host;
 pub mod knowledge;
 mod part;

@@ -8,6 +8,7 @@ use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, IDEMPOTENCY_KEY, USER};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_base::shared_data::LocalData;
 use weir_edge::edge::Given;
+use weir_edge::exact::{ExactLimits, Probe};
 use weir_edge::knowledge::{Feed, TakeError};
 use weir_edge::store::{MemoryStore, NotWritten};
 use weir_edge::{Decision, Edge, Store};
@@ -53,6 +54,7 @@ fn given() -> Given {
         variable: Box::new(variable),
         seed: 3,
         data: Rc::new(LocalData::default()),
+        counts_exactly: false,
     }
 }
 
@@ -472,4 +474,50 @@ proptest! {
         edge.decide(&request(&method, &path, &headers, NOW_MS));
         edge.decide(&request("POST", &format!("/sales/{path}/orders"), &headers, NOW_MS));
     }
+}
+
+#[test]
+fn exact_limits_need_one_place_that_counts() {
+    let rule = serde_json::json!({
+        "name": "one", "key": [{ "header": "a" }], "match": { "path": { "prefix": "/l" } },
+        "algorithm": "fixed_window", "limit": { "rate": 1, "per": "1h" },
+    });
+    let config = |rule: &serde_json::Value| {
+        let keys = serde_json::json!([{ "id": "e1", "secret": { "env": "SECRET" } }]);
+        let limits = serde_json::json!({ "rules": [rule] });
+        serde_json::json!({ "edge": "x", "keys": keys, "exact_limits": limits }).to_string()
+    };
+    let variable = || -> Box<weir_edge::edge::Variable> { Box::new(|_| Some(vec![b'x'; 32])) };
+    let given = |counts_exactly| Given {
+        variable: variable(),
+        seed: 3,
+        data: Rc::new(LocalData::default()),
+        counts_exactly,
+    };
+    let json = config(&rule);
+    let store = Rc::new(MemoryStore::default());
+    let refused = Edge::new(json.as_bytes(), given(false), Rc::clone(&store));
+    assert_eq!(refused.err().unwrap().path, "exact_limits");
+    assert!(Edge::new(json.as_bytes(), given(true), store).is_ok());
+
+    let mut in_redis = rule.clone();
+    in_redis["store"] = "redis".into();
+    let refused = ExactLimits::new(config(&in_redis).as_bytes(), given(true));
+    assert_eq!(refused.err().unwrap().path, "exact_limits.rules[0].store");
+
+    let mut limits = ExactLimits::new(json.as_bytes(), given(true))
+        .unwrap()
+        .unwrap();
+    let mut probe = Probe::new(json.as_bytes(), variable()).unwrap().unwrap();
+    let request = |path: &str| PlainRequest {
+        headers: Headers::new(&[(":method", "GET"), (":path", path), ("a", "1")]),
+        peer_address: b"192.0.2.1:1".into(),
+        now_ms: 1_700_000_000_000,
+    };
+    for (path, concerns) in [("/l", true), ("/other", false), ("/l", true)] {
+        assert_eq!(probe.concerns(&request(path)), concerns, "{path}");
+    }
+    let answers = ["/l", "/other", "/l"].map(|path| limits.ask(&request(path)));
+    let statuses = answers.map(|answer| answer.map(|answer| answer.status));
+    assert_eq!(statuses, [None, None, Some(429)]);
 }

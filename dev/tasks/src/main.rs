@@ -143,6 +143,11 @@ fn build_edge() -> Result<ExitCode> {
         let bytes = std::fs::metadata(&file)?.len();
         println!("{:>9} bytes  {}", bytes, file.display());
     }
+    // The tool is npm's, and not everybody has that.
+    match edge::pack(&edge::fastly_module(Build::Shipped)?) {
+        Ok(package) => println!("{:>15}  {}", "package", package.display()),
+        Err(error) => println!("{:>15}  not packed for Fastly: {error:#}", "package"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,6 +19,7 @@ use worker::{
 
 use crate::client::{bytes, client_header, is_clients, now_ms, text};
 use crate::front::Front;
+use crate::limits;
 use crate::settings::{Site, variables};
 
 /// The namespace of links, and the object that fills it.
@@ -41,8 +42,11 @@ pub(crate) async fn serve(request: Request, env: &Env, context: &Context) -> Res
         return sent(&misconfigured(), "GET");
     }
     let now_ms = now_ms(&request);
-    read_feeds(&space, &request, now_ms, env, context).await;
     let asked = asked(&request, now_ms)?;
+    if let Some(refusal) = limits::refusal(&space, &request, &asked, env).await {
+        return Ok(refusal);
+    }
+    read_feeds(&space, &request, now_ms, env, context).await;
     fetch_links(&space, &request, &asked, env).await;
     match with_site(&space, |site| site.edge.decide(&asked)) {
         Some(Decision::Answer(answer)) => sent(&answer, request.method().as_ref()),
@@ -80,13 +84,13 @@ pub(crate) fn name(request: &Request, key: &str) -> String {
 }
 
 /// The variables that came with a request: of the conformance suite alone.
-pub(crate) fn variables_of(request: &Request) -> Option<Box<Variable>> {
+pub(crate) fn variables_of(request: &Request) -> Option<Rc<Variable>> {
     if !cfg!(feature = "conformance") {
         return None;
     }
     let json = request.headers().get("x-conformance-variables").ok()??;
     let given: BTreeMap<String, String> = serde_json::from_slice(&bytes(&json)).ok()?;
-    Some(Box::new(move |name| {
+    Some(Rc::new(move |name| {
         given.get(name).map(|value| value.clone().into_bytes())
     }))
 }
@@ -102,7 +106,7 @@ fn open(space: &str, request: &Request, env: &Env) -> std::result::Result<(), St
     })
 }
 
-fn with_site<T>(space: &str, act: impl FnOnce(&mut Site) -> T) -> Option<T> {
+pub(crate) fn with_site<T>(space: &str, act: impl FnOnce(&mut Site) -> T) -> Option<T> {
     SITES.with_borrow_mut(|sites| sites.get_mut(space).map(act))
 }
 
@@ -242,7 +246,7 @@ fn path(request: &Request) -> Result<(String, String)> {
 }
 
 /// The request as engines see it.
-fn asked(request: &Request, now_ms: u64) -> Result<PlainRequest> {
+pub(crate) fn asked(request: &Request, now_ms: u64) -> Result<PlainRequest> {
     let (path, authority) = path(request)?;
     let method = request.method();
     let incoming = Incoming {
@@ -298,7 +302,7 @@ async fn forward(
 
 // --- answers
 
-fn sent(answer: &Answer, method: &str) -> Result<Response> {
+pub(crate) fn sent(answer: &Answer, method: &str) -> Result<Response> {
     let (status, headers, body) = answered(answer, method);
     let all = Headers::new();
     for (name, value) in headers {

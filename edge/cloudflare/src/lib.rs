@@ -9,6 +9,7 @@
 //! | secrets | as the configuration names them | |
 //! | KV namespace | `WEIR_LINKS` | where links are kept |
 //! | Durable Object | `WEIR_FEED`, class `Feed` | the one that reads the link feed and writes the namespace |
+//! | Durable Object | `WEIR_LIMITS`, class `Limits` | where exact limits count |
 //!
 //! An isolate serves many requests. It reads the catalogue and the domains from the origin by itself; links come from the
 //! namespace, which one object fills: see `feed`.
@@ -17,6 +18,7 @@ mod client;
 mod feed;
 mod front;
 mod host;
+mod limits;
 mod settings;
 
 use worker::{Context, Env, Request, Response, Result, event};

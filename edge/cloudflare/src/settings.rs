@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weir_base::shared_data::LocalData;
 use weir_edge::Edge;
 use weir_edge::edge::{Given, Variable};
+use weir_edge::exact::Probe;
 use weir_edge::host::{CONFIG, Places, text};
 use worker::Env;
 
@@ -15,6 +16,7 @@ pub(crate) struct Site {
     pub(crate) edge: Edge<Rc<Front>>,
     pub(crate) front: Rc<Front>,
     pub(crate) places: Places,
+    pub(crate) exact: Option<Probe>,
 }
 
 impl Site {
@@ -22,13 +24,17 @@ impl Site {
     ///
     /// # Errors
     /// When one is missing, or the configuration is refused.
-    pub(crate) fn new(variable: Box<Variable>, front: Rc<Front>) -> Result<Self, String> {
+    pub(crate) fn new(variable: Rc<Variable>, front: Rc<Front>) -> Result<Self, String> {
         let (json, places) = (text(&*variable, CONFIG)?, Places::read(&*variable)?);
+        let exact = Probe::new(json.as_bytes(), boxed(&variable));
+        let exact = exact.map_err(|error| format!("{CONFIG} is refused: {error}"))?;
+        let variable = boxed(&variable);
         let given = Given {
             variable,
             // Of no use to anybody who guesses it: no edge counts clicks.
             seed: 0,
             data: Rc::new(LocalData::default()),
+            counts_exactly: true,
         };
         let edge = Edge::new(json.as_bytes(), given, Rc::clone(&front))
             .map_err(|error| format!("{CONFIG} is refused: {error}"))?;
@@ -36,14 +42,21 @@ impl Site {
             edge,
             front,
             places,
+            exact,
         })
     }
 }
 
+/// The same variables, for another to keep.
+pub(crate) fn boxed(variable: &Rc<Variable>) -> Box<Variable> {
+    let variable = Rc::clone(variable);
+    Box::new(move |name| variable(name))
+}
+
 /// A Worker's variables and secrets.
-pub(crate) fn variables(env: &Env) -> Box<Variable> {
+pub(crate) fn variables(env: &Env) -> Rc<Variable> {
     let env = env.clone();
-    Box::new(move |name| {
+    Rc::new(move |name| {
         let value = env.var(name).ok()?.to_string();
         Some(value.into_bytes())
     })

@@ -32,7 +32,12 @@ pub(crate) fn now_ms(request: &Request) -> u64 {
     })
 }
 
-/// The same URL as the client has asked for, without what only the conformance suite sends.
+/// Whether the conformance suite asks for a vector, whose first request needs links already.
+pub(crate) fn is_of_suite(request: &Request) -> bool {
+    cfg!(feature = "conformance") && request.get_header("x-conformance-now-ms").is_some()
+}
+
+/// Whether a header is the client's: not those that only the conformance suite sends.
 pub(crate) fn is_clients(name: &str) -> bool {
     !cfg!(feature = "conformance") || !name.starts_with("x-conformance-")
 }

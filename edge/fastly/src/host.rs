@@ -11,7 +11,7 @@ use weir_edge::{Decision, Edge};
 use weir_engine::event::PlainRequest;
 use weir_engine::{Answer, Request as _};
 
-use crate::client::{address, is_clients, now_ms};
+use crate::client::{address, is_clients, is_of_suite, now_ms};
 use crate::settings;
 use crate::store::Cached;
 
@@ -22,17 +22,28 @@ const GATEWAY: &str = "gateway";
 /// Where a backend's own host is set, this one stands for nothing.
 const SOMEWHERE: &str = "http://weir.invalid";
 
-/// Serves a request, whatever happens.
-pub(crate) fn serve(request: Request) -> Response {
+/// Serves a request, whatever happens. A page of links is many writes to the KV store, for which no client waits: it is read
+/// when the answer has gone.
+pub(crate) fn serve(request: Request) {
     let mut edge = match settings::edge(&request) {
         Ok(edge) => edge,
         Err(problem) => {
             eprintln!("weir: {problem}");
-            return sent(&misconfigured(), "GET");
+            return sent(&misconfigured(), "GET").send_to_client();
         }
     };
-    let now_ms = now_ms(&request);
-    read_feeds(&mut edge, now_ms);
+    let (now_ms, of_suite) = (now_ms(&request), is_of_suite(&request));
+    read_feeds(&mut edge, &[Feed::SoldOut, Feed::Domains], now_ms);
+    if of_suite {
+        read_feeds(&mut edge, &[Feed::Links], now_ms);
+    }
+    answer(&mut edge, request, now_ms).send_to_client();
+    if !of_suite {
+        read_feeds(&mut edge, &[Feed::Links], now_ms);
+    }
+}
+
+fn answer(edge: &mut Edge<Cached>, request: Request, now_ms: u64) -> Response {
     let asked = asked(&request, now_ms);
     match edge.decide(&asked) {
         Decision::Answer(answer) => sent(&answer, request.get_method_str()),
@@ -45,15 +56,17 @@ pub(crate) fn serve(request: Request) -> Response {
 
 // --- feeds
 
-/// Asks for what is due. If the origin does not answer, what is known counts for as long as it may. How long it may take says
-/// the backend.
-fn read_feeds(edge: &mut Edge<Cached>, now_ms: u64) {
-    for _ in 0..FEEDS_MAX {
-        let Some((feed, path)) = edge.due(now_ms) else {
-            return;
-        };
-        if let Err(error) = read_feed(edge, feed, &path, now_ms) {
-            eprintln!("weir: {path}: {error}");
+/// Asks for what is due of these. If the origin does not answer, what is known counts for as long as it may. How long it may
+/// take says the backend.
+fn read_feeds(edge: &mut Edge<Cached>, feeds: &[Feed], now_ms: u64) {
+    for feed in feeds {
+        for _ in 0..FEEDS_MAX {
+            let Some(path) = edge.due_of(*feed, now_ms) else {
+                break;
+            };
+            if let Err(error) = read_feed(edge, *feed, &path, now_ms) {
+                eprintln!("weir: {path}: {error}");
+            }
         }
     }
 }

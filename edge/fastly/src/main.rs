@@ -21,6 +21,5 @@ mod store;
 use fastly::Request;
 
 fn main() {
-    let request = Request::from_client();
-    host::serve(request).send_to_client();
+    host::serve(Request::from_client());
 }

@@ -25,6 +25,7 @@ pub(crate) fn edge(request: &Request) -> Result<Edge<Cached>, String> {
         variable,
         seed: seed(),
         data: Rc::new(PopData::new(space.clone())),
+        counts_exactly: false,
     };
     let store = Cached::open(space).ok_or_else(|| format!("there is no KV store {STORE}"))?;
     Edge::new(json.as_bytes(), given, store)

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fastly::KVStore;
 use fastly::cache::core::{self, CacheKey};
+use fastly::kv_store::{InsertMode, KVStoreError};
 use weir_edge::Store;
 use weir_edge::store::NotWritten;
 
@@ -75,7 +76,7 @@ impl Store for Cached {
         }
         let value = match self.kv.lookup(&name) {
             Ok(mut found) => Some(found.take_body_bytes()),
-            Err(fastly::kv_store::KVStoreError::ItemNotFound) => None,
+            Err(KVStoreError::ItemNotFound) => None,
             // Not that there is none: nobody knows.
             Err(_) => return None,
         };
@@ -93,10 +94,38 @@ impl Store for Cached {
             }
             return is_written.then_some(()).ok_or(NotWritten);
         }
-        self.kv.insert(&name, value).map_err(|_| NotWritten)?;
-        cache(&name, Some(value), KV_CACHED);
+        let kept = self.put_newer(&name, value).ok_or(NotWritten)?;
+        cache(&name, Some(&kept), KV_CACHED);
         Ok(())
     }
+}
+
+impl Cached {
+    /// Writes a link unless the store has a newer one, and gives what it has then. POPs read the feed beside each other: a slow one
+    /// must not put an old link over a new one, which nobody would read again. `None`: another has written meanwhile.
+    fn put_newer(&self, name: &str, value: &[u8]) -> Option<Vec<u8>> {
+        let insert = self.kv.build_insert();
+        let insert = match self.kv.lookup(name) {
+            Ok(mut found) => {
+                let generation = found.current_generation();
+                let known = found.take_body_bytes();
+                if seq(&known) > seq(value) {
+                    return Some(known);
+                }
+                insert.if_generation_match(generation)
+            }
+            Err(KVStoreError::ItemNotFound) => insert.mode(InsertMode::Add),
+            Err(_) => return None,
+        };
+        insert.execute(name, value).ok()?;
+        Some(value.to_vec())
+    }
+}
+
+/// The number that a link has in the feed.
+fn seq(entry: &[u8]) -> Option<u64> {
+    let entry: serde_json::Value = serde_json::from_slice(entry).ok()?;
+    entry.get("seq")?.as_u64()
 }
 
 /// What the POP's cache has: nothing, or whether there is a value.

@@ -28,6 +28,7 @@ impl Settings {
             variable: Box::new(variable),
             seed: random(),
             data: Rc::new(LocalData::default()),
+            counts_exactly: false,
         };
         let store: AnyStore = match Folder::open() {
             Some(folder) => Box::new(folder),

@@ -58,7 +58,7 @@ fn start(name: &str) -> anyhow::Result<Platform> {
         _ => drop(edge::workerd()?),
     }
     let world = World::start()?;
-    let config = json!({
+    let mut config = json!({
         "edge": "test-1",
         "keys": [{ "id": "e1", "secret": { "env": EDGE_SECRET.0 } }],
         "links": {},
@@ -73,6 +73,13 @@ fn start(name: &str) -> anyhow::Result<Platform> {
             "match": { "path": { "prefix": "/limited" } },
         }] },
     });
+    if name == CLOUDFLARE {
+        config["exact_limits"] = json!({ "rules": [{
+            "name": "exact", "store": "local", "key": [{ "header": "x-limited" }],
+            "algorithm": "fixed_window", "limit": { "rate": 3, "per": "1h" },
+            "match": { "path": { "prefix": "/exact" } },
+        }] });
+    }
     let at = format!("http://{}", world.address);
     let variables = BTreeMap::from([
         (EDGE_SECRET.0.to_owned(), EDGE_SECRET.1.to_owned()),
@@ -262,6 +269,37 @@ fn coarse_limits_hold() {
     });
 }
 
+/// Whichever isolate they come to, however many at once, and also after workerd has died.
+#[test]
+fn exact_limits_are_exact() {
+    let Ok(mut platform) = start(CLOUDFLARE) else {
+        return;
+    };
+    platform.publish(1, "high", "https://1.example/");
+    let ask = |platform: &Platform, key: &str| {
+        platform.ask("GET", "/exact", &[("x-limited", key)]).status
+    };
+    let passed = |platform: &Platform, key: &str, count: usize| {
+        std::thread::scope(|scope| {
+            let asks: Vec<_> = (0..count)
+                .map(|_| scope.spawn(|| ask(platform, key)))
+                .collect();
+            let statuses = asks.into_iter().map(|ask| ask.join().unwrap());
+            statuses
+                .inspect(|status| assert!([201, 429].contains(status), "{status}"))
+                .filter(|status| *status == 201)
+                .count()
+        })
+    };
+    assert_eq!(passed(&platform, "a", 20), 3);
+    assert_eq!(passed(&platform, "b", 2), 2);
+    platform.server.crash().unwrap();
+    assert_eq!(passed(&platform, "a", 5), 0);
+    assert_eq!(passed(&platform, "b", 5), 1);
+    let got = platform.ask("GET", "/exact", &[("x-limited", "a")]);
+    assert_eq!(got.header("ratelimit").len(), 1, "{got:?}");
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn how_long_an_answer_takes() {
@@ -289,7 +327,9 @@ fn bundles_fit() {
     let worker = edge::worker(Build::Conformance).unwrap();
     let mut files = vec![worker.join("weir_edge_bg.wasm")];
     if edge::viceroy().is_ok() {
-        files.push(edge::fastly_module(Build::Conformance).unwrap());
+        let module = edge::fastly_module(Build::Conformance).unwrap();
+        assert!(edge::pack(&module).unwrap().exists());
+        files.push(module);
     }
     for file in files {
         let output = std::process::Command::new("gzip")

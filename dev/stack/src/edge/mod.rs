@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use crate::build::messages;
 use crate::{command, workspace};
 
 mod server;
 
-pub use server::{Server, cloudflare, fastly, viceroy, workerd};
+pub use server::{Server, cloudflare, fastly, pack, viceroy, workerd};
 
 /// Which edge is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +99,21 @@ fn module(package: &str, target: &str, build_of: Build) -> Result<PathBuf> {
     if build_of == Build::Conformance {
         arguments.push("--features=conformance".into());
     }
-    build(&arguments, "wasm")
+    let built = build(&arguments, "wasm")?;
+    let is_believing = contains(&std::fs::read(&built)?, BELIEVES);
+    ensure!(
+        is_believing != (build_of == Build::Shipped),
+        "{} is not the build that was asked for",
+        built.display()
+    );
+    Ok(built)
+}
+
+/// How the headers begin by which only the conformance suite's build goes.
+const BELIEVES: &[u8] = b"x-conformance-";
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// Copies what was built to where it is found.
@@ -147,25 +162,15 @@ fn add_target(target: &str) -> Result<()> {
 /// Builds one package; its file with this ending.
 fn build(arguments: &[String], ending: &str) -> Result<PathBuf> {
     let _lock = workspace::lock("edge")?;
-    let folder = workspace::root().join("edge");
-    let output = command::cargo()
-        .args(["build", "--quiet", "--locked"])
+    let mut build = command::cargo();
+    build
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .arg(workspace::root().join("edge/Cargo.toml"))
         .args(arguments)
-        .arg("--message-format=json-render-diagnostics")
         .arg("--target-dir")
-        .arg(workspace::root().join("target/edge"))
-        .current_dir(&folder)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start cargo")?;
-    ensure!(
-        output.status.success(),
-        "building an edge failed ({})\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr).trim_end()
-    );
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    built(&stdout, ending).context("cargo built an edge but named no file")
+        .arg(workspace::root().join("target/edge"));
+    let messages = messages(build, "an edge")?;
+    built(&messages, ending).context("cargo built an edge but named no file")
 }
 
 /// The last file of this ending in cargo's messages: dependencies come before what needs them.
@@ -201,5 +206,11 @@ mod tests {
         assert_eq!(built(messages, "wasm"), path("/t/weir_edge_wasi.wasm"));
         assert_eq!(built(messages, ""), path("/t/weir-edge-host"));
         assert_eq!(built(messages, "so"), None);
+    }
+
+    #[test]
+    fn what_believes_its_clients_is_told_from_what_does_not() {
+        assert!(contains(b"\0ax-conformance-variables", BELIEVES));
+        assert!(!contains(b"\0ax-conformanc", BELIEVES));
     }
 }

@@ -19,7 +19,7 @@ use crate::{command, ports, workspace};
 const START_LIMIT: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// `npm ci` brings 360 MB.
+/// workerd and Node are 360 MB.
 const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// What Viceroy is installed with, where there is none.
@@ -49,13 +49,28 @@ impl Server {
             process: Process::start(name, &log, make)?,
             _folder: folder,
         };
+        server.wait()?;
+        Ok(server)
+    }
+
+    fn wait(&mut self) -> Result<()> {
         let started = Instant::now();
-        while TcpStream::connect(server.address).is_err() {
-            server.check()?;
-            ensure!(started.elapsed() < START_LIMIT, "{name} does not listen");
+        while TcpStream::connect(self.address).is_err() {
+            self.check()?;
+            ensure!(started.elapsed() < START_LIMIT, "nobody listens");
             std::thread::sleep(LOOK_EVERY);
         }
-        Ok(server)
+        Ok(())
+    }
+
+    /// It ends without a word, and starts again with what was on disk.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn crash(&mut self) -> Result<()> {
+        self.process.kill();
+        self.process.start_again()?;
+        self.wait()
     }
 
     /// # Errors
@@ -153,28 +168,69 @@ fn quoted(text: &str) -> Value {
     json!(text)
 }
 
+/// Packs the edge with Fastly's own tool, which validates the package then, offline.
+///
+/// # Errors
+/// When there is no such tool, or it finds something wrong.
+pub fn pack(module: &Path) -> Result<PathBuf> {
+    let tool = installed("fastly-cli", "edge/fastly/cli")?.join("node_modules/.bin/fastly");
+    let folder = module.parent().context("a file is in a folder")?;
+    let manifest = workspace::root().join("edge/fastly/fastly.toml");
+    std::fs::copy(manifest, folder.join("fastly.toml"))?;
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&tool);
+        command
+            .args(arguments)
+            .arg("--non-interactive")
+            .current_dir(folder);
+        command::succeed(&mut command, PACK_LIMIT)
+    };
+    let name = module.file_name().and_then(|name| name.to_str());
+    run(&[
+        "compute",
+        "pack",
+        "--wasm-binary",
+        name.context("a module has a name")?,
+    ])?;
+    run(&["compute", "validate", "--package", PACKAGE])?;
+    Ok(folder.join(PACKAGE))
+}
+
+/// What the tool calls what it has packed.
+const PACKAGE: &str = "pkg/weir-edge.tar.gz";
+const PACK_LIMIT: Duration = Duration::from_secs(60);
+
 // --- Cloudflare
 
-/// workerd with Miniflare, which has the simulators of KV, and the Node that it needs: installed from the lock file once.
+/// workerd with Miniflare, which has the simulators of KV, and the Node that it needs.
 ///
 /// # Errors
 /// When npm is not there, or does not bring them.
 pub fn workerd() -> Result<PathBuf> {
-    let npm = command::on_path("npm").context("there is no npm, which brings workerd")?;
-    let from = workspace::root().join("edge/cloudflare/runtime");
+    let folder = installed("workerd", "edge/cloudflare/runtime")?;
+    let run = workspace::root().join("edge/cloudflare/runtime/run.mjs");
+    std::fs::copy(run, folder.join("run.mjs"))?;
+    Ok(folder)
+}
+
+/// What npm brings of the lock file in a folder, installed once.
+fn installed(name: &str, from: &str) -> Result<PathBuf> {
+    let npm =
+        command::on_path("npm").with_context(|| format!("there is no npm, which brings {name}"))?;
+    let from = workspace::root().join(from);
     let lock = std::fs::read(from.join("package-lock.json"))?;
-    let name = format!("tools/workerd-{:08x}", crc(&lock));
-    let folder = workspace::out_dir().join(name);
-    let _lock = workspace::lock("workerd")?;
-    let done = folder.join("installed");
+    let folder = workspace::out_dir().join(format!("tools/{name}-{:08x}", hash(&lock)));
+    let _lock = workspace::lock(name)?;
     std::fs::create_dir_all(&folder)?;
-    for file in ["package.json", "package-lock.json", "run.mjs"] {
+    for file in ["package.json", "package-lock.json"] {
         std::fs::copy(from.join(file), folder.join(file))?;
     }
+    let done = folder.join("installed");
     if !done.exists() {
+        // Not `npm ci`, which misses packages for other machines that the registry does not have.
         let mut install = Command::new(npm);
         install
-            .args(["ci", "--no-audit", "--no-fund"])
+            .args(["install", "--no-audit", "--no-fund"])
             .current_dir(&folder);
         command::succeed(&mut install, INSTALL_LIMIT)?;
         std::fs::write(done, "")?;
@@ -183,7 +239,7 @@ pub fn workerd() -> Result<PathBuf> {
 }
 
 /// Tells one lock file from another.
-fn crc(bytes: &[u8]) -> u32 {
+fn hash(bytes: &[u8]) -> u32 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     bytes.iter().fold(0x811c_9dc5, step)
 }
@@ -235,7 +291,10 @@ fn miniflare(
         "compatibilityDate": COMPATIBLE_WITH,
         "bindings": variables,
         "kvNamespaces": ["WEIR_LINKS"],
-        "durableObjects": { "WEIR_FEED": { "className": "Feed", "useSQLite": true } },
+        "durableObjects": {
+            "WEIR_FEED": { "className": "Feed", "useSQLite": true },
+            "WEIR_LIMITS": { "className": "Limits", "useSQLite": true },
+        },
         "defaultPersistRoot": folder.join("state"),
         "cf": false,
     }))

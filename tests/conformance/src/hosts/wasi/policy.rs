@@ -36,6 +36,7 @@ pub fn replay(vector: &Vector) -> Result<Option<Vec<Outcome>>> {
         }),
         seed: 7,
         data: Rc::new(LocalData::default()),
+        counts_exactly: false,
     };
     let store = Rc::new(MemoryStore::default());
     let edge = Edge::new(config.to_string().as_bytes(), given, store);

@@ -1,0 +1,105 @@
+//! Limits that one place counts, for platforms that have such a place.
+//!
+//! The limiter runs there as it is, on memory that lasts. Everywhere else a [`Probe`] tells which requests it has to be asked
+//! about.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use weir_base::FieldError;
+use weir_base::shared_data::SharedData;
+use weir_engine::Answer;
+use weir_engine::event::PlainRequest;
+use weir_engine_limiter::Limiter;
+
+use crate::config::Config;
+use crate::edge::{Data, Given, Host, limiter, within};
+use crate::knowledge::Knowledge;
+use crate::part::{Part, Said};
+use crate::store::MemoryStore;
+
+/// The limits of `exact_limits`.
+pub struct ExactLimits {
+    part: Part<Limiter<Data>>,
+    /// None: no rule of theirs asks for anything.
+    knowledge: Knowledge<MemoryStore>,
+}
+
+impl ExactLimits {
+    /// Those of a configuration, if it has any. They count in [`Given::data`].
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn new(json: &[u8], given: Given) -> Result<Option<Self>, FieldError> {
+        let config = Config::read(json, &given.variable)?;
+        let Some(limits) = &config.exact_limits else {
+            return Ok(None);
+        };
+        let host = Rc::new(Host::new(given, &config));
+        Ok(Some(Self {
+            part: limiter(limits, &host).map_err(within("exact_limits"))?,
+            knowledge: Knowledge::new(&config, MemoryStore::default()),
+        }))
+    }
+
+    /// The refusal of a request; `None` if it goes on.
+    pub fn ask(&mut self, request: &PlainRequest) -> Option<Arc<Answer>> {
+        match self.part.ask(request, &self.knowledge, true, |_| ()) {
+            Said::Answer(answer) => Some(answer),
+            Said::GoesOn | Said::Undecided => None,
+        }
+    }
+}
+
+/// Whether a request is any business of exact limits.
+pub struct Probe {
+    limits: ExactLimits,
+    data: Rc<Looked>,
+}
+
+/// Memory that holds nothing, and knows whether anybody has looked.
+#[derive(Default)]
+struct Looked(Cell<bool>);
+
+impl SharedData for Looked {
+    fn get(&self, _key: &str) -> Option<(Vec<u8>, u32)> {
+        self.0.set(true);
+        None
+    }
+
+    fn set(&self, _key: &str, _value: &[u8], _version: u32) -> bool {
+        self.0.set(true);
+        true
+    }
+}
+
+impl Probe {
+    /// As [`ExactLimits::new`].
+    ///
+    /// # Errors
+    /// With the path of the field that is wrong.
+    pub fn new(
+        json: &[u8],
+        variable: Box<crate::edge::Variable>,
+    ) -> Result<Option<Self>, FieldError> {
+        let data = Rc::new(Looked::default());
+        let given = Given {
+            variable,
+            seed: 0,
+            data: Rc::clone(&data) as Data,
+            counts_exactly: true,
+        };
+        let limits = ExactLimits::new(json, given)?;
+        Ok(limits.map(|limits| Self { limits, data }))
+    }
+
+    /// Whether a rule counts this request, or refuses it whatever was counted.
+    pub fn concerns(&mut self, request: &PlainRequest) -> bool {
+        self.data.0.set(false);
+        let is_refused = self.limits.ask(request).is_some();
+        is_refused || self.data.0.get()
+    }
+}
