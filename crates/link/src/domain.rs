@@ -554,9 +554,13 @@ mod tests {
         check(
             "apple_app_site_association",
             json!([]),
-            "domains[1].apple_app_site_association: ",
+            "domains[1].apple_app_site_association: is a JSON object",
         );
-        check("assetlinks", json!({}), "domains[1].assetlinks: ");
+        check(
+            "assetlinks",
+            json!({}),
+            "domains[1].assetlinks: is a JSON array",
+        );
         assert!(
             with("colour", json!("red"))
                 .unwrap_err()

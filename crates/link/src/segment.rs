@@ -215,6 +215,32 @@ mod tests {
         assert_eq!((next.round, next.start, next.len), (1, 0, 1_000));
     }
 
+    #[test]
+    fn a_counter_at_its_end_gives_a_number_of_the_range() {
+        let plan = plan(1, 7);
+        let last = plan.segment_at(u64::MAX);
+        assert_eq!((last.start, last.len), (0, 1));
+    }
+
+    #[test]
+    fn a_segment_that_begins_within_another_ends_with_it() {
+        let plan = plan(10, 4);
+        assert_eq!((plan.range(), plan.length()), (10, Length::MIN));
+        let cut = Segment {
+            length: Length::MIN,
+            round: 0,
+            start: 5,
+            len: 1,
+        };
+        assert_eq!(plan.position_after(&cut), 8);
+    }
+
+    #[test]
+    fn reasons_have_words_of_their_own() {
+        let words = Skip::ALL.map(Skip::word);
+        assert_eq!(words, ["in_use", "has_links"]);
+    }
+
     proptest! {
         /// Rounds follow each other without a gap, a double number, or a number out of range.
         #[test]

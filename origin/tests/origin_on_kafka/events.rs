@@ -116,8 +116,9 @@ async fn two_origins_share_the_work_and_lose_nothing_while_a_broker_dies() {
     }
     until("no lag", async || {
         let answer = first.admin("GET", "/groups/noting", &Value::Null).await;
-        assert_eq!(answer.body["positions"].as_array().unwrap().len(), 8);
-        answer.body["lag_records"] == 0
+        // It may not be able to ask the brokers yet.
+        let positions = answer.body["positions"].as_array().map(Vec::len);
+        positions == Some(8) && answer.body["lag_records"] == 0
     })
     .await;
     without_brokers(&first, &mut kafka, &mut sent).await;

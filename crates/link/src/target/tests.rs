@@ -58,6 +58,66 @@ fn private_targets_are_refused_unless_they_are_allowed() {
     }
 }
 
+/// The first and the last address of each network, and those beside it.
+#[test]
+fn private_networks_end_where_they_end() {
+    let private = [
+        "0.255.255.255",
+        "100.64.0.0",
+        "100.127.255.255",
+        "198.18.0.0",
+        "198.19.255.255",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "[::]",
+        "[ff02::1]",
+        "[fc00::1]",
+        "[fdff::1]",
+        "[fe80::1]",
+        "[febf::1]",
+        "[fec0::1]",
+        "[feff::1]",
+        "[100::1]",
+        "[2002:a01:204::1]",
+    ];
+    for host in private {
+        let text = format!("http://{host}/");
+        assert_eq!(refused(&text), "target_private", "{text}");
+    }
+    let public = [
+        "1.0.0.0",
+        "100.63.255.255",
+        "100.128.0.0",
+        "101.64.0.0",
+        "198.17.255.255",
+        "198.20.0.0",
+        "223.255.255.255",
+        "[fbff::1]",
+        "[fe7f::1]",
+        "[101::1]",
+        "[100:1::1]",
+        "[2002:808:808::1]",
+    ];
+    for host in public {
+        let text = format!("http://{host}/");
+        assert!(checked(&text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn an_imitation_is_told_also_where_an_app_would_lead_to_it() {
+    let flag = |address: &str| flag_of(&Link::to(address));
+    let imitation = "https://xn--pple-43d.com/";
+    assert_eq!(flag(imitation), Some(Flag::IdnHomograph));
+    let fallback = imitation.replace(':', "%3A").replace('/', "%2F");
+    let intent = format!("intent://x#Intent;scheme=a;S.browser_fallback_url={fallback};end");
+    assert_eq!(flag(&intent), Some(Flag::IdnHomograph));
+    for plain in ["https://example.com/", "weixin://dl", "no address"] {
+        assert_eq!(flag(plain), None, "{plain}");
+    }
+}
+
 #[test]
 fn the_fallback_of_an_intent_is_a_target_as_others_are() {
     let with = |fallback: &str| {
