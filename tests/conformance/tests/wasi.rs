@@ -188,5 +188,5 @@ fn how_long_an_answer_takes() {
         all.sort_unstable();
         println!("{path}: p50 {} µs, p99 {} µs", all[150], all[297]);
     };
-    ["/abc", "/sales/s", "/max"].map(took);
+    ["/abc", "/sales/s", "/max"].into_iter().for_each(took);
 }
