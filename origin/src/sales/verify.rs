@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use tracing::warn;
 use weir_base::id::{SaleId, UserId};
-use weir_sale::ledger::{Audit, Deduction, OrderEntry, checksum_of};
+use weir_sale::ledger::OrderEntry;
 use weir_sale::shard::BUCKETS;
 
 use super::ledger::Ledger;
@@ -26,24 +26,6 @@ pub struct Verifier {
     ledger: Ledger,
 }
 
-/// The sums that a shard has with these orders.
-fn sums_of(before: &Audit, orders: &Orders) -> Audit {
-    let mut sums = Audit {
-        bought: 0,
-        deferred: 0,
-        checksum: 0,
-        ..before.clone()
-    };
-    for order in orders.values().flatten() {
-        match order.deduction {
-            Deduction::AtOrder => sums.bought += order.units,
-            Deduction::AtPayment => sums.deferred += order.units,
-        }
-        sums.checksum = checksum_of(sums.checksum, order.generation, true);
-    }
-    sums
-}
-
 type Orders = BTreeMap<UserId, Vec<OrderEntry>>;
 
 impl Verifier {
@@ -58,7 +40,7 @@ impl Verifier {
     pub async fn verify(&self, sale: &SaleId, shard: u32) -> Result<u64, Unavailable> {
         let before = self.ledger.audit(sale, shard).await?;
         let mut in_sql = self.orders(sale, shard).await?;
-        let sums = sums_of(&before, &in_sql);
+        let sums = before.with_orders(in_sql.values().flatten());
         let mut differing = Vec::new();
         for bucket in 0..BUCKETS {
             let mut cursor = 0;

@@ -308,6 +308,24 @@ impl Audit {
         self.records == self.open && self.deadlines == self.open
     }
 
+    /// These terms, if the shard had just these orders.
+    pub fn with_orders<'a>(&self, orders: impl IntoIterator<Item = &'a OrderEntry>) -> Self {
+        let mut sums = Self {
+            bought: 0,
+            deferred: 0,
+            checksum: 0,
+            ..self.clone()
+        };
+        for order in orders {
+            match order.deduction {
+                Deduction::AtOrder => sums.bought += order.units,
+                Deduction::AtPayment => sums.deferred += order.units,
+            }
+            sums.checksum = checksum_of(sums.checksum, order.generation, true);
+        }
+        sums
+    }
+
     /// Units that have left this shard, the number `from_shard`, and have not arrived, given the
     /// audits of all shards in their order.
     pub fn units_moving(&self, from_shard: u32, shards: &[Audit]) -> u64 {

@@ -645,6 +645,25 @@ fn the_version_is_one_more_with_each_change_of_the_terms_and_with_nothing_else()
 }
 
 #[test]
+fn an_audit_with_other_orders_counts_just_these() {
+    let mut shard = warmed(10);
+    let ours = granted(shard.claim(&user(1), TERMS));
+    shard.settle(&user(1), ours, Deduction::AtOrder);
+    let seen = shard.audit();
+    let order = |generation, deduction| OrderEntry {
+        generation,
+        units: 3,
+        deduction,
+    };
+    let orders = [order(5, Deduction::AtOrder), order(7, Deduction::AtPayment)];
+    let sums = seen.with_orders(&orders);
+    assert_eq!((sums.bought, sums.deferred, sums.checksum), (3, 3, 12));
+    assert_eq!((sums.stock, sums.version), (seen.stock, seen.version));
+    let known = shard.orders_of(&user(1)).unwrap();
+    assert_eq!(seen.with_orders(&known), seen);
+}
+
+#[test]
 fn an_audit_tells_each_term_and_of_a_cold_shard_only_what_outlives_it() {
     let mut shard = warmed(10);
     let of = |quantity| ClaimTerms {

@@ -5,6 +5,7 @@ pub mod envoy;
 pub mod host_test;
 pub mod served;
 pub mod wasi;
+mod wire;
 
 use anyhow::{Result, ensure};
 use tokio::runtime::Runtime;

@@ -1,9 +1,6 @@
 //! Users' orders in Redis are put right: see `origin/src/sales/verify.rs`.
 
-use std::collections::BTreeMap;
-
 use weir_base::id::UserId;
-use weir_sale::ledger::{Audit, Deduction, OrderEntry, checksum_of};
 use weir_sale::shard::BUCKETS;
 
 use super::io::Io;
@@ -18,24 +15,6 @@ pub(super) struct Verifier {
     pub(super) ledger: Ledger,
 }
 
-/// The sums that a shard has with these orders.
-fn sums_of(before: &Audit, orders: &BTreeMap<UserId, Vec<OrderEntry>>) -> Audit {
-    let mut sums = Audit {
-        bought: 0,
-        deferred: 0,
-        checksum: 0,
-        ..before.clone()
-    };
-    for order in orders.values().flatten() {
-        match order.deduction {
-            Deduction::AtOrder => sums.bought += order.units,
-            Deduction::AtPayment => sums.deferred += order.units,
-        }
-        sums.checksum = checksum_of(sums.checksum, order.generation, true);
-    }
-    sums
-}
-
 impl Verifier {
     pub(super) async fn verify(&self, shard: u32) -> Result<(), BrokeOff> {
         let before = self.ledger.audit(shard).await?;
@@ -43,7 +22,7 @@ impl Verifier {
             .io
             .sql(move |sql: &mut Sql| sql.orders_of(shard))
             .await?;
-        let sums = sums_of(&before, &in_sql);
+        let sums = before.with_orders(in_sql.values().flatten());
         let mut differing = Vec::new();
         // Of a real shard each bucket is a step; here they are all asked for by one, that a schedule stays short.
         for bucket in 0..BUCKETS {

@@ -1,17 +1,14 @@
 //! The origin behind Envoy: it answers as a vector says, and tells what it has seen.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use crate::hosts::pairs;
+use crate::hosts::wire::{head, more};
 use crate::text::unescape;
 use crate::vector::{Headers, Vector};
-
-/// More headers than any request has here.
-const HEADERS_MAX: usize = 128;
 
 /// The header by which its answers are told from the gateway's.
 pub(super) const MARK: &str = "x-conformance-origin";
@@ -71,14 +68,12 @@ fn serve(mut stream: TcpStream, shared: &Mutex<Shared>) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut received = Vec::new();
     loop {
-        let (headers, length) = loop {
-            if let Some(head) = parse(&received)? {
-                break head;
-            }
-            if !more(&mut stream, &mut received)? {
-                return Ok(());
-            }
+        let Some((mut headers, length)) = head(&mut stream, &mut received)? else {
+            return Ok(());
         };
+        for (name, _) in headers.iter_mut().filter(|(name, _)| name == "host") {
+            *name = ":authority".into();
+        }
         let body = headers.iter().find(|(name, _)| name == "content-length");
         let body: usize = body.map_or(Ok(0), |(_, length)| length.parse())?;
         while received.len() < length + body {
@@ -106,30 +101,4 @@ fn answer(request: Seen, shared: &Mutex<Shared>) -> Result<Vec<u8>> {
     }
     text += &format!("content-length: {}\r\n\r\n", body.len());
     Ok([text.into_bytes(), body].concat())
-}
-
-fn more(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<bool> {
-    let mut chunk = [0; 16 << 10];
-    let count = stream.read(&mut chunk)?;
-    received.extend_from_slice(&chunk[..count]);
-    Ok(count > 0)
-}
-
-/// The head of a request, with its pseudo-headers, and its length, if all of it is there.
-fn parse(received: &[u8]) -> Result<Option<(Headers, usize)>> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut head = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(length) = head.parse(received)? else {
-        return Ok(None);
-    };
-    let pseudo =
-        |name: &str, value: Option<&str>| (name.to_owned(), value.unwrap_or_default().to_owned());
-    let mut seen = vec![pseudo(":method", head.method), pseudo(":path", head.path)];
-    for (name, value) in pairs(head.headers) {
-        match name.as_str() {
-            "host" => seen.push((":authority".to_owned(), value)),
-            _ => seen.push((name, value)),
-        }
-    }
-    Ok(Some((seen, length)))
 }

@@ -1,17 +1,14 @@
 //! The world around an edge that is a server: an origin that publishes feeds, and a gateway that answers what is sent on.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use crate::hosts::pairs;
+use crate::hosts::wire::{head, more};
 use crate::vector::Headers;
-
-/// More headers than any request has here.
-const HEADERS_MAX: usize = 128;
 
 /// Where feeds are: no vector asks a gateway for anything there.
 const FEEDS: &str = "/edge/v1/feed/";
@@ -68,13 +65,8 @@ impl World {
         stream.set_nodelay(true)?;
         let mut received = Vec::new();
         loop {
-            let (headers, length) = loop {
-                if let Some(head) = parse(&received)? {
-                    break head;
-                }
-                if !more(&mut stream, &mut received)? {
-                    return Ok(());
-                }
+            let Some((headers, length)) = head(&mut stream, &mut received)? else {
+                return Ok(());
             };
             received.drain(..length);
             read_body(&headers, &mut stream, &mut received)?;
@@ -121,35 +113,14 @@ fn find<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
 fn read_body(headers: &Headers, stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<()> {
     if find(headers, "transfer-encoding").is_some() {
         while !received.ends_with(b"0\r\n\r\n") {
-            more(stream, received)?;
+            ensure!(more(stream, received)?, "a body that was cut");
         }
         received.clear();
     }
     let length: usize = find(headers, "content-length").map_or(Ok(0), str::parse)?;
     while received.len() < length {
-        more(stream, received)?;
+        ensure!(more(stream, received)?, "a body that was cut");
     }
     received.drain(..length);
     Ok(())
-}
-
-fn more(stream: &mut TcpStream, received: &mut Vec<u8>) -> Result<bool> {
-    let mut chunk = [0; 16 << 10];
-    let count = stream.read(&mut chunk)?;
-    received.extend_from_slice(&chunk[..count]);
-    Ok(count > 0)
-}
-
-/// The head of a request, with its pseudo-headers, and its length, if all of it is there.
-fn parse(received: &[u8]) -> Result<Option<(Headers, usize)>> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut head = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(length) = head.parse(received)? else {
-        return Ok(None);
-    };
-    let pseudo =
-        |name: &str, value: Option<&str>| (name.to_owned(), value.unwrap_or_default().to_owned());
-    let mut seen = vec![pseudo(":method", head.method), pseudo(":path", head.path)];
-    seen.extend(pairs(head.headers));
-    Ok(Some((seen, length)))
 }
