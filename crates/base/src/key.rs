@@ -85,11 +85,17 @@ pub enum Purpose {
     Feed,
     /// A stamp, which an edge puts on a request.
     Edge,
+    /// A pass of a waiting room: a place in its queue, or a session inside.
+    RoomPass,
+    /// The name of a visitor of a waiting room who has none.
+    RoomVisitor,
+    /// The seed of a waiting room's draw, and a round of the permutation that it makes.
+    RoomDraw,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Claim,
         Self::OrderToken,
         Self::User,
@@ -98,6 +104,9 @@ impl Purpose {
         Self::LinkScramble,
         Self::Feed,
         Self::Edge,
+        Self::RoomPass,
+        Self::RoomVisitor,
+        Self::RoomDraw,
     ];
 
     const fn prefix(self) -> &'static str {
@@ -109,6 +118,9 @@ impl Purpose {
             Self::LinkScramble => "weir-link-scramble\n",
             Self::Feed => "weir-feed\n",
             Self::Edge => "weir-edge\n",
+            Self::RoomPass => "weir-room-pass\n",
+            Self::RoomVisitor => "weir-room-visitor\n",
+            Self::RoomDraw => "weir-room-draw\n",
         }
     }
 }
