@@ -19,6 +19,7 @@ use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
 use crate::metrics::Metrics;
 use crate::redis::{Redis, policy};
+use crate::rooms::{self, Rooms};
 use crate::sales::archive::ArchiveRules;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
@@ -51,6 +52,7 @@ pub struct Origin {
     history: Option<History>,
     fitment_metrics: FitmentMetrics,
     fitment: Option<Fitment>,
+    rooms: Rooms,
     edges: Edges,
 }
 
@@ -81,6 +83,7 @@ impl Origin {
             history: None,
             fitment_metrics: FitmentMetrics::register(&metrics),
             fitment: None,
+            rooms: Rooms::new(database.clone(), redis.clone()),
             edges: Edges::default(),
             sales,
             metrics,
@@ -170,6 +173,11 @@ impl Origin {
         &self.sales
     }
 
+    /// Waiting rooms.
+    pub fn rooms(&self) -> &Rooms {
+        &self.rooms
+    }
+
     /// Short links, if it has any.
     pub fn links(&self) -> Option<&Links> {
         self.links.as_ref()
@@ -226,7 +234,8 @@ impl Origin {
             .merge(links::http::admin(self.links.clone()))
             .merge(events::http::admin(self.events.clone()))
             .merge(history::http::admin(self.history.clone()))
-            .merge(fitment::http::admin(self.fitment.clone()));
+            .merge(fitment::http::admin(self.fitment.clone()))
+            .merge(rooms::http::admin(self.rooms.clone()));
         let routes = http::with_token(guarded, token)
             .merge(http::alive())
             .merge(http::probes(health))
@@ -282,6 +291,7 @@ impl Origin {
         if let Some(fitment) = &self.fitment {
             tasks.extend(fitment.spawn(stop));
         }
+        tasks.extend(self.rooms.spawn(stop));
         Ok(tasks)
     }
 

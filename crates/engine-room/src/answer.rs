@@ -106,10 +106,13 @@ pub(crate) fn told(room: &CheckedRoom, told: &Told, form: Form, is_secure: bool)
         ]);
         return Answer::new(status, &headers, html(room, told, &retry_after));
     }
-    headers.push(("content-type", match form {
-        Form::Json => problem::MEDIA_TYPE,
-        Form::Status | Form::Page => "application/json",
-    }));
+    headers.push((
+        "content-type",
+        match form {
+            Form::Json => problem::MEDIA_TYPE,
+            Form::Status | Form::Page => "application/json",
+        },
+    ));
     if let (Form::Json, Some(pass)) = (form, &told.pass) {
         headers.push((PASS_HEADER, pass));
     }
@@ -149,7 +152,9 @@ fn json<'a>(room: &'a CheckedRoom, told: &'a Told, form: Form, status: u16) -> J
     let is_problem = form == Form::Json;
     let error = is_problem.then(|| format!("room_{}", told.outcome.state()));
     Json {
-        kind: error.as_ref().map(|error| format!("{}{error}", problem::TYPE_PREFIX)),
+        kind: error
+            .as_ref()
+            .map(|error| format!("{}{error}", problem::TYPE_PREFIX)),
         status: is_problem.then_some(status),
         error,
         message: is_problem.then_some(message),
@@ -216,7 +221,12 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
             assert_eq!(grouped(number), text);
         }
     }

@@ -218,7 +218,10 @@ impl Config {
 
 fn status_path(path: &str) -> Result<String, FieldError> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.".contains(&b);
-    if path.len() < 2 || !path.starts_with('/') || path.ends_with('/') || !path.bytes().all(is_plain)
+    if path.len() < 2
+        || !path.starts_with('/')
+        || path.ends_with('/')
+        || !path.bytes().all(is_plain)
     {
         let problem = "must be a path such as /.weir/room, without a slash at its end";
         return Err(FieldError::new("status_path", problem));
@@ -229,9 +232,8 @@ fn status_path(path: &str) -> Result<String, FieldError> {
 impl RoomConfig {
     fn checked(self, path: &str, status_path: &str) -> Result<CheckedRoom, FieldError> {
         let field = |name: &str| format!("{path}.{name}");
-        let name = RoomName::new(&self.name).ok_or_else(|| {
-            FieldError::new(field("name"), "must be 1 to 48 of a-z, 0-9 and -")
-        })?;
+        let name = RoomName::new(&self.name)
+            .ok_or_else(|| FieldError::new(field("name"), "must be 1 to 48 of a-z, 0-9 and -"))?;
         self.check_numbers(&field)?;
         let except = |(at, matching): (usize, &MatchConfig)| {
             Matching::new(matching.clone(), &format!("{path}.except[{at}]"))
@@ -274,7 +276,12 @@ impl RoomConfig {
         number("pass", self.pass.ms, 60_000, 30 * DAY_MS)?;
         number("queue_max", self.queue_max, 0, NUMBER_MAX - 1)?;
         number("per_address.places", self.per_address.places, 0, 1_000_000)?;
-        number("per_address.per", self.per_address.per.ms, 1_000, 7 * DAY_MS)?;
+        number(
+            "per_address.per",
+            self.per_address.per.ms,
+            1_000,
+            7 * DAY_MS,
+        )?;
         let local = self.without_redis.per_minute;
         number("without_redis.per_minute", local, 0, PER_MINUTE_MAX)?;
         if ![200, 429, 503].contains(&self.status) {
@@ -396,9 +403,21 @@ mod tests {
             (r#","status":404"#, "", "rooms[0].status"),
             (r#","poll":{"max_ms":60000}"#, "", "rooms[0].poll.max_ms"),
             (r#","poll":{"min_ms":40000}"#, "", "rooms[0].poll.min_ms"),
-            (r#","match":{"path":{"exact":"a"}}"#, "", "rooms[0].match.path"),
-            (r#","except":[{"methods":[""]}]"#, "", "rooms[0].except[0].methods[0]"),
-            (r#","per_address":{"per":"1ms"}"#, "", "rooms[0].per_address.per"),
+            (
+                r#","match":{"path":{"exact":"a"}}"#,
+                "",
+                "rooms[0].match.path",
+            ),
+            (
+                r#","except":[{"methods":[""]}]"#,
+                "",
+                "rooms[0].except[0].methods[0]",
+            ),
+            (
+                r#","per_address":{"per":"1ms"}"#,
+                "",
+                "rooms[0].per_address.per",
+            ),
             (r#","page":{"accent":"red;"}"#, "", "rooms[0].page.accent"),
             ("", r#","status_path":"/a/""#, "status_path"),
             ("", r#","user_header":"a b""#, "user_header"),

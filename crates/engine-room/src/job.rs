@@ -66,8 +66,13 @@ fn ask(mut requests: Vec<Pending<Job>>) -> Option<Planned<Job>> {
         Kind::Ask(ask) => (ask.order, ask.joined_ms),
         Kind::Tick(_) => (0, 0),
     });
-    let asks: Vec<Ask> = requests.iter().filter_map(|pending| pending.job.ask()).collect();
-    let latest = requests.iter().max_by_key(|pending| pending.job.brought.seen.seq)?;
+    let asks: Vec<Ask> = requests
+        .iter()
+        .filter_map(|pending| pending.job.ask())
+        .collect();
+    let latest = requests
+        .iter()
+        .max_by_key(|pending| pending.job.brought.seen.seq)?;
     let call = room_ask::call(&latest.job.keys, &latest.job.brought, &asks);
     Some(Planned { call, requests })
 }

@@ -122,9 +122,17 @@ mod tests {
             let worker = &workers[second as usize % 2];
             assert_eq!(worker.call(10, 100, now_ms + second * 1_000), 11 + second);
         }
-        assert_eq!(workers[0].call(98, 100, now_ms + 90_000), 99, "at most a second's worth");
+        assert_eq!(
+            workers[0].call(98, 100, now_ms + 90_000),
+            99,
+            "at most a second's worth"
+        );
         assert_eq!(workers[0].call(98, 100, now_ms + 91_000), 100);
-        assert_eq!(workers[0].call(98, 100, now_ms + 95_000), 100, "nobody else is there");
+        assert_eq!(
+            workers[0].call(98, 100, now_ms + 95_000),
+            100,
+            "nobody else is there"
+        );
     }
 
     #[test]

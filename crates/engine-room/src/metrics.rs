@@ -67,10 +67,16 @@ pub(crate) struct RoomCounters {
 impl RoomCounters {
     pub(crate) fn new(metrics: &mut Metrics, room: &RoomName) -> Self {
         let requests = Counters::new(metrics, Outcome::ALL, |outcome| {
-            format!("{PREFIX}_requests_total.room.{room}.outcome.{}", outcome.word())
+            format!(
+                "{PREFIX}_requests_total.room.{room}.outcome.{}",
+                outcome.word()
+            )
         });
         let passes_refused = Counters::new(metrics, PassError::ALL, |error| {
-            format!("{PREFIX}_passes_refused_total.room.{room}.reason.{}", error.word())
+            format!(
+                "{PREFIX}_passes_refused_total.room.{room}.reason.{}",
+                error.word()
+            )
         });
         let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total.room.{room}"));
         Self {

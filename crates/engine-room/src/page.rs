@@ -189,9 +189,8 @@ pub(crate) struct Labels<'a> {
 
 impl PageConfig {
     fn check(&self, path: &str) -> Result<(), FieldError> {
-        let refuse = |name: &str, problem: &str| {
-            Err(FieldError::new(format!("{path}.{name}"), problem))
-        };
+        let refuse =
+            |name: &str, problem: &str| Err(FieldError::new(format!("{path}.{name}"), problem));
         for (name, colour) in [("accent", &self.accent), ("accent_dark", &self.accent_dark)] {
             if !is_colour(colour) {
                 return refuse(name, "must be a colour such as #2457d6");
@@ -273,7 +272,11 @@ fn policy(parts: &[Part], path: &str) -> Result<String, FieldError> {
             rest = behind;
         }
     }
-    let styles = if styles.is_empty() { " 'none'" } else { &styles };
+    let styles = if styles.is_empty() {
+        " 'none'"
+    } else {
+        &styles
+    };
     Ok(format!(
         "default-src 'none'; style-src{styles}; script-src 'self'; connect-src 'self'; img-src 'self' https: data:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -345,7 +348,14 @@ mod tests {
             refresh_s: "17",
         };
         let html = page.render(&told);
-        for text in ["A title", "A message", "12,345", "about 5 minutes", "17", "#2457d6"] {
+        for text in [
+            "A title",
+            "A message",
+            "12,345",
+            "about 5 minutes",
+            "17",
+            "#2457d6",
+        ] {
             assert!(html.contains(text), "{text}");
         }
         assert!(!html.contains("{{"));

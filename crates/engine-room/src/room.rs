@@ -88,7 +88,8 @@ impl<D: SharedData> Room<D> {
 
     /// What is in force, as far as the engine has heard.
     pub(crate) fn setting(&self) -> Setting {
-        self.snapshot.map_or(self.config.setting, |snapshot| snapshot.setting)
+        self.snapshot
+            .map_or(self.config.setting, |snapshot| snapshot.setting)
     }
 
     /// What a call brings.
@@ -144,7 +145,10 @@ impl<D: SharedData> Room<D> {
     /// Redis has told this.
     pub(crate) fn hear(&mut self, snapshot: Snapshot, now_ms: u64) {
         // A reply that was overtaken by a later one tells nothing.
-        if self.snapshot.is_some_and(|known| known.now_ms > snapshot.now_ms) {
+        if self
+            .snapshot
+            .is_some_and(|known| known.now_ms > snapshot.now_ms)
+        {
             self.seen.merge(&Seen {
                 inside: self.seen.inside,
                 ..snapshot.seen
@@ -242,7 +246,8 @@ impl<D: SharedData> Room<D> {
             };
         }
         let queue_max = self.config.terms.queue_max;
-        let is_full = queue_max > 0 && self.seen.seq - self.seen.head.min(self.seen.seq) >= queue_max;
+        let is_full =
+            queue_max > 0 && self.seen.seq - self.seen.head.min(self.seen.seq) >= queue_max;
         match pass.place {
             0 if is_full => Decision::Wait(Outcome::Full),
             0 => Decision::Ask { order: 0 },

@@ -60,17 +60,25 @@ impl Default for Texts {
         let text = ToString::to_string;
         Self {
             waiting_title: text("You are in line"),
-            waiting_message: text("People enter in the order in which they came. Your place is yours: you may reload or come back."),
+            waiting_message: text(
+                "People enter in the order in which they came. Your place is yours: you may reload or come back.",
+            ),
             lobby_title: text("The doors open soon"),
-            lobby_message: text("When they open, everybody who is here is drawn at random. Coming early is no advantage; coming late is a place behind."),
+            lobby_message: text(
+                "When they open, everybody who is here is drawn at random. Coming early is no advantage; coming late is a place behind.",
+            ),
             called_title: text("It is your turn"),
             called_message: text("You will be let in within seconds."),
             unplaced_title: text("One moment"),
             unplaced_message: text("We are finding your place in line."),
             full_title: text("The line is full"),
-            full_message: text("Too many people are waiting at the moment. Please try again later."),
+            full_message: text(
+                "Too many people are waiting at the moment. Please try again later.",
+            ),
             address_title: text("Too many places"),
-            address_message: text("Your network has taken as many places as it may. Please use the page that you have opened first, or try again later."),
+            address_message: text(
+                "Your network has taken as many places as it may. Please use the page that you have opened first, or try again later.",
+            ),
             closed_title: text("Closed at the moment"),
             closed_message: text("Nobody can join the line now. Please try again later."),
             position_label: text("Your position"),

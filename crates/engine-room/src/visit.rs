@@ -40,7 +40,9 @@ impl<'a> Head<'a> {
     /// Whether the client wants a page.
     pub(crate) fn wants_page(&self) -> bool {
         let accept = self.request.header("accept").unwrap_or_default();
-        accept.windows(9).any(|word| word.eq_ignore_ascii_case(b"text/html"))
+        accept
+            .windows(9)
+            .any(|word| word.eq_ignore_ascii_case(b"text/html"))
     }
 
     /// Whether the client came by TLS, so that its cookies should.
@@ -99,10 +101,16 @@ mod tests {
     #[test]
     fn a_pass_comes_in_the_header_or_in_the_rooms_cookie() {
         let with = request(&[("cookie", "a=b; weir-room-shop=x.y.z; c=d")]);
-        assert_eq!(Head::new(&with).pass("weir-room-shop"), Some((b"x.y.z".to_vec(), false)));
+        assert_eq!(
+            Head::new(&with).pass("weir-room-shop"),
+            Some((b"x.y.z".to_vec(), false))
+        );
         assert_eq!(Head::new(&with).pass("weir-room-other"), None);
         let both = request(&[("cookie", "weir-room-shop=x"), (PASS_HEADER, "h")]);
-        assert_eq!(Head::new(&both).pass("weir-room-shop"), Some((b"h".to_vec(), true)));
+        assert_eq!(
+            Head::new(&both).pass("weir-room-shop"),
+            Some((b"h".to_vec(), true))
+        );
     }
 
     #[test]

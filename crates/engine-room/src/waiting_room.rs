@@ -187,7 +187,10 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         request: &dyn Request,
         now_ms: u64,
     ) -> (Pass, bool) {
-        let user = self.user_header.as_deref().and_then(|name| request.header(name));
+        let user = self
+            .user_header
+            .as_deref()
+            .and_then(|name| request.header(name));
         let user = user.map(|user| Visitor::of_user(&user));
         let brought = self.brought(room, head, now_ms);
         let is_header = brought.is_some_and(|(_, is_header)| is_header)
@@ -309,12 +312,15 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             form,
             is_secure,
         } = visit;
-        self.entered.insert(stream, Entered {
-            room,
-            pass,
-            form,
-            is_secure,
-        });
+        self.entered.insert(
+            stream,
+            Entered {
+                room,
+                pass,
+                form,
+                is_secure,
+            },
+        );
         effects.go_on(stream);
     }
 
@@ -489,7 +495,9 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let mut told = told.into_iter();
         for pending in call.requests {
             let told = told.next();
-            let visit = pending.stream.and_then(|stream| self.waiting.remove(&stream));
+            let visit = pending
+                .stream
+                .and_then(|stream| self.waiting.remove(&stream));
             let (Some(stream), Some(visit)) = (pending.stream, visit) else {
                 continue;
             };

@@ -206,7 +206,11 @@ impl<'a> Turn<'a> {
         let ends_ms = self.terms.claim_ms + self.window_ms();
         let state = &mut self.state;
         let over = |window: &Window| window.at_ms + ends_ms <= self.now_ms;
-        let count = state.windows.iter().take_while(|window| over(window)).count();
+        let count = state
+            .windows
+            .iter()
+            .take_while(|window| over(window))
+            .count();
         for window in state.windows.drain(..count) {
             state.seen.floor = state.seen.floor.max(window.to);
             state.missed += window.left;
@@ -411,4 +415,3 @@ impl<'a> Turn<'a> {
         snapshot
     }
 }
-

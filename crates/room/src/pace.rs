@@ -61,7 +61,11 @@ mod tests {
         assert_eq!(pace.wait_ms(100, 60), Some(100_000), "as it is set");
         for second in 0..200 {
             // Two a second, and then ten.
-            let head = if second < 100 { 2 * second } else { 200 + 10 * (second - 100) };
+            let head = if second < 100 {
+                2 * second
+            } else {
+                200 + 10 * (second - 100)
+            };
             pace.note(1_000_000 + second * 1_000, head);
         }
         assert_eq!(pace.wait_ms(100, 60), Some(10_000));

@@ -284,11 +284,19 @@ mod tests {
     #[test]
     fn what_was_signed_for_something_else_is_no_pass() {
         let ring = ring(&[("k1", 7)]);
-        for payload in ["v2;shop;00;1;1;1;1", "v1;shop;0001ab03040506ff;1;1;1", "v1;shop"] {
+        for payload in [
+            "v2;shop;00;1;1;1;1",
+            "v1;shop;0001ab03040506ff;1;1;1",
+            "v1;shop",
+        ] {
             let tag = ring.signer().tag(Purpose::RoomPass, payload.as_bytes());
             let parts = [payload.as_bytes(), &tag].map(|part| URL_SAFE_NO_PAD.encode(part));
             let text = format!("k1.{}", parts.join("."));
-            assert_eq!(read_at(&text, NOW_MS), Err(PassError::Malformed), "{payload}");
+            assert_eq!(
+                read_at(&text, NOW_MS),
+                Err(PassError::Malformed),
+                "{payload}"
+            );
         }
     }
 

@@ -160,13 +160,16 @@ pub const WAITS: usize = 13;
 
 /// The longest waits of each class but the last, in milliseconds.
 pub const WAITS_MS: [u64; WAITS - 1] = [
-    1_000, 5_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000,
-    7_200_000,
+    1_000, 5_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000,
+    3_600_000, 7_200_000,
 ];
 
 /// The class of a wait.
 pub fn wait_class(wait_ms: u64) -> usize {
-    WAITS_MS.iter().take_while(|max_ms| wait_ms > **max_ms).count()
+    WAITS_MS
+        .iter()
+        .take_while(|max_ms| wait_ms > **max_ms)
+        .count()
 }
 
 /// How long it took those who entered, as classes tell: the longest wait, in milliseconds, of the class with the entry at
@@ -206,7 +209,10 @@ mod tests {
             seed_of: 9,
             seed: Some(Seed::from_bytes([1; 32])),
         });
-        assert_eq!((seen.seq, seen.head, seen.floor, seen.inside), (10, 6, 2, 1));
+        assert_eq!(
+            (seen.seq, seen.head, seen.floor, seen.inside),
+            (10, 6, 2, 1)
+        );
         assert!(seen.draw().is_some());
         seen.merge(&Seen::default());
         assert!(seen.draw().is_some(), "nobody forgets a draw");

@@ -57,7 +57,10 @@ impl Visitor {
 
 fn first_8(bytes: &[u8]) -> [u8; 8] {
     let mut first = [0; 8];
-    first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    first
+        .iter_mut()
+        .zip(bytes)
+        .for_each(|(to, from)| *to = *from);
     first
 }
 
@@ -80,7 +83,12 @@ mod tests {
         let visitor = Visitor::from_bytes([0, 1, 0xab, 3, 4, 5, 6, 0xff]);
         assert_eq!(visitor.to_hex(), "0001ab03040506ff");
         assert_eq!(Visitor::from_hex(b"0001ab03040506ff"), Some(visitor));
-        for bad in ["", "0001ab03040506f", "0001AB03040506ff", "0001ab03040506fff"] {
+        for bad in [
+            "",
+            "0001ab03040506f",
+            "0001AB03040506ff",
+            "0001ab03040506fff",
+        ] {
             assert_eq!(Visitor::from_hex(bad.as_bytes()), None, "{bad}");
         }
         assert_eq!(visitor.bucket(16_384), 1);

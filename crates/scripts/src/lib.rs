@@ -14,7 +14,7 @@
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
 //!   [`link_clicks`], [`link_uniques`]. Of browse history: [`history_view`], [`history_read`], [`history_fill`],
 //!   [`history_count`], [`history_delete`], [`history_clear`], [`history_mark`].
-//!   Of waiting rooms: [`room_ask`], [`room_tick`], [`room_set`], [`room_waits`].
+//!   Of waiting rooms: [`room_ask`], [`room_tick`], [`room_set`], [`room_look`].
 //!   Of vehicle fitment: [`fit_query`], [`fit_route`], [`fit_vehicles`], [`fit_browse`] for gateways; [`fit_put`], [`fit_add`],
 //!   [`fit_drop`], [`fit_verify`], [`fit_route_put`], [`fit_vehicles_put`], [`fit_browse_fill`] for the origin.
 //!
@@ -180,11 +180,11 @@ pub mod room;
 #[cfg(feature = "room")]
 pub mod room_ask;
 #[cfg(feature = "room")]
+pub mod room_look;
+#[cfg(feature = "room")]
 pub mod room_set;
 #[cfg(feature = "room")]
 pub mod room_tick;
-#[cfg(feature = "room")]
-pub mod room_waits;
 #[cfg(any(feature = "fitment", feature = "link"))]
 pub mod routes;
 #[cfg(feature = "sale")]
@@ -286,11 +286,11 @@ pub const SCRIPTS: &[&Script] = &[
     #[cfg(feature = "room")]
     &room_ask::SCRIPT,
     #[cfg(feature = "room")]
+    &room_look::SCRIPT,
+    #[cfg(feature = "room")]
     &room_set::SCRIPT,
     #[cfg(feature = "room")]
     &room_tick::SCRIPT,
-    #[cfg(feature = "room")]
-    &room_waits::SCRIPT,
     #[cfg(feature = "sale")]
     &settle::SCRIPT,
     #[cfg(feature = "sale")]

@@ -88,7 +88,13 @@ pub(crate) fn snapshot(value: &Value) -> Option<Snapshot> {
     };
     let setting = [version, mode, per_minute, active_max, opens_at_ms];
     let setting = setting.map(unsigned);
-    let [Some(version), Some(mode), Some(per_minute), Some(active_max), Some(opens_at_ms)] = setting
+    let [
+        Some(version),
+        Some(mode),
+        Some(per_minute),
+        Some(active_max),
+        Some(opens_at_ms),
+    ] = setting
     else {
         return None;
     };

@@ -44,7 +44,8 @@ pub fn call(keys: &RoomKeys, brought: &Brought, asks: &[Ask]) -> Call {
         call.args.push_decimal(ask.place);
         call.args.push_decimal(ask.order);
         call.args.push_decimal(ask.joined_ms);
-        call.args.push(ask.address.as_ref().map_or(&[][..], |address| address));
+        call.args
+            .push(ask.address.as_ref().map_or(&[][..], |address| address));
     }
     call
 }

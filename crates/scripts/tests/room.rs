@@ -17,7 +17,7 @@ use weir_room::{Mode, RoomName, Seen, Setting, Snapshot, Terms, Visitor};
 use weir_scripts::keys::RoomKeys;
 use weir_scripts::room::Brought;
 use weir_scripts::room_ask::Ask;
-use weir_scripts::{room_ask, room_set, room_tick, room_waits};
+use weir_scripts::{room_ask, room_look, room_set, room_tick};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const SESSION_MS: u64 = 20_000;
@@ -120,7 +120,9 @@ impl<'a> Pair<'a> {
     fn tick(&mut self, gateway: usize, renewed: &[u8]) -> Snapshot {
         let renewed: Vec<_> = renewed.iter().map(|number| visitor(*number)).collect();
         let brought = self.brought(gateway);
-        let reply = self.redis.run(&room_tick::call(&self.keys, &brought, &renewed));
+        let reply = self
+            .redis
+            .run(&room_tick::call(&self.keys, &brought, &renewed));
         let told = room_tick::parse(&reply).unwrap_or_else(|_| panic!("{reply:?}"));
         let expected = self.model.tick(self.now_ms, &of_model(&brought), &renewed);
         assert_eq!(told, expected);
@@ -274,7 +276,11 @@ fn any_setting() -> impl Strategy<Value = Setting> {
             mode,
             per_minute,
             active_max,
-            opens_at_ms: if opens_in_ms == 0 { 0 } else { NOW_MS + opens_in_ms },
+            opens_at_ms: if opens_in_ms == 0 {
+                0
+            } else {
+                NOW_MS + opens_in_ms
+            },
         },
     )
 }
@@ -309,10 +315,19 @@ fn every_history_is_as_in_the_model() {
         for step in &steps {
             pair.step(step);
         }
-        let reply = pair.redis.run(&room_waits::call(&pair.keys));
+        let told = pair.tick(0, &[]);
+        let reply = pair.redis.run(&room_look::call(&pair.keys));
+        let look = room_look::parse(&reply).unwrap().unwrap();
+        prop_assert_eq!((look.seq, look.head), (told.seen.seq, told.seen.head));
+        prop_assert_eq!((look.inside, look.called), (told.seen.inside, told.called));
+        prop_assert_eq!(
+            (look.joined, look.entered, look.missed),
+            (told.joined, told.entered, told.missed)
+        );
+        prop_assert_eq!(look.seed, told.seen.seed);
         // The model does not forget how long people waited.
         if !steps.iter().any(|step| matches!(step, Step::Lose(0))) {
-            prop_assert_eq!(room_waits::parse(&reply), Ok(pair.model.waits));
+            prop_assert_eq!(look.waits, pair.model.waits);
         }
         Ok(())
     });
@@ -336,7 +351,11 @@ fn first_come_first_served_and_never_more_inside_than_allowed() {
         // Everybody asks, in any order; those who are inside leave.
         pair.wait(SESSION_MS + 5_000);
         pair.tick(0, &[]);
-        for number in (3..10).rev().filter(|number| !entered.contains(number)).collect::<Vec<_>>() {
+        for number in (3..10)
+            .rev()
+            .filter(|number| !entered.contains(number))
+            .collect::<Vec<_>>()
+        {
             let told = pair.ask(1, &[(number, false)]);
             if told[0].0 == Status::Inside {
                 entered.push(number);
@@ -373,15 +392,25 @@ fn a_place_that_is_not_taken_up_passes_on_and_a_doubled_exchange_is_one_session(
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 1)).settled();
-    let told: Vec<_> = (0..4).map(|number| pair.ask(0, &[(number, false)])[0]).collect();
+    let told: Vec<_> = (0..4)
+        .map(|number| pair.ask(0, &[(number, false)])[0])
+        .collect();
     assert_eq!(told[0], (Status::Inside, 1));
     assert_eq!(told[1], (Status::Waiting, 2));
     pair.wait(SESSION_MS + 5_000);
     assert_eq!(pair.tick(0, &[]).seen.head, 2, "the first one has left");
-    assert_eq!(pair.ask(1, &[(2, false)])[0].0, Status::Waiting, "the second one is called");
+    assert_eq!(
+        pair.ask(1, &[(2, false)])[0].0,
+        Status::Waiting,
+        "the second one is called"
+    );
     pair.wait(CLAIM_MS + CLAIM_MS / 32);
     let snapshot = pair.tick(1, &[]);
-    assert_eq!((snapshot.seen.head, snapshot.missed), (3, 1), "it has not come");
+    assert_eq!(
+        (snapshot.seen.head, snapshot.missed),
+        (3, 1),
+        "it has not come"
+    );
     let told = pair.ask(2, &[(2, false), (2, false)]);
     assert_eq!(told, [(Status::Inside, 3), (Status::Inside, 3)]);
     assert_eq!(pair.last.seen.inside, 1);
@@ -398,7 +427,11 @@ fn a_pass_is_good_for_one_session() {
     assert_eq!(pair.ask(0, &[(0, false)]), [(Status::Inside, 1)]);
     pair.wait(SESSION_MS + 5_000);
     let told = pair.ask(1, &[(0, false)]);
-    assert_eq!(told, [(Status::Inside, 2)], "its session is over: it is a newcomer");
+    assert_eq!(
+        told,
+        [(Status::Inside, 2)],
+        "its session is over: it is a newcomer"
+    );
 }
 
 #[test]
@@ -451,7 +484,11 @@ fn after_a_loss_those_inside_count_until_they_are_heard_of() {
     pair.tick(0, &[]);
     pair.wait(SETTLE_MS);
     let snapshot = pair.tick(0, &[0, 1, 2]);
-    assert_eq!((snapshot.seen.inside, snapshot.seen.head), (4, 4), "three and a ghost");
+    assert_eq!(
+        (snapshot.seen.inside, snapshot.seen.head),
+        (4, 4),
+        "three and a ghost"
+    );
     // The fourth has left: nobody hears of it, so it counts until its session would have ended.
     pair.wait(SESSION_MS / 2);
     pair.tick(0, &[0, 1, 2]);
@@ -472,7 +509,10 @@ fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
     let mut pair = Pair::new(&mut redis, setting).settled();
     pair.terms.address_max = 0;
     for number in 0..20 {
-        assert_eq!(pair.ask(0, &[(number, false)])[0], (Status::Waiting, u64::from(number) + 1));
+        assert_eq!(
+            pair.ask(0, &[(number, false)])[0],
+            (Status::Waiting, u64::from(number) + 1)
+        );
     }
     assert!(pair.last.is_lobby && pair.last.seen.head == 0);
     pair.wait(opens_at_ms - pair.now_ms);
@@ -485,7 +525,11 @@ fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
     // In the order of the draw they enter.
     for order in 1..=snapshot.seen.head {
         let number = u8::try_from(draw.place(order) - 1).unwrap();
-        assert_eq!(pair.ask(1, &[(number, false)])[0].0, Status::Inside, "{number}");
+        assert_eq!(
+            pair.ask(1, &[(number, false)])[0].0,
+            Status::Inside,
+            "{number}"
+        );
     }
     // After a loss the draw is the same.
     pair.lose(0);
@@ -493,7 +537,10 @@ fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
         pair.tick(gateway, &[]);
     }
     let again = pair.last.seen;
-    assert_eq!((again.base, again.drawn, again.seed), (0, 20, snapshot.seen.seed));
+    assert_eq!(
+        (again.base, again.drawn, again.seed),
+        (0, 20, snapshot.seen.seed)
+    );
 }
 
 #[test]
@@ -512,8 +559,16 @@ fn one_address_takes_no_more_places_than_it_may() {
     for number in 0..15 {
         statuses.push(pair.ask_with(0, &[ask(number)], &[(number, false)])[0].0);
     }
-    assert!(statuses[..12].iter().all(|status| *status != Status::Address));
-    assert!(statuses[12..].iter().all(|status| *status == Status::Address));
+    assert!(
+        statuses[..12]
+            .iter()
+            .all(|status| *status != Status::Address)
+    );
+    assert!(
+        statuses[12..]
+            .iter()
+            .all(|status| *status == Status::Address)
+    );
     pair.wait(30_000);
     let told = pair.ask_with(0, &[ask(14)], &[(14, false)]);
     assert_eq!(told[0].0, Status::Waiting, "in the next window");
@@ -536,7 +591,10 @@ fn a_setting_that_is_older_changes_nothing() {
     assert_eq!(pair.ask(0, &[(1, false)]), [(Status::Waiting, 1)]);
     pair.set(version(4, Mode::Draining));
     pair.tick(0, &[]);
-    assert_eq!(pair.ask(0, &[(1, false), (2, false)]), [(Status::Inside, 1), (Status::Closed, 0)]);
+    assert_eq!(
+        pair.ask(0, &[(1, false), (2, false)]),
+        [(Status::Inside, 1), (Status::Closed, 0)]
+    );
 }
 
 /// What a million people in the queue cost: run by hand, with `--ignored --nocapture`.
@@ -565,7 +623,9 @@ fn memory_of_a_million_places() {
             panic!("no text")
         };
         let info = String::from_utf8(info).unwrap();
-        let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
         line.unwrap().trim().parse::<u64>().unwrap()
     };
     let empty = used(&mut redis);

@@ -33,6 +33,7 @@ mod payments;
 mod process;
 mod reconcile;
 mod risk;
+mod rooms;
 mod sales;
 mod silent_cluster;
 mod store;

@@ -48,7 +48,9 @@ fn when_all_gateways_die_with_redis_the_passes_tell_where_the_queue_was() {
     for visitor in &mut visitors {
         world.visit(0, visitor);
     }
-    let last = world.status(0, &mut visitors[19])["position"].as_u64().unwrap();
+    let last = world.status(0, &mut visitors[19])["position"]
+        .as_u64()
+        .unwrap();
     world.redis.rooms.clear();
     world.replace(0);
     world.replace(1);
@@ -57,12 +59,18 @@ fn when_all_gateways_die_with_redis_the_passes_tell_where_the_queue_was() {
     world.advance(4_000);
     let mut late = Visitor::new(60);
     world.visit(1, &mut late);
-    assert_eq!(world.status(1, &mut late)["position"].as_u64(), Some(last + 1));
+    assert_eq!(
+        world.status(1, &mut late)["position"].as_u64(),
+        Some(last + 1)
+    );
 }
 
 #[test]
 fn without_redis_those_inside_stay_and_others_enter_at_the_gateways_own_pace() {
-    let mut world = World::new(1, r#","per_minute":60,"without_redis":{"per_minute":60},"per_address":{"places":0}"#);
+    let mut world = World::new(
+        1,
+        r#","per_minute":60,"without_redis":{"per_minute":60},"per_address":{"places":0}"#,
+    );
     let mut inside = Visitor::new(1);
     world.advance(2_000);
     assert!(world.visit(0, &mut inside).has_passed());
@@ -84,7 +92,10 @@ fn without_redis_those_inside_stay_and_others_enter_at_the_gateways_own_pace() {
             }
         }
         entered.extend(next.into_iter().rev());
-        assert!(world.visit(0, &mut Visitor::new(99)).state() == "unplaced", "it has no place");
+        assert!(
+            world.visit(0, &mut Visitor::new(99)).state() == "unplaced",
+            "it has no place"
+        );
         world.visit(0, &mut inside);
     }
     assert!(entered.is_sorted(), "in the order of places: {entered:?}");
@@ -123,7 +134,10 @@ fn a_lost_reply_does_not_give_two_places() {
     let first = world.status(0, &mut alice)["position"].as_u64().unwrap();
     let mut bob = Visitor::new(2);
     world.visit(0, &mut bob);
-    assert_eq!(world.status(0, &mut bob)["position"].as_u64(), Some(first + 1));
+    assert_eq!(
+        world.status(0, &mut bob)["position"].as_u64(),
+        Some(first + 1)
+    );
 }
 
 #[test]
@@ -131,14 +145,24 @@ fn a_place_that_is_not_taken_up_passes_on() {
     let mut world = World::new(1, r#","active_max":2,"per_address":{"places":0}"#);
     world.advance(30_000);
     let mut visitors: Vec<_> = (0..5).map(Visitor::new).collect();
-    let states: Vec<_> = visitors.iter_mut().map(|visitor| world.visit(0, visitor).state()).collect();
-    assert_eq!(states, ["passed", "passed", "waiting", "waiting", "waiting"]);
+    let states: Vec<_> = visitors
+        .iter_mut()
+        .map(|visitor| world.visit(0, visitor).state())
+        .collect();
+    assert_eq!(
+        states,
+        ["passed", "passed", "waiting", "waiting", "waiting"]
+    );
     // All sessions end, two are called. One never comes.
     world.advance(26_500);
     assert!(world.visit(0, &mut visitors[3]).has_passed());
     assert_eq!(world.visit(0, &mut visitors[4]).state(), "waiting");
     world.advance(7_500);
     assert!(world.visit(0, &mut visitors[4]).has_passed());
-    assert_eq!(world.visit(0, &mut visitors[2]).state(), "waiting", "it came too late");
+    assert_eq!(
+        world.visit(0, &mut visitors[2]).state(),
+        "waiting",
+        "it came too late"
+    );
     assert_eq!(world.metric("rejoined_total.room.shop"), 1);
 }

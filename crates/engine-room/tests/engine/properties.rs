@@ -93,4 +93,3 @@ proptest! {
         prop_assert_eq!(seen.has_passed(), is_static);
     }
 }
-

@@ -65,7 +65,9 @@ fn words(command: &Value) -> Vec<Vec<u8>> {
 
 fn numbers(text: &[u8]) -> Vec<u64> {
     let text = String::from_utf8_lossy(text);
-    text.split(' ').map(|number| number.parse().unwrap()).collect()
+    text.split(' ')
+        .map(|number| number.parse().unwrap())
+        .collect()
 }
 
 fn visitor(bytes: &[u8]) -> Visitor {
@@ -121,8 +123,19 @@ fn header(snapshot: &Snapshot) -> Vec<u8> {
         snapshot.is_settling.into(),
         snapshot.is_lobby.into(),
     ];
-    let draw = [snapshot.opening, seen.drew, seen.base, seen.drawn, seen.seed_of];
-    let after = [snapshot.joined, snapshot.entered, snapshot.missed, snapshot.now_ms];
+    let draw = [
+        snapshot.opening,
+        seen.drew,
+        seen.base,
+        seen.drawn,
+        seen.seed_of,
+    ];
+    let after = [
+        snapshot.joined,
+        snapshot.entered,
+        snapshot.missed,
+        snapshot.now_ms,
+    ];
     let mut reply = String::from("*22\r\n");
     for number in before.into_iter().chain(setting.numbers()).chain(draw) {
         reply.push_str(&format!(":{number}\r\n"));

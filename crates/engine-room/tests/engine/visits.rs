@@ -23,19 +23,33 @@ fn while_there_is_room_people_enter_at_once_and_stay_inside() {
     assert_eq!(world.metric("requests_total.room.shop.outcome.entered"), 1);
     world.advance(21_000);
     assert!(world.visit(1, &mut alice).has_passed());
-    assert_eq!(world.metric("requests_total.room.shop.outcome.entered"), 2, "a newcomer again");
+    assert_eq!(
+        world.metric("requests_total.room.shop.outcome.entered"),
+        2,
+        "a newcomer again"
+    );
 }
 
 #[test]
 fn what_the_room_does_not_concern_passes_untouched() {
     let mut world = World::new(1, r#","mode":"closed""#);
-    for path in ["/", "/shop/static/x.css", "/.weir/room/other", "/.weir/roomx"] {
+    for path in [
+        "/",
+        "/shop/static/x.css",
+        "/.weir/room/other",
+        "/.weir/roomx",
+    ] {
         let seen = world.ask(0, &mut Visitor::new(1), path, "*/*");
         assert!(seen.has_passed(), "{path}");
     }
     assert!(!world.visit(0, &mut Visitor::new(1)).has_passed());
     let script = world.ask(0, &mut Visitor::new(1), "/.weir/room/room.js", "*/*");
-    assert!(script.header("content-type").unwrap().starts_with("text/javascript"));
+    assert!(
+        script
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/javascript")
+    );
 }
 
 #[test]
@@ -48,7 +62,11 @@ fn a_queue_is_told_where_each_one_stands_and_moves_in_order() {
         .map(|(at, visitor)| world.visit(at % 2, visitor).state())
         .collect();
     // One may enter at once: there is a credit of two.
-    assert_eq!(first.iter().filter(|state| *state == "passed").count(), 2, "{first:?}");
+    assert_eq!(
+        first.iter().filter(|state| *state == "passed").count(),
+        2,
+        "{first:?}"
+    );
     assert_eq!(world.status(0, &mut visitors[5])["position"], 4);
     assert_eq!(world.status(1, &mut visitors[5])["wait_ms"], 4_000);
     let mut entered = vec![];
@@ -78,7 +96,11 @@ fn polls_cost_redis_nothing() {
         }
     }
     // The first entered in the meantime.
-    assert!(world.redis.calls - calls <= 2, "{}", world.redis.calls - calls);
+    assert!(
+        world.redis.calls - calls <= 2,
+        "{}",
+        world.redis.calls - calls
+    );
 }
 
 #[test]
@@ -88,10 +110,19 @@ fn programs_get_json_and_bring_their_pass_in_a_header() {
     let seen = world.send(0, &base, "192.0.2.9:1");
     let told = json(&seen);
     assert_eq!(seen.answer().status, 503);
-    assert_eq!(seen.header("content-type").unwrap(), "application/problem+json");
-    assert_eq!((told["error"].as_str(), told["state"].as_str()), (Some("room_waiting"), Some("waiting")));
+    assert_eq!(
+        seen.header("content-type").unwrap(),
+        "application/problem+json"
+    );
+    assert_eq!(
+        (told["error"].as_str(), told["state"].as_str()),
+        (Some("room_waiting"), Some("waiting"))
+    );
     assert_eq!(told["type"], "urn:weir:problem:room_waiting");
-    assert_eq!(told["pass"].as_str().map(Into::into), seen.header("x-weir-room"));
+    assert_eq!(
+        told["pass"].as_str().map(Into::into),
+        seen.header("x-weir-room")
+    );
     let retry_after: u64 = seen.header("retry-after").unwrap().parse().unwrap();
     assert!(retry_after * 1_000 >= told["poll_ms"].as_u64().unwrap());
     let place = told["position"].clone();
@@ -109,7 +140,10 @@ fn one_user_has_one_place_and_one_session() {
     assert!(world.visit(0, &mut other).has_passed());
     world.visit(0, &mut phone);
     world.visit(1, &mut laptop);
-    assert_eq!(world.status(0, &mut phone)["position"], world.status(0, &mut laptop)["position"]);
+    assert_eq!(
+        world.status(0, &mut phone)["position"],
+        world.status(0, &mut laptop)["position"]
+    );
     for _ in 0..5 {
         // The other one's session ends; the page keeps asking.
         world.advance(5_000);
@@ -130,7 +164,11 @@ fn a_pass_that_was_changed_or_signed_elsewhere_is_a_newcomers() {
     world.visit(0, &mut alice);
     let before = world.status(0, &mut alice)["position"].as_u64().unwrap();
     let cookie = alice.cookie.clone().unwrap();
-    let forged = [cookie.replace(".", "x"), format!("{cookie}x"), "weir-room-shop=a.b.c".into()];
+    let forged = [
+        cookie.replace(".", "x"),
+        format!("{cookie}x"),
+        "weir-room-shop=a.b.c".into(),
+    ];
     for forged in forged {
         let mut mallory = Visitor::new(2);
         mallory.cookie = Some(forged);
@@ -171,7 +209,10 @@ fn before_the_opening_all_wait_and_then_they_enter_in_the_order_of_a_draw() {
         assert_eq!(world.visit(at % 2, visitor).state(), "lobby");
     }
     let told = world.status(0, &mut early[0]);
-    assert_eq!((told["state"].as_str(), told["opens_at_ms"].as_u64()), (Some("lobby"), Some(START_MS + 60_000)));
+    assert_eq!(
+        (told["state"].as_str(), told["opens_at_ms"].as_u64()),
+        (Some("lobby"), Some(START_MS + 60_000))
+    );
     world.advance(START_MS + 61_000 - world.now_ms);
     let mut late = Visitor::new(100);
     world.visit(0, &mut late);
@@ -186,19 +227,29 @@ fn before_the_opening_all_wait_and_then_they_enter_in_the_order_of_a_draw() {
     positions.retain(|position| *position > 0);
     positions.sort_unstable();
     positions.dedup();
-    assert!(positions.len() >= 27, "each has a place of its own: {positions:?}");
+    assert!(
+        positions.len() >= 27,
+        "each has a place of its own: {positions:?}"
+    );
 }
 
 #[test]
 fn an_address_takes_no_more_places_than_it_may_however_many_connections_it_opens() {
-    let mut world = World::new(2, r#","mode":"paused","per_address":{"places":5,"per":"1h"}"#);
+    let mut world = World::new(
+        2,
+        r#","mode":"paused","per_address":{"places":5,"per":"1h"}"#,
+    );
     let mut states: Vec<String> = Vec::new();
     for at in 0..20 {
         let mut bot = Visitor::new(7);
         bot.address = format!("192.0.2.7:{at}");
         states.push(world.visit(at % 2, &mut bot).state());
     }
-    assert_eq!(states.iter().filter(|state| *state == "waiting").count(), 5, "{states:?}");
+    assert_eq!(
+        states.iter().filter(|state| *state == "waiting").count(),
+        5,
+        "{states:?}"
+    );
     assert!(states[5..].iter().all(|state| state == "address"));
     assert_eq!(world.visit(0, &mut Visitor::new(8)).state(), "waiting");
 }
@@ -207,13 +258,20 @@ fn an_address_takes_no_more_places_than_it_may_however_many_connections_it_opens
 fn a_closed_and_a_full_room_say_so() {
     let mut world = World::new(1, r#","mode":"closed""#);
     let seen = world.visit(0, &mut Visitor::new(1));
-    assert_eq!((seen.answer().status, seen.state().as_str()), (503, "closed"));
+    assert_eq!(
+        (seen.answer().status, seen.state().as_str()),
+        (503, "closed")
+    );
     assert_eq!(seen.header("set-cookie"), None);
     let mut world = World::new(1, r#","mode":"paused","queue_max":3"#);
     let states: Vec<_> = (0..6)
         .map(|number| world.visit(0, &mut Visitor::new(number)).state())
         .collect();
-    assert_eq!(states.iter().filter(|state| *state == "full").count(), 3, "{states:?}");
+    assert_eq!(
+        states.iter().filter(|state| *state == "full").count(),
+        3,
+        "{states:?}"
+    );
 }
 
 #[test]
@@ -224,7 +282,12 @@ fn a_page_cannot_be_cached_or_framed_and_renews_itself() {
     let policy = seen.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"));
     let html = String::from_utf8(seen.answer().body.clone()).unwrap();
-    for part in ["&lt;Shop&gt;", "http-equiv=\"refresh\"", "role=\"status\"", "lang=\"en\""] {
+    for part in [
+        "&lt;Shop&gt;",
+        "http-equiv=\"refresh\"",
+        "role=\"status\"",
+        "lang=\"en\"",
+    ] {
         assert!(html.contains(part), "{part}");
     }
 }

@@ -231,7 +231,10 @@ impl World {
             Seen::Answered(answer) => texts(&answer.headers),
         };
         for (_, value) in cookies.iter().filter(|(name, _)| name == "set-cookie") {
-            assert!(value.ends_with("; HttpOnly; SameSite=Lax; Secure"), "{value}");
+            assert!(
+                value.ends_with("; HttpOnly; SameSite=Lax; Secure"),
+                "{value}"
+            );
             visitor.cookie = value.split(';').next().map(Into::into);
         }
         seen
@@ -283,7 +286,10 @@ impl World {
 
     /// A counter over all gateways.
     pub fn metric(&mut self, name: &str) -> u64 {
-        self.gateways.iter_mut().map(|gateway| gateway.metric(name)).sum()
+        self.gateways
+            .iter_mut()
+            .map(|gateway| gateway.metric(name))
+            .sum()
     }
 }
 
@@ -370,7 +376,9 @@ impl Seen {
             Self::Passed(headers) => headers.clone(),
         };
         let mut headers = headers.into_iter();
-        headers.find(|(known, _)| known == name).map(|(_, value)| value)
+        headers
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
     }
 
     /// The state that a page or JSON tells.

@@ -74,7 +74,11 @@ mod tests {
         let keys = RoomKeys::new("weir", &RoomName::new("shop").unwrap());
         assert_eq!(keys.setting(), b"weir:room:{shop}:setting");
         let mut all = keys.of_room();
-        keys.push_buckets(Visitor::from_bytes([0, 9, 0, 0, 0, 0, 0, 0]), [0; 8], &mut all);
+        keys.push_buckets(
+            Visitor::from_bytes([0, 9, 0, 0, 0, 0, 0, 0]),
+            [0; 8],
+            &mut all,
+        );
         let all: Vec<&[u8]> = all.iter().collect();
         assert_eq!(all.len(), 6);
         assert_eq!(all[0], keys.state());

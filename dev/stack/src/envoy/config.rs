@@ -24,6 +24,7 @@ const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 const SHORTLINK: &str = "envoy/shortlink.yaml";
 const EVENTS_FILE: &str = "envoy/events.yaml";
 const FITMENT_FILE: &str = "envoy/fitment.yaml";
+const ROOM_FILE: &str = "envoy/waiting-room.yaml";
 const JWT: &str = "envoy/jwt.yaml";
 const REDIS_TLS: &str = "envoy/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
@@ -39,6 +40,8 @@ pub const LINKS: &str = "weir.shortlink_redirect";
 pub const EVENTS: &str = "weir.events";
 /// Fitment, as the files call it.
 pub const FITMENT: &str = "weir.fitment";
+/// The waiting room, as the files call it.
+pub const ROOM: &str = "weir.waiting_room";
 const BRIDGE: &str = "weir.redis_bridge";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const REDIS_CLUSTER: &str = "weir_redis_upstream";
@@ -113,6 +116,17 @@ impl EnvoyConfig {
     /// `envoy/fitment.yaml` in the same way.
     pub fn fitment() -> Result<Self> {
         Self::read(FITMENT_FILE)
+    }
+
+    /// `envoy/waiting-room.yaml` in the same way. Envoy itself answers what passes, with 200, in place of a service.
+    pub fn waiting_room() -> Result<Self> {
+        let answer = json!({ "direct_response": { "status": 200 } });
+        Self::read(ROOM_FILE)?.act_on_route_to("service", answer)
+    }
+
+    /// With another configuration of the filter of [`EnvoyConfig::waiting_room`].
+    pub fn room_config(self, json: &str) -> Result<Self> {
+        self.filter_config(ROOM, json)
     }
 
     /// With another configuration of the filter of [`EnvoyConfig::fitment`].
