@@ -6,6 +6,7 @@
   const enter = () => location.replace(location.href)
   const show = (told) => {
     room.dataset.state = told.state
+    if (told.state !== 'lobby' && opens) opens.hidden = true
     for (const place of room.querySelectorAll('[data-room]')) {
       const text = told.text[place.dataset.room]
       // A screen reader says what changes, and only that.
@@ -24,6 +25,14 @@
       // The network is away, or the gateway: the place is still there.
     }
     setTimeout(ask, wait_ms)
+  }
+  // Only the browser knows what the clock of its visitor shows.
+  const opens = room?.querySelector('.opens')
+  if (opens && room.dataset.opens) {
+    const at = new Date(Number(room.dataset.opens))
+    opens.firstElementChild.textContent = at.toLocaleString(document.documentElement.lang, { dateStyle: 'medium', timeStyle: 'short' })
+    opens.firstElementChild.dateTime = at.toISOString()
+    opens.hidden = false
   }
   if (room) setTimeout(waits(room.dataset.state) ? ask : enter, 1000 * room.dataset.refresh)
 }

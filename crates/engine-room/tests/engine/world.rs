@@ -185,7 +185,7 @@ impl World {
         let gateway = &mut self.gateways[at];
         loop {
             if std::mem::take(&mut gateway.is_woken) {
-                gateway.handle(Event::Tick { now_ms }, now_ms, self.link);
+                gateway.handle(Event::Tick { now_ms }, self.link);
             } else if let Some((batch, body)) = gateway.calls.pop_first() {
                 let replies = self.redis.run(&body, now_ms);
                 let reply = match self.link {
@@ -198,7 +198,7 @@ impl World {
                     reply,
                     now_ms,
                 };
-                gateway.handle(event, now_ms, self.link);
+                gateway.handle(event, self.link);
             } else {
                 return;
             }
@@ -249,12 +249,12 @@ impl World {
 
     /// What became of a request.
     pub fn outcome(&mut self, at: usize, stream: StreamId) -> Seen {
-        let (now_ms, link) = (self.now_ms, self.link);
+        let link = self.link;
         let gateway = &mut self.gateways[at];
         let seen = gateway.seen.remove(&stream);
         let seen = seen.unwrap_or_else(|| panic!("{stream} has no answer"));
         match seen {
-            Seen::Passed(_) => Seen::Passed(gateway.respond(stream, now_ms, link)),
+            Seen::Passed(_) => Seen::Passed(gateway.respond(stream, link)),
             seen => seen,
         }
     }
@@ -266,22 +266,22 @@ impl World {
             peer_address: address.into(),
             now_ms: self.now_ms,
         };
-        let (now_ms, link) = (self.now_ms, self.link);
+        let link = self.link;
         let gateway = &mut self.gateways[at];
         let stream = gateway.next_stream;
         gateway.next_stream += 1;
         gateway.open.insert(stream);
         let request = &request;
-        gateway.handle(Event::Request { stream, request }, now_ms, link);
+        gateway.handle(Event::Request { stream, request }, link);
         stream
     }
 
     /// A client leaves.
     pub fn leave(&mut self, at: usize, stream: StreamId) {
         let end = &PlainEnd::default();
-        let (now_ms, link) = (self.now_ms, self.link);
+        let link = self.link;
         self.gateways[at].open.remove(&stream);
-        self.gateways[at].handle(Event::Closed { stream, end }, now_ms, link);
+        self.gateways[at].handle(Event::Closed { stream, end }, link);
     }
 
     /// A counter over all gateways.
@@ -304,14 +304,14 @@ impl Gateway {
         self.metrics.get(&name).copied().unwrap_or(0)
     }
 
-    fn respond(&mut self, stream: StreamId, now_ms: u64, link: Link) -> Vec<(String, String)> {
-        self.handle(Event::Response { stream }, now_ms, link);
+    fn respond(&mut self, stream: StreamId, link: Link) -> Vec<(String, String)> {
+        self.handle(Event::Response { stream }, link);
         let end = &PlainEnd::default();
-        self.handle(Event::Closed { stream, end }, now_ms, link);
+        self.handle(Event::Closed { stream, end }, link);
         std::mem::take(&mut self.response)
     }
 
-    fn handle(&mut self, event: Event<'_>, now_ms: u64, link: Link) {
+    fn handle(&mut self, event: Event<'_>, link: Link) {
         self.engine.handle(event, &mut self.effects);
         let mut list = vec![];
         self.effects.take_into(&mut list);
@@ -322,7 +322,7 @@ impl Gateway {
         let feedback: Vec<_> = list.into_iter().filter_map(apply).collect();
         self.effects.clear_bytes();
         for event in feedback {
-            self.handle(event, now_ms, link);
+            self.handle(event, link);
         }
     }
 
