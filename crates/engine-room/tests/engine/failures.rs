@@ -106,7 +106,12 @@ fn without_redis_those_inside_stay_and_others_enter_at_the_gateways_own_pace() {
     world.redis.rooms.clear();
     world.link = Link::Up;
     world.advance(1_500);
-    let inside = world.redis.rooms.values().map(weir_room::model::Model::inside).sum::<usize>();
+    let inside = world
+        .redis
+        .rooms
+        .values()
+        .map(weir_room::model::Model::inside)
+        .sum::<usize>();
     assert!(inside >= 8, "{inside}");
     world.advance(6_500);
     let next = (0..20).find(|at| !entered.contains(at)).unwrap();

@@ -123,6 +123,6 @@ fn what_a_request_costs_stays_within_its_budget() {
     let waiting = cookie(&headers).unwrap();
     let position = gate.ask(0, &[("cookie", &waiting)]).cost().fuel;
     println!("inside {inside}, position {position} instructions");
-    assert!(inside < 60_000, "{inside}");
-    assert!(position < 130_000, "{position}");
+    assert!(inside < 38_000, "{inside}");
+    assert!(position < 84_000, "{position}");
 }
