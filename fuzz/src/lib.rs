@@ -31,6 +31,10 @@
 //! | [`link_click`] | a request for a link: a line each | method |
 //! | [`link_target`] | where a client wants a link to lead | |
 //! | [`link_domains`] | the domains of short links | |
+//! | [`room_pass`] | a pass of a waiting room, line feed, the payload of one that is signed here | |
+//! | [`room_request`] | a request of a visitor: a line each | what Redis says of the visitor, a digit |
+//! | [`room_replies`] | a reply, as each script's of waiting rooms, and as a gateway's | |
+//! | [`room_config`] | the configuration of the filter for waiting rooms | |
 //! | [`route()`] | method and path of a route, then of a request; a line each | |
 
 mod address;
@@ -47,6 +51,7 @@ mod limit;
 mod link;
 pub mod pieces;
 mod resp;
+mod room;
 mod route;
 mod rules;
 mod scripts;
@@ -66,6 +71,7 @@ pub use identity::signed_user;
 pub use limit::limit_slot;
 pub use link::{click_batch, link_click, link_record, links_config};
 pub use resp::{resp_decode, resp_framer};
+pub use room::{room_config, room_pass, room_replies, room_request};
 pub use route::route;
 pub use rules::limit_rules;
 pub use scripts::script_replies;
@@ -76,7 +82,7 @@ pub use token::order_token;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its corpus folder and of its binary.
-pub const TARGETS: [(&str, Target); 30] = [
+pub const TARGETS: [(&str, Target); 34] = [
     ("address", address),
     ("bridge", bridge),
     ("bridge_config", bridge_config),
@@ -104,6 +110,10 @@ pub const TARGETS: [(&str, Target); 30] = [
     ("order_token", order_token),
     ("resp_decode", resp_decode),
     ("resp_framer", resp_framer),
+    ("room_config", room_config),
+    ("room_pass", room_pass),
+    ("room_replies", room_replies),
+    ("room_request", room_request),
     ("route", route),
     ("script_replies", script_replies),
     ("signed_user", signed_user),

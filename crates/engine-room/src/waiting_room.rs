@@ -190,7 +190,9 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let user = self
             .user_header
             .as_deref()
-            .and_then(|name| request.header(name));
+            .and_then(|name| request.header(name))
+            // Who sets the header for everybody leaves it empty for those who are not signed in.
+            .filter(|user| !user.is_empty());
         let user = user.map(|user| Visitor::of_user(&user));
         let brought = self.brought(room, head, now_ms);
         let is_header = brought.is_some_and(|(_, is_header)| is_header)

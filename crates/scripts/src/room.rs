@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use weir_resp::{Arguments, Value};
 use weir_room::draw::Seed;
-use weir_room::{Seen, Setting, Snapshot, Terms};
+use weir_room::{NUMBER_MAX, Seen, Setting, Snapshot, Terms};
 
 use crate::keys::RoomKeys;
 use crate::reply::{array, text, unsigned};
@@ -57,6 +57,11 @@ pub(crate) fn listed(numbers: &[u64]) -> String {
     text
 }
 
+/// Reads a number of a room. The scripts give none that Lua cannot count exactly, and nobody could read a greater one in a pass.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    unsigned(value).filter(|number| *number < NUMBER_MAX)
+}
+
 /// Reads the header of a reply.
 pub(crate) fn snapshot(value: &Value) -> Option<Snapshot> {
     let [
@@ -87,7 +92,7 @@ pub(crate) fn snapshot(value: &Value) -> Option<Snapshot> {
         return None;
     };
     let setting = [version, mode, per_minute, active_max, opens_at_ms];
-    let setting = setting.map(unsigned);
+    let setting = setting.map(number);
     let [
         Some(version),
         Some(mode),
@@ -100,27 +105,27 @@ pub(crate) fn snapshot(value: &Value) -> Option<Snapshot> {
     };
     Some(Snapshot {
         seen: Seen {
-            seq: unsigned(seq)?,
-            head: unsigned(head)?,
-            floor: unsigned(floor)?,
-            inside: unsigned(inside)?,
-            drew: unsigned(drew)?,
-            base: unsigned(base)?,
-            drawn: unsigned(drawn)?,
-            seed_of: unsigned(seed_of)?,
+            seq: number(seq)?,
+            head: number(head)?,
+            floor: number(floor)?,
+            inside: number(inside)?,
+            drew: number(drew)?,
+            base: number(base)?,
+            drawn: number(drawn)?,
+            seed_of: number(seed_of)?,
             seed: match text(seed)? {
                 b"-" => None,
                 hex => Some(Seed::from_hex(hex)?),
             },
         },
-        called: unsigned(called)?,
+        called: number(called)?,
         is_settling: unsigned::<u8>(is_settling)? == 1,
         is_lobby: unsigned::<u8>(is_lobby)? == 1,
         setting: Setting::from_numbers([version, mode, per_minute, active_max, opens_at_ms])?,
-        opening: unsigned(opening)?,
-        joined: unsigned(joined)?,
-        entered: unsigned(entered)?,
-        missed: unsigned(missed)?,
-        now_ms: unsigned(now_ms)?,
+        opening: number(opening)?,
+        joined: number(joined)?,
+        entered: number(entered)?,
+        missed: number(missed)?,
+        now_ms: number(now_ms)?,
     })
 }

@@ -7,8 +7,8 @@ use weir_room::state::Status;
 use weir_room::{Snapshot, Visitor};
 
 use crate::keys::RoomKeys;
-use crate::reply::{array, unsigned};
-use crate::room::{Brought, begin, snapshot};
+use crate::reply::array;
+use crate::room::{Brought, begin, number, snapshot};
 use crate::{Call, ReplyError, Script};
 
 /// The script.
@@ -61,7 +61,7 @@ pub fn parse(value: &Value, count: usize) -> Result<(Snapshot, Vec<Told>), Reply
         };
         let (pairs, rest) = array(told)?.as_chunks::<2>();
         let told = |[status, place]: &[Value; 2]| {
-            Some((Status::from_number(unsigned(status)?)?, unsigned(place)?))
+            Some((Status::from_number(number(status)?)?, number(place)?))
         };
         let told: Vec<Told> = pairs.iter().map(told).collect::<Option<_>>()?;
         (rest.is_empty() && told.len() == count).then_some((snapshot(header)?, told))

@@ -4,11 +4,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_resp::{Arguments, Value};
+use weir_room::NUMBER_MAX;
 use weir_room::draw::Seed;
 use weir_room::state::WAITS;
 
 use crate::keys::RoomKeys;
-use crate::reply::{array, text, unsigned};
+use crate::reply::{array, text};
+use crate::room::number;
 use crate::{Call, ReplyError, Script};
 
 /// The script.
@@ -85,7 +87,7 @@ fn read(value: &Value) -> Option<Option<Look>> {
     let (fields, rest) = words.split_at_checked(FIELDS)?;
     let fields: Vec<u64> = fields
         .iter()
-        .map(|word| word.parse().ok())
+        .map(|word| word_number(word))
         .collect::<Option<_>>()?;
     let fields: [u64; FIELDS] = fields.try_into().ok()?;
     let [
@@ -107,8 +109,9 @@ fn read(value: &Value) -> Option<Option<Look>> {
         missed,
     ] = fields;
     let (seed, windows) = rest.split_first()?;
-    let left = |window: &[&str; 3]| window.last().and_then(|left| left.parse::<u64>().ok());
-    let ghosts = if unsigned::<u64>(now_ms)? < ghosts_ms {
+    let left = |window: &[&str; 3]| window.last().and_then(|left| word_number(left));
+    let called = windows.as_chunks::<3>().0.iter().filter_map(left);
+    let ghosts = if number(now_ms)? < ghosts_ms {
         ghosts
     } else {
         0
@@ -116,8 +119,8 @@ fn read(value: &Value) -> Option<Option<Look>> {
     let mut look = Look {
         seq,
         head,
-        inside: unsigned::<u64>(inside)? + ghosts,
-        called: windows.as_chunks::<3>().0.iter().filter_map(left).sum(),
+        inside: number(inside)? + ghosts,
+        called: called.fold(0, u64::saturating_add),
         drew,
         base,
         drawn,
@@ -129,7 +132,12 @@ fn read(value: &Value) -> Option<Option<Look>> {
         waits: [0; WAITS],
     };
     for (count, value) in look.waits.iter_mut().zip(waits) {
-        *count = unsigned(value)?;
+        *count = number(value)?;
     }
     Some(Some(look))
+}
+
+/// As [`number`], in the state.
+fn word_number(word: &str) -> Option<u64> {
+    word.parse().ok().filter(|number| *number < NUMBER_MAX)
 }

@@ -132,6 +132,19 @@ fn programs_get_json_and_bring_their_pass_in_a_header() {
 }
 
 #[test]
+fn an_empty_user_header_names_nobody() {
+    let mut world = World::new(1, r#","mode":"paused""#);
+    for position in 1..=3 {
+        let mut visitor = Visitor {
+            user: Some(String::new()),
+            ..Visitor::new(position)
+        };
+        world.visit(0, &mut visitor);
+        assert_eq!(world.status(0, &mut visitor)["position"], position);
+    }
+}
+
+#[test]
 fn one_user_has_one_place_and_one_session() {
     let mut world = World::new(2, r#","active_max":1"#);
     let (mut phone, mut laptop) = (Visitor::user("alice"), Visitor::user("alice"));

@@ -1,0 +1,287 @@
+//! Waiting rooms: what visitors send, what Redis replies, and how a filter is configured.
+
+use std::rc::Rc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use weir_base::key::{KeyRing, Purpose, SigningKey};
+use weir_base::shared_data::LocalData;
+use weir_engine_room::WaitingRoom;
+use weir_engine_room::config::Config;
+use weir_resp::{Value, decode};
+use weir_room::pass::LEN_MAX;
+use weir_room::state::wait_percentile;
+use weir_room::{NUMBER_MAX, Pass, PassError, RoomName, Snapshot, Visitor};
+use weir_scripts::{room_ask, room_look, room_set, room_tick};
+
+use crate::config::{check_nothing_follows, check_refusal};
+use gateway::{Gateway, Outcome};
+
+mod gateway;
+
+const NOW_MS: u64 = 1_700_000_000_000;
+const LIFE_MS: u64 = 86_400_000;
+
+/// What the keys of all targets are made of, and no configuration or answer may show.
+const SECRET: &str = "only for fuzzing, of 32 bytes or more";
+
+fn environment(name: &str) -> Option<Vec<u8>> {
+    (name == "KEY").then(|| SECRET.into())
+}
+
+fn ring() -> KeyRing {
+    let keys = [
+        ("k1", SECRET),
+        ("k2", "only for fuzzing, the one before the last"),
+    ];
+    let key = |(id, secret): (&str, &str)| SigningKey::new(id, secret.as_bytes()).expect("a key");
+    KeyRing::new(keys.map(key).to_vec()).expect("two keys")
+}
+
+fn shop() -> RoomName {
+    RoomName::new("shop").expect("a name")
+}
+
+/// A pass as a client brings it, a line feed, and a payload. The pass counts only if a gateway has written it just so; the
+/// payload, which is signed here, has no effect but that of a visitor, of numbers in their bounds, or of a refusal.
+pub fn room_pass(data: &[u8]) {
+    let mut parts = data.splitn(2, |&byte| byte == b'\n');
+    let mut part = || parts.next().unwrap_or_default();
+    let (brought, payload) = (part(), part());
+    let ring = ring();
+    let read = |text: &[u8]| Pass::read(&ring, &shop(), text, NOW_MS, LIFE_MS);
+    if let Ok(pass) = read(brought) {
+        check_pass(&pass);
+        assert!(brought.len() <= LEN_MAX);
+        let minted = ["k1", "k2"].map(|id| {
+            let key = ring.find(id).expect("it is in the ring");
+            pass.mint(&key.clone().into(), &shop())
+        });
+        assert!(minted.iter().any(|text| text.as_bytes() == brought));
+    }
+    let tag = ring.signer().tag(Purpose::RoomPass, payload);
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let signed = format!("k1.{}.{}", encode(payload), encode(&tag));
+    match read(signed.as_bytes()) {
+        Ok(pass) => {
+            check_pass(&pass);
+            let again = pass.mint(&ring, &shop());
+            assert_eq!(read(again.as_bytes()), Ok(pass));
+        }
+        Err(PassError::TooLong) => assert!(signed.len() > LEN_MAX),
+        Err(refusal) => assert!(!matches!(
+            refusal,
+            PassError::UnknownKey | PassError::BadSignature
+        )),
+    }
+    let forged = format!(
+        "k1.{}.{}",
+        encode(payload),
+        encode(&[tag.as_slice(), b"x"].concat())
+    );
+    assert!(read(forged.as_bytes()).is_err());
+}
+
+fn check_pass(pass: &Pass) {
+    let numbers = [pass.joined_ms, pass.place, pass.head, pass.until_ms];
+    assert!(numbers.iter().all(|number| *number < NUMBER_MAX));
+    assert!(pass.is_inside(NOW_MS) || NOW_MS < pass.joined_ms + LIFE_MS);
+}
+
+/// A request: what Redis says of its visitor, as a digit, and then a line each of the path, `Accept`, `Cookie`,
+/// `X-Weir-Room`, the user header, `X-Forwarded-For`, and the connection's address. Lines that are missing are headers
+/// that are. There is one outcome, and whoever gets a pass is who asked.
+pub fn room_request(data: &[u8]) {
+    const NAMES: [&str; 6] = [
+        ":path",
+        "accept",
+        "cookie",
+        "x-weir-room",
+        "x-user",
+        "x-forwarded-for",
+    ];
+    let mut lines = data.splitn(8, |&byte| byte == b'\n');
+    let status = lines.next().and_then(|line| line.first()).copied();
+    let headers: Vec<(&str, &[u8])> = NAMES.into_iter().zip(lines.by_ref()).collect();
+    let address = lines.next().unwrap_or_default();
+    let header = |name: &str| headers.iter().find(|(known, _)| *known == name);
+    let configuration = br#"{"redis":{},"user_header":"x-user","trusted_hops":1,
+        "keys":[{"id":"k1","secret":{"env":"KEY"}}],
+        "rooms":[{"name":"shop","match":{"path":{"prefix":"/shop"}},"except":[{"path":{"prefix":"/shop/static"}}]}]}"#;
+    let reply = |is_tick| canned(is_tick, status.unwrap_or(b'0'));
+    let mut gateway = Gateway::new(engine(configuration), NOW_MS, &reply);
+    // The first one wakes the gateway, the second one meets what it has learnt.
+    for _ in 0..2 {
+        let outcome = gateway.ask(&headers, address);
+        outcome.check();
+        let Some(pass) = issued(&outcome) else {
+            continue;
+        };
+        let user = header("x-user").filter(|(_, user)| !user.is_empty());
+        let brought = header("x-weir-room")
+            .and_then(|(_, text)| Pass::read(&ring(), &shop(), text, NOW_MS, LIFE_MS).ok());
+        match (user, brought) {
+            (Some((_, user)), _) => assert_eq!(pass.visitor, Visitor::of_user(user)),
+            (None, Some(brought)) => assert_eq!(pass.visitor, brought.visitor),
+            (None, None) => {}
+        }
+        assert_eq!(pass.is_inside(NOW_MS), outcome.answer.is_none());
+    }
+}
+
+/// The pass in the room's cookie. What else carries it says the same.
+fn issued(outcome: &Outcome) -> Option<Pass> {
+    let cookie = outcome.header("set-cookie")?;
+    let text = cookie.strip_prefix("weir-room-shop=").expect("its cookie");
+    let text = text.split(';').next().expect("there is a first part");
+    if let Some(told) = outcome.header("x-weir-room") {
+        assert_eq!(told, text);
+    }
+    let read = Pass::read(&ring(), &shop(), text.as_bytes(), NOW_MS, LIFE_MS);
+    Some(read.expect("gateways read what they write"))
+}
+
+/// A reply, for the parsers of all scripts, and then for a gateway, which Redis answers so whatever it calls.
+pub fn room_replies(data: &[u8]) {
+    if let Ok((value, _)) = decode(data) {
+        check_parsers(&value);
+    }
+    let configuration =
+        br#"{"redis":{},"keys":[{"id":"k1","secret":{"env":"KEY"}}],"rooms":[{"name":"shop"}]}"#;
+    let reply = |_| data.to_vec();
+    let mut gateway = Gateway::new(engine(configuration), NOW_MS, &reply);
+    let mut cookie = None::<String>;
+    for path in ["/shop", "/shop", "/.weir/room/shop"] {
+        let mut headers: Vec<(&str, &[u8])> = vec![(":path", path.as_bytes())];
+        headers.push(("accept", b"text/html"));
+        headers.extend(cookie.as_ref().map(|text| ("cookie", text.as_bytes())));
+        let outcome = gateway.ask(&headers, b"192.0.2.1:7");
+        outcome.check();
+        // Whatever Redis says, a visitor can bring again what the gateway gave.
+        issued(&outcome);
+        let issued = outcome.header("set-cookie").map(Into::into);
+        cookie = issued.or(cookie);
+    }
+}
+
+fn check_parsers(value: &Value) {
+    let count = match value {
+        Value::Array(values) => match values.as_slice() {
+            [_, Value::Array(told)] => told.len() / 2,
+            _ => 0,
+        },
+        _ => 0,
+    };
+    if let Ok(snapshot) = room_tick::parse(value) {
+        check_snapshot(&snapshot);
+    }
+    if let Ok((snapshot, told)) = room_ask::parse(value, count) {
+        check_snapshot(&snapshot);
+        assert_eq!(told.len(), count);
+        assert!(told.iter().all(|(_, place)| *place < NUMBER_MAX));
+        assert!(room_ask::parse(value, count + 1).is_err());
+    }
+    if let Ok(Some(look)) = room_look::parse(value) {
+        assert!(look.seq < NUMBER_MAX && look.base < NUMBER_MAX);
+        let percentiles = [50, 90, 99].map(|percent| wait_percentile(&look.waits, percent));
+        // None is longer than all classes, or there is nothing at all.
+        let order = percentiles.map(|wait_ms| wait_ms.unwrap_or(u64::MAX));
+        assert!(order.is_sorted(), "{percentiles:?}");
+    }
+    if let Ok(is_newer) = room_set::parse(value) {
+        assert_eq!(*value, Value::Integer(is_newer.into()));
+    }
+}
+
+fn check_snapshot(snapshot: &Snapshot) {
+    let Snapshot {
+        seen,
+        setting,
+        called,
+        opening,
+        now_ms,
+        ..
+    } = snapshot;
+    let seen = [
+        seen.seq,
+        seen.head,
+        seen.floor,
+        seen.inside,
+        seen.drew,
+        seen.base,
+        seen.drawn,
+    ];
+    let numbers = seen.iter().chain([called, opening, now_ms]);
+    assert!(
+        numbers
+            .chain(&setting.numbers())
+            .all(|number| *number < NUMBER_MAX)
+    );
+}
+
+/// The configuration of the filter: what is taken makes a gateway whose pages and cookies are sound; what is refused says
+/// where and why; and neither shows a secret.
+pub fn room_config(data: &[u8]) {
+    let checked =
+        weir_engine::config::parse::<Config>(data).and_then(|config| config.checked(&environment));
+    let taken = match checked {
+        Ok(taken) => taken,
+        Err(refusal) => {
+            assert!(!refusal.to_string().contains(SECRET));
+            return check_refusal(&refusal);
+        }
+    };
+    check_nothing_follows::<Config>(data);
+    assert!(!format!("{taken:?}").contains(SECRET));
+    assert!((100..=10_000).contains(&taken.poll_interval_ms));
+    assert!(
+        taken
+            .trusted_hops
+            .is_none_or(|hops| (1..=16).contains(&hops))
+    );
+    assert!(taken.status_path.starts_with('/') && !taken.status_path.ends_with('/'));
+    let header = taken.user_header.as_deref().unwrap_or("x");
+    assert!(
+        header
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && b != b':' && !b.is_ascii_uppercase())
+    );
+    let script = format!("{}/room.js", taken.status_path);
+    let reply = |is_tick| canned(is_tick, b'0');
+    let data = Rc::new(LocalData::default());
+    let engine = WaitingRoom::new(taken, data, "fuzz".into());
+    let mut gateway = Gateway::new(engine, NOW_MS, &reply);
+    for (path, accept) in [("/", "text/html"), ("/shop", "*/*"), (&script, "*/*")] {
+        let headers = [(":path", path.as_bytes()), ("accept", accept.as_bytes())];
+        gateway.ask(&headers, b"192.0.2.1:7").check();
+    }
+    assert!(gateway.engine_tick_ms().is_none_or(|tick_ms| tick_ms > 0));
+}
+
+fn engine(configuration: &[u8]) -> WaitingRoom<Rc<LocalData>> {
+    let config = weir_engine::config::parse::<Config>(configuration).expect("it is well formed");
+    let config = config.checked(&environment).expect("it is good");
+    WaitingRoom::new(config, Rc::new(LocalData::default()), "fuzz".into())
+}
+
+/// What Redis replies of a room with three places, of which one was called; to who asks, with this status.
+fn canned(is_tick: bool, status: u8) -> Vec<u8> {
+    let mut reply = String::new();
+    if !is_tick {
+        reply.push_str("*2\r\n");
+    }
+    reply.push_str("*22\r\n");
+    let before = [3, 1, 0, 0, 1, 0, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0];
+    before
+        .iter()
+        .for_each(|number| reply.push_str(&format!(":{number}\r\n")));
+    reply.push_str("$1\r\n-\r\n");
+    for number in [3, 1, 0, NOW_MS] {
+        reply.push_str(&format!(":{number}\r\n"));
+    }
+    if !is_tick {
+        let status = status.wrapping_sub(b'0');
+        reply.push_str(&format!("*2\r\n:{status}\r\n:3\r\n"));
+    }
+    reply.into_bytes()
+}
