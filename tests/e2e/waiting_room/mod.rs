@@ -3,6 +3,7 @@
 mod draw;
 mod failures;
 mod million;
+mod operators;
 mod page;
 mod queue;
 
