@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use crate::build::messages;
+use crate::build::{self, messages};
 use crate::{command, workspace};
 
 mod server;
@@ -63,7 +63,7 @@ pub fn fastly_module(build: Build) -> Result<PathBuf> {
 pub fn worker(build: Build) -> Result<PathBuf> {
     let _lock = workspace::lock("edge-cloudflare")?;
     let built = module("weir-edge-cloudflare", CLOUDFLARE_TARGET, build)?;
-    let bindgen = build_host("weir-edge-bindgen")?;
+    let bindgen = cargo_build(&["--package=weir-edge-bindgen".to_owned()], "")?;
     let folder = workspace::out_dir()
         .join("edge")
         .join(build.folder("cloudflare"));
@@ -99,7 +99,7 @@ fn module(package: &str, target: &str, build_of: Build) -> Result<PathBuf> {
     if build_of == Build::Conformance {
         arguments.push("--features=conformance".into());
     }
-    let built = build(&arguments, "wasm")?;
+    let built = cargo_build(&arguments, "wasm")?;
     let is_believing = contains(&std::fs::read(&built)?, BELIEVES);
     ensure!(
         is_believing != (build_of == Build::Shipped),
@@ -128,16 +128,12 @@ fn ship(built: &Path, name: &str) -> Result<PathBuf> {
     Ok(shipped)
 }
 
-/// The program that runs components in tests. The first build takes minutes: it brings a runtime.
+/// The program that runs components in tests. It brings a runtime, most of which the tests of filters have compiled already.
 ///
 /// # Errors
 /// When it does not compile.
 pub fn wasi_host() -> Result<PathBuf> {
-    build_host("weir-edge-host")
-}
-
-fn build_host(package: &str) -> Result<PathBuf> {
-    build(&[format!("--package={package}")], "")
+    build::binary("weir-edge-host", &[], Some("weir-conformance/wasi"))
 }
 
 /// Without rustup, cargo says what is missing.
@@ -160,7 +156,7 @@ fn add_target(target: &str) -> Result<()> {
 }
 
 /// Builds one package; its file with this ending.
-fn build(arguments: &[String], ending: &str) -> Result<PathBuf> {
+fn cargo_build(arguments: &[String], ending: &str) -> Result<PathBuf> {
     let _lock = workspace::lock("edge")?;
     let mut build = command::cargo();
     build
@@ -200,11 +196,11 @@ mod tests {
     fn what_was_built_is_read_from_cargos_messages() {
         let messages = r#"{"reason":"compiler-artifact","executable":null,"filenames":["/t/libweir_edge.rlib"]}
 {"reason":"compiler-artifact","executable":null,"filenames":["/t/weir_edge_wasi.wasm"]}
-{"reason":"compiler-artifact","executable":"/t/weir-edge-host","filenames":["/t/weir-edge-host"]}
+{"reason":"compiler-artifact","executable":"/t/weir-edge-bindgen","filenames":["/t/weir-edge-bindgen"]}
 {"reason":"build-finished","success":true}"#;
         let path = |path| Some(PathBuf::from(path));
         assert_eq!(built(messages, "wasm"), path("/t/weir_edge_wasi.wasm"));
-        assert_eq!(built(messages, ""), path("/t/weir-edge-host"));
+        assert_eq!(built(messages, ""), path("/t/weir-edge-bindgen"));
         assert_eq!(built(messages, "so"), None);
     }
 
