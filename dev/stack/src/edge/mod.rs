@@ -6,13 +6,27 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::build::messages;
 use crate::{command, workspace};
 
 mod server;
 
-pub use server::{Server, cloudflare, fastly, pack, viceroy, workerd};
+pub use server::{Server, cloudflare, cloudflare_at, fastly, pack, viceroy, workerd};
+
+/// Names the variable with the secret that origin, gateways and edges share.
+pub const SECRET: &str = "WEIR_EDGE_SECRET";
+
+/// Names the variables of a Worker that say what it does, and where feeds and gateways are.
+pub(crate) const CONFIG: &str = "WEIR_EDGE_CONFIG";
+pub(crate) const ORIGIN: &str = "WEIR_EDGE_ORIGIN";
+pub(crate) const GATEWAY: &str = "WEIR_EDGE_GATEWAY";
+
+/// The keys of edges, as their configuration and that of gateways has them. The origin calls its own so unless it is told.
+pub(crate) fn keys() -> Value {
+    json!([{ "id": "e1", "secret": { "env": SECRET } }])
+}
 
 /// Which edge is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
