@@ -89,6 +89,43 @@ pub fn worker(build: Build) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// The files of the Worker that are uploaded.
+///
+/// # Errors
+/// As [`wasi_component`].
+pub fn worker_files(build: Build) -> Result<Vec<PathBuf>> {
+    let folder = worker(build)?;
+    let own = ["index.js", "weir_edge.js", "weir_edge_bg.wasm"];
+    let mut files: Vec<PathBuf> = own.iter().map(|name| folder.join(name)).collect();
+    // What crates bring of JavaScript, a folder a crate.
+    for crates in std::fs::read_dir(folder.join("snippets"))? {
+        for file in std::fs::read_dir(crates?.path())? {
+            files.push(file?.path());
+        }
+    }
+    Ok(files)
+}
+
+/// How many bytes files are, each compressed as `gzip -9` does.
+///
+/// # Errors
+/// When a file cannot be read, or there is no gzip.
+pub fn gzipped(files: &[PathBuf]) -> Result<usize> {
+    let mut bytes = 0;
+    for file in files {
+        let mut gzip = Command::new("gzip");
+        let gzip = gzip.args(["-9", "--stdout"]).arg(file).output();
+        let output = gzip.context("cannot start gzip")?;
+        ensure!(
+            output.status.success(),
+            "gzip cannot read {}",
+            file.display()
+        );
+        bytes += output.stdout.len();
+    }
+    Ok(bytes)
+}
+
 /// Longer than it takes on a busy machine.
 const BINDGEN_LIMIT: Duration = Duration::from_secs(60);
 

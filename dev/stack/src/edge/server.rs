@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Build, fastly_module, worker};
+use super::{Build, fastly_module, worker_files};
 use crate::process::{DiedChild, Process};
 use crate::{command, ports, workspace};
 
@@ -267,9 +267,9 @@ pub fn cloudflare_at(
     port: u16,
     variables: &BTreeMap<String, String>,
 ) -> Result<Server> {
-    let (runtime, worker) = (workerd()?, worker(build)?);
+    let (runtime, files) = (workerd()?, worker_files(build)?);
     let folder = tempfile::tempdir()?;
-    let options = miniflare(&worker, folder.path(), port, variables)?.to_string();
+    let options = miniflare(&files, folder.path(), port, variables)?.to_string();
     let node = runtime.join("node_modules/.bin/node");
     if !node.exists() {
         bail!("npm has brought no Node: {}", node.display());
@@ -287,27 +287,22 @@ pub fn cloudflare_at(
 
 /// What `edge/cloudflare/wrangler.toml` says, for Miniflare.
 fn miniflare(
-    worker: &Path,
+    files: &[PathBuf],
     folder: &Path,
     port: u16,
     variables: &BTreeMap<String, String>,
 ) -> Result<Value> {
-    let module = |kind: &str, path: PathBuf| json!({ "type": kind, "path": path });
-    let mut modules = vec![
-        module("ESModule", worker.join("index.js")),
-        module("ESModule", worker.join("weir_edge.js")),
-        module("CompiledWasm", worker.join("weir_edge_bg.wasm")),
-    ];
-    // What crates bring of JavaScript, a folder a crate.
-    for folder in std::fs::read_dir(worker.join("snippets"))? {
-        for file in std::fs::read_dir(folder?.path())? {
-            modules.push(module("ESModule", file?.path()));
-        }
-    }
+    let root = files.first().and_then(|file| file.parent());
+    let module = |file: &PathBuf| {
+        let is_wasm = file.extension().is_some_and(|ending| ending == "wasm");
+        let kind = if is_wasm { "CompiledWasm" } else { "ESModule" };
+        json!({ "type": kind, "path": file })
+    };
+    let modules: Vec<Value> = files.iter().map(module).collect();
     Ok(json!({
         "host": "127.0.0.1",
         "port": port,
-        "modulesRoot": worker,
+        "modulesRoot": root.context("a Worker has files")?,
         "modules": modules,
         "compatibilityDate": COMPATIBLE_WITH,
         "bindings": variables,
