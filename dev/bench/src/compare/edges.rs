@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_stack::{build, command};
 
 /// Requests of a round.
-const REQUESTS: u32 = 1_000;
+pub(super) const REQUESTS: u32 = 1_000;
 
 /// The first run compiles two runtimes.
 const LIMIT: Duration = Duration::from_secs(1_800);

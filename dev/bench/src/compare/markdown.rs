@@ -1,6 +1,7 @@
 //! `bench/RESULTS.md`, made of a report.
 
 use super::bars::{Bar, Limit, bars, is_load_bound};
+use super::edges::REQUESTS;
 use super::report::{Cost, Measured, Point, Report, Round, Run};
 use super::scenario::{ALL, ONE, Scenario};
 use super::statistics::Spread;
@@ -241,7 +242,7 @@ fn edges(page: &mut String, report: &Report) {
     put(
         page,
         format_args!(
-            "{} at {}: {} rounds, {}, no core of their own; load average before it {:.1}.\n",
+            "{} at {}: {} rounds of {REQUESTS} requests, {}, no core of their own; load average before it {:.1}.\n",
             run.date, run.commit, run.rounds, run.machine, run.load_average
         ),
     );
