@@ -6,13 +6,27 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::build::{self, messages};
 use crate::{command, workspace};
 
 mod server;
 
-pub use server::{Server, cloudflare, fastly, pack, viceroy, workerd};
+pub use server::{Server, cloudflare, cloudflare_at, fastly, pack, viceroy, workerd};
+
+/// Names the variable with the secret that origin, gateways and edges share.
+pub const SECRET: &str = "WEIR_EDGE_SECRET";
+
+/// Names the variables of a Worker that say what it does, and where feeds and gateways are.
+pub(crate) const CONFIG: &str = "WEIR_EDGE_CONFIG";
+pub(crate) const ORIGIN: &str = "WEIR_EDGE_ORIGIN";
+pub(crate) const GATEWAY: &str = "WEIR_EDGE_GATEWAY";
+
+/// The keys of edges, as their configuration and that of gateways has them. The origin calls its own so unless it is told.
+pub(crate) fn keys() -> Value {
+    json!([{ "id": "e1", "secret": { "env": SECRET } }])
+}
 
 /// Which edge is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +87,43 @@ pub fn worker(build: Build) -> Result<PathBuf> {
     let glue = workspace::root().join("edge/cloudflare/index.js");
     std::fs::copy(glue, folder.join("index.js"))?;
     Ok(folder)
+}
+
+/// The files of the Worker that are uploaded.
+///
+/// # Errors
+/// As [`wasi_component`].
+pub fn worker_files(build: Build) -> Result<Vec<PathBuf>> {
+    let folder = worker(build)?;
+    let own = ["index.js", "weir_edge.js", "weir_edge_bg.wasm"];
+    let mut files: Vec<PathBuf> = own.iter().map(|name| folder.join(name)).collect();
+    // What crates bring of JavaScript, a folder a crate.
+    for crates in std::fs::read_dir(folder.join("snippets"))? {
+        for file in std::fs::read_dir(crates?.path())? {
+            files.push(file?.path());
+        }
+    }
+    Ok(files)
+}
+
+/// How many bytes files are, each compressed as `gzip -9` does.
+///
+/// # Errors
+/// When a file cannot be read, or there is no gzip.
+pub fn gzipped(files: &[PathBuf]) -> Result<usize> {
+    let mut bytes = 0;
+    for file in files {
+        let mut gzip = Command::new("gzip");
+        let gzip = gzip.args(["-9", "--stdout"]).arg(file).output();
+        let output = gzip.context("cannot start gzip")?;
+        ensure!(
+            output.status.success(),
+            "gzip cannot read {}",
+            file.display()
+        );
+        bytes += output.stdout.len();
+    }
+    Ok(bytes)
 }
 
 /// Longer than it takes on a busy machine.

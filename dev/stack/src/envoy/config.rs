@@ -10,7 +10,8 @@ pub use native::native_filter;
 
 use super::tree::{self, at, fields, list, set};
 use crate::native::Host;
-use crate::workspace;
+use crate::secrets::{CLAIM, TOKEN};
+use crate::{edge, workspace};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -366,6 +367,16 @@ impl EnvoyConfig {
         let told = json!({ "host_env_keys": variables });
         vm.insert("environment_variables".to_owned(), told);
         Ok(self)
+    }
+
+    /// With a gate that knows the stamps of edges, by the secret in [`edge::SECRET`].
+    pub fn edges(self) -> Result<Self> {
+        let config = self.filter_variables(GATE, &[CLAIM, TOKEN, edge::SECRET])?;
+        config.edit_filter(GATE, |json| {
+            let known = json!({ "keys": edge::keys() });
+            fields(json, "")?.insert("edges".to_owned(), known);
+            Ok(())
+        })
     }
 
     /// With this timeout on every route that has one.
