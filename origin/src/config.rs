@@ -8,6 +8,7 @@ use weir_base::key::KeyRing;
 use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
+use crate::doctor::DoctorCommand;
 use crate::events::config::{EventConfig, webhook_secret};
 use crate::fitment::config::FitmentConfig;
 use crate::fitment::import::command::ImportCommand;
@@ -123,6 +124,8 @@ pub struct Config {
 pub enum Command {
     /// Imports a file of vehicle fitment
     Import(ImportCommand),
+    /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis
+    Doctor(DoctorCommand),
 }
 
 /// The URLs may hold passwords.

@@ -1,6 +1,7 @@
 //! Starts the origin, runs it, and stops it in order.
 
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -12,6 +13,7 @@ use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Command, Config, Secrets};
+use crate::doctor;
 use crate::fitment::Fitment;
 use crate::fitment::import::command::{self, ImportCommand};
 use crate::fitment::metrics::FitmentMetrics;
@@ -28,17 +30,28 @@ const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 /// How long requests that run may take to end once the origin is told to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs the origin until SIGTERM or Ctrl-C. Logs go to stderr.
+/// Runs the origin until SIGTERM or Ctrl-C, or does what a command says. Logs go to stderr. The code is the process' own.
 ///
 /// # Errors
 /// When it cannot start, or when requests did not end in time after it was told to stop.
-pub fn run(config: &Config) -> Result<()> {
-    start_logs()?;
-    if let Some(Command::Import(command)) = &config.command {
-        return runtime()?.block_on(import_file(config, command));
+pub fn run(config: &Config) -> Result<ExitCode> {
+    match &config.command {
+        // What it finds is its answer; a log would stand in between.
+        Some(Command::Doctor(command)) => {
+            let examined = doctor::run(config, command, &|name| std::env::var_os(name));
+            return runtime()?.block_on(examined);
+        }
+        Some(Command::Import(command)) => {
+            start_logs()?;
+            runtime()?.block_on(import_file(config, command))?;
+        }
+        None => {
+            start_logs()?;
+            let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
+            runtime()?.block_on(run_until_told(config, secrets))?;
+        }
     }
-    let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
-    runtime()?.block_on(run_until_told(config, secrets))
+    Ok(ExitCode::SUCCESS)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
