@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ring::rand::{SecureRandom, SystemRandom};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
+use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
 use crate::config::{Command, Config, Secrets};
 use crate::doctor;
@@ -18,9 +20,11 @@ use crate::fitment::Fitment;
 use crate::fitment::import::command::{self, ImportCommand};
 use crate::fitment::metrics::FitmentMetrics;
 use crate::http::{self, server::serve};
+use crate::init;
 use crate::metrics::Metrics;
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
+use crate::sales::config::CLAIM_SECRET;
 use crate::sql::Database;
 use crate::views;
 
@@ -39,8 +43,9 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         // What it finds is its answer; a log would stand in between.
         Some(Command::Doctor(command)) => {
             let examined = doctor::run(config, command, &|name| std::env::var_os(name));
-            return runtime()?.block_on(examined);
+            return Ok(runtime()?.block_on(examined));
         }
+        Some(Command::Init(command)) => init::run(command)?,
         Some(Command::Import(command)) => {
             start_logs()?;
             runtime()?.block_on(import_file(config, command))?;
@@ -105,7 +110,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     let origin = open(config, secrets, database).await?;
     let stop = CancellationToken::new();
     let public = listen("--listen", config.listen).await?;
-    info!(listen = %public.local_addr()?, admin_listen = %admin.local_addr()?, "listening");
+    info!(version = weir_version::LONG, listen = %public.local_addr()?, admin_listen = %admin.local_addr()?, "listening");
     let servers = [
         tokio::spawn(serve(public, origin.public_routes(), stop.clone())),
         tokio::spawn(serve(admin, origin.admin_routes(token), stop.clone())),
@@ -151,7 +156,16 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     let redis = Redis::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
     let limits = config.sales.sql_limits();
     let store = config.sales.store(database.clone())?;
-    let origin = Origin::with_store(database, store, redis, secrets.claim_keys, limits);
+    let has_sales = secrets.claim_keys.is_some();
+    let keys = secrets.claim_keys.map_or_else(unknown_key, Ok)?;
+    let origin = Origin::with_store(database, store, redis, keys, limits);
+    let origin = match has_sales {
+        true => origin,
+        false => {
+            info!("{CLAIM_SECRET} is not set: there are no sales");
+            origin.without_sales()
+        }
+    };
     let origin = origin.with_payments(secrets.payments);
     let origin = origin.with_edges(secrets.edge_keys);
     let origin = origin.with_holds(config.sales.hold_rules());
@@ -180,6 +194,14 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
         None => "--events",
     };
     origin.with_events(settings).await.context(flag)
+}
+
+/// A key that no gateway has: whatever is signed is refused.
+fn unknown_key() -> Result<KeyRing> {
+    let mut secret = [0; KEY_LEN_MIN];
+    let filled = SystemRandom::new().fill(&mut secret);
+    filled.map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+    Ok(SigningKey::new("none", &secret)?.into())
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {

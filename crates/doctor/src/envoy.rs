@@ -8,7 +8,7 @@ use crate::tree::{at, field, list, text, type_of};
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It is neither YAML nor JSON. (JSON is YAML.)
-    #[error("it is not YAML: {0}")]
+    #[error("it is not YAML")]
     NotYaml(#[from] yaml_serde::Error),
     /// It is, but not of Envoy.
     #[error(

@@ -20,8 +20,14 @@ use crate::config::Config;
 use crate::http::client::HttpClient;
 use crate::secret::Variables;
 
+pub(crate) use settings::read as settings;
+
 /// The most bytes of what an admin port tells. A gateway with thousands of routes has some megabytes.
 const DUMP_LEN_MAX: usize = 256 << 20;
+
+/// The code to exit with if there are warnings alone, and if there are errors.
+const WARNINGS: u8 = 1;
+const ERRORS: u8 = 2;
 
 const AFTER_HELP: &str = "\
 It exits with 0 if it has found nothing, 1 if warnings alone, 2 if errors. Settings and secrets of the origin come as they do
@@ -73,11 +79,17 @@ struct Fingerprint<'a> {
     fingerprint: &'a str,
 }
 
-/// Looks at everything, prints what it finds, and returns the code to exit with.
-///
-/// # Errors
-/// When something that it is told to read cannot be read.
-pub async fn run(
+/// Looks at everything, prints what it finds, and returns the code to exit with. Something that it is told to read and cannot
+/// counts as an error that it has found.
+pub async fn run(config: &Config, command: &DoctorCommand, variables: Variables<'_>) -> ExitCode {
+    let examined = look(config, command, variables).await;
+    examined.unwrap_or_else(|error| {
+        eprintln!("weir-origin doctor: {error:#}");
+        ExitCode::from(ERRORS)
+    })
+}
+
+async fn look(
     config: &Config,
     command: &DoctorCommand,
     variables: Variables<'_>,
@@ -89,7 +101,7 @@ pub async fn run(
         .as_deref()
         .map(environment)
         .transpose()?;
-    let (origin, mut findings) = settings::read(config, variables);
+    let (origin, mut findings) = settings(config, variables);
     examined.push("the origin's settings".to_owned());
     let asks_redis = !command.no_redis && envoy.as_ref().is_none_or(uses_redis);
     let redis = match asks_redis {
@@ -193,7 +205,7 @@ fn print(
 fn code(findings: &[Finding]) -> ExitCode {
     match findings.iter().map(|finding| finding.severity).max() {
         None => ExitCode::SUCCESS,
-        Some(Severity::Warning) => ExitCode::from(1),
-        Some(Severity::Error) => ExitCode::from(2),
+        Some(Severity::Warning) => ExitCode::from(WARNINGS),
+        Some(Severity::Error) => ExitCode::from(ERRORS),
     }
 }

@@ -10,7 +10,7 @@ use crate::sales::config::{CLAIM_SECRET, PAYMENT_SECRET};
 use crate::secret::{self, SecretError, Variables};
 
 /// What is known of the origin, and what it would refuse to start with.
-pub(super) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Finding>) {
+pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Finding>) {
     let mut findings = Vec::new();
     let mut refused = |error: SecretError| findings.push(unfit(&error.to_string()));
     let claim_keys = match secret::is_set(variables, CLAIM_SECRET) {
