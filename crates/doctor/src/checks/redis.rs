@@ -94,6 +94,6 @@ fn kind(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Findin
         TOPOLOGY,
         place,
         format!("it is {is}, and the gate's redis.topology is {expected}"),
-        "set the topology to what Redis is; for a Redis Cluster see envoy/redis-cluster.yaml",
+        "set the topology to what Redis is; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
     ))
 }

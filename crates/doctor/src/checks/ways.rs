@@ -78,7 +78,7 @@ fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &Way<'_>) -> Option<F
         ),
         (Topology::Cluster, false) => (
             "redis.topology is cluster, but what is behind the bridge leads to one Redis",
-            "set \"topology\": \"single\", or take redis_proxy and the cluster of envoy/redis-cluster.yaml",
+            "set \"topology\": \"single\", or take redis_proxy and the cluster of envoy/snippets/redis-cluster.yaml",
         ),
         _ => return None,
     };
@@ -103,7 +103,7 @@ fn of_way(way: &Way<'_>) -> Vec<Finding> {
             "topology",
             place,
             "it is a Redis Cluster, but tcp_proxy leads to it: each connection would meet any node",
-            "replace tcp_proxy by the redis_proxy of envoy/redis-cluster.yaml",
+            "replace tcp_proxy by the redis_proxy of envoy/snippets/redis-cluster.yaml",
         ));
         return findings;
     }
@@ -121,7 +121,7 @@ fn several(way: &Way<'_>) -> Option<Finding> {
             "redis-several",
             way.upstream.place(),
             format!("it has {} addresses, and each connection goes to one of them: each Redis would have a part of the data", addresses.len()),
-            "name one, and let its DNS name follow a failover; for a Redis Cluster see envoy/redis-cluster.yaml",
+            "name one, and let its DNS name follow a failover; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
         )
     })
 }
@@ -183,7 +183,7 @@ fn password(way: &Way<'_>, origin: &OriginFacts) -> Option<Finding> {
             "redis-password",
             format!("listener {}", way.listener.name()),
             "the origin has a password for Redis, and the bridge has none",
-            "add \"auth\" to the bridge's configuration, as envoy/redis-tls.yaml has it",
+            "add \"auth\" to the bridge's configuration, as envoy/snippets/redis-tls.yaml has it",
         )
     })
 }

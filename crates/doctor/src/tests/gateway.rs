@@ -67,7 +67,7 @@ fn filters_and_their_configurations() {
         let filters = at(tree, &format!("{MANAGER}/http_filters"))
             .as_array_mut()
             .unwrap();
-        filters.insert(1, super::documents("jwt.yaml")[0][0].clone());
+        filters.insert(1, super::documents("snippets/jwt.yaml")[0][0].clone());
     });
 }
 
