@@ -66,7 +66,7 @@ pub struct Config {
     #[arg(long, env = "WEIR_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
     pub admin_listen: SocketAddr,
 
-    /// The database: a SQLite file, made if it is not there
+    /// The database: a SQLite file, made if it is not there, or MySQL's protocol, as mysql://USER:PASSWORD@HOST/DATABASE
     #[arg(
         long,
         env = "WEIR_DATABASE_URL",

@@ -10,7 +10,7 @@ use weir_stack::http::{self, Method};
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::tools::{self, Options};
-use weir_stack::{Secrets, Stack, origin, ports};
+use weir_stack::{Secrets, Stack, origin, ports, wasm};
 use weir_tests::{is_left_out_on_native, until};
 
 /// What Envoy is started with.
@@ -39,7 +39,9 @@ fn options(config: EnvoyConfig, dir: &tempfile::TempDir) -> Result<EnvoyOptions>
     })
 }
 
+/// Envoy, when the filters are there.
 fn tool() -> Result<tools::Envoy> {
+    wasm::ensure_filters()?;
     tools::Envoy::find_or_get(&Options::default(), &mut Silent)
 }
 

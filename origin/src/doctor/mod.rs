@@ -18,6 +18,7 @@ use weir_doctor::{Envoy, Finding, Severity, Subject, examine, uses_redis};
 
 use crate::config::Config;
 use crate::http::client::HttpClient;
+use crate::run::told;
 use crate::secret::Variables;
 
 pub(crate) use settings::read as settings;
@@ -84,7 +85,7 @@ struct Fingerprint<'a> {
 pub async fn run(config: &Config, command: &DoctorCommand, variables: Variables<'_>) -> ExitCode {
     let examined = look(config, command, variables).await;
     examined.unwrap_or_else(|error| {
-        eprintln!("weir-origin doctor: {error:#}");
+        eprintln!("weir-origin doctor: {}", told(&error));
         ExitCode::from(ERRORS)
     })
 }
