@@ -19,15 +19,16 @@ use std::path::Path;
 
 // The shipped files, from the root of the workspace.
 const SHIPPED: &str = "envoy/weir.yaml";
+const ALL: &str = "envoy/all.yaml";
 const NATIVE: &str = "envoy/native.yaml";
 const RATELIMIT: &str = "envoy/ratelimit.yaml";
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 const SHORTLINK: &str = "envoy/shortlink.yaml";
 const EVENTS_FILE: &str = "envoy/events.yaml";
 const FITMENT_FILE: &str = "envoy/fitment.yaml";
-const JWT: &str = "envoy/jwt.yaml";
-const REDIS_TLS: &str = "envoy/redis-tls.yaml";
-const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
+const JWT: &str = "envoy/snippets/jwt.yaml";
+const REDIS_TLS: &str = "envoy/snippets/redis-tls.yaml";
+const REDIS_NODES: &str = "envoy/snippets/redis-cluster.yaml";
 
 // What stands in them.
 /// The gate, as `envoy/weir.yaml` calls it.
@@ -78,6 +79,11 @@ impl EnvoyConfig {
     /// the workspace's root, and Envoy may run elsewhere.
     pub fn shipped() -> Result<Self> {
         Self::read(SHIPPED)
+    }
+
+    /// `envoy/all.yaml` in the same way: every filter on one listener.
+    pub fn all() -> Result<Self> {
+        Ok(Self::read(ALL)?.host(Host::Wasm))
     }
 
     /// `envoy/ratelimit.yaml` in the same way, or `envoy/ratelimit-redis.yaml`. Envoy itself answers what passes,
@@ -182,7 +188,7 @@ impl EnvoyConfig {
         })
     }
 
-    /// Redis over TLS and with the password in `WEIR_REDIS_PASSWORD`, as in `envoy/redis-tls.yaml`; `ca` is the
+    /// Redis over TLS and with the password in `WEIR_REDIS_PASSWORD`, as in `envoy/snippets/redis-tls.yaml`; `ca` is the
     /// authority, in PEM. Where Redis is, [`EnvoyConfig::redis`] says.
     pub fn redis_tls(mut self, ca: &Path) -> Result<Self> {
         let [mut settings, mut clusters] = two_documents(REDIS_TLS)?;
@@ -192,7 +198,7 @@ impl EnvoyConfig {
         config.edit_cluster(REDIS_CLUSTER, |cluster| set(cluster, TRUSTED_CA, ca))
     }
 
-    /// A Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/redis-cluster.yaml`. Instead of
+    /// A Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/snippets/redis-cluster.yaml`. Instead of
     /// [`EnvoyConfig::redis`].
     pub fn redis_cluster(self, ports: [u16; 3]) -> Result<Self> {
         self.redis_nodes(ports)?
@@ -240,7 +246,7 @@ impl EnvoyConfig {
         self
     }
 
-    /// With `envoy/jwt.yaml` in front of the gate: users are who a token says.
+    /// With `envoy/snippets/jwt.yaml` in front of the gate: users are who a token says.
     pub fn jwt(mut self) -> Result<Self> {
         let mut read = tree::read(JWT)?;
         let filters = list(read.first_mut().context("it is empty")?, "")?;
