@@ -514,7 +514,8 @@ fn stream_of(effect: &Effect) -> Option<StreamId> {
         | Effect::SetPath { stream, .. }
         | Effect::ReadBody { stream, .. }
         | Effect::Continue { stream, .. }
-        | Effect::SetResponseHeader { stream, .. } => Some(stream),
+        | Effect::SetResponseHeader { stream, .. }
+        | Effect::AddResponseHeader { stream, .. } => Some(stream),
         _ => None,
     }
 }

@@ -60,16 +60,19 @@ pub enum Kind {
     Events,
     /// Vehicle fitment.
     Fitment,
+    /// Waiting rooms.
+    Room,
 }
 
 impl Kind {
     /// Each, and the `filter_name` by which Envoy's configuration chooses it.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub const ALL: [(Self, &'static str); 6] = [
         (Self::Gate, "weir.seckill_gate"),
         (Self::Limiter, "weir.ratelimit"),
         (Self::Links, "weir.shortlink_redirect"),
         (Self::Events, "weir.events"),
         (Self::Fitment, "weir.fitment"),
+        (Self::Room, "weir.waiting_room"),
     ];
 
     /// The filter of this name.
@@ -92,14 +95,14 @@ impl Kind {
     /// Whether its engine has anything to do with responses. Envoy shows each to a native module; those of the others cost no
     /// lock.
     pub fn sees_responses(self) -> bool {
-        matches!(self, Self::Limiter | Self::Events)
+        matches!(self, Self::Limiter | Self::Events | Self::Room)
     }
 
     /// What an engine may count later, beside what it has from the beginning: only the tags of these matter.
     pub fn later_metrics(self) -> Metrics {
         match self {
             Self::Limiter | Self::Events => weir_engine_limiter::metrics_of_any_rule(),
-            Self::Gate | Self::Links | Self::Fitment => Metrics::new(),
+            Self::Gate | Self::Links | Self::Fitment | Self::Room => Metrics::new(),
         }
     }
 
@@ -115,6 +118,7 @@ impl Kind {
             Self::Links => weir_engine_links::configure(json, host).map(made),
             Self::Events => weir_engine_events::configure(json, host).map(made),
             Self::Fitment => weir_engine_fitment::configure(json).map(made),
+            Self::Room => weir_engine_room::configure(json, host).map(made),
         }
     }
 }

@@ -314,8 +314,15 @@ impl Module for Filters {
             return;
         }
         for effect in stream.desk.on_response(stream.id.get()) {
-            if let Effect::SetResponseHeader { name, value, .. } = effect {
-                filter.set_response_header(name, &value);
+            // Envoy refuses only where there are no headers, and then there is no response to change.
+            match effect {
+                Effect::SetResponseHeader { name, value, .. } => {
+                    filter.set_response_header(name, &value);
+                }
+                Effect::AddResponseHeader { name, value, .. } => {
+                    filter.add_response_header(name, &value);
+                }
+                _ => {}
             }
         }
     }

@@ -7,6 +7,7 @@
 //! | [`events`] | behaviour events: taken, kept, handled by groups |
 //! | [`fitment`] | vehicle fitment: which parts fit which vehicles |
 //! | [`history`] | browse history: the products that a user has seen last |
+//! | [`rooms`] | waiting rooms: what operators set, and how the queues are |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
 //! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
@@ -33,6 +34,7 @@ pub mod metrics;
 pub mod migrations;
 pub mod origin;
 pub mod redis;
+pub mod rooms;
 pub mod run;
 pub mod sales;
 pub mod secret;

@@ -58,6 +58,7 @@ macro_rules! migrations {
                 "0037_link_edits_by_time"
             ),
             migration!($database, 38, "link feed", "0038_link_feed"),
+            migration!($database, 50, "rooms", "0050_rooms"),
         ]
     };
 }

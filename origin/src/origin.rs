@@ -19,6 +19,7 @@ use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
 use crate::metrics::Metrics;
 use crate::redis::{Redis, policy};
+use crate::rooms::{self, Rooms};
 use crate::sales::archive::ArchiveRules;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
@@ -52,6 +53,7 @@ pub struct Origin {
     history: Option<History>,
     fitment_metrics: FitmentMetrics,
     fitment: Option<Fitment>,
+    rooms: Rooms,
     edges: Edges,
 }
 
@@ -82,6 +84,7 @@ impl Origin {
             history: None,
             fitment_metrics: FitmentMetrics::register(&metrics),
             fitment: None,
+            rooms: Rooms::new(database.clone(), redis.clone()),
             edges: Edges::default(),
             sales,
             has_sales: true,
@@ -179,6 +182,11 @@ impl Origin {
         &self.sales
     }
 
+    /// Waiting rooms.
+    pub fn rooms(&self) -> &Rooms {
+        &self.rooms
+    }
+
     /// Short links, if it has any.
     pub fn links(&self) -> Option<&Links> {
         self.links.as_ref()
@@ -243,7 +251,8 @@ impl Origin {
             .merge(links::http::admin(self.links.clone()))
             .merge(events::http::admin(self.events.clone()))
             .merge(history::http::admin(self.history.clone()))
-            .merge(fitment::http::admin(self.fitment.clone()));
+            .merge(fitment::http::admin(self.fitment.clone()))
+            .merge(rooms::http::admin(self.rooms.clone()));
         let routes = http::with_token(guarded, token)
             .merge(http::alive())
             .merge(http::probes(health))
@@ -302,6 +311,7 @@ impl Origin {
         if let Some(fitment) = &self.fitment {
             tasks.extend(fitment.spawn(stop));
         }
+        tasks.extend(self.rooms.spawn(stop));
         Ok(tasks)
     }
 

@@ -26,4 +26,5 @@ mod storm;
 mod streams;
 mod switches;
 mod tokens;
+mod waiting_room;
 mod whole_sale;

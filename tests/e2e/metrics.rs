@@ -18,6 +18,7 @@ pub(crate) enum Gateways {
     Links,
     Events,
     Fitment,
+    Rooms,
     /// Whatever filter the native module runs.
     Native,
     /// The origin's groups of events, which are there when it takes events: its own tests look at them.
@@ -31,6 +32,7 @@ impl Gateways {
             name if name.starts_with("weir_shortlink_") => Self::Links,
             name if name.starts_with("weir_events_") => Self::Events,
             name if name.starts_with("weir_fitment_") => Self::Fitment,
+            name if name.starts_with("weir_room_") => Self::Rooms,
             name if name.starts_with("weir_native_") => Self::Native,
             name if name.starts_with("weir_origin_event_group_") => Self::Groups,
             _ => Self::Sales,

@@ -64,6 +64,9 @@ pub const RECEIVED_MS: &str = "x-weir-received-ms";
 /// Request header from the gateway to the origin: the network that the events came from, a `Network` of `weir-event`.
 pub const EVENT_ADDRESS: &str = "x-weir-address";
 
+/// Header of a client that keeps no cookies: its pass of a waiting room, a `Pass` of `weir-room`. Gateways send it with their answers.
+pub const ROOM: &str = "x-weir-room";
+
 /// Request header from an edge to a gateway or to the origin: that the edge sends this request, a `Stamp` of `weir-feed`.
 pub const EDGE: &str = "x-weir-edge";
 

@@ -87,11 +87,17 @@ pub enum Purpose {
     Edge,
     /// What tells two secrets apart, see [`SigningKey::fingerprint`].
     Fingerprint,
+    /// A pass of a waiting room: a place in its queue, or a session inside.
+    RoomPass,
+    /// The name of a visitor of a waiting room who has none.
+    RoomVisitor,
+    /// The seed of a waiting room's draw, and a round of the permutation that it makes.
+    RoomDraw,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Claim,
         Self::OrderToken,
         Self::User,
@@ -101,6 +107,9 @@ impl Purpose {
         Self::Feed,
         Self::Edge,
         Self::Fingerprint,
+        Self::RoomPass,
+        Self::RoomVisitor,
+        Self::RoomDraw,
     ];
 
     const fn prefix(self) -> &'static str {
@@ -113,6 +122,9 @@ impl Purpose {
             Self::Feed => "weir-feed\n",
             Self::Edge => "weir-edge\n",
             Self::Fingerprint => "weir-fingerprint\n",
+            Self::RoomPass => "weir-room-pass\n",
+            Self::RoomVisitor => "weir-room-visitor\n",
+            Self::RoomDraw => "weir-room-draw\n",
         }
     }
 }

@@ -93,6 +93,15 @@ pub enum Effect {
         /// Its value.
         value: String,
     },
+    /// Adds a header to the response that is about to go to the client, beside any of its name that is there: a cookie.
+    AddResponseHeader {
+        /// The stream.
+        stream: StreamId,
+        /// The header, in lower case.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// Sends commands to Redis. One event answers: [`RedisReply`](crate::Event::RedisReply),
     /// [`NotSent`](crate::Event::NotSent) or [`Deferred`](crate::Event::Deferred).
     Call {

@@ -7,7 +7,7 @@
 //! ```text
 //!          Event                           Effect
 //! Request (stream, head)          Respond · AddRequestHeader · RemoveRequestHeader · Continue
-//! Response, Closed                SetResponseHeader
+//! Response, Closed                SetResponseHeader · AddResponseHeader
 //! RedisReply, NotSent, Deferred   Call
 //! FetchDone                       Fetch
 //! Undelivered                     Record · Log

@@ -4,25 +4,18 @@
 //! the next. A [`Scramble`] is a permutation of `0..n` under a secret: numbers stay distinct, so codes
 //! need no check for collisions, and who does not know the secret cannot tell the next one.
 //!
-//! It is a Feistel network (Luby and Rackoff, *How to construct pseudorandom permutations from
-//! pseudorandom functions*, 1988) over the least even number of bits that hold `n`, with cycle walking
-//! (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002, section 3): a result of `n` or more
-//! is permuted again until it is below `n`, fewer than 4 times on average. The round function is
-//! HMAC-SHA256, cut. It has the 10 rounds of FF1 (NIST SP 800-38G), which is the standard for the same
-//! task over digits.
+//! How: see [`weir_base::permutation`].
 
 use alloc::string::String;
 
 use super::code::{Code, Length};
 use weir_base::key::{KeyError, Purpose, SigningKey};
-
-/// As many as FF1 has.
-const ROUNDS: u8 = 10;
+use weir_base::permutation::Permutation;
 
 /// A keyed permutation of every range `0..n`, `n` up to 2^62.
 #[derive(Clone, Debug)]
 pub struct Scramble {
-    key: SigningKey,
+    permutation: Permutation,
 }
 
 /// How numbers become codes: as they are, or scrambled.
@@ -38,83 +31,18 @@ impl Scramble {
     /// When the secret is shorter than [`weir_base::key::KEY_LEN_MIN`] bytes.
     pub fn new(secret: &[u8]) -> Result<Self, KeyError> {
         let key = SigningKey::new("link", secret)?;
-        Ok(Self { key })
+        let permutation = Permutation::new(key, Purpose::LinkScramble);
+        Ok(Self { permutation })
     }
 
     /// Where `index` of `0..range` goes; `None` if it is not in it, or the range is too large.
     pub fn scramble(&self, range: u64, index: u64) -> Option<u64> {
-        self.walk(range, index, |network, value| network.forward(value))
+        self.permutation.forward(range, index)
     }
 
     /// Which index of `0..range` went to `number`: takes [`Scramble::scramble`] back.
     pub fn unscramble(&self, range: u64, number: u64) -> Option<u64> {
-        self.walk(range, number, |network, value| network.back(value))
-    }
-
-    /// Ends: a permutation of the larger range brings whoever starts below `range` back there.
-    fn walk(&self, range: u64, start: u64, step: impl Fn(&Network<'_>, u64) -> u64) -> Option<u64> {
-        if start >= range || range > 1 << 62 {
-            return None;
-        }
-        let network = Network::new(&self.key, range);
-        let mut value = step(&network, start);
-        while value >= range {
-            value = step(&network, value);
-        }
-        Some(value)
-    }
-}
-
-/// A Feistel network over two halves of `half_bits`.
-struct Network<'a> {
-    key: &'a SigningKey,
-    range: u64,
-    half_bits: u32,
-}
-
-impl<'a> Network<'a> {
-    fn new(key: &'a SigningKey, range: u64) -> Self {
-        // Of the greatest value; at least one bit in each half.
-        let bits = u64::BITS.saturating_sub(range.saturating_sub(1).leading_zeros());
-        let half_bits = bits.div_ceil(2).max(1);
-        Self {
-            key,
-            range,
-            half_bits,
-        }
-    }
-
-    fn mask(&self) -> u64 {
-        (1 << self.half_bits) - 1
-    }
-
-    fn forward(&self, value: u64) -> u64 {
-        let (mut left, mut right) = (value >> self.half_bits, value & self.mask());
-        for round in 0..ROUNDS {
-            (left, right) = (right, left ^ self.round(round, right));
-        }
-        left << self.half_bits | right
-    }
-
-    fn back(&self, value: u64) -> u64 {
-        let (mut left, mut right) = (value >> self.half_bits, value & self.mask());
-        for round in (0..ROUNDS).rev() {
-            (left, right) = (right ^ self.round(round, left), left);
-        }
-        left << self.half_bits | right
-    }
-
-    /// A pseudorandom half that hangs on the key, the range, the round and the other half.
-    fn round(&self, round: u8, half: u64) -> u64 {
-        let mut message = [0; 17];
-        let parts = self.range.to_le_bytes().into_iter();
-        let parts = parts.chain([round]).chain(half.to_le_bytes());
-        for (to, byte) in message.iter_mut().zip(parts) {
-            *to = byte;
-        }
-        let tag = self.key.tag(Purpose::LinkScramble, &message);
-        let [a, b, c, d, e, f, g, h, ..] = tag;
-        u64::from_le_bytes([a, b, c, d, e, f, g, h]) & self.mask()
+        self.permutation.back(range, number)
     }
 }
 
@@ -156,10 +84,10 @@ impl Numbering {
 
     /// Tells one numbering from another without telling the secret.
     pub fn fingerprint(&self) -> String {
-        let Some(Scramble { key }) = &self.scramble else {
+        let Some(Scramble { permutation }) = &self.scramble else {
             return "plain".into();
         };
-        let tag = key.tag(Purpose::LinkScramble, b"fingerprint");
+        let tag = permutation.key().tag(Purpose::LinkScramble, b"fingerprint");
         hex::encode(tag.get(..8).unwrap_or_default())
     }
 }

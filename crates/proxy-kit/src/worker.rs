@@ -293,7 +293,8 @@ impl<E: Engine> Worker<E> {
             | Effect::SetPath { stream, .. }
             | Effect::ReadBody { stream, .. }
             | Effect::Continue { stream, .. }
-            | Effect::SetResponseHeader { stream, .. } => apply_to(stream, effect, callback),
+            | Effect::SetResponseHeader { stream, .. }
+            | Effect::AddResponseHeader { stream, .. } => apply_to(stream, effect, callback),
             Effect::Call {
                 batch,
                 redis,
@@ -400,6 +401,9 @@ fn apply_to_stream(
         Effect::Continue { .. } => hostcalls::resume_http_request(),
         Effect::SetResponseHeader { name, value, .. } => {
             hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value))
+        }
+        Effect::AddResponseHeader { name, value, .. } => {
+            hostcalls::add_map_value(MapType::HttpResponseHeaders, name, value)
         }
         _ => Ok(()),
     };

@@ -14,11 +14,12 @@
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
 //!   [`link_clicks`], [`link_uniques`]. Of browse history: [`history_view`], [`history_read`], [`history_fill`],
 //!   [`history_count`], [`history_delete`], [`history_clear`], [`history_mark`].
+//!   Of waiting rooms: [`room_ask`], [`room_tick`], [`room_set`], [`room_look`].
 //!   Of vehicle fitment: [`fit_query`], [`fit_route`], [`fit_vehicles`], [`fit_browse`] for gateways; [`fit_put`], [`fit_add`],
 //!   [`fit_drop`], [`fit_verify`], [`fit_route_put`], [`fit_vehicles_put`], [`fit_browse_fill`] for the origin.
 //!
 //! Each domain's keys and scripts are behind a feature of its name (`sale`, `limit`, `link`, `history`,
-//! `fitment`), so that a filter
+//! `fitment`, `room`), so that a filter
 //! is built without the other domains.
 
 #![no_std]
@@ -30,6 +31,7 @@
         feature = "history",
         feature = "limit",
         feature = "link",
+        feature = "room",
         feature = "sale"
     )),
     allow(dead_code, unused_macros)
@@ -47,7 +49,7 @@ extern crate alloc;
 extern crate std;
 
 /// A script's source, after the files of what it shares with others.
-#[cfg(any(feature = "limit", feature = "sale"))]
+#[cfg(any(feature = "limit", feature = "room", feature = "sale"))]
 macro_rules! after {
     ($($prelude:literal),+ => $name:literal) => {
         concat!(
@@ -78,6 +80,14 @@ macro_rules! with_records {
 macro_rules! with_limit_states {
     ($name:literal) => {
         after!("limit_state" => $name)
+    };
+}
+
+/// A script's source, after the state of a waiting room that it needs.
+#[cfg(feature = "room")]
+macro_rules! with_room {
+    ($name:literal) => {
+        after!("room_state" => $name)
     };
 }
 
@@ -165,6 +175,16 @@ mod reply;
 pub mod restock;
 #[cfg(feature = "sale")]
 pub mod restore;
+#[cfg(feature = "room")]
+pub mod room;
+#[cfg(feature = "room")]
+pub mod room_ask;
+#[cfg(feature = "room")]
+pub mod room_look;
+#[cfg(feature = "room")]
+pub mod room_set;
+#[cfg(feature = "room")]
+pub mod room_tick;
 #[cfg(any(feature = "fitment", feature = "link"))]
 pub mod routes;
 #[cfg(feature = "sale")]
@@ -263,6 +283,14 @@ pub const SCRIPTS: &[&Script] = &[
     &restock::SCRIPT,
     #[cfg(feature = "sale")]
     &restore::SCRIPT,
+    #[cfg(feature = "room")]
+    &room_ask::SCRIPT,
+    #[cfg(feature = "room")]
+    &room_look::SCRIPT,
+    #[cfg(feature = "room")]
+    &room_set::SCRIPT,
+    #[cfg(feature = "room")]
+    &room_tick::SCRIPT,
     #[cfg(feature = "sale")]
     &settle::SCRIPT,
     #[cfg(feature = "sale")]

@@ -143,6 +143,12 @@ impl<'h> Filter<'h> {
         self.change(|api| api.set_header, RESPONSE_HEADERS, name, value)
     }
 
+    /// Adds a header to the response that is about to go, beside any of its name. Whether Envoy did.
+    pub fn add_response_header(&mut self, name: &str, value: &str) -> bool {
+        let value = Buffer::of(value.as_bytes());
+        self.change(|api| api.add_header, RESPONSE_HEADERS, name, value)
+    }
+
     fn change(
         &mut self,
         function: impl Fn(&Api) -> unsafe extern "C" fn(Raw, u32, Buffer, Buffer) -> bool,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-const DOMAINS: [&str; 5] = ["events", "fitment", "history", "links", "sales"];
+const DOMAINS: [&str; 6] = ["events", "fitment", "history", "links", "rooms", "sales"];
 
 /// Where domains meet. Nothing else may name these.
 const START_UP: [&str; 7] = [

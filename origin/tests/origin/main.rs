@@ -34,6 +34,7 @@ mod payments;
 mod process;
 mod reconcile;
 mod risk;
+mod rooms;
 mod sales;
 mod silent_cluster;
 mod store;

@@ -34,7 +34,7 @@ async fn every_documented_route_is_there_and_no_other_method_of_its_path() {
         let at = path.replace("{id}", "s").replace("{user}", "u");
         let at = at.replace("{file}", "main.js").replace("{code}", "abc");
         let at = at.replace("{group}", "store").replace("{name}", "view");
-        let at = at.replace("{window}", "last");
+        let at = at.replace("{window}", "last").replace("{room}", "shop");
         let at = at.replace("{sku}", "7").replace("{vehicle}", "1000001");
         for is_public in [true, false] {
             let tag = json!(if is_public { "public" } else { "admin" });
@@ -70,6 +70,7 @@ fn every_route_is_documented() {
         include_str!("../../src/history/http/mod.rs"),
         include_str!("../../src/http/health.rs"),
         include_str!("../../src/links/http/mod.rs"),
+        include_str!("../../src/rooms/http.rs"),
         include_str!("../../src/sales/http/mod.rs"),
     ];
     let paths: Vec<&str> = routes

@@ -376,7 +376,8 @@ impl<E: Remembers> Worker<E> {
             | Effect::AddRequestHeader { stream, .. }
             | Effect::SetPath { stream, .. }
             | Effect::Continue { stream, .. }
-            | Effect::SetResponseHeader { stream, .. } => {
+            | Effect::SetResponseHeader { stream, .. }
+            | Effect::AddResponseHeader { stream, .. } => {
                 self.apply_to(stream, effect, callback);
             }
             Effect::Fetch { id, fetch } => {

@@ -15,8 +15,8 @@ use weir_base::address::AddressGroup;
 /// The most parts of a key.
 pub const KEY_PARTS_MAX: usize = 8;
 
-/// The most proxies that are trusted.
-const HOPS_MAX: usize = 16;
+/// The most proxies that may be trusted.
+pub const HOPS_MAX: usize = 16;
 
 /// The most segments of a path that are looked at.
 const SEGMENTS_MAX: usize = 64;
@@ -147,7 +147,7 @@ fn named_value(part: &KeyPart, text: &str) -> Option<Vec<u8>> {
 /// The address that the outermost trusted proxy saw; the chain's last is the peer, whom Envoy adds itself.
 /// A chain that is too short, or holds something else there, did not come by those proxies: then the
 /// peer's address counts.
-fn forwarded(request: &impl Request, trusted_hops: usize) -> AddressGroup {
+pub fn forwarded(request: &impl Request, trusted_hops: usize) -> AddressGroup {
     let chain = request.header("x-forwarded-for").unwrap_or_default();
     let mut from_the_end = chain.rsplit(|byte| *byte == b',');
     let named = from_the_end.nth(trusted_hops);
@@ -157,7 +157,8 @@ fn forwarded(request: &impl Request, trusted_hops: usize) -> AddressGroup {
     }
 }
 
-fn cookie<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+/// The first cookie of this name, in the value of the header `cookie`.
+pub fn cookie<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     // Several headers of one name come with commas between.
     let mut pairs = header.split(|byte| matches!(byte, b';' | b','));
     pairs.find_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))

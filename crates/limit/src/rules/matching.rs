@@ -9,7 +9,7 @@ use weir_base::FieldError;
 
 /// [`MatchConfig`], checked.
 #[derive(Clone, Debug)]
-pub(super) struct Matching {
+pub struct Matching {
     methods: Vec<String>,
     path: Option<Path>,
     /// In lower case, and whether it must be there.
@@ -25,7 +25,11 @@ enum Path {
 }
 
 impl Matching {
-    pub(super) fn new(config: MatchConfig, at: &str) -> Result<Self, FieldError> {
+    /// Checks `config`, which stands in the field at `at`.
+    ///
+    /// # Errors
+    /// When a field is not what it should be, with its path.
+    pub fn new(config: MatchConfig, at: &str) -> Result<Self, FieldError> {
         for (index, method) in config.methods.iter().enumerate() {
             check_token(method, &format!("{at}.methods[{index}]"))?;
         }
@@ -44,8 +48,8 @@ impl Matching {
         })
     }
 
-    /// Cheap conditions come first, and the first that is not met decides.
-    pub(super) fn is_met(&self, request: &impl Request) -> bool {
+    /// Whether the request meets all conditions. Cheap ones come first, and the first that is not met decides.
+    pub fn is_met(&self, request: &impl Request) -> bool {
         let is_method = |method: &String| method.as_bytes() == request.method();
         (self.methods.is_empty() || self.methods.iter().any(is_method))
             && self

@@ -15,7 +15,8 @@ pub use config::{
     CostHeaderConfig, ForwardedConfig, HeaderConfig, KeyPart, LeaseConfig, LimitConfig,
     MatchConfig, Mode, OnStoreError, OverrideConfig, PathConfig, RuleConfig, RulesConfig, Store,
 };
-pub use key::KEY_PARTS_MAX;
+pub use key::{HOPS_MAX, KEY_PARTS_MAX, cookie, forwarded};
+pub use matching::Matching;
 pub use rule::{Applied, Hit, LISTED_MAX, Lease, NAME_LEN_MAX, RULES_MAX, Rule, Rules};
 
 use alloc::vec::Vec;

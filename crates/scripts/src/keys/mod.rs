@@ -24,6 +24,8 @@
 //! <prefix>:fit:vehicles:{all}     text: generation, count and stamp of the map of vehicles; with `:<generation>:<segment>`
 //!                                 behind it the ids of a segment, four bytes each
 //! <prefix>:fit:by:{<vehicle>}     hash: pages of the SKUs that fit a vehicle
+//! <prefix>:room:{<room>}:…        one waiting room: `state`, `setting`, `inside`, `waits`; in hashes `p:<bucket>` who has
+//!                                 which place, `a:<bucket>` how many places addresses took
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) keeps several Weirs, or tests, on one Redis apart.
@@ -36,6 +38,8 @@ mod history;
 mod limit;
 #[cfg(feature = "link")]
 mod link;
+#[cfg(feature = "room")]
+mod room;
 #[cfg(feature = "sale")]
 mod sale;
 
@@ -53,6 +57,8 @@ pub use link::{
     link_clicks_refused, link_domains, link_idempotency, link_mark, link_segments,
     link_uniques_secret, link_wrap,
 };
+#[cfg(feature = "room")]
+pub use room::{ADDRESS_BUCKETS, PLACE_BUCKETS, RoomKeys};
 #[cfg(feature = "sale")]
 pub use sale::{ShardKeys, catalogue};
 

@@ -29,6 +29,7 @@ const FITMENT_FILE: &str = "envoy/fitment.yaml";
 const JWT: &str = "envoy/snippets/jwt.yaml";
 const REDIS_TLS: &str = "envoy/snippets/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/snippets/redis-cluster.yaml";
+const ROOM_FILE: &str = "envoy/waiting-room.yaml";
 
 // What stands in them.
 /// The gate, as `envoy/weir.yaml` calls it.
@@ -41,6 +42,8 @@ pub const LINKS: &str = "weir.shortlink_redirect";
 pub const EVENTS: &str = "weir.events";
 /// Fitment, as the files call it.
 pub const FITMENT: &str = "weir.fitment";
+/// The waiting room, as the files call it.
+pub const ROOM: &str = "weir.waiting_room";
 const BRIDGE: &str = "weir.redis_bridge";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const REDIS_CLUSTER: &str = "weir_redis_upstream";
@@ -120,6 +123,17 @@ impl EnvoyConfig {
     /// `envoy/fitment.yaml` in the same way.
     pub fn fitment() -> Result<Self> {
         Self::read(FITMENT_FILE)
+    }
+
+    /// `envoy/waiting-room.yaml` in the same way. Envoy itself answers what passes, with 200, in place of a service.
+    pub fn waiting_room() -> Result<Self> {
+        let answer = json!({ "direct_response": { "status": 200 } });
+        Self::read(ROOM_FILE)?.act_on_route_to("service", answer)
+    }
+
+    /// With another configuration of the filter of [`EnvoyConfig::waiting_room`].
+    pub fn room_config(self, json: &str) -> Result<Self> {
+        self.filter_config(ROOM, json)
     }
 
     /// With another configuration of the filter of [`EnvoyConfig::fitment`].

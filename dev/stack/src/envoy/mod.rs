@@ -4,7 +4,7 @@ mod config;
 mod tree;
 
 pub use config::{
-    EVENTS, EnvoyConfig, FITMENT, GATE, HOLD_HEADER, LIMITER, LINKS, SHIPPED_ADMIN_PORT,
+    EVENTS, EnvoyConfig, FITMENT, GATE, HOLD_HEADER, LIMITER, LINKS, ROOM, SHIPPED_ADMIN_PORT,
     SHIPPED_GATEWAY_PORT, native_filter,
 };
 pub use tree::{set, socket_address};

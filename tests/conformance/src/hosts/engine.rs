@@ -436,6 +436,9 @@ impl<E: Engine> Runner<'_, E> {
                 stream.response.retain(|(known, _)| known != name);
                 stream.response.push((name.into(), value));
             }
+            Effect::AddResponseHeader { name, value, .. } => {
+                stream.response.push((name.into(), value));
+            }
             _ => {}
         }
     }

@@ -33,15 +33,16 @@ const DEFAULT_REDIS: &str = "weir_redis";
 const CONNECT_PATIENT_MS: u64 = 10_000;
 
 /// Filters that ask Redis even if their configuration does not say so.
-const ALWAYS_WITH_REDIS: [&str; 3] = [super::GATE, super::LINKS, super::FITMENT];
+const ALWAYS_WITH_REDIS: [&str; 4] = [super::GATE, super::LINKS, super::FITMENT, super::ROOM];
 
 /// The filters that the library has.
-const OURS: [&str; 5] = [
+const OURS: [&str; 6] = [
     super::GATE,
     super::LIMITER,
     super::LINKS,
     super::EVENTS,
     super::FITMENT,
+    super::ROOM,
 ];
 
 /// Changes the whole of an Envoy's configuration.

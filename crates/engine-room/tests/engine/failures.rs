@@ -1,0 +1,168 @@
+//! What becomes of visitors when Redis or a gateway is away.
+
+use crate::world::{Link, Visitor, World, config};
+
+#[test]
+fn until_redis_knows_the_room_newcomers_are_asked_for_a_moment() {
+    let mut world = World::unsettled(2, config(""));
+    let mut alice = Visitor::new(1);
+    assert_eq!(world.visit(0, &mut alice).state(), "unplaced");
+    world.advance(2_500);
+    assert!(world.visit(1, &mut alice).has_passed());
+}
+
+#[test]
+fn places_survive_a_gateways_death_and_the_loss_of_all_data() {
+    let mut world = World::new(2, r#","mode":"paused","per_address":{"places":0}"#);
+    let mut visitors: Vec<_> = (0..20).map(Visitor::new).collect();
+    for visitor in &mut visitors {
+        world.visit(0, visitor);
+    }
+    let mut positions = |world: &mut World| -> Vec<u64> {
+        let position = |visitor: &mut Visitor| {
+            let told = world.status(1, visitor);
+            told["position"].as_u64().unwrap()
+        };
+        visitors.iter_mut().map(position).collect()
+    };
+    world.advance(1_500);
+    let before = positions(&mut world);
+    world.replace(0);
+    assert_eq!(positions(&mut world), before);
+    world.redis.rooms.clear();
+    world.advance(500);
+    assert_eq!(positions(&mut world), before);
+    world.advance(3_000);
+    assert_eq!(positions(&mut world), before);
+    // Newcomers stand behind all of them.
+    let mut late = Visitor::new(50);
+    world.visit(0, &mut late);
+    let last = world.status(0, &mut late)["position"].as_u64().unwrap();
+    assert!(last > *before.last().unwrap(), "{last} {before:?}");
+}
+
+#[test]
+fn when_all_gateways_die_with_redis_the_passes_tell_where_the_queue_was() {
+    let mut world = World::new(2, r#","mode":"paused","per_address":{"places":0}"#);
+    let mut visitors: Vec<_> = (0..20).map(Visitor::new).collect();
+    for visitor in &mut visitors {
+        world.visit(0, visitor);
+    }
+    let last = world.status(0, &mut visitors[19])["position"]
+        .as_u64()
+        .unwrap();
+    world.redis.rooms.clear();
+    world.replace(0);
+    world.replace(1);
+    // One of them asks before the room is in use again.
+    world.visit(0, &mut visitors[19]);
+    world.advance(4_000);
+    let mut late = Visitor::new(60);
+    world.visit(1, &mut late);
+    assert_eq!(
+        world.status(1, &mut late)["position"].as_u64(),
+        Some(last + 1)
+    );
+}
+
+#[test]
+fn without_redis_those_inside_stay_and_others_enter_at_the_gateways_own_pace() {
+    let mut world = World::new(
+        1,
+        r#","per_minute":60,"without_redis":{"per_minute":60},"per_address":{"places":0}"#,
+    );
+    let mut inside = Visitor::new(1);
+    world.advance(2_000);
+    assert!(world.visit(0, &mut inside).has_passed());
+    let mut visitors: Vec<_> = (10..30).map(Visitor::new).collect();
+    for visitor in &mut visitors {
+        world.visit(0, visitor);
+    }
+    world.link = Link::Down;
+    world.advance(4_500);
+    assert!(world.visit(0, &mut inside).has_passed());
+    let mut entered = Vec::new();
+    for _ in 0..10 {
+        world.advance(1_000);
+        // Whoever asks first, those enter whose turn it is.
+        let mut next = Vec::new();
+        for (at, visitor) in visitors.iter_mut().enumerate().rev() {
+            if !entered.contains(&at) && world.visit(0, visitor).has_passed() {
+                next.push(at);
+            }
+        }
+        entered.extend(next.into_iter().rev());
+        assert!(
+            world.visit(0, &mut Visitor::new(99)).state() == "unplaced",
+            "it has no place"
+        );
+        world.visit(0, &mut inside);
+    }
+    assert!(entered.is_sorted(), "in the order of places: {entered:?}");
+    assert!((8..=16).contains(&entered.len()), "{entered:?}");
+    let local = world.metric("requests_total.room.shop.outcome.local");
+    assert!(local >= 8, "{local}");
+    // Redis is back, empty: nobody's place is worse, and it goes on.
+    world.redis.rooms.clear();
+    world.link = Link::Up;
+    world.advance(8_000);
+    let next = (0..20).find(|at| !entered.contains(at)).unwrap();
+    assert!(world.visit(0, &mut visitors[next]).has_passed());
+}
+
+#[test]
+fn without_a_pace_of_its_own_a_gateway_lets_nobody_in_and_says_when_to_come_back() {
+    let mut world = World::new(1, "");
+    world.link = Link::Down;
+    world.advance(5_000);
+    for number in 0..5 {
+        let seen = world.visit(0, &mut Visitor::new(number));
+        assert_eq!(seen.state(), "unplaced");
+        assert!(seen.header("retry-after").is_some());
+    }
+}
+
+/// The reply was lost: the visitor has the place that was given.
+#[test]
+fn a_lost_reply_does_not_give_two_places() {
+    let mut world = World::new(1, r#","mode":"paused""#);
+    let mut alice = Visitor::new(1);
+    world.link = Link::Mute;
+    assert_eq!(world.visit(0, &mut alice).state(), "unplaced");
+    world.link = Link::Up;
+    assert_eq!(world.visit(0, &mut alice).state(), "waiting");
+    let first = world.status(0, &mut alice)["position"].as_u64().unwrap();
+    let mut bob = Visitor::new(2);
+    world.visit(0, &mut bob);
+    assert_eq!(
+        world.status(0, &mut bob)["position"].as_u64(),
+        Some(first + 1)
+    );
+}
+
+#[test]
+fn a_place_that_is_not_taken_up_passes_on() {
+    let mut world = World::new(1, r#","active_max":2,"per_address":{"places":0}"#);
+    world.advance(30_000);
+    let mut visitors: Vec<_> = (0..5).map(Visitor::new).collect();
+    let states: Vec<_> = visitors
+        .iter_mut()
+        .map(|visitor| world.visit(0, visitor).state())
+        .collect();
+    assert_eq!(
+        states,
+        ["passed", "passed", "waiting", "waiting", "waiting"]
+    );
+    // All sessions end, two are called. One never comes.
+    world.advance(26_500);
+    assert!(world.visit(0, &mut visitors[3]).has_passed());
+    assert_eq!(world.visit(0, &mut visitors[4]).state(), "waiting");
+    world.advance(7_500);
+    assert!(world.visit(0, &mut visitors[4]).has_passed());
+    assert_eq!(
+        world.visit(0, &mut visitors[2]).state(),
+        "waiting",
+        "it came too late"
+    );
+    assert_eq!(world.metric("rejoined_total.room.shop"), 1);
+}

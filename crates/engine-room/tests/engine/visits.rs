@@ -1,0 +1,305 @@
+//! Visitors while all is well.
+
+use crate::world::{START_MS, Visitor, World, config, json};
+
+#[test]
+fn while_there_is_room_people_enter_at_once_and_stay_inside() {
+    let mut world = World::new(2, "");
+    let mut alice = Visitor::new(1);
+    assert!(world.visit(0, &mut alice).has_passed());
+    let calls = world.redis.calls;
+    let first = alice.cookie.clone();
+    for step in 0..10 {
+        let seen = world.visit(step % 2, &mut alice);
+        assert!(seen.has_passed() && seen.header("set-cookie").is_none());
+    }
+    assert_eq!(world.redis.calls, calls, "nothing to ask");
+    // Used, the session lives on; unused, it ends.
+    for _ in 0..10 {
+        world.advance(6_000);
+        assert!(world.visit(1, &mut alice).has_passed());
+    }
+    assert_ne!(alice.cookie, first);
+    assert_eq!(world.metric("requests_total.room.shop.outcome.entered"), 1);
+    world.advance(21_000);
+    assert!(world.visit(1, &mut alice).has_passed());
+    assert_eq!(
+        world.metric("requests_total.room.shop.outcome.entered"),
+        2,
+        "a newcomer again"
+    );
+}
+
+#[test]
+fn what_the_room_does_not_concern_passes_untouched() {
+    let mut world = World::new(1, r#","mode":"closed""#);
+    for path in [
+        "/",
+        "/shop/static/x.css",
+        "/.weir/room/other",
+        "/.weir/roomx",
+    ] {
+        let seen = world.ask(0, &mut Visitor::new(1), path, "*/*");
+        assert!(seen.has_passed(), "{path}");
+    }
+    assert!(!world.visit(0, &mut Visitor::new(1)).has_passed());
+    let script = world.ask(0, &mut Visitor::new(1), "/.weir/room/room.js", "*/*");
+    assert!(
+        script
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/javascript")
+    );
+}
+
+#[test]
+fn a_queue_is_told_where_each_one_stands_and_moves_in_order() {
+    let mut world = World::new(2, r#","per_minute":60,"per_address":{"places":0}"#);
+    let mut visitors: Vec<_> = (0..10).map(Visitor::new).collect();
+    let first: Vec<_> = visitors
+        .iter_mut()
+        .enumerate()
+        .map(|(at, visitor)| world.visit(at % 2, visitor).state())
+        .collect();
+    // One may enter at once: there is a credit of two.
+    assert_eq!(
+        first.iter().filter(|state| *state == "passed").count(),
+        2,
+        "{first:?}"
+    );
+    assert_eq!(world.status(0, &mut visitors[5])["position"], 4);
+    assert_eq!(world.status(1, &mut visitors[5])["wait_ms"], 4_000);
+    let mut entered = vec![];
+    for _ in 0..10 {
+        world.advance(1_000);
+        for (at, visitor) in visitors.iter_mut().enumerate().skip(2).rev() {
+            if !entered.contains(&at) && world.visit(at % 2, visitor).has_passed() {
+                entered.push(at);
+            }
+        }
+    }
+    assert_eq!(entered, (2..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn polls_cost_redis_nothing() {
+    let mut world = World::new(2, r#","per_minute":1"#);
+    let mut visitors: Vec<_> = (0..50).map(Visitor::new).collect();
+    for visitor in &mut visitors {
+        world.visit(0, visitor);
+    }
+    let calls = world.redis.calls;
+    for _ in 0..10 {
+        for visitor in &mut visitors {
+            world.visit(1, visitor);
+            world.status(0, visitor);
+        }
+    }
+    // The first entered in the meantime.
+    assert!(
+        world.redis.calls - calls <= 2,
+        "{}",
+        world.redis.calls - calls
+    );
+}
+
+#[test]
+fn programs_get_json_and_bring_their_pass_in_a_header() {
+    let mut world = World::new(1, r#","mode":"paused""#);
+    let base = [(":method", "GET"), (":path", "/shop")];
+    let seen = world.send(0, &base, "192.0.2.9:1");
+    let told = json(&seen);
+    assert_eq!(seen.answer().status, 503);
+    assert_eq!(
+        seen.header("content-type").unwrap(),
+        "application/problem+json"
+    );
+    assert_eq!(
+        (told["error"].as_str(), told["state"].as_str()),
+        (Some("room_waiting"), Some("waiting"))
+    );
+    assert_eq!(told["type"], "urn:weir:problem:room_waiting");
+    assert_eq!(
+        told["pass"].as_str().map(Into::into),
+        seen.header("x-weir-room")
+    );
+    let retry_after: u64 = seen.header("retry-after").unwrap().parse().unwrap();
+    assert!(retry_after * 1_000 >= told["poll_ms"].as_u64().unwrap());
+    let place = told["position"].clone();
+    let pass = told["pass"].as_str().unwrap();
+    let again = world.send(0, &[base[0], base[1], ("x-weir-room", pass)], "192.0.2.9:1");
+    assert_eq!(json(&again)["position"], place, "the same place");
+}
+
+#[test]
+fn one_user_has_one_place_and_one_session() {
+    let mut world = World::new(2, r#","active_max":1"#);
+    let (mut phone, mut laptop) = (Visitor::user("alice"), Visitor::user("alice"));
+    world.advance(30_000);
+    let mut other = Visitor::new(5);
+    assert!(world.visit(0, &mut other).has_passed());
+    world.visit(0, &mut phone);
+    world.visit(1, &mut laptop);
+    assert_eq!(
+        world.status(0, &mut phone)["position"],
+        world.status(0, &mut laptop)["position"]
+    );
+    for _ in 0..5 {
+        // The other one's session ends; the page keeps asking.
+        world.advance(5_000);
+        world.status(0, &mut phone);
+    }
+    world.advance(1_500);
+    assert!(world.visit(0, &mut phone).has_passed());
+    assert!(world.visit(1, &mut laptop).has_passed(), "the same session");
+    // Somebody else with that browser's cookie is somebody else.
+    laptop.user = Some("bob".into());
+    assert!(!world.visit(1, &mut laptop).has_passed());
+}
+
+#[test]
+fn a_pass_that_was_changed_or_signed_elsewhere_is_a_newcomers() {
+    let mut world = World::new(1, r#","mode":"paused""#);
+    let mut alice = Visitor::new(1);
+    world.visit(0, &mut alice);
+    let before = world.status(0, &mut alice)["position"].as_u64().unwrap();
+    let cookie = alice.cookie.clone().unwrap();
+    let forged = [
+        cookie.replace(".", "x"),
+        format!("{cookie}x"),
+        "weir-room-shop=a.b.c".into(),
+    ];
+    for forged in forged {
+        let mut mallory = Visitor::new(2);
+        mallory.cookie = Some(forged);
+        let seen = world.visit(0, &mut mallory);
+        assert!(!seen.has_passed());
+        assert!(world.status(0, &mut mallory)["position"].as_u64().unwrap() > before);
+    }
+    let refused = world.metric("passes_refused_total.room.shop.reason.malformed")
+        + world.metric("passes_refused_total.room.shop.reason.bad_signature");
+    assert!(refused >= 3);
+}
+
+#[test]
+fn passes_count_while_keys_are_changed() {
+    let ring = |keys: &str| {
+        let paused = config(r#","mode":"paused""#);
+        paused.replace(r#"[{"secret":{"env":"KEY"}}]"#, keys)
+    };
+    let old = r#"{"id":"k1","secret":{"env":"KEY"}}"#;
+    let new = r#"{"id":"k2","secret":{"env":"OTHER"}}"#;
+    let mut before = World::of(1, ring(&format!("[{old}]")));
+    let mut alice = Visitor::new(1);
+    before.visit(0, &mut alice);
+    let mut after = World::of(1, ring(&format!("[{new},{old}]")));
+    assert_eq!(after.visit(0, &mut alice).state(), "waiting");
+    assert!(alice.cookie.unwrap().starts_with("weir-room-shop=k2."));
+}
+
+#[test]
+fn before_the_opening_all_wait_and_then_they_enter_in_the_order_of_a_draw() {
+    let room = format!(
+        r#","opens_at_ms":{},"per_minute":60,"per_address":{{"places":0}}"#,
+        START_MS + 60_000
+    );
+    let mut world = World::new(2, &room);
+    let mut early: Vec<_> = (0..30).map(Visitor::new).collect();
+    for (at, visitor) in early.iter_mut().enumerate() {
+        assert_eq!(world.visit(at % 2, visitor).state(), "lobby");
+    }
+    let told = world.status(0, &mut early[0]);
+    assert_eq!(
+        (told["state"].as_str(), told["opens_at_ms"].as_u64()),
+        (Some("lobby"), Some(START_MS + 60_000))
+    );
+    world.advance(START_MS + 61_000 - world.now_ms);
+    let mut late = Visitor::new(100);
+    world.visit(0, &mut late);
+    let mut positions: Vec<_> = early
+        .iter_mut()
+        .map(|visitor| world.status(1, visitor)["position"].as_u64().unwrap_or(0))
+        .collect();
+    let in_order_of_arrival = positions.is_sorted();
+    assert!(!in_order_of_arrival, "{positions:?}");
+    let last = world.status(1, &mut late)["position"].as_u64().unwrap();
+    assert!(positions.iter().all(|position| *position < last));
+    positions.retain(|position| *position > 0);
+    positions.sort_unstable();
+    positions.dedup();
+    assert!(
+        positions.len() >= 27,
+        "each has a place of its own: {positions:?}"
+    );
+}
+
+#[test]
+fn an_address_takes_no_more_places_than_it_may_however_many_connections_it_opens() {
+    let mut world = World::new(
+        2,
+        r#","mode":"paused","per_address":{"places":5,"per":"1h"}"#,
+    );
+    let mut states: Vec<String> = Vec::new();
+    for at in 0..20 {
+        let mut bot = Visitor::new(7);
+        bot.address = format!("192.0.2.7:{at}");
+        states.push(world.visit(at % 2, &mut bot).state());
+    }
+    assert_eq!(
+        states.iter().filter(|state| *state == "waiting").count(),
+        5,
+        "{states:?}"
+    );
+    assert!(states[5..].iter().all(|state| state == "address"));
+    assert_eq!(world.visit(0, &mut Visitor::new(8)).state(), "waiting");
+}
+
+#[test]
+fn a_closed_and_a_full_room_say_so() {
+    let mut world = World::new(1, r#","mode":"closed""#);
+    let seen = world.visit(0, &mut Visitor::new(1));
+    assert_eq!(
+        (seen.answer().status, seen.state().as_str()),
+        (503, "closed")
+    );
+    assert_eq!(seen.header("set-cookie"), None);
+    let mut world = World::new(1, r#","mode":"paused","queue_max":3"#);
+    let states: Vec<_> = (0..6)
+        .map(|number| world.visit(0, &mut Visitor::new(number)).state())
+        .collect();
+    assert_eq!(
+        states.iter().filter(|state| *state == "full").count(),
+        3,
+        "{states:?}"
+    );
+}
+
+#[test]
+fn a_page_cannot_be_cached_or_framed_and_renews_itself() {
+    let mut world = World::new(1, r#","mode":"paused","page":{"brand":"<Shop>"}"#);
+    let seen = world.visit(0, &mut Visitor::new(1));
+    assert_eq!(seen.header("cache-control").unwrap(), "no-store");
+    let policy = seen.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"));
+    let html = String::from_utf8(seen.answer().body.clone()).unwrap();
+    for part in [
+        "&lt;Shop&gt;",
+        "http-equiv=\"refresh\"",
+        "role=\"status\"",
+        "lang=\"en\"",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_leaves_nothing_behind() {
+    let mut world = World::new(1, "");
+    let headers = [(":method", "GET"), (":path", "/shop")];
+    for _ in 0..100 {
+        let stream = world.begin(0, &headers, "192.0.2.1:1");
+        world.leave(0, stream);
+    }
+    world.advance(1_000);
+    assert_eq!(world.gateways[0].engine.open(), (0, 0));
+}

@@ -1,0 +1,158 @@
+//! The order of those who were there before the opening.
+//!
+//! Until a room opens, places are lobby numbers in the order of arrival, which count for nothing: at the opening a keyed
+//! permutation of all of them is the order. Gateways compute it themselves; Redis only keeps which places were drawn and
+//! the seed. The seed is made before anybody knows how many will come, and its digest ([`Seed::commitment`]) can be
+//! published before the opening: afterwards everybody can check that nothing was changed.
+
+use alloc::format;
+use alloc::string::String;
+
+use sha2::{Digest, Sha256};
+use weir_base::key::{KeyRing, Purpose, SigningKey, TAG_LEN};
+use weir_base::permutation::Permutation;
+
+use crate::RoomName;
+
+/// What the order is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Seed([u8; TAG_LEN]);
+
+/// It stays out of logs until it is published.
+impl core::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Seed").finish_non_exhaustive()
+    }
+}
+
+impl Seed {
+    /// The seed that a gateway offers for an opening: who has the same first key offers the same one.
+    pub fn offer(ring: &KeyRing, room: &RoomName, opens_at_ms: u64) -> Self {
+        let message = format!("seed\n{room}\n{opens_at_ms}");
+        Self(ring.signer().tag(Purpose::RoomDraw, message.as_bytes()))
+    }
+
+    /// The seed with these bytes.
+    pub const fn from_bytes(bytes: [u8; TAG_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// In hexadecimal digits.
+    pub fn to_hex(self) -> String {
+        hex::encode(self.0)
+    }
+
+    /// Reads what [`Seed::to_hex`] writes.
+    pub fn from_hex(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; TAG_LEN];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// The SHA-256 of the seed's hexadecimal digits, in hexadecimal digits: `printf %s <seed> | sha256sum`.
+    pub fn commitment(self) -> String {
+        hex::encode(Sha256::digest(self.to_hex()))
+    }
+}
+
+/// A draw that was made: of the places `base + 1` to `drawn`.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    base: u64,
+    drawn: u64,
+    permutation: Permutation,
+}
+
+impl Draw {
+    /// The draw with this seed; `None` if nobody was drawn.
+    pub fn new(base: u64, drawn: u64, seed: Seed) -> Option<Self> {
+        // A key of the length of the hash is never refused.
+        let key = SigningKey::new("draw", &seed.0).ok()?;
+        (base < drawn).then(|| Self {
+            base,
+            drawn,
+            permutation: Permutation::new(key, Purpose::RoomDraw),
+        })
+    }
+
+    /// Where in the queue the visitor with this place stands: a number as [`crate::Snapshot::head`] counts.
+    pub fn order(&self, place: u64) -> u64 {
+        let index = place.checked_sub(self.base + 1);
+        let order = index.and_then(|index| self.permutation.forward(self.drawn - self.base, index));
+        order.map_or(place, |order| self.base + 1 + order)
+    }
+
+    /// Whose turn it is at `order`: takes [`Draw::order`] back.
+    pub fn place(&self, order: u64) -> u64 {
+        let index = order.checked_sub(self.base + 1);
+        let place = index.and_then(|index| self.permutation.back(self.drawn - self.base, index));
+        place.map_or(order, |place| self.base + 1 + place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn draw(base: u64, drawn: u64, byte: u8) -> Draw {
+        Draw::new(base, drawn, Seed([byte; TAG_LEN])).unwrap()
+    }
+
+    fn ring(byte: u8) -> KeyRing {
+        SigningKey::new("k1", &[byte; 32]).unwrap().into()
+    }
+
+    #[test]
+    fn those_who_were_there_are_shuffled_and_others_stay_where_they_are() {
+        let draw = draw(10, 60, 1);
+        let mut orders: Vec<u64> = (11..=60).map(|place| draw.order(place)).collect();
+        assert_ne!(orders, (11..=60).collect::<Vec<_>>());
+        orders.sort_unstable();
+        assert_eq!(orders, (11..=60).collect::<Vec<_>>());
+        for place in [0, 1, 10, 61, 1_000] {
+            assert_eq!(draw.order(place), place);
+        }
+        assert!(Draw::new(10, 10, Seed([1; TAG_LEN])).is_none());
+    }
+
+    #[test]
+    fn coming_early_to_the_lobby_helps_nobody() {
+        // Over 400 draws, the first of a hundred stands in the first half as often as in the second.
+        let first_half = (0..200_u8).map(|byte| draw(0, 100, byte).order(1));
+        let count = first_half.filter(|order| *order <= 50).count();
+        assert!((70..=130).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn the_seed_hangs_on_key_room_and_opening_and_is_committed_to() {
+        let room = |name| RoomName::new(name).unwrap();
+        let seed = Seed::offer(&ring(1), &room("a"), 5);
+        assert_eq!(seed, Seed::offer(&ring(1), &room("a"), 5));
+        for other in [
+            Seed::offer(&ring(2), &room("a"), 5),
+            Seed::offer(&ring(1), &room("b"), 5),
+            Seed::offer(&ring(1), &room("a"), 6),
+        ] {
+            assert_ne!(seed, other);
+        }
+        assert_eq!(Seed::from_hex(seed.to_hex().as_bytes()), Some(seed));
+        // printf %s 0000…0000 (64 zeros) | sha256sum
+        assert_eq!(
+            Seed([0; TAG_LEN]).commitment(),
+            "60e05bd1b195af2f94112fa7197a5c88289058840ce7c6df9693756bc6250f55"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_place_comes_back(base in 0..1_000_000_u64, count in 1..2_000_000_u64, at: u64, byte: u8) {
+            let draw = draw(base, base + count, byte);
+            let place = base + 1 + at % count;
+            let order = draw.order(place);
+            prop_assert!((base + 1..=base + count).contains(&order));
+            prop_assert_eq!(draw.place(order), place);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The pass: a place in a queue or a session inside, signed, which the visitor brings with each request.
+//!
+//! ```text
+//! <key id>.<payload>.<tag>
+//! payload:  v1;<room>;<visitor>;<joined_ms>;<place>;<head>;<until_ms>, in base64url without padding
+//! tag:      HMAC-SHA256 of "weir-room-pass\n" and the payload's text, in base64url
+//! ```
+//!
+//! No gateway keeps a pass: whichever one is asked checks it with the ring of keys that all have. It also carries what
+//! Redis may lose: a place shows how many were given out, and `head` how far the queue had been called.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use weir_base::key::{KeyRing, Purpose};
+
+use crate::{NUMBER_MAX, RoomName, Visitor};
+
+/// The most bytes of a pass that is read at all. The longest one minted has 388: a key's id of 64 bytes, a payload of 142
+/// and a tag of 32 before they are encoded, and two dots.
+pub const LEN_MAX: usize = 512;
+
+const VERSION: &str = "v1";
+
+/// What a visitor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// Who it is.
+    pub visitor: Visitor,
+    /// When the visitor first came, in milliseconds since the Unix epoch.
+    pub joined_ms: u64,
+    /// The place that Redis gave: from 1 on; 0 if none is known.
+    pub place: u64,
+    /// How far the queue had been called when the pass was signed.
+    pub head: u64,
+    /// Until when the visitor is inside, in milliseconds since the Unix epoch; 0 for who waits.
+    pub until_ms: u64,
+}
+
+/// Why a pass does not count. Who brings such a pass is a newcomer; metrics tell the reasons apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PassError {
+    /// More than [`LEN_MAX`] bytes.
+    #[error("the pass is longer than {LEN_MAX} bytes")]
+    TooLong,
+    /// Not three parts of base64url, or a payload that is never minted.
+    #[error("the pass is not well formed")]
+    Malformed,
+    /// It names a key that the ring does not hold.
+    #[error("the pass is signed with an unknown key")]
+    UnknownKey,
+    /// The tag is not the payload's.
+    #[error("the pass' tag is wrong")]
+    BadSignature,
+    /// It is for another room.
+    #[error("the pass is for another room")]
+    OtherRoom,
+    /// It is older than passes may get.
+    #[error("the pass has expired")]
+    Expired,
+}
+
+impl PassError {
+    /// Every reason.
+    pub const ALL: [Self; 6] = [
+        Self::TooLong,
+        Self::Malformed,
+        Self::UnknownKey,
+        Self::BadSignature,
+        Self::OtherRoom,
+        Self::Expired,
+    ];
+
+    /// The word in metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::TooLong => "too_long",
+            Self::Malformed => "malformed",
+            Self::UnknownKey => "unknown_key",
+            Self::BadSignature => "bad_signature",
+            Self::OtherRoom => "other_room",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl Pass {
+    /// The pass of a newcomer.
+    pub fn newcomer(visitor: Visitor, now_ms: u64) -> Self {
+        Self {
+            visitor,
+            joined_ms: now_ms,
+            place: 0,
+            head: 0,
+            until_ms: 0,
+        }
+    }
+
+    /// Whether the visitor is inside.
+    pub fn is_inside(&self, now_ms: u64) -> bool {
+        now_ms < self.until_ms
+    }
+
+    /// The pass as the visitor brings it, signed with the ring's first key.
+    pub fn mint(&self, ring: &KeyRing, room: &RoomName) -> String {
+        let Self {
+            joined_ms,
+            place,
+            head,
+            until_ms,
+            ..
+        } = self;
+        let visitor = self.visitor.to_hex();
+        let payload = format!("{VERSION};{room};{visitor};{joined_ms};{place};{head};{until_ms}");
+        let key = ring.signer();
+        let tag = key.tag(Purpose::RoomPass, payload.as_bytes());
+        let (payload, tag) = (URL_SAFE_NO_PAD.encode(payload), URL_SAFE_NO_PAD.encode(tag));
+        [key.id(), ".", &payload, ".", &tag].concat()
+    }
+
+    /// Reads what a visitor brings to `room`. `life_ms`: how old a pass of who waits may get; a session has its own end,
+    /// and who comes after that is a newcomer with the same name.
+    ///
+    /// # Errors
+    /// When the pass does not count. Nothing of the payload is looked at before its tag counts, and tags are compared in
+    /// constant time.
+    pub fn read(
+        ring: &KeyRing,
+        room: &RoomName,
+        text: &[u8],
+        now_ms: u64,
+        life_ms: u64,
+    ) -> Result<Self, PassError> {
+        let payload = open(ring, text)?;
+        let (of, pass) = parse(&payload).ok_or(PassError::Malformed)?;
+        if of != room.as_str().as_bytes() {
+            return Err(PassError::OtherRoom);
+        }
+        let ends_ms = pass.until_ms.max(pass.joined_ms.saturating_add(life_ms));
+        if now_ms >= ends_ms {
+            return Err(PassError::Expired);
+        }
+        Ok(pass)
+    }
+}
+
+/// The payload of a pass that one of the ring's keys has signed.
+fn open(ring: &KeyRing, text: &[u8]) -> Result<Vec<u8>, PassError> {
+    if text.len() > LEN_MAX {
+        return Err(PassError::TooLong);
+    }
+    let (key_id, payload, tag) = split(text).ok_or(PassError::Malformed)?;
+    let decode = |text| {
+        URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|_| PassError::Malformed)
+    };
+    let (payload, tag) = (decode(payload)?, decode(tag)?);
+    let key_id = core::str::from_utf8(key_id).ok();
+    let key = key_id.and_then(|id| ring.find(id));
+    let key = key.ok_or(PassError::UnknownKey)?;
+    if !key.is_tag(Purpose::RoomPass, &payload, &tag) {
+        return Err(PassError::BadSignature);
+    }
+    Ok(payload)
+}
+
+fn split(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let mut parts = text.split(|&byte| byte == b'.');
+    let parts = (parts.next()?, parts.next()?, parts.next()?, parts.next());
+    match parts {
+        (key_id, payload, tag, None) => Some((key_id, payload, tag)),
+        _ => None,
+    }
+}
+
+fn parse(payload: &[u8]) -> Option<(&[u8], Pass)> {
+    let mut fields = payload.split(|&byte| byte == b';');
+    if fields.next()? != VERSION.as_bytes() {
+        return None;
+    }
+    let room = fields.next()?;
+    let visitor = Visitor::from_hex(fields.next()?)?;
+    let mut number = || {
+        let digits = core::str::from_utf8(fields.next()?).ok()?;
+        digits.parse().ok().filter(|number| *number < NUMBER_MAX)
+    };
+    let pass = Pass {
+        visitor,
+        joined_ms: number()?,
+        place: number()?,
+        head: number()?,
+        until_ms: number()?,
+    };
+    fields.next().is_none().then_some((room, pass))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+    use weir_base::key::SigningKey;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+    const LIFE_MS: u64 = 86_400_000;
+
+    fn ring(keys: &[(&str, u8)]) -> KeyRing {
+        let key = |&(id, byte): &(&str, u8)| SigningKey::new(id, &[byte; 32]).unwrap();
+        KeyRing::new(keys.iter().map(key).collect()).unwrap()
+    }
+
+    fn room(name: &str) -> RoomName {
+        RoomName::new(name).unwrap()
+    }
+
+    fn waiting() -> Pass {
+        Pass {
+            place: 17,
+            head: 3,
+            ..Pass::newcomer(Visitor::of_user(b"alice"), NOW_MS)
+        }
+    }
+
+    fn read_at(text: &str, now_ms: u64) -> Result<Pass, PassError> {
+        let ring = ring(&[("k2", 8), ("k1", 7)]);
+        Pass::read(&ring, &room("shop"), text.as_bytes(), now_ms, LIFE_MS)
+    }
+
+    /// The format, once and for all: gateways of two versions serve the same visitors for a while.
+    #[test]
+    fn a_pass_is_written_as_it_always_was() {
+        let text = waiting().mint(&ring(&[("k1", 7)]), &room("shop"));
+        let mut parts = text.split('.');
+        assert_eq!(parts.next(), Some("k1"));
+        let payload = URL_SAFE_NO_PAD.decode(parts.next().unwrap()).unwrap();
+        let visitor = Visitor::of_user(b"alice").to_hex();
+        let expected = format!("v1;shop;{visitor};1700000000000;17;3;0");
+        assert_eq!(payload, expected.as_bytes());
+        assert_eq!(text.len(), 2 + 1 + 60 + 1 + 43);
+    }
+
+    #[test]
+    fn a_pass_counts_with_any_key_of_the_ring_until_its_end() {
+        let text = waiting().mint(&ring(&[("k1", 7)]), &room("shop"));
+        assert_eq!(read_at(&text, NOW_MS), Ok(waiting()));
+        assert_eq!(read_at(&text, NOW_MS + LIFE_MS - 1), Ok(waiting()));
+        assert_eq!(read_at(&text, NOW_MS + LIFE_MS), Err(PassError::Expired));
+        let inside = Pass {
+            until_ms: NOW_MS + 2 * LIFE_MS,
+            ..waiting()
+        };
+        let text = inside.mint(&ring(&[("k1", 7)]), &room("shop"));
+        let late = read_at(&text, NOW_MS + LIFE_MS).unwrap();
+        assert!(late.is_inside(NOW_MS + LIFE_MS) && !late.is_inside(NOW_MS + 2 * LIFE_MS));
+    }
+
+    #[test]
+    fn every_wrong_pass_has_a_reason() {
+        let good = waiting().mint(&ring(&[("k1", 7)]), &room("shop"));
+        let (head, tag) = good.rsplit_once('.').unwrap();
+        let other_key = waiting().mint(&ring(&[("k9", 7)]), &room("shop"));
+        let other_secret = waiting().mint(&ring(&[("k1", 9)]), &room("shop"));
+        let other_room = waiting().mint(&ring(&[("k1", 7)]), &room("other"));
+        for (text, error) in [
+            ("".into(), PassError::Malformed),
+            ("a".repeat(513), PassError::TooLong),
+            (head.into(), PassError::Malformed),
+            (format!("{good}.x"), PassError::Malformed),
+            (format!("{head}=.{tag}"), PassError::Malformed),
+            (format!("{head}.{}", &tag[4..]), PassError::BadSignature),
+            (other_key, PassError::UnknownKey),
+            (other_secret, PassError::BadSignature),
+            (other_room, PassError::OtherRoom),
+        ] {
+            let text: String = text;
+            assert_eq!(read_at(&text, NOW_MS), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_signed_for_something_else_is_no_pass() {
+        let ring = ring(&[("k1", 7)]);
+        for payload in [
+            "v2;shop;00;1;1;1;1",
+            "v1;shop;0001ab03040506ff;1;1;1",
+            "v1;shop",
+        ] {
+            let tag = ring.signer().tag(Purpose::RoomPass, payload.as_bytes());
+            let parts = [payload.as_bytes(), &tag].map(|part| URL_SAFE_NO_PAD.encode(part));
+            let text = format!("k1.{}", parts.join("."));
+            assert_eq!(
+                read_at(&text, NOW_MS),
+                Err(PassError::Malformed),
+                "{payload}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_pass_survives_the_trip(
+            visitor: [u8; 8],
+            numbers in prop::array::uniform4(0..NUMBER_MAX),
+        ) {
+            let [joined_ms, place, head, until_ms] = numbers;
+            let visitor = Visitor::from_bytes(visitor);
+            let pass = Pass { visitor, joined_ms, place, head, until_ms };
+            let ring = ring(&[("k1", 7)]);
+            let text = pass.mint(&ring, &room("shop"));
+            let read = Pass::read(&ring, &room("shop"), text.as_bytes(), 0, 1);
+            prop_assert_eq!(read, Ok(pass));
+        }
+
+        #[test]
+        fn no_bytes_are_a_pass(bytes in prop::collection::vec(any::<u8>(), 0..600), cut in 0..200_usize) {
+            let ring = ring(&[("k1", 7)]);
+            prop_assert!(Pass::read(&ring, &room("shop"), &bytes, 1, 1).is_err());
+            let mut good = waiting().mint(&ring, &room("shop")).into_bytes();
+            let at = cut % good.len();
+            good[at] = good[at].wrapping_add(1);
+            prop_assert!(Pass::read(&ring, &room("shop"), &good, NOW_MS, LIFE_MS).is_err());
+            let _ = vec![good];
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What operators set.
+
+use serde::{Deserialize, Serialize};
+
+/// What a room does with those who come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Newcomers get places, and places are called.
+    #[default]
+    Open,
+    /// Newcomers get places; nobody is called.
+    Paused,
+    /// Newcomers are turned away; those who wait are called.
+    Draining,
+    /// Newcomers are turned away, and nobody is called. Who is inside stays.
+    Closed,
+    /// Everybody passes, as if there were no room.
+    Bypass,
+}
+
+impl Mode {
+    /// Every mode, in the order of their numbers in Redis, from 0 on.
+    pub const ALL: [Self; 5] = [
+        Self::Open,
+        Self::Paused,
+        Self::Draining,
+        Self::Closed,
+        Self::Bypass,
+    ];
+
+    /// Its number in Redis.
+    pub const fn number(self) -> u64 {
+        self as u64
+    }
+
+    /// The mode with this number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// The word in JSON and SQL.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Paused => "paused",
+            Self::Draining => "draining",
+            Self::Closed => "closed",
+            Self::Bypass => "bypass",
+        }
+    }
+
+    /// The mode with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.word() == word)
+    }
+
+    /// Whether places are called.
+    pub const fn calls(self) -> bool {
+        matches!(self, Self::Open | Self::Draining)
+    }
+
+    /// Whether newcomers get places.
+    pub const fn takes_newcomers(self) -> bool {
+        matches!(self, Self::Open | Self::Paused)
+    }
+}
+
+/// The greatest pace, in entries a minute.
+pub const PER_MINUTE_MAX: u64 = 10_000_000;
+
+/// The most visitors at once.
+pub const ACTIVE_MAX: u64 = 10_000_000;
+
+/// What operators set for a room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// Grows with each change; 0 for what stands in the gateway's configuration.
+    pub version: u64,
+    /// What the room does.
+    pub mode: Mode,
+    /// Entries a minute, over all gateways; 0 for as many as come.
+    pub per_minute: u64,
+    /// Visitors inside at once, over all gateways; 0 for as many as come.
+    pub active_max: u64,
+    /// Before this time, in milliseconds since the Unix epoch, nobody is called, and those who are there then are drawn; 0 for no
+    /// such time.
+    pub opens_at_ms: u64,
+}
+
+impl Setting {
+    /// The numbers in the order in which scripts take them.
+    pub fn numbers(&self) -> [u64; 5] {
+        [
+            self.version,
+            self.mode.number(),
+            self.per_minute,
+            self.active_max,
+            self.opens_at_ms,
+        ]
+    }
+
+    /// Reads [`Setting::numbers`].
+    pub fn from_numbers(numbers: [u64; 5]) -> Option<Self> {
+        let [version, mode, per_minute, active_max, opens_at_ms] = numbers;
+        Some(Self {
+            version,
+            mode: Mode::from_number(mode)?,
+            per_minute,
+            active_max,
+            opens_at_ms,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mode_has_a_number_and_a_word_of_its_own() {
+        for (number, mode) in (0..).zip(Mode::ALL) {
+            assert_eq!(mode.number(), number);
+            assert_eq!(Mode::from_number(number), Some(mode));
+            assert_eq!(Mode::from_word(mode.word()), Some(mode));
+        }
+        assert_eq!(Mode::from_number(5), None);
+        assert_eq!(Mode::from_word("shut"), None);
+    }
+
+    #[test]
+    fn a_setting_survives_the_trip() {
+        let setting = Setting::from_numbers([7, 2, 60, 100, 5]).unwrap();
+        assert_eq!(setting.numbers(), [7, 2, 60, 100, 5]);
+        assert_eq!(setting.mode, Mode::Draining);
+        assert_eq!(Setting::from_numbers([7, 9, 60, 100, 5]), None);
+    }
+}

@@ -1,0 +1,129 @@
+-- room_ask: visitors of a waiting room ask for places or for entry, one after the other.
+--
+-- KEYS, ARGV: see room_state.lua. Then for each visitor
+--   KEYS  its bucket of places (hash: visitor to place; `-<order>` once the place was taken up), and that of its address
+--         (hash: address to `<window>:<places taken in it>`)
+--   ARGV  visitor (eight bytes), place in the visitor's pass (0: none), the same in the order after a draw, joined_ms,
+--         hash of the address (eight bytes; empty: it does not count)
+--
+-- It may be made again: who has a place gets the same, who is inside stays inside.
+--
+-- Returns the header, and for each visitor a status and a place:
+--   0 waits at the place · 1 is inside · 2 was called, but there is no room at the moment · 3 no place is given yet, as Redis
+--   has lost the room · 4 too many wait · 5 the address has taken enough places · 6 nobody gets a place
+
+local SWEEP_LEN = 96
+
+-- A bucket loses what no longer matters, now and then, when it has grown.
+local function sweep(bucket, is_over)
+  if state.seq % 16 ~= 0 or redis.call('HLEN', bucket) < SWEEP_LEN then return end
+  local entries, over = redis.call('HGETALL', bucket), {}
+  for i = 1, #entries, 2 do
+    if is_over(entries[i + 1]) and #over < 1000 then over[#over + 1] = entries[i] end
+  end
+  if #over > 0 then redis.call('HDEL', bucket, unpack(over)) end
+end
+
+-- Whether a place may still be called or taken up.
+local function is_open(place)
+  if place > state.base and place <= state.drawn then return state.floor < state.drawn end
+  return place > state.floor
+end
+
+local function is_place_over(text)
+  local place = tonumber(text)
+  if place < 0 then return -place <= state.floor end
+  return not is_open(place)
+end
+
+local function keep(bucket, visitor, place)
+  redis.call('HSET', bucket, visitor, string.format('%.0f', place))
+  redis.call('PEXPIRE', bucket, life_ms)
+  sweep(bucket, is_place_over)
+end
+
+-- Whether the address may take one more place, which is then taken.
+local function charge(bucket, address)
+  if address_max == 0 or address == '' then return true end
+  local window = floor(now_ms / address_ms)
+  local of, count = string.match(redis.call('HGET', bucket, address) or '', '^(%d+):(%d+)$')
+  count = tonumber(of) == window and tonumber(count) or 0
+  if count >= address_max then return false end
+  redis.call('HSET', bucket, address, string.format('%.0f:%.0f', window, count + 1))
+  redis.call('PEXPIRE', bucket, address_ms)
+  sweep(bucket, function(text) return tonumber(string.match(text, '^%d+')) ~= window end)
+  return true
+end
+
+local function give(ask, known)
+  if known > 0 and is_open(known) then return 0, known end
+  if is_settling then return 3, 0 end
+  if not takes_newcomers then return 6, 0 end
+  if queue_max > 0 and state.seq - state.head >= queue_max then return 4, 0 end
+  if not charge(ask.address_bucket, ask.address) then return 5, 0 end
+  state.seq = state.seq + 1
+  state.joined = state.joined + 1
+  keep(ask.bucket, ask.visitor, state.seq)
+  return 0, state.seq
+end
+
+-- WAITS_MS in crates/room/src/state.rs.
+local WAITS_MS = { 1000, 5000, 15000, 30000, 60000, 120000, 300000, 600000, 1200000, 1800000, 3600000, 7200000 }
+
+local function enter(ask, order)
+  redis.call('ZADD', KEYS[3], until_ms, ask.visitor)
+  alive = alive + 1
+  keep(ask.bucket, ask.visitor, -order)
+  for _, window in ipairs(windows) do
+    if window.to >= order then
+      if window.left > 0 then
+        window.left = window.left - 1
+        called = called - 1
+      end
+      break
+    end
+  end
+  state.entered = state.entered + 1
+  local wait_ms, class = now_ms - max(ask.joined_ms, state.drew), 0
+  for i, max_ms in ipairs(WAITS_MS) do
+    if wait_ms > max_ms then class = i end
+  end
+  redis.call('HINCRBY', KEYS[4], class, 1)
+end
+
+local function answer(ask)
+  if redis.call('ZSCORE', KEYS[3], ask.visitor) then
+    redis.call('ZADD', KEYS[3], until_ms, ask.visitor)
+    return 1, ask.place
+  end
+  local known = tonumber(redis.call('HGET', ask.bucket, ask.visitor) or 0)
+  if ask.place == 0 then return give(ask, known) end
+  if ask.order > state.head or is_lobby then return 0, ask.place end
+  local is_used = known < 0 and -known > state.floor
+  if ask.order <= state.floor or is_used then return give(ask, 0) end
+  if is_settling or (active_max > 0 and inside() >= active_max) then return 2, ask.place end
+  enter(ask, ask.order)
+  return 1, ask.place
+end
+
+local asks, replies, before = {}, {}, state.seq
+for i = 5, #ARGV, 5 do
+  local at = (i - 5) / 5 * 2 + 5
+  local ask = {
+    bucket = KEYS[at], address_bucket = KEYS[at + 1], visitor = ARGV[i], place = tonumber(ARGV[i + 1]),
+    order = tonumber(ARGV[i + 2]), joined_ms = tonumber(ARGV[i + 3]), address = ARGV[i + 4],
+  }
+  asks[#asks + 1] = ask
+  ask.status, ask.given = answer(ask)
+end
+call()
+for _, ask in ipairs(asks) do
+  -- Nobody waited before them.
+  if ask.status == 0 and ask.given > before and not is_lobby and ask.given <= state.head then
+    if not redis.call('ZSCORE', KEYS[3], ask.visitor) then enter(ask, ask.given) end
+    ask.status = 1
+  end
+  replies[#replies + 1] = ask.status
+  replies[#replies + 1] = ask.given
+end
+return { finish(), replies }

@@ -1,0 +1,160 @@
+-- room_state: the state of one waiting room, exactly as crates/room/src/model.rs keeps it; why it is so is told there and
+-- in docs/adr/0036. Stands before every script that needs it.
+--
+-- KEYS:
+--   1  state    string: 16 numbers, the seed in hexadecimal digits or -, and for each window of called places when it was
+--               called, its last place, and how many of it were not taken up; a space before each
+--   2  setting  string: version, mode, per_minute, active_max, opens_at_ms, see room_set.lua
+--   3  inside   sorted set: visitors by when their session ends
+--   4  waits    hash: class of a wait to how many entered after one
+-- ARGV:
+--   1  terms    session_ms claim_ms queue_max address_max address_ms life_ms
+--   2  setting  what is in force if KEYS[2] is missing
+--   3  seen     what the caller knows: seq head floor inside drew base drawn seed_of
+--   4  seed     the one for the opening seed_of, in hexadecimal digits; - for none
+--
+-- Nothing falls below what the caller knows, so callers put back what Redis has lost. A room of which Redis has nothing
+-- gives no place and calls nobody for SETTLE_MS.
+--
+-- The header, which scripts return: seq head floor inside called is_settling is_lobby version mode per_minute active_max
+-- opens_at_ms opening drew base drawn seed_of seed joined entered missed now_ms.
+--
+-- All numbers are whole and below 2^53.
+
+local SETTLE_MS = 2000
+local GRACE_MS = 5000
+local ENTRY_COST = 60000
+
+local min, max, floor = math.min, math.max, math.floor
+
+local time = redis.call('TIME')
+local now_ms = tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)
+
+local function words(text)
+  local list = {}
+  for word in string.gmatch(text, '%S+') do list[#list + 1] = word end
+  return list
+end
+
+local function numbers(text)
+  local list = words(text)
+  for i = 1, #list do list[i] = tonumber(list[i]) end
+  return list
+end
+
+local session_ms, claim_ms, queue_max, address_max, address_ms, life_ms = unpack(numbers(ARGV[1]))
+local version, mode, per_minute, active_max, opens_at_ms = unpack(numbers(redis.call('GET', KEYS[2]) or ARGV[2]))
+local window_ms = floor(claim_ms / 32)
+local until_ms = now_ms + session_ms + GRACE_MS
+
+-- The modes: see Mode in crates/room/src/setting.rs.
+local calls_places = mode == 0 or mode == 2
+local takes_newcomers = mode == 0 or mode == 1
+
+local seen = {}
+do
+  local list = numbers(ARGV[3])
+  for i, name in ipairs({ 'seq', 'head', 'floor', 'inside', 'drew', 'base', 'drawn', 'seed_of' }) do seen[name] = list[i] end
+end
+
+local FIELDS = {
+  'seq', 'head', 'floor', 'settles_ms', 'credit', 'credit_ms', 'ghosts', 'ghosts_ms', 'opening', 'drew', 'base', 'drawn',
+  'seed_of', 'joined', 'entered', 'missed',
+}
+local state, seed, windows, called = {}, '-', {}, 0
+do
+  local list = words(redis.call('GET', KEYS[1]) or '')
+  local is_there = #list > #FIELDS
+  for i, name in ipairs(FIELDS) do state[name] = is_there and tonumber(list[i]) or 0 end
+  if is_there then
+    seed = list[#FIELDS + 1]
+    for i = #FIELDS + 2, #list - 2, 3 do
+      local window = { at_ms = tonumber(list[i]), to = tonumber(list[i + 1]), left = tonumber(list[i + 2]) }
+      windows[#windows + 1] = window
+      called = called + window.left
+    end
+  else
+    state.settles_ms, state.credit_ms, state.ghosts_ms = now_ms + SETTLE_MS, now_ms, until_ms
+  end
+end
+
+redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now_ms)
+local alive = redis.call('ZCARD', KEYS[3])
+local is_settling = now_ms < state.settles_ms
+
+-- What the caller knows.
+state.floor = max(state.floor, seen.floor)
+if seen.head > state.head then
+  state.head = seen.head
+  windows[#windows + 1] = { at_ms = now_ms, to = seen.head, left = 0 }
+end
+state.seq = max(state.seq, seen.seq, state.head)
+if seen.drew > state.drew then
+  state.drew, state.base, state.drawn, state.opening = seen.drew, seen.base, seen.drawn, seen.drew
+end
+if now_ms >= state.ghosts_ms then
+  state.ghosts = 0
+elseif is_settling then
+  state.ghosts = max(state.ghosts, seen.inside - alive)
+end
+
+-- Places that were called and not taken up pass on.
+while windows[1] and windows[1].at_ms + claim_ms + window_ms <= now_ms do
+  local window = table.remove(windows, 1)
+  state.floor = max(state.floor, window.to)
+  state.missed = state.missed + window.left
+  called = called - window.left
+end
+
+-- A new opening counts when all of the last draw have passed; it draws all that wait.
+if state.opening ~= opens_at_ms and state.floor >= state.drawn then state.opening = opens_at_ms end
+if state.opening > 0 and state.seed_of ~= state.opening and seen.seed_of == state.opening then
+  state.seed_of, seed = seen.seed_of, ARGV[4]
+end
+if state.opening > 0 and state.drew ~= state.opening and state.opening <= now_ms and state.seed_of == state.opening
+    and not is_settling then
+  state.drew, state.base, state.drawn = state.opening, state.head, state.seq
+end
+local is_lobby = state.opening > 0 and state.drew ~= state.opening
+
+-- No pace needs longer than ENTRY_COST for one entry.
+local elapsed_ms = min(max(now_ms - state.credit_ms, 0), ENTRY_COST)
+state.credit = min(state.credit + elapsed_ms * per_minute, max(ENTRY_COST, per_minute * 2000))
+state.credit_ms = now_ms
+
+local function inside() return alive + state.ghosts end
+
+-- Calls whom pace and room allow.
+local function call()
+  if is_settling or is_lobby or not calls_places then return end
+  local count = state.seq - state.head
+  if per_minute > 0 then count = min(count, floor(state.credit / ENTRY_COST)) end
+  if active_max > 0 then count = min(count, active_max - inside() - called) end
+  if count <= 0 then return end
+  if per_minute > 0 then state.credit = state.credit - count * ENTRY_COST end
+  state.head = state.head + count
+  called = called + count
+  local last = windows[#windows]
+  if last and now_ms < last.at_ms + window_ms then
+    last.to, last.left = state.head, last.left + count
+  else
+    windows[#windows + 1] = { at_ms = now_ms, to = state.head, left = count }
+  end
+end
+
+-- Writes the state. Returns the header.
+local function finish()
+  local list = {}
+  for i, name in ipairs(FIELDS) do list[i] = string.format('%.0f', state[name]) end
+  list[#list + 1] = seed
+  for _, window in ipairs(windows) do
+    list[#list + 1] = string.format('%.0f %.0f %.0f', window.at_ms, window.to, window.left)
+  end
+  redis.call('SET', KEYS[1], table.concat(list, ' '))
+  return {
+    state.seq, state.head, state.floor, inside(), called, is_settling and 1 or 0, is_lobby and 1 or 0,
+    version, mode, per_minute, active_max, opens_at_ms, state.opening, state.drew, state.base, state.drawn,
+    state.seed_of, seed, state.joined, state.entered, state.missed, now_ms,
+  }
+end
+

@@ -1,0 +1,655 @@
+//! Waiting rooms in Redis against a model: the same steps on both, every reply compared; and what must hold of any history.
+
+mod support;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use support::{Redis, Server};
+use weir_resp::Value;
+use weir_room::draw::Seed;
+use weir_room::model::{self, Model};
+use weir_room::state::{SETTLE_MS, Status};
+use weir_room::{Mode, RoomName, Seen, Setting, Snapshot, Terms, Visitor};
+use weir_scripts::keys::RoomKeys;
+use weir_scripts::room::Brought;
+use weir_scripts::room_ask::Ask;
+use weir_scripts::{room_ask, room_look, room_set, room_tick};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+const SESSION_MS: u64 = 20_000;
+const CLAIM_MS: u64 = 6_400;
+const GATEWAYS: usize = 3;
+
+fn terms() -> Terms {
+    Terms {
+        session_ms: SESSION_MS,
+        claim_ms: CLAIM_MS,
+        queue_max: 40,
+        address_max: 12,
+        address_ms: 30_000,
+        life_ms: 86_400_000,
+    }
+}
+
+fn visitor(number: u8) -> Visitor {
+    Visitor::of_user(&[number])
+}
+
+fn name() -> RoomName {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    RoomName::new(&format!("r{}", NEXT.fetch_add(1, Ordering::Relaxed))).unwrap()
+}
+
+/// One room in Redis and in the model, gateways that know of it, and what visitors have in their passes.
+struct Pair<'a> {
+    redis: &'a mut Redis,
+    keys: RoomKeys,
+    model: Model,
+    now_ms: u64,
+    terms: Terms,
+    /// What gateways fall back to.
+    setting: Setting,
+    seen: [Seen; GATEWAYS],
+    passes: BTreeMap<u8, u64>,
+    last: Snapshot,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes.
+    Wait(u64),
+    /// A gateway's tick, with these visitors' sessions renewed.
+    Tick(usize, Vec<u8>),
+    /// Visitors come to a gateway with what passes they have. (`true`: they have lost it.)
+    Ask(usize, Vec<(u8, bool)>),
+    /// An operator's setting.
+    Set(Setting),
+    /// Redis loses something.
+    Lose(u8),
+    /// A gateway dies and another one starts, which knows nothing.
+    Restart(usize),
+}
+
+impl<'a> Pair<'a> {
+    fn new(redis: &'a mut Redis, setting: Setting) -> Self {
+        let mut pair = Self {
+            redis,
+            keys: RoomKeys::new("test", &name()),
+            model: Model::default(),
+            now_ms: NOW_MS,
+            terms: terms(),
+            setting,
+            seen: [Seen::default(); GATEWAYS],
+            passes: BTreeMap::new(),
+            last: Snapshot::default(),
+        };
+        pair.wait(0);
+        pair
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.redis.set_clock_us(self.now_ms * 1_000);
+    }
+
+    /// What the gateway brings: its seed is for the opening that it knows of.
+    fn brought(&self, gateway: usize) -> Brought {
+        let mut seen = self.seen[gateway];
+        let opening = self.last.setting.opens_at_ms.max(self.setting.opens_at_ms);
+        if seen.seed_of < opening {
+            seen.seed_of = opening;
+            seen.seed = Some(Seed::from_bytes([7; 32]));
+        }
+        Brought {
+            terms: self.terms,
+            setting: self.setting,
+            seen,
+        }
+    }
+
+    fn heard(&mut self, gateway: usize, snapshot: Snapshot) -> Snapshot {
+        self.seen[gateway].merge(&snapshot.seen);
+        self.last = snapshot;
+        snapshot
+    }
+
+    fn tick(&mut self, gateway: usize, renewed: &[u8]) -> Snapshot {
+        let renewed: Vec<_> = renewed.iter().map(|number| visitor(*number)).collect();
+        let brought = self.brought(gateway);
+        let reply = self
+            .redis
+            .run(&room_tick::call(&self.keys, &brought, &renewed));
+        let told = room_tick::parse(&reply).unwrap_or_else(|_| panic!("{reply:?}"));
+        let expected = self.model.tick(self.now_ms, &of_model(&brought), &renewed);
+        assert_eq!(told, expected);
+        self.heard(gateway, told)
+    }
+
+    fn ask(&mut self, gateway: usize, who: &[(u8, bool)]) -> Vec<(Status, u64)> {
+        let draw = self.seen[gateway].draw();
+        let ask = |(number, is_lost): &(u8, bool)| {
+            let place = match is_lost {
+                true => 0,
+                false => self.passes.get(number).copied().unwrap_or(0),
+            };
+            Ask {
+                visitor: visitor(*number),
+                place,
+                order: draw.as_ref().map_or(place, |draw| draw.order(place)),
+                joined_ms: self.now_ms - u64::from(*number) * 100,
+                address: (number % 3 > 0).then_some([number % 3; 8]),
+            }
+        };
+        let asks: Vec<Ask> = who.iter().map(ask).collect();
+        self.ask_with(gateway, &asks, who)
+    }
+
+    fn ask_with(&mut self, gateway: usize, asks: &[Ask], who: &[(u8, bool)]) -> Vec<(Status, u64)> {
+        let mut brought = self.brought(gateway);
+        // A gateway learns from passes, too.
+        let shown = asks.iter().map(|ask| ask.place).max().unwrap_or(0);
+        brought.seen.seq = brought.seen.seq.max(shown);
+        let reply = self.redis.run(&room_ask::call(&self.keys, &brought, asks));
+        let (snapshot, told) =
+            room_ask::parse(&reply, asks.len()).unwrap_or_else(|_| panic!("{reply:?}"));
+        let same: Vec<_> = asks.iter().map(same).collect();
+        let (expected, outcomes) = self.model.ask(self.now_ms, &of_model(&brought), &same);
+        assert_eq!((snapshot, &told), (expected, &outcomes));
+        self.heard(gateway, snapshot);
+        for ((number, _), (status, place)) in who.iter().zip(&told) {
+            if *place > 0 && matches!(status, Status::Waiting | Status::Inside | Status::Hold) {
+                self.passes.insert(*number, *place);
+            }
+        }
+        told
+    }
+
+    fn set(&mut self, setting: Setting) {
+        let reply = self.redis.run(&room_set::call(&self.keys, &setting));
+        assert_eq!(room_set::parse(&reply), Ok(self.model.set(setting)));
+    }
+
+    fn lose(&mut self, what: u8) {
+        match what {
+            0 => {
+                self.delete("*");
+                self.model.lose();
+            }
+            1 => {
+                self.delete("state");
+                self.model.lose_state();
+            }
+            2 => {
+                self.delete("inside");
+                self.model.lose_inside();
+            }
+            _ => {
+                self.delete("p:*");
+                self.model.lose_places();
+            }
+        }
+    }
+
+    /// Deletes keys of this room.
+    fn delete(&mut self, name: &str) {
+        let state = String::from_utf8(self.keys.state()).unwrap();
+        let pattern = state.replace("state", name);
+        let found = self.redis.command(&[b"KEYS", pattern.as_bytes()]);
+        let Value::Array(found) = found else {
+            panic!("{found:?}")
+        };
+        for key in found {
+            let Value::Bulk(key) = key else {
+                panic!("{key:?}")
+            };
+            self.redis.command(&[b"DEL", &key]);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Wait(ms) => self.wait(*ms),
+            Step::Tick(gateway, renewed) => {
+                self.tick(*gateway, renewed);
+            }
+            Step::Ask(gateway, who) => {
+                self.ask(*gateway, who);
+            }
+            Step::Set(setting) => self.set(*setting),
+            Step::Lose(what) => self.lose(*what),
+            Step::Restart(gateway) => self.seen[*gateway] = Seen::default(),
+        }
+    }
+
+    /// The room is in use: its first two seconds are over.
+    fn settled(mut self) -> Self {
+        self.tick(0, &[]);
+        self.wait(SETTLE_MS);
+        for gateway in 0..GATEWAYS {
+            self.tick(gateway, &[]);
+        }
+        self
+    }
+}
+
+fn of_model(brought: &Brought) -> model::Brought {
+    model::Brought {
+        terms: brought.terms,
+        setting: brought.setting,
+        seen: brought.seen,
+    }
+}
+
+fn same(ask: &Ask) -> model::Ask {
+    model::Ask {
+        visitor: ask.visitor,
+        place: ask.place,
+        order: ask.order,
+        joined_ms: ask.joined_ms,
+        address: ask.address,
+    }
+}
+
+fn open(per_minute: u64, active_max: u64) -> Setting {
+    Setting {
+        per_minute,
+        active_max,
+        ..Setting::default()
+    }
+}
+
+fn any_setting() -> impl Strategy<Value = Setting> {
+    let mode = prop_oneof![
+        6 => Just(Mode::Open),
+        1 => prop::sample::select(&Mode::ALL[..]),
+    ];
+    let per_minute = prop::sample::select(vec![0_u64, 1, 60, 600, 6_000]);
+    let active_max = prop::sample::select(vec![0_u64, 1, 3, 10]);
+    let opens_at_ms = prop_oneof![3 => Just(0), 1 => 0..30_000_u64];
+    (1..9_u64, mode, per_minute, active_max, opens_at_ms).prop_map(
+        |(version, mode, per_minute, active_max, opens_in_ms)| Setting {
+            version,
+            mode,
+            per_minute,
+            active_max,
+            opens_at_ms: if opens_in_ms == 0 {
+                0
+            } else {
+                NOW_MS + opens_in_ms
+            },
+        },
+    )
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let gateway = 0..GATEWAYS;
+    let who = prop::collection::vec((0..30_u8, prop::bool::weighted(0.1)), 1..8);
+    let renewed = prop::collection::vec(0..30_u8, 0..4);
+    prop_oneof![
+        5 => prop_oneof![0..1_500_u64, 0..12_000_u64].prop_map(Step::Wait),
+        5 => (gateway.clone(), renewed).prop_map(|(gateway, renewed)| Step::Tick(gateway, renewed)),
+        10 => (gateway.clone(), who).prop_map(|(gateway, who)| Step::Ask(gateway, who)),
+        1 => any_setting().prop_map(Step::Set),
+        1 => (0..4_u8).prop_map(Step::Lose),
+        1 => gateway.prop_map(Step::Restart),
+    ]
+}
+
+#[test]
+fn every_history_is_as_in_the_model() {
+    let server = Server::start();
+    let redis = RefCell::new(server.connect());
+    let mut runner = TestRunner::new(Config {
+        cases: 300,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let steps = prop::collection::vec(any_step(), 1..60);
+    let run = runner.run(&(any_setting(), steps), |(setting, steps)| {
+        let mut redis = redis.borrow_mut();
+        let mut pair = Pair::new(&mut redis, setting);
+        for step in &steps {
+            pair.step(step);
+        }
+        let told = pair.tick(0, &[]);
+        let reply = pair.redis.run(&room_look::call(&pair.keys));
+        let look = room_look::parse(&reply).unwrap().unwrap();
+        prop_assert_eq!((look.seq, look.head), (told.seen.seq, told.seen.head));
+        prop_assert_eq!((look.inside, look.called), (told.seen.inside, told.called));
+        prop_assert_eq!(
+            (look.joined, look.entered, look.missed),
+            (told.joined, told.entered, told.missed)
+        );
+        prop_assert_eq!(look.seed, told.seen.seed);
+        // The model does not forget how long people waited.
+        if !steps.iter().any(|step| matches!(step, Step::Lose(0))) {
+            prop_assert_eq!(look.waits, pair.model.waits);
+        }
+        Ok(())
+    });
+    run.unwrap();
+}
+
+/// Whoever comes first is called first, over all gateways, and no more are inside than allowed.
+#[test]
+fn first_come_first_served_and_never_more_inside_than_allowed() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(0, 3)).settled();
+    let mut entered = Vec::new();
+    for number in 0..10 {
+        if pair.ask(usize::from(number) % GATEWAYS, &[(number, false)])[0].0 == Status::Inside {
+            entered.push(number);
+        }
+    }
+    assert_eq!(entered, [0, 1, 2], "there was room for three");
+    for _ in 0..6 {
+        // Everybody asks, in any order; those who are inside leave.
+        pair.wait(SESSION_MS + 5_000);
+        pair.tick(0, &[]);
+        for number in (3..10)
+            .rev()
+            .filter(|number| !entered.contains(number))
+            .collect::<Vec<_>>()
+        {
+            let told = pair.ask(1, &[(number, false)]);
+            if told[0].0 == Status::Inside {
+                entered.push(number);
+            }
+            assert!(pair.last.seen.inside <= 3);
+        }
+    }
+    let mut sorted = entered[3..6].to_vec();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [3, 4, 5], "{entered:?}");
+    assert_eq!(entered.len(), 10);
+}
+
+#[test]
+fn the_pace_is_kept_whoever_ticks() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(120, 0)).settled();
+    pair.terms.address_max = 0;
+    for number in 0..40 {
+        pair.ask(0, &[(number, false)]);
+    }
+    let before = pair.last.seen.head;
+    for step in 0..100 {
+        pair.wait(100);
+        pair.tick(step % GATEWAYS, &[]);
+    }
+    // Two a second for ten seconds.
+    assert_eq!(pair.last.seen.head - before, 20);
+}
+
+#[test]
+fn a_place_that_is_not_taken_up_passes_on_and_a_doubled_exchange_is_one_session() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(0, 1)).settled();
+    let told: Vec<_> = (0..4)
+        .map(|number| pair.ask(0, &[(number, false)])[0])
+        .collect();
+    assert_eq!(told[0], (Status::Inside, 1));
+    assert_eq!(told[1], (Status::Waiting, 2));
+    pair.wait(SESSION_MS + 5_000);
+    assert_eq!(pair.tick(0, &[]).seen.head, 2, "the first one has left");
+    assert_eq!(
+        pair.ask(1, &[(2, false)])[0].0,
+        Status::Waiting,
+        "the second one is called"
+    );
+    pair.wait(CLAIM_MS + CLAIM_MS / 32);
+    let snapshot = pair.tick(1, &[]);
+    assert_eq!(
+        (snapshot.seen.head, snapshot.missed),
+        (3, 1),
+        "it has not come"
+    );
+    let told = pair.ask(2, &[(2, false), (2, false)]);
+    assert_eq!(told, [(Status::Inside, 3), (Status::Inside, 3)]);
+    assert_eq!(pair.last.seen.inside, 1);
+    // Who comes too late stands at the end.
+    assert_eq!(pair.ask(0, &[(1, false)]), [(Status::Waiting, 5)]);
+}
+
+#[test]
+fn a_pass_is_good_for_one_session() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(0, 2)).settled();
+    pair.terms.claim_ms = 640_000;
+    assert_eq!(pair.ask(0, &[(0, false)]), [(Status::Inside, 1)]);
+    pair.wait(SESSION_MS + 5_000);
+    let told = pair.ask(1, &[(0, false)]);
+    assert_eq!(
+        told,
+        [(Status::Inside, 2)],
+        "its session is over: it is a newcomer"
+    );
+}
+
+#[test]
+fn after_a_loss_places_are_where_they_were_and_none_is_given_twice() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(60, 0)).settled();
+    pair.terms.address_max = 0;
+    let mut given = BTreeSet::new();
+    for number in 0..20 {
+        let (_, place) = pair.ask(usize::from(number) % GATEWAYS, &[(number, false)])[0];
+        assert!(given.insert(place), "{place} twice");
+    }
+    let head = pair.last.seen.head;
+    // One gateway saw the last place only. Redis loses all, and another one, which knows less, is the first to notice.
+    pair.lose(0);
+    pair.seen[0] = Seen::default();
+    assert_eq!(pair.ask(0, &[(100, false)]), [(Status::Settling, 0)]);
+    for gateway in 0..GATEWAYS {
+        pair.tick(gateway, &[]);
+    }
+    assert_eq!(pair.last.seen.head, head);
+    pair.wait(SETTLE_MS);
+    let (status, place) = pair.ask(0, &[(100, false)])[0];
+    assert_eq!(status, Status::Waiting);
+    assert!(given.insert(place), "{place} twice");
+    // A place that was called before the loss can still be taken up.
+    pair.wait(1_000);
+    let head = pair.tick(1, &[]).seen.head;
+    assert!(head > 1);
+    let next = pair.passes.iter().find(|(_, place)| **place == head);
+    let next = *next.unwrap().0;
+    pair.lose(0);
+    pair.tick(1, &[]);
+    assert_eq!(pair.ask(1, &[(next, false)])[0].0, Status::Hold);
+    pair.wait(SETTLE_MS);
+    assert_eq!(pair.ask(1, &[(next, false)])[0].0, Status::Inside);
+}
+
+#[test]
+fn after_a_loss_those_inside_count_until_they_are_heard_of() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(0, 4)).settled();
+    for number in 0..8 {
+        pair.ask(0, &[(number, false)]);
+    }
+    assert_eq!(pair.tick(0, &[]).seen.inside, 4);
+    pair.lose(0);
+    pair.tick(0, &[]);
+    pair.wait(SETTLE_MS);
+    let snapshot = pair.tick(0, &[0, 1, 2]);
+    assert_eq!(
+        (snapshot.seen.inside, snapshot.seen.head),
+        (4, 4),
+        "three and a ghost"
+    );
+    // The fourth has left: nobody hears of it, so it counts until its session would have ended.
+    pair.wait(SESSION_MS / 2);
+    pair.tick(0, &[0, 1, 2]);
+    pair.wait(SESSION_MS / 2 + 5_000 - SETTLE_MS);
+    let snapshot = pair.tick(0, &[]);
+    assert_eq!((snapshot.seen.inside, snapshot.seen.head), (3, 5));
+}
+
+#[test]
+fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let opens_at_ms = NOW_MS + 20_000;
+    let setting = Setting {
+        opens_at_ms,
+        ..open(6_000, 0)
+    };
+    let mut pair = Pair::new(&mut redis, setting).settled();
+    pair.terms.address_max = 0;
+    for number in 0..20 {
+        assert_eq!(
+            pair.ask(0, &[(number, false)])[0],
+            (Status::Waiting, u64::from(number) + 1)
+        );
+    }
+    assert!(pair.last.is_lobby && pair.last.seen.head == 0);
+    pair.wait(opens_at_ms - pair.now_ms);
+    pair.terms.claim_ms = 640_000;
+    let snapshot = pair.tick(1, &[]);
+    assert_eq!((snapshot.seen.base, snapshot.seen.drawn), (0, 20));
+    let draw = snapshot.seen.draw().unwrap();
+    pair.tick(0, &[]);
+    assert_eq!(pair.ask(0, &[(50, false)])[0].1, 21);
+    // In the order of the draw they enter.
+    for order in 1..=snapshot.seen.head {
+        let number = u8::try_from(draw.place(order) - 1).unwrap();
+        assert_eq!(
+            pair.ask(1, &[(number, false)])[0].0,
+            Status::Inside,
+            "{number}"
+        );
+    }
+    // After a loss the draw is the same.
+    pair.lose(0);
+    for gateway in 0..GATEWAYS {
+        pair.tick(gateway, &[]);
+    }
+    let again = pair.last.seen;
+    assert_eq!(
+        (again.base, again.drawn, again.seed),
+        (0, 20, snapshot.seen.seed)
+    );
+}
+
+#[test]
+fn one_address_takes_no_more_places_than_it_may() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(1, 0)).settled();
+    let ask = |number: u8| Ask {
+        visitor: visitor(number),
+        place: 0,
+        order: 0,
+        joined_ms: NOW_MS,
+        address: Some([9; 8]),
+    };
+    let mut statuses = Vec::new();
+    for number in 0..15 {
+        statuses.push(pair.ask_with(0, &[ask(number)], &[(number, false)])[0].0);
+    }
+    assert!(
+        statuses[..12]
+            .iter()
+            .all(|status| *status != Status::Address)
+    );
+    assert!(
+        statuses[12..]
+            .iter()
+            .all(|status| *status == Status::Address)
+    );
+    pair.wait(30_000);
+    let told = pair.ask_with(0, &[ask(14)], &[(14, false)]);
+    assert_eq!(told[0].0, Status::Waiting, "in the next window");
+}
+
+#[test]
+fn a_setting_that_is_older_changes_nothing() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let mut pair = Pair::new(&mut redis, open(0, 0)).settled();
+    let version = |version, mode| Setting {
+        version,
+        mode,
+        ..open(0, 0)
+    };
+    pair.set(version(2, Mode::Closed));
+    pair.set(version(1, Mode::Open));
+    assert_eq!(pair.ask(0, &[(1, false)]), [(Status::Closed, 0)]);
+    pair.set(version(3, Mode::Paused));
+    assert_eq!(pair.ask(0, &[(1, false)]), [(Status::Waiting, 1)]);
+    pair.set(version(4, Mode::Draining));
+    pair.tick(0, &[]);
+    assert_eq!(
+        pair.ask(0, &[(1, false), (2, false)]),
+        [(Status::Inside, 1), (Status::Closed, 0)]
+    );
+}
+
+/// What a million people in the queue cost: run by hand, with `--ignored --nocapture`.
+#[test]
+#[ignore = "a measurement: a million places take a minute"]
+fn memory_of_a_million_places() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let keys = RoomKeys::new("test", &name());
+    let brought = Brought {
+        terms: Terms {
+            queue_max: 0,
+            address_max: 100,
+            address_ms: 3_600_000,
+            claim_ms: 120_000,
+            session_ms: 600_000,
+            life_ms: 86_400_000,
+        },
+        setting: open(600, 0),
+        seen: Seen::default(),
+    };
+    redis.run(&room_tick::call(&keys, &brought, &[]));
+    std::thread::sleep(std::time::Duration::from_millis(SETTLE_MS));
+    let used = |redis: &mut Redis| {
+        let Value::Bulk(info) = redis.command(&[b"INFO", b"memory"]) else {
+            panic!("no text")
+        };
+        let info = String::from_utf8(info).unwrap();
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let empty = used(&mut redis);
+    let started = std::time::Instant::now();
+    for batch in 0..1_000_000_u64 / 64 {
+        let ask = |at: u64| {
+            let number = batch * 64 + at;
+            Ask {
+                visitor: Visitor::of_user(&number.to_le_bytes()),
+                place: 0,
+                order: 0,
+                joined_ms: NOW_MS,
+                address: Some(*Visitor::of_user(&(number ^ 1 << 40).to_le_bytes()).as_bytes()),
+            }
+        };
+        let asks: Vec<Ask> = (0..64).map(ask).collect();
+        let reply = redis.run(&room_ask::call(&keys, &brought, &asks));
+        room_ask::parse(&reply, 64).unwrap();
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let bytes = used(&mut redis) - empty;
+    println!(
+        "1,000,000 places of as many addresses: {:.1} MB, {:.0} places a second",
+        bytes as f64 / 1e6,
+        1e6 / seconds
+    );
+}

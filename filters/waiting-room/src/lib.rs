@@ -1,0 +1,29 @@
+//! `waiting-room`: a waiting room in front of any route, as a Proxy-Wasm filter.
+//!
+//! What it does is in [`weir_engine_room`]; how that runs in Envoy is in [`weir_proxy_kit`]. Here they meet.
+
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use weir_base::FieldError;
+use weir_proxy_kit::shared::{HostData, ProxyHost};
+use weir_proxy_kit::{Configured, Filter};
+
+/// The filter.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitingRoom;
+
+impl Filter for WaitingRoom {
+    type Engine = weir_engine_room::WaitingRoom<HostData>;
+
+    fn configure(json: &[u8]) -> Result<Configured<Self::Engine>, FieldError> {
+        weir_engine_room::configure(json, &ProxyHost)
+    }
+}
+
+weir_proxy_kit::filter!(WaitingRoom);

@@ -1,0 +1,4 @@
+//! The built module in a Proxy-Wasm host, with a real Redis.
+
+mod support;
+mod visits;

@@ -1,0 +1,126 @@
+//! The page in Chromium.
+//!
+//! `WEIR_SCREENSHOTS=<folder>` keeps pictures of it.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use weir_stack::report::Silent;
+use weir_stack::tools;
+use weir_tests::{Browser, Person, RoomSetup, Screen, until};
+
+use super::come;
+
+const SCREEN: Screen = Screen {
+    width: 1_280,
+    height: 860,
+    is_dark: false,
+    is_phone: false,
+};
+
+const PHONE: Screen = Screen {
+    width: 390,
+    height: 844,
+    is_dark: false,
+    is_phone: true,
+};
+
+/// Keeps pictures of what is shown, if somebody wants them.
+async fn pictures(browser: &Browser, name: &str) -> Result<()> {
+    let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS").map(PathBuf::from) else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(&folder)?;
+    for (screen, size) in [(SCREEN, "screen"), (PHONE, "phone")] {
+        for (is_dark, light) in [(false, "light"), (true, "dark")] {
+            browser.show_on(Screen { is_dark, ..screen }).await?;
+            let file = folder.join(format!("{name}-{size}-{light}.png"));
+            std::fs::write(file, browser.screenshot().await?)?;
+        }
+    }
+    browser.show_on(SCREEN).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_sees_where_it_goes_and_enters_when_it_is_time() -> Result<()> {
+    let setup = RoomSetup {
+        gateways: 1,
+        workers: 1,
+        room: r##", "active_max": 2, "session": "10s", "claim": "5s",
+            "page": { "brand": "Ticket <Office>", "accent": "#0b6e4f" } "##,
+    };
+    let rooms = setup.start().await?;
+    let (_, entered) = come(&rooms, 5).await?;
+    ensure!(entered == [0, 1], "{entered:?}");
+    let tool = tools::Chromium::find_or_get(&mut Silent)?;
+    let browser = Browser::start(&tool, &rooms.data.path.join("browser")).await?;
+    browser.show_on(SCREEN).await?;
+    browser
+        .open(&format!("{}/shop", rooms.envoys[0].url()))
+        .await?;
+    browser.wait_for_text("h1", "You are in line").await?;
+    browser.wait_for_text("header", "Ticket <Office>").await?;
+    browser.wait_for_text("[data-room=position]", "4").await?;
+    pictures(&browser, "waiting-room").await?;
+    // A reload keeps the place.
+    browser
+        .open(&format!("{}/shop", rooms.envoys[0].url()))
+        .await?;
+    browser.wait_for_text("[data-room=position]", "4").await?;
+    // Nobody comes back; the position falls without a reload, and then it is this person's turn.
+    let is_same_page = "window.seen ??= true; return document.querySelector('[data-room=position]')?.innerText === '3' || \
+                        document.querySelector('[data-room=position]')?.innerText === '2'";
+    browser.until(is_same_page, &[]).await?;
+    ensure!(
+        browser.run("return window.seen", &[]).await? == json!(true),
+        "it was not loaded again"
+    );
+    browser
+        .until("return document.querySelector('#room') === null", &[])
+        .await?;
+    let mut complaints = browser.complaints().await?;
+    // That the page came with 503, and the icon of the shop, are no faults of the page.
+    complaints.retain(|line| !line.contains("503") && !line.contains("favicon"));
+    ensure!(complaints.is_empty(), "{complaints:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_javascript_the_page_comes_again_by_itself() -> Result<()> {
+    let setup = RoomSetup {
+        gateways: 1,
+        workers: 1,
+        room: r#", "mode": "paused" "#,
+    };
+    let rooms = setup.start().await?;
+    let person = Person::default();
+    let page = rooms.ask(0, &person, "/shop", "text/html").await?;
+    let html = page.text();
+    let refresh = html
+        .split("<noscript>")
+        .nth(1)
+        .context("nothing without JavaScript")?;
+    let refresh = refresh.split("</noscript>").next().unwrap_or_default();
+    ensure!(
+        refresh == r#"<meta http-equiv="refresh" content="1">"#,
+        "{refresh}"
+    );
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("x-robots-tag", "noindex"),
+        ("retry-after", "1"),
+    ] {
+        ensure!(page.header(name) == Some(value), "{name}: {page:?}");
+    }
+    ensure!(
+        page.header("content-security-policy")
+            .is_some_and(|policy| !policy.contains("unsafe"))
+    );
+    until("the script is there", async || {
+        let script = rooms.get(0, "/.weir/room/room.js", &[]).await;
+        script
+            .is_ok_and(|script| script.status == 200 && script.text().contains("location.replace"))
+    })
+    .await
+}

@@ -1,0 +1,235 @@
+//! Gateways that have a waiting room, from `envoy/waiting-room.yaml`, and people who come.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::http::{self, Method, Response};
+use weir_stack::native::Host;
+use weir_stack::redis::RedisServer;
+use weir_stack::report::Silent;
+use weir_stack::{DataDir, ports, tools};
+
+use crate::limiters::redis_in;
+use crate::script_calls_of;
+
+/// The variable with the secret that gateways sign passes with.
+const SECRET: (&str, &str) = ("WEIR_ROOM_SECRET", "only for tests, of 32 bytes or more");
+
+/// What to start.
+#[derive(Clone, Copy, Debug)]
+pub struct RoomSetup<'a> {
+    /// How many Envoys.
+    pub gateways: usize,
+    /// The workers of each.
+    pub workers: u32,
+    /// Further fields of the room, as JSON, each after a comma.
+    pub room: &'a str,
+}
+
+/// Gateways, and a Redis of their own, which forgets all when it stops. The service behind them answers 200 to all.
+#[derive(Debug)]
+pub struct Rooms {
+    // Fields are dropped in this order: what sends goes before what it sends to.
+    /// The gateways.
+    pub envoys: Vec<Envoy>,
+    /// Their Redis.
+    pub redis: RedisServer,
+    /// What is on disk.
+    pub data: DataDir,
+}
+
+/// One who comes: what a browser keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Person {
+    /// The room's cookie.
+    pub cookie: RefCell<Option<String>>,
+}
+
+impl RoomSetup<'_> {
+    /// Builds what is not up to date, starts everything, and waits until the room is in use.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn start(self) -> Result<Rooms> {
+        let data = DataDir::open(None)?;
+        let redis = redis_in(&data).await?;
+        self.start_with(redis, data).await
+    }
+
+    /// The same with this Redis.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn start_with(self, redis: RedisServer, data: DataDir) -> Result<Rooms> {
+        Host::of_run().ensure_built()?;
+        let config = EnvoyConfig::waiting_room()?.redis("127.0.0.1", redis.port())?;
+        let config = config.room_config(&self.config())?;
+        let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut Silent)?;
+        let mut envoys = Vec::new();
+        for number in 0..self.gateways {
+            let config = config.clone().gateway_port(ports::free()?)?;
+            let options = EnvoyOptions {
+                clock_ahead_ms: None,
+                drain_s: None,
+                config: config.admin_port(ports::free()?)?,
+                workers: self.workers,
+                log_level: "info".to_owned(),
+                variables: vec![(SECRET.0.to_owned(), SECRET.1.to_owned())],
+                dir: data.path.join(format!("gateway-{number}")),
+            };
+            envoys.push(Envoy::start(&tool, &options).await?);
+        }
+        let rooms = Rooms {
+            envoys,
+            redis,
+            data,
+        };
+        // No page asks for this room, so it gives no place; workers begin to look at it.
+        for gateway in 0..self.gateways {
+            for _ in 0..8 {
+                rooms.get(gateway, "/.weir/room/shop", &[]).await?;
+            }
+        }
+        rooms.is_in_use().await?;
+        Ok(rooms)
+    }
+
+    fn config(&self) -> String {
+        // Machines that run tests are busy: a deadline that they keep, and looks at the room that come often.
+        format!(
+            r#"{{ "redis": {{ "deadline_ms": 3000 }}, "keys": [{{ "secret": {{ "env": "{}" }} }}],
+               "poll_interval_ms": 200, "user_header": "x-user-id",
+               "rooms": [{{ "name": "shop", "match": {{ "path": {{ "prefix": "/shop" }} }},
+               "poll": {{ "min_ms": 500, "max_ms": 1000 }} {} }}] }}"#,
+            SECRET.0, self.room
+        )
+    }
+}
+
+impl Rooms {
+    /// Waits until the gateways give places: for two seconds after Redis has forgotten the room, they do not.
+    async fn is_in_use(&self) -> Result<()> {
+        crate::until("the room is in use", async || {
+            let state = self.state().await;
+            state.is_ok_and(|state| {
+                let numbers: Vec<u64> = state.split(' ').filter_map(|n| n.parse().ok()).collect();
+                // When it settles, and when it was looked at last.
+                numbers.get(5) >= numbers.get(3) && numbers.len() > 10
+            })
+        })
+        .await
+    }
+
+    /// What Redis has of the room's numbers.
+    ///
+    /// # Errors
+    /// When Redis does not tell.
+    pub async fn state(&self) -> Result<String> {
+        let mut connection = self.redis.connection().await?;
+        let key = "weir:room:{shop}:state";
+        let state: Option<String> = redis::cmd("GET")
+            .arg(key)
+            .query_async(&mut connection)
+            .await?;
+        state.context("Redis does not know the room")
+    }
+
+    /// A GET at a gateway.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn get(
+        &self,
+        gateway: usize,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Response> {
+        let url = format!("{}{path}", self.envoys[gateway].url());
+        http::send(Method::GET, &url, headers, "").await
+    }
+
+    /// Somebody's browser asks for a page of the shop. Whether it came from there and not from the room.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn visit(&self, gateway: usize, person: &Person) -> Result<bool> {
+        let answer = self.ask(gateway, person, "/shop", "text/html").await?;
+        match answer.status {
+            200 => Ok(true),
+            503 => Ok(false),
+            status => anyhow::bail!("{status}: {}", answer.text()),
+        }
+    }
+
+    /// What the room tells the page of somebody.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn status(&self, gateway: usize, person: &Person) -> Result<Value> {
+        let path = "/.weir/room/shop";
+        self.ask(gateway, person, path, "application/json")
+            .await?
+            .json()
+    }
+
+    /// Somebody's position; 0 for who may enter.
+    ///
+    /// # Errors
+    /// When there is no answer, or somebody has no place.
+    pub async fn position(&self, gateway: usize, person: &Person) -> Result<u64> {
+        let told = self.status(gateway, person).await?;
+        ensure!(
+            told["state"] == "waiting" || told["state"] == "hold",
+            "{told}"
+        );
+        Ok(told["position"].as_u64().unwrap_or(0))
+    }
+
+    /// A request that keeps its cookies.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn ask(
+        &self,
+        gateway: usize,
+        person: &Person,
+        path: &str,
+        accept: &str,
+    ) -> Result<Response> {
+        let mut headers = vec![("accept", accept)];
+        let cookie = person.cookie.borrow().clone();
+        headers.extend(cookie.as_deref().map(|cookie| ("cookie", cookie)));
+        let answer = self.get(gateway, path, &headers).await?;
+        if let Some(cookie) = answer.header("set-cookie") {
+            person
+                .cookie
+                .replace(cookie.split(';').next().map(Into::into));
+        }
+        Ok(answer)
+    }
+
+    /// Script calls that Redis has had, by its own count.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn script_calls(&self) -> Result<u64> {
+        Ok(script_calls_of(&self.redis.command_calls().await?))
+    }
+
+    /// A counter of the filter, by the end of its name, of all gateways together.
+    ///
+    /// # Errors
+    /// When one does not tell.
+    pub async fn count(&self, name: &str) -> Result<u64> {
+        let mut sum = 0;
+        for envoy in &self.envoys {
+            let stats: BTreeMap<String, u64> = envoy.stats().await?;
+            let name = format!("wasmcustom.weir_room_{name}");
+            sum += stats.get(&name).copied().unwrap_or(0);
+        }
+        Ok(sum)
+    }
+}
