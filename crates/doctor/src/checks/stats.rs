@@ -56,7 +56,7 @@ fn is_tagged(gateway: &Gateway<'_>, label: &str) -> bool {
     let name = format!("wasmcustom.weir_doctor_total.{label}.any");
     let mut tags = list(gateway.envoy.root(), "stats_config.stats_tags").iter();
     tags.any(|tag| {
-        let regex = text(tag, "regex").and_then(|regex| compiled(regex));
+        let regex = text(tag, "regex").and_then(compiled);
         text(tag, "tag_name") == Some(label) && regex.is_some_and(|regex| regex.is_match(&name))
     })
 }
