@@ -31,7 +31,7 @@ pub use events::{EventGateway, EventOrigin, Received, SHOP_KEY, Shop};
 pub use fill::fill;
 pub use limiters::{Burst, DEBUG_SECRET, Limiters, Setup, Way};
 pub use links::{LinkGateways, LinkSetup};
-pub use rooms::{Person, RoomSetup, Rooms};
+pub use rooms::{Person, ROOM_SECRET, RoomSetup, Rooms};
 
 /// How long something that must happen may take on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -15,8 +15,10 @@ use weir_stack::{DataDir, ports, tools};
 use crate::limiters::redis_in;
 use crate::script_calls_of;
 
-/// The variable with the secret that gateways sign passes with.
-const SECRET: (&str, &str) = ("WEIR_ROOM_SECRET", "only for tests, of 32 bytes or more");
+/// What the gateways sign passes with, under the id `k1`.
+pub const ROOM_SECRET: &str = "only for tests, of 32 bytes or more";
+
+const SECRET_VARIABLE: &str = "WEIR_ROOM_SECRET";
 
 /// What to start.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +79,7 @@ impl RoomSetup<'_> {
                 config: config.admin_port(ports::free()?)?,
                 workers: self.workers,
                 log_level: "info".to_owned(),
-                variables: vec![(SECRET.0.to_owned(), SECRET.1.to_owned())],
+                variables: vec![(SECRET_VARIABLE.to_owned(), ROOM_SECRET.to_owned())],
                 dir: data.path.join(format!("gateway-{number}")),
             };
             envoys.push(Envoy::start(&tool, &options).await?);
@@ -104,7 +106,7 @@ impl RoomSetup<'_> {
                "poll_interval_ms": 200, "user_header": "x-user-id",
                "rooms": [{{ "name": "shop", "match": {{ "path": {{ "prefix": "/shop" }} }},
                "poll": {{ "min_ms": 500, "max_ms": 1000 }} {} }}] }}"#,
-            SECRET.0, self.room
+            SECRET_VARIABLE, self.room
         )
     }
 }

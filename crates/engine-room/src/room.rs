@@ -264,10 +264,12 @@ impl<D: SharedData> Room<D> {
             0 => head >= self.seen.seq && self.local.take(now_ms),
             _ => order <= head,
         };
-        match is_next {
-            true => Decision::Enter(Outcome::Local),
-            false => Decision::Wait(Outcome::waiting(pass)),
+        if !is_next {
+            return Decision::Wait(Outcome::waiting(pass));
         }
+        // Redis hears of it as soon as it is back.
+        self.renew(pass.visitor);
+        Decision::Enter(Outcome::Local)
     }
 
     /// What a visitor is told who waits or is turned away.

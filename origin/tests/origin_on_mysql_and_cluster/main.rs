@@ -30,6 +30,8 @@ mod payments;
 mod reconcile;
 #[path = "../origin/risk.rs"]
 mod risk;
+#[path = "../origin/rooms.rs"]
+mod rooms;
 #[path = "../origin/sales.rs"]
 mod sales;
 #[allow(dead_code, reason = "some of it is for the tests that are left out")]

@@ -2,6 +2,7 @@
 
 mod draw;
 mod failures;
+mod million;
 mod page;
 mod queue;
 

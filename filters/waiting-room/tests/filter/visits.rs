@@ -111,3 +111,18 @@ fn a_configuration_that_will_not_do_names_its_field() {
         assert!(logged, "{config}: {error}");
     }
 }
+
+/// The hash of each pass is most of it: two for a position, whose pass is signed again, one for a request from inside.
+#[test]
+fn what_a_request_costs_stays_within_its_budget() {
+    let gate = Gate::new("", 1);
+    let session = entered(&gate.ask(0, &[])).expect("a session");
+    let inside = gate.ask(0, &[("cookie", &session)]).cost().fuel;
+    let gate = Gate::new(r#", "mode": "paused" "#, 1);
+    let (_, headers, _) = told(&gate.ask(0, &[]));
+    let waiting = cookie(&headers).unwrap();
+    let position = gate.ask(0, &[("cookie", &waiting)]).cost().fuel;
+    println!("inside {inside}, position {position} instructions");
+    assert!(inside < 38_000, "{inside}");
+    assert!(position < 84_000, "{position}");
+}
