@@ -9,6 +9,7 @@ use weir_engine_fitment::config::Config as FitmentConfig;
 use weir_engine_gate::Config as GateConfig;
 use weir_engine_limiter::config::Config as LimiterConfig;
 use weir_engine_links::config::Config as LinksConfig;
+use weir_engine_room::config::Config as RoomConfig;
 
 use crate::envoy::{Envoy, Manager};
 use crate::tree::{at, field, list, name, text, type_of};
@@ -31,16 +32,18 @@ pub(crate) enum Kind {
     Links,
     Events,
     Fitment,
+    Room,
 }
 
 impl Kind {
     /// All of them.
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Gate,
         Self::Limiter,
         Self::Links,
         Self::Events,
         Self::Fitment,
+        Self::Room,
     ];
 
     /// What its module is called, and its root.
@@ -51,6 +54,7 @@ impl Kind {
             Self::Links => weir_engine_links::NAME,
             Self::Events => weir_engine_events::NAME,
             Self::Fitment => weir_engine_fitment::NAME,
+            Self::Room => weir_engine_room::NAME,
         }
     }
 
@@ -106,6 +110,7 @@ pub(crate) enum Settings {
     Links(Box<LinksConfig>),
     Events(Box<EventsConfig>),
     Fitment(Box<FitmentConfig>),
+    Room(Box<RoomConfig>),
 }
 
 impl Settings {
@@ -114,6 +119,7 @@ impl Settings {
         match self {
             Self::Gate(config) => vec![(&config.redis.cluster, &config.redis)],
             Self::Links(config) => vec![(&config.redis.cluster, &config.redis)],
+            Self::Room(config) => vec![(&config.redis.cluster, &config.redis)],
             Self::Limiter(config) => one(config.redis.as_ref()),
             Self::Events(config) => one(config.limits.redis.as_ref()),
             Self::Fitment(config) => {
@@ -306,6 +312,11 @@ fn settings(
             let config: FitmentConfig = read_as(&json)?;
             config.clone().checked()?;
             Ok(Settings::Fitment(Box::new(config)))
+        }
+        Kind::Room => {
+            let config: RoomConfig = read_as(&json)?;
+            config.clone().checked(any)?;
+            Ok(Settings::Room(Box::new(config)))
         }
     }
 }
