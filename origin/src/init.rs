@@ -155,6 +155,7 @@ fn files(command: &InitCommand) -> Result<Vec<File>> {
     }
     if purpose == Purpose::All {
         gateway.set("WEIR_EVENTS_KEY_SHOP", &secret()?);
+        gateway.set("WEIR_ROOM_SECRET", &secret()?);
         origin.set("WEIR_EVENTS_LOG", "weir-events");
         origin.set("WEIR_HISTORY", "true");
         origin.set("WEIR_FITMENT", "weir-imports");

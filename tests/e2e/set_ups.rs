@@ -17,6 +17,7 @@ use weir_tests::{is_left_out_on_native, until};
 fn variables() -> Result<Vec<(String, String)>> {
     let secrets = Secrets::random()?;
     let variables = BTreeMap::from([
+        ("WEIR_ROOM_SECRET", Secrets::random()?.claim),
         ("WEIR_CLAIM_SECRET", secrets.claim),
         ("WEIR_TOKEN_SECRET", secrets.token),
         ("WEIR_EVENTS_KEY_SHOP", secrets.events),

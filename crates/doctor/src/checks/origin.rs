@@ -33,7 +33,7 @@ fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Finding> {
             "vehicle fitment",
             "--fitment (WEIR_FITMENT)",
         ),
-        Settings::Gate(_) | Settings::Limiter(_) => return None,
+        Settings::Gate(_) | Settings::Limiter(_) | Settings::Room(_) => return None,
     };
     (!has).then(|| {
         Finding::error(

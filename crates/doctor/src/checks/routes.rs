@@ -82,7 +82,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
                     }
                 }
             }
-            Some(Settings::Limiter(_)) | None => {}
+            Some(Settings::Limiter(_) | Settings::Room(_)) | None => {}
         }
     }
     for manager in gateway.envoy.managers() {

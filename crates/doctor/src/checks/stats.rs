@@ -6,7 +6,7 @@ use crate::finding::Finding;
 use crate::route::compiled;
 use crate::tree::{at, list, text};
 
-/// The ends of names that become labels: of all of Weir's filters, that of the breaker's state; and of each its own.
+/// What stands at the ends of names and becomes labels: of filters with a breaker its state, and of each its own.
 pub(crate) fn labels(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Gate => &["verdict", "outcome", "reason", "state"],
@@ -14,8 +14,12 @@ pub(crate) fn labels(kind: Kind) -> &'static [&'static str] {
         Kind::Links => &["answer", "place", "outcome", "state"],
         Kind::Events => &["outcome", "rule", "state"],
         Kind::Fitment => &["answer", "outcome", "state"],
+        Kind::Room => &[ROOM, "outcome", "reason"],
     }
 }
+
+/// The label that all metrics of waiting rooms have.
+const ROOM: &str = "room";
 
 /// Makes the names of native filters' metrics those of the others.
 const STRIP: &str = "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix";
@@ -25,7 +29,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     let on_wasm = |filter: &&Filter<'_>| filter.host == Host::Wasm;
     for filter in gateway.filters.iter().filter(on_wasm) {
         for &label in labels(filter.kind) {
-            if !is_tagged(gateway, label) && !missing.contains(&label) {
+            if !is_tagged(gateway, filter.kind, label) && !missing.contains(&label) {
                 missing.push(label);
             }
         }
@@ -52,8 +56,14 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn is_tagged(gateway: &Gateway<'_>, label: &str) -> bool {
-    let name = format!("wasmcustom.weir_doctor_total.{label}.any");
+fn is_tagged(gateway: &Gateway<'_>, kind: Kind, label: &str) -> bool {
+    // The labels of a waiting room's metrics come after the room's name.
+    let room = if kind == Kind::Room && label != ROOM {
+        ".room.any"
+    } else {
+        ""
+    };
+    let name = format!("wasmcustom.weir_doctor_total{room}.{label}.any");
     let mut tags = list(gateway.envoy.root(), "stats_config.stats_tags").iter();
     tags.any(|tag| {
         let regex = text(tag, "regex").and_then(compiled);

@@ -58,7 +58,10 @@ fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Finding> 
 
 /// Whether Redis holds for this filter what the origin writes.
 fn needs_origin(filter: &Filter<'_>) -> bool {
-    matches!(filter.kind, Kind::Gate | Kind::Links | Kind::Fitment)
+    matches!(
+        filter.kind,
+        Kind::Gate | Kind::Links | Kind::Fitment | Kind::Room
+    )
 }
 
 /// Whether the layout of Redis means anything to it: links and fitment touch one slot in each call, whatever there is.

@@ -67,6 +67,7 @@ fn environment() -> GatewayEnvironment {
         "WEIR_TOKEN_SECRET",
         "WEIR_REDIS_PASSWORD",
         "WEIR_EVENTS_KEY_SHOP",
+        "WEIR_ROOM_SECRET",
     ];
     let variables: BTreeMap<_, _> = names
         .into_iter()

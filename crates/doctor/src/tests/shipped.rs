@@ -208,6 +208,7 @@ fn the_labels_are_those_of_the_shipped_files() {
         ("shortlink.yaml", Kind::Links),
         ("events.yaml", Kind::Events),
         ("fitment.yaml", Kind::Fitment),
+        ("waiting-room.yaml", Kind::Room),
     ] {
         let tree = shipped(file);
         let tags = tree["stats_config"]["stats_tags"].as_array().unwrap();
