@@ -8,13 +8,15 @@ use weir_base::key::KeyRing;
 use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
+use crate::doctor::DoctorCommand;
 use crate::events::config::{EventConfig, webhook_secret};
 use crate::fitment::config::FitmentConfig;
 use crate::fitment::import::command::ImportCommand;
 use crate::history::config::HistoryConfig;
 use crate::http::AdminToken;
+use crate::init::InitCommand;
 use crate::links::config::{LinkConfig, scramble};
-use crate::sales::config::SaleConfig;
+use crate::sales::config::{CLAIM_SECRET, SaleConfig};
 use crate::sales::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
 
@@ -33,7 +35,8 @@ const EDGES: KeyNames = KeyNames {
 
 const SECRETS_HELP: &str = "\
 Secrets come by the environment, each by itself or as the path of a file (…_FILE):
-  WEIR_CLAIM_SECRET   what gateways sign claims with, at least 32 bytes
+  WEIR_CLAIM_SECRET   what gateways sign claims with, at least 32 bytes. Without it there are no sales, if links or events
+                      are on
   WEIR_CLAIM_SECRET_PREVIOUS
                       optional: the secret before it, while gateways change over
   WEIR_PAYMENT_SECRET optional: what the payment provider signs its callbacks with, at least 32 bytes; without it
@@ -53,7 +56,7 @@ RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug
 
 /// Weir's origin: sales and orders behind the gateways.
 #[derive(Clone, Parser)]
-#[command(name = "weir-origin", version, after_help = SECRETS_HELP)]
+#[command(name = "weir-origin", version = weir_version::LONG, after_help = SECRETS_HELP)]
 pub struct Config {
     /// Where gateways send orders
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080")]
@@ -63,7 +66,7 @@ pub struct Config {
     #[arg(long, env = "WEIR_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
     pub admin_listen: SocketAddr,
 
-    /// The database: a SQLite file, made if it is not there
+    /// The database: a SQLite file, made if it is not there, or MySQL's protocol, as mysql://USER:PASSWORD@HOST/DATABASE
     #[arg(
         long,
         env = "WEIR_DATABASE_URL",
@@ -123,6 +126,10 @@ pub struct Config {
 pub enum Command {
     /// Imports a file of vehicle fitment
     Import(ImportCommand),
+    /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis
+    Doctor(DoctorCommand),
+    /// Writes a set-up to begin with: Envoy's configuration, settings, fresh secrets
+    Init(InitCommand),
 }
 
 /// The URLs may hold passwords.
@@ -137,6 +144,15 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
+    /// Whether there must be a claim secret: without links and events there is nothing else to do, and histories and garages are
+    /// of users whom gateways name with it.
+    fn needs_sales(&self) -> bool {
+        let has_links = self.links.links.is_some();
+        let has_events = self.events.events_log.is_some() || self.events.events.is_some();
+        let has_users = self.history.history || self.fitment.fitment.is_some();
+        has_users || !(has_links || has_events)
+    }
+
     /// What feeds are signed with and edges are known by, if there are any: if their secret is set.
     fn edge_keys(&self, variables: Variables<'_>) -> Result<Option<KeyRing>, SecretError> {
         if !secret::is_set(variables, EDGE_SECRET) {
@@ -157,8 +173,8 @@ fn parse_prefix(prefix: &str) -> Result<String, &'static str> {
 /// What must not be seen.
 #[derive(Clone, Debug)]
 pub struct Secrets {
-    /// Checks claims and users.
-    pub claim_keys: KeyRing,
+    /// Checks claims and users; without them there are no sales.
+    pub claim_keys: Option<KeyRing>,
     /// Signs feeds and knows edges, if there are any.
     pub edge_keys: Option<KeyRing>,
     /// Knows the payment provider, if there is one.
@@ -187,7 +203,10 @@ impl Secrets {
     /// # Errors
     /// See [`SecretError`].
     pub fn read(variables: Variables<'_>, config: &Config) -> Result<Self, SecretError> {
-        let claim_keys = config.sales.claim_keys(variables)?;
+        let claim_keys = match secret::is_set(variables, CLAIM_SECRET) || config.needs_sales() {
+            true => Some(config.sales.claim_keys(variables)?),
+            false => None,
+        };
         let token = secret::read(variables, ADMIN_TOKEN)?;
         let admin_token = AdminToken::new(&token)
             .map_err(|too_short| SecretError::unfit(ADMIN_TOKEN, too_short))?;
@@ -207,8 +226,6 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
     use std::ffi::OsString;
-
-    use crate::sales::config::CLAIM_SECRET;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
@@ -269,6 +286,21 @@ mod tests {
             same_id.starts_with("WEIR_CLAIM_PREVIOUS_KEY_ID "),
             "{same_id}"
         );
+    }
+
+    #[test]
+    fn links_and_events_alone_need_no_claim_secret() {
+        let set = |name: &str| (name == ADMIN_TOKEN).then(|| SECRET.into());
+        let claim_keys = |flags: &[&str]| {
+            let flags = ["weir-origin"].iter().chain(flags);
+            let config = Config::try_parse_from(flags).unwrap();
+            Secrets::read(&set, &config).map(|secrets| secrets.claim_keys.is_some())
+        };
+        assert!(matches!(claim_keys(&["--links", "l.json"]), Ok(false)));
+        assert!(matches!(claim_keys(&["--events-log", "e"]), Ok(false)));
+        assert!(claim_keys(&["--links", "l.json", "--history"]).is_err());
+        assert!(claim_keys(&["--fitment", "f"]).is_err());
+        assert!(claim_keys(&[]).is_err());
     }
 
     #[test]

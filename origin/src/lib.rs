@@ -11,6 +11,8 @@
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
 //! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
+//! | [`doctor`] | the command that finds what is wrong with a set-up |
+//! | [`init`] | the command that writes a set-up to begin with |
 //! | [`origin`], [`run`](mod@run), [`config`], [`migrations`] | start-up, where the domains meet |
 //!
 //! A domain has its own router, state, store, jobs, metrics and configuration. What is absent: no domain names
@@ -21,10 +23,12 @@
 pub mod background;
 pub mod clock;
 pub mod config;
+pub mod doctor;
 pub mod events;
 pub mod fitment;
 pub mod history;
 pub mod http;
+pub mod init;
 pub mod links;
 pub mod metrics;
 pub mod migrations;

@@ -7,9 +7,9 @@ use weir_origin::config::Config;
 
 fn main() -> ExitCode {
     match weir_origin::run::run(&Config::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
-            eprintln!("weir-origin: {error:#}");
+            eprintln!("weir-origin: {}", weir_origin::run::told(&error));
             ExitCode::FAILURE
         }
     }

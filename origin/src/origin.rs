@@ -46,6 +46,7 @@ pub struct Origin {
     link_metrics: LinkMetrics,
     event_metrics: EventMetrics,
     sales: Sales,
+    has_sales: bool,
     links: Option<Links>,
     events: Option<Events>,
     history_metrics: HistoryMetrics,
@@ -86,10 +87,18 @@ impl Origin {
             rooms: Rooms::new(database.clone(), redis.clone()),
             edges: Edges::default(),
             sales,
+            has_sales: true,
             metrics,
             database,
             redis,
         }
+    }
+
+    /// The same, but nobody may make a sale or buy.
+    #[must_use]
+    pub fn without_sales(mut self) -> Self {
+        self.has_sales = false;
+        self
     }
 
     /// The same, with a payment provider.
@@ -205,8 +214,12 @@ impl Origin {
 
     /// The routes for gateways.
     pub fn public_routes(&self) -> Router {
-        let routes = sales::http::public(self.sales.clone())
-            .merge(sales::http::feeds(self.sales.clone(), self.edges.clone()))
+        let sales = match self.has_sales {
+            true => sales::http::public(self.sales.clone())
+                .merge(sales::http::feeds(self.sales.clone(), self.edges.clone())),
+            false => Router::new(),
+        };
+        let routes = sales
             .merge(links::http::public(self.links.clone()))
             .merge(links::http::feeds(self.links.clone(), self.edges.clone()))
             .merge(events::http::public(self.events.clone()))
@@ -230,7 +243,11 @@ impl Origin {
             metrics: self.metrics.clone(),
             parts: self.parts(),
         };
-        let guarded = sales::http::admin(self.sales.clone())
+        let sales = match self.has_sales {
+            true => sales::http::admin(self.sales.clone()),
+            false => Router::new(),
+        };
+        let guarded = sales
             .merge(links::http::admin(self.links.clone()))
             .merge(events::http::admin(self.events.clone()))
             .merge(history::http::admin(self.history.clone()))
@@ -271,7 +288,10 @@ impl Origin {
         geo: Geo,
         stop: &CancellationToken,
     ) -> Result<Vec<JoinHandle<()>>, links::NoName> {
-        let mut tasks = self.sales.spawn(stop);
+        let mut tasks = match self.has_sales {
+            true => self.sales.spawn(stop),
+            false => Vec::new(),
+        };
         let watch = policy::watch(self.redis.clone(), stop.clone());
         tasks.push(tokio::spawn(watch));
         if let Some(scorer) = scorer {

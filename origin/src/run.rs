@@ -1,24 +1,30 @@
 //! Starts the origin, runs it, and stops it in order.
 
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ring::rand::{SecureRandom, SystemRandom};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
+use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
 use crate::config::{Command, Config, Secrets};
+use crate::doctor;
 use crate::fitment::Fitment;
 use crate::fitment::import::command::{self, ImportCommand};
 use crate::fitment::metrics::FitmentMetrics;
 use crate::http::{self, server::serve};
+use crate::init;
 use crate::metrics::Metrics;
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
+use crate::sales::config::CLAIM_SECRET;
 use crate::sql::Database;
 use crate::views;
 
@@ -28,17 +34,42 @@ const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 /// How long requests that run may take to end once the origin is told to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs the origin until SIGTERM or Ctrl-C. Logs go to stderr.
+/// Runs the origin until SIGTERM or Ctrl-C, or does what a command says. Logs go to stderr. The code is the process' own.
 ///
 /// # Errors
 /// When it cannot start, or when requests did not end in time after it was told to stop.
-pub fn run(config: &Config) -> Result<()> {
-    start_logs()?;
-    if let Some(Command::Import(command)) = &config.command {
-        return runtime()?.block_on(import_file(config, command));
+pub fn run(config: &Config) -> Result<ExitCode> {
+    match &config.command {
+        // What it finds is its answer; a log would stand in between.
+        Some(Command::Doctor(command)) => {
+            let examined = doctor::run(config, command, &|name| std::env::var_os(name));
+            return Ok(runtime()?.block_on(examined));
+        }
+        Some(Command::Init(command)) => init::run(command)?,
+        Some(Command::Import(command)) => {
+            start_logs()?;
+            runtime()?.block_on(import_file(config, command))?;
+        }
+        None => {
+            start_logs()?;
+            let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
+            runtime()?.block_on(run_until_told(config, secrets))?;
+        }
     }
-    let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
-    runtime()?.block_on(run_until_told(config, secrets))
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An error with its causes, in one line. Many of them end with their own cause already: that is not told twice.
+pub fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -92,7 +123,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     let origin = open(config, secrets, database).await?;
     let stop = CancellationToken::new();
     let public = listen("--listen", config.listen).await?;
-    info!(listen = %public.local_addr()?, admin_listen = %admin.local_addr()?, "listening");
+    info!(version = weir_version::LONG, listen = %public.local_addr()?, admin_listen = %admin.local_addr()?, "listening");
     let servers = [
         tokio::spawn(serve(public, origin.public_routes(), stop.clone())),
         tokio::spawn(serve(admin, origin.admin_routes(token), stop.clone())),
@@ -138,7 +169,16 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     let redis = Redis::new(&config.redis_url, &config.key_prefix).context("--redis-url")?;
     let limits = config.sales.sql_limits();
     let store = config.sales.store(database.clone())?;
-    let origin = Origin::with_store(database, store, redis, secrets.claim_keys, limits);
+    let has_sales = secrets.claim_keys.is_some();
+    let keys = secrets.claim_keys.map_or_else(unknown_key, Ok)?;
+    let origin = Origin::with_store(database, store, redis, keys, limits);
+    let origin = match has_sales {
+        true => origin,
+        false => {
+            info!("{CLAIM_SECRET} is not set: there are no sales");
+            origin.without_sales()
+        }
+    };
     let origin = origin.with_payments(secrets.payments);
     let origin = origin.with_edges(secrets.edge_keys);
     let origin = origin.with_holds(config.sales.hold_rules());
@@ -167,6 +207,14 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
         None => "--events",
     };
     origin.with_events(settings).await.context(flag)
+}
+
+/// A key that no gateway has: whatever is signed is refused.
+fn unknown_key() -> Result<KeyRing> {
+    let mut secret = [0; KEY_LEN_MIN];
+    let filled = SystemRandom::new().fill(&mut secret);
+    filled.map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+    Ok(SigningKey::new("none", &secret)?.into())
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener> {
@@ -204,4 +252,20 @@ async fn end(origin: &Origin, servers: [JoinHandle<()>; 2], background: Vec<Join
         let _ = task.await;
     }
     origin.finish().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let cause = || std::io::Error::other("no such file");
+        let error = anyhow::Error::from(cause()).context("cannot open the database: no such file");
+        let error = error.context("--database-url");
+        let expected = "--database-url: cannot open the database: no such file";
+        assert_eq!(told(&error), expected);
+        let plain = anyhow::Error::from(cause()).context("--risk-rules: r.json");
+        assert_eq!(told(&plain), "--risk-rules: r.json: no such file");
+    }
 }

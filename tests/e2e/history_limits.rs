@@ -1,4 +1,4 @@
-//! `envoy/history-limits.yaml` in front of the gate: history is limited by method, by caller and by user.
+//! `envoy/snippets/history-limits.yaml` in front of the gate: history is limited by method, by caller and by user.
 
 use anyhow::Result;
 use serde_json::{Value, json};

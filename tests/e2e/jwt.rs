@@ -1,4 +1,4 @@
-//! `envoy/jwt.yaml` in front of the gate: users are who a token says, not who they say.
+//! `envoy/snippets/jwt.yaml` in front of the gate: users are who a token says, not who they say.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ fn now_s() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
-/// The key of `envoy/jwt.yaml`, as PKCS #8.
+/// The key of `envoy/snippets/jwt.yaml`, as PKCS #8.
 fn known_key() -> Result<Vec<u8>> {
     let (_, pem) = PRIVATE_KEY
         .split_once("-----BEGIN PRIVATE KEY-----")

@@ -21,6 +21,7 @@ mod problems;
 mod ratelimit;
 mod redis_kinds;
 mod retries;
+mod set_ups;
 mod storm;
 mod streams;
 mod switches;

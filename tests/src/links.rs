@@ -81,6 +81,7 @@ async fn origin_in(data: &DataDir, redis: &RedisServer, secrets: &Secrets) -> Re
     let options = OriginOptions {
         events_log: None,
         fitment: None,
+        edge_secret: None,
         port: ports::free()?,
         admin_port: ports::free()?,
         database: data.path.join("weir.db"),

@@ -6,7 +6,7 @@
 mod plan;
 mod program;
 
-use plan::{BUILD_WASM, GET_TOOLS, Step};
+use plan::{BUILD_WASM, BUILD_WORKER, GET_TOOLS, Step};
 use program::Program;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -105,6 +105,20 @@ const TASKS: &[Task] = &[
             Step {
                 what: "import the catalogue, ask and compare",
                 how_long: "5 min",
+            },
+        ],
+    },
+    Task {
+        name: "demo edge",
+        about: "Hold the sale with half of its buyers at an edge in workerd, and check the books",
+        program: &DEV,
+        steps: &[
+            BUILD_WASM,
+            GET_TOOLS,
+            BUILD_WORKER,
+            Step {
+                what: "hold the sale and check the books",
+                how_long: "50 s",
             },
         ],
     },

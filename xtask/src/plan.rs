@@ -16,6 +16,11 @@ pub(crate) const GET_TOOLS: Step = Step {
     how_long: "10 s",
 };
 
+pub(crate) const BUILD_WORKER: Step = Step {
+    what: "compile the edge for Cloudflare, and get workerd by npm",
+    how_long: "2 min",
+};
+
 /// A program of ours with all that it depends on.
 const COMPILE: &str = "2 min";
 

@@ -85,6 +85,8 @@ pub enum Purpose {
     Feed,
     /// A stamp, which an edge puts on a request.
     Edge,
+    /// What tells two secrets apart, see [`SigningKey::fingerprint`].
+    Fingerprint,
     /// A pass of a waiting room: a place in its queue, or a session inside.
     RoomPass,
     /// The name of a visitor of a waiting room who has none.
@@ -95,7 +97,7 @@ pub enum Purpose {
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Claim,
         Self::OrderToken,
         Self::User,
@@ -104,6 +106,7 @@ impl Purpose {
         Self::LinkScramble,
         Self::Feed,
         Self::Edge,
+        Self::Fingerprint,
         Self::RoomPass,
         Self::RoomVisitor,
         Self::RoomDraw,
@@ -118,6 +121,7 @@ impl Purpose {
             Self::LinkScramble => "weir-link-scramble\n",
             Self::Feed => "weir-feed\n",
             Self::Edge => "weir-edge\n",
+            Self::Fingerprint => "weir-fingerprint\n",
             Self::RoomPass => "weir-room-pass\n",
             Self::RoomVisitor => "weir-room-visitor\n",
             Self::RoomDraw => "weir-room-draw\n",
@@ -189,6 +193,14 @@ impl SigningKey {
     /// Whether `tag` is the tag of `message`; in constant time.
     pub fn is_tag(&self, purpose: Purpose, message: &[u8], tag: &[u8]) -> bool {
         self.mac_of(purpose, message).verify_slice(tag).is_ok()
+    }
+
+    /// Tells secrets apart without showing them: the same for all who have this one, in 16 hexadecimal digits. Its id has no
+    /// part in it. A secret of 32 random bytes cannot be found from it.
+    pub fn fingerprint(&self) -> String {
+        let tag = self.tag(Purpose::Fingerprint, b"");
+        let [a, b, c, d, e, f, g, h, ..] = tag;
+        hex::encode([a, b, c, d, e, f, g, h])
     }
 
     fn mac_of(&self, purpose: Purpose, message: &[u8]) -> Hmac<Sha256> {
@@ -265,6 +277,12 @@ impl KeyRing {
     /// Says whether the form, the key or the signature itself is wrong.
     pub fn verify(&self, claim: &str, signature: &str) -> Result<(), SignatureError> {
         self.verify_for(Purpose::Claim, claim, signature)
+    }
+
+    /// The id and the fingerprint of each key, the signing one first.
+    pub fn fingerprints(&self) -> Vec<(&str, String)> {
+        let keys = core::iter::once(&self.signer).chain(&self.others);
+        keys.map(|key| (key.id(), key.fingerprint())).collect()
     }
 
     /// The seed of the hash named `name`: all who have the same first key agree on it without a word,
@@ -392,6 +410,17 @@ mod tests {
         assert_eq!(users, seed(&[("z", 1), ("b", 2)], "users"));
         assert_ne!(users, seed(&[("a", 2)], "users"));
         assert_ne!(users, seed(&[("a", 1)], "addresses"));
+    }
+
+    #[test]
+    fn a_fingerprint_hangs_on_the_secret_alone() {
+        assert_eq!(key("a", 1).fingerprint(), key("b", 1).fingerprint());
+        assert_ne!(key("a", 1).fingerprint(), key("a", 2).fingerprint());
+        let ring = ring(&[("a", 1), ("b", 2)]);
+        let expected = [("a", key("a", 1)), ("b", key("b", 2))];
+        let expected = expected.map(|(id, key)| (id, key.fingerprint()));
+        assert_eq!(ring.fingerprints(), expected);
+        assert_eq!(expected[0].1.len(), 16);
     }
 
     #[test]

@@ -383,7 +383,7 @@ impl Fitment {
                 self.no_vehicles(is_first, "there is none in Redis", effects);
             }
             Err(failure) => {
-                let is_first = self.vehicles.unanswered();
+                let is_first = self.vehicles.unanswered(self.is_serving);
                 self.no_vehicles(is_first, &format!("{failure}"), effects);
             }
         }

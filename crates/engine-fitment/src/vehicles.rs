@@ -77,11 +77,12 @@ impl Vehicles {
         self.schedule.failed()
     }
 
-    /// Redis has not answered, or not in words. Whether it is the first failure in a row.
-    pub(crate) fn unanswered(&mut self) -> bool {
+    /// Redis has not answered, or not in words. Whether that is worth a line in the log: the first failure in a row of a worker
+    /// that has requests. One without may have no way to Redis, as Envoy's main thread has none.
+    pub(crate) fn unanswered(&mut self, is_serving: bool) -> bool {
         self.is_reading = false;
         self.is_unanswered = true;
-        self.schedule.failed()
+        is_serving && self.schedule.failed()
     }
 
     /// Whether there is no map because Redis does not answer: nobody can tell what Redis knows, so nothing is missing there

@@ -40,6 +40,10 @@ pub struct Limiter<D> {
     store_ms: Histogram,
     /// Whether a request has ever come.
     is_serving: bool,
+    /// Whether it has no rules and will get none. (Where a limiter is part of another engine, that is meant.)
+    is_idle: bool,
+    /// Whether Redis did not answer the last call on limits.
+    is_redis_failing: bool,
 }
 
 /// What a stream has left to do.
@@ -55,7 +59,10 @@ impl<D: SharedData + Clone> Limiter<D> {
     /// A limiter that counts in `data`. `seed` is that of hashes of keys: the same in all workers, and not known to
     /// clients.
     pub fn new(config: Checked, data: D, seed: u64) -> Self {
-        Self::with_metrics(config, data, seed, Metrics::new())
+        let limiter = Self::with_metrics(config, data, seed, Metrics::new());
+        let has_none = limiter.decider.config.rules.iter().next().is_none();
+        let is_idle = has_none && limiter.reload.is_none();
+        Self { is_idle, ..limiter }
     }
 
     /// As [`Limiter::new`], for an engine that has a limiter in it: what it counts stands beside the engine's own `metrics`.
@@ -84,6 +91,8 @@ impl<D: SharedData + Clone> Limiter<D> {
             store_ms: metrics.histogram("weir_ratelimit_store_ms"),
             metrics,
             is_serving: false,
+            is_idle: false,
+            is_redis_failing: false,
         }
     }
 
@@ -116,6 +125,10 @@ impl<D: SharedData + Clone> Limiter<D> {
     fn note_request(&mut self, effects: &mut Effects) {
         if mem::replace(&mut self.is_serving, true) {
             return;
+        }
+        if self.is_idle {
+            let text = "there are no rules, so nothing is limited: add `rules`, or `reload`";
+            effects.log(Level::Warn, text);
         }
         if let Some(reload) = &mut self.reload {
             reload.hurry();
@@ -263,11 +276,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         let answers = completed.outcome.and_then(|value| {
             limit::parse(&value, shape).map_err(|_| Failure::from(Unknown::Garbled))
         });
-        if let Err(failure) = &answers {
-            let count = jobs.len();
-            let text = format!("{count} requests go on without Redis: {failure}");
-            effects.log(Level::Debug, text);
-        }
+        self.tell_of_redis(answers.as_ref().err(), jobs.len(), effects);
         let mut answers = answers.ok().map(Vec::into_iter);
         for (stream, job) in jobs {
             let count = job.limits.len();
@@ -275,6 +284,23 @@ impl<D: SharedData + Clone> Limiter<D> {
                 .as_mut()
                 .map(|all| all.by_ref().take(count).collect());
             self.complete_check(stream, job, its, now_ms, effects);
+        }
+    }
+
+    /// The first failure is a warning, further ones would fill the log.
+    fn tell_of_redis(&mut self, failure: Option<&Failure>, count: usize, effects: &mut Effects) {
+        let was_failing = mem::replace(&mut self.is_redis_failing, failure.is_some());
+        match failure {
+            Some(failure) => {
+                let level = match was_failing {
+                    true => Level::Debug,
+                    false => Level::Warn,
+                };
+                let text = format!("{count} requests go on without Redis: {failure}");
+                effects.log(level, text);
+            }
+            None if was_failing => effects.log(Level::Info, "Redis answers again"),
+            None => {}
         }
     }
 

@@ -45,6 +45,9 @@ pub enum Unknown {
     /// The stream to the bridge was closed.
     #[error("the connection to the bridge is lost")]
     Lost,
+    /// The same, and the host knows why: where it led, and what is likely wrong there.
+    #[error("the connection to the bridge is lost: {0}")]
+    LostAt(String),
     /// The bridge could make nothing of what came from Redis.
     #[error("the bridge: {0}")]
     Bridge(String),

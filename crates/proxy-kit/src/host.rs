@@ -24,6 +24,9 @@ pub fn now_ns() -> u64 {
     })
 }
 
+/// What a configuration is taken for that is not there.
+pub const NO_CONFIGURATION: &[u8] = b"{}";
+
 /// The plugin's configuration, as it is written; `{}` if there is none.
 ///
 /// # Errors
@@ -33,7 +36,7 @@ pub fn configuration() -> Result<Vec<u8>, FieldError> {
     let problem = |status| format!("the host does not give it: {status:?}");
     let json = json.map_err(|status| FieldError::new("", problem(status)))?;
     let json = json.filter(|json| !json.is_empty());
-    Ok(json.unwrap_or_else(|| b"{}".to_vec()))
+    Ok(json.unwrap_or_else(|| NO_CONFIGURATION.to_vec()))
 }
 
 /// Makes a panic log its message and place: on `wasm32-unknown-unknown` it would end the VM without a word. `filter` is

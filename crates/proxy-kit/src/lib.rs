@@ -25,6 +25,7 @@
 )]
 
 pub mod bridge;
+mod cause;
 pub mod env;
 pub mod fetch;
 pub mod filter;
@@ -34,6 +35,7 @@ pub mod metrics;
 pub mod reply;
 pub mod request;
 pub mod root;
+mod said;
 pub mod shared;
 pub mod stream;
 mod streams;

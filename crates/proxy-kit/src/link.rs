@@ -2,16 +2,21 @@
 //! Envoy a third less than an HTTP call of its own.
 
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::BufferType;
+use proxy_wasm::types::{BufferType, Status};
 use weir_engine::BatchId;
 use weir_engine::redis::{Reply, Unknown, is_noscript};
 
 use crate::bridge::read_message;
+use crate::cause;
+use crate::said;
 use crate::streams::Streams;
 
 /// The service and the method that the bridge's streams are of. To the bridge they are all one.
 const SERVICE: &str = "weir.Redis";
 const METHOD: &str = "Call";
+
+/// The status of gRPC that Envoy gives a stream that found no peer.
+const UNAVAILABLE: u32 = 14;
 
 /// The way to Redis of one VM. Its streams belong to the root context, which must be effective for all that sends or
 /// closes.
@@ -19,6 +24,10 @@ const METHOD: &str = "Call";
 pub(crate) struct Link {
     cluster: String,
     streams: Streams,
+    /// Whether the last stream could be opened.
+    can_open: bool,
+    /// Whether Redis has ever answered.
+    has_answered: bool,
 }
 
 /// One call to Redis.
@@ -38,6 +47,8 @@ impl Link {
         Self {
             cluster,
             streams: Streams::default(),
+            can_open: true,
+            has_answered: false,
         }
     }
 
@@ -49,11 +60,12 @@ impl Link {
     /// Sends a call. Whether it went: if not, nothing more is heard of it. It may open a stream only from a callback of the
     /// root context: a stream belongs to the context whose callback has opened it.
     pub(crate) fn send(&mut self, call: &Call<'_>, may_open: bool) -> bool {
-        let open = |cluster: &str| hostcalls::open_grpc_stream(cluster, SERVICE, METHOD, vec![]);
         let sent = match self.send_on_resting(call.body) {
-            None if may_open => open(&self.cluster)
-                .ok()
-                .filter(|&stream| is_sent(stream, call.body)),
+            None if may_open => {
+                let opened = hostcalls::open_grpc_stream(&self.cluster, SERVICE, METHOD, vec![]);
+                let opened = self.note_open(opened);
+                opened.filter(|&stream| is_sent(stream, call.body))
+            }
             sent => sent,
         };
         if let Some(stream) = sent {
@@ -84,10 +96,45 @@ impl Link {
         Some((batch, reply))
     }
 
-    /// A stream was closed by the other side, and this is its callback: what its call has come to, if it had one.
-    pub(crate) fn closed(&mut self, stream: u32) -> Option<(BatchId, Reply)> {
+    /// A stream was closed by the other side with this status, and this is its callback: what its call has come to, if it had one.
+    pub(crate) fn closed(&mut self, stream: u32, status: u32) -> Option<(BatchId, Reply)> {
         let batch = self.streams.remove(stream)?;
-        Some((batch, Err(Unknown::Lost.into())))
+        Some((batch, Err(Unknown::LostAt(self.cause(status)).into())))
+    }
+
+    /// Why a stream was closed. Only in its callback does the host know.
+    fn cause(&self, status: u32) -> String {
+        // Only of this status are the words Envoy's own. Others might be a server's, in whatever bytes.
+        let said = match status {
+            UNAVAILABLE => hostcalls::get_grpc_status().ok(),
+            _ => None,
+        };
+        cause::of(&self.cluster, said.and_then(|(_, text)| text).as_deref())
+    }
+
+    /// Says, once in a process, that Redis has answered `filter`.
+    pub(crate) fn tell_that_it_answers(&mut self, filter: &str) {
+        // The host is asked once in each VM, and not with each reply.
+        let was_told = std::mem::replace(&mut self.has_answered, true);
+        let cluster = &self.cluster;
+        if !was_told && said::is_new(&format!("{filter}.answers.{cluster}")) {
+            log::info!("{filter}: Redis answers by the cluster {cluster}");
+        }
+    }
+
+    /// Says once, until a call goes again, that none can be made.
+    fn note_open(&mut self, opened: Result<u32, Status>) -> Option<u32> {
+        let was_open = std::mem::replace(&mut self.can_open, opened.is_ok());
+        if let Err(status) = opened
+            && was_open
+        {
+            let why = match status {
+                Status::ParseFailure => "there is no such cluster",
+                _ => "it has no host that can be reached",
+            };
+            log::warn!("the cluster {} cannot be called: {why}", self.cluster);
+        }
+        opened.ok()
     }
 
     /// A call whose time is over at `now_ms`, and what it has come to. There may be more. No stream's callback may be

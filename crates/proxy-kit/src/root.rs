@@ -8,10 +8,12 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 use weir_base::FieldError;
+use weir_base::hash::stable_hash;
 use weir_engine::Engine;
 
 use crate::filter::Filter;
-use crate::host::configuration;
+use crate::host::{NO_CONFIGURATION, configuration};
+use crate::said;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
@@ -65,7 +67,29 @@ impl<F: Filter> Root<F> {
     }
 
     fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
-        Worker::new(F::configure(&configuration()?)?, self.id)
+        let json = configuration()?;
+        let configured = F::configure(&json)?;
+        tell::<F>(&json, &configured.redis_clusters);
+        Worker::new(configured, self.id)
+    }
+}
+
+/// Says, once in a process for each configuration, what has started.
+fn tell<F: Filter>(json: &[u8], clusters: &[String]) {
+    let name = F::Engine::NAME;
+    if !said::is_new(&format!("{name}.configured.{}", stable_hash(json))) {
+        return;
+    }
+    if json == NO_CONFIGURATION {
+        log::warn!("{name}: there is no `configuration`: the filter does nothing until it has one");
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    match clusters {
+        [] => log::info!("{name} {version}: configured, needs no Redis"),
+        clusters => log::info!(
+            "{name} {version}: configured, asks Redis by the cluster {}",
+            clusters.join(" and the cluster ")
+        ),
     }
 }
 
@@ -78,8 +102,8 @@ impl<F: Filter> Context for Root<F> {
         self.with_worker(|worker| worker.on_message(token, size));
     }
 
-    fn on_grpc_stream_close(&mut self, token: u32, _status: u32) {
-        self.with_worker(|worker| worker.on_stream_closed(token));
+    fn on_grpc_stream_close(&mut self, token: u32, status: u32) {
+        self.with_worker(|worker| worker.on_stream_closed(token, status));
     }
 }
 

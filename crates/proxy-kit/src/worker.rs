@@ -208,17 +208,24 @@ impl<E: Engine> Worker<E> {
     /// A message of `size` bytes has come on a stream to the bridge.
     pub(crate) fn on_message(&mut self, token: u32, size: usize) {
         let mut links = self.links.iter_mut();
-        if let Some((batch, reply)) = links.find_map(|link| link.arrived(token, size)) {
+        let found = links.find_map(|link| {
+            let (batch, reply) = link.arrived(token, size)?;
+            if reply.is_ok() {
+                link.tell_that_it_answers(E::NAME);
+            }
+            Some((batch, reply))
+        });
+        if let Some((batch, reply)) = found {
             self.on_reply(batch, reply, now_ms());
         }
     }
 
     /// A stream to the bridge was closed.
-    pub(crate) fn on_stream_closed(&mut self, token: u32) {
+    pub(crate) fn on_stream_closed(&mut self, token: u32, status: u32) {
         // Until then Envoy keeps the stream in its books. It fails only if there is nothing in them.
         let _ = hostcalls::cancel_grpc_stream(token);
         let mut links = self.links.iter_mut();
-        if let Some((batch, reply)) = links.find_map(|link| link.closed(token)) {
+        if let Some((batch, reply)) = links.find_map(|link| link.closed(token, status)) {
             self.on_reply(batch, reply, now_ms());
         }
     }

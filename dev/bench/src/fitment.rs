@@ -276,6 +276,7 @@ async fn publish(
     let options = OriginOptions {
         events_log: None,
         fitment: None,
+        edge_secret: None,
         port: ports::free()?,
         admin_port: ports::free()?,
         database: database.to_owned(),

@@ -82,6 +82,7 @@ async fn start(binary: &Path) -> Result<Running> {
     let options = OriginOptions {
         events_log: None,
         fitment: None,
+        edge_secret: None,
         port: ports::free()?,
         admin_port: ports::free()?,
         database: data.path.join("weir.db"),

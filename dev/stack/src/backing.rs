@@ -136,7 +136,7 @@ fn plain_redis(url: &str) -> Result<(String, u16)> {
     ensure!(
         settings.password().is_none() && settings.username().is_none() && settings.db() == 0,
         "envoy/weir.yaml reaches a Redis with no password and in database 0 only; for another, \
-         copy the file and change what envoy/redis-tls.yaml tells"
+         copy the file and change what envoy/snippets/redis-tls.yaml tells"
     );
     match info.addr() {
         ::redis::ConnectionAddr::Tcp(host, port) => Ok((host.clone(), *port)),

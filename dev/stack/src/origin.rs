@@ -2,7 +2,7 @@
 
 use crate::process::{DiedChild, Process};
 use crate::secrets::Secrets;
-use crate::{build, http, provider};
+use crate::{build, edge, http, provider};
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -54,6 +54,8 @@ pub struct OriginOptions {
     pub events_log: Option<PathBuf>,
     /// The folder of imports of vehicle fitment; without it there is none.
     pub fitment: Option<PathBuf>,
+    /// What feeds for edges are signed with; without it there are none.
+    pub edge_secret: Option<String>,
     /// The port on 127.0.0.1 of the payment provider.
     pub provider_port: u16,
     /// Further flags.
@@ -144,6 +146,9 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         // If the flags name a webhook.
         .env("WEIR_EVENTS_WEBHOOK_SECRET", &options.secrets.events);
     command.args(&options.flags);
+    if let Some(secret) = &options.edge_secret {
+        command.env(edge::SECRET, secret);
+    }
     if let Some(rules) = &options.risk_rules {
         command.arg("--risk-rules").arg(rules);
     }
@@ -182,6 +187,7 @@ mod tests {
             links: None,
             events_log: None,
             fitment: None,
+            edge_secret: Some("sealed".repeat(6)),
             provider_port: 4,
             flags: vec![],
             secrets: Secrets::random().unwrap(),
@@ -192,5 +198,6 @@ mod tests {
         assert!(!shown.contains(&options.secrets.payment), "{shown}");
         assert!(!shown.contains(&options.secrets.admin_token), "{shown}");
         assert!(!shown.contains("hush"), "{shown}");
+        assert!(!shown.contains("sealed"), "{shown}");
     }
 }

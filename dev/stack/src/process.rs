@@ -2,7 +2,7 @@
 
 use crate::command;
 use anyhow::{Context, Result, anyhow, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::future::Future;
@@ -182,15 +182,15 @@ impl Process {
         }
         signal(&child, Signal::TERM);
         if !ended_within(&mut child, GRACE) {
-            child.kill().ok();
+            kill_group(&child);
             child.wait().ok();
         }
     }
 
-    /// SIGKILL: it gets no chance to write anything. Blocks until it has ended.
+    /// SIGKILL, to it and to what it has started: none gets a chance to write anything. Blocks until it has ended.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            child.kill().ok();
+            kill_group(&child);
             child.wait().ok();
         }
     }
@@ -255,11 +255,21 @@ fn ended_within(child: &mut Child, limit: Duration) -> bool {
 }
 
 fn signal(child: &Child, signal: Signal) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid {
+    if let Some(pid) = pid(child) {
         // It may have ended just now; the caller waits for it either way.
         kill_process(pid, signal).ok();
     }
+}
+
+/// Node would leave workerd behind.
+fn kill_group(child: &Child) {
+    if let Some(pid) = pid(child) {
+        kill_process_group(pid, Signal::KILL).ok();
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 fn tail_of(log: &Path, lines: usize) -> String {
@@ -387,6 +397,32 @@ mod tests {
         assert!(process.check().is_ok() && !process.is_running());
         process.start_again().unwrap();
         assert!(process.is_running());
+    }
+
+    #[test]
+    fn what_a_killed_child_has_started_ends_with_it() {
+        let (_temp, mut process) = shell("sleep 60 & echo $!; wait");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let grandchild = loop {
+            if let Some(pid) = process.tail(1).parse().ok().and_then(Pid::from_raw) {
+                break pid;
+            }
+            assert!(Instant::now() < deadline, "it has started nothing");
+            std::thread::sleep(POLL);
+        };
+        let state = || {
+            let stat =
+                std::fs::read_to_string(format!("/proc/{}/stat", grandchild.as_raw_nonzero()));
+            // `<pid> (sleep) <state> …`; nobody may have reaped it yet.
+            stat.ok()
+                .and_then(|stat| stat.split(' ').nth(2).map(str::to_owned))
+        };
+        assert_eq!(state().as_deref(), Some("S"));
+        process.kill();
+        while state().is_some_and(|state| state != "Z") {
+            assert!(Instant::now() < deadline, "it lives on");
+            std::thread::sleep(POLL);
+        }
     }
 
     #[test]

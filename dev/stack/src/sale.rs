@@ -35,6 +35,8 @@ pub fn sale_json(sale: &str, total: u64, shards: u32) -> Result<Value> {
         "user_cap": 1,
         "starts_at_ms": now,
         "ends_at_ms": now + OPEN_FOR_MS,
+        // By hand: tests look at what warming does.
+        "warm_before_ms": null,
     }))
 }
 

@@ -7,8 +7,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-const CLAIM: &str = "WEIR_CLAIM_SECRET";
-const TOKEN: &str = "WEIR_TOKEN_SECRET";
+/// Names the variable with the secret of claims.
+pub(crate) const CLAIM: &str = "WEIR_CLAIM_SECRET";
+/// Names the variable with the secret of order tokens.
+pub(crate) const TOKEN: &str = "WEIR_TOKEN_SECRET";
 const ADMIN: &str = "WEIR_ADMIN_TOKEN";
 const PAYMENT: &str = "WEIR_PAYMENT_SECRET";
 const EVENTS: &str = "WEIR_EVENTS_KEY_SHOP";

@@ -1,7 +1,7 @@
-// `node run.mjs <options>`: Miniflare with these options, until it is told to end.
+// `MINIFLARE_OPTIONS=<JSON> node run.mjs`: Miniflare with these options, until it is told to end.
 import { Miniflare } from "miniflare";
 
-const server = new Miniflare(JSON.parse(process.argv[2]));
+const server = new Miniflare(JSON.parse(process.env.MINIFLARE_OPTIONS));
 process.on("SIGTERM", async () => {
   await server.dispose();
   process.exit(0);

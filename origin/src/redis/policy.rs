@@ -44,13 +44,16 @@ fn evicting(info: &::redis::Value) -> Option<String> {
     }
 }
 
+/// The field `name` of what `INFO` says.
+pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(value.trim())
+}
+
 fn policy_of(info: &str) -> Option<String> {
-    let field = |name: &str| {
-        let mut lines = info.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-    };
-    let policy = field("maxmemory_policy")?.trim();
-    let is_bounded = field("maxmemory")?.trim() != "0";
+    let policy = info_field(info, "maxmemory_policy")?;
+    let is_bounded = info_field(info, "maxmemory")? != "0";
     (is_bounded && policy != "noeviction").then(|| policy.to_owned())
 }
 

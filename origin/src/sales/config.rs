@@ -173,7 +173,8 @@ impl SaleConfig {
         let Some(path) = &self.risk_rules else {
             return Ok(None);
         };
-        let rules = Rules::read(path).context("--risk-rules")?;
+        let flag = || format!("--risk-rules: {}", path.display());
+        let rules = Rules::read(path).with_context(flag)?;
         Ok(Some(Arc::new(rules)))
     }
 }

@@ -3,6 +3,7 @@
 //! It may run in several origins at once: SQL decides each step once, and Redis' steps may be repeated.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -33,6 +34,8 @@ pub struct Jobs {
     pub(super) warmer: Warmer,
     pub(super) holds: HoldRules,
     pub(super) metrics: SaleMetrics,
+    /// The sales that were told of in the log.
+    pub(super) cold: Arc<Mutex<BTreeSet<SaleId>>>,
 }
 
 impl Jobs {
@@ -54,7 +57,8 @@ impl Jobs {
         self.end_cooldowns().await?;
         self.follow().await?;
         self.repeat_lists().await?;
-        self.warm().await
+        self.warm().await?;
+        self.tell_of_cold().await
     }
 
     /// SQL ends orders that were not paid in time; then Redis gives their units back.
@@ -129,6 +133,21 @@ impl Jobs {
             let written = self.orders.write_list(&stored.sale, *list, user, is_listed);
             if let Err(error) = written.await {
                 warn!(%sale, %error, "a change of a list is not written again");
+            }
+        }
+        Ok(())
+    }
+
+    /// A sale that was never warmed is unknown to gateways: buyers get 404, and nothing else shows it. Each is told of once.
+    async fn tell_of_cold(&self) -> Result<(), SqlError> {
+        let cold = self.store.cold(now_ms()).await?;
+        self.metrics.cold_sales(cold.len());
+        let mut told = self.cold.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|id| cold.contains(id));
+        for id in cold {
+            if !told.contains(&id) {
+                warn!(sale = %id, "has begun and was never warmed, so buyers are told that there is no such sale: POST /sales/{id}/warm at the admin port");
+                told.insert(id);
             }
         }
         Ok(())

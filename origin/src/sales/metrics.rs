@@ -87,6 +87,7 @@ pub struct SaleMetrics {
     open_claims_by_age: Family<AgeLabel, Gauge>,
     drift: Family<SaleLabel, Gauge>,
     cold_shards: Family<SaleLabel, Gauge>,
+    cold_sales: Gauge,
     risk: Family<OutcomeLabel, Counter>,
     payments: Family<StateLabel, Counter>,
     risk_pending: Gauge,
@@ -137,6 +138,7 @@ impl SaleMetrics {
                 "cold_shards",
                 "Shards of warmed sales without stock in Redis",
             ),
+            cold_sales: group.add("cold_sales", "Sales that have begun and were never warmed"),
             risk: group.add("risk_checks", "Risk checks, by outcome"),
             risk_pending: group.add(
                 "risk_pending",
@@ -199,6 +201,12 @@ impl SaleMetrics {
     /// Counts a risk check.
     pub fn risk_check(&self, outcome: &'static str) {
         self.risk.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// Notes how many sales have begun and were never warmed.
+    pub fn cold_sales(&self, sales: usize) {
+        self.cold_sales
+            .set(i64::try_from(sales).unwrap_or(i64::MAX));
     }
 
     /// Counts a payment provider's callback.

@@ -191,6 +191,7 @@ impl Sales {
             warmer: self.warmer.clone(),
             holds: self.holds,
             metrics: self.metrics.clone(),
+            cold: Arc::default(),
         }
     }
 

@@ -17,6 +17,14 @@ pub const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 /// The longest time to pay: 30 days. Longer ones are mistakes.
 pub const PAY_WITHIN_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
 
+/// How long before its start a sale is warmed unless it says: five minutes, in which an operator can still mend what fails.
+pub const WARM_BEFORE_MS: u64 = 5 * 60 * 1000;
+
+#[expect(clippy::unnecessary_wraps, reason = "serde wants the field's type")]
+fn warm_before_ms() -> Option<u64> {
+    Some(WARM_BEFORE_MS)
+}
+
 /// A sale to be made or changed, as the admin gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,8 +52,8 @@ pub struct NewSale {
     /// When an order takes its units, and for how long.
     #[serde(default)]
     pub payment: Payment,
-    /// How long before its start it is warmed by itself, in milliseconds; `None`: by hand only.
-    #[serde(default)]
+    /// How long before its start it is warmed by itself, in milliseconds: [`WARM_BEFORE_MS`] unless given; `None`: by hand only.
+    #[serde(default = "warm_before_ms")]
     pub warm_before_ms: Option<u64>,
 }
 

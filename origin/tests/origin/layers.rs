@@ -5,7 +5,15 @@ use std::path::{Path, PathBuf};
 const DOMAINS: [&str; 6] = ["events", "fitment", "history", "links", "rooms", "sales"];
 
 /// Where domains meet. Nothing else may name these.
-const START_UP: [&str; 5] = ["config", "migrations", "origin", "run", "views"];
+const START_UP: [&str; 7] = [
+    "config",
+    "doctor",
+    "init",
+    "migrations",
+    "origin",
+    "run",
+    "views",
+];
 
 /// Shared parts, a file or a folder each.
 const SHARED: [&str; 8] = [

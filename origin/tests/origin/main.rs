@@ -11,6 +11,7 @@ mod archive;
 mod attempts;
 mod auth;
 mod clicks;
+mod doctor;
 mod events;
 #[path = "events/process.rs"]
 mod events_process;

@@ -88,6 +88,7 @@ fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
     OriginOptions {
         events_log: None,
         fitment: None,
+        edge_secret: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),
@@ -437,4 +438,53 @@ async fn logs_are_json_lines_without_secrets() {
     assert_eq!(line["span"]["method"], "POST");
     assert_eq!(line["fields"]["status"], 201);
     assert!(line["fields"]["latency_us"].is_u64());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_links_alone_it_needs_no_claim_secret_and_has_no_sales() {
+    let dir = tempfile::tempdir().unwrap();
+    let redis = support::redis(&dir).await;
+    let domains = dir.path().join("links.json");
+    let domain = r#"{ "domains": [{ "id": "s", "hosts": ["localhost"], "scheme": "http", "port": 10000 }] }"#;
+    std::fs::write(&domains, domain).unwrap();
+    let (port, admin_port) = (ports::free().unwrap(), ports::free().unwrap());
+    let mut child = Command::new(support::binary())
+        .args(["--links", domains.to_str().unwrap()])
+        .env_clear()
+        .env("WEIR_ADMIN_TOKEN", TOKEN)
+        .env("WEIR_REDIS_URL", redis.url())
+        .env(
+            "WEIR_DATABASE_URL",
+            format!("sqlite://{}/weir.db", dir.path().display()),
+        )
+        .env("WEIR_LINKS_LOG", dir.path().join("log"))
+        .env("WEIR_LISTEN", format!("127.0.0.1:{port}"))
+        .env("WEIR_ADMIN_LISTEN", format!("127.0.0.1:{admin_port}"))
+        .stderr(std::fs::File::create(dir.path().join("said")).unwrap())
+        .spawn()
+        .unwrap();
+    let admin = format!("http://127.0.0.1:{admin_port}");
+    let bearer = format!("Bearer {TOKEN}");
+    let status = async |method: &str, path: &str, body: Value| {
+        let headers = [("authorization", bearer.as_str())];
+        let url = format!("{admin}{path}");
+        let sent = http::send(method.parse().unwrap(), &url, &headers, body.to_string()).await;
+        sent.map_or(0, |answer| answer.status)
+    };
+    let limit = Instant::now() + Duration::from_secs(60);
+    while status("GET", "/readyz", Value::Null).await != 200 {
+        assert!(child.try_wait().unwrap().is_none() && Instant::now() < limit);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let link = serde_json::json!({ "domain": "s", "target": "https://example.com/" });
+    let made = status("POST", "/links", link).await;
+    let sale = status("POST", "/sales", sale_json("s", 1)).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((made, sale), (201, 404));
+    let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
+    assert!(
+        said.contains("WEIR_CLAIM_SECRET is not set: there are no sales"),
+        "{said}"
+    );
 }

@@ -208,3 +208,34 @@ async fn scripts_run_after_redis_forgot_them() {
     assert_eq!(world.order(&ticket).await.status, 201);
     assert_eq!(world.audit(&ticket).await.bought, 1);
 }
+
+#[tokio::test]
+async fn a_sale_that_does_not_say_is_warmed_by_itself() {
+    let world = World::new().await;
+    let mut sale = sale_json("s", 10);
+    sale.as_object_mut().unwrap().remove("warm_before_ms");
+    make(&world, &sale).await;
+    let made = world.admin("GET", "/sales/s", &Value::Null).await;
+    assert_eq!(made.body["warm_before_ms"], 300_000, "{made:?}");
+    world.origin.sales().jobs().round().await.unwrap();
+    let spread = [Some(3), Some(3), Some(2), Some(2)];
+    assert_eq!(stock(&world).await, spread);
+}
+
+#[tokio::test]
+async fn a_sale_that_begins_cold_is_counted_until_it_is_warm() {
+    let world = World::new().await;
+    let cold = async || {
+        world.origin.sales().jobs().round().await.unwrap();
+        let metrics = world.admin_as("GET", "/metrics", "", None).await;
+        let text = metrics.body.as_str().unwrap().to_owned();
+        let mut lines = text.lines();
+        let line = lines.find_map(|line| line.strip_prefix("weir_origin_cold_sales "));
+        line.map(str::to_owned)
+    };
+    assert_eq!(cold().await.as_deref(), Some("0"));
+    make(&world, &sale_json("s", 10)).await;
+    assert_eq!(cold().await.as_deref(), Some("1"));
+    assert_eq!(warm(&world).await.status, 200);
+    assert_eq!(cold().await.as_deref(), Some("0"));
+}

@@ -73,6 +73,7 @@ impl World {
         let options = OriginOptions {
             events_log: None,
             fitment: None,
+            edge_secret: None,
             port: ports::free().unwrap(),
             admin_port: ports::free().unwrap(),
             database: dir.path().join("weir.db"),

@@ -6,6 +6,7 @@
 pub mod host;
 pub mod hosts;
 pub mod make;
+pub mod shop;
 pub mod store;
 pub mod suite;
 pub mod text;

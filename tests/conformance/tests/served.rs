@@ -2,7 +2,6 @@
 //! fails. With the feature `wasi`. The clock is the machine's here, and so are client and configuration the platform's.
 #![cfg(feature = "wasi")]
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,17 +11,12 @@ use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, USER};
 use weir_conformance::hosts::served::client::{Ask, Got, send};
 use weir_conformance::hosts::served::world::World;
 use weir_conformance::hosts::served::{CLOUDFLARE, FASTLY};
-use weir_conformance::hosts::wasi::feeds::{EDGE_SECRET, keys};
+use weir_conformance::hosts::wasi::feeds::keys;
+use weir_conformance::shop::{self, HOST};
 use weir_conformance::vector::Headers;
-use weir_feed::document::{Content, seal};
-use weir_feed::links::{Cursor, DomainList, Entry, Page, Source, State};
-use weir_feed::routes::{DOMAINS, SOLD_OUT, links_after};
-use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_feed::sales::FRESH_MS;
 use weir_feed::stamp::Stamp;
-use weir_link::record::Link;
 use weir_stack::edge::{self, Build, Server};
-
-const HOST: &str = "d.example";
 
 /// So much room a platform gives for free.
 const GZIPPED_MAX: usize = 1 << 20;
@@ -58,21 +52,12 @@ fn start(name: &str) -> anyhow::Result<Platform> {
         _ => drop(edge::workerd()?),
     }
     let world = World::start()?;
-    let mut config = json!({
-        "edge": "test-1",
-        "keys": [{ "id": "e1", "secret": { "env": EDGE_SECRET.0 } }],
-        "links": {},
-        "gate": {
-            "routes": [{ "path": "/sales/{sale}/orders" }],
-            "status_routes": [{ "path": "/sales/{sale}" }],
-            "user_header": "x-user-id",
-        },
-        "limits": { "rules": [{
-            "name": "coarse", "store": "local", "key": [{ "header": "x-limited" }],
-            "algorithm": "fixed_window", "limit": { "rate": 3, "per": "1h" },
-            "match": { "path": { "prefix": "/limited" } },
-        }] },
-    });
+    let mut config = shop::config();
+    config["limits"] = json!({ "rules": [{
+        "name": "coarse", "store": "local", "key": [{ "header": "x-limited" }],
+        "algorithm": "fixed_window", "limit": { "rate": 3, "per": "1h" },
+        "match": { "path": { "prefix": "/limited" } },
+    }] });
     if name == CLOUDFLARE {
         config["exact_limits"] = json!({ "rules": [{
             "name": "exact", "store": "local", "key": [{ "header": "x-limited" }],
@@ -80,13 +65,7 @@ fn start(name: &str) -> anyhow::Result<Platform> {
             "match": { "path": { "prefix": "/exact" } },
         }] });
     }
-    let at = format!("http://{}", world.address);
-    let variables = BTreeMap::from([
-        (EDGE_SECRET.0.to_owned(), EDGE_SECRET.1.to_owned()),
-        ("WEIR_EDGE_CONFIG".to_owned(), config.to_string()),
-        ("WEIR_EDGE_ORIGIN".to_owned(), at.clone()),
-        ("WEIR_EDGE_GATEWAY".to_owned(), at),
-    ]);
+    let variables = shop::variables_at(&config, world.address);
     let server = match name {
         FASTLY => edge::fastly(Build::Conformance, world.address, &variables),
         _ => edge::cloudflare(Build::Conformance, &variables),
@@ -107,9 +86,9 @@ impl Platform {
         send(self.server.address, &ask).unwrap()
     }
 
-    /// Publishes all feeds as of now: a sale with this band, a link to this target, and one with a maximum.
+    /// Publishes all feeds as of now.
     fn publish(&self, version: u64, band: &str, target: &str) {
-        self.world.traffic().feeds = feeds(version, band, target);
+        self.world.traffic().feeds = shop::feeds(version, band, target, now_ms()).unwrap();
     }
 
     /// Publishes anew until the edge answers so: how soon it hears of something says the platform.
@@ -128,58 +107,6 @@ impl Platform {
     fn seen(&self) -> Vec<Headers> {
         std::mem::take(&mut self.world.traffic().seen)
     }
-}
-
-fn sealed<T: Content>(body: &T) -> String {
-    seal(&keys().unwrap(), now_ms(), body).unwrap()
-}
-
-fn feeds(version: u64, band: &str, target: &str) -> BTreeMap<String, String> {
-    let sale = json!({
-        "id": "s", "starts_at_ms": 1, "ends_at_ms": now_ms() * 2, "shards": 2, "user_cap": 1, "state": "open", "band": band,
-    });
-    let catalogue = json!({ "version": version, "sales": [sale] });
-    let sales = SaleList {
-        fresh_ms: FRESH_MS,
-        catalogue: serde_json::from_value(catalogue).unwrap(),
-    };
-    let domains = json!({ "domains": [{ "id": "d", "hosts": [HOST] }] });
-    let domains = DomainList {
-        version: 1,
-        domains: serde_json::from_value(domains).unwrap(),
-    };
-    let record = String::from_utf8(Link::to(target).encode()).unwrap();
-    let seq = version * 2;
-    let states = [("abc", State::Record(record)), ("max", State::AtGateway)];
-    let links = (seq - 1..).zip(states).map(|(seq, (code, state))| Entry {
-        seq,
-        id: format!("d/{code}").parse().unwrap(),
-        state,
-    });
-    let page = |after: u64, links: Vec<Entry>| Page {
-        source: Source::new("f1").unwrap(),
-        after,
-        next: seq,
-        is_last: true,
-        links,
-    };
-    let cursor = |seq: u64| {
-        let source = Source::new("f1").unwrap();
-        Cursor { source, seq }.to_string()
-    };
-    let links: Vec<Entry> = links.collect();
-    let mut feeds = BTreeMap::from([
-        (SOLD_OUT.to_owned(), sealed(&sales)),
-        (DOMAINS.to_owned(), sealed(&domains)),
-        (links_after(None), sealed(&page(0, links.clone()))),
-        (links_after(Some(&cursor(seq))), sealed(&page(seq, vec![]))),
-    ]);
-    if version > 1 {
-        let before = seq - 2;
-        let path = links_after(Some(&cursor(before)));
-        feeds.insert(path, sealed(&page(before, links)));
-    }
-    feeds
 }
 
 fn find<'a>(headers: &'a Headers, name: &str) -> Vec<&'a str> {
@@ -300,45 +227,21 @@ fn exact_limits_are_exact() {
     assert_eq!(got.header("ratelimit").len(), 1, "{got:?}");
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn how_long_an_answer_takes() {
-    each(|name, platform| {
-        platform.until(1, "high", "https://1.example/", |platform| {
-            is_to(platform, "https://1.example/")
-        });
-        for path in ["/abc", "/sales/s"] {
-            let mut took: Vec<Duration> = (0..300)
-                .map(|_| {
-                    let started = Instant::now();
-                    platform.ask("GET", path, &[]);
-                    started.elapsed()
-                })
-                .collect();
-            took.sort_unstable();
-            println!("{name} {path}: p50 {:?}, p99 {:?}", took[150], took[297]);
-        }
-    });
-}
-
 /// Those of the suite have a few lines more than those that are shipped.
 #[test]
 fn bundles_fit() {
-    let worker = edge::worker(Build::Conformance).unwrap();
-    let mut files = vec![worker.join("weir_edge_bg.wasm")];
+    let mut bundles = vec![
+        edge::worker_files(Build::Conformance).unwrap(),
+        vec![edge::wasi_component().unwrap()],
+    ];
     if edge::viceroy().is_ok() {
         let module = edge::fastly_module(Build::Conformance).unwrap();
         assert!(edge::pack(&module).unwrap().exists());
-        files.push(module);
+        bundles.push(vec![module]);
     }
-    for file in files {
-        let output = std::process::Command::new("gzip")
-            .args(["-9", "--stdout"])
-            .arg(&file)
-            .output()
-            .unwrap();
-        let bytes = output.stdout.len();
-        println!("{}: {bytes} bytes gzipped", file.display());
-        assert!(bytes <= GZIPPED_MAX, "{}: {bytes}", file.display());
+    for files in bundles {
+        let bytes = edge::gzipped(&files).unwrap();
+        println!("{bytes} bytes gzipped: {files:?}");
+        assert!(bytes <= GZIPPED_MAX, "{files:?}: {bytes}");
     }
 }

@@ -6,71 +6,25 @@ use std::path::Path;
 use serde_json::{Value, json};
 use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, USER};
 use weir_conformance::hosts::wasi::Wasi;
-use weir_conformance::hosts::wasi::feeds::{EDGE_SECRET, keys};
-use weir_feed::document::{Content, seal};
-use weir_feed::links::{DomainList, Entry, Page, Source, State};
-use weir_feed::routes::{DOMAINS, SOLD_OUT, links_after};
-use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_conformance::hosts::wasi::feeds::keys;
+use weir_conformance::shop;
 use weir_feed::stamp::Stamp;
-use weir_link::record::Link;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
 fn start(edge: &mut Wasi, folder: Option<&Path>) {
-    let config = json!({
-        "edge": "test-1",
-        "keys": [{ "id": "e1", "secret": { "env": EDGE_SECRET.0 } }],
-        "links": {},
-        "gate": {
-            "routes": [{ "path": "/sales/{sale}/orders" }],
-            "status_routes": [{ "path": "/sales/{sale}" }],
-            "user_header": "x-user-id",
-        },
-    });
-    let env = json!({
-        EDGE_SECRET.0: EDGE_SECRET.1,
-        "WEIR_EDGE_CONFIG": config.to_string(),
-        "WEIR_EDGE_ORIGIN": "http://origin.test",
-        "WEIR_EDGE_GATEWAY": "http://gateway.test",
-    });
+    let env = shop::variables(&shop::config(), "http://origin.test", "http://gateway.test");
     edge.order(&json!({ "start": { "env": env, "folder": folder } }))
         .unwrap();
 }
 
-fn sealed<T: Content>(body: &T) -> Value {
-    json!([200, seal(&keys().unwrap(), NOW_MS, body).unwrap()])
-}
-
 /// All feeds: a sale with this band, a link, and one with a maximum.
 fn feeds(band: &str) -> Value {
-    let sale = json!({
-        "id": "s", "starts_at_ms": 1, "ends_at_ms": NOW_MS * 2, "shards": 2, "user_cap": 1, "state": "open", "band": band,
-    });
-    let catalogue = json!({ "version": 1, "sales": [sale] });
-    let sales = SaleList {
-        fresh_ms: FRESH_MS,
-        catalogue: serde_json::from_value(catalogue).unwrap(),
-    };
-    let domains = json!({ "domains": [{ "id": "d", "hosts": ["d.example"] }] });
-    let domains = DomainList {
-        version: 1,
-        domains: serde_json::from_value(domains).unwrap(),
-    };
-    let record = String::from_utf8(Link::to("https://target.example/").encode()).unwrap();
-    let states = [("abc", State::Record(record)), ("max", State::AtGateway)];
-    let links = (1..).zip(states).map(|(seq, (code, state))| Entry {
-        seq,
-        id: format!("d/{code}").parse().unwrap(),
-        state,
-    });
-    let page = Page {
-        source: Source::new("f1").unwrap(),
-        after: 0,
-        next: 2,
-        is_last: true,
-        links: links.collect(),
-    };
-    json!({ SOLD_OUT: sealed(&sales), DOMAINS: sealed(&domains), links_after(None): sealed(&page) })
+    let feeds = shop::feeds(1, band, "https://target.example/", NOW_MS).unwrap();
+    let feeds = feeds
+        .into_iter()
+        .map(|(path, text)| (path, json!([200, text])));
+    Value::Object(feeds.collect())
 }
 
 fn ask(
@@ -82,7 +36,7 @@ fn ask(
     gateway: Value,
 ) -> Value {
     let order = json!({ "ask": {
-        "now_ms": NOW_MS, "method": method, "path": path, "host": "d.example", "headers": headers, "body": "",
+        "now_ms": NOW_MS, "method": method, "path": path, "host": shop::HOST, "headers": headers, "body": "",
         "feeds": feeds, "gateway": gateway,
     } });
     edge.order(&order).unwrap()
@@ -170,23 +124,4 @@ fn what_one_instance_has_read_the_next_one_knows() {
     // An instance without the folder knows nothing.
     start(&mut edge, None);
     assert_eq!(buy(&mut edge, &json!({})), 201);
-}
-
-#[test]
-#[ignore = "a measurement"]
-fn how_long_an_answer_takes() {
-    let mut edge = Wasi::start().unwrap();
-    start(&mut edge, None);
-    let feeds = feeds("high");
-    let took = |path: &str| {
-        let mut all: Vec<u64> = (0..300)
-            .map(|_| {
-                let done = ask(&mut edge, "GET", path, json!([]), &feeds, created());
-                done["took_us"].as_u64().unwrap()
-            })
-            .collect();
-        all.sort_unstable();
-        println!("{path}: p50 {} µs, p99 {} µs", all[150], all[297]);
-    };
-    ["/abc", "/sales/s", "/max"].into_iter().for_each(took);
 }

@@ -58,6 +58,7 @@ impl Desk {
         let mut options = OriginOptions {
             events_log: None,
             fitment: None,
+            edge_secret: None,
             port: ports::free()?,
             admin_port: ports::free()?,
             database: path.join("weir.db"),

@@ -1,5 +1,6 @@
 //! What must hold, and whether it does.
 
+use super::edges::{Edge, Edges, WORKERS};
 use super::report::{Measured, Point, Report, Round};
 use super::statistics::Spread;
 use super::system::System::{
@@ -211,6 +212,8 @@ const P99: f64 = 0.8;
 const NATIVE_P99: f64 = 1.0;
 const COMMANDS: f64 = 0.05;
 const VM_MIB: f64 = 16.0;
+const EDGE_MIB: f64 = 1.0;
+const WORKERS_P50_MS: f64 = 1.0;
 const P99_CONNECTIONS: [usize; 3] = [128, 512, 1_024];
 
 /// All bars, in the order of the issues.
@@ -223,6 +226,7 @@ pub(super) fn bars(report: &Report) -> Vec<Bar> {
     bars.push(memory(report));
     bars.extend(NATIVE_RATES.iter().map(|rates| rates.bar(report)));
     bars.push(p99(redis, WeirNative, 128, NATIVE_P99));
+    bars.extend(edges(report));
     bars
 }
 
@@ -316,6 +320,24 @@ fn memory(report: &Report) -> Bar {
     }
 }
 
+fn edges(report: &Report) -> [Bar; 2] {
+    let edges = report.edges.as_ref().map(|(_, edges)| edges);
+    let workers = edges.and_then(|edges| edges.named(WORKERS));
+    let largest = edges.and_then(Edges::largest_mib);
+    [
+        Bar {
+            what: "edges: the largest of them, gzipped, MiB".to_owned(),
+            limit: Limit::AtMost(EDGE_MIB),
+            measured: largest.and_then(|mib| Spread::of([mib])),
+        },
+        Bar {
+            what: "edges: p50 of the slowest answer in workerd, ms".to_owned(),
+            limit: Limit::AtMost(WORKERS_P50_MS),
+            measured: workers.and_then(Edge::slowest_p50),
+        },
+    ]
+}
+
 /// Whether the load generator, and not the system, may have been what limits.
 pub(super) fn is_load_bound(point: &Point) -> bool {
     let median = |of: fn(&Round) -> f64| point.spread(of).map_or(0.0, |spread| spread.median);
@@ -324,6 +346,7 @@ pub(super) fn is_load_bound(point: &Point) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::edges::tests::edges_of;
     use super::super::report::tests::{measured, point};
     use super::*;
 
@@ -368,10 +391,35 @@ mod tests {
     }
 
     #[test]
+    fn an_edge_is_as_fast_as_its_slowest_answer_and_the_largest_one_counts() {
+        let edges = edges_of([1.0, 2.0, 0.9], 1 << 20);
+        let report = Report {
+            edges: Some((measured(vec![]).run, edges)),
+            ..Report::default()
+        };
+        let all = bars(&report);
+        let is_met = |what: &str| {
+            let bar = all.iter().find(|bar| bar.what.contains(what));
+            bar.unwrap().is_met()
+        };
+        assert_eq!(is_met("edges: p50"), Some(true));
+        assert_eq!(is_met("edges: the largest"), Some(true));
+        let slow = edges_of([1.1, 0.5, 1.2], (1 << 20) + 20_000);
+        let report = Report {
+            edges: Some((measured(vec![]).run, slow)),
+            ..Report::default()
+        };
+        let missed = bars(&report).into_iter();
+        let missed = missed.filter(|bar| bar.is_met() == Some(false));
+        assert_eq!(missed.count(), 2);
+    }
+
+    #[test]
     fn what_was_not_measured_is_neither_met_nor_missed() {
         assert_eq!(bar("bare Envoy").is_met(), None);
         assert_eq!(bar("VM's memory").is_met(), None);
-        assert_eq!(bars(&Report::default()).len(), 30);
+        assert_eq!(bar("edges: p50").is_met(), None);
+        assert_eq!(bars(&Report::default()).len(), 32);
     }
 
     #[test]

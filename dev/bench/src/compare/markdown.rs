@@ -1,6 +1,7 @@
 //! `bench/RESULTS.md`, made of a report.
 
 use super::bars::{Bar, Limit, bars, is_load_bound};
+use super::edges::REQUESTS;
 use super::report::{Cost, Measured, Point, Report, Round, Run};
 use super::scenario::{ALL, ONE, Scenario};
 use super::statistics::Spread;
@@ -33,6 +34,7 @@ pub(super) fn page(report: &Report) -> String {
             section(&mut page, scenario, measured);
         }
     }
+    edges(&mut page, report);
     memory(&mut page, report);
     costs(&mut page, &report.costs);
     not_measured(&mut page, report);
@@ -198,10 +200,7 @@ fn latencies(page: &mut String, measured: &Measured) {
     *page += "\nLatencies, open loop: requests are due at even distances, and a latency counts from when its request was due.\n\n\
               | connections | due a second | system | p50 ms | p99 ms | p99.9 ms |\n|---|---|---|---|---|---|\n";
     for point in open {
-        let cell = |of: fn(&Round) -> f64| match point.spread(of) {
-            Some(Spread { min, median, max }) => format!("{median:.2} ({min:.2}–{max:.2})"),
-            None => "–".to_owned(),
-        };
+        let cell = |of: fn(&Round) -> f64| point.spread(of).map_or_else(|| "–".to_owned(), latency);
         put(
             page,
             format_args!(
@@ -231,6 +230,50 @@ fn notes(page: &mut String, measured: &Measured) {
             ),
         );
     }
+}
+
+fn edges(page: &mut String, report: &Report) {
+    let Some((run, edges)) = &report.edges else {
+        return;
+    };
+    *page += "\n## Edges\n\nWhat edges answer by themselves, as they are shipped, each in the runtime that its platform runs or gives for trying it out. One \
+              request after the other, each on a connection of its own; for `wasi:http` within the runtime, without a connection. Size: what is \
+              uploaded, by `gzip -9`.\n\n";
+    put(
+        page,
+        format_args!(
+            "{} at {}: {} rounds of {REQUESTS} requests, {}, no core of their own; load average before it {:.1}.\n",
+            run.date, run.commit, run.rounds, run.machine, run.load_average
+        ),
+    );
+    *page +=
+        "| edge | runtime | gzipped MiB | answer | p50 ms | p99 ms |\n|---|---|---|---|---|---|\n";
+    for edge in &edges.edges {
+        for answers in &edge.answers {
+            let cell = |spread: Option<Spread>| spread.map_or_else(|| "–".to_owned(), latency);
+            put(
+                page,
+                format_args!(
+                    "| {} | {} | {:.2} | {} | {} | {} |",
+                    edge.name,
+                    edge.runtime,
+                    edge.gzipped_mib(),
+                    answers.what,
+                    cell(answers.spread(|times| times.p50_ms)),
+                    cell(answers.spread(|times| times.p99_ms))
+                ),
+            );
+        }
+    }
+    for (name, reason) in &edges.absent {
+        let reason = reason.lines().next().unwrap_or_default();
+        put(page, format_args!("\n{name} was not measured: {reason}."));
+    }
+}
+
+fn latency(spread: Spread) -> String {
+    let Spread { min, median, max } = spread;
+    format!("{median:.2} ({min:.2}–{max:.2})")
 }
 
 fn memory(page: &mut String, report: &Report) {
@@ -289,6 +332,9 @@ fn not_measured(page: &mut String, report: &Report) {
         .filter(|scenario| !report.scenarios.contains_key(scenario.name))
         .map(|scenario| scenario.title)
         .collect();
+    if report.edges.is_none() {
+        missing.push("Edges");
+    }
     if report.memory.is_none() {
         missing.push("Memory");
     }
@@ -320,6 +366,7 @@ pub(super) fn cost_groups(report: &Report) -> Vec<super::plot::Group> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::edges::tests::edges_of;
     use super::super::report::Absent;
     use super::super::report::tests::{measured, point};
     use super::*;
@@ -351,6 +398,20 @@ mod tests {
         assert!(page.contains("Envoy 1.40.0") && page.contains("2026-11-21 at abc1234"));
         assert!(page.contains("| 128 | 70 | Weir |") && page.contains("not measured"));
         assert!(page.contains("Not measured yet: Rejected locally: sold out;"));
+    }
+
+    #[test]
+    fn edges_stand_with_their_sizes_and_what_is_missing_is_told() {
+        let run = measured(vec![]).run;
+        let report = Report {
+            edges: Some((run, edges_of([0.5, 0.6, 0.7], 1 << 19))),
+            ..Report::default()
+        };
+        let page = page(&report);
+        let row = "| Cloudflare Workers | workerd 1 | 0.50 | a link | 0.60 (0.50–0.70) | 9.00 (9.00–9.00) |";
+        assert!(page.contains(row), "{page}");
+        assert!(page.contains("load average before it 0.5."));
+        assert!(page.contains("Fastly Compute was not measured: no viceroy."));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod bars;
 mod cores;
+mod edges;
 mod machine;
 mod markdown;
 mod measure;
@@ -38,6 +39,7 @@ use weir_tasks::up::Stop;
 /// For `--only`, beside the scenarios' names.
 const MEMORY: &str = "memory";
 const COSTS: &str = "costs";
+const EDGE: &str = "edge";
 
 #[derive(Debug, Clone, clap::Args)]
 // Flattened into bench's own, where a group of this struct's name would be there twice.
@@ -78,7 +80,7 @@ pub(crate) struct Arguments {
 
 fn names() -> clap::builder::PossibleValuesParser {
     let scenarios = scenario::ALL.iter().map(|scenario| scenario.name);
-    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY, COSTS]))
+    clap::builder::PossibleValuesParser::new(scenarios.chain([MEMORY, COSTS, EDGE]))
 }
 
 impl Arguments {
@@ -146,8 +148,12 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
     let mut report = Report::read(&kept)?;
     if !arguments.render {
         let tools = Tools::find_or_get(&options, &mut Console)?;
-        wasm::build_filters(&tools.wasm, Messages::Show)?;
-        if arguments.host.as_deref() != Some("wasm") {
+        // Edges are built by who measures them.
+        let has_gateways = arguments.only != [EDGE];
+        if has_gateways {
+            wasm::build_filters(&tools.wasm, Messages::Show)?;
+        }
+        if has_gateways && arguments.host.as_deref() != Some("wasm") {
             Host::NativeRelease.ensure_built()?;
         }
         if arguments.asks_for(COSTS) {
@@ -220,6 +226,12 @@ async fn measure(
             absent,
         };
         report.scenarios.insert(scenario.name.to_owned(), measured);
+        report.write(kept)?;
+    }
+    if arguments.asks_for(EDGE) {
+        let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
+        Console.line(EDGE, "edges in their runtimes…");
+        report.edges = Some((run, edges::measure(&effort)?));
         report.write(kept)?;
     }
     if arguments.asks_for(MEMORY) {

@@ -1,6 +1,7 @@
 //! What was measured, as it is kept in `bench/results.json`.
 
 use super::cores::Cores;
+use super::edges::Edges;
 use super::memory::Memories;
 use super::statistics::Spread;
 use super::system::System;
@@ -14,6 +15,9 @@ use std::path::Path;
 pub(super) struct Report {
     pub(super) scenarios: BTreeMap<String, Measured>,
     pub(super) memory: Option<(Run, Memories)>,
+    /// Edges in their runtimes: by `weir-edge-times`.
+    #[serde(default)]
+    pub(super) edges: Option<(Run, Edges)>,
     /// What does not depend on the machine: by `weir-costs`.
     pub(super) costs: Vec<Cost>,
 }

@@ -153,6 +153,7 @@ impl Yard<'_> {
         let options = OriginOptions {
             events_log: None,
             fitment: None,
+            edge_secret: None,
             port: ports::free()?,
             admin_port: ports::free()?,
             database: dir.join("weir.db"),

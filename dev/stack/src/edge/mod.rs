@@ -6,13 +6,27 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::build::messages;
+use crate::build::{self, messages};
 use crate::{command, workspace};
 
 mod server;
 
-pub use server::{Server, cloudflare, fastly, pack, viceroy, workerd};
+pub use server::{Server, cloudflare, cloudflare_at, fastly, pack, viceroy, workerd};
+
+/// Names the variable with the secret that origin, gateways and edges share.
+pub const SECRET: &str = "WEIR_EDGE_SECRET";
+
+/// Names the variables of a Worker that say what it does, and where feeds and gateways are.
+pub(crate) const CONFIG: &str = "WEIR_EDGE_CONFIG";
+pub(crate) const ORIGIN: &str = "WEIR_EDGE_ORIGIN";
+pub(crate) const GATEWAY: &str = "WEIR_EDGE_GATEWAY";
+
+/// The keys of edges, as their configuration and that of gateways has them. The origin calls its own so unless it is told.
+pub(crate) fn keys() -> Value {
+    json!([{ "id": "e1", "secret": { "env": SECRET } }])
+}
 
 /// Which edge is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +77,7 @@ pub fn fastly_module(build: Build) -> Result<PathBuf> {
 pub fn worker(build: Build) -> Result<PathBuf> {
     let _lock = workspace::lock("edge-cloudflare")?;
     let built = module("weir-edge-cloudflare", CLOUDFLARE_TARGET, build)?;
-    let bindgen = build_host("weir-edge-bindgen")?;
+    let bindgen = cargo_build(&["--package=weir-edge-bindgen".to_owned()], "")?;
     let folder = workspace::out_dir()
         .join("edge")
         .join(build.folder("cloudflare"));
@@ -73,6 +87,43 @@ pub fn worker(build: Build) -> Result<PathBuf> {
     let glue = workspace::root().join("edge/cloudflare/index.js");
     std::fs::copy(glue, folder.join("index.js"))?;
     Ok(folder)
+}
+
+/// The files of the Worker that are uploaded.
+///
+/// # Errors
+/// As [`wasi_component`].
+pub fn worker_files(build: Build) -> Result<Vec<PathBuf>> {
+    let folder = worker(build)?;
+    let own = ["index.js", "weir_edge.js", "weir_edge_bg.wasm"];
+    let mut files: Vec<PathBuf> = own.iter().map(|name| folder.join(name)).collect();
+    // What crates bring of JavaScript, a folder a crate.
+    for crates in std::fs::read_dir(folder.join("snippets"))? {
+        for file in std::fs::read_dir(crates?.path())? {
+            files.push(file?.path());
+        }
+    }
+    Ok(files)
+}
+
+/// How many bytes files are, each compressed as `gzip -9` does.
+///
+/// # Errors
+/// When a file cannot be read, or there is no gzip.
+pub fn gzipped(files: &[PathBuf]) -> Result<usize> {
+    let mut bytes = 0;
+    for file in files {
+        let mut gzip = Command::new("gzip");
+        let gzip = gzip.args(["-9", "--stdout"]).arg(file).output();
+        let output = gzip.context("cannot start gzip")?;
+        ensure!(
+            output.status.success(),
+            "gzip cannot read {}",
+            file.display()
+        );
+        bytes += output.stdout.len();
+    }
+    Ok(bytes)
 }
 
 /// Longer than it takes on a busy machine.
@@ -99,7 +150,7 @@ fn module(package: &str, target: &str, build_of: Build) -> Result<PathBuf> {
     if build_of == Build::Conformance {
         arguments.push("--features=conformance".into());
     }
-    let built = build(&arguments, "wasm")?;
+    let built = cargo_build(&arguments, "wasm")?;
     let is_believing = contains(&std::fs::read(&built)?, BELIEVES);
     ensure!(
         is_believing != (build_of == Build::Shipped),
@@ -128,16 +179,12 @@ fn ship(built: &Path, name: &str) -> Result<PathBuf> {
     Ok(shipped)
 }
 
-/// The program that runs components in tests. The first build takes minutes: it brings a runtime.
+/// The program that runs components in tests. It brings a runtime, most of which the tests of filters have compiled already.
 ///
 /// # Errors
 /// When it does not compile.
 pub fn wasi_host() -> Result<PathBuf> {
-    build_host("weir-edge-host")
-}
-
-fn build_host(package: &str) -> Result<PathBuf> {
-    build(&[format!("--package={package}")], "")
+    build::binary("weir-edge-host", &[], Some("weir-conformance/wasi"))
 }
 
 /// Without rustup, cargo says what is missing.
@@ -160,7 +207,7 @@ fn add_target(target: &str) -> Result<()> {
 }
 
 /// Builds one package; its file with this ending.
-fn build(arguments: &[String], ending: &str) -> Result<PathBuf> {
+fn cargo_build(arguments: &[String], ending: &str) -> Result<PathBuf> {
     let _lock = workspace::lock("edge")?;
     let mut build = command::cargo();
     build
@@ -200,11 +247,11 @@ mod tests {
     fn what_was_built_is_read_from_cargos_messages() {
         let messages = r#"{"reason":"compiler-artifact","executable":null,"filenames":["/t/libweir_edge.rlib"]}
 {"reason":"compiler-artifact","executable":null,"filenames":["/t/weir_edge_wasi.wasm"]}
-{"reason":"compiler-artifact","executable":"/t/weir-edge-host","filenames":["/t/weir-edge-host"]}
+{"reason":"compiler-artifact","executable":"/t/weir-edge-bindgen","filenames":["/t/weir-edge-bindgen"]}
 {"reason":"build-finished","success":true}"#;
         let path = |path| Some(PathBuf::from(path));
         assert_eq!(built(messages, "wasm"), path("/t/weir_edge_wasi.wasm"));
-        assert_eq!(built(messages, ""), path("/t/weir-edge-host"));
+        assert_eq!(built(messages, ""), path("/t/weir-edge-bindgen"));
         assert_eq!(built(messages, "so"), None);
     }
 

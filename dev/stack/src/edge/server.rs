@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Build, fastly_module, worker};
-use crate::process::Process;
+use super::{Build, fastly_module, worker_files};
+use crate::process::{DiedChild, Process};
 use crate::{command, ports, workspace};
 
 /// Longer than a runtime takes to compile the edge, on a busy machine.
@@ -29,6 +29,7 @@ const GET_VICEROY: &str = "cargo install viceroy --version 0.22.0 --locked";
 const COMPATIBLE_WITH: &str = "2026-07-01";
 
 /// A runtime that serves an edge.
+#[derive(Debug)]
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
@@ -75,8 +76,13 @@ impl Server {
 
     /// # Errors
     /// When it has ended, with the end of its log.
-    pub fn check(&mut self) -> Result<()> {
-        Ok(self.process.check()?)
+    pub fn check(&mut self) -> Result<(), DiedChild> {
+        self.process.check()
+    }
+
+    /// SIGTERM.
+    pub fn stop(&mut self) {
+        self.process.stop();
     }
 
     /// The end of its log.
@@ -249,44 +255,54 @@ fn hash(bytes: &[u8]) -> u32 {
 /// # Errors
 /// When it cannot be built, or there is no workerd.
 pub fn cloudflare(build: Build, variables: &BTreeMap<String, String>) -> Result<Server> {
-    let (runtime, worker) = (workerd()?, worker(build)?);
+    cloudflare_at(build, ports::free()?, variables)
+}
+
+/// The same on a port of 127.0.0.1.
+///
+/// # Errors
+/// As [`cloudflare`].
+pub fn cloudflare_at(
+    build: Build,
+    port: u16,
+    variables: &BTreeMap<String, String>,
+) -> Result<Server> {
+    let (runtime, files) = (workerd()?, worker_files(build)?);
     let folder = tempfile::tempdir()?;
-    let port = ports::free()?;
-    let options = miniflare(&worker, folder.path(), port, variables)?.to_string();
+    let options = miniflare(&files, folder.path(), port, variables)?.to_string();
     let node = runtime.join("node_modules/.bin/node");
     if !node.exists() {
         bail!("npm has brought no Node: {}", node.display());
     }
     Server::start("workerd", port, folder, move || {
         let mut command = Command::new(&node);
-        command.arg("run.mjs").arg(&options).current_dir(&runtime);
+        // In the environment, as there are secrets in them.
+        command
+            .arg("run.mjs")
+            .env("MINIFLARE_OPTIONS", &options)
+            .current_dir(&runtime);
         command
     })
 }
 
 /// What `edge/cloudflare/wrangler.toml` says, for Miniflare.
 fn miniflare(
-    worker: &Path,
+    files: &[PathBuf],
     folder: &Path,
     port: u16,
     variables: &BTreeMap<String, String>,
 ) -> Result<Value> {
-    let module = |kind: &str, path: PathBuf| json!({ "type": kind, "path": path });
-    let mut modules = vec![
-        module("ESModule", worker.join("index.js")),
-        module("ESModule", worker.join("weir_edge.js")),
-        module("CompiledWasm", worker.join("weir_edge_bg.wasm")),
-    ];
-    // What crates bring of JavaScript, a folder a crate.
-    for folder in std::fs::read_dir(worker.join("snippets"))? {
-        for file in std::fs::read_dir(folder?.path())? {
-            modules.push(module("ESModule", file?.path()));
-        }
-    }
+    let root = files.first().and_then(|file| file.parent());
+    let module = |file: &PathBuf| {
+        let is_wasm = file.extension().is_some_and(|ending| ending == "wasm");
+        let kind = if is_wasm { "CompiledWasm" } else { "ESModule" };
+        json!({ "type": kind, "path": file })
+    };
+    let modules: Vec<Value> = files.iter().map(module).collect();
     Ok(json!({
         "host": "127.0.0.1",
         "port": port,
-        "modulesRoot": worker,
+        "modulesRoot": root.context("a Worker has files")?,
         "modules": modules,
         "compatibilityDate": COMPATIBLE_WITH,
         "bindings": variables,

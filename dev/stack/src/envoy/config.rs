@@ -10,7 +10,8 @@ pub use native::native_filter;
 
 use super::tree::{self, at, fields, list, set};
 use crate::native::Host;
-use crate::workspace;
+use crate::secrets::{CLAIM, TOKEN};
+use crate::{edge, workspace};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -18,16 +19,17 @@ use std::path::Path;
 
 // The shipped files, from the root of the workspace.
 const SHIPPED: &str = "envoy/weir.yaml";
+const ALL: &str = "envoy/all.yaml";
 const NATIVE: &str = "envoy/native.yaml";
 const RATELIMIT: &str = "envoy/ratelimit.yaml";
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 const SHORTLINK: &str = "envoy/shortlink.yaml";
 const EVENTS_FILE: &str = "envoy/events.yaml";
 const FITMENT_FILE: &str = "envoy/fitment.yaml";
+const JWT: &str = "envoy/snippets/jwt.yaml";
+const REDIS_TLS: &str = "envoy/snippets/redis-tls.yaml";
+const REDIS_NODES: &str = "envoy/snippets/redis-cluster.yaml";
 const ROOM_FILE: &str = "envoy/waiting-room.yaml";
-const JWT: &str = "envoy/jwt.yaml";
-const REDIS_TLS: &str = "envoy/redis-tls.yaml";
-const REDIS_NODES: &str = "envoy/redis-cluster.yaml";
 
 // What stands in them.
 /// The gate, as `envoy/weir.yaml` calls it.
@@ -80,6 +82,11 @@ impl EnvoyConfig {
     /// the workspace's root, and Envoy may run elsewhere.
     pub fn shipped() -> Result<Self> {
         Self::read(SHIPPED)
+    }
+
+    /// `envoy/all.yaml` in the same way: every filter on one listener.
+    pub fn all() -> Result<Self> {
+        Ok(Self::read(ALL)?.host(Host::Wasm))
     }
 
     /// `envoy/ratelimit.yaml` in the same way, or `envoy/ratelimit-redis.yaml`. Envoy itself answers what passes,
@@ -195,7 +202,7 @@ impl EnvoyConfig {
         })
     }
 
-    /// Redis over TLS and with the password in `WEIR_REDIS_PASSWORD`, as in `envoy/redis-tls.yaml`; `ca` is the
+    /// Redis over TLS and with the password in `WEIR_REDIS_PASSWORD`, as in `envoy/snippets/redis-tls.yaml`; `ca` is the
     /// authority, in PEM. Where Redis is, [`EnvoyConfig::redis`] says.
     pub fn redis_tls(mut self, ca: &Path) -> Result<Self> {
         let [mut settings, mut clusters] = two_documents(REDIS_TLS)?;
@@ -205,7 +212,7 @@ impl EnvoyConfig {
         config.edit_cluster(REDIS_CLUSTER, |cluster| set(cluster, TRUSTED_CA, ca))
     }
 
-    /// A Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/redis-cluster.yaml`. Instead of
+    /// A Redis Cluster of three on these ports of 127.0.0.1, as in `envoy/snippets/redis-cluster.yaml`. Instead of
     /// [`EnvoyConfig::redis`].
     pub fn redis_cluster(self, ports: [u16; 3]) -> Result<Self> {
         self.redis_nodes(ports)?
@@ -253,7 +260,7 @@ impl EnvoyConfig {
         self
     }
 
-    /// With `envoy/jwt.yaml` in front of the gate: users are who a token says.
+    /// With `envoy/snippets/jwt.yaml` in front of the gate: users are who a token says.
     pub fn jwt(mut self) -> Result<Self> {
         let mut read = tree::read(JWT)?;
         let filters = list(read.first_mut().context("it is empty")?, "")?;
@@ -380,6 +387,16 @@ impl EnvoyConfig {
         let told = json!({ "host_env_keys": variables });
         vm.insert("environment_variables".to_owned(), told);
         Ok(self)
+    }
+
+    /// With a gate that knows the stamps of edges, by the secret in [`edge::SECRET`].
+    pub fn edges(self) -> Result<Self> {
+        let config = self.filter_variables(GATE, &[CLAIM, TOKEN, edge::SECRET])?;
+        config.edit_filter(GATE, |json| {
+            let known = json!({ "keys": edge::keys() });
+            fields(json, "")?.insert("edges".to_owned(), known);
+            Ok(())
+        })
     }
 
     /// With this timeout on every route that has one.

@@ -28,6 +28,7 @@ pub struct Builder {
     pub(super) links: Option<String>,
     pub(super) has_events: bool,
     pub(super) has_fitment: bool,
+    pub(super) has_edges: bool,
     pub(super) envoy_log_level: Option<String>,
     pub(super) host: Option<Host>,
     pub(super) edits: Vec<Edit>,
@@ -185,6 +186,13 @@ impl Builder {
     /// Lets the origin know which parts fit which vehicles; without it, it does not.
     pub fn fitment(mut self) -> Self {
         self.has_fitment = true;
+        self
+    }
+
+    /// Lets the origin publish feeds for edges, and the gateway's gate know their stamps; without it, neither does. Edges
+    /// themselves are started later: see [`Stack::start_worker`](crate::Stack::start_worker).
+    pub fn edges(mut self) -> Self {
+        self.has_edges = true;
         self
     }
 

@@ -15,8 +15,11 @@ use crate::origin::Origin;
 use crate::process::DiedChild;
 use crate::provider::PaymentProvider;
 use crate::redis::RedisServer;
-use crate::{http, ports, tools};
-use anyhow::{Result, ensure};
+use crate::secrets::TOKEN;
+use crate::{edge, http, ports, tools};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -48,6 +51,8 @@ pub struct Stack {
     pub event_gateway: Option<Envoy>,
     /// A gateway for questions of fitment, if it was started.
     pub fitment_gateway: Option<Envoy>,
+    /// The edge for Cloudflare in workerd, if it was started.
+    pub worker: Option<edge::Server>,
     /// What stands between the others, if it was asked for.
     pub faults: Faults,
     /// The origin.
@@ -60,6 +65,7 @@ pub struct Stack {
     pub admin_token: String,
     /// The write key of the shop's servers for events.
     pub event_key: String,
+    edge_secret: Option<String>,
     envoy_tool: tools::Envoy,
     envoy_options: EnvoyOptions,
     data: DataDir,
@@ -241,6 +247,44 @@ impl Stack {
         Ok(url)
     }
 
+    /// Starts the edge for Cloudflare in workerd on `port`: it answers for sales what it may, and sends the rest on to the first
+    /// gateway. The stack must [have edges](Builder::edges). Returns its URL.
+    pub async fn start_worker(&mut self, port: u16) -> Result<String> {
+        let variables = self.worker_variables()?;
+        let start = move || edge::cloudflare_at(edge::Build::Shipped, port, &variables);
+        let worker = tokio::task::spawn_blocking(start).await??;
+        let url = format!("http://{}", worker.address);
+        self.worker = Some(worker);
+        Ok(url)
+    }
+
+    /// The routes are those of `envoy/weir.yaml`.
+    fn worker_variables(&self) -> Result<BTreeMap<String, String>> {
+        let secret = self.edge_secret.clone();
+        let secret = secret.context("the stack was started without edges")?;
+        let gateway = self.gateway_variables().iter();
+        let token = gateway.filter(|(name, _)| name == TOKEN).cloned();
+        let config = json!({
+            "edge": "worker-1",
+            "keys": edge::keys(),
+            "gate": {
+                "routes": [{ "path": "/sales/{sale}/orders" }],
+                "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
+                "status_routes": [{ "path": "/sales/{sale}" }],
+                "token": { "keys": [{ "id": "t1", "secret": { "env": TOKEN } }] },
+                "user_header": "x-user-id",
+            },
+        });
+        let own = [
+            (edge::CONFIG, config.to_string()),
+            (edge::ORIGIN, self.origin_url()),
+            (edge::GATEWAY, self.gateway_url()),
+            (edge::SECRET, secret),
+        ];
+        let own = own.map(|(name, value)| (name.to_owned(), value));
+        Ok(own.into_iter().chain(token).collect())
+    }
+
     /// The URLs of all gateways, the first one's first.
     pub fn gateway_urls(&self) -> Vec<String> {
         let further = self.gateways.iter().map(Envoy::url);
@@ -253,12 +297,14 @@ impl Stack {
         self.gateways.iter_mut().try_for_each(Envoy::check)?;
         let mut others = self.link_gateway.iter_mut().chain(&mut self.event_gateway);
         others.try_for_each(Envoy::check)?;
+        self.worker.iter_mut().try_for_each(edge::Server::check)?;
         self.origin.check()?;
         self.redis.servers().try_for_each(RedisServer::check)
     }
 
-    /// Stops gateways, origin and Redis in that order, each by SIGTERM.
+    /// Stops edge, gateways, origin and Redis in that order, each by SIGTERM.
     pub fn stop(&mut self) {
+        self.worker.iter_mut().for_each(edge::Server::stop);
         self.envoy.process().stop();
         let others = self.link_gateway.iter_mut().chain(&mut self.event_gateway);
         for gateway in self.gateways.iter_mut().chain(others) {

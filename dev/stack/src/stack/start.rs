@@ -3,6 +3,7 @@
 use super::builder::Builder;
 use super::{DataDir, Faults, KEY_PREFIX, Stack};
 use crate::backing::Backing;
+use crate::edge;
 use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use crate::fault::FaultProxy;
 use crate::native::Host;
@@ -11,7 +12,7 @@ use crate::ports;
 use crate::provider::PaymentProvider;
 use crate::redis::Access;
 use crate::report::{Reporter, Silent};
-use crate::secrets::Secrets;
+use crate::secrets::{CLAIM, Secrets, TOKEN, random_hex};
 use crate::tools::{self, WasmToolchain};
 use crate::wasm::{self, Messages};
 use anyhow::Result;
@@ -34,6 +35,8 @@ struct Programs {
 struct Common {
     data: DataDir,
     secrets: Secrets,
+    /// What origin, gateways and edges share, if there are edges. It is of one run: nothing that it signs lives longer.
+    edge_secret: Option<String>,
     key_prefix: String,
 }
 
@@ -80,6 +83,8 @@ impl Builder {
             origin,
             redis,
             key_prefix: common.key_prefix,
+            worker: None,
+            edge_secret: common.edge_secret,
             admin_token: common.secrets.admin_token,
             event_key: common.secrets.events,
             envoy_tool: programs.envoy,
@@ -97,6 +102,7 @@ impl Builder {
         let prefix = self.key_prefix.as_deref().unwrap_or(KEY_PREFIX);
         Ok(Common {
             secrets: Secrets::kept_in(&data.path.join("secrets.env"))?,
+            edge_secret: self.has_edges.then(random_hex).transpose()?,
             key_prefix: prefix.to_owned(),
             data,
         })
@@ -126,6 +132,7 @@ impl Builder {
             links: data.write("links.json", self.links.as_deref())?,
             events_log: self.has_events.then(|| data.path.join("events-log")),
             fitment: self.has_fitment.then(|| data.path.join("fitment")),
+            edge_secret: common.edge_secret.clone(),
             provider_port: ports::free()?,
             flags: self.origin_flags.clone(),
             secrets: common.secrets.clone(),
@@ -160,11 +167,13 @@ impl Builder {
         let address = proxied.unwrap_or_else(|| origin.address());
         let config = self.gateway_config(&common.key_prefix, redis, address)?;
         let mut edits = self.edits.into_iter();
-        let variables = [
-            ("WEIR_CLAIM_SECRET", &common.secrets.claim),
-            ("WEIR_TOKEN_SECRET", &common.secrets.token),
+        let mut variables = vec![
+            (CLAIM.to_owned(), common.secrets.claim.clone()),
+            (TOKEN.to_owned(), common.secrets.token.clone()),
         ];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.clone()));
+        if let Some(secret) = &common.edge_secret {
+            variables.push((edge::SECRET.to_owned(), secret.clone()));
+        }
         Ok(EnvoyOptions {
             config: edits.try_fold(config, |config, edit| edit(config))?,
             workers: self.workers.unwrap_or(WORKERS),
@@ -188,6 +197,10 @@ impl Builder {
             .admin_port(or_free(self.ports.envoy_admin)?)?
             .origin(origin)?
             .key_prefix(key_prefix)?;
+        let config = match self.has_edges {
+            true => config.edges()?,
+            false => config,
+        };
         redis.configure(config)
     }
 }

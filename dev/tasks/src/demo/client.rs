@@ -2,6 +2,7 @@
 
 use super::tally::Tally;
 use anyhow::Result;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_stack::http::{Connection, Method, Response};
@@ -26,17 +27,61 @@ pub(super) struct Ask<'a> {
     pub(super) good: &'static str,
 }
 
-/// A connection to the gateway that is opened when it is needed.
+/// Where requests come in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Door {
+    /// Its host and port.
+    pub(super) authority: Arc<str>,
+    /// Whether an edge is there, or a gateway.
+    pub(super) is_edge: bool,
+}
+
+impl Door {
+    /// A gateway's, by its URL.
+    pub(super) fn gateway(url: &str) -> Self {
+        Self {
+            authority: url.trim_start_matches("http://").into(),
+            is_edge: false,
+        }
+    }
+
+    /// An edge's.
+    pub(super) fn edge(url: &str) -> Self {
+        Self {
+            is_edge: true,
+            ..Self::gateway(url)
+        }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+}
+
+/// What Envoy writes into each answer that comes from it or through it.
+const BY_ENVOY: &str = "envoy";
+
+/// Addresses for examples (RFC 2544), one a line.
+const NETWORK: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+
+/// In which header Cloudflare tells an edge where a client is. Here nobody is in front of the edge, so clients do.
+const CLIENT_HEADER: &str = "cf-connecting-ip";
+
+/// A connection to a door that is opened when it is needed.
 pub(super) struct Line {
-    authority: Arc<str>,
+    door: Door,
+    /// Where its people are, if they go to an edge.
+    address: String,
     connection: Option<Connection>,
     pub(super) seen: Tally,
 }
 
 impl Line {
-    pub(super) fn new(authority: Arc<str>) -> Result<Self> {
+    /// The line of this number.
+    pub(super) fn new(number: u32, door: Door) -> Result<Self> {
         Ok(Self {
-            authority,
+            door,
+            address: Ipv4Addr::from_bits(NETWORK + number).to_string(),
             connection: None,
             seen: Tally::empty()?,
         })
@@ -64,6 +109,10 @@ impl Line {
         match tokio::time::timeout(EXCHANGE_LIMIT, self.send(ask)).await {
             Ok(Ok(answer)) => {
                 self.seen.count(&answer, ask.good, started.elapsed());
+                if self.door.is_edge {
+                    let is_own = answer.header("server") != Some(BY_ENVOY);
+                    self.seen.at_edge.count(is_own, &answer);
+                }
                 Some(answer)
             }
             _ => {
@@ -77,9 +126,12 @@ impl Line {
     async fn send(&mut self, ask: &Ask<'_>) -> Result<Response> {
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.is_closed() => connection,
-            _ => Connection::open(&self.authority).await?,
+            _ => Connection::open(&self.door.authority).await?,
         };
         let mut headers = vec![("x-user-id", ask.user)];
+        if self.door.is_edge {
+            headers.push((CLIENT_HEADER, &self.address));
+        }
         headers.extend(
             ask.token
                 .map(|token| (weir_base::headers::ORDER_TOKEN, token)),

@@ -1,6 +1,6 @@
 //! Many at once: a crowd shares some connections, each of which serves one after another.
 
-use super::client::Line;
+use super::client::{Door, Line};
 use super::tally::Tally;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,8 +22,8 @@ pub(super) trait Act: Send + Sync + 'static {
 /// Where a crowd goes.
 #[derive(Debug, Clone)]
 pub(super) struct Crowd {
-    /// The gateway's host and port.
-    pub(super) authority: Arc<str>,
+    /// Its connections go to these in turn.
+    pub(super) doors: Arc<[Door]>,
     /// How many connections are shared.
     pub(super) connections: u32,
     /// What the progress bar says; none without.
@@ -46,6 +46,7 @@ impl Crowd {
         who: Vec<A::Who>,
     ) -> Result<(Vec<A::Outcome>, Tally)> {
         let lines = who.len().min(self.connections as usize);
+        let doors = self.doors.iter().cycle().cloned();
         let mut outcomes = Vec::with_capacity(who.len());
         let stage = Arc::new(Stage {
             act,
@@ -53,8 +54,8 @@ impl Crowd {
             waiting: Mutex::new(who.into_iter()),
         });
         let mut playing = JoinSet::new();
-        for _ in 0..lines {
-            playing.spawn(serve(stage.clone(), Line::new(self.authority.clone())?));
+        for (number, door) in (0..).zip(doors).take(lines) {
+            playing.spawn(serve(stage.clone(), Line::new(number, door)?));
         }
         let mut seen = Tally::empty()?;
         while let Some(line) = playing.join_next().await {
@@ -142,7 +143,7 @@ mod tests {
     async fn a_crowd_retries_after_503_and_broken_connections_and_all_is_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let crowd = Crowd {
-            authority: listener.local_addr().unwrap().to_string().into(),
+            doors: [Door::gateway(&listener.local_addr().unwrap().to_string())].into(),
             connections: 2,
             label: None,
         };

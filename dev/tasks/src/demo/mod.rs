@@ -11,6 +11,7 @@ mod cast;
 mod client;
 mod counters;
 mod crowd;
+mod edge;
 pub mod fitment;
 mod link;
 mod operator;
@@ -27,6 +28,7 @@ use crate::up::{self, Stop, Unnamed};
 use anyhow::{Context, Result};
 use books::Books;
 use cast::Shares;
+use client::Door;
 use play::Play;
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -57,6 +59,13 @@ pub enum Other {
     /// Envoy, and compares every answer. Exit code 0 only if all are right; the last line says how many. Stays up afterwards
     /// unless --once.
     Fitment(fitment::Arguments),
+
+    /// Hold the sale with half of the buyers at an edge: workerd and Envoy at once, one stock
+    ///
+    /// Every second connection goes to the edge for Cloudflare, which runs in workerd as it does there. It refuses by itself
+    /// what it may, mints order tokens, shows how the sale stands, and sends the rest on to the gateway. Checks what the demo checks,
+    /// and that buyers got units through both. Exit code 0 only if all hold. Stays up afterwards unless --once.
+    Edge(edge::Arguments),
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -111,8 +120,10 @@ pub struct Arguments {
 
 /// Holds a sale and checks its books.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    if let Some(Other::Fitment(arguments)) = &arguments.other {
-        return fitment::run(arguments, tools);
+    match &arguments.other {
+        Some(Other::Fitment(arguments)) => return fitment::run(arguments, tools),
+        Some(Other::Edge(arguments)) => return edge::run(arguments, tools),
+        None => {}
     }
     let unnamed = match arguments.once {
         true => Unnamed::Free,
@@ -138,22 +149,43 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             done = demo(arguments, builder, ports) => done?,
             () = stop.asked() => return Ok(ExitCode::FAILURE),
         };
-        println!("{}", report.table());
-        if let Some(file) = &arguments.report {
-            write_report(&report, file)?;
-        }
+        tell(&report, arguments.report.as_deref())?;
         if !arguments.once {
             println!("{}", up::describe(&stack, "another"));
             up::stay_up(&mut stack, &mut stop).await?;
         }
-        // Exit code 0 says: every unit was sold and paid, and none twice.
-        let good = report.is_good();
-        Ok(if good {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(code(&report))
     })
+}
+
+fn tell(report: &Report, file: Option<&Path>) -> Result<()> {
+    println!("{}", report.table());
+    file.map_or(Ok(()), |file| write_report(report, file))
+}
+
+/// Exit code 0 says: every unit was sold and paid, and none twice.
+fn code(report: &Report) -> ExitCode {
+    match report.is_good() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// What is sold, and to how many.
+#[derive(Debug, Clone, Copy)]
+struct SaleArguments {
+    users: u32,
+    stock: u32,
+    shards: u32,
+    connections: u32,
+    seed: u64,
+    workers: u32,
+}
+
+impl SaleArguments {
+    fn shares(&self) -> Shares {
+        Shares::of(self.users, self.stock)
+    }
 }
 
 /// The ports of gateways beside the first.
@@ -186,14 +218,18 @@ async fn demo(
 ) -> Result<(Stack, Report)> {
     // The play asks it things, and the watch looks after its children in between.
     let stack = Mutex::new(up::start(builder).await?);
-    // A name of its own, so that a kept --data folder takes one demo after another.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let sale = format!("demo-{}", now.as_millis());
+    let sale = new_name()?;
     let report = tokio::select! {
         report = hold(arguments, &stack, &sale, ports) => report?,
         died = first_death(&stack) => return Err(died),
     };
     Ok((stack.into_inner(), report))
+}
+
+/// A name of its own, so that a kept --data folder takes one demo after another.
+fn new_name() -> Result<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(format!("demo-{}", now.as_millis()))
 }
 
 async fn hold(
@@ -202,28 +238,45 @@ async fn hold(
     sale: &str,
     ports: GatewayPorts,
 ) -> Result<Report> {
-    let shares = Shares::of(arguments.users, arguments.stock);
-    let mut play = Play::new(stack, sale, shares, arguments).await?;
-    let people = cast::people(&shares, arguments.seed);
-    let browsing = views::play(stack, ports.events, &people, &mut play.teller).await?;
-    let played = play.run().await?;
-    let books = Books::read(&*stack.lock().await, sale, arguments.shards).await?;
-    let link = link::play(stack, ports.links, &mut play.teller).await?;
-    Ok(Report {
-        stock: arguments.stock.into(),
+    let wanted = SaleArguments {
+        users: arguments.users,
+        stock: arguments.stock,
         shards: arguments.shards,
-        shares,
-        workers: arguments.up.workers(),
         connections: arguments.connections,
         seed: arguments.seed,
+        workers: arguments.up.workers(),
+    };
+    let door = Door::gateway(&stack.lock().await.gateway_url());
+    let mut play = Play::new(stack, sale, &wanted, vec![door]).await?;
+    let people = cast::people(&wanted.shares(), wanted.seed);
+    let browsing = views::play(stack, ports.events, &people, &mut play.teller).await?;
+    let mut report = sell(&mut play, sale, &wanted).await?;
+    report.browsing = Some(browsing);
+    report.link = Some(link::play(stack, ports.links, &mut play.teller).await?);
+    report.phases = play.teller.json();
+    Ok(report)
+}
+
+/// Plays the sale itself, and reads its books.
+async fn sell(play: &mut Play<'_>, sale: &str, wanted: &SaleArguments) -> Result<Report> {
+    let played = play.run().await?;
+    let books = Books::read(&*play.stack.lock().await, sale, wanted.shards).await?;
+    Ok(Report {
+        stock: wanted.stock.into(),
+        shards: wanted.shards,
+        shares: wanted.shares(),
+        workers: wanted.workers,
+        connections: wanted.connections,
+        seed: wanted.seed,
         phases: play.teller.json(),
         reserved: played.reserved,
         rushes: played.rushes,
-        seen: play.seen,
+        seen: play.seen.clone(),
         audit: played.audit,
         books,
-        browsing,
-        link,
+        browsing: None,
+        link: None,
+        has_edge: false,
     })
 }
 

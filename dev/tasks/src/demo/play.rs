@@ -1,9 +1,10 @@
 //! The sale from its creation to the last paid unit, step by step.
 
-use super::Arguments;
+use super::SaleArguments;
 use super::acts::{Buy, CheckOut, Fate, Paths, Reserve, TryEarly};
 use super::bots::{Forge, Pester};
 use super::cast::{self, Bot, Person, Role, Shares, Trick};
+use super::client::Door;
 use super::counters::Counters;
 use super::crowd::Crowd;
 use super::operator::{self, Audit, Plan};
@@ -11,7 +12,7 @@ use super::sql::{Checked, Sql};
 use super::tally::{Tallies, Tally};
 use super::teller::Teller;
 use super::visitor::Standing;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,8 +40,8 @@ const CONNECTIONS_PER_BOT_LINE: u32 = 8;
 
 /// A sale under way.
 pub(super) struct Play<'a> {
-    stack: &'a Mutex<Stack>,
-    gateway: String,
+    pub(super) stack: &'a Mutex<Stack>,
+    doors: Arc<[Door]>,
     database: PathBuf,
     sale: String,
     shares: Shares,
@@ -87,26 +88,23 @@ impl<'a> Play<'a> {
     pub(super) async fn new(
         stack: &'a Mutex<Stack>,
         sale: &str,
-        shares: Shares,
-        arguments: &Arguments,
+        wanted: &SaleArguments,
+        doors: Vec<Door>,
     ) -> Result<Self> {
-        let (gateway, database) = {
-            let stack = stack.lock().await;
-            (stack.gateway_url(), stack.database_path().to_owned())
-        };
+        let database = stack.lock().await.database_path().to_owned();
         Ok(Self {
             stack,
-            gateway,
+            doors: doors.into(),
             database,
             sale: sale.to_owned(),
-            shares,
+            shares: wanted.shares(),
             plan: Plan {
-                stock: arguments.stock,
-                shards: arguments.shards,
+                stock: wanted.stock,
+                shards: wanted.shards,
             },
             paths: Paths::of(sale),
-            connections: arguments.connections,
-            seed: arguments.seed,
+            connections: wanted.connections,
+            seed: wanted.seed,
             expired: 0,
             teller: Teller::new(),
             seen: Tallies::empty()?,
@@ -206,6 +204,7 @@ impl<'a> Play<'a> {
     async fn count_down(&mut self, people: &[Person]) -> Result<()> {
         operator::set_start(&*self.stack.lock().await, &self.sale).await?;
         self.stack.lock().await.wait_until_known(&self.sale).await?;
+        self.wait_until_known_at_doors().await?;
         self.teller.tell(
             "warm-up",
             "start set, reservations closed, stock put into Redis",
@@ -378,16 +377,12 @@ impl<'a> Play<'a> {
     async fn running_everywhere(&self, deadline: Instant) -> Result<()> {
         let mut in_a_row = 0;
         while in_a_row < RUNNING_IN_A_ROW {
-            let state = self.standing().await?.state;
-            if state == "running" {
+            if self.is_running_at_each_door().await? {
                 in_a_row += 1;
                 continue;
             }
             in_a_row = 0;
-            ensure!(
-                Instant::now() < deadline,
-                "the sale does not reopen: it is {state}"
-            );
+            ensure!(Instant::now() < deadline, "the sale does not reopen");
             sleep(POLL).await;
         }
         Ok(())
@@ -420,8 +415,36 @@ impl<'a> Play<'a> {
         Sql::read(&self.database, &self.sale).await
     }
 
+    /// As the first door shows it.
     async fn standing(&self) -> Result<Standing> {
-        Standing::ask(&self.gateway, &self.sale).await
+        let door = self.doors.first().context("a sale has a door")?;
+        Standing::ask(&door.url(), &self.sale).await
+    }
+
+    /// Edges hear of a sale after gateways do.
+    async fn wait_until_known_at_doors(&self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        for door in self.doors.iter() {
+            while Standing::ask(&door.url(), &self.sale).await.is_err() {
+                ensure!(
+                    Instant::now() < deadline,
+                    "{} does not know the sale",
+                    door.url()
+                );
+                sleep(POLL).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_running_at_each_door(&self) -> Result<bool> {
+        for door in self.doors.iter() {
+            let standing = Standing::ask(&door.url(), &self.sale).await?;
+            if standing.state != "running" {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn pester(&self) -> Result<Pester> {
@@ -444,9 +467,8 @@ impl<'a> Play<'a> {
     }
 
     fn crowd(&self, connections: u32, label: Option<&'static str>) -> Crowd {
-        let url = &self.gateway;
         Crowd {
-            authority: url.trim_start_matches("http://").into(),
+            doors: self.doors.clone(),
             connections,
             label,
         }

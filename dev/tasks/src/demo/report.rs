@@ -6,10 +6,11 @@ use super::link::LinkShow;
 use super::operator::Audit;
 use super::play::Rush;
 use super::sql::Checked;
-use super::tally::{Row, Tallies, Tally};
+use super::tally::{AtEdge, Row, Tallies, Tally};
 use super::views::Browsing;
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
+use weir_sale::verdict::Verdict;
 
 /// Everything that was asked for and found.
 #[derive(Debug)]
@@ -28,10 +29,12 @@ pub(super) struct Report {
     pub(super) seen: Tallies,
     pub(super) audit: Audit,
     pub(super) books: Books,
-    /// What people looked at before.
-    pub(super) browsing: Browsing,
-    /// The short link at the end.
-    pub(super) link: LinkShow,
+    /// What people looked at before, if they did.
+    pub(super) browsing: Option<Browsing>,
+    /// The short link at the end, if there was one.
+    pub(super) link: Option<LinkShow>,
+    /// Whether people came through an edge, too.
+    pub(super) has_edge: bool,
 }
 
 /// Something that must be so.
@@ -97,9 +100,21 @@ impl Report {
             ),
             check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
         ];
-        let shows = self.browsing.checks().into_iter().chain(self.link.checks());
+        let browsing = self.browsing.iter().flat_map(Browsing::checks);
+        let links = self.link.iter().flat_map(LinkShow::checks);
+        let edge = self.has_edge.then(|| {
+            let granted = self.seen.people.of(Verdict::Granted);
+            self.at_edge().checks(granted)
+        });
+        let shows = browsing.chain(links).chain(edge.into_iter().flatten());
         checks.extend(shows.map(|(holds, what)| check(holds, what)));
         checks
+    }
+
+    fn at_edge(&self) -> AtEdge {
+        let mut all = self.seen.people.at_edge;
+        all.add(self.seen.bots.at_edge);
+        all
     }
 
     pub(super) fn json(&self) -> Value {
@@ -126,8 +141,9 @@ impl Report {
             "bots_seen": tally_json(&self.seen.bots),
             "rushes": self.rushes.iter().map(rush_json).collect::<Vec<_>>(),
             "audit": self.audit.json(),
-            "events": self.browsing.json(),
-            "link": self.link.json(),
+            "events": self.browsing.as_ref().map(Browsing::json),
+            "link": self.link.as_ref().map(LinkShow::json),
+            "edge": self.has_edge.then(|| self.at_edge().json()),
             "orders": sql.orders,
             "orders_paid": sql.paid,
             "orders_expired": sql.expired,
@@ -163,11 +179,16 @@ impl Report {
         write_rows(to, "the gateway's verdict", &self.seen.verdicts())?;
         write_rows(to, "the origin's answer", &self.seen.origin())?;
         self.write_lost(to)?;
+        if self.has_edge {
+            write_edge(to, self.at_edge())?;
+        }
         if let Some(rush) = self.rushes.first() {
             write_speed(to, rush)?;
         }
         self.write_books(to)?;
-        writeln!(to, "{}", self.link.table())?;
+        if let Some(link) = &self.link {
+            writeln!(to, "{}", link.table())?;
+        }
         for Check { holds, what } in self.checks() {
             writeln!(to, "{} {what}", if holds { '✓' } else { '✗' })?;
         }
@@ -226,6 +247,15 @@ fn number(count: u64) -> String {
         0 => String::new(),
         count => count.to_string(),
     }
+}
+
+fn write_edge(to: &mut String, at_edge: AtEdge) -> fmt::Result {
+    let AtEdge { own, sent_on, .. } = at_edge;
+    writeln!(
+        to,
+        "{} answers through the edge: {own} it gave by itself, {sent_on} came from a gateway\n",
+        at_edge.all()
+    )
 }
 
 fn write_speed(to: &mut String, rush: &Rush) -> fmt::Result {
@@ -351,8 +381,9 @@ mod tests {
                     ..Shard::default()
                 }],
             },
-            browsing: Browsing::good(),
-            link: LinkShow::of(10_000, 10_000),
+            browsing: Some(Browsing::good()),
+            link: Some(LinkShow::of(10_000, 10_000)),
+            has_edge: false,
         }
     }
 
@@ -369,7 +400,10 @@ mod tests {
             (|r| r.books.sql.paid = 9, "unsold 1"),
             (|r| r.books.sql.buyers = 9, "by 9 different people"),
             (|r| r.books.sql.bots = 1, "bots have ordered 1"),
-            (|r| r.browsing.books.events = 99, "99 of 100 acknowledged"),
+            (
+                |r| r.browsing.as_mut().unwrap().books.events = 99,
+                "99 of 100 acknowledged",
+            ),
         ];
         for (fault, expected) in faults {
             let mut report = report();
@@ -386,6 +420,34 @@ mod tests {
         let mut unpaid = report();
         unpaid.books.sql.orders = 11;
         assert!(unpaid.table().contains("✗ 10 of 11 orders paid"));
+    }
+
+    #[test]
+    fn an_edge_that_answers_nothing_or_all_is_not_good() {
+        let mut report = report();
+        report.has_edge = true;
+        report.seen.people.words.insert("granted".to_owned(), 9);
+        let good = AtEdge {
+            own: 3,
+            sent_on: 4,
+            granted: 2,
+        };
+        report.seen.bots.at_edge = good;
+        assert!(report.is_good(), "{}", report.table());
+        let table = report.table();
+        assert!(table.contains("7 answers through the edge: 3 it gave by itself"));
+        assert!(table.contains("✓ orders: 2 through the edge, 7 through Envoy"));
+        assert_eq!(report.json()["edge"]["own"], 3);
+        let faults = [
+            AtEdge { own: 0, ..good },
+            AtEdge { sent_on: 0, ..good },
+            AtEdge { granted: 0, ..good },
+            AtEdge { granted: 9, ..good },
+        ];
+        for fault in faults {
+            report.seen.bots.at_edge = fault;
+            assert!(!report.is_good(), "{fault:?}");
+        }
     }
 
     #[test]

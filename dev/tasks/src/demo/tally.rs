@@ -27,8 +27,63 @@ pub(super) struct Tally {
     pub(super) words: BTreeMap<String, u64>,
     /// Answers by status.
     pub(super) statuses: BTreeMap<u16, u64>,
+    /// What came through edges.
+    pub(super) at_edge: AtEdge,
     /// Of each answered exchange, in microseconds.
     pub(super) latency_us: Histogram<u64>,
+}
+
+/// Answers that came from edges.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct AtEdge {
+    /// Those that an edge gave by itself.
+    pub(super) own: u64,
+    /// Those of a gateway or of the origin, to whom it had sent the request on.
+    pub(super) sent_on: u64,
+    /// Those of the latter with an order.
+    pub(super) granted: u64,
+}
+
+impl AtEdge {
+    pub(super) fn count(&mut self, is_own: bool, answer: &Response) {
+        match is_own {
+            true => self.own += 1,
+            false => self.sent_on += 1,
+        }
+        let granted = Verdict::Granted.word();
+        let is_granted = answer.header(weir_base::headers::VERDICT) == Some(granted);
+        self.granted += u64::from(is_granted && answer.status < 300);
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.own += other.own;
+        self.sent_on += other.sent_on;
+        self.granted += other.granted;
+    }
+
+    pub(super) fn all(self) -> u64 {
+        self.own + self.sent_on
+    }
+
+    /// What must be so, if so many were granted in all.
+    pub(super) fn checks(self, granted: u64) -> Vec<(bool, String)> {
+        let Self { own, sent_on, .. } = self;
+        let (here, elsewhere) = (self.granted, granted.saturating_sub(self.granted));
+        vec![
+            (
+                own > 0 && sent_on > 0,
+                format!("the edge has answered {own} by itself and sent {sent_on} on"),
+            ),
+            (
+                here > 0 && elsewhere > 0,
+                format!("orders: {here} through the edge, {elsewhere} through Envoy"),
+            ),
+        ]
+    }
+
+    pub(super) fn json(self) -> serde_json::Value {
+        serde_json::json!({ "own": self.own, "sent_on": self.sent_on, "granted": self.granted })
+    }
 }
 
 impl Tally {
@@ -39,6 +94,7 @@ impl Tally {
             gave_up: 0,
             words: BTreeMap::new(),
             statuses: BTreeMap::new(),
+            at_edge: AtEdge::default(),
             latency_us: Histogram::new_with_max(LATENCY_MAX_US, LATENCY_DIGITS)?,
         })
     }
@@ -47,6 +103,7 @@ impl Tally {
         self.requests += other.requests;
         self.broken += other.broken;
         self.gave_up += other.gave_up;
+        self.at_edge.add(other.at_edge);
         for (word, count) in &other.words {
             *self.words.entry(word.clone()).or_default() += count;
         }

@@ -19,6 +19,7 @@ fn options(dir: &Path, log: &Path, redis_url: String) -> OriginOptions {
     OriginOptions {
         events_log: None,
         fitment: None,
+        edge_secret: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),

@@ -18,6 +18,7 @@ async fn start(dir: &Path, redis: &RedisServer) -> Origin {
     let options = OriginOptions {
         events_log: None,
         fitment: None,
+        edge_secret: None,
         port: ports::free().unwrap(),
         admin_port: ports::free().unwrap(),
         database: dir.join("weir.db"),

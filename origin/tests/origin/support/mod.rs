@@ -136,6 +136,6 @@ pub fn claim_headers(ticket: &Ticket) -> [(&'static str, Vec<u8>); 2] {
 pub fn sale_json(sale: &str, total: u64) -> Value {
     json!({
         "id": sale, "title": "A sale", "total": total, "shards": SHARDS, "user_cap": 1,
-        "starts_at_ms": now_ms() - 1_000, "ends_at_ms": now_ms() + 600_000,
+        "starts_at_ms": now_ms() - 1_000, "ends_at_ms": now_ms() + 600_000, "warm_before_ms": null,
     })
 }

@@ -160,3 +160,35 @@ fn a_rule_in_shadow_is_asked_here_while_redis_does_not_answer() {
     let counts = ["allowed", "shadow_limited", "fallback"].map(|what| host.count(what, "r"));
     assert_eq!(counts, [1, 2, 3]);
 }
+
+#[test]
+fn the_log_tells_of_a_redis_that_does_not_answer_once_and_of_its_return() {
+    let mut host = host("open");
+    let warnings = |host: &Host| {
+        let mut log = host.log.iter();
+        log.by_ref()
+            .filter(|(level, _)| *level == Level::Warn)
+            .count()
+    };
+    fail(&mut host, "alice", Fate::TimedOut);
+    fail(&mut host, "alice", Fate::TimedOut);
+    assert_eq!(warnings(&host), 1, "{:?}", host.log);
+    assert!(host.has_logged("go on without Redis: outcome unknown: no reply in time"));
+    fail(&mut host, "bob", Fate::Answered);
+    host.settle();
+    assert!(host.has_logged("Redis answers again"));
+    fail(&mut host, "bob", Fate::Lost);
+    assert_eq!(warnings(&host), 2);
+}
+
+#[test]
+fn a_limiter_without_rules_says_so_with_its_first_request() {
+    let mut idle = Host::new(&[], "");
+    idle.request("alice");
+    idle.request("alice");
+    assert_eq!(idle.log.len(), 1);
+    assert!(idle.has_logged("there are no rules, so nothing is limited"));
+    let mut reloads = Host::new(&[], r#""redis": {}, "reload": true"#);
+    reloads.request("alice");
+    assert!(!reloads.has_logged("there are no rules"));
+}

@@ -4,13 +4,13 @@ use super::{CLUSTERS, EnvoyConfig, LISTENERS, RATELIMIT_REDIS, at, list, tree};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-const HISTORY: &str = "envoy/history-limits.yaml";
+const HISTORY: &str = "envoy/snippets/history-limits.yaml";
 
 /// The bridge's listener, and the cluster that leads to it.
 const BRIDGE_LISTENER: &str = "weir_redis";
 
 impl EnvoyConfig {
-    /// With `envoy/history-limits.yaml` in front of the gate, as people are told to put it there; of [`EnvoyConfig::shipped`].
+    /// With `envoy/snippets/history-limits.yaml` in front of the gate, as people are told to put it there; of [`EnvoyConfig::shipped`].
     pub fn history_limits(mut self) -> Result<Self> {
         let mut read = tree::read(HISTORY)?;
         let filters = list(read.first_mut().context("it is empty")?, "")?;

@@ -84,7 +84,7 @@ pub(crate) fn bytes(text: &str) -> Vec<u8> {
 }
 
 /// Headers as text.
-pub(crate) fn headers(map: &http::HeaderMap) -> Vec<(String, String)> {
+pub(crate) fn headers(map: &hyper::HeaderMap) -> Vec<(String, String)> {
     map.iter()
         .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
         .collect()

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
 use wasmtime::component::ResourceTable;
 use wasmtime::error::Context;
 use wasmtime::{Result, Store, format_err};
@@ -88,7 +88,7 @@ impl Net {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn answer(self, request: http::Request<WasiBody>) -> Result<Message, Error> {
+    async fn answer(self, request: hyper::Request<WasiBody>) -> Result<Message, Error> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -123,10 +123,10 @@ type Io = Box<dyn Future<Output = Result<(), Error>> + Send>;
 impl WasiHttpHooks for Net {
     fn send_request(
         &mut self,
-        request: http::Request<WasiBody>,
+        request: hyper::Request<WasiBody>,
         _options: Option<RequestOptions>,
         _fut: Io,
-    ) -> Box<dyn Future<Output = Result<(http::Response<WasiBody>, Io), Error>> + Send> {
+    ) -> Box<dyn Future<Output = Result<(hyper::Response<WasiBody>, Io), Error>> + Send> {
         let net = self.clone();
         Box::new(async move {
             let message = net.answer(request).await?;
@@ -139,8 +139,8 @@ impl WasiHttpHooks for Net {
     }
 }
 
-fn response(message: &Message) -> Result<http::Response<WasiBody>, http::Error> {
-    let mut response = http::Response::builder().status(message.status);
+fn response(message: &Message) -> Result<hyper::Response<WasiBody>, hyper::http::Error> {
+    let mut response = hyper::Response::builder().status(message.status);
     for (name, value) in &message.headers {
         response = response.header(name, bytes(value));
     }

@@ -1,0 +1,77 @@
+//! The checks, a file for each subject. Each looks at one thing, and says nothing where another check has spoken: one mistake
+//! is one finding.
+
+mod bridge;
+mod durations;
+mod origin;
+mod redis;
+mod replies;
+mod routes;
+mod secrets;
+mod settings;
+mod stats;
+#[cfg(test)]
+pub(crate) use stats::labels;
+mod ways;
+
+use crate::envoy::Envoy;
+use crate::facts::{GatewayEnvironment, OriginFacts, RedisFacts};
+use crate::filters::{self, Filter};
+use crate::finding::Finding;
+
+/// What is to be examined. What is not known is not checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Subject<'a> {
+    /// Envoy's configuration.
+    pub envoy: Option<&'a Envoy>,
+    /// The origin's settings.
+    pub origin: Option<&'a OriginFacts>,
+    /// What Redis said, each node by itself.
+    pub redis: &'a [RedisFacts],
+    /// What Envoy is started with.
+    pub gateway: Option<&'a GatewayEnvironment>,
+}
+
+/// What checks of Envoy's configuration look at.
+pub(crate) struct Gateway<'a> {
+    pub(crate) envoy: &'a Envoy,
+    pub(crate) filters: Vec<Filter<'a>>,
+    pub(crate) origin: Option<&'a OriginFacts>,
+    pub(crate) environment: Option<&'a GatewayEnvironment>,
+}
+
+/// All that is wrong, the worst first.
+pub fn examine(subject: &Subject<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(envoy) = subject.envoy {
+        let gateway = Gateway {
+            filters: filters::of(envoy),
+            origin: subject.origin,
+            environment: subject.gateway,
+            envoy,
+        };
+        examine_gateway(&gateway, &mut findings);
+    }
+    redis::check(subject, &mut findings);
+    // The order of checks stays within each severity.
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+/// Whether any filter of Weir's asks a Redis.
+pub fn uses_redis(envoy: &Envoy) -> bool {
+    let filters = filters::of(envoy);
+    filters.iter().any(|filter| !filter.redis().is_empty())
+}
+
+fn examine_gateway(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+    settings::check(gateway, findings);
+    bridge::check(gateway, findings);
+    ways::check(gateway, findings);
+    routes::check(gateway, findings);
+    replies::check(gateway, findings);
+    durations::check(gateway, findings);
+    origin::check(gateway, findings);
+    secrets::check(gateway, findings);
+    stats::check(gateway, findings);
+}

@@ -1,0 +1,87 @@
+//! Whether gateways reach the origin where it is, and it has what they ask for.
+
+use super::Gateway;
+use super::routes::orders_cluster;
+use crate::envoy::Cluster;
+use crate::facts::OriginFacts;
+use crate::filters::{Filter, Settings};
+use crate::finding::Finding;
+use crate::place::is_loopback;
+
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+    let Some(origin) = gateway.origin else {
+        return;
+    };
+    for filter in &gateway.filters {
+        findings.extend(has_domain(filter, origin));
+    }
+    for name in clusters(gateway) {
+        findings.extend(elsewhere(gateway, &name, origin));
+    }
+}
+
+fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Finding> {
+    let (has, what, flag) = match filter.accepted()? {
+        Settings::Links(_) => (origin.has_links, "short links", "--links (WEIR_LINKS)"),
+        Settings::Events(_) => (
+            origin.has_events,
+            "events",
+            "--events-log (WEIR_EVENTS_LOG)",
+        ),
+        Settings::Fitment(_) => (
+            origin.has_fitment,
+            "vehicle fitment",
+            "--fitment (WEIR_FITMENT)",
+        ),
+        Settings::Gate(_) | Settings::Limiter(_) | Settings::Room(_) => return None,
+    };
+    (!has).then(|| {
+        Finding::error(
+            "origin-without",
+            filter.place(),
+            format!("the origin is started without {what}"),
+            format!("start it with {flag}"),
+        )
+    })
+}
+
+/// The clusters that filters take for the origin.
+pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<String> {
+    let mut clusters: Vec<String> = Vec::new();
+    for filter in &gateway.filters {
+        let cluster = match filter.accepted() {
+            Some(Settings::Gate(_)) => orders_cluster(gateway, filter).map(|(name, _)| name),
+            Some(Settings::Links(links)) => Some(links.origin.cluster.as_str()),
+            _ => None,
+        };
+        if let Some(cluster) = cluster
+            && !clusters.iter().any(|known| known == cluster)
+        {
+            clusters.push(cluster.to_owned());
+        }
+    }
+    clusters
+}
+
+/// The port of a cluster that is on this machine.
+pub(super) fn local_port(cluster: Option<Cluster<'_>>) -> Option<u16> {
+    let address = cluster?.addresses().into_iter().next()?;
+    let (host, port) = address.rsplit_once(':')?;
+    port.parse().ok().filter(|_| is_loopback(host))
+}
+
+fn elsewhere(gateway: &Gateway<'_>, name: &str, origin: &OriginFacts) -> Option<Finding> {
+    let port = local_port(gateway.envoy.cluster(name))?;
+    // The admin port is worse, and has a finding of its own.
+    (port != origin.port && port != origin.admin_port).then(|| {
+        Finding::error(
+            "origin-other",
+            format!("cluster {name}"),
+            format!(
+                "it leads to port {port} of this machine, and the origin listens on {}",
+                origin.port
+            ),
+            "set both to one port: WEIR_LISTEN at the origin, the cluster's endpoint here",
+        )
+    })
+}

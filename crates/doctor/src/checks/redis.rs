@@ -1,0 +1,99 @@
+//! How Redis is set up, and what its clock says.
+
+use weir_engine::config::Topology;
+
+use super::Subject;
+use crate::facts::RedisFacts;
+use crate::filters;
+use crate::finding::Finding;
+
+const TOPOLOGY: &str = "topology";
+
+/// With so many members a list of views takes a fifth of the memory in its short form.
+const LISTPACK_ENTRIES: u64 = 256;
+
+/// How far clocks may differ, in milliseconds. Tokens have a least age of a second; claims are held for 30.
+const CLOCK_MS: i64 = 500;
+
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+    for redis in subject.redis {
+        let place = format!("Redis at {}", redis.address);
+        if let Some(why) = &redis.away {
+            findings.push(Finding::error(
+                "redis-away",
+                place,
+                format!("it does not answer: {why}"),
+                "start it, or correct WEIR_REDIS_URL",
+            ));
+            continue;
+        }
+        findings.extend(evicts(redis, &place));
+        findings.extend(listpack(subject, redis, &place));
+        findings.extend(clock(redis, &place));
+        // What is behind the bridge may differ from the topology already: that is the same mistake.
+        if !findings.iter().any(|finding| finding.check == TOPOLOGY) {
+            findings.extend(kind(subject, redis, &place));
+        }
+    }
+}
+
+fn evicts(redis: &RedisFacts, place: &str) -> Option<Finding> {
+    let policy = redis.maxmemory_policy.as_deref()?;
+    let is_bounded = redis.maxmemory? > 0;
+    (is_bounded && policy != "noeviction").then(|| {
+        Finding::error(
+            "redis-evicts",
+            place,
+            format!("it has a maxmemory and the policy {policy}: when it is full it drops stock, claims and links"),
+            "set maxmemory-policy noeviction",
+        )
+    })
+}
+
+fn listpack(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Finding> {
+    let entries = redis.zset_max_listpack_entries?;
+    let is_wanted = subject.origin.is_some_and(|origin| origin.has_history);
+    (is_wanted && entries < LISTPACK_ENTRIES).then(|| {
+        Finding::warning(
+            "redis-listpack",
+            place,
+            format!("zset-max-listpack-entries is {entries}: browse histories take five times the memory"),
+            format!("set zset-max-listpack-entries {LISTPACK_ENTRIES}"),
+        )
+    })
+}
+
+fn clock(redis: &RedisFacts, place: &str) -> Option<Finding> {
+    let ahead_ms = redis.clock_ahead_ms?;
+    let is_off = ahead_ms.abs() > CLOCK_MS.saturating_add(redis.clock_uncertain_ms);
+    let direction = if ahead_ms > 0 { "ahead of" } else { "behind" };
+    is_off.then(|| {
+        Finding::error(
+            "clock",
+            place,
+            format!("its clock is {} ms {direction} this machine's: sales begin, tokens count and claims end at the wrong time", ahead_ms.abs()),
+            "let all machines follow one time server (chrony, systemd-timesyncd)",
+        )
+    })
+}
+
+/// What Redis says that it is, against what filters take it for.
+fn kind(subject: &Subject<'_>, redis: &RedisFacts, place: &str) -> Option<Finding> {
+    let is_cluster = redis.is_cluster?;
+    let filters = filters::of(subject.envoy?);
+    let expects_cluster = filters.iter().find_map(|filter| {
+        let gate = filter.gate()?;
+        Some(gate.redis.topology == Topology::Cluster)
+    })?;
+    let (is, expected) = match (is_cluster, expects_cluster) {
+        (true, false) => ("a node of a Redis Cluster", "single"),
+        (false, true) => ("no node of a Redis Cluster", "cluster"),
+        _ => return None,
+    };
+    Some(Finding::error(
+        TOPOLOGY,
+        place,
+        format!("it is {is}, and the gate's redis.topology is {expected}"),
+        "set the topology to what Redis is; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
+    ))
+}

@@ -1,0 +1,80 @@
+//! What buyers get when Envoy answers for an origin that does not.
+
+use serde_json::Value;
+
+use super::Gateway;
+use crate::filters::Kind;
+use crate::finding::Finding;
+use crate::tree::{list, number, text};
+
+/// What Envoy notes when an upstream fails: no connection, no host, a broken connection, a timeout.
+const FLAGS: [&str; 6] = ["UF", "UH", "UC", "UT", "UO", "UR"];
+
+/// What it answers when `max_stream_duration` ends a request, without a flag.
+const TIMED_OUT: u64 = 504;
+
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+    let gates = gateway.filters.iter();
+    for gate in gates.filter(|filter| filter.kind == Kind::Gate) {
+        let mappers = list(gate.manager.value, "local_reply_config.mappers");
+        let lacks = match mappers.iter().find(|mapper| is_honest(mapper)) {
+            None => {
+                vec!["a mapper that sets x-weir-verdict to unavailable and Retry-After".to_owned()]
+            }
+            Some(mapper) => uncovered(mapper),
+        };
+        if !lacks.is_empty() {
+            findings.push(Finding::error(
+                "local-reply",
+                gate.manager.place(),
+                format!("local_reply_config lacks {}: with the origin down, buyers would be told `granted` with a 503", lacks.join(", ")),
+                "copy local_reply_config from envoy/weir.yaml",
+            ));
+        }
+    }
+}
+
+/// Whether it takes back what the gate has said.
+fn is_honest(mapper: &Value) -> bool {
+    let sets = |name: &str, value: Option<&str>| {
+        let mut headers = list(mapper, "headers_to_add").iter();
+        headers.any(|header| {
+            let key = text(header, "header.key").unwrap_or_default();
+            let is_value = value.is_none_or(|value| text(header, "header.value") == Some(value));
+            key.eq_ignore_ascii_case(name) && is_value
+        })
+    };
+    sets(weir_base::headers::VERDICT, Some("unavailable")) && sets("retry-after", None)
+}
+
+/// The failures that it does not answer.
+fn uncovered(mapper: &Value) -> Vec<String> {
+    let filters: Vec<&Value> = match list(mapper, "filter.or_filter.filters") {
+        [] => mapper.get("filter").into_iter().collect(),
+        filters => filters.iter().collect(),
+    };
+    let flags: Vec<&str> = filters
+        .iter()
+        .flat_map(|filter| list(filter, "response_flag_filter.flags"))
+        .filter_map(Value::as_str)
+        .collect();
+    let mut lacks: Vec<String> = FLAGS
+        .iter()
+        .filter(|flag| !flags.contains(flag))
+        .map(|flag| format!("the flag {flag}"))
+        .collect();
+    let covers_status = filters.iter().any(|filter| {
+        let comparison = "status_code_filter.comparison";
+        let value = number(filter, &format!("{comparison}.value.default_value"));
+        match text(filter, &format!("{comparison}.op")) {
+            Some("GE") => value.is_some_and(|value| value <= TIMED_OUT),
+            // Of an enum Envoy leaves the first value out when it prints.
+            Some("EQ") | None => value == Some(TIMED_OUT),
+            Some(_) => false,
+        }
+    });
+    if !covers_status {
+        lacks.push("the status 504".to_owned());
+    }
+    lacks
+}

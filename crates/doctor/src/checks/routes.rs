@@ -1,0 +1,390 @@
+//! Whether requests that a filter lets go on reach the origin, and nothing else of it is open.
+
+use serde_json::Value;
+use weir_engine_gate::Config as GateConfig;
+
+use super::Gateway;
+use crate::envoy::Manager;
+use crate::facts::OriginFacts;
+use crate::filters::{Filter, Kind, Settings};
+use crate::finding::Finding;
+use crate::route::{Landing, Request, land};
+use crate::tree::{at, field, is_set, list, name, text};
+
+/// A sale and an order that no shop has.
+const SALE: &str = "weir-doctor";
+const ORDER: &str = "weir-doctor";
+
+/// Where the origin takes orders.
+const ORDERS: &str = "/orders";
+
+/// A path that nothing of Weir's serves.
+const UNKNOWN: Request<'_> = Request {
+    method: "GET",
+    path: "/weir-doctor-knows-no-such-path",
+};
+
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+    for filter in &gateway.filters {
+        let Some(routes) = gateway.envoy.routes(&filter.manager) else {
+            findings.extend(unknown_routes(filter));
+            continue;
+        };
+        let hosts = || {
+            let hosts = list(routes, "virtual_hosts").iter();
+            hosts.filter(|host| !is_off(host, filter))
+        };
+        match filter.accepted() {
+            Some(Settings::Gate(gate)) => {
+                for host in hosts() {
+                    Sale {
+                        gateway,
+                        filter,
+                        gate,
+                        routes,
+                        host,
+                    }
+                    .check(findings);
+                }
+            }
+            Some(Settings::Links(links)) => {
+                findings.extend(cluster_missing(gateway, filter, &links.origin.cluster));
+                let path = "/abc1234";
+                let expected = format!("/l{path}");
+                let leads = |host: &Value| leads_to(host, "GET", path, &expected).is_some();
+                findings.extend((!hosts().any(leads)).then(|| Finding::error(
+                    "links-route",
+                    filter.place(),
+                    "links that Redis does not know are not asked of the origin: no route leads to it under /l/",
+                    "add route: { cluster: weir_origin, prefix_rewrite: /l/ }, as envoy/shortlink.yaml has it",
+                )));
+            }
+            Some(Settings::Fitment(_)) => {
+                for (method, path) in [("POST", "/fitment/check"), ("GET", "/fitment/skus")] {
+                    let leads = |host: &Value| leads_to(host, method, path, path).is_some();
+                    findings.extend(
+                        (!hosts().any(leads))
+                            .then(|| not_routed("fitment-route", filter, method, path)),
+                    );
+                }
+            }
+            Some(Settings::Events(events)) => {
+                if let Some(observe) = &events.observe {
+                    findings.extend(cluster_missing(gateway, filter, &observe.outbox.cluster));
+                }
+                if let Some(collect) = &events.collect {
+                    for (method, path) in [("POST", &collect.path), ("GET", &collect.pixel_path)] {
+                        let leads = |host: &Value| leads_to(host, method, path, path).is_some();
+                        findings.extend(
+                            (!hosts().any(leads))
+                                .then(|| not_routed("events-route", filter, method, path)),
+                        );
+                    }
+                }
+            }
+            Some(Settings::Limiter(_) | Settings::Room(_)) | None => {}
+        }
+    }
+    for manager in gateway.envoy.managers() {
+        exposed(gateway, &manager, findings);
+    }
+}
+
+fn unknown_routes(filter: &Filter<'_>) -> Option<Finding> {
+    (filter.kind != Kind::Limiter).then(|| {
+        Finding::warning(
+            "routes-unknown",
+            filter.place(),
+            "the routes come over the network, so they were not checked",
+            "read them from a running Envoy: --envoy-admin http://127.0.0.1:9901",
+        )
+    })
+}
+
+/// Whether the filter is switched off on a virtual host.
+fn is_off(host: &Value, filter: &Filter<'_>) -> bool {
+    let own = at(host, "typed_per_filter_config").and_then(|own| own.get(name(filter.value)));
+    own.is_some_and(|own| is_set(own, "disabled"))
+}
+
+fn not_routed(check: &'static str, filter: &Filter<'_>, method: &str, path: &str) -> Finding {
+    Finding::error(
+        check,
+        filter.place(),
+        format!("{method} {path} does not reach the origin: no route leads there under that path"),
+        format!("add a route for it to the origin's cluster: match: {{ path: {path} }}"),
+    )
+}
+
+fn cluster_missing(gateway: &Gateway<'_>, filter: &Filter<'_>, cluster: &str) -> Option<Finding> {
+    let is_there = gateway.envoy.cluster(cluster).is_some() || gateway.envoy.is_partial();
+    (!is_there).then(|| {
+        Finding::error(
+            "origin-cluster",
+            filter.place(),
+            format!("there is no cluster {cluster}, which its configuration names as the origin"),
+            "add it, or correct the name",
+        )
+    })
+}
+
+/// The cluster and route that such a request goes to, if it has the path `expected` there.
+fn leads_to<'a>(
+    host: &'a Value,
+    method: &str,
+    path: &str,
+    expected: &str,
+) -> Option<(&'a str, &'a Value)> {
+    match land(host, Request { method, path }) {
+        Landing::Clusters { names, path, route } if path == expected => {
+            Some((names.first().copied().unwrap_or_default(), route))
+        }
+        _ => None,
+    }
+}
+
+/// The routes of a sale on a virtual host.
+struct Sale<'a> {
+    gateway: &'a Gateway<'a>,
+    filter: &'a Filter<'a>,
+    gate: &'a GateConfig,
+    routes: &'a Value,
+    host: &'a Value,
+}
+
+impl<'a> Sale<'a> {
+    fn place(&self) -> String {
+        format!(
+            "{}, virtual host {}",
+            self.filter.manager.place(),
+            name(self.host)
+        )
+    }
+
+    fn check(&self, findings: &mut Vec<Finding>) {
+        let mut origin = None;
+        for route in &self.gate.routes {
+            let method = route.method.as_deref().unwrap_or("POST");
+            let path = route.path.replace("{sale}", SALE);
+            match leads_to(self.host, method, &path, ORDERS) {
+                Some((cluster, found)) => {
+                    origin = origin.or(Some(cluster));
+                    findings.extend(self.verdict(found));
+                    findings.extend(self.retries(found));
+                }
+                None => findings.push(self.order_astray(method, &route.path, &path)),
+            }
+        }
+        let Some(origin) = origin else {
+            return;
+        };
+        findings.extend(self.origin_known(origin));
+        findings.extend(self.user_routes(origin));
+        findings.extend(self.identified());
+        let exposed = leads_to(self.host, UNKNOWN.method, UNKNOWN.path, UNKNOWN.path);
+        findings.extend(exposed.filter(|(cluster, _)| *cluster == origin).map(|_| {
+            Finding::warning(
+                "origin-exposed",
+                self.place(),
+                "all paths that have no route of their own lead to the origin",
+                "let only the routes of envoy/weir.yaml lead there",
+            )
+        }));
+    }
+
+    /// A claim is taken, and then the request is somebody else's.
+    fn order_astray(&self, method: &str, pattern: &str, path: &str) -> Finding {
+        let astray = match land(self.host, Request { method, path }) {
+            Landing::Clusters { names, path, .. } => {
+                format!("goes to the cluster {} as {path}", names.join(", "))
+            }
+            Landing::Answered => "is answered by a route of Envoy's own".to_owned(),
+            Landing::Nowhere => "has no route".to_owned(),
+        };
+        Finding::error(
+            "orders-route",
+            self.place(),
+            format!(
+                "{method} {pattern} {astray}; the origin takes orders as POST {ORDERS}: each buyer would hold a unit in vain"
+            ),
+            "put the route `orders` of envoy/weir.yaml before all that fit such a path",
+        )
+    }
+
+    fn verdict(&self, route: &Value) -> Option<Finding> {
+        let has = [route, self.host, self.routes].into_iter().any(|level| {
+            let mut headers = list(level, "response_headers_to_add").iter();
+            headers.any(|header| {
+                text(header, "header.key")
+                    .is_some_and(|key| key.eq_ignore_ascii_case(weir_base::headers::VERDICT))
+            })
+        });
+        (!has).then(|| {
+            Finding::warning(
+                "orders-verdict",
+                self.place(),
+                "the route of orders does not tell buyers x-weir-verdict",
+                "add response_headers_to_add: x-weir-verdict with the value %REQ(x-weir-verdict)%",
+            )
+        })
+    }
+
+    fn retries(&self, route: &Value) -> Option<Finding> {
+        let policies = [
+            at(route, "route.retry_policy"),
+            field(self.host, "retry_policy"),
+        ];
+        policies.into_iter().any(|policy| policy.is_some()).then(|| {
+            Finding::warning(
+                "orders-retried",
+                self.place(),
+                "Envoy tries orders again by itself: of two outcomes the buyer sees one",
+                "take retry_policy off that route; clients try again with the same Idempotency-Key",
+            )
+        })
+    }
+
+    fn origin_known(&self, cluster: &str) -> Option<Finding> {
+        let is_there = self.gateway.envoy.cluster(cluster).is_some();
+        (!is_there && !self.gateway.envoy.is_partial() && !cluster.is_empty()).then(|| {
+            Finding::error(
+                "origin-cluster",
+                self.place(),
+                format!("the route of orders leads to the cluster {cluster}, which is not there"),
+                "add it, as envoy/weir.yaml has it in part (5), or correct the name",
+            )
+        })
+    }
+
+    /// What users ask of the origin beside orders.
+    fn user_routes(&self, origin: &str) -> Vec<Finding> {
+        let facts = self.gateway.origin;
+        let of_sale = format!("/sales/{SALE}/reservations");
+        let of_order = format!("{ORDERS}/{ORDER}");
+        let (pay, cancel) = (format!("{of_order}/pay"), format!("{of_order}/cancel"));
+        let mut needed = vec![
+            ("POST", of_sale.as_str(), "nobody can reserve"),
+            ("GET", &of_order, "nobody can read an order"),
+            ("POST", &pay, "nobody can pay"),
+            ("POST", &cancel, "nobody can cancel"),
+        ];
+        if facts.is_some_and(|facts| facts.has_payments) {
+            let callback = "the payment provider cannot tell what was paid";
+            needed.push(("POST", "/payments/callback", callback));
+        }
+        if facts.is_some_and(|facts| facts.has_history) {
+            needed.push(("GET", "/history", "nobody sees what they have viewed"));
+        }
+        let missing = needed.into_iter().filter(|(method, path, _)| {
+            let found = leads_to(self.host, method, path, path);
+            found.is_none_or(|(cluster, _)| cluster != origin)
+        });
+        let finding = |(method, path, effect): (&str, &str, &str)| {
+            let path = path.replace(&format!("{ORDERS}/{ORDER}"), "/orders/{order}");
+            let path = path.replace(SALE, "{sale}");
+            Finding::error(
+                "sale-routes",
+                self.place(),
+                format!(
+                    "{method} {path} does not reach the cluster {origin} unchanged, where orders go: {effect}"
+                ),
+                "add that route of envoy/weir.yaml, before all that fit such a path",
+            )
+        };
+        missing.map(finding).collect()
+    }
+
+    /// The origin believes a user only if the gate has signed it.
+    fn identified(&self) -> Vec<Finding> {
+        let mut needed = vec!["/sales/", "/orders/"];
+        if self.gateway.origin.is_some_and(|facts| facts.has_history) {
+            needed.push("/history");
+        }
+        let is_signed = |path: &str| {
+            let mut prefixes = self.gate.identify_prefixes.iter();
+            prefixes.any(|prefix| path.starts_with(prefix.as_str()))
+        };
+        let missing: Vec<&str> = needed.into_iter().filter(|path| !is_signed(path)).collect();
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        vec![Finding::error(
+            "identify-prefixes",
+            self.filter.place(),
+            format!(
+                "identify_prefixes lack {}: the origin does not learn there who asks, and answers 401",
+                missing.join(", ")
+            ),
+            "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/history\"]",
+        )]
+    }
+}
+
+/// Whether the origin's admin port or its intake of events is open to whoever asks.
+fn exposed(gateway: &Gateway<'_>, manager: &Manager<'_>, findings: &mut Vec<Finding>) {
+    let Some(routes) = gateway.envoy.routes(manager) else {
+        return;
+    };
+    let takes_events = gateway.filters.iter().any(|filter| {
+        filter.kind == Kind::Events && filter.manager.listener.name() == manager.listener.name()
+    });
+    let origin = gateway.origin;
+    for host in list(routes, "virtual_hosts") {
+        let place = format!("{}, virtual host {}", manager.place(), name(host));
+        if let Some(cluster) = origin.and_then(|origin| admin_cluster(gateway, host, origin)) {
+            findings.push(Finding::error(
+                "admin-exposed",
+                place.clone(),
+                format!("a route leads to the cluster {cluster}, which is the origin's admin port"),
+                "let it lead to the origin's public port, WEIR_LISTEN",
+            ));
+        }
+        let open = leads_to(host, "POST", "/events", "/events");
+        let is_open = open.is_some_and(|(cluster, _)| is_origin(gateway, cluster));
+        let has_events = origin.is_none_or(|origin| origin.has_events);
+        if is_open && has_events && !takes_events {
+            findings.push(Finding::error(
+                "events-exposed",
+                place,
+                "POST /events reaches the origin without the filter of events: it believes whatever stamps come with it",
+                "take that route away, or put the filter of envoy/events.yaml on this listener",
+            ));
+        }
+    }
+}
+
+/// A cluster of this machine's that some route leads to, at the port of the origin's admin routes.
+fn admin_cluster<'a>(
+    gateway: &'a Gateway<'a>,
+    host: &'a Value,
+    origin: &OriginFacts,
+) -> Option<&'a str> {
+    let clusters = list(host, "routes").iter();
+    let mut clusters = clusters.filter_map(|route| text(route, "route.cluster"));
+    clusters.find(|cluster| {
+        let cluster = gateway.envoy.cluster(cluster);
+        super::origin::local_port(cluster) == Some(origin.admin_port)
+    })
+}
+
+/// Whether orders, links or questions go to this cluster.
+fn is_origin(gateway: &Gateway<'_>, cluster: &str) -> bool {
+    super::origin::clusters(gateway)
+        .iter()
+        .any(|known| known == cluster)
+}
+
+/// The cluster that a gate's orders go to.
+pub(super) fn orders_cluster<'a>(
+    gateway: &Gateway<'a>,
+    filter: &Filter<'a>,
+) -> Option<(&'a str, &'a Value)> {
+    let gate = filter.gate()?;
+    let routes = gateway.envoy.routes(&filter.manager)?;
+    list(routes, "virtual_hosts").iter().find_map(|host| {
+        gate.routes.iter().find_map(|route| {
+            let method = route.method.as_deref().unwrap_or("POST");
+            leads_to(host, method, &route.path.replace("{sale}", SALE), ORDERS)
+        })
+    })
+}

@@ -1,0 +1,126 @@
+//! Whether gateways have their secrets, and the origin has the same. No secret is shown.
+
+use weir_base::key::SigningKey;
+
+use super::Gateway;
+use super::bridge::{bridge_settings, clusters, way};
+use crate::facts::{GatewayEnvironment, NamedKey};
+use crate::filters::{Filter, Host, collect_variables, given_variables};
+use crate::finding::Finding;
+
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+    for filter in &gateway.filters {
+        let names = filter.variables();
+        let is_wasm = filter.host == Host::Wasm;
+        let place = filter.place();
+        findings.extend(variables(
+            gateway,
+            is_wasm.then_some(filter.value),
+            &place,
+            &names,
+        ));
+        findings.extend(claim_keys(gateway, filter));
+    }
+    for (cluster, asking) in clusters(gateway) {
+        if let Ok(way) = way(gateway.envoy, &cluster, &asking) {
+            let mut names = Vec::new();
+            collect_variables(&bridge_settings(way.bridge).unwrap_or_default(), &mut names);
+            let place = format!("listener {}, filter redis-bridge", way.listener.name());
+            findings.extend(variables(gateway, Some(way.bridge), &place, &names));
+        }
+    }
+}
+
+/// Each variable must reach the VM, and be there.
+fn variables(
+    gateway: &Gateway<'_>,
+    vm: Option<&serde_json::Value>,
+    place: &str,
+    names: &[String],
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (passed, written) = vm.map_or_else(Default::default, given_variables);
+    for name in names {
+        let is_written = written.contains(&name.as_str());
+        if is_written {
+            findings.push(Finding::warning(
+                "secret-in-file",
+                place,
+                format!("{name} stands in Envoy's configuration itself, which is copied, shown and logged"),
+                "move it to Envoy's environment, and its name to host_env_keys",
+            ));
+        } else if vm.is_some() && !passed.contains(&name.as_str()) {
+            findings.push(Finding::error(
+                "secret-not-passed",
+                place,
+                format!("{name} is not in host_env_keys, so the filter does not see it"),
+                "add it to vm_config.environment_variables.host_env_keys",
+            ));
+        } else if let Some(environment) = gateway.environment
+            && environment.variables.get(name).is_none_or(String::is_empty)
+        {
+            findings.push(Finding::error(
+                "secret-missing",
+                place,
+                format!("{} does not set {name}", environment.source),
+                format!("set it: {name}=$(openssl rand -hex 32)"),
+            ));
+        }
+    }
+    findings
+}
+
+fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Finding> {
+    let (Some(gate), Some(origin)) = (filter.gate(), gateway.origin) else {
+        return Vec::new();
+    };
+    let Some(known) = &origin.claim_keys else {
+        return vec![Finding::error(
+            "claim-secret",
+            filter.place(),
+            "the origin has no claim secret, so it refuses every order",
+            "set WEIR_CLAIM_SECRET at the origin, to what the gateways have",
+        )];
+    };
+    // The first key signs. Others only verify, which the gate does not do.
+    let Some(signing) = gate.claim.keys.first() else {
+        return Vec::new();
+    };
+    let place = filter.place();
+    let Some(theirs) = known.iter().find(|key| key.id == signing.id) else {
+        let ids: Vec<&str> = known.iter().map(|key| key.id.as_str()).collect();
+        return vec![Finding::error(
+            "claim-key-id",
+            place,
+            format!(
+                "the gate signs with the key {}, and the origin knows {}: it refuses every order",
+                signing.id,
+                ids.join(", ")
+            ),
+            "set claim.keys[0].id here and WEIR_CLAIM_KEY_ID at the origin to one name",
+        )];
+    };
+    let ours = gateway
+        .environment
+        .and_then(|environment| fingerprint(environment, &signing.id, &signing.secret.env));
+    different(place, theirs, ours).into_iter().collect()
+}
+
+fn fingerprint(environment: &GatewayEnvironment, id: &str, name: &str) -> Option<String> {
+    let secret = environment.variables.get(name)?;
+    let key = SigningKey::new(id, secret.as_bytes()).ok()?;
+    Some(key.fingerprint())
+}
+
+fn different(place: String, theirs: &NamedKey, ours: Option<String>) -> Option<Finding> {
+    let ours = ours.filter(|ours| *ours != theirs.fingerprint)?;
+    Some(Finding::error(
+        "claim-secret",
+        place,
+        format!(
+            "the gate's claim secret has the fingerprint {ours}, the origin's {}: the gate grants, and the origin refuses every order",
+            theirs.fingerprint
+        ),
+        "give both the same WEIR_CLAIM_SECRET",
+    ))
+}

@@ -1,0 +1,118 @@
+//! Whether there are filters of Weir, and whether each takes its configuration and comes back after a trap.
+
+use super::Gateway;
+use crate::filters::{Filter, Host, Kind, Settings, Written};
+use crate::finding::Finding;
+use crate::tree::{is_set, text};
+
+/// Filters that say who the user is. One behind a filter of Weir's comes too late for it.
+const IDENTIFIERS: [&str; 4] = [
+    "jwt_authn.v3.JwtAuthentication",
+    "ext_authz.v3.ExtAuthz",
+    "oauth2.v3.OAuth2",
+    "basic_auth.v3.BasicAuth",
+];
+
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+    if gateway.filters.is_empty() {
+        findings.push(Finding::error(
+            "filters",
+            "Envoy",
+            "there is no filter of Weir on any listener",
+            "add one to the http_filters of a listener, as the files in envoy/ do",
+        ));
+    }
+    for filter in &gateway.filters {
+        findings.extend(configuration(filter));
+        findings.extend(rules(filter));
+        findings.extend(reload(filter));
+        findings.extend(stop_iteration(filter));
+        findings.extend(identified_late(filter));
+    }
+}
+
+fn configuration(filter: &Filter<'_>) -> Option<Finding> {
+    let place = filter.place();
+    match (&filter.json, &filter.settings) {
+        (Written::Unreadable, _) => Some(Finding::warning(
+            "configuration",
+            place,
+            "the configuration is neither a StringValue nor a Struct, so it was not read",
+            "write it as google.protobuf.StringValue",
+        )),
+        // The limiter takes it, and limits nothing.
+        (Written::Missing, _) => Some(Finding::error(
+            "configuration",
+            place,
+            "there is no `configuration`, so the filter does nothing",
+            "add one, as the files in envoy/ have it",
+        )),
+        (_, Some(Err(error))) => Some(Finding::error(
+            "configuration",
+            place,
+            format!("the filter refuses its configuration: {error}"),
+            "correct that field",
+        )),
+        _ => None,
+    }
+}
+
+fn rules(filter: &Filter<'_>) -> Option<Finding> {
+    let Settings::Limiter(config) = filter.accepted()? else {
+        return None;
+    };
+    (config.rules.is_empty() && !config.reload).then(|| {
+        Finding::warning(
+            "rules",
+            filter.place(),
+            "there are no rules, so nothing is limited",
+            "add \"rules\", or set \"reload\": true and write them to Redis",
+        )
+    })
+}
+
+fn reload(filter: &Filter<'_>) -> Option<Finding> {
+    let policy = text(filter.value, "typed_config.config.failure_policy");
+    let is_bad = filter.host == Host::Wasm && policy != Some("FAIL_RELOAD");
+    is_bad.then(|| {
+        Finding::warning(
+            "failure-policy",
+            filter.place(),
+            "after a trap the filter answers 503 until Envoy is started again",
+            "set failure_policy: FAIL_RELOAD",
+        )
+    })
+}
+
+fn stop_iteration(filter: &Filter<'_>) -> Option<Finding> {
+    let flag = "typed_config.config.allow_on_headers_stop_iteration";
+    let is_bad =
+        filter.kind == Kind::Fitment && filter.host == Host::Wasm && !is_set(filter.value, flag);
+    is_bad.then(|| {
+        Finding::error(
+            "stop-iteration",
+            filter.place(),
+            "the filter cannot wait for a body: questions go on to the origin before they are read",
+            "set allow_on_headers_stop_iteration: true beside root_id",
+        )
+    })
+}
+
+fn identified_late(filter: &Filter<'_>) -> Option<Finding> {
+    let behind = filter.manager.filters().get(filter.at..)?;
+    let late = behind.iter().find(|other| {
+        let kind = crate::tree::type_of(other);
+        IDENTIFIERS.iter().any(|end| kind.ends_with(end))
+    })?;
+    (filter.kind == Kind::Gate).then(|| {
+        Finding::error(
+            "identity-order",
+            filter.place(),
+            format!(
+                "{} stands behind the gate, so the gate takes users from whatever clients send",
+                crate::tree::name(late)
+            ),
+            "move it before the gate",
+        )
+    })
+}

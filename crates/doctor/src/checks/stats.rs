@@ -1,0 +1,80 @@
+//! Whether metrics get their labels.
+
+use super::Gateway;
+use crate::filters::{Filter, Host, Kind};
+use crate::finding::Finding;
+use crate::route::compiled;
+use crate::tree::{at, list, text};
+
+/// What stands at the ends of names and becomes labels: of filters with a breaker its state, and of each its own.
+pub(crate) fn labels(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Gate => &["verdict", "outcome", "reason", "state"],
+        Kind::Limiter => &["rule", "state"],
+        Kind::Links => &["answer", "place", "outcome", "state"],
+        Kind::Events => &["outcome", "rule", "state"],
+        Kind::Fitment => &["answer", "outcome", "state"],
+        Kind::Room => &[ROOM, "outcome", "reason"],
+    }
+}
+
+/// The label that all metrics of waiting rooms have.
+const ROOM: &str = "room";
+
+/// Makes the names of native filters' metrics those of the others.
+const STRIP: &str = "envoy.reloadable_features.dynamic_modules_strip_custom_stat_prefix";
+
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+    let mut missing: Vec<&str> = Vec::new();
+    let on_wasm = |filter: &&Filter<'_>| filter.host == Host::Wasm;
+    for filter in gateway.filters.iter().filter(on_wasm) {
+        for &label in labels(filter.kind) {
+            if !is_tagged(gateway, filter.kind, label) && !missing.contains(&label) {
+                missing.push(label);
+            }
+        }
+    }
+    if !missing.is_empty() {
+        findings.push(Finding::warning(
+            "stats-tags",
+            "stats_config",
+            format!("no tag takes {} out of the names of Weir's metrics: Prometheus gets a metric for each value", missing.join(", ")),
+            "copy stats_tags from the files in envoy/",
+        ));
+    }
+    let is_native = gateway
+        .filters
+        .iter()
+        .any(|filter| filter.host == Host::Native);
+    if is_native && !strips(gateway) {
+        findings.push(Finding::warning(
+            "stats-prefix",
+            "layered_runtime",
+            "the native filters' metrics have other names than docs/metrics.md lists",
+            format!("set {STRIP}: true in a static layer"),
+        ));
+    }
+}
+
+fn is_tagged(gateway: &Gateway<'_>, kind: Kind, label: &str) -> bool {
+    // The labels of a waiting room's metrics come after the room's name.
+    let room = if kind == Kind::Room && label != ROOM {
+        ".room.any"
+    } else {
+        ""
+    };
+    let name = format!("wasmcustom.weir_doctor_total{room}.{label}.any");
+    let mut tags = list(gateway.envoy.root(), "stats_config.stats_tags").iter();
+    tags.any(|tag| {
+        let regex = text(tag, "regex").and_then(compiled);
+        text(tag, "tag_name") == Some(label) && regex.is_some_and(|regex| regex.is_match(&name))
+    })
+}
+
+fn strips(gateway: &Gateway<'_>) -> bool {
+    let mut layers = list(gateway.envoy.root(), "layered_runtime.layers").iter();
+    layers.any(|layer| {
+        let flag = at(layer, "static_layer").and_then(|layer| layer.get(STRIP));
+        flag.and_then(serde_json::Value::as_bool) == Some(true)
+    })
+}

@@ -1,0 +1,231 @@
+//! Whether gateways and origin mean the same Redis, and ask it as it is laid out.
+
+use std::collections::BTreeSet;
+
+use weir_engine::config::{RedisConfig, Topology};
+
+use super::Gateway;
+use super::bridge::{Way, bridge_settings, way};
+use crate::facts::OriginFacts;
+use crate::filters::{Filter, Host, Kind};
+use crate::finding::Finding;
+use crate::place::same_spelling;
+use crate::tree::{duration_ms, is_set, list, text};
+
+pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Finding>) {
+    let (mut seen, mut compared) = (BTreeSet::new(), BTreeSet::new());
+    for filter in &gateway.filters {
+        findings.extend(prefix(filter, gateway.origin));
+        for (cluster, redis) in filter.redis() {
+            let redis = redis.clone();
+            let found = match filter.host {
+                Host::Native => native(filter, cluster, gateway.origin),
+                Host::Wasm => {
+                    let Ok(way) = way(gateway.envoy, cluster, "") else {
+                        continue;
+                    };
+                    // A limiter alone needs no origin, and may have a Redis of its own.
+                    let is_shared = cluster == redis.cluster && needs_origin(filter);
+                    let is_new = seen.insert(cluster.to_owned());
+                    let mut found: Vec<Finding> =
+                        topology(filter, &redis, &way).into_iter().collect();
+                    if is_new {
+                        found.extend(of_way(&way));
+                    }
+                    if is_shared && let Some(origin) = gateway.origin {
+                        found.extend(shared(&way, origin, &mut compared));
+                    }
+                    found
+                }
+            };
+            findings.extend(found);
+        }
+    }
+}
+
+fn prefix(filter: &Filter<'_>, origin: Option<&OriginFacts>) -> Option<Finding> {
+    let prefix = &filter.redis().first()?.1.key_prefix;
+    let origins = &origin.filter(|_| needs_origin(filter))?.key_prefix;
+    (prefix != origins).then(|| {
+        Finding::error(
+            "key-prefix",
+            filter.place(),
+            format!("redis.key_prefix is {prefix:?}, and the origin's is {origins:?}: neither sees the other's keys"),
+            "set both to one: redis.key_prefix here, WEIR_KEY_PREFIX at the origin",
+        )
+    })
+}
+
+/// Whether Redis holds for this filter what the origin writes.
+fn needs_origin(filter: &Filter<'_>) -> bool {
+    matches!(
+        filter.kind,
+        Kind::Gate | Kind::Links | Kind::Fitment | Kind::Room
+    )
+}
+
+/// Whether the layout of Redis means anything to it: links and fitment touch one slot in each call, whatever there is.
+fn has_topology(filter: &Filter<'_>) -> bool {
+    matches!(filter.kind, Kind::Gate | Kind::Limiter | Kind::Events)
+}
+
+fn topology(filter: &Filter<'_>, redis: &RedisConfig, way: &Way<'_>) -> Option<Finding> {
+    if !has_topology(filter) {
+        return None;
+    }
+    let is_cluster = way.is_redis_proxy && way.upstream.is_redis_cluster();
+    let (problem, fix) = match (redis.topology, is_cluster) {
+        (Topology::Single, true) => (
+            "redis.topology is single, but Redis is a cluster: it refuses calls on keys of two slots",
+            "set \"topology\": \"cluster\"",
+        ),
+        (Topology::Cluster, false) => (
+            "redis.topology is cluster, but what is behind the bridge leads to one Redis",
+            "set \"topology\": \"single\", or take redis_proxy and the cluster of envoy/snippets/redis-cluster.yaml",
+        ),
+        _ => return None,
+    };
+    Some(Finding::error("topology", filter.place(), problem, fix))
+}
+
+/// Whether the origin has the same Redis, once for each.
+fn shared(way: &Way<'_>, origin: &OriginFacts, compared: &mut BTreeSet<String>) -> Vec<Finding> {
+    if !compared.insert(way.upstream.name().to_owned()) {
+        return Vec::new();
+    }
+    let place = way.upstream.place();
+    let other = same_redis(&place, &way.upstream.addresses(), origin);
+    other.into_iter().chain(password(way, origin)).collect()
+}
+
+fn of_way(way: &Way<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let place = way.upstream.place();
+    if !way.is_redis_proxy && way.upstream.is_redis_cluster() {
+        findings.push(Finding::error(
+            "topology",
+            place,
+            "it is a Redis Cluster, but tcp_proxy leads to it: each connection would meet any node",
+            "replace tcp_proxy by the redis_proxy of envoy/snippets/redis-cluster.yaml",
+        ));
+        return findings;
+    }
+    findings.extend(several(way));
+    findings.extend(redis_proxy(way));
+    findings.extend(idle(way));
+    findings
+}
+
+fn several(way: &Way<'_>) -> Option<Finding> {
+    let addresses = way.upstream.addresses();
+    let is_bad = !way.is_redis_proxy && addresses.len() > 1;
+    is_bad.then(|| {
+        Finding::error(
+            "redis-several",
+            way.upstream.place(),
+            format!("it has {} addresses, and each connection goes to one of them: each Redis would have a part of the data", addresses.len()),
+            "name one, and let its DNS name follow a failover; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
+        )
+    })
+}
+
+fn redis_proxy(way: &Way<'_>) -> Option<Finding> {
+    let is_bad = way.is_redis_proxy
+        && way.upstream.is_redis_cluster()
+        && !(is_set(way.proxy, "settings.enable_hashtagging")
+            && is_set(way.proxy, "settings.enable_redirection"));
+    is_bad.then(|| {
+        Finding::error(
+            "redis-proxy",
+            format!("listener {}", way.listener.name()),
+            "redis_proxy has not both enable_hashtagging and enable_redirection: calls would meet a node without their keys",
+            "set both to true in its settings",
+        )
+    })
+}
+
+fn idle(way: &Way<'_>) -> Option<Finding> {
+    let is_bad = !way.is_redis_proxy && duration_ms(way.proxy, "idle_timeout") != Some(0);
+    is_bad.then(|| {
+        Finding::warning(
+            "bridge-idle",
+            format!("listener {}", way.listener.name()),
+            "tcp_proxy ends idle connections, maybe at the moment when one is used again",
+            "set idle_timeout: 0s: the filters close idle streams themselves",
+        )
+    })
+}
+
+fn same_redis(place: &str, gateways: &[String], origin: &OriginFacts) -> Option<Finding> {
+    if gateways.is_empty() || origin.redis_addresses.is_empty() {
+        return None;
+    }
+    let spelt = |addresses: &[String]| -> BTreeSet<String> {
+        addresses.iter().map(|text| same_spelling(text)).collect()
+    };
+    let (ours, theirs) = (spelt(gateways), spelt(&origin.redis_addresses));
+    ours.is_disjoint(&theirs).then(|| {
+        Finding::warning(
+            "redis-other",
+            place,
+            format!(
+                "it leads to {}, and the origin uses {}: if these are two Redis, nothing that one writes is seen by the other",
+                gateways.join(", "),
+                origin.redis_addresses.join(", ")
+            ),
+            "set WEIR_REDIS_URL and the cluster to one Redis; if two names mean one, ignore this",
+        )
+    })
+}
+
+fn password(way: &Way<'_>, origin: &OriginFacts) -> Option<Finding> {
+    let settings = bridge_settings(way.bridge).unwrap_or_default();
+    let has_own = text(&settings, "auth.password.env").is_some();
+    (origin.has_redis_password && !has_own).then(|| {
+        Finding::error(
+            "redis-password",
+            format!("listener {}", way.listener.name()),
+            "the origin has a password for Redis, and the bridge has none",
+            "add \"auth\" to the bridge's configuration, as envoy/snippets/redis-tls.yaml has it",
+        )
+    })
+}
+
+/// A native filter has connections of its own, and says itself where they go.
+fn native(filter: &Filter<'_>, cluster: &str, origin: Option<&OriginFacts>) -> Vec<Finding> {
+    let native = filter.native().unwrap_or_default();
+    let redis = list(&native, "redis").iter();
+    let Some(redis) = redis
+        .into_iter()
+        .find(|redis| text(redis, "name") == Some(cluster))
+    else {
+        return vec![Finding::error(
+            "redis-cluster",
+            filter.place(),
+            format!("native.redis does not say where the Redis is that is called {cluster}"),
+            "add it, as envoy/native.yaml has it",
+        )];
+    };
+    let addresses: Vec<String> = list(redis, "addresses")
+        .iter()
+        .filter_map(|address| address.as_str().map(str::to_owned))
+        .collect();
+    let is_cluster = text(redis, "kind") == Some("cluster");
+    let wants_cluster = filter
+        .redis()
+        .iter()
+        .any(|(name, redis)| *name == cluster && redis.topology == Topology::Cluster);
+    let mut findings = Vec::new();
+    if is_cluster != wants_cluster && has_topology(filter) {
+        findings.push(Finding::error(
+            "topology",
+            filter.place(),
+            "redis.topology and the kind in native.redis differ",
+            "set both to single, or both to cluster",
+        ));
+    }
+    if let Some(origin) = origin.filter(|_| needs_origin(filter)) {
+        findings.extend(same_redis(&filter.place(), &addresses, origin));
+    }
+    findings
+}

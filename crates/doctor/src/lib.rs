@@ -1,0 +1,47 @@
+//! Finds what is wrong with a set-up of Weir, and says how to mend it.
+//!
+//! ```text
+//! Envoy's configuration ─┐
+//! the origin's settings ─┼─▶ examine ─▶ findings: where, what is wrong, what to do
+//! what Redis says ───────┘
+//! ```
+//!
+//! Envoy checks that a configuration is well formed, and each filter refuses settings that make no sense. What is left are
+//! mistakes between the parts: a route that leads elsewhere, a secret that differs, a bridge that is not there. They look
+//! alike from outside, or not at all, so each has a check here.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`envoy`] | Envoy's configuration as a tree: a file, or what the admin port tells |
+//! | [`facts`] | what is known of the origin, of Redis, and of the gateway's environment |
+//! | [`finding`] | what was found |
+//! | `filters` | Weir's filters in that tree, with their settings as their engines read them |
+//! | `route` | where a request would go |
+//! | `checks` | the checks, a file for each subject |
+//!
+//! What is absent: files, sockets and clocks. Whoever calls brings the facts; the origin's command `doctor` does.
+
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod checks;
+pub mod envoy;
+pub mod facts;
+mod filters;
+pub mod finding;
+mod place;
+mod route;
+mod tree;
+
+pub use checks::{Subject, examine, uses_redis};
+pub use envoy::Envoy;
+pub use finding::{Finding, Severity};
+
+#[cfg(test)]
+mod tests;

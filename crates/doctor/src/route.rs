@@ -1,0 +1,228 @@
+//! Where a request would go: Envoy's rules, as far as a plain request of a client meets them.
+
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
+use serde_json::Value;
+
+use crate::tree::{at, field, is_set, list, text};
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+}
+
+/// What becomes of it.
+#[derive(Debug)]
+pub(crate) enum Landing<'a> {
+    /// It goes to one of these clusters. Empty: to one that only the request names.
+    Clusters {
+        names: Vec<&'a str>,
+        path: String,
+        route: &'a Value,
+    },
+    /// Envoy answers.
+    Answered,
+    /// No route fits.
+    Nowhere,
+}
+
+/// Where `request` goes on this virtual host.
+pub(crate) fn land<'a>(host: &'a Value, request: Request<'_>) -> Landing<'a> {
+    let mut routes = list(host, "routes").iter();
+    let Some(route) = routes.find(|route| fits(route, request)) else {
+        return Landing::Nowhere;
+    };
+    let Some(action) = field(route, "route") else {
+        return Landing::Answered;
+    };
+    Landing::Clusters {
+        names: clusters(action),
+        path: rewritten(route, action, request.path),
+        route,
+    }
+}
+
+fn clusters(action: &Value) -> Vec<&str> {
+    let weighted = list(action, "weighted_clusters.clusters").iter();
+    let weighted = weighted.filter_map(|cluster| text(cluster, "name"));
+    text(action, "cluster")
+        .into_iter()
+        .chain(weighted)
+        .collect()
+}
+
+fn fits(route: &Value, request: Request<'_>) -> bool {
+    let Some(rule) = field(route, "match") else {
+        return false;
+    };
+    let asks_for_more = !list(rule, "query_parameters").is_empty()
+        || !list(rule, "dynamic_metadata").is_empty()
+        || field(rule, "grpc").is_some();
+    let mut headers = list(rule, "headers").iter();
+    !asks_for_more
+        && path_fits(rule, request.path)
+        && headers.all(|rule| header_fits(rule, request))
+}
+
+fn path_fits(rule: &Value, path: &str) -> bool {
+    let is_folded = at(rule, "case_sensitive") == Some(&Value::Bool(false));
+    let folded = |text: &str| match is_folded {
+        true => text.to_ascii_lowercase(),
+        false => text.to_owned(),
+    };
+    let path = folded(path);
+    if let Some(prefix) = text(rule, "prefix") {
+        return path.starts_with(&folded(prefix));
+    }
+    if let Some(exact) = text(rule, "path") {
+        return path == folded(exact);
+    }
+    if let Some(prefix) = text(rule, "path_separated_prefix") {
+        let rest = path.strip_prefix(&folded(prefix));
+        return rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    }
+    text(rule, "safe_regex.regex").is_some_and(|regex| is_match(regex, &path))
+}
+
+/// Whether all of `text` matches.
+fn is_match(regex: &str, text: &str) -> bool {
+    compiled(&format!("^(?:{regex})$")).is_some_and(|regex| regex.is_match(text))
+}
+
+/// As Envoy reads it: `\w` is a letter of ASCII.
+pub(crate) fn compiled(regex: &str) -> Option<Regex> {
+    let ascii = syntax::Config::new().unicode(false).utf8(false);
+    Regex::builder().syntax(ascii).build(regex).ok()
+}
+
+/// Whether a plain request has the header that `rule` asks for: of its method and host that is known, and other headers
+/// it has none.
+fn header_fits(rule: &Value, request: Request<'_>) -> bool {
+    let fits = match text(rule, "name").map(str::to_ascii_lowercase).as_deref() {
+        Some(":method") => value_fits(rule, request.method),
+        Some(":path") => value_fits(rule, request.path),
+        Some(":authority" | "host" | ":scheme") => true,
+        _ => false,
+    };
+    fits != is_set(rule, "invert_match")
+}
+
+fn value_fits(rule: &Value, value: &str) -> bool {
+    let rule = field(rule, "string_match").unwrap_or(rule);
+    if let Some(exact) = text(rule, "exact").or_else(|| text(rule, "exact_match")) {
+        return value == exact;
+    }
+    if let Some(prefix) = text(rule, "prefix").or_else(|| text(rule, "prefix_match")) {
+        return value.starts_with(prefix);
+    }
+    let regex = text(rule, "safe_regex.regex").or_else(|| text(rule, "safe_regex_match.regex"));
+    // A rule that only wants the header to be there.
+    regex.is_none_or(|regex| is_match(regex, value))
+}
+
+fn rewritten(route: &Value, action: &Value, path: &str) -> String {
+    if let Some(new) = text(action, "prefix_rewrite") {
+        let old = ["match.prefix", "match.path", "match.path_separated_prefix"]
+            .iter()
+            .find_map(|at| text(route, at));
+        let rest = old
+            .and_then(|old| path.get(old.len()..))
+            .unwrap_or_default();
+        return format!("{new}{rest}");
+    }
+    if let Some(pattern) = text(action, "regex_rewrite.pattern.regex") {
+        let new = text(action, "regex_rewrite.substitution").unwrap_or_default();
+        return replaced(pattern, new, path);
+    }
+    path.to_owned()
+}
+
+/// All that matches becomes `new`, in which `\1` is the first group.
+fn replaced(pattern: &str, new: &str, path: &str) -> String {
+    let Some(regex) = compiled(pattern) else {
+        return path.to_owned();
+    };
+    let mut written = String::new();
+    let mut end = 0;
+    for captures in regex.captures_iter(path) {
+        let Some(whole) = captures.get_match() else {
+            continue;
+        };
+        written.push_str(path.get(end..whole.start()).unwrap_or_default());
+        let mut letters = new.chars();
+        while let Some(letter) = letters.next() {
+            let group = match letter {
+                '\\' => letters.next().and_then(|digit| digit.to_digit(10)),
+                _ => None,
+            };
+            match group.and_then(|group| captures.get_group(group as usize)) {
+                Some(span) => written.push_str(path.get(span.range()).unwrap_or_default()),
+                None => written.push(letter),
+            }
+        }
+        end = whole.end();
+    }
+    written.push_str(path.get(end..).unwrap_or_default());
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn landing(routes: Value, method: &str, path: &str) -> String {
+        let host = json!({ "routes": routes });
+        match land(&host, Request { method, path }) {
+            Landing::Clusters { names, path, .. } => format!("{} {path}", names.join(",")),
+            Landing::Answered => "answered".into(),
+            Landing::Nowhere => "nowhere".into(),
+        }
+    }
+
+    #[test]
+    fn the_first_route_that_fits_counts() {
+        let routes = json!([
+            { "match": { "path": "/a" }, "direct_response": { "status": 200 } },
+            { "match": { "safe_regex": { "regex": "/s/[^/]+/o" }, "headers": [
+                { "name": ":method", "string_match": { "exact": "POST" } }] },
+              "route": { "cluster": "c", "regex_rewrite": { "pattern": { "regex": "^/s/([^/]+)/o$" }, "substitution": "/o/\\1" } } },
+            { "match": { "path_separated_prefix": "/h" }, "route": { "weighted_clusters": { "clusters": [{ "name": "x" }, { "name": "y" }] } } },
+            { "match": { "prefix": "/l", "headers": [{ "name": "x-beta", "present_match": true }] }, "route": { "cluster": "beta" } },
+            { "match": { "prefix": "/" , "query_parameters": [{ "name": "q" }] }, "route": { "cluster": "query" } },
+            { "match": { "prefix": "/Big", "case_sensitive": false }, "route": { "cluster": "big", "prefix_rewrite": "/small" } },
+        ]);
+        for (method, path, expected) in [
+            ("GET", "/a", "answered"),
+            ("POST", "/s/1/o", "c /o/1"),
+            ("GET", "/s/1/o", "nowhere"),
+            ("POST", "/s/1/o/2", "nowhere"),
+            ("GET", "/h", "x,y /h"),
+            ("GET", "/h/1", "x,y /h/1"),
+            ("GET", "/hi", "nowhere"),
+            ("GET", "/l/1", "nowhere"),
+            ("GET", "/bIG/1", "big /small/1"),
+        ] {
+            assert_eq!(
+                landing(routes.clone(), method, path),
+                expected,
+                "{method} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_header_rule_may_be_turned_round_and_written_the_old_way() {
+        let rule = |rule: Value| json!([{ "match": { "prefix": "/", "headers": [rule] }, "route": { "cluster": "c" } }]);
+        let post = json!({ "name": ":method", "exact_match": "POST" });
+        assert_eq!(landing(rule(post), "POST", "/"), "c /");
+        let absent = json!({ "name": "x-beta", "present_match": true, "invert_match": true });
+        assert_eq!(landing(rule(absent), "GET", "/"), "c /");
+        let method =
+            json!({ "name": ":method", "string_match": { "safe_regex": { "regex": "GET|HEAD" } } });
+        assert_eq!(landing(rule(method.clone()), "HEAD", "/"), "c /");
+        assert_eq!(landing(rule(method), "PUT", "/"), "nowhere");
+    }
+}

@@ -1,0 +1,246 @@
+//! All that lies in `envoy/`, by itself or put together as its comments say, has no finding.
+
+use serde_json::{Value, json};
+
+use super::{
+    CLUSTERS, LISTENERS, MANAGER, at, checks, documents, drop_named, edit_settings, environment,
+    found, named, origin, redis, shipped, words,
+};
+use crate::checks::labels;
+use crate::filters::Kind;
+
+#[test]
+fn every_complete_file_is_right() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if !name.ends_with(".yaml") {
+            continue;
+        }
+        count += 1;
+        assert_eq!(checks(shipped(&name)), [""; 0], "{name}");
+    }
+    assert!(count >= 8, "{count}");
+}
+
+/// The first document of a snippet is a list of filters.
+fn with_filters_in_front(snippets: &[&str]) -> Value {
+    let mut tree = shipped("weir.yaml");
+    let filters = at(&mut tree, &format!("{MANAGER}/http_filters"))
+        .as_array_mut()
+        .unwrap();
+    for snippet in snippets {
+        let mut documents = documents(snippet);
+        let Value::Array(new) = documents.remove(0) else {
+            panic!("{snippet} is no list");
+        };
+        filters.splice(0..0, new);
+    }
+    tree
+}
+
+#[test]
+fn filters_in_front_of_the_gate_are_right() {
+    let mut tree = with_filters_in_front(&["snippets/jwt.yaml"]);
+    assert_eq!(checks(tree.take()), [""; 0]);
+    let mut tree = with_filters_in_front(&["snippets/history-limits.yaml", "snippets/jwt.yaml"]);
+    let tags = at(&mut tree, "/stats_config/stats_tags")
+        .as_array_mut()
+        .unwrap();
+    let limits = shipped("ratelimit.yaml");
+    tags.extend(
+        limits["stats_config"]["stats_tags"]
+            .as_array()
+            .unwrap()
+            .clone(),
+    );
+    assert_eq!(checks(tree), [""; 0]);
+}
+
+/// `weir.yaml` with the parts of a snippet in place of its own.
+fn with_redis_of(snippet: &str) -> Value {
+    let mut tree = shipped("weir.yaml");
+    let [first, second] = <[Value; 2]>::try_from(documents(snippet)).unwrap();
+    drop_named(&mut tree, CLUSTERS, "weir_redis_upstream");
+    let cluster = second["clusters"][0].clone();
+    at(&mut tree, CLUSTERS)
+        .as_array_mut()
+        .unwrap()
+        .push(cluster);
+    match first {
+        Value::Array(mut proxies) => {
+            *named(&mut tree, "envoy.filters.network.tcp_proxy") = proxies.remove(0);
+        }
+        settings => {
+            let bridge = named(&mut tree, "weir.redis_bridge");
+            *at(bridge, "/typed_config/config/configuration/value") = settings["value"].clone();
+        }
+    }
+    tree
+}
+
+#[test]
+fn redis_with_tls_and_a_password_is_right() {
+    let mut facts = origin();
+    facts.has_redis_password = true;
+    let findings = found(
+        with_redis_of("snippets/redis-tls.yaml"),
+        &facts,
+        &redis(),
+        &environment(),
+    );
+    assert_eq!(words(&findings), [""; 0]);
+}
+
+#[test]
+fn a_redis_cluster_is_right_with_its_topology_and_wrong_without() {
+    let (mut facts, mut node) = (origin(), redis());
+    facts.redis_addresses = vec!["127.0.0.1:7001".into(), "127.0.0.1:7002".into()];
+    node.is_cluster = Some(true);
+    let mut tree = with_redis_of("snippets/redis-cluster.yaml");
+    let wrong = found(tree.clone(), &facts, &node, &environment());
+    assert_eq!(words(&wrong), ["topology"]);
+    edit_settings(&mut tree, "weir.seckill_gate", |json| {
+        json["redis"]["topology"] = "cluster".into();
+    });
+    let right = found(tree.clone(), &facts, &node, &environment());
+    assert_eq!(words(&right), [""; 0]);
+    let proxy = named(&mut tree, "envoy.filters.network.redis_proxy");
+    at(proxy, "/typed_config/settings/enable_hashtagging").take();
+    let wrong = found(tree, &facts, &node, &environment());
+    assert_eq!(words(&wrong), ["redis-proxy"]);
+}
+
+/// As `/config_dump` tells it, with routes that came over the network.
+fn dump(tree: &Value) -> Value {
+    let mut bootstrap = tree.clone();
+    let resources = bootstrap.as_object_mut().unwrap();
+    let resources = resources.remove("static_resources").unwrap();
+    resources_dump(bootstrap, &resources)
+}
+
+fn resources_dump(mut bootstrap: Value, resources: &Value) -> Value {
+    bootstrap["dynamic_resources"] = json!({ "ads_config": {} });
+    let mut listeners = resources["listeners"].clone();
+    let manager = &mut listeners[0]["filter_chains"][0]["filters"][0]["typed_config"];
+    let routes = manager
+        .as_object_mut()
+        .unwrap()
+        .remove("route_config")
+        .unwrap();
+    manager["rds"] = json!({ "route_config_name": routes["name"] });
+    let held = |list: &Value, name: &str| -> Value {
+        let parts = list.as_array().unwrap().iter();
+        parts.map(|part| json!({ name: part })).collect()
+    };
+    let moving: Value = listeners.as_array().unwrap()[1..]
+        .iter()
+        .map(|part| json!({ "name": part["name"], "active_state": { "listener": part } }))
+        .collect();
+    let part = |name: &str| format!("type.googleapis.com/envoy.admin.v3.{name}");
+    json!({ "configs": [
+        { "@type": part("BootstrapConfigDump"), "bootstrap": bootstrap },
+        { "@type": part("ClustersConfigDump"), "dynamic_active_clusters": held(&resources["clusters"], "cluster") },
+        { "@type": part("ListenersConfigDump"), "static_listeners": [{ "listener": listeners[0] }], "dynamic_listeners": moving },
+        { "@type": part("RoutesConfigDump"), "dynamic_route_configs": [{ "route_config": routes }] },
+    ] })
+}
+
+#[test]
+fn what_came_over_the_network_is_examined_in_a_dump() {
+    let mut tree = shipped("weir.yaml");
+    assert_eq!(checks(dump(&tree)), [""; 0]);
+    let mut routes_apart = dump(&tree);
+    routes_apart["configs"].as_array_mut().unwrap().pop();
+    assert_eq!(checks(routes_apart), ["routes-unknown"]);
+    drop_named(&mut tree, super::ROUTES, "orders");
+    assert_eq!(checks(dump(&tree)), ["orders-route"]);
+    let mut tree = shipped("weir.yaml");
+    drop_named(&mut tree, LISTENERS, "weir_redis");
+    assert_eq!(checks(dump(&tree)), ["bridge-listener"]);
+}
+
+#[test]
+fn both_spellings_of_fields_are_read() {
+    let camel = |tree: &Value| {
+        let text = tree.to_string();
+        let names = [
+            "static_resources",
+            "filter_chains",
+            "typed_config",
+            "http_filters",
+            "route_config",
+            "virtual_hosts",
+            "load_assignment",
+            "lb_endpoints",
+            "max_stream_duration",
+            "common_http_protocol_options",
+            "idle_timeout",
+            "local_reply_config",
+            "host_env_keys",
+            "failure_policy",
+            "stats_tags",
+            "internal_listener",
+        ];
+        let spelt = |text: String, name: &&str| {
+            let mut parts = name.split('_');
+            let first = parts.next().unwrap().to_owned();
+            let camel = parts.fold(first, |name, part| {
+                name + &part[..1].to_uppercase() + &part[1..]
+            });
+            text.replace(&format!("\"{name}\":"), &format!("\"{camel}\":"))
+        };
+        serde_json::from_str::<Value>(&names.iter().fold(text, spelt)).unwrap()
+    };
+    let tree = camel(&shipped("weir.yaml"));
+    assert!(tree.get("staticResources").is_some());
+    assert_eq!(checks(tree), [""; 0]);
+}
+
+/// The labels of the shipped files are those that the checks want, and no others.
+#[test]
+fn the_labels_are_those_of_the_shipped_files() {
+    for (file, kind) in [
+        ("weir.yaml", Kind::Gate),
+        ("ratelimit.yaml", Kind::Limiter),
+        ("shortlink.yaml", Kind::Links),
+        ("events.yaml", Kind::Events),
+        ("fitment.yaml", Kind::Fitment),
+        ("waiting-room.yaml", Kind::Room),
+    ] {
+        let tree = shipped(file);
+        let tags = tree["stats_config"]["stats_tags"].as_array().unwrap();
+        let mut tags: Vec<_> = tags
+            .iter()
+            .map(|tag| tag["tag_name"].as_str().unwrap())
+            .collect();
+        let mut wanted = labels(kind).to_vec();
+        tags.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(tags, wanted, "{file}");
+    }
+}
+
+/// Each check that a source file names, in the manner of [`crate::Finding`]'s second field, has its row in the manual.
+#[test]
+fn every_check_is_in_the_manual() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let manual = std::fs::read_to_string(format!("{root}/docs/doctor.md")).unwrap();
+    let mut count = 0;
+    for entry in std::fs::read_dir(format!("{root}/crates/doctor/src/checks")).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for start in ["Finding::error(", "Finding::warning(", "broken("] {
+            for rest in text.split(start).skip(1) {
+                let Some(rest) = rest.trim_start().strip_prefix('"') else {
+                    continue;
+                };
+                let check = rest.split('"').next().unwrap();
+                assert!(manual.contains(&format!("`{check}`")), "{check}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 45, "{count}");
+}

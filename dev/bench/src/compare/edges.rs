@@ -1,0 +1,134 @@
+//! Edges in the runtimes of their platforms: how large they are, and how long their answers take.
+
+use super::measure::Effort;
+use super::statistics::Spread;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::process::Command;
+use std::time::Duration;
+use weir_stack::{build, command};
+
+/// Requests of a round.
+pub(super) const REQUESTS: u32 = 1_000;
+
+/// The first run compiles two runtimes.
+const LIMIT: Duration = Duration::from_secs(1_800);
+
+/// What the bars are about.
+pub(super) const WORKERS: &str = "Cloudflare Workers";
+
+/// What `weir-edge-times` says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Edges {
+    pub(super) edges: Vec<Edge>,
+    /// Edges that were not measured, with the reason.
+    pub(super) absent: Vec<(String, String)>,
+}
+
+/// One edge.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Edge {
+    pub(super) name: String,
+    /// With its version.
+    pub(super) runtime: String,
+    /// What is uploaded, in bytes.
+    pub(super) gzipped: u64,
+    pub(super) answers: Vec<Answers>,
+}
+
+/// One kind of answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Answers {
+    pub(super) what: String,
+    pub(super) rounds: Vec<Times>,
+}
+
+/// One round.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Times {
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+}
+
+impl Edge {
+    pub(super) fn gzipped_mib(&self) -> f64 {
+        self.gzipped as f64 / 1_048_576.0
+    }
+
+    /// The p50 of the kind of answer that takes longest.
+    pub(super) fn slowest_p50(&self) -> Option<Spread> {
+        let all = self.answers.iter();
+        all.filter_map(|answers| answers.spread(|times| times.p50_ms))
+            .max_by(|a, b| a.median.total_cmp(&b.median))
+    }
+}
+
+impl Answers {
+    pub(super) fn spread(&self, of: impl Fn(&Times) -> f64) -> Option<Spread> {
+        Spread::of(self.rounds.iter().map(of))
+    }
+}
+
+impl Edges {
+    pub(super) fn named(&self, name: &str) -> Option<&Edge> {
+        self.edges.iter().find(|edge| edge.name == name)
+    }
+
+    /// The largest of them.
+    pub(super) fn largest_mib(&self) -> Option<f64> {
+        let all = self.edges.iter().map(Edge::gzipped_mib);
+        all.max_by(f64::total_cmp)
+    }
+}
+
+/// By a program of its own: what it asks edges is what their tests ask.
+pub(super) fn measure(effort: &Effort) -> Result<Edges> {
+    let mut program = Command::new(build::binary("weir-edge-times", &[], None)?);
+    program.args([effort.rounds, REQUESTS].map(|count| count.to_string()));
+    let said = command::succeed(&mut program, LIMIT)?;
+    serde_json::from_str(&said).context("weir-edge-times says otherwise than expected")
+}
+
+/// For the tests of what is made of reports.
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A Worker of this size with these p50 of a link, and faster answers beside it.
+    pub(in crate::compare) fn edges_of(p50_ms: [f64; 3], gzipped: u64) -> Edges {
+        let answers = |what: &str, faster: f64| Answers {
+            what: what.to_owned(),
+            rounds: p50_ms
+                .map(|p50_ms| Times {
+                    p50_ms: p50_ms * faster,
+                    p99_ms: 9.0,
+                })
+                .to_vec(),
+        };
+        let edge = |name: &str, gzipped| Edge {
+            name: name.to_owned(),
+            runtime: "workerd 1".to_owned(),
+            gzipped,
+            answers: vec![answers("sold out", 0.5), answers("a link", 1.0)],
+        };
+        Edges {
+            edges: vec![edge("another", 1), edge(WORKERS, gzipped)],
+            absent: vec![("Fastly Compute".to_owned(), "no viceroy".to_owned())],
+        }
+    }
+
+    #[test]
+    fn what_the_program_says_is_read() {
+        let said = r#"{ "absent": [["wasi:http", "no compiler"]], "edges": [{
+            "name": "Cloudflare Workers", "runtime": "workerd 1.0", "gzipped": 524288,
+            "answers": [{ "what": "a link", "rounds": [{ "p50_ms": 0.5, "p99_ms": 2.0 }] }]
+        }] }"#;
+        let edges: Edges = serde_json::from_str(said).unwrap();
+        let worker = edges.named(WORKERS).unwrap();
+        assert_eq!(
+            (worker.gzipped_mib(), edges.largest_mib()),
+            (0.5, Some(0.5))
+        );
+        assert_eq!(worker.slowest_p50().unwrap().median, 0.5);
+    }
+}

@@ -1,0 +1,137 @@
+//! `cargo xtask demo edge`: the sale with half of its buyers at an edge.
+
+use super::client::Door;
+use super::play::Play;
+use super::report::Report;
+use super::{SaleArguments, cast, code, first_death, new_name, sell, tell};
+use crate::up::{self, Stop, Unnamed};
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tokio::sync::Mutex;
+use weir_stack::edge::{self, Build};
+use weir_stack::report::{Doing, Reporter};
+use weir_stack::tools::Options;
+use weir_stack::{Builder, Stack};
+
+/// Where the edge is asked unless told otherwise.
+const EDGE_PORT: u16 = 10_004;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Arguments {
+    /// People, each of whom wants one unit; some may not buy, and bots come beside them
+    #[arg(long, default_value_t = 6_000, value_parser = clap::value_parser!(u32).range(1..))]
+    users: u32,
+
+    /// Units on sale
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    stock: u32,
+
+    /// Parts of the stock in Redis
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_sale::sale::SHARDS_MAX)))]
+    shards: u32,
+
+    /// HTTP connections that people share, half of them to the edge; bots have some of their own
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    connections: u32,
+
+    /// Chooses the order in which people come
+    #[arg(long, default_value_t = super::SEED)]
+    seed: u64,
+
+    /// Write what was counted to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// The port of the edge [default: 10004]
+    #[arg(long, value_name = "PORT")]
+    edge_port: Option<u16>,
+
+    /// Stop everything afterwards; ports that are not named are free ones
+    #[arg(long)]
+    once: bool,
+
+    #[command(flatten)]
+    up: up::Arguments,
+}
+
+impl Arguments {
+    fn wanted(&self) -> SaleArguments {
+        SaleArguments {
+            users: self.users,
+            stock: self.stock,
+            shards: self.shards,
+            connections: self.connections,
+            seed: self.seed,
+            workers: self.up.workers(),
+        }
+    }
+}
+
+/// Holds the sale and checks its books.
+pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
+    let unnamed = match arguments.once {
+        true => Unnamed::Free,
+        false => Unnamed::Default,
+    };
+    let port = super::port(arguments.edge_port, EDGE_PORT, "--edge-port", unnamed)?;
+    let builder = up::prepare(&arguments.up, tools, unnamed)?
+        .risk_rules(cast::RISK_RULES)
+        // Who forgets to pay comes again.
+        .holds_may_expire()
+        .edges();
+    get_edge()?;
+    let wanted = arguments.wanted();
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let mut stop = Stop::new()?;
+        let (mut stack, report) = tokio::select! {
+            done = hold(&wanted, builder, port) => done?,
+            () = stop.asked() => return Ok(ExitCode::FAILURE),
+        };
+        tell(&report, arguments.report.as_deref())?;
+        if !arguments.once {
+            let edge = stack.worker.as_ref().map(|worker| worker.address);
+            let edge = edge.context("the edge is gone")?;
+            println!("{}", up::describe(&stack, "another"));
+            println!("The edge is at http://{edge}: it takes the same requests as the gateway.");
+            up::stay_up(&mut stack, &mut stop).await?;
+        }
+        Ok(code(&report))
+    })
+}
+
+/// The edge and its runtime, before anything runs: that can take minutes.
+fn get_edge() -> Result<()> {
+    Doing.line("edge", "workerd, by npm, and the Worker…");
+    edge::workerd()?;
+    edge::worker(Build::Shipped)?;
+    Ok(())
+}
+
+/// Starts the stack with its edge, holds the sale, and reads the books.
+async fn hold(wanted: &SaleArguments, builder: Builder, port: u16) -> Result<(Stack, Report)> {
+    let mut stack = up::start(builder).await?;
+    let gateway = Door::gateway(&stack.gateway_url());
+    let doors = vec![gateway, Door::edge(&stack.start_worker(port).await?)];
+    let (stack, sale) = (Mutex::new(stack), new_name()?);
+    let report = tokio::select! {
+        report = play(wanted, &stack, &sale, doors) => report?,
+        died = first_death(&stack) => return Err(died),
+    };
+    Ok((stack.into_inner(), report))
+}
+
+async fn play(
+    wanted: &SaleArguments,
+    stack: &Mutex<Stack>,
+    sale: &str,
+    doors: Vec<Door>,
+) -> Result<Report> {
+    let mut play = Play::new(stack, sale, wanted, doors).await?;
+    play.teller
+        .tell("edge", "every second connection goes through workerd");
+    let mut report = sell(&mut play, sale, wanted).await?;
+    report.has_edge = true;
+    Ok(report)
+}

@@ -1,0 +1,33 @@
+//! `cargo xtask demo edge`, small.
+
+use serde_json::Value;
+use std::io::Write;
+use std::process::Command;
+use weir_stack::edge;
+
+/// Real buyers, at workerd and at Envoy at once. Its own checks say whether the books are right; this says that it checks them.
+#[test]
+fn it_sells_one_stock_through_workerd_and_envoy() {
+    if let Err(error) = edge::workerd() {
+        // Past the captured output: nothing was tested.
+        let text = format!("\nthe demo of edges was not tested: {error:#}\n");
+        std::io::stderr().write_all(text.as_bytes()).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_weir-tasks"));
+    demo.args(["demo", "edge", "--once", "--users", "300", "--stock", "60"])
+        .args(["--connections", "8", "--report"])
+        .arg(&file);
+    let output = demo.output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains("✓ audit: stock 0 + transfers 0 + claims 0 + orders 60 = total 60"));
+    let report: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(report["good"], true, "{report}");
+    assert_eq!(report["orders_paid"], 60, "{report}");
+    for count in ["own", "sent_on", "granted"] {
+        assert!(report["edge"][count].as_u64().unwrap() > 0, "{report}");
+    }
+}

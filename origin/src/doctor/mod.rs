@@ -1,0 +1,212 @@
+//! `weir-origin doctor`: finds what is wrong with a set-up before buyers do.
+//!
+//! It brings the facts, and [`weir_doctor`] judges them. It changes nothing, and shows no secret.
+
+mod redis;
+mod settings;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use axum::http::Method;
+use clap::Args;
+use hyper::body::Bytes;
+use serde::Serialize;
+use weir_doctor::facts::{GatewayEnvironment, NamedKey};
+use weir_doctor::{Envoy, Finding, Severity, Subject, examine, uses_redis};
+
+use crate::config::Config;
+use crate::http::client::HttpClient;
+use crate::run::told;
+use crate::secret::Variables;
+
+pub(crate) use settings::read as settings;
+
+/// The most bytes of what an admin port tells. A gateway with thousands of routes has some megabytes.
+const DUMP_LEN_MAX: usize = 256 << 20;
+
+/// The code to exit with if there are warnings alone, and if there are errors.
+const WARNINGS: u8 = 1;
+const ERRORS: u8 = 2;
+
+const AFTER_HELP: &str = "\
+It exits with 0 if it has found nothing, 1 if warnings alone, 2 if errors. Settings and secrets of the origin come as they do
+when it serves: by the flags before `doctor`, and by the environment. Without --envoy and --envoy-admin only the origin and
+Redis are looked at. docs/doctor.md tells of each check.";
+
+/// What is looked at.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct DoctorCommand {
+    /// Envoy's configuration: YAML, JSON, or what /config_dump tells
+    #[arg(long, value_name = "FILE", conflicts_with = "envoy_admin")]
+    pub envoy: Option<PathBuf>,
+
+    /// The admin port of an Envoy that runs, such as http://127.0.0.1:9901
+    #[arg(long, value_name = "URL")]
+    pub envoy_admin: Option<String>,
+
+    /// The variables that Envoy is started with: lines of NAME=VALUE. With it secrets of both sides are compared
+    #[arg(long, value_name = "FILE")]
+    pub gateway_env: Option<PathBuf>,
+
+    /// Does not ask Redis
+    #[arg(long)]
+    pub no_redis: bool,
+
+    /// A check whose findings are known and do not count; may be given more than once
+    #[arg(long, value_name = "CHECK")]
+    pub ignore: Vec<String>,
+
+    /// Writes JSON in place of a line for each finding
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    findings: &'a [Finding],
+    /// Of the origin's claim secrets: two machines that show the same have the same.
+    claim_fingerprints: Vec<Fingerprint<'a>>,
+    /// What was looked at.
+    examined: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Fingerprint<'a> {
+    id: &'a str,
+    fingerprint: &'a str,
+}
+
+/// Looks at everything, prints what it finds, and returns the code to exit with. Something that it is told to read and cannot
+/// counts as an error that it has found.
+pub async fn run(config: &Config, command: &DoctorCommand, variables: Variables<'_>) -> ExitCode {
+    let examined = look(config, command, variables).await;
+    examined.unwrap_or_else(|error| {
+        eprintln!("weir-origin doctor: {}", told(&error));
+        ExitCode::from(ERRORS)
+    })
+}
+
+async fn look(
+    config: &Config,
+    command: &DoctorCommand,
+    variables: Variables<'_>,
+) -> Result<ExitCode> {
+    let mut examined = Vec::new();
+    let envoy = envoy(command, &mut examined).await?;
+    let gateway = command
+        .gateway_env
+        .as_deref()
+        .map(environment)
+        .transpose()?;
+    let (origin, mut findings) = settings(config, variables);
+    examined.push("the origin's settings".to_owned());
+    let asks_redis = !command.no_redis && envoy.as_ref().is_none_or(uses_redis);
+    let redis = match asks_redis {
+        true => redis::ask(&config.redis_url).await.context("--redis-url")?,
+        false => Vec::new(),
+    };
+    examined.extend(
+        redis
+            .iter()
+            .map(|node| format!("Redis at {}", node.address)),
+    );
+    findings.extend(examine(&Subject {
+        envoy: envoy.as_ref(),
+        origin: Some(&origin),
+        redis: &redis,
+        gateway: gateway.as_ref(),
+    }));
+    findings.retain(|finding| !command.ignore.iter().any(|check| check == finding.check));
+    let keys = origin.claim_keys.as_deref().unwrap_or_default();
+    print(command.json, &findings, keys, &examined)?;
+    Ok(code(&findings))
+}
+
+async fn envoy(command: &DoctorCommand, examined: &mut Vec<String>) -> Result<Option<Envoy>> {
+    let (name, text) = match (&command.envoy, &command.envoy_admin) {
+        (Some(path), _) => {
+            let text = read(path).context("--envoy")?;
+            (path.display().to_string(), text)
+        }
+        (None, Some(url)) => {
+            let text = dump(url).await;
+            (
+                url.clone(),
+                text.with_context(|| format!("--envoy-admin: {url}"))?,
+            )
+        }
+        (None, None) => return Ok(None),
+    };
+    let envoy = Envoy::read(&text).with_context(|| name.clone())?;
+    examined.push(format!("Envoy's configuration, {name}"));
+    Ok(Some(envoy))
+}
+
+async fn dump(url: &str) -> Result<String> {
+    let client = HttpClient::new(url, None)?;
+    let path = match client.path() {
+        "/" => "/config_dump",
+        path => path,
+    };
+    let sent = client.send(Method::GET, path, &[], Bytes::new(), DUMP_LEN_MAX);
+    let (status, body) = sent.await?;
+    anyhow::ensure!(status.is_success(), "it answers {status} to {path}");
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+fn environment(path: &Path) -> Result<GatewayEnvironment> {
+    let text = read(path).context("--gateway-env")?;
+    let name = path.display().to_string();
+    GatewayEnvironment::read(&text, name.as_str())
+        .map_err(|line| anyhow::anyhow!("--gateway-env: {name}: line {line} is not NAME=VALUE"))
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn print(
+    is_json: bool,
+    findings: &[Finding],
+    keys: &[NamedKey],
+    examined: &[String],
+) -> Result<()> {
+    if is_json {
+        let claim_fingerprints = keys.iter().map(|key| Fingerprint {
+            id: &key.id,
+            fingerprint: &key.fingerprint,
+        });
+        let report = Report {
+            findings,
+            claim_fingerprints: claim_fingerprints.collect(),
+            examined,
+        };
+        println!("{}", serde_json::to_string_pretty(&report)?);
+        return Ok(());
+    }
+    for finding in findings {
+        println!("{finding}");
+    }
+    for key in keys {
+        eprintln!("claim key {}: fingerprint {}", key.id, key.fingerprint);
+    }
+    let count = match findings.len() {
+        0 => "nothing is wrong".to_owned(),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
+    };
+    eprintln!("{count}; examined: {}", examined.join(", "));
+    Ok(())
+}
+
+fn code(findings: &[Finding]) -> ExitCode {
+    match findings.iter().map(|finding| finding.severity).max() {
+        None => ExitCode::SUCCESS,
+        Some(Severity::Warning) => ExitCode::from(WARNINGS),
+        Some(Severity::Error) => ExitCode::from(ERRORS),
+    }
+}

@@ -1,0 +1,72 @@
+//! What the origin's settings say, and what is wrong with them by themselves.
+
+use redis::IntoConnectionInfo;
+use weir_doctor::Finding;
+use weir_doctor::facts::{NamedKey, OriginFacts};
+
+use crate::config::{ADMIN_TOKEN, Config};
+use crate::http::{AdminToken, PUBLIC_LIMIT};
+use crate::sales::config::{CLAIM_SECRET, PAYMENT_SECRET};
+use crate::secret::{self, SecretError, Variables};
+
+/// What is known of the origin, and what it would refuse to start with.
+pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let mut refused = |error: SecretError| findings.push(unfit(&error.to_string()));
+    let claim_keys = match secret::is_set(variables, CLAIM_SECRET) {
+        true => config
+            .sales
+            .claim_keys(variables)
+            .map_err(&mut refused)
+            .ok(),
+        false => None,
+    };
+    // Nobody examines an origin that is not there: without any secret this is a gateway's machine.
+    if claim_keys.is_some() || secret::is_set(variables, ADMIN_TOKEN) {
+        let token = secret::read(variables, ADMIN_TOKEN).and_then(|token| {
+            let token = AdminToken::new(&token);
+            token.map_err(|error| SecretError::unfit(ADMIN_TOKEN, error))
+        });
+        if let Err(error) = token {
+            refused(error);
+        }
+    }
+    let keys = claim_keys.as_ref().map(|ring| {
+        let keys = ring.fingerprints().into_iter();
+        keys.map(|(id, fingerprint)| NamedKey {
+            id: id.to_owned(),
+            fingerprint,
+        })
+        .collect()
+    });
+    let urls: Vec<_> = config.redis_url.split(',').map(str::trim).collect();
+    let infos = urls
+        .iter()
+        .filter_map(|url| (*url).into_connection_info().ok());
+    let facts = OriginFacts {
+        port: config.listen.port(),
+        admin_port: config.admin_listen.port(),
+        public_limit_ms: PUBLIC_LIMIT.as_millis() as u64,
+        key_prefix: config.key_prefix.clone(),
+        redis_addresses: infos.clone().map(|info| info.addr().to_string()).collect(),
+        has_redis_password: infos
+            .into_iter()
+            .any(|info| info.redis_settings().password().is_some()),
+        claim_keys: keys,
+        has_links: config.links.links.is_some(),
+        has_events: config.events.events_log.is_some() || config.events.events.is_some(),
+        has_history: config.history.history,
+        has_fitment: config.fitment.fitment.is_some(),
+        has_payments: secret::is_set(variables, PAYMENT_SECRET),
+    };
+    (facts, findings)
+}
+
+fn unfit(problem: &str) -> Finding {
+    Finding::error(
+        "origin-secrets",
+        "the origin's settings",
+        problem,
+        "set it to at least 32 random bytes: openssl rand -hex 32",
+    )
+}

@@ -1,0 +1,181 @@
+//! `weir-origin doctor` and `init` as programs, with a real Redis.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use weir_stack::redis::RedisServer;
+
+use crate::support::{self, SECRET, TOKEN};
+
+/// A folder with `envoy/weir.yaml` in it, which leads to the Redis of the tests.
+struct SetUp {
+    dir: tempfile::TempDir,
+    redis_url: String,
+    _redis: RedisServer,
+}
+
+impl SetUp {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let redis = support::redis(&dir).await;
+        let redis_url = redis.url();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/weir.yaml");
+        let port = redis_url.rsplit(':').next().unwrap().trim_end_matches('/');
+        let text = std::fs::read_to_string(path).unwrap();
+        let text = text.replace("port_value: 6379", &format!("port_value: {port}"));
+        std::fs::write(dir.path().join("envoy.yaml"), text).unwrap();
+        Self {
+            dir,
+            redis_url,
+            _redis: redis,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn edit(&self, from: &str, to: &str) {
+        let path = self.path("envoy.yaml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{from}");
+        std::fs::write(path, text.replace(from, to)).unwrap();
+    }
+
+    fn doctor(&self, flags: &[&str]) -> Output {
+        let variables = [
+            ("WEIR_CLAIM_SECRET", SECRET),
+            ("WEIR_ADMIN_TOKEN", TOKEN),
+            ("WEIR_REDIS_URL", &self.redis_url),
+        ];
+        let output = Command::new(support::binary())
+            .args(["doctor", "--envoy"])
+            .arg(self.path("envoy.yaml"))
+            .args(flags)
+            .env_clear()
+            .envs(variables)
+            .output()
+            .unwrap();
+        let said = [output.stdout.as_slice(), &output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(!said.contains(SECRET) && !said.contains(TOKEN), "{said}");
+        output
+    }
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_set_up_has_no_finding_and_each_mistake_has_its_line() {
+    let set_up = SetUp::new().await;
+    let right = set_up.doctor(&[]);
+    assert_eq!(lines(&right), [""; 0]);
+    assert_eq!(right.status.code(), Some(0), "{right:?}");
+    let said = String::from_utf8(right.stderr).unwrap();
+    assert!(
+        said.contains("nothing is wrong") && said.contains("Redis at "),
+        "{said}"
+    );
+
+    // A warning alone.
+    set_up.edit("idle_timeout: 0s", "idle_timeout: 60s");
+    let warned = set_up.doctor(&[]);
+    let [line] = <[String; 1]>::try_from(lines(&warned)).unwrap();
+    assert!(
+        line.starts_with("warning: ") && line.ends_with("[bridge-idle]"),
+        "{line}"
+    );
+    assert_eq!(warned.status.code(), Some(1));
+
+    // And an error, as JSON.
+    set_up.edit("substitution: /orders", "substitution: /buy");
+    let failed = set_up.doctor(&["--json"]);
+    assert_eq!(failed.status.code(), Some(2));
+    let report: Value = serde_json::from_slice(&failed.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap().iter();
+    let checks: Vec<_> = findings.map(|finding| &finding["check"]).collect();
+    assert_eq!(checks, ["orders-route", "bridge-idle"]);
+    assert_eq!(report["claim_fingerprints"][0]["id"], "k1");
+
+    // What is known does not count.
+    let known = set_up.doctor(&["--ignore", "bridge-idle", "--ignore", "orders-route"]);
+    assert_eq!((lines(&known).len(), known.status.code()), (0, Some(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_secrets_of_both_sides_are_compared() {
+    let set_up = SetUp::new().await;
+    let file = set_up.path("gateway.env");
+    let with = |claim: &str| {
+        let text = format!("WEIR_CLAIM_SECRET={claim}\nWEIR_TOKEN_SECRET={SECRET}\n");
+        std::fs::write(&file, text).unwrap();
+        set_up.doctor(&["--gateway-env", file.to_str().unwrap()])
+    };
+    assert_eq!(with(SECRET).status.code(), Some(0));
+    let other = with(&SECRET.to_uppercase());
+    assert_eq!(other.status.code(), Some(2));
+    let [line] = <[String; 1]>::try_from(lines(&other)).unwrap();
+    assert!(line.ends_with("[claim-secret]"), "{line}");
+    std::fs::write(&file, "nonsense\n").unwrap();
+    let broken = set_up.doctor(&["--gateway-env", file.to_str().unwrap()]);
+    let said = String::from_utf8(broken.stderr).unwrap();
+    assert!(said.contains("line 1 is not NAME=VALUE"), "{said}");
+    assert_eq!(broken.status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_is_asked_what_it_is() {
+    let set_up = SetUp::new().await;
+    // Redis' own default is 128.
+    let history = Command::new(support::binary())
+        .args(["--history", "doctor"])
+        .env_clear()
+        .env("WEIR_REDIS_URL", &set_up.redis_url)
+        .output()
+        .unwrap();
+    let [line] = <[String; 1]>::try_from(lines(&history)).unwrap();
+    assert!(line.ends_with("[redis-listpack]"), "{line}");
+    let away = Command::new(support::binary())
+        .arg("doctor")
+        .env_clear()
+        .env("WEIR_REDIS_URL", "redis://:hush@127.0.0.1:1")
+        .output()
+        .unwrap();
+    let [line] = <[String; 1]>::try_from(lines(&away)).unwrap();
+    assert!(line.starts_with("error: Redis at 127.0.0.1:1: "), "{line}");
+    assert!(
+        line.ends_with("[redis-away]") && !line.contains("hush"),
+        "{line}"
+    );
+}
+
+#[test]
+fn init_writes_a_set_up_and_version_says_what_was_built() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], in_: &Path| {
+        let mut command = Command::new(support::binary());
+        command.args(arguments).env_clear().current_dir(in_);
+        command.output().unwrap()
+    };
+    let written = run(&["init", "shop", "--for", "links"], dir.path());
+    assert!(written.status.success(), "{written:?}");
+    assert!(
+        lines(&written)
+            .iter()
+            .any(|line| line.contains("exec weir-origin"))
+    );
+    for name in ["envoy.yaml", "links.json", "origin.env", "gateway.env"] {
+        assert!(dir.path().join("shop").join(name).is_file(), "{name}");
+    }
+    let again = run(&["init", "shop", "--for", "links"], dir.path());
+    assert_eq!(again.status.code(), Some(1));
+    let [version] = <[String; 1]>::try_from(lines(&run(&["--version"], dir.path()))).unwrap();
+    assert!(
+        version.contains("commit") && version.contains("rustc 1."),
+        "{version}"
+    );
+}

@@ -1,0 +1,185 @@
+//! Wrong set-ups: the filter's log tells what is wrong, and so does `weir-origin doctor`; right ones of all filters load.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, validate};
+use weir_stack::http::{self, Method};
+use weir_stack::redis::RedisServer;
+use weir_stack::report::Silent;
+use weir_stack::tools::{self, Options};
+use weir_stack::{Secrets, Stack, origin, ports, wasm};
+use weir_tests::{is_left_out_on_native, until};
+
+/// What Envoy is started with.
+fn variables() -> Result<Vec<(String, String)>> {
+    let secrets = Secrets::random()?;
+    let variables = BTreeMap::from([
+        ("WEIR_ROOM_SECRET", Secrets::random()?.claim),
+        ("WEIR_CLAIM_SECRET", secrets.claim),
+        ("WEIR_TOKEN_SECRET", secrets.token),
+        ("WEIR_EVENTS_KEY_SHOP", secrets.events),
+    ]);
+    let owned = variables
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value));
+    Ok(owned.collect())
+}
+
+fn options(config: EnvoyConfig, dir: &tempfile::TempDir) -> Result<EnvoyOptions> {
+    Ok(EnvoyOptions {
+        config,
+        workers: 1,
+        log_level: "info".into(),
+        variables: variables()?,
+        clock_ahead_ms: None,
+        drain_s: None,
+        dir: dir.path().to_path_buf(),
+    })
+}
+
+/// Envoy, when the filters are there.
+fn tool() -> Result<tools::Envoy> {
+    wasm::ensure_filters()?;
+    tools::Envoy::find_or_get(&Options::default(), &mut Silent)
+}
+
+/// Starts a gateway whose configuration was edited so, sends it an order, and waits for these words in its log.
+async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Result<String> {
+    let dir = tempfile::tempdir()?;
+    let config = EnvoyConfig::shipped()?.redis("127.0.0.1", redis_port)?;
+    let mut tree: Value = serde_json::from_str(&config.render()?)?;
+    edit(&mut tree);
+    let config = EnvoyConfig::parse(&tree.to_string())?
+        .gateway_port(ports::free()?)?
+        .admin_port(ports::free()?)?;
+    let envoy = Envoy::start(&tool()?, &options(config, &dir)?).await?;
+    let order = format!("{}/sales/s1/orders", envoy.url());
+    let log = dir.path().join("envoy.log");
+    let read = || std::fs::read_to_string(&log).unwrap_or_default();
+    // A worker that has no requests asks less and less often.
+    let is_said = async || {
+        let _ = http::send(Method::POST, &order, &[("x-user-id", "u1")], String::new()).await;
+        read().contains(words)
+    };
+    let said = until(words, is_said).await;
+    said.with_context(read)?;
+    Ok(read())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_cause_of_a_redis_that_does_not_answer_is_told_apart() -> Result<()> {
+    if is_left_out_on_native("the bridge") {
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let redis = tools::Redis::find_or_get(&mut Silent)?;
+    let port = ports::free()?;
+    let _redis =
+        RedisServer::start(&redis, port, dir.path(), &dir.path().join("redis.log")).await?;
+    let listeners = "/static_resources/listeners";
+    let clusters = "/static_resources/clusters";
+
+    let right = says("Redis answers by the cluster weir_redis", port, |_| {}).await?;
+    let started = "configured, asks Redis by the cluster weir_redis";
+    assert_eq!(right.matches(started).count(), 1, "{right}");
+    assert!(
+        !right.contains("the connection to the bridge is lost"),
+        "{right}"
+    );
+
+    let nobody = ports::free()?;
+    says(
+        "cluster weir_redis: the bridge is there, and Redis behind it cannot be reached",
+        nobody,
+        |_| {},
+    )
+    .await?;
+    says(
+        "cluster weir_redis: what is there is not the bridge",
+        port,
+        |tree| {
+            let filters = tree
+                .pointer_mut(&format!("{listeners}/1/filter_chains/0/filters"))
+                .unwrap();
+            filters.as_array_mut().unwrap().remove(0);
+        },
+    )
+    .await?;
+    says(
+        "cluster weir_redis: its internal listener is not there",
+        port,
+        |tree| {
+            tree.pointer_mut(listeners)
+                .unwrap()
+                .as_array_mut()
+                .unwrap()
+                .remove(1);
+        },
+    )
+    .await?;
+    says(
+        "cluster weir_redis: what is there is not the bridge",
+        port,
+        |tree| {
+            let clusters = tree.pointer_mut(clusters).unwrap();
+            let mut endpoints = clusters[1]["load_assignment"].clone();
+            endpoints["cluster_name"] = json!("weir_redis");
+            clusters[0]["load_assignment"] = endpoints;
+        },
+    )
+    .await?;
+    says(
+        "the cluster weir_redis cannot be called: there is no such cluster",
+        port,
+        |tree| {
+            let cluster = &mut tree.pointer_mut(clusters).unwrap()[0];
+            cluster["name"] = json!("other");
+            cluster["load_assignment"]["cluster_name"] = json!("other");
+        },
+    )
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_filters_load_on_one_listener() -> Result<()> {
+    if is_left_out_on_native("the shipped file for WebAssembly") {
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    validate(&tool()?, &options(EnvoyConfig::all()?, &dir)?)
+}
+
+/// The doctor reads what a gateway that runs tells of itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_nothing_wrong_with_a_stack_that_runs() -> Result<()> {
+    let stack = Stack::builder()
+        .workers(1)
+        .key_prefix("doctor")
+        .start()
+        .await?;
+    let of = |name: &str| {
+        let mut variables = stack.gateway_variables().iter();
+        let found = variables.find(|(known, _)| known == name);
+        found
+            .map(|(_, value)| value.clone())
+            .context("no such secret")
+    };
+    let authority = |url: String| url.trim_start_matches("http://").to_owned();
+    let output = Command::new(origin::ensure_built()?)
+        .args(["doctor", "--envoy-admin", &stack.envoy_admin_url()])
+        .env_clear()
+        .env("WEIR_CLAIM_SECRET", of("WEIR_CLAIM_SECRET")?)
+        .env("WEIR_ADMIN_TOKEN", "0123456789abcdef0123456789abcdef")
+        .env("WEIR_KEY_PREFIX", "doctor")
+        .env("WEIR_REDIS_URL", stack.redis_url())
+        .env("WEIR_LISTEN", authority(stack.origin_url()))
+        .env("WEIR_ADMIN_LISTEN", authority(stack.origin_admin_url()))
+        .output()?;
+    assert_eq!(String::from_utf8(output.stdout)?, "");
+    assert_eq!(output.status.code(), Some(0));
+    Ok(())
+}
