@@ -6,6 +6,7 @@ mod million;
 mod operators;
 mod page;
 mod queue;
+mod sale;
 
 use std::time::Duration;
 

@@ -136,6 +136,17 @@ impl EnvoyConfig {
         self.filter_config(ROOM, json)
     }
 
+    /// With the filter of `envoy/waiting-room.yaml`, so configured, in front of the gate. Its keys are made of the gate's
+    /// `WEIR_CLAIM_SECRET`.
+    pub fn room_before_gate(mut self, json: &str) -> Result<Self> {
+        let mut room = Self::read(ROOM_FILE)?
+            .room_config(json)?
+            .filter_variables(ROOM, &["WEIR_CLAIM_SECRET"])?;
+        let filter = room.filter(ROOM)?.clone();
+        self.http_filters()?.insert(0, filter);
+        Ok(self)
+    }
+
     /// With another configuration of the filter of [`EnvoyConfig::fitment`].
     pub fn fitment_config(self, json: &str) -> Result<Self> {
         self.filter_config(FITMENT, json)
