@@ -119,9 +119,9 @@ const BESIDE: [&str; 4] = [
 ];
 
 /// What of the end-to-end tests runs on the native module as well, beside its own tests and the conformance suite: its
-/// sales, limits, links and what becomes of them when something fails. The rest is about what is behind the filters, and
+/// sales, limits, links, waiting rooms and what becomes of them when something fails. The rest is about what is behind the filters, and
 /// takes minutes more; `WEIR_HOST=native cargo xtask test -- --test e2e` runs all of it.
-const ON_NATIVE: [&str; 7] = [
+const ON_NATIVE: [&str; 8] = [
     "storm::",
     "whole_sale::",
     "disconnect::",
@@ -129,6 +129,7 @@ const ON_NATIVE: [&str; 7] = [
     "ratelimit::",
     "links::",
     "outage::",
+    "waiting_room::",
 ];
 
 /// They run, and what they print is kept until the others have ended.
