@@ -28,6 +28,7 @@ impl Operator {
             links: None,
             events_log: None,
             fitment: None,
+            edge_secret: None,
             // Nobody pays here.
             provider_port: 9,
             flags: vec![],
