@@ -30,12 +30,15 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// Longer than an edge takes to read its feeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Measures a platform in so many rounds of so many requests.
+type Measure = fn(usize, usize) -> Result<Value>;
+
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).map(|count| count.parse::<usize>());
     let mut next = || arguments.next().context("how many rounds, and requests?");
     let (rounds, requests) = (next()??, next()??);
     ensure!(rounds > 0 && requests > 0, "nothing to measure");
-    let platforms: [(&str, fn(usize, usize) -> Result<Value>); 3] = [
+    let platforms: [(&str, Measure); 3] = [
         ("Cloudflare Workers", cloudflare),
         ("Fastly Compute", fastly),
         ("wasi:http", wasi),
