@@ -71,9 +71,9 @@ impl Pair {
         call.encode_evalsha(&call.script.sha1_hex(), &mut known);
         call.encode_eval(&mut unknown);
         if let Some(shard) = &mut self.shard {
-            let mut said = value_of(&shard.run(&known, self.now_us).unwrap());
+            let mut said = value_of(&shard.run(&known, self.now_us).unwrap().replies);
             if matches!(&said, Value::Error(error) if error.starts_with(b"NOSCRIPT")) {
-                said = value_of(&shard.run(&unknown, self.now_us).unwrap());
+                said = value_of(&shard.run(&unknown, self.now_us).unwrap().replies);
             }
             assert_eq!(
                 in_order(said),
@@ -91,7 +91,7 @@ impl Pair {
         weir_resp::encode_command(&mut bytes, words.iter().copied());
         if let Some(shard) = &mut self.shard {
             // How many of them were new, only Redis tells.
-            let said = value_of(&shard.run(&bytes, self.now_us).unwrap());
+            let said = value_of(&shard.run(&bytes, self.now_us).unwrap().replies);
             assert!(
                 said == reply || matches!(said, Value::Integer(_)),
                 "{said:?} {reply:?}"

@@ -163,6 +163,23 @@ pub enum Call {
 }
 
 impl Call {
+    /// Whether it changes nothing, whatever the shard holds.
+    pub fn is_read(&self) -> bool {
+        matches!(
+            self,
+            Self::Probe(_)
+                | Self::Audit
+                | Self::Overdue { .. }
+                | Self::Epoch
+                | Self::IsWarm
+                | Self::Time
+                | Self::OrdersOf(_)
+                | Self::Settled { .. }
+                | Self::Claims
+                | Self::DueCount { .. }
+        )
+    }
+
     /// Reads a command to the shard whose keys begin with `prefix`, as [`prefix_of`] gives it.
     ///
     /// # Errors

@@ -24,6 +24,15 @@ pub struct Shard {
     scripts: BTreeSet<String>,
 }
 
+/// What has come of commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Their replies.
+    pub replies: Vec<u8>,
+    /// Whether one may have changed the shard: those that only read need not be done again.
+    pub is_change: bool,
+}
+
 impl Shard {
     /// One that has never been used, with the [prefix](prefix_of) of this key.
     ///
@@ -47,7 +56,7 @@ impl Shard {
     ///
     /// # Errors
     /// When one is no command of this shard: then none has run.
-    pub fn run(&mut self, commands: &[u8], now_us: u64) -> Result<Vec<u8>, Refused> {
+    pub fn run(&mut self, commands: &[u8], now_us: u64) -> Result<Done, Refused> {
         let mut rest = commands;
         let mut asked = Vec::new();
         while !rest.is_empty() {
@@ -58,6 +67,7 @@ impl Shard {
         }
         self.ledger.set_clock_us(now_us);
         let mut replies = Vec::new();
+        let is_change = asked.iter().any(|(_, call)| !call.is_read());
         for (calls, call) in asked {
             let value = match self.knows(calls) {
                 true => self.answer(call, now_us),
@@ -65,7 +75,7 @@ impl Shard {
             };
             reply::encode(&value, &mut replies);
         }
-        Ok(replies)
+        Ok(Done { replies, is_change })
     }
 
     /// Whether it can run what is called.
