@@ -118,7 +118,7 @@ const TASKS: &[Task] = &[
             BUILD_WORKER,
             Step {
                 what: "hold the sale and check the books",
-                how_long: "25 s",
+                how_long: "50 s",
             },
         ],
     },
