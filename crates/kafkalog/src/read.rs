@@ -34,6 +34,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A partition that has just come is not ready to be moved for some moments.
 const SEEK_AGAIN: Duration = Duration::from_millis(10);
 
+/// The longest, in milliseconds, that a reader believes what a broker said of the topic.
+const METADATA_MAX_MS: &str = "10000";
+
 /// How long the end of a reader waits until its group knows.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -186,6 +189,8 @@ fn consumer(shared: &Arc<Shared>) -> Result<GroupConsumer, KafkaError> {
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
         .set("auto.offset.reset", "earliest")
+        // A broker that does not know a new topic yet says that it is missing: ask again soon, not in five minutes.
+        .set("topic.metadata.refresh.interval.ms", METADATA_MAX_MS)
         // Partitions that stay where they are go on while others move.
         .set("partition.assignment.strategy", "cooperative-sticky")
         .set("session.timeout.ms", session_ms.to_string())
