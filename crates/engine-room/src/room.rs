@@ -96,9 +96,11 @@ impl<D: SharedData> Room<D> {
     pub(crate) fn brought(&self, ring: &KeyRing) -> Brought {
         let setting = self.setting();
         let mut seen = self.seen;
-        if seen.seed_of < setting.opens_at_ms {
-            seen.seed_of = setting.opens_at_ms;
-            seen.seed = Some(Seed::offer(ring, &self.config.name, setting.opens_at_ms));
+        let opening = seen.next_opening(setting.opens_at_ms).unwrap_or(0);
+        let is_drawn = opening <= seen.drew;
+        if !is_drawn && opening != seen.seed_of {
+            seen.seed_of = opening;
+            seen.seed = Some(Seed::offer(ring, &self.config.name, opening));
         }
         Brought {
             terms: self.config.terms,
@@ -155,7 +157,7 @@ impl<D: SharedData> Room<D> {
             });
             return;
         }
-        self.seen.merge(&snapshot.seen);
+        self.seen.hear(&snapshot.seen);
         self.snapshot = Some(snapshot);
         self.draw = self.seen.draw();
         self.pace.note(now_ms, self.seen.head);

@@ -217,11 +217,11 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// A new opening counts when all of the last draw have passed; it draws all that wait.
+    /// A new opening counts when all of the last draw have passed; it draws all that wait. One before the last draw was then.
     fn prepare_opening(&mut self, seen: &Seen) {
         let state = &mut self.state;
-        if state.opening != self.setting.opens_at_ms && state.seen.floor >= state.seen.drawn {
-            state.opening = self.setting.opens_at_ms;
+        if let Some(opening) = state.seen.next_opening(self.setting.opens_at_ms) {
+            state.opening = opening;
         }
         let has_none = state.opening > 0 && state.seen.seed_of != state.opening;
         if has_none && seen.seed_of == state.opening {

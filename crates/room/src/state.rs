@@ -103,6 +103,23 @@ impl Seen {
         Draw::new(self.base, self.drawn, seed)
     }
 
+    /// The opening that counts if `opens_at_ms` is set; 0 for none. `None`: some of the last draw have not passed yet.
+    pub fn next_opening(&self, opens_at_ms: u64) -> Option<u64> {
+        let is_over = self.floor >= self.drawn;
+        is_over.then_some(match opens_at_ms {
+            0 => 0,
+            _ => opens_at_ms.max(self.drew),
+        })
+    }
+
+    /// Takes over what Redis has told last: its seed counts, even if it is for an earlier opening than the known one.
+    pub fn hear(&mut self, latest: &Self) {
+        self.merge(latest);
+        if latest.seed.is_some() {
+            (self.seed_of, self.seed) = (latest.seed_of, latest.seed);
+        }
+    }
+
     /// Takes over what somebody else has heard. Numbers never fall, but for `inside`, of which the other one's counts.
     pub fn merge(&mut self, other: &Self) {
         self.seq = self.seq.max(other.seq);
@@ -216,6 +233,30 @@ mod tests {
         assert!(seen.draw().is_some());
         seen.merge(&Seen::default());
         assert!(seen.draw().is_some(), "nobody forgets a draw");
+    }
+
+    #[test]
+    fn an_opening_can_be_moved_until_it_is_drawn_and_none_comes_before_the_last() {
+        let mut seen = Seen {
+            seed_of: 9,
+            seed: Some(Seed::from_bytes([1; 32])),
+            ..Seen::default()
+        };
+        assert_eq!(seen.next_opening(5), Some(5));
+        let earlier = Seen {
+            seed_of: 5,
+            seed: Some(Seed::from_bytes([2; 32])),
+            ..Seen::default()
+        };
+        seen.hear(&earlier);
+        assert_eq!((seen.seed_of, seen.seed), (5, earlier.seed));
+        seen.hear(&Seen::default());
+        assert_eq!(seen.seed_of, 5, "Redis has lost it");
+        (seen.drew, seen.drawn) = (5, 3);
+        assert_eq!(seen.next_opening(7), None, "some have not passed");
+        seen.floor = 3;
+        let next = [0, 4, 7].map(|opens_at_ms| seen.next_opening(opens_at_ms));
+        assert_eq!(next, [Some(0), Some(5), Some(7)]);
     }
 
     #[test]

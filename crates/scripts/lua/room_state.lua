@@ -106,8 +106,10 @@ while windows[1] and windows[1].at_ms + claim_ms + window_ms <= now_ms do
   called = called - window.left
 end
 
--- A new opening counts when all of the last draw have passed; it draws all that wait.
-if state.opening ~= opens_at_ms and state.floor >= state.drawn then state.opening = opens_at_ms end
+-- A new opening counts when all of the last draw have passed; it draws all that wait. One before the last draw was then.
+if state.floor >= state.drawn then
+  state.opening = opens_at_ms > 0 and max(opens_at_ms, state.drew) or 0
+end
 if state.opening > 0 and state.seed_of ~= state.opening and seen.seed_of == state.opening then
   state.seed_of, seed = seen.seed_of, ARGV[4]
 end

@@ -99,8 +99,12 @@ impl<'a> Pair<'a> {
     /// What the gateway brings: its seed is for the opening that it knows of.
     fn brought(&self, gateway: usize) -> Brought {
         let mut seen = self.seen[gateway];
-        let opening = self.last.setting.opens_at_ms.max(self.setting.opens_at_ms);
-        if seen.seed_of < opening {
+        let setting = match self.last.setting.version {
+            0 => self.setting,
+            _ => self.last.setting,
+        };
+        let opening = seen.next_opening(setting.opens_at_ms).unwrap_or(0);
+        if opening > seen.drew && seen.seed_of != opening {
             seen.seed_of = opening;
             seen.seed = Some(Seed::from_bytes([7; 32]));
         }
@@ -112,7 +116,7 @@ impl<'a> Pair<'a> {
     }
 
     fn heard(&mut self, gateway: usize, snapshot: Snapshot) -> Snapshot {
-        self.seen[gateway].merge(&snapshot.seen);
+        self.seen[gateway].hear(&snapshot.seen);
         self.last = snapshot;
         snapshot
     }
@@ -541,6 +545,37 @@ fn those_who_are_there_before_the_opening_are_drawn_and_others_queue_behind() {
         (again.base, again.drawn, again.seed),
         (0, 20, snapshot.seen.seed)
     );
+}
+
+#[test]
+fn an_opening_that_is_brought_forward_draws_then_and_is_not_drawn_again() {
+    let server = Server::start();
+    let mut redis = server.connect();
+    let opens_in = |version, ms| Setting {
+        version,
+        opens_at_ms: NOW_MS + ms,
+        ..Setting::default()
+    };
+    let mut pair = Pair::new(&mut redis, opens_in(0, 3_600_000)).settled();
+    let who: Vec<_> = (0..6).map(|number| (number, false)).collect();
+    pair.ask(0, &who);
+    pair.set(opens_in(1, 5_000));
+    for gateway in [0, 1, 0] {
+        assert!(pair.tick(gateway, &[]).is_lobby);
+    }
+    pair.wait(5_000);
+    let drawn = pair.tick(1, &[]);
+    assert!(!drawn.is_lobby);
+    assert_eq!((drawn.seen.drew, drawn.seen.drawn), (NOW_MS + 5_000, 6));
+    pair.wait(2 * terms().claim_ms);
+    pair.tick(0, &[]);
+    // An opening in the past is over.
+    pair.set(opens_in(2, 1_000));
+    pair.ask(0, &[(7, false), (8, false)]);
+    for gateway in [0, 1, 0] {
+        let told = pair.tick(gateway, &[]);
+        assert_eq!((told.is_lobby, told.seen.drawn), (false, 6));
+    }
 }
 
 #[test]

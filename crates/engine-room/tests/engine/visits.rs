@@ -1,5 +1,7 @@
 //! Visitors while all is well.
 
+use weir_room::Setting;
+
 use crate::world::{START_MS, Visitor, World, config, json};
 
 #[test]
@@ -244,6 +246,25 @@ fn before_the_opening_all_wait_and_then_they_enter_in_the_order_of_a_draw() {
         positions.len() >= 27,
         "each has a place of its own: {positions:?}"
     );
+}
+
+#[test]
+fn a_room_that_an_operator_opens_earlier_opens_then() {
+    let room = format!(r#","opens_at_ms":{}"#, START_MS + 3_600_000);
+    let mut world = World::new(2, &room);
+    let mut alice = Visitor::new(1);
+    assert_eq!(world.visit(0, &mut alice).state(), "lobby");
+    for room in world.redis.rooms.values_mut() {
+        room.set(Setting {
+            version: 1,
+            opens_at_ms: world.now_ms + 10_000,
+            ..Setting::default()
+        });
+    }
+    world.advance(5_000);
+    assert_eq!(world.visit(1, &mut alice).state(), "lobby");
+    world.advance(6_000);
+    assert!(world.visit(1, &mut alice).has_passed());
 }
 
 #[test]

@@ -40,6 +40,7 @@ impl Act for Reserve {
             path: &self.0.reservations,
             user: &name,
             token: None,
+            pass: None,
             good: "reserved",
         };
         line.ask(&ask)
@@ -89,6 +90,7 @@ pub(super) fn check_out<'a>(paths: &'a Paths, user: &'a str) -> Ask<'a> {
         path: &paths.checkout,
         user,
         token: None,
+        pass: None,
         good: "",
     }
 }
@@ -98,6 +100,7 @@ pub(super) fn order<'a>(paths: &'a Paths, user: &'a str, token: Option<&'a str>)
         path: &paths.orders,
         user,
         token,
+        pass: None,
         good: "ordered",
     }
 }
@@ -162,6 +165,7 @@ async fn pay(line: &mut Line, user: &str, order: &str) -> Fate {
         path: &format!("/orders/{order}/pay"),
         user,
         token: None,
+        pass: None,
         good: "started",
     };
     let started = line.ask(&ask).await;

@@ -97,6 +97,8 @@ pub(super) struct Person {
     pub(super) forgets: bool,
     /// The order token, once they have been at the checkout.
     pub(super) token: Option<String>,
+    /// What the waiting room gave, once they have been there.
+    pub(super) pass: Option<String>,
 }
 
 /// How a bot tries to be faster than people.
@@ -157,6 +159,7 @@ fn person(shares: &Shares, number: u32) -> Person {
         role,
         forgets: role == Role::Buyer && number - first_buyer < shares.forgetful,
         token: None,
+        pass: None,
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Ask<'a> {
     pub(super) path: &'a str,
     pub(super) user: &'a str,
     pub(super) token: Option<&'a str>,
+    /// What a waiting room gave before.
+    pub(super) pass: Option<&'a str>,
     /// The word for a good answer, if it is not the gate's.
     pub(super) good: &'static str,
 }
@@ -136,6 +138,7 @@ impl Line {
             ask.token
                 .map(|token| (weir_base::headers::ORDER_TOKEN, token)),
         );
+        headers.extend(ask.pass.map(|pass| (weir_base::headers::ROOM, pass)));
         let answer = connection
             .send(Method::POST, ask.path, &headers, "")
             .await?;

@@ -116,6 +116,7 @@ mod tests {
                 path: "/",
                 user: &user,
                 token: None,
+                pass: None,
                 good: "good",
             };
             line.ask(&ask).await.map(|answer| answer.status)

@@ -18,6 +18,7 @@ mod operator;
 mod play;
 mod qr;
 mod report;
+mod room;
 mod sql;
 mod tally;
 mod teller;
@@ -137,7 +138,8 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         .risk_rules(cast::RISK_RULES)
         // Who forgets to pay comes again.
         .holds_may_expire()
-        .links(link::domains(ports.links));
+        .links(link::domains(ports.links))
+        .edit_config(|config| config.room_before_gate(room::CONFIG));
     let builder = match arguments.up.has_kafka() {
         true => builder,
         false => builder.events(),
@@ -248,6 +250,7 @@ async fn hold(
     };
     let door = Door::gateway(&stack.lock().await.gateway_url());
     let mut play = Play::new(stack, sale, &wanted, vec![door]).await?;
+    play.has_room = true;
     let people = cast::people(&wanted.shares(), wanted.seed);
     let browsing = views::play(stack, ports.events, &people, &mut play.teller).await?;
     let mut report = sell(&mut play, sale, &wanted).await?;
@@ -274,6 +277,7 @@ async fn sell(play: &mut Play<'_>, sale: &str, wanted: &SaleArguments) -> Result
         seen: play.seen.clone(),
         audit: played.audit,
         books,
+        room: played.room,
         browsing: None,
         link: None,
         has_edge: false,

@@ -50,18 +50,20 @@ pub(super) struct Plan {
     pub(super) shards: u32,
 }
 
-/// Ends the reservations and sets the start, so near that the origin's job warms the sale now.
-pub(super) async fn set_start(stack: &Stack, sale: &str) -> Result<()> {
+/// Ends the reservations and sets the start, so near that the origin's job warms the sale now; returns the start, in milliseconds
+/// since the Unix epoch.
+pub(super) async fn set_start(stack: &Stack, sale: &str) -> Result<u64> {
     let path = format!("/sales/{sale}");
     let known = stack.admin(Method::GET, &path, "", 200).await?;
     let now = now_ms()?;
+    let starts_at_ms = now + LEAD_MS;
     let changes = json!({
-        "starts_at_ms": now + LEAD_MS,
+        "starts_at_ms": starts_at_ms,
         "reservation": { "from_ms": known["reservation"]["from_ms"], "until_ms": now },
     });
     let changes = changes.to_string();
     stack.admin(Method::PATCH, &path, &changes, 200).await?;
-    Ok(())
+    Ok(starts_at_ms)
 }
 
 /// A sale's books, as the origin gives them: each term in units.
@@ -128,7 +130,7 @@ fn missing(name: &str, audit: &Value) -> String {
     format!("the audit has no {name}: {audit}")
 }
 
-fn now_ms() -> Result<u64> {
+pub(super) fn now_ms() -> Result<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(u64::try_from(now.as_millis())?)
 }

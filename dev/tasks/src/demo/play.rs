@@ -1,5 +1,7 @@
 //! The sale from its creation to the last paid unit, step by step.
 
+mod waiting;
+
 use super::SaleArguments;
 use super::acts::{Buy, CheckOut, Fate, Paths, Reserve, TryEarly};
 use super::bots::{Forge, Pester};
@@ -8,6 +10,7 @@ use super::client::Door;
 use super::counters::Counters;
 use super::crowd::Crowd;
 use super::operator::{self, Audit, Plan};
+use super::room::Waited;
 use super::sql::{Checked, Sql};
 use super::tally::{Tallies, Tally};
 use super::teller::Teller;
@@ -49,6 +52,8 @@ pub(super) struct Play<'a> {
     paths: Arc<Paths>,
     connections: u32,
     seed: u64,
+    /// Whether a waiting room is in front of the checkout.
+    pub(super) has_room: bool,
     /// Orders that had expired when the sale reopened last.
     expired: u64,
     pub(super) teller: Teller,
@@ -82,6 +87,7 @@ pub(super) struct Played {
     pub(super) rushes: Vec<Rush>,
     pub(super) reserved: Checked,
     pub(super) audit: Audit,
+    pub(super) room: Option<Waited>,
 }
 
 impl<'a> Play<'a> {
@@ -105,6 +111,7 @@ impl<'a> Play<'a> {
             paths: Paths::of(sale),
             connections: wanted.connections,
             seed: wanted.seed,
+            has_room: false,
             expired: 0,
             teller: Teller::new(),
             seen: Tallies::empty()?,
@@ -117,14 +124,21 @@ impl<'a> Play<'a> {
         let bots = cast::bots(&self.shares);
         self.make().await?;
         let reserved = self.reserve(&people, &bots).await?;
-        self.count_down(&people).await?;
-        let (people, bots) = self.check_out(people, bots).await?;
+        let (people, bots, room) = match self.has_room {
+            true => self.wait_and_check_out(people, bots).await?,
+            false => {
+                self.count_down(&people).await?;
+                let (people, bots) = self.check_out(people, bots).await?;
+                (people, bots, None)
+            }
+        };
         let rushes = self.sell(people, bots).await?;
         let audit = self.settled().await?;
         Ok(Played {
             rushes,
             reserved,
             audit,
+            room,
         })
     }
 
@@ -202,7 +216,10 @@ impl<'a> Play<'a> {
 
     /// The sale gets its start and is warmed; visitors watch the clock, and some cannot wait.
     async fn count_down(&mut self, people: &[Person]) -> Result<()> {
-        operator::set_start(&*self.stack.lock().await, &self.sale).await?;
+        let starts_at_ms = operator::set_start(&*self.stack.lock().await, &self.sale).await?;
+        if self.has_room {
+            self.open_room(starts_at_ms).await?;
+        }
         self.stack.lock().await.wait_until_known(&self.sale).await?;
         self.wait_until_known_at_doors().await?;
         self.teller.tell(
@@ -251,21 +268,46 @@ impl<'a> Play<'a> {
             botnet.play(pester, bots),
         )?;
         let minted = people.1.of(Verdict::TokenMinted);
-        let tricked = bots.1.requests;
-        self.note(people.1, bots.1)?;
-        let usable = people.0.iter().map(|(_, usable)| *usable).max();
         let text = format!("{minted} people have a token after {}", seconds(started));
         self.teller.tell("checkout", text);
+        self.note(people.1, Tally::empty()?)?;
+        let usable = people.0.iter().map(|(_, usable)| *usable).max();
+        let bots = self.tell_bots(bots, usable).await?;
+        let people = people.0.into_iter().map(|(who, _)| who).collect();
+        Ok((people, bots))
+    }
+
+    /// Likewise, behind the waiting room: people get their tokens as they enter.
+    async fn wait_and_check_out(
+        &mut self,
+        people: Vec<Person>,
+        bots: Vec<Bot>,
+    ) -> Result<(Vec<Person>, Vec<Bot>, Option<Waited>)> {
+        let lined_up = self.line_up(people, &bots).await?;
+        self.count_down(lined_up.people()).await?;
+        let let_in = self.let_in(lined_up, &bots).await?;
+        let bots = self.bots().play(self.pester()?, bots).await?;
+        let bots = self.tell_bots(bots, let_in.usable).await?;
+        Ok((let_in.people, bots, Some(let_in.waited)))
+    }
+
+    /// Tells what bots did, and waits until people's tokens count.
+    async fn tell_bots(
+        &mut self,
+        (bots, seen): (Vec<Bot>, Tally),
+        usable: Option<tokio::time::Instant>,
+    ) -> Result<Vec<Bot>> {
         let text = format!(
-            "bots meanwhile: {tricked} tries, {} units",
+            "bots meanwhile: {} tries, {} units",
+            seen.requests,
             self.sql().await?.bots
         );
         self.teller.tell("checkout", text);
+        self.note(Tally::empty()?, seen)?;
         if let Some(usable) = usable {
             tokio::time::sleep_until(usable).await;
         }
-        let people = people.0.into_iter().map(|(who, _)| who).collect();
-        Ok((people, bots.0))
+        Ok(bots)
     }
 
     /// Rush after rush, until each unit that somebody may buy is paid.

@@ -5,6 +5,7 @@ use super::cast::{Shares, Trick};
 use super::link::LinkShow;
 use super::operator::Audit;
 use super::play::Rush;
+use super::room::Waited;
 use super::sql::Checked;
 use super::tally::{AtEdge, Row, Tallies, Tally};
 use super::views::Browsing;
@@ -29,6 +30,8 @@ pub(super) struct Report {
     pub(super) seen: Tallies,
     pub(super) audit: Audit,
     pub(super) books: Books,
+    /// The waiting room before the checkout, if there was one.
+    pub(super) room: Option<Waited>,
     /// What people looked at before, if they did.
     pub(super) browsing: Option<Browsing>,
     /// The short link at the end, if there was one.
@@ -100,13 +103,17 @@ impl Report {
             ),
             check(sql.bots == 0, format!("bots have ordered {}", sql.bots)),
         ];
+        let room = self.room.iter().flat_map(Waited::checks);
         let browsing = self.browsing.iter().flat_map(Browsing::checks);
         let links = self.link.iter().flat_map(LinkShow::checks);
         let edge = self.has_edge.then(|| {
             let granted = self.seen.people.of(Verdict::Granted);
             self.at_edge().checks(granted)
         });
-        let shows = browsing.chain(links).chain(edge.into_iter().flatten());
+        let shows = room
+            .chain(browsing)
+            .chain(links)
+            .chain(edge.into_iter().flatten());
         checks.extend(shows.map(|(holds, what)| check(holds, what)));
         checks
     }
@@ -141,6 +148,7 @@ impl Report {
             "bots_seen": tally_json(&self.seen.bots),
             "rushes": self.rushes.iter().map(rush_json).collect::<Vec<_>>(),
             "audit": self.audit.json(),
+            "room": self.room.as_ref().map(Waited::json),
             "events": self.browsing.as_ref().map(Browsing::json),
             "link": self.link.as_ref().map(LinkShow::json),
             "edge": self.has_edge.then(|| self.at_edge().json()),
@@ -177,6 +185,10 @@ impl Report {
             self.stock, self.shards, self.shares.people, self.connections, self.workers, self.seed
         )?;
         write_rows(to, "the gateway's verdict", &self.seen.verdicts())?;
+        let room = self.seen.room();
+        if !room.is_empty() {
+            write_rows(to, "the waiting room's", &room)?;
+        }
         write_rows(to, "the origin's answer", &self.seen.origin())?;
         self.write_lost(to)?;
         if self.has_edge {
@@ -381,6 +393,7 @@ mod tests {
                     ..Shard::default()
                 }],
             },
+            room: None,
             browsing: Some(Browsing::good()),
             link: Some(LinkShow::of(10_000, 10_000)),
             has_edge: false,

@@ -1,6 +1,7 @@
 //! What the clients saw.
 
 use super::client::EXCHANGE_LIMIT;
+use super::room;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -193,6 +194,15 @@ impl Tallies {
     /// The origin's answers, by word.
     pub(super) fn origin(&self) -> Vec<Row> {
         let is_verdict = |word: &str| Verdict::ALL.iter().any(|verdict| verdict.word() == word);
+        self.rows(|word| !is_verdict(word) && !room::is_word(word))
+    }
+
+    /// Those of waiting rooms, likewise.
+    pub(super) fn room(&self) -> Vec<Row> {
+        self.rows(room::is_word)
+    }
+
+    fn rows(&self, is_asked_for: impl Fn(&str) -> bool) -> Vec<Row> {
         let mut words: Vec<_> = self
             .people
             .words
@@ -201,7 +211,7 @@ impl Tallies {
             .collect();
         words.sort();
         words.dedup();
-        let words = words.into_iter().filter(|word| !is_verdict(word));
+        let words = words.into_iter().filter(|word| is_asked_for(word));
         words.map(|word| self.row(word)).collect()
     }
 

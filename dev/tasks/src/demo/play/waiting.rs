@@ -1,0 +1,166 @@
+//! The waiting room before the checkout.
+
+use super::super::cast::{Bot, Person, Trick};
+use super::super::operator;
+use super::super::room::{self, Crowded, Enter, Queue, Turn, Waited};
+use super::super::tally::Tally;
+use super::{PATIENCE, POLL, Play, RUNNING_IN_A_ROW};
+use anyhow::{Context, Result, ensure};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use weir_stack::http::{self, Method};
+
+/// Between two looks at the queue, as the room asks for.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// Those who came before the room opened.
+pub(super) struct LinedUp {
+    people: Vec<Person>,
+    bots: u64,
+    /// What a demo before has left in the room, and what came since.
+    left: Queue,
+    before: Queue,
+}
+
+impl LinedUp {
+    pub(super) fn people(&self) -> &[Person] {
+        &self.people
+    }
+}
+
+/// People who have been inside, and when the last one's token counts.
+pub(super) struct LetIn {
+    pub(super) people: Vec<Person>,
+    pub(super) usable: Option<tokio::time::Instant>,
+    pub(super) waited: Waited,
+}
+
+impl Play<'_> {
+    /// All come before the sale starts: people once, bots as often as they can.
+    pub(super) async fn line_up(&mut self, people: Vec<Person>, bots: &[Bot]) -> Result<LinedUp> {
+        let floods = bots.iter().filter(|bot| bot.trick == Trick::Flood);
+        let floods: Vec<Bot> = floods.cloned().collect();
+        let scout = floods.first().context("a demo has bots")?.name.clone();
+        let left = self.close_room(&scout).await?;
+        let count = floods.len() as u64;
+        let (crowd, botnet) = (self.people("lining up"), self.bots());
+        let (came, bots) = tokio::try_join!(
+            crowd.play(Enter(self.paths.clone()), people),
+            botnet.play(Crowded(self.paths.clone()), floods),
+        )?;
+        self.note(came.1, bots.1)?;
+        let before = Queue::since(&*self.stack.lock().await, left).await?;
+        let text = format!(
+            "{} people and {count} bots before the start: {} places, one each",
+            came.0.len(),
+            before.joined
+        );
+        self.teller.tell("waiting", text);
+        let people = came.0.into_iter().map(Turn::who).collect();
+        Ok(LinedUp {
+            people,
+            bots: count,
+            left,
+            before,
+        })
+    }
+
+    /// Nobody enters the room until the operator has said when. What the room has counted up to now.
+    async fn close_room(&self, scout: &str) -> Result<Queue> {
+        let stack = self.stack.lock().await;
+        room::open(&stack, self.per_minute(), None, operator::now_ms()?).await?;
+        let left = Queue::find(&stack).await?.unwrap_or_default();
+        drop(stack);
+        self.until_scout(scout, |status| status == 503).await?;
+        Ok(left)
+    }
+
+    fn per_minute(&self) -> u64 {
+        room::per_minute(self.shares.people)
+    }
+
+    /// The room opens as the sale starts.
+    pub(super) async fn open_room(&self, starts_at_ms: u64) -> Result<()> {
+        let stack = self.stack.lock().await;
+        let now_ms = operator::now_ms()?;
+        room::open(&stack, self.per_minute(), Some(starts_at_ms), now_ms).await
+    }
+
+    /// All come again and again until they have been inside; then the room lets everybody pass.
+    pub(super) async fn let_in(&mut self, lined_up: LinedUp, bots: &[Bot]) -> Result<LetIn> {
+        let (started, deadline) = (Instant::now(), Instant::now() + PATIENCE);
+        let count = lined_up.people.len();
+        let (mut waiting, mut inside, mut usable) = (lined_up.people, Vec::new(), None);
+        while !waiting.is_empty() {
+            ensure!(
+                Instant::now() < deadline,
+                "{} people still wait; they were told {:?}",
+                waiting.len(),
+                self.seen.room()
+            );
+            let enter = Enter(self.paths.clone());
+            let (turns, seen) = self.people("waiting").play(enter, waiting).await?;
+            self.note(seen, Tally::empty()?)?;
+            waiting = Vec::new();
+            for turn in turns {
+                match turn {
+                    Turn::Waits(who) => waiting.push(who),
+                    Turn::Inside(who, when) => {
+                        usable = usable.max(when);
+                        inside.push(who);
+                    }
+                }
+            }
+            if !waiting.is_empty() {
+                sleep(ROUND).await;
+            }
+        }
+        let took = started.elapsed();
+        let text = format!(
+            "drawn, and all {count} let in within {:.1} s, at most {} a minute",
+            took.as_secs_f64(),
+            self.per_minute()
+        );
+        self.teller.tell("waiting", text);
+        let stack = self.stack.lock().await;
+        let after = Queue::since(&stack, lined_up.left).await?;
+        room::bypass(&stack).await?;
+        drop(stack);
+        let scout = bots.iter().find(|bot| bot.trick == Trick::Flood);
+        let scout = &scout.context("a demo has bots")?.name;
+        self.until_scout(scout, |status| status != 503).await?;
+        Ok(LetIn {
+            people: inside,
+            usable,
+            waited: Waited {
+                people: count as u64,
+                bots: lined_up.bots,
+                before: lined_up.before,
+                after,
+                took,
+            },
+        })
+    }
+
+    /// Each worker hears by itself what the operator has set: so many connections in a row must show it.
+    async fn until_scout(&self, scout: &str, is_it: impl Fn(u16) -> bool) -> Result<()> {
+        let door = self.doors.first().context("a sale has a door")?;
+        let url = format!("{}{}", door.url(), self.paths.checkout);
+        let deadline = Instant::now() + PATIENCE;
+        let mut in_a_row = 0;
+        while in_a_row < RUNNING_IN_A_ROW {
+            let answer = http::send(Method::POST, &url, &[("x-user-id", scout)], "").await?;
+            if is_it(answer.status) {
+                in_a_row += 1;
+                continue;
+            }
+            in_a_row = 0;
+            ensure!(
+                Instant::now() < deadline,
+                "the waiting room does not heed what is set"
+            );
+            sleep(POLL).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! The waiting room in front of the checkout: who comes before the sale's start is drawn, and all enter at a pace.
+
+use super::acts::{self, Paths};
+use super::cast::{Bot, Person};
+use super::client::{Ask, Line};
+use super::crowd::Act;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use weir_stack::Stack;
+use weir_stack::http::{Method, Response};
+
+/// Everybody passes until an operator opens the room. All people of the demo have one address.
+pub(super) const CONFIG: &str = r#"{
+    "redis": { "key_prefix": "weir" },
+    "keys": [{ "secret": { "env": "WEIR_CLAIM_SECRET" } }],
+    "user_header": "x-user-id",
+    "rooms": [{
+        "name": "checkout", "mode": "bypass", "poll": { "min_ms": 1000, "max_ms": 5000 }, "per_address": { "places": 0 },
+        "match": { "methods": ["POST"], "path": { "template": "/sales/{sale}/checkout" } } }] }"#;
+
+/// The room's route at the origin.
+const ADMIN: &str = "/rooms/checkout";
+
+/// How long it takes until all are inside, about.
+const ENTRIES_S: u64 = 10;
+
+/// Nobody enters before the operator has said when.
+const FAR_AHEAD_MS: u64 = 3_600_000;
+
+/// So often a bot asks for a place before the start.
+const PLACES_TRIED: u32 = 50;
+
+/// How the code of each answer begins that a waiting room gives.
+const WORD: &str = "room_";
+
+/// Whether an answer of this word came from a waiting room.
+pub(super) fn is_word(word: &str) -> bool {
+    word.starts_with(WORD)
+}
+
+/// How many may enter in a minute if so many come.
+pub(super) fn per_minute(people: u32) -> u64 {
+    u64::from(people.max(60)) * 60 / ENTRIES_S
+}
+
+/// Opens the room at a time; without one, not yet.
+pub(super) async fn open(
+    stack: &Stack,
+    per_minute: u64,
+    opens_at_ms: Option<u64>,
+    now_ms: u64,
+) -> Result<()> {
+    let opens_at_ms = opens_at_ms.unwrap_or(now_ms + FAR_AHEAD_MS);
+    let setting = json!({ "mode": "open", "per_minute": per_minute, "opens_at_ms": opens_at_ms });
+    let setting = setting.to_string();
+    stack.admin(Method::PUT, ADMIN, &setting, 200).await?;
+    Ok(())
+}
+
+/// Lets everybody pass again.
+pub(super) async fn bypass(stack: &Stack) -> Result<()> {
+    let setting = r#"{ "mode": "bypass" }"#;
+    stack.admin(Method::PUT, ADMIN, setting, 200).await?;
+    Ok(())
+}
+
+/// What the operator sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Queue {
+    /// Places that were given.
+    pub(super) joined: u64,
+    /// Visitors who entered.
+    pub(super) entered: u64,
+}
+
+impl Queue {
+    /// As it is now. `None`: no gateway has looked at the room yet.
+    pub(super) async fn find(stack: &Stack) -> Result<Option<Self>> {
+        let told = stack.admin(Method::GET, ADMIN, "", 200).await?;
+        let queue = &told["queue"];
+        if queue.is_null() {
+            return Ok(None);
+        }
+        let of = |name: &str| {
+            let number = queue[name].as_u64();
+            number.with_context(|| format!("no {name}: {told}"))
+        };
+        Ok(Some(Self {
+            joined: of("joined")?,
+            entered: of("entered")?,
+        }))
+    }
+
+    /// What came since `left`.
+    pub(super) async fn since(stack: &Stack, left: Self) -> Result<Self> {
+        let now = Self::find(stack).await?;
+        let now = now.context("no gateway has the waiting room")?;
+        Ok(Self {
+            joined: now.joined.saturating_sub(left.joined),
+            entered: now.entered.saturating_sub(left.entered),
+        })
+    }
+}
+
+/// What came of the waiting room.
+#[derive(Debug, Clone)]
+pub(super) struct Waited {
+    pub(super) people: u64,
+    pub(super) bots: u64,
+    /// Before it opened.
+    pub(super) before: Queue,
+    /// When all people had been inside.
+    pub(super) after: Queue,
+    /// From the opening until the last one had entered.
+    pub(super) took: Duration,
+}
+
+impl Waited {
+    /// What must be so.
+    pub(super) fn checks(&self) -> [(bool, String); 3] {
+        let Self {
+            people,
+            bots,
+            before,
+            after,
+            ..
+        } = self;
+        [
+            (
+                before.joined == people + bots && after.joined == before.joined,
+                format!(
+                    "waiting room: {} places for {people} people and {bots} bots",
+                    after.joined
+                ),
+            ),
+            (
+                before.entered == 0,
+                format!("{} entered before it opened", before.entered),
+            ),
+            (
+                after.entered == *people,
+                format!("{} of {people} people entered", after.entered),
+            ),
+        ]
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "people": self.people, "bots": self.bots, "joined": self.after.joined, "entered": self.after.entered,
+            "entered_before_opening": self.before.entered, "duration_s": self.took.as_secs_f64(),
+        })
+    }
+}
+
+/// A bot that would like to have many places, and comes without those it got.
+pub(super) struct Crowded(pub(super) Arc<Paths>);
+
+impl Act for Crowded {
+    type Who = Bot;
+    type Outcome = Bot;
+
+    async fn play(&self, line: &mut Line, bot: Bot) -> Bot {
+        for _ in 0..PLACES_TRIED {
+            line.ask_once(&acts::check_out(&self.0, &bot.name)).await;
+        }
+        bot
+    }
+}
+
+/// What a look at the queue brought.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// It is not this person's turn yet.
+    Waits(Person),
+    /// At the checkout; with a token, from when on it counts.
+    Inside(Person, Option<Instant>),
+}
+
+impl Turn {
+    /// Whose it was.
+    pub(super) fn who(self) -> Person {
+        match self {
+            Self::Waits(who) | Self::Inside(who, _) => who,
+        }
+    }
+}
+
+/// One try to reach the checkout, with the pass of the last one.
+pub(super) struct Enter(pub(super) Arc<Paths>);
+
+impl Act for Enter {
+    type Who = Person;
+    type Outcome = Turn;
+
+    async fn play(&self, line: &mut Line, mut who: Person) -> Turn {
+        let ask = Ask {
+            pass: who.pass.as_deref(),
+            ..acts::check_out(&self.0, &who.name)
+        };
+        let Some(answer) = line.ask_once(&ask).await else {
+            return Turn::Waits(who);
+        };
+        if let Some(pass) = answer.header(weir_base::headers::ROOM) {
+            who.pass = Some(pass.to_owned());
+        }
+        if is_to_come_again(&answer) {
+            return Turn::Waits(who);
+        }
+        let (token, usable) = acts::minted(&answer).unzip();
+        who.token = token;
+        Turn::Inside(who, usable)
+    }
+}
+
+fn is_to_come_again(answer: &Response) -> bool {
+    matches!(answer.status, 429 | 503)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_place_an_early_entry_and_someone_left_outside_are_each_found() {
+        let queue = |joined, entered| Queue { joined, entered };
+        let waited = |before, after| Waited {
+            people: 10,
+            bots: 2,
+            before,
+            after,
+            took: Duration::ZERO,
+        };
+        let holds = |waited: Waited| waited.checks().map(|(holds, _)| holds);
+        let good = waited(queue(12, 0), queue(12, 10));
+        assert_eq!(holds(good), [true; 3]);
+        let second_place = waited(queue(13, 0), queue(13, 10));
+        assert_eq!(holds(second_place), [false, true, true]);
+        let early = waited(queue(12, 1), queue(12, 10));
+        assert_eq!(holds(early), [true, false, true]);
+        let outside = waited(queue(12, 0), queue(12, 9));
+        assert_eq!(holds(outside), [true, true, false]);
+    }
+}
