@@ -181,6 +181,8 @@ pub mod room;
 pub mod room_ask;
 #[cfg(feature = "room")]
 pub mod room_look;
+#[cfg(feature = "room-model")]
+pub mod room_model;
 #[cfg(feature = "room")]
 pub mod room_set;
 #[cfg(feature = "room")]

@@ -1,4 +1,4 @@
-//! Flash sales, limits and links on one virtual clock, under random faults.
+//! Flash sales, limits, links and waiting rooms on one virtual clock, under random faults.
 //!
 //! A schedule is made from a seed: who takes part, who comes, and faults at random times. It runs in one thread without a real
 //! clock, socket or file, so the same seed gives the same run, and a few milliseconds are enough for one.
@@ -8,9 +8,10 @@
 //! | [`Sales`] | [`weir_engine_gate::Gate`] | Redis ([`weir_sale::ledger::ShardLedger`]), origins on the same pure decisions, SQL | `witness`, `finish` |
 //! | [`Limits`] | [`weir_engine_limiter::Limiter`] | Redis ([`weir_limit::State`]), the document with rules | `limits/witness`, `limits/finish` |
 //! | [`Links`] | [`weir_engine_links::Links`] | Redis (strings, streams, the scripts of links), the origin, SQL | `links/witness`, `links/finish` |
+//! | [`Rooms`] | [`weir_engine_room::WaitingRoom`] | Redis ([`weir_room::model`]) | `rooms/witness`, `rooms/finish` |
 //!
 //! Gateways are real engines, several workers each, in one small host that applies their effects (`host`). `stage` is what
-//! limits and links have in common.
+//! limits, links and waiting rooms have in common.
 //!
 //! Faults: lost, doubled, late and cut calls; dead and paused gateways, single workers that die; dead and stalled origins;
 //! Redis that stands still, or restarts, with all its data, with what it held a moment ago, or empty; clocks that are set;
@@ -38,6 +39,7 @@ mod plan;
 mod queue;
 mod random;
 mod redis;
+mod rooms;
 mod runner;
 mod sale_schedule;
 #[cfg(test)]
@@ -55,6 +57,7 @@ pub use limits::Plan as Limits;
 pub use links::Plan as Links;
 pub use mutation::Mutation;
 pub use plan::Plan as Sales;
+pub use rooms::Plan as Rooms;
 pub use runner::{Outcome, run_many};
 pub use schedule::Schedule;
 pub use shrink::shrink;

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use clap::Parser;
 use weir_simulation::{
-    Limits, Links, Mutation, Options, Report, Sales, Schedule, Stats, run_many, shrink,
+    Limits, Links, Mutation, Options, Report, Rooms, Sales, Schedule, Stats, run_many, shrink,
 };
 
-/// Simulates flash sales, limits and links under random faults.
+/// Simulates flash sales, limits, links and waiting rooms under random faults.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// How many schedules of each subject.
@@ -18,7 +18,7 @@ struct Arguments {
     /// The first schedule's seed; each other has the next one.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this subject: sales, limits or links.
+    /// Only this subject: sales, limits, links or rooms.
     #[arg(long)]
     only: Option<String>,
     /// How many at once: as many as there are cores, unless set.
@@ -34,7 +34,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let subjects = [run::<Sales>, run::<Limits>, run::<Links>];
+    let subjects = [run::<Sales>, run::<Limits>, run::<Links>, run::<Rooms>];
     // All run, whatever one of them finds.
     let failed = subjects.into_iter().filter(|run| !run(&arguments)).count();
     match failed {

@@ -119,6 +119,18 @@ pub enum Mutation {
     EditsNotFollowedUp,
     /// SQL counts a batch of clicks as often as it comes.
     BatchCountedTwice,
+    /// Redis does not know who is in a waiting room.
+    RoomNotCounted,
+    /// Redis does not know who has which place in a queue.
+    PlacesNotRemembered,
+    /// Redis holds a called place for ever that nobody takes up.
+    PlacesWaitForEver,
+    /// Redis does not hear from gateways how far a queue was.
+    GatewaysNotHeard,
+    /// Redis begins the queue anew with each call.
+    QueueForgotten,
+    /// Redis calls as many as there is room for, whatever the pace.
+    PaceNotKept,
 }
 
 impl Mutation {
@@ -192,6 +204,18 @@ impl Mutation {
         Self::BatchCountedTwice,
     ];
 
+    /// Those that simulations of waiting rooms find.
+    pub const ROOMS: &[Self] = &[
+        Self::TimeoutForgotten,
+        Self::EndsNotTold,
+        Self::RoomNotCounted,
+        Self::PlacesNotRemembered,
+        Self::PlacesWaitForEver,
+        Self::GatewaysNotHeard,
+        Self::QueueForgotten,
+        Self::PaceNotKept,
+    ];
+
     /// Whether Redis shows other epochs than it should.
     pub(crate) fn is_of_epochs(self) -> bool {
         matches!(
@@ -214,7 +238,7 @@ impl FromStr for Mutation {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let mut all = [Self::SALES, Self::LIMITS, Self::LINKS]
+        let mut all = [Self::SALES, Self::LIMITS, Self::LINKS, Self::ROOMS]
             .into_iter()
             .flatten()
             .copied();

@@ -2,7 +2,7 @@
 
 use std::thread::available_parallelism;
 
-use weir_simulation::{Limits, Links, Mutation, Options, Sales, Schedule, run_many};
+use weir_simulation::{Limits, Links, Mutation, Options, Rooms, Sales, Schedule, run_many};
 
 /// The first seed of each search.
 const SEED: u64 = 1;
@@ -45,4 +45,9 @@ fn every_mutation_of_limits_is_caught() {
 #[test]
 fn every_mutation_of_links_is_caught() {
     all_are_caught::<Links>(Mutation::LINKS);
+}
+
+#[test]
+fn every_mutation_of_waiting_rooms_is_caught() {
+    all_are_caught::<Rooms>(Mutation::ROOMS);
 }

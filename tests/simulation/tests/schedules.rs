@@ -2,7 +2,7 @@
 
 use std::thread::available_parallelism;
 
-use weir_simulation::{Limits, Links, Options, Sales, Schedule, Stats, run_many, shrink};
+use weir_simulation::{Limits, Links, Options, Rooms, Sales, Schedule, Stats, run_many, shrink};
 
 /// The first seed. Each schedule has the next one, so a failure is the same on every machine.
 const SEED: u64 = 1;
@@ -77,6 +77,14 @@ fn every_link_leads_where_it_should_whatever_breaks() {
     has_seen(&stats, 15, &answers);
 }
 
+#[test]
+fn every_queue_keeps_its_order_and_its_limits_whatever_breaks() {
+    let stats = run::<Rooms>(1_000);
+    assert!(stats.done["entered"] > 5_000, "{stats:?}");
+    let answers = ["entered", "waiting", "unplaced", "nothing"];
+    has_seen(&stats, 12, &answers);
+}
+
 fn is_deterministic<S: Schedule>() {
     let hash = |seed| S::new(seed).run(&Options::default()).trace_hash;
     for seed in 1..=50 {
@@ -90,4 +98,5 @@ fn a_seed_gives_the_same_run_every_time() {
     is_deterministic::<Sales>();
     is_deterministic::<Limits>();
     is_deterministic::<Links>();
+    is_deterministic::<Rooms>();
 }

@@ -1,0 +1,89 @@
+//! The end of a schedule of a waiting room: all faults are over, the room is open, and whoever keeps asking gets in, as far as
+//! there is room.
+
+use weir_room::Mode;
+
+use super::world::{CLAIM_MS, World};
+use crate::stage::Play;
+use crate::stage::fault::LAST_CLIENT_AT_MS;
+use crate::stage::requests::Requests;
+
+/// After the last fault and visitor, so long until no fault waits for a call any more.
+const MARGIN_MS: u64 = 1_000;
+
+/// Nothing that is under way takes longer.
+const LATE_MS: u64 = 6_500;
+
+/// Called places that others do not take up pass on within so long, one after the other.
+const PASS_ON_MS: u64 = 4 * CLAIM_MS;
+
+/// Runs a schedule to its end.
+pub(super) fn run(world: &mut World) {
+    let last_ms = world.plan.faults_end_ms().max(LAST_CLIENT_AT_MS);
+    world.run_ms(last_ms + MARGIN_MS);
+    world.stage().end_faults();
+    world.set_mode(Mode::Open);
+    world.run_ms(LATE_MS);
+    let visitors = world.plan.visitors.len() as u64;
+    let pace_ms = (visitors * 60_000).checked_div(world.plan.room.per_minute);
+    let end_us = world.now_us() + (pace_ms.unwrap_or(0) + PASS_ON_MS) * 1_000;
+    world.run_until(end_us, |world| missing(world) == 0);
+    let missing = missing(world);
+    if world.stage().violation.is_none() && missing > 0 {
+        let entered = world.witness.entered.len();
+        let what = format!("{entered} have entered, and {missing} more should");
+        world.stage().violate(what);
+    }
+    // Who has just been let in hears of it.
+    world.run_ms(MARGIN_MS);
+    let strangers = strangers_inside(world);
+    if world.stage().violation.is_none() && strangers > 0 {
+        let what = format!("{strangers} are inside whom nobody has let in");
+        world.stage().violate(what);
+    }
+    let ask_ms = world
+        .plan
+        .visitors
+        .iter()
+        .map(|visitor| visitor.asks_after_ms);
+    let ask_ms = ask_ms.max().unwrap_or(0);
+    stop(world);
+    world.run_ms(LATE_MS + ask_ms);
+    let (open, remembered) = (world.open_requests(), world.stage().remembered_streams());
+    if world.stage().violation.is_none() && open + remembered > 0 {
+        let what = format!("{open} requests are open, {remembered} streams are remembered");
+        world.stage().violate(what);
+    }
+}
+
+/// How many of those who keep asking are not inside though there is room for them.
+fn missing(world: &World) -> usize {
+    let stays = |who: &usize| !world.is_gone(*who);
+    let asking = (0..world.plan.visitors.len()).filter(stays);
+    let entered = &world.witness.entered;
+    let outside = asking.filter(|who| !entered.contains(who)).count();
+    let inside = world.redis.last.seen.inside;
+    match world.plan.room.active_max {
+        0 => outside,
+        most => outside.min(most.saturating_sub(inside) as usize),
+    }
+}
+
+/// Who has gone may have a session all the same, if the answer was lost; nobody else has one who was not let in.
+fn strangers_inside(world: &World) -> u64 {
+    let is_gone = |who: &usize| world.is_gone(*who) && !world.witness.entered.contains(who);
+    let gone = (0..world.plan.visitors.len()).filter(is_gone).count();
+    let known = world.witness.entered.len() + gone;
+    match world.plan.loses_data() {
+        // Those inside count until Redis would have heard of them.
+        true => 0,
+        false => world.redis.last.seen.inside.saturating_sub(known as u64),
+    }
+}
+
+/// Nobody comes any more.
+fn stop(world: &mut World) {
+    for visitor in &mut world.plan.visitors {
+        visitor.gives_up_after = Some(0);
+    }
+}

@@ -1,0 +1,314 @@
+//! One schedule of a waiting room as it runs.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::Value;
+use weir_base::shared_data::LocalData;
+use weir_engine::config::parse;
+use weir_engine::{Answer, Fetch, FetchId, Headers};
+use weir_engine_room::WaitingRoom;
+use weir_engine_room::config::{Checked, Config};
+use weir_room::{Mode, Pass, RoomName, Setting};
+
+use super::plan::{Plan, Room};
+use super::redis::Redis;
+use super::witness::Witness;
+use crate::host::{Place, Remembers, RequestId};
+use crate::network::Link;
+use crate::stage::fault::Fault;
+use crate::stage::requests::Requests;
+use crate::stage::{DEADLINE_MS, Decision, Happening, POLL_MS, Play, Stage};
+use crate::{Options, Report};
+
+/// The engine of a worker.
+pub(super) type Engine = WaitingRoom<Rc<LocalData>>;
+
+/// How long a called place waits, in milliseconds: the least that can be set.
+pub(super) const CLAIM_MS: u64 = 5_000;
+
+/// How long a request stays behind the gateway, in microseconds.
+const BEHIND_US: u64 = 5_000;
+
+/// As of limits: a deadline, the time to the next tick, and what this host's clocks may be late.
+const DECIDED_WITHIN_US: u64 = (DEADLINE_MS + DEADLINE_MS / 4 + 30) * 1_000;
+
+/// A visitor who hangs up does so this often.
+const LEAVES_MAX: u32 = 3;
+
+const SECRET: [u8; 32] = [7; 32];
+
+impl Remembers for Engine {
+    fn open_streams(&self) -> usize {
+        let (waiting, entered) = self.open();
+        waiting + entered
+    }
+}
+
+/// What happens only here.
+#[derive(Debug)]
+pub(super) enum Own {
+    Comes(usize),
+    HangsUp(RequestId),
+}
+
+/// A visitor, so far.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    pass: Option<Vec<u8>>,
+    asked: u32,
+}
+
+/// Everything.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    stage: Stage<Engine, Own>,
+    pub(super) redis: Redis,
+    config: Checked,
+    name: RoomName,
+    engines: u64,
+    settings: u64,
+    asked: BTreeMap<RequestId, usize>,
+    visitors: Vec<Progress>,
+    pub(super) witness: Witness,
+}
+
+impl World {
+    pub(super) fn new(plan: &Plan, options: &Options) -> Self {
+        let mut world = Self {
+            stage: Stage::new(plan.seed, plan.crew, &plan.faults, options),
+            redis: Redis::new(plan.loses_data(), options.mutation),
+            config: config(plan.room),
+            name: RoomName::new("shop").expect("a room's name"),
+            engines: 0,
+            settings: 0,
+            asked: BTreeMap::new(),
+            visitors: vec![Progress::default(); plan.visitors.len()],
+            witness: Witness::new(plan),
+            plan: plan.clone(),
+        };
+        world.set_mode(Mode::Open);
+        world.begin();
+        for (n, visitor) in plan.visitors.iter().enumerate() {
+            let comes = Happening::Own(Own::Comes(n));
+            world.stage.queue.at(visitor.at_ms * 1_000, comes);
+        }
+        world
+    }
+
+    /// An operator sets the mode.
+    pub(super) fn set_mode(&mut self, mode: Mode) {
+        self.settings += 1;
+        let Room {
+            per_minute,
+            active_max,
+        } = self.plan.room;
+        self.redis.set(Setting {
+            version: self.settings,
+            mode,
+            per_minute,
+            active_max,
+            opens_at_ms: 0,
+        });
+    }
+
+    /// Whether the visitor comes no more.
+    pub(super) fn is_gone(&self, who: usize) -> bool {
+        let gives_up = self.plan.visitors[who].gives_up_after;
+        gives_up.is_some_and(|most| self.visitors[who].asked >= most)
+    }
+
+    fn comes(&mut self, who: usize) {
+        if self.is_gone(who) || self.witness.entered.contains(&who) {
+            return;
+        }
+        let place = {
+            let mut network = self.stage.network.borrow_mut();
+            let rng = network.rng(Link::Client(who));
+            let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
+            let worker = rng.below(self.plan.crew.workers.into()) as usize;
+            Place {
+                gateway,
+                life: self.stage.gateways[gateway].life,
+                worker,
+            }
+        };
+        let until_us = self.stage.gateways[place.gateway].paused_until_us;
+        if until_us > self.stage.queue.now_us() {
+            let comes = Happening::Own(Own::Comes(who));
+            return self.stage.queue.at(until_us, comes);
+        }
+        let id = self.ask(place, who);
+        let leaves = self.plan.visitors[who].leaves_after_us;
+        if let Some(after_us) = leaves.filter(|_| self.visitors[who].asked <= LEAVES_MAX) {
+            self.stage
+                .queue
+                .after(after_us, Happening::Own(Own::HangsUp(id)));
+        }
+    }
+
+    fn ask(&mut self, place: Place, who: usize) -> RequestId {
+        let id = self.stage.next_id();
+        self.asked.insert(id, who);
+        self.witness.came.insert(who);
+        self.visitors[who].asked += 1;
+        let user = format!("user-{who}");
+        let pass = self.visitors[who].pass.clone().unwrap_or_default();
+        let pass = String::from_utf8_lossy(&pass).into_owned();
+        let mut headers = vec![
+            (":method", "GET"),
+            (":path", "/"),
+            ("accept", "application/json"),
+            ("x-user-id", user.as_str()),
+        ];
+        if !pass.is_empty() {
+            headers.push((weir_base::headers::ROOM, &pass));
+        }
+        self.open(place, Headers::new(&headers))
+    }
+
+    /// What a visitor was told who has to wait: its state, in a word.
+    fn waits(&mut self, who: usize, answer: &Answer) -> String {
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let state = body["state"].as_str().unwrap_or("no state").to_owned();
+        let Some(text) = answer.headers.get(weir_base::headers::ROOM) else {
+            return state;
+        };
+        let now_ms = self.stage.now_ms();
+        let pass = Pass::read(
+            &self.config.keys,
+            &self.name,
+            &text,
+            now_ms,
+            u64::from(u32::MAX),
+        );
+        self.visitors[who].pass = Some(text.to_vec());
+        let Ok(Pass { place, .. }) = pass else {
+            self.stage
+                .violate(format!("a pass does not count: {pass:?}"));
+            return state;
+        };
+        let mut wrong = (place > 0)
+            .then(|| self.witness.place(who, place))
+            .flatten();
+        if let Some(position) = body["position"].as_u64() {
+            let worse = self.witness.position(who, place, position);
+            wrong = wrong.or(worse);
+        }
+        if let Some(what) = wrong {
+            self.stage.violate(what);
+        }
+        state
+    }
+
+    pub(super) fn into_report(self) -> Report {
+        self.stage.into_report(self.plan.seed)
+    }
+}
+
+impl Play for World {
+    type Engine = Engine;
+    type Own = Own;
+
+    fn stage(&mut self) -> &mut Stage<Engine, Own> {
+        &mut self.stage
+    }
+
+    fn engine(&mut self, _worker: u32, data: &Rc<LocalData>) -> Engine {
+        self.engines += 1;
+        let name = format!("engine-{}", self.engines);
+        WaitingRoom::new(self.config.clone(), Rc::clone(data), name)
+    }
+
+    fn happen(&mut self, own: Own) {
+        match own {
+            Own::Comes(who) => self.comes(who),
+            Own::HangsUp(request) => self.hang_up(request),
+        }
+    }
+
+    fn run_redis(&mut self, _place: Place, bytes: &[u8], most: u64, _is_repeat: bool) -> Vec<u8> {
+        let now_us = self.stage.queue.now_us();
+        let replies = self.redis.run(bytes, most, now_us);
+        let (joined, missed) = (self.redis.last.joined, self.redis.last.missed);
+        if let Some(what) = self.witness.counted(joined, missed) {
+            self.stage.violate(what);
+        }
+        replies
+    }
+
+    fn lose(&mut self, back_us: Option<u64>) {
+        let now_us = self.stage.queue.now_us();
+        self.redis.restart(back_us, now_us);
+        // Settings are in SQL, and the origin puts them there again.
+        self.set_mode(Mode::Open);
+    }
+
+    fn decided(&mut self, request: RequestId, decision: Decision) {
+        let who = self.asked[&request];
+        let now_us = self.stage.queue.now_us();
+        let word = match decision {
+            Decision::WentOn { place, stream } => {
+                if let Some(what) = self.witness.enter(who, now_us) {
+                    self.stage.violate(what);
+                }
+                let ends = Happening::StreamEnds { place, stream };
+                self.stage.queue.after(BEHIND_US, ends);
+                "entered".to_owned()
+            }
+            Decision::Answered(answer) => self.waits(who, &answer),
+            Decision::Broken | Decision::Left => "nothing".to_owned(),
+        };
+        self.stage.stats.add_answer(&word);
+        if word == "entered" {
+            *self.stage.stats.done.entry("entered").or_default() += 1;
+        }
+        self.stage.trace.mix_bytes(word.as_bytes());
+        self.stage
+            .trace
+            .line(now_us, || format!("visitor {who}: {word}"));
+        let after_us = self.plan.visitors[who].asks_after_ms * 1_000;
+        let comes = Happening::Own(Own::Comes(who));
+        self.stage.queue.after(after_us, comes);
+    }
+
+    fn fetch(&mut self, _place: Place, _id: FetchId, _fetch: Fetch) {
+        self.stage.violate("a waiting room fetches".into());
+    }
+
+    fn fault_begins(&mut self, fault: Fault) {
+        if let Fault::Rules { document } = fault {
+            self.set_mode(match document {
+                0 => Mode::Paused,
+                _ => Mode::Open,
+            });
+        }
+    }
+
+    fn decided_within_us(&self) -> u64 {
+        DECIDED_WITHIN_US
+    }
+}
+
+fn config(room: Room) -> Checked {
+    let Room {
+        per_minute,
+        active_max,
+    } = room;
+    let claim_s = CLAIM_MS / 1_000;
+    let json = format!(
+        r#"{{
+            "redis": {{ "deadline_ms": {DEADLINE_MS}, "batches_max": 3 }},
+            "keys": [{{ "secret": {{ "env": "KEY" }} }}],
+            "user_header": "x-user-id", "poll_interval_ms": {POLL_MS},
+            "rooms": [{{
+                "name": "shop", "session": "10m", "claim": "{claim_s}s", "poll": {{ "min_ms": 500, "max_ms": 1000 }},
+                "per_address": {{ "places": 0 }}, "per_minute": {per_minute}, "active_max": {active_max} }}]
+        }}"#
+    );
+    let config: Config = parse(json.as_bytes()).expect("the configuration is JSON");
+    let environment = |name: &str| (name == "KEY").then(|| SECRET.to_vec());
+    config
+        .checked(&environment)
+        .expect("the configuration makes sense")
+}
