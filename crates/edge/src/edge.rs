@@ -209,6 +209,20 @@ impl<S: Store> Edge<S> {
         stamp.sign(&self.config.keys)
     }
 
+    /// Whether somebody with the edges' key has signed this request: its method, its path, and when.
+    pub fn has_signed(
+        &self,
+        request: (&str, &str),
+        (stamp, signature): (&[u8], &[u8]),
+        now_ms: u64,
+    ) -> bool {
+        let text = core::str::from_utf8;
+        let (Ok(stamp), Ok(signature)) = (text(stamp), text(signature)) else {
+            return false;
+        };
+        Stamp::verify(&self.config.keys, stamp, signature, request, now_ms).is_ok()
+    }
+
     /// The feed that is to be asked for now, and its path: the host asks the origin, with a [stamp](Self::stamp), and brings the
     /// answer to [`Edge::take`]. This before a request, until there is none.
     pub fn due(&self, now_ms: u64) -> Option<(Feed, String)> {

@@ -19,8 +19,8 @@ use worker::{
 
 use crate::client::{bytes, client_header, is_clients, now_ms, text};
 use crate::front::Front;
-use crate::limits;
 use crate::settings::{Site, variables};
+use crate::{limits, shard};
 
 /// The namespace of links, and the object that fills it.
 pub(crate) const LINKS: &str = "WEIR_LINKS";
@@ -35,11 +35,14 @@ thread_local! {
 }
 
 /// Serves a request, whatever happens.
-pub(crate) async fn serve(request: Request, env: &Env, context: &Context) -> Result<Response> {
+pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) -> Result<Response> {
     let space = space(&request);
     if let Err(problem) = open(&space, &request, env) {
         worker::console_error!("weir: {problem}");
         return sent(&misconfigured(), "GET");
+    }
+    if let Some(response) = shard::relayed(&space, &mut request, env).await? {
+        return Ok(response);
     }
     let now_ms = now_ms(&request);
     let asked = asked(&request, now_ms)?;
@@ -231,7 +234,7 @@ async fn fetch_links(space: &str, request: &Request, asked: &PlainRequest, env: 
 // --- a request
 
 /// The path of a request, with its query.
-fn path(request: &Request) -> Result<(String, String)> {
+pub(crate) fn path(request: &Request) -> Result<(String, String)> {
     let url = request.url()?;
     let path = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
