@@ -160,6 +160,8 @@ pub enum Call {
     Deadline { user: UserId, deadline_ms: u64 },
     /// `ZCOUNT …:pending -inf <due_ms>`
     DueCount { due_ms: u64 },
+    /// `UNLINK`: so many keys, the stock among them or not. The origin sends the stock's with the ledger's.
+    Unlink { keys: usize, has_stock: bool },
 }
 
 impl Call {
@@ -392,6 +394,9 @@ fn plain(words: &[Vec<u8>], prefix: &[u8]) -> Result<Call, Refused> {
     if command == b"TIME" {
         return Ok(Call::Time);
     }
+    if command == b"UNLINK" {
+        return unlink(rest, prefix);
+    }
     let (key, rest) = rest.split_first().ok_or(Refused)?;
     let (kind, of_kind) = match name(key, prefix)?.split_once(':') {
         Some((kind, rest)) => (kind, Some(rest)),
@@ -437,6 +442,15 @@ fn plain(words: &[Vec<u8>], prefix: &[u8]) -> Result<Call, Refused> {
             due_ms: number(rest.get(1))?,
         },
         _ => return Err(Refused),
+    })
+}
+
+fn unlink(keys: &[Vec<u8>], prefix: &[u8]) -> Result<Call, Refused> {
+    let names = keys.iter().map(|key| name(key, prefix));
+    let names: Vec<&str> = names.collect::<Result<_, _>>()?;
+    Ok(Call::Unlink {
+        keys: names.len(),
+        has_stock: names.contains(&"stock"),
     })
 }
 

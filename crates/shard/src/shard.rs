@@ -229,6 +229,14 @@ impl Shard {
                     .filter(|(_, _, deadline_ms)| *deadline_ms <= due_ms);
                 reply::integer(due.count() as u64)
             }
+            Call::Unlink { keys, has_stock } => {
+                // All of a ledger goes with its stock: nothing else of it is ever deleted alone.
+                if has_stock {
+                    *ledger = ShardLedger::default();
+                    ledger.set_clock_us(now_us);
+                }
+                reply::integer(keys as u64)
+            }
             _ => Value::Error(b"ERR no command of a shard".to_vec()),
         }
     }

@@ -20,6 +20,7 @@ mod feed;
 mod front;
 mod host;
 mod limits;
+mod sell;
 mod settings;
 mod shard;
 

@@ -8,17 +8,16 @@
 use std::cell::RefCell;
 
 use sha2::{Digest, Sha256};
+use weir_feed::routes::SHARD as PATH;
 use weir_shard::Shard;
+use weir_shard::call::prefix_of;
 use worker::{
     Date, DurableObject, Env, Method, Request, RequestInit, Response, Result, SqlStorage,
-    SqlStorageValue, State, durable_object,
+    SqlStorageValue, State, Stub, Url, durable_object,
 };
 
 use crate::client::{bytes, now_ms};
 use crate::host::{self, with_site};
-
-/// Where commands come in.
-const PATH: &str = "/.weir/shard";
 
 /// The objects' namespace.
 const SHARDS: &str = "WEIR_SHARDS";
@@ -63,6 +62,24 @@ impl Asked {
     }
 }
 
+/// The status of commands of which none has run.
+pub(crate) const REFUSED: u16 = 400;
+
+/// The status of commands that have come before: what became of them is not said again.
+const REPEATED: u16 = 409;
+
+/// The object of the shard whose keys begin so.
+pub(crate) fn object(space: &str, shard: &str, env: &Env) -> Result<Stub> {
+    let objects = env.durable_object(SHARDS)?;
+    objects.get_by_name(&host::name_in(space, shard))
+}
+
+/// Where the Worker itself sends commands: nobody else reaches an object, so they need no `id`.
+pub(crate) fn own_url(shard: &str) -> Result<Url> {
+    let url = format!("http://shard{PATH}");
+    Ok(Url::parse_with_params(&url, [("key", shard)])?)
+}
+
 /// The answer to a request to a shard; `None` if it is none.
 pub(crate) async fn relayed(
     space: &str,
@@ -83,13 +100,18 @@ pub(crate) async fn relayed(
         site.edge
             .has_signed(("POST", &path), (&stamp.0, &stamp.1), now_ms)
     });
-    let body = request.bytes().await?;
-    let is_whole = hex::encode(Sha256::digest(&body)) == asked.sha256;
-    if is_signed != Some(true) || !is_whole || body.len() > BODY_BYTES_MAX {
+    // One shard has one object, whatever key of it was named.
+    let is_shard = prefix_of(asked.key.as_bytes()) == Some(asked.key.as_bytes());
+    // Before anything of the body is read.
+    if is_signed != Some(true) || asked.id.is_empty() || !is_shard {
         return Response::error("", 403).map(Some);
     }
-    let object = env.durable_object(SHARDS)?;
-    let object = object.get_by_name(&host::name(request, &asked.key))?;
+    let body = request.bytes().await?;
+    let is_whole = hex::encode(Sha256::digest(&body)) == asked.sha256;
+    if !is_whole || body.len() > BODY_BYTES_MAX {
+        return Response::error("", 403).map(Some);
+    }
+    let object = object(space, &asked.key, env)?;
     let mut init = RequestInit::new();
     init.with_method(Method::Post)
         .with_body(Some(js_sys::Uint8Array::from(&body[..]).into()));
@@ -120,8 +142,9 @@ impl DurableObject for ShardObject {
         let body = request.bytes().await?;
         // From here on nothing waits: nobody comes in between.
         match self.run(&asked, &body) {
-            Ok(Some(replies)) => Response::from_bytes(replies),
-            Ok(None) => Response::error("", 400),
+            Ok(Ran::Replied(replies)) => Response::from_bytes(replies),
+            Ok(Ran::Refused) => Response::error("", REFUSED),
+            Ok(Ran::Before) => Response::error("", REPEATED),
             Err(error) => {
                 // What was not written must not count.
                 self.shard.replace(None);
@@ -131,9 +154,17 @@ impl DurableObject for ShardObject {
     }
 }
 
+/// What has become of commands.
+enum Ran {
+    Replied(Vec<u8>),
+    /// They are none of this shard: none has run.
+    Refused,
+    /// They have come before.
+    Before,
+}
+
 impl ShardObject {
-    /// The replies; `None` if the commands are none of this shard, or have come before.
-    fn run(&self, asked: &Asked, commands: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn run(&self, asked: &Asked, commands: &[u8]) -> Result<Ran> {
         let log = Log::open(&self.state)?;
         let mut shard = self.shard.borrow_mut();
         let shard = match &mut *shard {
@@ -141,11 +172,11 @@ impl ShardObject {
             none => none.insert(log.read(&asked.key)?),
         };
         let now_ms = Date::now().as_millis();
-        if !log.is_new(&asked.id, now_ms)? {
-            return Ok(None);
+        if !asked.id.is_empty() && !log.is_new(&asked.id, now_ms)? {
+            return Ok(Ran::Before);
         }
         let Ok(done) = shard.run(commands, now_ms * 1_000) else {
-            return Ok(None);
+            return Ok(Ran::Refused);
         };
         if done.is_change {
             log.append(now_ms, commands)?;
@@ -153,7 +184,7 @@ impl ShardObject {
                 log.replace(shard)?;
             }
         }
-        Ok(Some(done.replies))
+        Ok(Ran::Replied(done.replies))
     }
 }
 
