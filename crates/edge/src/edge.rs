@@ -71,7 +71,7 @@ pub enum Begun {
     /// It is decided.
     Decided(Decision),
     /// It buys, and the stock stands in objects: they are asked.
-    Asks(Buying),
+    Asks(Box<Buying>),
 }
 
 /// What becomes of a request that objects have been asked about.
@@ -227,7 +227,8 @@ impl<S: Store> Edge<S> {
         }
         match self.knowledge.stock_in_objects(request.now_ms)? {
             Some(prefix) if prefix == stock.key_prefix() => {
-                stock.begin(request, &self.knowledge).map(Begun::Asks)
+                let buying = stock.begin(request, &self.knowledge);
+                buying.map(Box::new).map(Begun::Asks)
             }
             _ => Some(Begun::Decided(Decision::Answer(Arc::new(
                 stock_is_elsewhere(),

@@ -145,7 +145,7 @@ impl World {
             self.edge.ended(&mut buying, origin_says, self.now_ms);
             self.ask_all(&mut buying, false);
         }
-        self.edge.finish(buying);
+        self.edge.finish(*buying);
         sold
     }
 

@@ -28,7 +28,7 @@ pub(crate) async fn sell(
     space: &str,
     request: Request,
     asked: &PlainRequest,
-    mut buying: Buying,
+    mut buying: Box<Buying>,
     (env, context): (&Env, &Context),
 ) -> Result<Response> {
     ask_all(space, &mut buying, env).await;
@@ -69,8 +69,8 @@ fn with_verdict(response: Response, headers: &Pairs) -> Result<Response> {
     Ok(response)
 }
 
-fn finish(space: &str, buying: Buying) {
-    with_site(space, |site| site.edge.finish(buying));
+fn finish(space: &str, buying: Box<Buying>) {
+    with_site(space, |site| site.edge.finish(*buying));
 }
 
 /// Asks until nothing is left to be asked.
