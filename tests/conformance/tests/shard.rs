@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -310,9 +310,12 @@ impl Object {
             head: [b"GET".to_vec(), shop::SALE.into(), HOST.into()],
             ..Ask::default()
         };
-        let mut asks = (0..1_000).map(|_| send(self.server.address, &status));
-        // A gateway would answer 201.
-        assert!(asks.any(|got| got.is_ok_and(|got| got.status == 200)));
+        // A gateway would answer 201. The origin is asked once a second, and a busy machine takes its time.
+        let has_heard = (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            send(self.server.address, &status).is_ok_and(|got| got.status == 200)
+        });
+        assert!(has_heard, "{}", self.server.log());
         self.world.traffic().seen.clear();
     }
 
@@ -434,7 +437,7 @@ fn what_a_client_claims_is_nothing_and_what_the_origin_refuses_goes_back() {
     object.world.traffic().gateway = Some((422, Vec::new(), String::new()));
     assert_eq!(object.send(&buyer(3)).status, 422);
     let went_back = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         sums(&object.audits()) == (UNITS - 2, 2)
     });
     assert!(went_back, "{:?}", object.audits());
