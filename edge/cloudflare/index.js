@@ -1,8 +1,8 @@
 // Glue: all that is decided is in the module.
-import { initSync, fetch as serve, Feed, Limits } from "./weir_edge.js";
+import { initSync, fetch as serve, Feed, Limits, ShardObject } from "./weir_edge.js";
 import module from "./weir_edge_bg.wasm";
 
 initSync({ module });
 
 export default { fetch: (request, env, context) => serve(request, env, context) };
-export { Feed, Limits };
+export { Feed, Limits, ShardObject };

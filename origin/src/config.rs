@@ -19,6 +19,7 @@ use crate::links::config::{LinkConfig, scramble};
 use crate::sales::config::{CLAIM_SECRET, SaleConfig};
 use crate::sales::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
+use crate::shard_proxy::ShardProxyCommand;
 
 /// Names the variable that holds the admin's token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
@@ -128,6 +129,8 @@ pub enum Command {
     Import(ImportCommand),
     /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis
     Doctor(DoctorCommand),
+    /// Stands as a Redis before shards of sales that are in objects of an edge
+    ShardProxy(ShardProxyCommand),
     /// Writes a set-up to begin with: Envoy's configuration, settings, fresh secrets
     Init(InitCommand),
 }
@@ -154,7 +157,10 @@ impl Config {
     }
 
     /// What feeds are signed with and edges are known by, if there are any: if their secret is set.
-    fn edge_keys(&self, variables: Variables<'_>) -> Result<Option<KeyRing>, SecretError> {
+    pub(crate) fn edge_keys(
+        &self,
+        variables: Variables<'_>,
+    ) -> Result<Option<KeyRing>, SecretError> {
         if !secret::is_set(variables, EDGE_SECRET) {
             return Ok(None);
         }

@@ -12,6 +12,7 @@
 //! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
 //! | [`doctor`] | the command that finds what is wrong with a set-up |
+//! | [`shard_proxy`] | the command that reaches shards of sales in objects of an edge |
 //! | [`init`] | the command that writes a set-up to begin with |
 //! | [`origin`], [`run`](mod@run), [`config`], [`migrations`] | start-up, where the domains meet |
 //!
@@ -38,6 +39,7 @@ pub mod rooms;
 pub mod run;
 pub mod sales;
 pub mod secret;
+pub mod shard_proxy;
 pub mod sql;
 pub mod unavailable;
 pub mod views;

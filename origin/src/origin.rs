@@ -55,6 +55,7 @@ pub struct Origin {
     fitment: Option<Fitment>,
     rooms: Rooms,
     edges: Edges,
+    is_stock_in_objects: bool,
 }
 
 impl Origin {
@@ -86,6 +87,7 @@ impl Origin {
             fitment: None,
             rooms: Rooms::new(database.clone(), redis.clone()),
             edges: Edges::default(),
+            is_stock_in_objects: false,
             sales,
             has_sales: true,
             metrics,
@@ -177,6 +179,13 @@ impl Origin {
         self
     }
 
+    /// The same, whose sales' stock stands in objects of an edge if `is_so`, behind the proxy of shards.
+    #[must_use]
+    pub fn with_stock_in_objects(mut self, is_so: bool) -> Self {
+        self.is_stock_in_objects = is_so;
+        self
+    }
+
     /// Sales and orders.
     pub fn sales(&self) -> &Sales {
         &self.sales
@@ -215,8 +224,11 @@ impl Origin {
     /// The routes for gateways.
     pub fn public_routes(&self) -> Router {
         let sales = match self.has_sales {
-            true => sales::http::public(self.sales.clone())
-                .merge(sales::http::feeds(self.sales.clone(), self.edges.clone())),
+            true => sales::http::public(self.sales.clone()).merge(sales::http::feeds(
+                self.sales.clone(),
+                self.edges.clone(),
+                self.is_stock_in_objects,
+            )),
             false => Router::new(),
         };
         let routes = sales

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
-use crate::config::{Command, Config, Secrets};
+use crate::config::{Command, Config, EDGE_SECRET, Secrets};
 use crate::doctor;
 use crate::fitment::Fitment;
 use crate::fitment::import::command::{self, ImportCommand};
@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
 use crate::sales::config::CLAIM_SECRET;
+use crate::shard_proxy;
 use crate::sql::Database;
 use crate::views;
 
@@ -46,6 +47,12 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             return Ok(runtime()?.block_on(examined));
         }
         Some(Command::Init(command)) => init::run(command)?,
+        Some(Command::ShardProxy(command)) => {
+            start_logs()?;
+            let keys = config.edge_keys(&|name| std::env::var_os(name))?;
+            let keys = keys.with_context(|| format!("{EDGE_SECRET} is not set"))?;
+            runtime()?.block_on(shard_proxy::run(config, command, keys))?;
+        }
         Some(Command::Import(command)) => {
             start_logs()?;
             runtime()?.block_on(import_file(config, command))?;
@@ -181,6 +188,7 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     };
     let origin = origin.with_payments(secrets.payments);
     let origin = origin.with_edges(secrets.edge_keys);
+    let origin = origin.with_stock_in_objects(config.sales.stock_in_objects);
     let origin = origin.with_holds(config.sales.hold_rules());
     let origin = origin.with_archive(config.sales.archive_rules());
     let settings = config.links.settings(secrets.link_scramble);

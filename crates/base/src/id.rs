@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 pub struct SaleId(Arc<str>);
 
 /// A user's name as the identity header gives it: 1 to [`UserId::LEN_MAX`] visible ASCII bytes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct UserId(Arc<str>);
 
 /// Why a name was refused.
@@ -107,6 +108,20 @@ impl TryFrom<String> for SaleId {
 
     fn try_from(text: String) -> Result<Self, IdError> {
         Self::new(text)
+    }
+}
+
+impl TryFrom<String> for UserId {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::new(text)
+    }
+}
+
+impl From<UserId> for String {
+    fn from(id: UserId) -> Self {
+        id.as_str().into()
     }
 }
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `links`, `gate` and `limits` are what the gateways' filters have, each with or without; but nothing of Redis and of claims: an
-//! edge has neither.
+//! edge has neither, unless `stock_in_objects` says that it sells by itself.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -52,6 +52,10 @@ pub struct Config {
     /// Limits that one place counts, for all instances, before all else. Only on platforms that have such a place.
     #[serde(default)]
     pub exact_limits: Option<Map<String, Value>>,
+    /// Whether the stock of all sales stands in objects beside the edge: then `gate` has `claim`, as gateways have it, and may have
+    /// `redis` with the `key_prefix` of gateways and origin. Only on platforms that have such objects.
+    #[serde(default)]
+    pub stock_in_objects: bool,
     /// For how many milliseconds links count after the origin has last been heard, 1,000 to an hour: a minute unless set. So
     /// long an edit may go unseen.
     #[serde(default = "default_links_fresh_ms")]
@@ -79,6 +83,8 @@ pub struct Checked {
     pub limits: Option<Vec<u8>>,
     /// See [`Config::exact_limits`].
     pub exact_limits: Option<Vec<u8>>,
+    /// The gate's that sells from objects: see [`Config::stock_in_objects`].
+    pub stock: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
     /// See [`Config::sales_every_ms`].
@@ -102,11 +108,26 @@ impl Config {
         within("links_fresh_ms", self.links_fresh_ms, 1_000, 3_600_000)?;
         within("sales_every_ms", self.sales_every_ms, 100, 60_000)?;
         within("links_every_ms", self.links_every_ms, 100, 60_000)?;
+        let stock = match (self.stock_in_objects, &self.gate) {
+            (false, _) => None,
+            (true, Some(gate)) => Some(stock(gate.clone())?),
+            (true, None) => {
+                let problem = "an edge that sells from objects needs it";
+                return Err(FieldError::new("gate", problem));
+            }
+        };
+        let gate = self.gate.map(|mut gate| {
+            if stock.is_some() {
+                gate.retain(|name, _| name != "claim" && name != "redis");
+            }
+            gate
+        });
         Ok(Checked {
+            stock,
             keys: ring("keys", &self.keys, environment)?,
             edge: self.edge,
             links: self.links.map(links).transpose()?,
-            gate: self.gate.map(gate).transpose()?,
+            gate: gate.map(without_claims).transpose()?,
             limits: self.limits.map(limits).transpose()?,
             exact_limits: self.exact_limits.map(exact_limits).transpose()?,
             links_fresh_ms: self.links_fresh_ms,
@@ -132,7 +153,25 @@ fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     Ok(Value::Object(config).to_string().into_bytes())
 }
 
-fn gate(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+/// A gateway's, of a Redis whose calls have one shard each.
+fn stock(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+    let mut redis = match config.remove("redis") {
+        Some(Value::Object(redis)) => redis,
+        Some(_) => return Err(FieldError::new("gate.redis", "must be an object")),
+        None => Map::new(),
+    };
+    let of_objects = ["key_prefix", "deadline_ms"];
+    if let Some(name) = redis.keys().find(|name| !of_objects.contains(&&***name)) {
+        let problem =
+            "an edge has no Redis: of its objects only key_prefix and deadline_ms can be told";
+        return Err(FieldError::new(format!("gate.redis.{name}"), problem));
+    }
+    redis.insert("topology".to_owned(), json!("cluster"));
+    config.insert("redis".to_owned(), Value::Object(redis));
+    Ok(Value::Object(config).to_string().into_bytes())
+}
+
+fn without_claims(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     has_none("gate", &config, &["redis", "claim"])?;
     config.insert("redis".to_owned(), no_redis());
     let keys = json!([{ "id": "none", "secret": { "env": NO_CLAIMS } }]);

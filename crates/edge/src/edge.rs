@@ -8,9 +8,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_base::FieldError;
-use weir_base::headers::{EDGE, EDGE_SIGNATURE, is_gateway_only};
+use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, is_gateway_only};
 use weir_base::shared_data::SharedData;
+use weir_engine::config::parse;
 use weir_engine::event::PlainRequest;
+use weir_engine::redis::Reply;
 use weir_engine::{Answer, Headers, Request, setup};
 use weir_engine_gate::Gate;
 use weir_engine_limiter::Limiter;
@@ -18,8 +20,10 @@ use weir_engine_links::Links;
 use weir_feed::stamp::{Signed, Stamp};
 
 use crate::config::{Checked, Config, NO_CLAIMS};
+use crate::host::stock_is_elsewhere;
 use crate::knowledge::{Feed, Knowledge, TakeError};
 use crate::part::{Make, Part, Said};
+use crate::stock::{Ask, Bought, Buying, Stock};
 use crate::store::Store;
 
 /// Memory that local limits count in.
@@ -59,6 +63,28 @@ pub struct Edge<S> {
     limits: Option<Part<Limiter<Data>>>,
     gate: Option<Part<Gate<Data>>>,
     links: Option<Part<Links>>,
+    stock: Option<Stock>,
+}
+
+/// What becomes of a request, as far as that is known.
+pub enum Begun {
+    /// It is decided.
+    Decided(Decision),
+    /// It buys, and the stock stands in objects: they are asked.
+    Asks(Box<Buying>),
+}
+
+/// What becomes of a request that objects have been asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sold {
+    /// The edge answers.
+    Answer(Arc<Answer>),
+    /// It has a claim, and goes on to the origin: what that answers is to be [told](Edge::ended).
+    ///
+    /// These are the headers, without pseudo-headers; the path is [`ORDERS`](crate::stock::ORDERS).
+    ToOrigin(Pairs),
+    /// A gateway decides it, from the beginning.
+    ToGateway(Pairs),
 }
 
 /// What engines are made with.
@@ -126,7 +152,12 @@ impl<S: Store> Edge<S> {
             let problem = "this platform has no one place that counts: leave them to the gateways";
             return Err(FieldError::new("exact_limits", problem));
         }
+        if config.stock.is_some() && !given.counts_exactly {
+            let problem = "this platform has no objects: leave sales to the gateways";
+            return Err(FieldError::new("stock_in_objects", problem));
+        }
         let host = Rc::new(Host::new(given, &config));
+        let stock = config.stock.as_ref().map(|json| stock(json, &host));
         let limits = config.limits.as_ref().map(|json| limiter(json, &host));
         let gate = config.gate.as_ref().map(|json| gate(json, &host));
         let links = config.links.as_ref().map(|json| links(json, &host));
@@ -134,6 +165,7 @@ impl<S: Store> Edge<S> {
             limits: limits.transpose().map_err(within("limits"))?,
             gate: gate.transpose().map_err(within("gate"))?,
             links: links.transpose().map_err(within("links"))?,
+            stock: stock.transpose().map_err(within("gate"))?,
             knowledge: Knowledge::new(&config, store),
             config,
         })
@@ -141,19 +173,40 @@ impl<S: Store> Edge<S> {
 
     /// What becomes of a request. It knows what feeds have told: see [`Edge::due`].
     pub fn decide(&mut self, request: &PlainRequest) -> Decision {
-        match self.ask(request) {
+        let said = self.ask_limits(request);
+        self.decided(said, request)
+    }
+
+    /// As [`Edge::decide`], for a host that has objects in which stock stands.
+    pub fn begin(&mut self, request: &PlainRequest) -> Begun {
+        let said = self.ask_limits(request);
+        if said == Said::GoesOn
+            && let Some(begun) = self.buy(request)
+        {
+            return begun;
+        }
+        Begun::Decided(self.decided(said, request))
+    }
+
+    fn decided(&mut self, of_limits: Said, request: &PlainRequest) -> Decision {
+        match self.ask(of_limits, request) {
             Said::Answer(answer) => Decision::Answer(answer),
             Said::GoesOn | Said::Undecided => Decision::Forward(self.outgoing(request)),
         }
     }
 
+    fn ask_limits(&mut self, request: &PlainRequest) -> Said {
+        let knowledge = &self.knowledge;
+        let limits = self.limits.as_mut();
+        limits.map_or(Said::GoesOn, |limits| {
+            limits.ask(request, knowledge, true, |_| ())
+        })
+    }
+
     /// Each engine in its turn: only what one lets go on is asked of the next.
-    fn ask(&mut self, request: &PlainRequest) -> Said {
+    fn ask(&mut self, of_limits: Said, request: &PlainRequest) -> Said {
         let (knowledge, now_ms) = (&self.knowledge, request.now_ms);
-        let mut said = Said::GoesOn;
-        if let Some(limits) = &mut self.limits {
-            said = limits.ask(request, knowledge, true, |_| ());
-        }
+        let mut said = of_limits;
         if let (Said::GoesOn, Some(gate)) = (&said, &mut self.gate) {
             let is_known = knowledge.knows_sales(now_ms);
             said = gate.ask(request, knowledge, is_known, Gate::trust_bands);
@@ -163,6 +216,57 @@ impl<S: Store> Edge<S> {
             said = links.ask(request, knowledge, is_known, |_| ());
         }
         said
+    }
+
+    /// Begins a request that buys, if the stock stands in objects. If the origin has not been heard, a gateway decides.
+    fn buy(&mut self, request: &PlainRequest) -> Option<Begun> {
+        let stock = self.stock.as_mut()?;
+        let text = |name: &str| request.headers.get(name).unwrap_or_default();
+        if !stock.is_asked(&text(":method"), &text(":path")) {
+            return None;
+        }
+        match self.knowledge.stock_in_objects(request.now_ms)? {
+            Some(prefix) if prefix == stock.key_prefix() => {
+                let buying = stock.begin(request, &self.knowledge);
+                buying.map(Box::new).map(Begun::Asks)
+            }
+            _ => Some(Begun::Decided(Decision::Answer(Arc::new(
+                stock_is_elsewhere(),
+            )))),
+        }
+    }
+
+    /// A shard's object has replied to an ask of this request, or not: then the reason tells whether it may have run.
+    pub fn answered(&self, buying: &mut Buying, ask: &Ask, reply: Reply, now_ms: u64) {
+        if let Some(stock) = &self.stock {
+            stock.answered(buying, (ask, reply), now_ms, &self.knowledge);
+        }
+    }
+
+    /// What becomes of the request, when nothing is left to be asked.
+    pub fn sold(&self, buying: &Buying, request: &PlainRequest) -> Sold {
+        match buying.said() {
+            Some(Bought::Answer(answer)) => Sold::Answer(Arc::clone(answer)),
+            Some(Bought::GoesOn) if buying.changes().has(CLAIM) => {
+                Sold::ToOrigin(buying.changes().apply(self.outgoing(request)))
+            }
+            _ => Sold::ToGateway(self.outgoing(request)),
+        }
+    }
+
+    /// The origin has answered a request with a claim; `None` if nobody knows what it has done. There may be more to be asked
+    /// then: a claim that it has refused goes back.
+    pub fn ended(&self, buying: &mut Buying, response_status: Option<u16>, now_ms: u64) {
+        if let Some(stock) = &self.stock {
+            stock.ended(buying, response_status, now_ms, &self.knowledge);
+        }
+    }
+
+    /// The request is over.
+    pub fn finish(&mut self, buying: Buying) {
+        if let Some(stock) = &mut self.stock {
+            stock.finish(buying);
+        }
     }
 
     /// The headers with which a request goes on: without those that only a gateway or an edge sends, and with the stamp.
@@ -207,6 +311,20 @@ impl<S: Store> Edge<S> {
             path,
         };
         stamp.sign(&self.config.keys)
+    }
+
+    /// Whether somebody with the edges' key has signed this request: its method, its path, and when.
+    pub fn has_signed(
+        &self,
+        request: (&str, &str),
+        (stamp, signature): (&[u8], &[u8]),
+        now_ms: u64,
+    ) -> bool {
+        let text = core::str::from_utf8;
+        let (Ok(stamp), Ok(signature)) = (text(stamp), text(signature)) else {
+            return false;
+        };
+        Stamp::verify(&self.config.keys, stamp, signature, request, now_ms).is_ok()
     }
 
     /// The feed that is to be asked for now, and its path: the host asks the origin, with a [stamp](Self::stamp), and brings the
@@ -269,6 +387,16 @@ fn gate(json: &[u8], host: &Rc<Host>) -> Result<Part<Gate<Data>>, FieldError> {
         Ok(configured.engine)
     });
     Part::new(make)
+}
+
+/// The gate that sells from objects, with the claim secret of gateways.
+fn stock(json: &[u8], host: &Rc<Host>) -> Result<Stock, FieldError> {
+    let variable = |name: &str| setup::Host::variable(&**host, name);
+    let config = parse::<weir_engine_gate::Config>(json)?.checked(&variable)?;
+    let (routes, key_prefix) = (config.routes.clone(), config.redis.key_prefix.clone());
+    let host = Rc::clone(host);
+    let make: Make<_> = Box::new(move || Ok(Gate::new(config.clone(), &setup::Host::data(&*host))));
+    Stock::new(make, routes, key_prefix)
 }
 
 fn links(json: &[u8], host: &Rc<Host>) -> Result<Part<Links>, FieldError> {

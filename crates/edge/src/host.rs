@@ -132,6 +132,13 @@ pub fn misconfigured() -> Answer {
     unavailable("misconfigured", "this edge is not configured")
 }
 
+/// What a client is told by an edge that sells from objects, of an origin whose stock is not there.
+pub(crate) fn stock_is_elsewhere() -> Answer {
+    let message = "this edge sells from objects, but the origin does not say that its stock stands there: \
+                   see `stock_in_objects` in docs/edge.md";
+    unavailable("misconfigured", message)
+}
+
 fn unavailable(error: &str, message: &str) -> Answer {
     let refusal = Refusal {
         status: 503,

@@ -154,6 +154,20 @@ impl<S: Store> Knowledge<S> {
         self.sales.current(now_ms).is_some()
     }
 
+    /// What the keys of shards begin with, if the origin has its stock in objects; `None` if what is known does not count.
+    pub fn stock_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
+        let list = self.sales.current(now_ms)?;
+        Some(list.stock_in_objects.as_deref())
+    }
+
+    /// The catalogue as Redis would answer it, as long as it counts.
+    pub(crate) fn catalogue_reply(&self, now_ms: u64) -> Option<Vec<u8>> {
+        self.sales.current(now_ms)?;
+        let mut reply = Vec::new();
+        bulk(&mut reply, &self.catalogue);
+        Some(reply)
+    }
+
     /// Whether what is known of links counts, and of their domains.
     pub fn knows_links(&self, now_ms: u64) -> bool {
         let whole_at_ms = self.progress.progress.whole_at_ms;
@@ -416,7 +430,7 @@ fn link_of(key: &[u8]) -> Option<LinkId> {
     (keys::LinkKeys::new(PREFIX, &id).record() == key.as_bytes()).then_some(id)
 }
 
-fn words(command: &Value) -> Option<Vec<&[u8]>> {
+pub(crate) fn words(command: &Value) -> Option<Vec<&[u8]>> {
     match command {
         Value::Array(words) => words.iter().map(word).collect(),
         _ => None,

@@ -18,12 +18,14 @@
 //! | [`knowledge`] | feeds into the store, and out of it the replies that engines wait for |
 //! | `part` | one engine: asked, and made anew when its question had no answer |
 //! | [`edge`] | all of it for one request |
+//! | [`stock`] | sales whose stock stands in objects: the gate, asked step by step |
 //! | [`exact`] | limits that one place counts |
 //! | [`host`] | what hosts share |
 //!
 //! # What an edge must not do
 //!
-//! - *Oversell*: it has no claim secret, and [`config`] refuses one. Every request to buy that is not refused goes on.
+//! - *Oversell*: it has no claim secret, and [`config`] refuses one. Every request to buy that is not refused goes on. With
+//!   [stock in objects](stock) it has the secret, and asks the shard of each claim, which gives each unit once.
 //! - *Admit too many clicks*: links with a maximum are [marked](weir_feed::links::State::AtGateway), and go on.
 //! - *Trust a client's claim*: headers that only a gateway sends, and stamps, are taken from every request.
 //! - *Know better*: what it knows ends by itself if the origin is silent, and never goes back.
@@ -48,8 +50,9 @@ pub mod exact;
 pub mod host;
 pub mod knowledge;
 mod part;
+pub mod stock;
 pub mod store;
 
-pub use edge::{Decision, Edge};
+pub use edge::{Begun, Decision, Edge, Sold};
 pub use store::Store;
 pub use weir_base::headers::{EDGE, EDGE_SIGNATURE};

@@ -78,6 +78,7 @@ fn sales(version: u64, band: Band, at_ms: u64) -> String {
     let list = SaleList {
         fresh_ms: FRESH_MS,
         catalogue,
+        stock_in_objects: None,
     };
     seal(&ring(), at_ms, &list).unwrap()
 }
@@ -324,6 +325,7 @@ fn another_instance_on_the_same_store_knows_the_same() {
     let list = SaleList {
         fresh_ms: FRESH_MS,
         catalogue: Catalogue::default(),
+        stock_in_objects: None,
     };
     let forged = seal(&forged, NOW_MS, &list).unwrap();
     store.put("feed/sold-out", forged.as_bytes()).unwrap();

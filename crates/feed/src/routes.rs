@@ -23,3 +23,14 @@ pub fn links_after(cursor: Option<&str>) -> String {
         None => LINKS.into(),
     }
 }
+
+/// Where the Worker takes commands to shards of sales that stand in its objects: `POST`, with a [stamp](crate::stamp).
+pub const SHARD: &str = "/.weir/shard";
+
+/// The path of commands to the shard whose keys begin with `shard`. The stamp covers it, and with the digest of the body, in hex,
+/// what the commands are; `id` counts once.
+pub fn shard_commands(shard: &str, id: &str, sha256: &str) -> String {
+    // A key has no other character that means something in a query.
+    let key = shard.replace('{', "%7B").replace('}', "%7D");
+    format!("{SHARD}?key={key}&id={id}&sha256={sha256}")
+}

@@ -3,6 +3,8 @@
 //! A sale of which SQL has nothing left is *sold out*: [`SaleList::sold_out`]. Units may come back, so the list counts for a few
 //! seconds only. An edge without one that counts refuses nobody: it sends all on to a gateway.
 
+use alloc::string::String;
+
 use serde::{Deserialize, Serialize};
 use weir_sale::sale::{Band, Catalogue, Sale};
 
@@ -22,6 +24,10 @@ pub struct SaleList {
     pub fresh_ms: u64,
     /// The sales.
     pub catalogue: Catalogue,
+    /// If the stock of all of them stands in objects of an edge: what the keys of its shards begin with. An edge that sells from
+    /// objects goes by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stock_in_objects: Option<String>,
 }
 
 impl Content for SaleList {
@@ -78,6 +84,7 @@ mod tests {
         let body = SaleList {
             fresh_ms: FRESH_MS,
             catalogue,
+            stock_in_objects: None,
         };
         Document { at_ms, body }
     }

@@ -6,6 +6,7 @@
 use alloc::string::String;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
 use weir_base::hash::stable_hash;
 use weir_base::id::{IdError, check};
 
@@ -15,7 +16,7 @@ pub struct IdempotencyKey(String);
 
 /// A key as Redis knows it, beside its user: a hash, so that a long key costs no more than a short one. Two keys of one
 /// user that have one tag are taken for one key; nobody else is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptTag(u64);
 
 impl IdempotencyKey {

@@ -18,9 +18,10 @@ use weir_sale::ledger::{
 use weir_sale::shard::bucket;
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{
-    SCRIPTS, audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, recount,
+    Call, SCRIPTS, audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, recount,
     release, restock, restore, settle, settle_transfer, warm, wipe,
 };
+use weir_shard::Shard;
 
 const TTL_MS: u64 = 500;
 
@@ -29,6 +30,9 @@ struct Pair {
     redis: Redis,
     keys: ShardKeys,
     model: ShardLedger,
+    /// The same behind bytes, as long as nothing is lost: only Redis loses anything.
+    shard: Option<Shard>,
+    now_us: u64,
 }
 
 impl Pair {
@@ -40,7 +44,10 @@ impl Pair {
             redis: server.connect(),
             keys: ShardKeys::new("model", &SaleId::new(name).unwrap(), 0),
             model: ShardLedger::default(),
+            shard: None,
+            now_us: START_US,
         };
+        pair.shard = Shard::new(&pair.keys.stock()).ok();
         pair.set_clock_us(START_US);
         pair
     }
@@ -54,10 +61,47 @@ impl Pair {
     fn set_clock_us(&mut self, now_us: u64) {
         self.redis.set_clock_us(now_us);
         self.model.set_clock_us(now_us);
+        self.now_us = now_us;
+    }
+
+    /// Redis' reply, which is that of the shard behind bytes.
+    fn run(&mut self, call: &Call) -> Value {
+        let reply = self.redis.run(call);
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        call.encode_evalsha(&call.script.sha1_hex(), &mut known);
+        call.encode_eval(&mut unknown);
+        if let Some(shard) = &mut self.shard {
+            let mut said = value_of(&shard.run(&known, self.now_us).unwrap().replies);
+            if matches!(&said, Value::Error(error) if error.starts_with(b"NOSCRIPT")) {
+                said = value_of(&shard.run(&unknown, self.now_us).unwrap().replies);
+            }
+            assert_eq!(
+                in_order(said),
+                in_order(reply.clone()),
+                "{}",
+                call.script.name
+            );
+        }
+        reply
+    }
+
+    fn command(&mut self, words: &[&[u8]]) -> Value {
+        let reply = self.redis.command(words);
+        let mut bytes = Vec::new();
+        weir_resp::encode_command(&mut bytes, words.iter().copied());
+        if let Some(shard) = &mut self.shard {
+            // How many of them were new, only Redis tells.
+            let said = value_of(&shard.run(&bytes, self.now_us).unwrap().replies);
+            assert!(
+                said == reply || matches!(said, Value::Integer(_)),
+                "{said:?} {reply:?}"
+            );
+        }
+        reply
     }
 
     fn warm(&mut self, units: u64, token: Option<&str>) -> bool {
-        let reply = self.redis.run(&warm::call(&self.keys, units, token));
+        let reply = self.run(&warm::call(&self.keys, units, token));
         let warmed = warm::parse(&reply).unwrap();
         assert_eq!(warmed, self.model.warm(units, token));
         warmed
@@ -81,7 +125,7 @@ impl Pair {
             users: users.iter().collect(),
             attempts: attempts.to_vec(),
         };
-        let reply = self.redis.run(&claim::call(&[group]));
+        let reply = self.run(&claim::call(&[group]));
         let replies =
             claim::parse(&reply, users.len()).unwrap_or_else(|e| panic!("{e}: {reply:?}"));
         let expected: Vec<_> = users
@@ -95,39 +139,39 @@ impl Pair {
 
     fn settle(&mut self, user: &UserId, generation: u64, deduction: Deduction) -> SettleReply {
         let call = settle::call(&self.keys, user, generation, deduction);
-        let settled = settle::parse(&self.redis.run(&call)).unwrap();
+        let settled = settle::parse(&self.run(&call)).unwrap();
         assert_eq!(settled, self.model.settle(user, generation, deduction));
         settled
     }
 
     fn charge(&mut self, user: &UserId, generation: u64) {
-        let reply = self.redis.run(&charge::call(&self.keys, user, generation));
+        let reply = self.run(&charge::call(&self.keys, user, generation));
         let charged = charge::parse(&reply).unwrap();
         assert_eq!(charged, self.model.charge(user, generation));
     }
 
     fn cancel(&mut self, user: &UserId, generation: u64) {
-        let reply = self.redis.run(&cancel::call(&self.keys, user, generation));
+        let reply = self.run(&cancel::call(&self.keys, user, generation));
         let cancelled = cancel::parse(&reply).unwrap();
         assert_eq!(cancelled, self.model.cancel(user, generation));
     }
 
     fn lend(&mut self, to_shard: u32, wanted: u64) -> LendReply {
         let call = lend::call(&self.keys, to_shard, wanted);
-        let lent = lend::parse(&self.redis.run(&call)).unwrap();
+        let lent = lend::parse(&self.run(&call)).unwrap();
         assert_eq!(lent, self.model.lend(to_shard, wanted));
         lent
     }
 
     fn deposit(&mut self, from_shard: u32, transfer: Transfer) {
         let call = deposit::call(&self.keys, from_shard, transfer);
-        let reply = deposit::parse(&self.redis.run(&call)).unwrap();
+        let reply = deposit::parse(&self.run(&call)).unwrap();
         assert_eq!(reply, self.model.deposit(from_shard, transfer));
     }
 
     fn settle_transfer(&mut self, to_shard: u32, id: u64) {
         let call = settle_transfer::call(&self.keys, to_shard, id);
-        let settled = settle_transfer::parse(&self.redis.run(&call)).unwrap();
+        let settled = settle_transfer::parse(&self.run(&call)).unwrap();
         assert_eq!(settled, self.model.settle_transfer(to_shard, id));
     }
 
@@ -135,7 +179,7 @@ impl Pair {
     fn restock(&mut self, units: i64, age: u64) {
         let mut seen = self.model.audit();
         seen.version = seen.version.saturating_sub(age);
-        let reply = self.redis.run(&restock::call(&self.keys, units, &seen));
+        let reply = self.run(&restock::call(&self.keys, units, &seen));
         let restocked = restock::parse(&reply).unwrap();
         let expected = self.model.restock(units, &seen);
         assert_eq!(restocked, expected);
@@ -143,7 +187,7 @@ impl Pair {
 
     fn overdue(&mut self, limit: u32) {
         const GRACE_MS: u64 = 100;
-        let reply = self.redis.run(&overdue::call(&self.keys, GRACE_MS, limit));
+        let reply = self.run(&overdue::call(&self.keys, GRACE_MS, limit));
         let due = overdue::parse(&reply).unwrap();
         assert_eq!(due, self.model.overdue(GRACE_MS, limit as usize));
     }
@@ -152,6 +196,7 @@ impl Pair {
     fn lose(&mut self) {
         self.redis.command(&[b"DEL", &self.keys.stock()]);
         self.model.lose_stock();
+        self.shard = None;
     }
 
     /// Redis forgets a key of those that do not make the shard cold.
@@ -163,6 +208,7 @@ impl Pair {
         };
         self.redis.command(&[b"DEL", &name]);
         self.model.evict(key);
+        self.shard = None;
     }
 
     /// Each open claim gets its deadline again, and the sums are what `age` changes ago they should have been.
@@ -184,10 +230,10 @@ impl Pair {
                 deadline.as_bytes(),
                 user.as_str().as_bytes(),
             ];
-            self.redis.command(&words);
+            self.command(&words);
             self.model.restore_deadline(user, *deadline_ms);
         }
-        let reply = self.redis.run(&recount::call(&self.keys, &sums));
+        let reply = self.run(&recount::call(&self.keys, &sums));
         let recounted = recount::parse(&reply).unwrap();
         assert_eq!(recounted, self.model.recount(&sums));
         if recounted {
@@ -202,14 +248,14 @@ impl Pair {
         let seen = self.model.orders_of(user).filter(|_| is_seen);
         let (seen, orders) = (seen.unwrap_or_default(), orders_from(1, count));
         let call = correct::call(&self.keys, user, &seen, &orders);
-        let corrected = correct::parse(&self.redis.run(&call)).unwrap();
+        let corrected = correct::parse(&self.run(&call)).unwrap();
         assert_eq!(corrected, self.model.correct(user, &seen, &orders));
     }
 
     /// Somebody begins to rebuild the shard.
     fn wipe(&mut self, token: &str) {
         const LEASE_MS: u64 = 200;
-        let reply = self.redis.run(&wipe::call(&self.keys, token, LEASE_MS));
+        let reply = self.run(&wipe::call(&self.keys, token, LEASE_MS));
         let expected = self.model.wipe(token, LEASE_MS);
         assert_eq!(wipe::parse(&reply).unwrap(), expected);
     }
@@ -219,7 +265,7 @@ impl Pair {
         let orders = orders_from(generation, 2);
         let named: Vec<(&UserId, &[OrderEntry])> =
             users.iter().map(|user| (user, &*orders)).collect();
-        let reply = self.redis.run(&restore::call(&self.keys, token, &named));
+        let reply = self.run(&restore::call(&self.keys, token, &named));
         let restored = restore::parse(&reply).unwrap();
         assert_eq!(restored, self.model.renew(token));
         for user in users {
@@ -236,8 +282,7 @@ impl Pair {
             Mark::Unblock => b"SREM",
             _ => b"SADD",
         };
-        self.redis
-            .command(&[command, &set, user.as_str().as_bytes()]);
+        self.command(&[command, &set, user.as_str().as_bytes()]);
         match mark {
             Mark::Reserve => self.model.reserve(user),
             Mark::Block => self.model.block(user, true),
@@ -247,7 +292,7 @@ impl Pair {
 
     fn release(&mut self, kind: ReleaseKind, claims: &[(UserId, u64)]) {
         let named: Vec<_> = claims.iter().map(|(user, g)| (user, *g, kind)).collect();
-        let reply = self.redis.run(&release::call(&self.keys, &named));
+        let reply = self.run(&release::call(&self.keys, &named));
         let replies = release::parse(&reply, claims.len()).unwrap();
         let model = &mut self.model;
         let expected: Vec<_> = claims
@@ -259,29 +304,47 @@ impl Pair {
 
     /// Both have the same books.
     fn check_books(&mut self) {
-        let reply = self.redis.run(&audit::call(&self.keys));
+        let reply = self.run(&audit::call(&self.keys));
         let books = audit::parse(&reply).unwrap();
         assert_eq!(books, self.model.audit());
-        let reply = self
-            .redis
-            .run(&probe::call(std::slice::from_ref(&self.keys)));
+        let reply = self.run(&probe::call(std::slice::from_ref(&self.keys)));
         let seen = probe::parse(&reply, 1).unwrap()[0];
         let expected = self.model.probe();
         assert_eq!(seen.stock, expected.stock);
         if seen.stock.is_some() {
             assert_eq!(seen, expected);
         }
-        for (user, orders) in self.model.settled() {
-            let key = self.keys.bought_in(bucket(user));
-            let Value::Bulk(text) = self
-                .redis
-                .command(&[b"HGET", &key, user.as_str().as_bytes()])
-            else {
+        let settled = self.model.settled();
+        let settled: Vec<_> = settled
+            .map(|(user, orders)| (user.clone(), orders.to_vec()))
+            .collect();
+        for (user, orders) in settled {
+            let key = self.keys.bought_in(bucket(&user));
+            let Value::Bulk(text) = self.command(&[b"HGET", &key, user.as_str().as_bytes()]) else {
                 panic!("{user} has no orders in Redis");
             };
-            assert_eq!(correct::read_orders(&text).as_deref(), Some(orders));
+            assert_eq!(correct::read_orders(&text), Some(orders));
         }
     }
+}
+
+fn value_of(reply: &[u8]) -> Value {
+    weir_resp::decode(reply).unwrap().0
+}
+
+/// Redis' hashes have no order.
+fn in_order(value: Value) -> Value {
+    let Value::Array(mut values) = value else {
+        return value;
+    };
+    let is_hash = values.iter().all(|value| matches!(value, Value::Bulk(_)));
+    if is_hash && values.len() > 2 && values.len().is_multiple_of(2) {
+        let mut pairs: Vec<_> = values.chunks(2).map(<[Value]>::to_vec).collect();
+        pairs.sort_by_key(|pair| format!("{pair:?}"));
+        return Value::Array(pairs.concat());
+    }
+    values = values.into_iter().map(in_order).collect();
+    Value::Array(values)
 }
 
 /// Orders of these generations, each deducted otherwise than the one before it.

@@ -91,6 +91,12 @@ impl Backing {
         self.server.iter_mut().chain(&mut self.cluster)
     }
 
+    /// Somebody on this port of 127.0.0.1 stands as a Redis before it, for all.
+    pub(crate) fn stand_behind(&mut self, port: u16) {
+        self.access = Access::plain(format!("redis://127.0.0.1:{port}"));
+        self.port = port;
+    }
+
     /// A proxy that gateways shall reach it through.
     pub(crate) async fn faults_before_gateways(&mut self) -> Result<FaultProxy> {
         let proxy = self.start_proxy().await?;

@@ -28,6 +28,7 @@ pub mod http;
 pub mod kafka;
 pub mod mariadb;
 pub mod native;
+pub mod objects;
 pub mod origin;
 pub mod ports;
 pub mod process;

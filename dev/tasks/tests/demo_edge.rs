@@ -5,7 +5,8 @@ use std::io::Write;
 use std::process::Command;
 use weir_stack::edge;
 
-/// Real buyers, at workerd and at Envoy at once. Its own checks say whether the books are right; this says that it checks them.
+/// Real buyers, at workerd and at Envoy at once; the stock is in workerd's objects, and Envoy and origin reach it through the proxy.
+/// Its own checks say whether the books are right; this says that it checks them.
 #[test]
 fn it_sells_one_stock_through_workerd_and_envoy() {
     if let Err(error) = edge::workerd() {
@@ -24,6 +25,7 @@ fn it_sells_one_stock_through_workerd_and_envoy() {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}");
     assert!(shown.contains("✓ audit: stock 0 + transfers 0 + claims 0 + orders 60 = total 60"));
+    assert!(shown.contains("the stock is in its objects"), "{shown}");
     let report: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     assert_eq!(report["good"], true, "{report}");
     assert_eq!(report["orders_paid"], 60, "{report}");

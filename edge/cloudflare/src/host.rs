@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weir_edge::Decision;
 use weir_edge::edge::{Pairs, Variable};
 use weir_edge::host::{
     FEEDS_MAX, FORWARDED_HOST, Incoming, OF_CONNECTION, answered, misconfigured, no_gateway,
 };
 use weir_edge::knowledge::{Feed, PROGRESS_KEY};
+use weir_edge::{Begun, Decision};
 use weir_engine::event::PlainRequest;
 use weir_engine::{Answer, Request as _};
 use worker::{
@@ -19,8 +19,8 @@ use worker::{
 
 use crate::client::{bytes, client_header, is_clients, now_ms, text};
 use crate::front::Front;
-use crate::limits;
 use crate::settings::{Site, variables};
+use crate::{limits, sell, shard};
 
 /// The namespace of links, and the object that fills it.
 pub(crate) const LINKS: &str = "WEIR_LINKS";
@@ -35,11 +35,14 @@ thread_local! {
 }
 
 /// Serves a request, whatever happens.
-pub(crate) async fn serve(request: Request, env: &Env, context: &Context) -> Result<Response> {
+pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) -> Result<Response> {
     let space = space(&request);
     if let Err(problem) = open(&space, &request, env) {
         worker::console_error!("weir: {problem}");
         return sent(&misconfigured(), "GET");
+    }
+    if let Some(response) = shard::relayed(&space, &mut request, env).await? {
+        return Ok(response);
     }
     let now_ms = now_ms(&request);
     let asked = asked(&request, now_ms)?;
@@ -48,15 +51,13 @@ pub(crate) async fn serve(request: Request, env: &Env, context: &Context) -> Res
     }
     read_feeds(&space, &request, now_ms, env, context).await;
     fetch_links(&space, &request, &asked, env).await;
-    match with_site(&space, |site| site.edge.decide(&asked)) {
-        Some(Decision::Answer(answer)) => sent(&answer, request.method().as_ref()),
-        Some(Decision::Forward(headers)) => {
-            let gateway = with_site(&space, |site| site.places.gateway.clone());
-            let came = forward(request, &asked, &headers, &gateway.unwrap_or_default()).await;
-            came.or_else(|error| {
-                worker::console_error!("weir: no answer from the gateway: {error}");
-                sent(&no_gateway(), "GET")
-            })
+    match with_site(&space, |site| site.edge.begin(&asked)) {
+        Some(Begun::Decided(Decision::Answer(answer))) => sent(&answer, request.method().as_ref()),
+        Some(Begun::Decided(Decision::Forward(headers))) => {
+            to_gateway(&space, request, &asked, &headers).await
+        }
+        Some(Begun::Asks(buying)) => {
+            sell::sell(&space, request, &asked, buying, (env, context)).await
         }
         None => sent(&misconfigured(), "GET"),
     }
@@ -77,9 +78,14 @@ fn space(request: &Request) -> String {
 
 /// What a key is called in the namespace.
 pub(crate) fn name(request: &Request, key: &str) -> String {
-    match space(request) {
-        space if space.is_empty() => key.into(),
-        space => format!("{space}/{key}"),
+    name_in(&space(request), key)
+}
+
+/// The same, of one edge of this isolate.
+pub(crate) fn name_in(space: &str, key: &str) -> String {
+    match space.is_empty() {
+        true => key.into(),
+        false => format!("{space}/{key}"),
     }
 }
 
@@ -231,7 +237,7 @@ async fn fetch_links(space: &str, request: &Request, asked: &PlainRequest, env: 
 // --- a request
 
 /// The path of a request, with its query.
-fn path(request: &Request) -> Result<(String, String)> {
+pub(crate) fn path(request: &Request) -> Result<(String, String)> {
     let url = request.url()?;
     let path = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -267,14 +273,34 @@ pub(crate) fn asked(request: &Request, now_ms: u64) -> Result<PlainRequest> {
     Ok(incoming.request(headers))
 }
 
-/// A redirect of the gateway's is the client's to follow.
-async fn forward(
+/// The gateway's answer.
+pub(crate) async fn to_gateway(
+    space: &str,
     request: Request,
     asked: &PlainRequest,
     headers: &Pairs,
-    gateway: &str,
 ) -> Result<Response> {
+    let gateway = with_site(space, |site| site.places.gateway.clone());
     let (path, _) = path(&request)?;
+    let url = format!("{}{path}", gateway.unwrap_or_default());
+    came(forward(request, asked, headers, &url).await)
+}
+
+/// What has come of a request that was sent on.
+pub(crate) fn came(response: Result<Response>) -> Result<Response> {
+    response.or_else(|error| {
+        worker::console_error!("weir: no answer from the gateway or the origin: {error}");
+        sent(&no_gateway(), "GET")
+    })
+}
+
+/// A redirect of the gateway's is the client's to follow.
+pub(crate) async fn forward(
+    request: Request,
+    asked: &PlainRequest,
+    headers: &Pairs,
+    url: &str,
+) -> Result<Response> {
     let to_gateway = Headers::new();
     for (name, value) in headers {
         to_gateway.append(name, &text(value))?;
@@ -289,7 +315,7 @@ async fn forward(
     init.with_method(method)
         .with_headers(to_gateway)
         .with_redirect(RequestRedirect::Manual);
-    let request = Request::new_with_init(&format!("{gateway}{path}"), &init)?;
+    let request = Request::new_with_init(url, &init)?;
     let mut response = Fetch::Request(request).send().await?;
     let headers = Headers::new();
     for (name, value) in response.headers().entries() {

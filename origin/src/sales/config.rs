@@ -79,6 +79,10 @@ pub struct SaleConfig {
     #[arg(long, env = "WEIR_ARCHIVE_AFTER_MS", default_value_t = 24 * 60 * 60 * 1_000)]
     pub archive_after_ms: u64,
 
+    /// The stock of all sales stands in objects of an edge, and --redis-url names the `shard-proxy` that reaches them
+    #[arg(long, env = "WEIR_STOCK_IN_OBJECTS")]
+    pub stock_in_objects: bool,
+
     /// Rules of the embedded risk check, a JSON file
     #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
     pub risk_rules: Option<PathBuf>,

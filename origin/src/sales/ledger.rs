@@ -561,6 +561,11 @@ impl Ledger {
         Ok(publish::parse(&self.redis.run(&call).await?)?)
     }
 
+    /// What every key begins with.
+    pub(crate) fn key_prefix(&self) -> &str {
+        self.redis.prefix()
+    }
+
     /// The catalogue that gateways read.
     pub async fn published(&self) -> Result<Option<Vec<u8>>, CallError> {
         let key = keys::catalogue(self.redis.prefix());

@@ -106,6 +106,24 @@ fn sealed<T: Content>(body: &T, now_ms: u64) -> Result<String> {
     Ok(seal(&keys()?, now_ms, body)?)
 }
 
+/// The feed of sales at an origin whose stock stands in objects, of shards with this prefix, or does not.
+///
+/// # Errors
+/// When it cannot be signed.
+pub fn sales_in_objects(
+    version: u64,
+    stock_in_objects: Option<&str>,
+    now_ms: u64,
+) -> Result<BTreeMap<String, String>> {
+    let list = SaleList {
+        stock_in_objects: stock_in_objects.map(str::to_owned),
+        // Tests take longer than sales of an origin that is there.
+        fresh_ms: weir_feed::sales::FRESH_MS_MAX,
+        ..sales(version, "high", now_ms)?
+    };
+    Ok([(SOLD_OUT.to_owned(), sealed(&list, now_ms)?)].into())
+}
+
 fn sales(version: u64, band: &str, now_ms: u64) -> Result<SaleList> {
     let sale = json!({
         "id": "s", "starts_at_ms": 1, "ends_at_ms": now_ms * 2, "shards": 2, "user_cap": 1, "state": "open", "band": band,
@@ -114,6 +132,7 @@ fn sales(version: u64, band: &str, now_ms: u64) -> Result<SaleList> {
     Ok(SaleList {
         fresh_ms: FRESH_MS,
         catalogue: serde_json::from_value(catalogue)?,
+        stock_in_objects: None,
     })
 }
 

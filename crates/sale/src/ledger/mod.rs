@@ -17,6 +17,7 @@ mod tests;
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
 use weir_base::id::{SaleId, UserId};
 
 use crate::claim::Ticket;
@@ -104,7 +105,7 @@ pub struct OpenClaim {
 }
 
 /// When an order's units leave the stock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deduction {
     /// With the order.
     AtOrder,
@@ -113,7 +114,7 @@ pub enum Deduction {
 }
 
 /// One order as its shard knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderEntry {
     /// The generation of the claim that it came of.
     pub generation: u64,
@@ -179,7 +180,7 @@ pub enum WipeReply {
 }
 
 /// Units on the move from one shard to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
     /// Tells this transfer from every other one of the lender, earlier or later: ids only grow.
     pub id: u64,

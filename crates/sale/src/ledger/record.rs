@@ -2,10 +2,12 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{DELIVERIES_MAX, Deduction, OpenClaim, OrderEntry};
 
 /// One user's claim and orders.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The last claim, open or not.
     pub(super) generation: u64,

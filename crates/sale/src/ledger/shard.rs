@@ -4,6 +4,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::record::Record;
 use super::{
     Audit, Checks, ClaimReply, ClaimTerms, Deduction, DepositReply, Followed, LendReply,
@@ -15,7 +17,7 @@ use crate::shard::bucket;
 use weir_base::id::UserId;
 
 /// One shard's part of a sale.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardLedger {
     /// What Redis' clock shows, in microseconds.
     clock_us: u64,
@@ -42,7 +44,7 @@ pub struct ShardLedger {
 }
 
 /// A rebuild under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Rebuild {
     token: String,
     /// Until when nobody else may begin one.
@@ -51,7 +53,7 @@ struct Rebuild {
 }
 
 /// Sums over users, as Redis keeps them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Sums {
     open: u64,
     held: u64,

@@ -41,6 +41,22 @@ impl ShardKeys {
         Self { tag }
     }
 
+    /// What all keys of a shard begin with, given a command that is about it; `None` if the command is about none. Only the first
+    /// key is looked at: no command has keys of two shards unless its sender knows of one Redis for all.
+    pub fn of_command<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<&'w str> {
+        let key = match words {
+            [b"EVAL" | b"EVALSHA", _, _, key, ..] => key,
+            [_, key, ..] => key,
+            _ => return None,
+        };
+        let end = key.iter().position(|byte| *byte == b'}')?;
+        let tag = core::str::from_utf8(key.get(..=end)?).ok()?;
+        let of_sale = tag.strip_prefix(prefix)?.strip_prefix(":{")?;
+        let (sale, shard) = of_sale.strip_suffix('}')?.rsplit_once(':')?;
+        let is_shard = SaleId::new(sale).is_ok() && shard.parse::<u32>().is_ok();
+        is_shard.then_some(tag)
+    }
+
     fn key(&self, name: &str) -> Vec<u8> {
         [self.tag.as_bytes(), b":", name.as_bytes()].concat()
     }
@@ -176,6 +192,38 @@ impl ShardKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_about_a_shard_only_by_a_key_of_one() {
+        let of = |words: &[&'static str]| {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            ShardKeys::of_command("weir", &words).map(String::from)
+        };
+        let shard = Some("weir:{s-1:3}".to_owned());
+        assert_eq!(of(&["GET", "weir:{s-1:3}:epoch"]), shard);
+        assert_eq!(
+            of(&["EVALSHA", "abc", "1", "weir:{s-1:3}:stock", "x"]),
+            shard
+        );
+        assert_eq!(
+            of(&["UNLINK", "weir:{s-1:3}:stock", "weir:{s-1:3}:sums"]),
+            shard
+        );
+        for other in [
+            "weir:catalogue",
+            "other:{s-1:3}:stock",
+            "weir:{s-1}:stock",
+            "weir:{s-1:x}:stock",
+            "weir:{S!:3}:stock",
+            "weir:link:{d/a:3}",
+            "weir:limit:{r:3}",
+            "weir:{s-1:3",
+        ] {
+            assert_eq!(of(&["GET", other]), None, "{other}");
+        }
+        assert_eq!(of(&["TIME"]), None);
+        assert_eq!(of(&["EVAL", "return 1", "0"]), None);
+    }
 
     #[test]
     fn all_keys_of_a_shard_carry_one_hash_tag() {

@@ -23,6 +23,9 @@ pub(crate) const CONFIG: &str = "WEIR_EDGE_CONFIG";
 pub(crate) const ORIGIN: &str = "WEIR_EDGE_ORIGIN";
 pub(crate) const GATEWAY: &str = "WEIR_EDGE_GATEWAY";
 
+/// How long a reply of an object may take, in milliseconds: on a busy machine longer than one of Redis.
+pub(crate) const OBJECTS_DEADLINE_MS: u64 = 2_000;
+
 /// The keys of edges, as their configuration and that of gateways has them. The origin calls its own so unless it is told.
 pub(crate) fn keys() -> Value {
     json!([{ "id": "e1", "secret": { "env": SECRET } }])

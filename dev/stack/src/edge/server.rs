@@ -310,6 +310,7 @@ fn miniflare(
         "durableObjects": {
             "WEIR_FEED": { "className": "Feed", "useSQLite": true },
             "WEIR_LIMITS": { "className": "Limits", "useSQLite": true },
+            "WEIR_SHARDS": { "className": "ShardObject", "useSQLite": true },
         },
         "defaultPersistRoot": folder.join("state"),
         "cf": false,

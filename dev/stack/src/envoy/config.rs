@@ -410,6 +410,17 @@ impl EnvoyConfig {
         })
     }
 
+    /// With a gate whose shards stand in objects, behind the origin's `shard-proxy`: a call has one shard, and more time.
+    pub fn shards_in_objects(self) -> Result<Self> {
+        self.edit_filter(GATE, |json| {
+            set(json, "/redis/topology", "cluster")?;
+            let redis = fields(json, "/redis")?;
+            let deadline_ms = edge::OBJECTS_DEADLINE_MS.into();
+            redis.insert("deadline_ms".to_owned(), deadline_ms);
+            Ok(())
+        })
+    }
+
     /// With this timeout on every route that has one.
     pub fn route_timeouts(mut self, timeout: &str) -> Result<Self> {
         let mut count = 0;

@@ -29,6 +29,7 @@ pub struct Builder {
     pub(super) has_events: bool,
     pub(super) has_fitment: bool,
     pub(super) has_edges: bool,
+    pub(super) worker_port: Option<u16>,
     pub(super) envoy_log_level: Option<String>,
     pub(super) host: Option<Host>,
     pub(super) edits: Vec<Edit>,
@@ -194,6 +195,13 @@ impl Builder {
     pub fn edges(mut self) -> Self {
         self.has_edges = true;
         self
+    }
+
+    /// Puts the stock of all sales into objects of the edge for Cloudflare, which runs in workerd on this port. Origin and
+    /// gateways reach it through the origin's `shard-proxy`.
+    pub fn stock_in_objects(mut self, port: u16) -> Self {
+        self.worker_port = Some(port);
+        self.edges().origin_flags(["--stock-in-objects"])
     }
 
     /// What runs the filters; what [`Host::of_run`] says if not set.

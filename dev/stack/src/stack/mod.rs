@@ -11,11 +11,12 @@ use crate::backing::Backing;
 use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use crate::fault::FaultProxy;
 use crate::native::Host;
+use crate::objects::ShardProxy;
 use crate::origin::Origin;
-use crate::process::DiedChild;
+use crate::process::{DiedChild, Process};
 use crate::provider::PaymentProvider;
 use crate::redis::RedisServer;
-use crate::secrets::TOKEN;
+use crate::secrets::{CLAIM, TOKEN};
 use crate::{edge, http, ports, tools};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -53,6 +54,8 @@ pub struct Stack {
     pub fitment_gateway: Option<Envoy>,
     /// The edge for Cloudflare in workerd, if it was started.
     pub worker: Option<edge::Server>,
+    /// What stands before the shards in its objects, if the stock is there.
+    pub shard_proxy: Option<ShardProxy>,
     /// What stands between the others, if it was asked for.
     pub faults: Faults,
     /// The origin.
@@ -258,31 +261,17 @@ impl Stack {
         Ok(url)
     }
 
-    /// The routes are those of `envoy/weir.yaml`.
     fn worker_variables(&self) -> Result<BTreeMap<String, String>> {
         let secret = self.edge_secret.clone();
         let secret = secret.context("the stack was started without edges")?;
-        let gateway = self.gateway_variables().iter();
-        let token = gateway.filter(|(name, _)| name == TOKEN).cloned();
-        let config = json!({
-            "edge": "worker-1",
-            "keys": edge::keys(),
-            "gate": {
-                "routes": [{ "path": "/sales/{sale}/orders" }],
-                "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
-                "status_routes": [{ "path": "/sales/{sale}" }],
-                "token": { "keys": [{ "id": "t1", "secret": { "env": TOKEN } }] },
-                "user_header": "x-user-id",
-            },
-        });
-        let own = [
-            (edge::CONFIG, config.to_string()),
-            (edge::ORIGIN, self.origin_url()),
-            (edge::GATEWAY, self.gateway_url()),
-            (edge::SECRET, secret),
-        ];
-        let own = own.map(|(name, value)| (name.to_owned(), value));
-        Ok(own.into_iter().chain(token).collect())
+        let mut gateway = self.gateway_variables().iter();
+        let token = gateway.find(|(name, _)| name == TOKEN);
+        let (_, token) = token.context("gateways have no token secret")?;
+        let places = WorkerPlaces {
+            origin: self.origin_url(),
+            gateway: self.gateway_url(),
+        };
+        Ok(worker_variables(&places, secret, token.clone(), None))
     }
 
     /// The URLs of all gateways, the first one's first.
@@ -298,19 +287,28 @@ impl Stack {
         let mut others = self.link_gateway.iter_mut().chain(&mut self.event_gateway);
         others.try_for_each(Envoy::check)?;
         self.worker.iter_mut().try_for_each(edge::Server::check)?;
+        let proxies = self.shard_proxy.iter_mut();
+        let mut proxies = proxies.map(ShardProxy::process);
+        proxies.try_for_each(Process::check)?;
         self.origin.check()?;
         self.redis.servers().try_for_each(RedisServer::check)
     }
 
-    /// Stops edge, gateways, origin and Redis in that order, each by SIGTERM.
+    /// Stops edge, gateways, origin and Redis in that order, each by SIGTERM; an edge that has the stock after the origin.
     pub fn stop(&mut self) {
-        self.worker.iter_mut().for_each(edge::Server::stop);
+        if self.shard_proxy.is_none() {
+            self.worker.iter_mut().for_each(edge::Server::stop);
+        }
         self.envoy.process().stop();
         let others = self.link_gateway.iter_mut().chain(&mut self.event_gateway);
         for gateway in self.gateways.iter_mut().chain(others) {
             gateway.process().stop();
         }
         self.origin.process().stop();
+        if let Some(proxy) = &mut self.shard_proxy {
+            proxy.process().stop();
+            self.worker.iter_mut().for_each(edge::Server::stop);
+        }
         self.redis.servers().for_each(RedisServer::stop);
     }
 }
@@ -323,6 +321,54 @@ impl Drop for Stack {
             eprintln!("logs are in {}", self.data_dir().display());
         }
     }
+}
+
+/// Where the edge for Cloudflare sends requests.
+struct WorkerPlaces {
+    origin: String,
+    gateway: String,
+}
+
+/// What an edge needs to sell from its objects.
+struct WorkerStock {
+    key_prefix: String,
+    claim_secret: String,
+}
+
+/// The bindings of the edge for Cloudflare. The routes are those of `envoy/weir.yaml`.
+fn worker_variables(
+    places: &WorkerPlaces,
+    secret: String,
+    token: String,
+    stock: Option<WorkerStock>,
+) -> BTreeMap<String, String> {
+    let mut config = json!({
+        "edge": "worker-1",
+        "keys": edge::keys(),
+        "gate": {
+            "routes": [{ "path": "/sales/{sale}/orders" }],
+            "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
+            "status_routes": [{ "path": "/sales/{sale}" }],
+            "token": { "keys": [{ "id": "t1", "secret": { "env": TOKEN } }] },
+            "user_header": "x-user-id",
+        },
+    });
+    let mut variables = BTreeMap::from([
+        (edge::ORIGIN.to_owned(), places.origin.clone()),
+        (edge::GATEWAY.to_owned(), places.gateway.clone()),
+        (edge::SECRET.to_owned(), secret),
+        (TOKEN.to_owned(), token),
+    ]);
+    if let Some(stock) = stock {
+        let keys = json!([{ "id": "k1", "secret": { "env": CLAIM } }]);
+        config["stock_in_objects"] = true.into();
+        config["gate"]["claim"] = json!({ "keys": keys });
+        config["gate"]["redis"] =
+            json!({ "key_prefix": stock.key_prefix, "deadline_ms": edge::OBJECTS_DEADLINE_MS });
+        variables.insert(CLAIM.to_owned(), stock.claim_secret);
+    }
+    variables.insert(edge::CONFIG.to_owned(), config.to_string());
+    variables
 }
 
 /// Each worker reads the domains by itself, and begins with its first request; a connection reaches any.

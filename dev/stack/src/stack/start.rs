@@ -1,12 +1,13 @@
 //! From a [`Builder`] to a running [`Stack`], step by step.
 
 use super::builder::Builder;
-use super::{DataDir, Faults, KEY_PREFIX, Stack};
+use super::{DataDir, Faults, KEY_PREFIX, Stack, WorkerPlaces, WorkerStock, worker_variables};
 use crate::backing::Backing;
 use crate::edge;
 use crate::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
 use crate::fault::FaultProxy;
 use crate::native::Host;
+use crate::objects::{ProxyOptions, ShardProxy};
 use crate::origin::{self, Origin, OriginOptions};
 use crate::ports;
 use crate::provider::PaymentProvider;
@@ -15,7 +16,7 @@ use crate::report::{Reporter, Silent};
 use crate::secrets::{CLAIM, Secrets, TOKEN, random_hex};
 use crate::tools::{self, WasmToolchain};
 use crate::wasm::{self, Messages};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -48,7 +49,7 @@ impl Builder {
     }
 
     /// Like [`Builder::start`], and says one line for each step.
-    pub async fn start_reporting(self, reporter: &mut (dyn Reporter + Send)) -> Result<Stack> {
+    pub async fn start_reporting(mut self, reporter: &mut (dyn Reporter + Send)) -> Result<Stack> {
         // Before anything is built: a bad URL should be told at once.
         let running = self.redis_url.as_deref().map(Backing::running);
         let running = running.transpose()?;
@@ -61,6 +62,8 @@ impl Builder {
                 Backing::start(kind, port, &common.data.path, reporter).await?
             }
         };
+        let objects = self.objects(&common, &programs, &mut redis).await?;
+        let (worker, shard_proxy) = objects.unzip();
         let mut faults = Faults::default();
         let origin_redis = self.redis_of_origin(&redis, &mut faults).await?;
         let options = self.origin_options(&common, origin_redis)?;
@@ -83,7 +86,8 @@ impl Builder {
             origin,
             redis,
             key_prefix: common.key_prefix,
-            worker: None,
+            worker,
+            shard_proxy,
             edge_secret: common.edge_secret,
             admin_token: common.secrets.admin_token,
             event_key: common.secrets.events,
@@ -106,6 +110,50 @@ impl Builder {
             key_prefix: prefix.to_owned(),
             data,
         })
+    }
+
+    /// The edge with the stock, if that is to be in objects, and the proxy by which all others reach it. The edge must know
+    /// beforehand where the others will be.
+    async fn objects(
+        &mut self,
+        common: &Common,
+        programs: &Programs,
+        redis: &mut Backing,
+    ) -> Result<Option<(edge::Server, ShardProxy)>> {
+        let Some(port) = self.worker_port else {
+            return Ok(None);
+        };
+        let edge_secret = common.edge_secret.clone();
+        let edge_secret = edge_secret.context("stock in objects needs edges")?;
+        let at = |port: &mut Option<u16>| -> Result<String> {
+            Ok(format!(
+                "http://127.0.0.1:{}",
+                *port.insert(or_free(*port)?)
+            ))
+        };
+        let places = WorkerPlaces {
+            origin: at(&mut self.ports.origin)?,
+            gateway: at(&mut self.ports.gateway)?,
+        };
+        let stock = WorkerStock {
+            key_prefix: common.key_prefix.clone(),
+            claim_secret: common.secrets.claim.clone(),
+        };
+        let (secret, token) = (edge_secret.clone(), common.secrets.token.clone());
+        let variables = worker_variables(&places, secret, token, Some(stock));
+        let start = move || edge::cloudflare_at(edge::Build::Shipped, port, &variables);
+        let worker = tokio::task::spawn_blocking(start).await??;
+        let options = ProxyOptions {
+            binary: programs.origin.clone(),
+            redis_url: redis.access.url.clone(),
+            shards_url: format!("http://{}", worker.address),
+            key_prefix: common.key_prefix.clone(),
+            edge_secret,
+        };
+        let log = common.data.path.join("shard-proxy.log");
+        let proxy = ShardProxy::start(options, &log).await?;
+        redis.stand_behind(proxy.port());
+        Ok(Some((worker, proxy)))
     }
 
     /// How the origin reaches Redis: through a proxy, if that was asked for.
@@ -200,6 +248,10 @@ impl Builder {
         let config = match self.has_edges {
             true => config.edges()?,
             false => config,
+        };
+        let config = match self.worker_port {
+            Some(_) => config.shards_in_objects()?,
+            None => config,
         };
         redis.configure(config)
     }

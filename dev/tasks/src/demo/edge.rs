@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     stock: u32,
 
-    /// Parts of the stock in Redis
+    /// Parts of the stock, an object each
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(weir_sale::sale::SHARDS_MAX)))]
     shards: u32,
 
@@ -46,6 +46,10 @@ pub struct Arguments {
     /// The port of the edge [default: 10004]
     #[arg(long, value_name = "PORT")]
     edge_port: Option<u16>,
+
+    /// Leave the stock in Redis: the edge sends buyers on to the gateway instead of selling from its objects
+    #[arg(long)]
+    stock_in_redis: bool,
 
     /// Stop everything afterwards; ports that are not named are free ones
     #[arg(long)]
@@ -78,8 +82,11 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     let builder = up::prepare(&arguments.up, tools, unnamed)?
         .risk_rules(cast::RISK_RULES)
         // Who forgets to pay comes again.
-        .holds_may_expire()
-        .edges();
+        .holds_may_expire();
+    let builder = match arguments.stock_in_redis {
+        true => builder.edges(),
+        false => builder.stock_in_objects(port),
+    };
     get_edge()?;
     let wanted = arguments.wanted();
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -113,7 +120,11 @@ fn get_edge() -> Result<()> {
 async fn hold(wanted: &SaleArguments, builder: Builder, port: u16) -> Result<(Stack, Report)> {
     let mut stack = up::start(builder).await?;
     let gateway = Door::gateway(&stack.gateway_url());
-    let doors = vec![gateway, Door::edge(&stack.start_worker(port).await?)];
+    let edge = match &stack.worker {
+        Some(worker) => format!("http://{}", worker.address),
+        None => stack.start_worker(port).await?,
+    };
+    let doors = vec![gateway, Door::edge(&edge)];
     let (stack, sale) = (Mutex::new(stack), new_name()?);
     let report = tokio::select! {
         report = play(wanted, &stack, &sale, doors) => report?,
@@ -128,9 +139,14 @@ async fn play(
     sale: &str,
     doors: Vec<Door>,
 ) -> Result<Report> {
+    let is_in_objects = stack.lock().await.shard_proxy.is_some();
     let mut play = Play::new(stack, sale, wanted, doors).await?;
     play.teller
         .tell("edge", "every second connection goes through workerd");
+    if is_in_objects {
+        let text = "the stock is in its objects; gateway and origin reach it through shard-proxy";
+        play.teller.tell("stock", text);
+    }
     let mut report = sell(&mut play, sale, wanted).await?;
     report.has_edge = true;
     Ok(report)

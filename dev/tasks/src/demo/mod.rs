@@ -64,8 +64,9 @@ pub enum Other {
     /// Hold the sale with half of the buyers at an edge: workerd and Envoy at once, one stock
     ///
     /// Every second connection goes to the edge for Cloudflare, which runs in workerd as it does there. It refuses by itself
-    /// what it may, mints order tokens, shows how the sale stands, and sends the rest on to the gateway. Checks what the demo checks,
-    /// and that buyers got units through both. Exit code 0 only if all hold. Stays up afterwards unless --once.
+    /// Every second connection goes to the edge for Cloudflare, which runs in workerd as it does there. The stock is in its objects:
+    /// it sells by itself, and gateway and origin reach the stock through the origin's shard-proxy. Checks what the demo checks, and
+    /// that buyers got units through both. With --stock-in-redis the edge sends buyers on to the gateway. Exit code 0 only if all hold. Stays up afterwards unless --once.
     Edge(edge::Arguments),
 }
 

@@ -15,6 +15,8 @@ use crate::sales::Sales;
 pub(super) struct Feeds {
     pub(super) sales: Sales,
     pub(super) edges: Edges,
+    /// See [`SaleList::stock_in_objects`].
+    pub(super) stock_in_objects: Option<String>,
 }
 
 /// `GET /edge/v1/feed/sold-out`: the catalogue as gateways have it, from the one place that all origins write. Without Redis
@@ -38,6 +40,7 @@ pub(super) async fn sold_out(
     let list = SaleList {
         fresh_ms: FRESH_MS,
         catalogue,
+        stock_in_objects: feeds.stock_in_objects.clone(),
     };
     let version = list.catalogue.version.to_string();
     feeds.edges.publish(&list, at_ms, &version, &headers)

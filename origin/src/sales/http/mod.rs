@@ -37,9 +37,11 @@ pub fn public(sales: Sales) -> Router {
         .with_state(sales)
 }
 
-/// The route for edges, `GET /edge/v1/feed/sold-out`.
-pub fn feeds(sales: Sales, edges: Edges) -> Router {
+/// The route for edges, `GET /edge/v1/feed/sold-out`. It tells them whether the stock stands in objects.
+pub fn feeds(sales: Sales, edges: Edges, is_stock_in_objects: bool) -> Router {
+    let key_prefix = sales.ledger().key_prefix();
     let state = feed::Feeds {
+        stock_in_objects: is_stock_in_objects.then(|| key_prefix.to_owned()),
         sales,
         edges: edges.clone(),
     };

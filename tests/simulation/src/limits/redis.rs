@@ -9,9 +9,9 @@ use weir_scripts::keys;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
-use crate::redis::reply::{encode, integer};
 use crate::stage::commands::{ScriptCall, Scripts, Words, no_script, number, read};
 use crate::stage::history::History;
+use weir_shard::reply::{encode, integer};
 
 /// The keys of the rule that is looked at begin so.
 const KEYS_OF_RULE: &[u8] = b"weir:limit:{r:";

@@ -8,9 +8,9 @@ use weir_scripts::keys::LinkKeys;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
-use crate::redis::reply::{encode, integer, text};
 use crate::stage::commands::{ScriptCall, Scripts, Words, no_script, number, read};
 use crate::stage::history::History;
+use weir_shard::reply::{encode, integer, text};
 
 /// One server.
 #[derive(Debug)]

@@ -14,13 +14,13 @@ use weir_sale::shard::bucket;
 use weir_scripts::documents::catalogue;
 use weir_scripts::keys::DEFAULT_PREFIX;
 use weir_scripts::{SCRIPTS, Script};
+use weir_shard::reply;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
 use crate::sql::Order;
 use crate::stage::commands::{DIGESTS, Words, no_script, words};
 
-pub(crate) mod reply;
 mod scripts;
 
 /// How far back what was held is known, in microseconds of the virtual clock: no loss goes further.

@@ -10,7 +10,9 @@ use weir_sale::ledger::{
 
 use weir_scripts::documents::catalogue;
 
-use super::{Granted, RebuildStep, Redis, Shard, Words, reply, shard_of, user_id};
+use weir_shard::reply;
+
+use super::{Granted, RebuildStep, Redis, Shard, Words, shard_of, user_id};
 use crate::mutation::Mutation;
 
 /// KEYS of one group of a claim.

@@ -65,6 +65,7 @@ pub fn feeds(vector: &Vector, at_ms: u64) -> Result<BTreeMap<String, String>> {
         let list = SaleList {
             fresh_ms: FRESH_MS,
             catalogue,
+            stock_in_objects: None,
         };
         publish(SOLD_OUT.into(), sealed(&list, at_ms))?;
     }

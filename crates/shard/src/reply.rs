@@ -1,4 +1,9 @@
-//! Replies, written as the scripts write them.
+//! Replies, written as Redis and the scripts write them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use weir_resp::Value;
 use weir_sale::ledger::{
@@ -7,7 +12,7 @@ use weir_sale::ledger::{
 };
 
 /// Appends a value as Redis writes it.
-pub(crate) fn encode(value: &Value, out: &mut Vec<u8>) {
+pub fn encode(value: &Value, out: &mut Vec<u8>) {
     let line = |out: &mut Vec<u8>, kind: u8, text: &[u8]| {
         out.push(kind);
         out.extend_from_slice(text);
@@ -32,20 +37,23 @@ pub(crate) fn encode(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn integer(number: impl TryInto<i64>) -> Value {
+/// A number.
+pub fn integer(number: impl TryInto<i64>) -> Value {
     Value::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
-pub(super) fn flag(is_done: bool) -> Value {
+/// 1 if it was done, 0 if not.
+pub fn flag(is_done: bool) -> Value {
     integer(i64::from(is_done))
 }
 
-pub(crate) fn text(text: impl Into<String>) -> Value {
+/// A byte string.
+pub fn text(text: impl Into<String>) -> Value {
     Value::Bulk(text.into().into_bytes())
 }
 
 /// The answers of `claim.lua`: one text.
-pub(super) fn claims(replies: &[ClaimReply]) -> Value {
+pub fn claims(replies: &[ClaimReply]) -> Value {
     let answers: Vec<String> = replies.iter().map(claim).collect();
     text(answers.join(","))
 }
@@ -77,7 +85,8 @@ fn claim(reply: &ClaimReply) -> String {
     }
 }
 
-pub(super) fn releases(replies: &[ReleaseReply]) -> Value {
+/// The answers of `release.lua`: a number for each claim.
+pub fn releases(replies: &[ReleaseReply]) -> Value {
     let one = |reply: &ReleaseReply| {
         integer(match reply {
             ReleaseReply::Nothing => 0,
@@ -88,12 +97,13 @@ pub(super) fn releases(replies: &[ReleaseReply]) -> Value {
     Value::Array(replies.iter().map(one).collect())
 }
 
-pub(super) fn settle(reply: SettleReply) -> Value {
+/// The answer of `settle.lua`.
+pub fn settle(reply: SettleReply) -> Value {
     flag(reply == SettleReply::Settled)
 }
 
 /// A user's orders, as records have them.
-pub(super) fn orders(orders: &[OrderEntry]) -> Value {
+pub fn orders(orders: &[OrderEntry]) -> Value {
     let entry = |order: &OrderEntry| {
         let mark = match order.deduction {
             Deduction::AtOrder => ':',
@@ -105,7 +115,8 @@ pub(super) fn orders(orders: &[OrderEntry]) -> Value {
     text(entries.join(","))
 }
 
-pub(super) fn followed(reply: Followed) -> Value {
+/// The answer of `charge.lua` and `cancel.lua`.
+pub fn followed(reply: Followed) -> Value {
     integer(match reply {
         Followed::Nothing => 0,
         Followed::Done => 1,
@@ -113,7 +124,8 @@ pub(super) fn followed(reply: Followed) -> Value {
     })
 }
 
-pub(super) fn wiped(reply: WipeReply) -> Value {
+/// The answer of `wipe.lua`.
+pub fn wiped(reply: WipeReply) -> Value {
     integer(match reply {
         WipeReply::Warm => 0,
         WipeReply::Begun => 1,
@@ -121,7 +133,8 @@ pub(super) fn wiped(reply: WipeReply) -> Value {
     })
 }
 
-pub(super) fn lend(reply: LendReply) -> Value {
+/// The answer of `lend.lua`.
+pub fn lend(reply: LendReply) -> Value {
     Value::Array(match reply {
         LendReply::Lent(transfer) => {
             vec![integer(1), integer(transfer.id), integer(transfer.units)]
@@ -131,7 +144,8 @@ pub(super) fn lend(reply: LendReply) -> Value {
     })
 }
 
-pub(super) fn deposit(reply: DepositReply) -> Value {
+/// The answer of `deposit.lua`.
+pub fn deposit(reply: DepositReply) -> Value {
     integer(match reply {
         DepositReply::Deposited => 1,
         DepositReply::Already => 2,
@@ -139,7 +153,8 @@ pub(super) fn deposit(reply: DepositReply) -> Value {
     })
 }
 
-pub(super) fn probe(seen: &ShardProbe) -> Value {
+/// The answer of `probe.lua` for one shard.
+pub fn probe(seen: &ShardProbe) -> Value {
     Value::Array(match seen.stock {
         None => vec![],
         Some(stock) => vec![
@@ -151,7 +166,8 @@ pub(super) fn probe(seen: &ShardProbe) -> Value {
     })
 }
 
-pub(super) fn audit(terms: &Audit) -> Value {
+/// The answer of `audit.lua`.
+pub fn audit(terms: &Audit) -> Value {
     let transfers = terms.transfers.iter().flat_map(|open| {
         let transfer = open.transfer;
         [
@@ -185,7 +201,8 @@ pub(super) fn audit(terms: &Audit) -> Value {
     ])
 }
 
-pub(super) fn overdue(claims: &[Overdue]) -> Value {
+/// The answer of `overdue.lua`.
+pub fn overdue(claims: &[Overdue]) -> Value {
     let one = |claim: &Overdue| {
         Value::Array(vec![
             text(claim.user.as_str()),

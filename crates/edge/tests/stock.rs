@@ -1,0 +1,236 @@
+//! Sales whose stock stands in objects: the gate asks shards step by step, here those of memory.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use weir_base::headers::CLAIM;
+use weir_base::id::SaleId;
+use weir_base::key::SigningKey;
+use weir_base::shared_data::LocalData;
+use weir_edge::edge::Given;
+use weir_edge::knowledge::Feed;
+use weir_edge::stock::{Ask, Buying};
+use weir_edge::store::MemoryStore;
+use weir_edge::{Begun, Edge, Sold};
+use weir_engine::Headers;
+use weir_engine::event::PlainRequest;
+use weir_engine::redis::{Reply, Unknown};
+use weir_feed::document::seal;
+use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_resp::decode;
+use weir_sale::claim::Ticket;
+use weir_scripts::keys::ShardKeys;
+use weir_scripts::warm;
+use weir_shard::Shard;
+
+const NOW_MS: u64 = 1_700_000_000_000;
+const SECRET: &str = "edge-secret-edge-secret-edge-secret";
+const SHARDS: u32 = 3;
+
+fn config() -> Value {
+    let keys = |id: &str| json!([{ "id": id, "secret": { "env": "SECRET" } }]);
+    json!({
+        "edge": "test-1",
+        "keys": keys("e1"),
+        "stock_in_objects": true,
+        "gate": {
+            "routes": [{ "path": "/sales/{sale}/orders" }],
+            "user_header": "x-user-id",
+            "claim": { "keys": keys("k1") },
+            "redis": { "key_prefix": "weir" },
+        },
+    })
+}
+
+fn edge_of(config: &Value, counts_exactly: bool) -> Result<Edge<MemoryStore>, String> {
+    let given = Given {
+        variable: Box::new(|_| Some(SECRET.into())),
+        seed: 3,
+        data: Rc::new(LocalData::default()),
+        counts_exactly,
+    };
+    let json = config.to_string();
+    let made = Edge::new(json.as_bytes(), given, MemoryStore::default());
+    made.map_err(|error| error.to_string())
+}
+
+/// An edge with a sale, and the objects of its shards.
+struct World {
+    edge: Edge<MemoryStore>,
+    shards: BTreeMap<String, Shard>,
+    now_ms: u64,
+}
+
+impl World {
+    fn new(units: [u64; SHARDS as usize]) -> Self {
+        let mut edge = edge_of(&config(), true).unwrap();
+        let catalogue = json!({
+            "version": 1,
+            "sales": [{
+                "id": "s", "starts_at_ms": 1, "ends_at_ms": u64::MAX, "shards": SHARDS, "user_cap": 1, "state": "open",
+            }],
+        });
+        let list = SaleList {
+            fresh_ms: FRESH_MS,
+            catalogue: serde_json::from_value(catalogue).unwrap(),
+            stock_in_objects: Some("weir".into()),
+        };
+        let ring = SigningKey::new("e1", SECRET.as_bytes()).unwrap().into();
+        let text = seal(&ring, NOW_MS, &list).unwrap();
+        edge.take(Feed::SoldOut, 200, text.as_bytes(), NOW_MS)
+            .unwrap();
+        let mut world = Self {
+            edge,
+            shards: BTreeMap::new(),
+            now_ms: NOW_MS,
+        };
+        for (number, units) in (0..SHARDS).zip(units) {
+            let keys = ShardKeys::new("weir", &SaleId::new("s").unwrap(), number);
+            let mut commands = Vec::new();
+            warm::call(&keys, units, None).encode_eval(&mut commands);
+            let mut shard = Shard::new(&keys.stock()).unwrap();
+            let done = shard.run(&commands, NOW_MS * 1_000).unwrap();
+            assert!(warm::parse(&decode(&done.replies).unwrap().0).unwrap());
+            world.shards.insert(format!("weir:{{s:{number}}}"), shard);
+        }
+        world
+    }
+
+    fn run(&mut self, ask: &Ask) -> Reply {
+        let shard = self.shards.get_mut(&ask.shard).unwrap();
+        Ok(shard
+            .run(&ask.commands, self.now_ms * 1_000)
+            .unwrap()
+            .replies)
+    }
+
+    /// Asks until nothing is left to be asked. Replies for which `is_lost` are lost after the commands have run.
+    fn ask_all(&mut self, buying: &mut Buying, is_lost: bool) {
+        loop {
+            let asks = buying.take_asks();
+            if asks.is_empty() {
+                return;
+            }
+            for ask in asks {
+                let reply = match self.run(&ask) {
+                    Ok(_) if is_lost && !is_noscript(&ask, &self.shards) => {
+                        Err(Unknown::Lost.into())
+                    }
+                    reply => reply,
+                };
+                self.edge.answered(buying, &ask, reply, self.now_ms);
+            }
+        }
+    }
+
+    /// What becomes of a user's request to buy, and how it goes on if the origin answers so.
+    fn buy(&mut self, user: &str, is_lost: bool, origin_says: Option<u16>) -> Sold {
+        let request = PlainRequest {
+            headers: Headers::new(&[
+                (":method", "POST"),
+                (":path", "/sales/s/orders"),
+                ("x-user-id", user),
+                (CLAIM, "forged"),
+            ]),
+            peer_address: b"192.0.2.1:4711".to_vec(),
+            now_ms: self.now_ms,
+        };
+        let Begun::Asks(mut buying) = self.edge.begin(&request) else {
+            panic!("nobody was asked");
+        };
+        self.ask_all(&mut buying, is_lost);
+        let sold = self.edge.sold(&buying, &request);
+        if matches!(sold, Sold::ToOrigin(_)) {
+            self.edge.ended(&mut buying, origin_says, self.now_ms);
+            self.ask_all(&mut buying, false);
+        }
+        self.edge.finish(*buying);
+        sold
+    }
+
+    fn held(&self) -> u64 {
+        self.shards.values().map(|shard| shard.audit().held).sum()
+    }
+}
+
+/// A script that a shard does not know has not run: losing that is no loss.
+fn is_noscript(ask: &Ask, shards: &BTreeMap<String, Shard>) -> bool {
+    let mut again = shards[&ask.shard].clone();
+    let done = again.run(&ask.commands, NOW_MS * 1_000).unwrap();
+    done.replies.starts_with(b"-NOSCRIPT")
+}
+
+/// The claim with which a request went on: one, whatever the client has sent.
+fn ticket(sold: &Sold) -> Ticket {
+    let Sold::ToOrigin(headers) = sold else {
+        panic!("{sold:?}");
+    };
+    let claims: Vec<_> = headers.iter().filter(|(name, _)| name == CLAIM).collect();
+    let [(_, claim)] = &claims[..] else {
+        panic!("{headers:?}");
+    };
+    Ticket::decode(std::str::from_utf8(claim).unwrap()).unwrap()
+}
+
+#[test]
+fn units_move_to_who_asks_for_them_and_none_is_sold_twice() {
+    let mut world = World::new([0, 5, 0]);
+    let mut tickets = Vec::new();
+    for user in 0..9 {
+        match world.buy(&format!("user-{user}"), false, Some(201)) {
+            // What is held may come back, so nobody is told that it is over.
+            Sold::Answer(answer) => assert!(tickets.len() == 5 && answer.status == 503),
+            sold => tickets.push(ticket(&sold)),
+        }
+        world.now_ms += 10;
+    }
+    assert_eq!((tickets.len(), world.held()), (5, 5));
+    let homes: std::collections::BTreeSet<u32> =
+        tickets.iter().map(|ticket| ticket.shard).collect();
+    assert!(homes.len() > 1, "{homes:?}");
+}
+
+#[test]
+fn who_comes_again_after_a_lost_reply_has_the_claim_that_was_granted() {
+    let mut world = World::new([5, 5, 5]);
+    let Sold::Answer(answer) = world.buy("alice", true, None) else {
+        panic!("nobody knows what has become of it");
+    };
+    assert_eq!((answer.status, world.held()), (503, 1));
+    let first = ticket(&world.buy("alice", false, Some(500)));
+    // The origin may have made an order of it.
+    let again = ticket(&world.buy("alice", false, None));
+    assert_eq!((first.generation, world.held()), (again.generation, 1));
+}
+
+#[test]
+fn what_the_origin_refuses_goes_back() {
+    let mut world = World::new([5, 5, 5]);
+    ticket(&world.buy("alice", false, Some(422)));
+    assert_eq!(world.held(), 0);
+}
+
+#[test]
+fn a_configuration_that_sells_from_objects_is_whole_or_refused() {
+    let refused = |edit: &dyn Fn(&mut Value), counts_exactly| {
+        let mut config = config();
+        edit(&mut config);
+        edge_of(&config, counts_exactly).err().unwrap()
+    };
+    let starts = |error: String, field: &str| assert!(error.starts_with(field), "{error}");
+    starts(refused(&|_| (), false), "stock_in_objects");
+    let without = |part: &'static str| {
+        move |config: &mut Value| {
+            config.as_object_mut().unwrap().remove(part);
+        }
+    };
+    starts(refused(&without("gate"), true), "gate");
+    starts(refused(&without("stock_in_objects"), true), "gate.redis");
+    let cluster = |config: &mut Value| config["gate"]["redis"]["cluster"] = "r".into();
+    starts(refused(&cluster, true), "gate.redis.cluster");
+    let no_claims = |config: &mut Value| {
+        config["gate"].as_object_mut().unwrap().remove("claim");
+    };
+    starts(refused(&no_claims, true), "gate");
+}

@@ -1,0 +1,30 @@
+//! One shard of a sale without Redis: commands in, replies out, on the model of the claim protocol.
+//!
+//! Gateways and origin send a shard scripts and a few plain commands. This reads them as Redis reads them, asks the
+//! [model](weir_sale::ledger::ShardLedger), and writes the replies that the scripts would write. It has no clock and no I/O: the
+//! same commands at the same times give the same replies and leave the same shard, so a log of them is the shard.
+//!
+//! | module | |
+//! |---|---|
+//! | [`call`] | bytes → what is asked of the shard |
+//! | [`reply`] | what the model answers → bytes |
+//! | [`shard`] | one on the other |
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+extern crate alloc;
+
+pub mod call;
+pub mod reply;
+pub mod shard;
+
+pub use call::Refused;
+pub use shard::Shard;

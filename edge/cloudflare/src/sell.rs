@@ -1,0 +1,124 @@
+//! A request to buy while stock stands in objects: the gate decides in this isolate, and asks the objects of shards.
+//!
+//! What has a claim goes to the origin, as from a gateway. If the isolate dies in between, nobody but the claim's end gives it
+//! back; the client that comes again is given the same claim.
+
+use std::time::Duration;
+
+use futures_util::future::{Either, join_all, select};
+use weir_base::headers::VERDICT;
+use weir_edge::Sold;
+use weir_edge::edge::Pairs;
+use weir_edge::stock::{Ask, Buying, ORDERS};
+use weir_engine::event::PlainRequest;
+use weir_engine::redis::{Definite, Reply, Unknown};
+use worker::{
+    Context, Date, Delay, Env, Method, Request, RequestInit, Response, Result, console_error,
+};
+
+use crate::client::text;
+use crate::host::{self, with_site};
+use crate::shard;
+
+/// Rounds of questions that one request may take. A rebalance of a sale of many shards takes four.
+const ROUNDS_MAX: usize = 32;
+
+/// The answer to a request that has [begun](weir_edge::Edge::begin).
+pub(crate) async fn sell(
+    space: &str,
+    request: Request,
+    asked: &PlainRequest,
+    mut buying: Box<Buying>,
+    (env, context): (&Env, &Context),
+) -> Result<Response> {
+    ask_all(space, &mut buying, env).await;
+    let sold = with_site(space, |site| site.edge.sold(&buying, asked)).ok_or("no edge")?;
+    match sold {
+        Sold::ToOrigin(headers) => {
+            let origin = with_site(space, |site| site.places.origin.clone());
+            let url = format!("{}{ORDERS}", origin.unwrap_or_default());
+            let came = host::forward(request, asked, &headers, &url).await;
+            let status = came.as_ref().ok().map(Response::status_code);
+            let now_ms = Date::now().as_millis();
+            with_site(space, |site| site.edge.ended(&mut buying, status, now_ms));
+            let (space, env) = (space.to_owned(), env.clone());
+            // Nobody waits for what goes back.
+            context.wait_until(async move {
+                ask_all(&space, &mut buying, &env).await;
+                finish(&space, buying);
+            });
+            with_verdict(host::came(came)?, &headers)
+        }
+        Sold::Answer(answer) => {
+            finish(space, buying);
+            host::sent(&answer, request.method().as_ref())
+        }
+        Sold::ToGateway(headers) => {
+            finish(space, buying);
+            host::to_gateway(space, request, asked, &headers).await
+        }
+    }
+}
+
+/// The gate's verdict stands in the response, as gateways' routes put it there.
+fn with_verdict(response: Response, headers: &Pairs) -> Result<Response> {
+    let mut verdicts = headers.iter().filter(|(name, _)| name == VERDICT);
+    if let Some((name, verdict)) = verdicts.next() {
+        response.headers().set(name, &text(verdict))?;
+    }
+    Ok(response)
+}
+
+fn finish(space: &str, buying: Box<Buying>) {
+    with_site(space, |site| site.edge.finish(*buying));
+}
+
+/// Asks until nothing is left to be asked.
+async fn ask_all(space: &str, buying: &mut Buying, env: &Env) {
+    for _ in 0..ROUNDS_MAX {
+        let asks = buying.take_asks();
+        if asks.is_empty() {
+            return;
+        }
+        let replies = asks.iter().map(|ask| in_time(space, ask, env));
+        let replies = join_all(replies).await;
+        let now_ms = Date::now().as_millis();
+        with_site(space, |site| {
+            for (ask, reply) in asks.iter().zip(replies) {
+                site.edge.answered(buying, ask, reply, now_ms);
+            }
+        });
+    }
+}
+
+async fn in_time(space: &str, ask: &Ask, env: &Env) -> Reply {
+    let limit = Delay::from(Duration::from_millis(ask.timeout_ms));
+    let reply = std::pin::pin!(reply(space, ask, env));
+    match select(reply, limit).await {
+        Either::Left((Ok((200, replies)), _)) => Ok(replies),
+        Either::Left((Ok((shard::REFUSED, _)), _)) => {
+            let reason = format!("the object of {} has refused it", ask.shard);
+            Err(Definite::Refused(reason).into())
+        }
+        Either::Left((Ok((status, _)), _)) => {
+            let reason = format!("the object of {} has answered {status}", ask.shard);
+            Err(Unknown::LostAt(reason).into())
+        }
+        Either::Left((Err(error), _)) => {
+            console_error!("weir: the object of {}: {error}", ask.shard);
+            Err(Unknown::Lost.into())
+        }
+        Either::Right(_) => Err(Unknown::Timeout.into()),
+    }
+}
+
+/// What the shard's object answers: its status and the replies.
+async fn reply(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
+    let object = shard::object(space, &ask.shard, env)?;
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post)
+        .with_body(Some(js_sys::Uint8Array::from(&ask.commands[..]).into()));
+    let request = Request::new_with_init(shard::own_url(&ask.shard)?.as_str(), &init)?;
+    let mut response = object.fetch_with_request(request).await?;
+    Ok((response.status_code(), response.bytes().await?))
+}

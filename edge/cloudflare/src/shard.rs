@@ -1,0 +1,271 @@
+//! The object that is one shard of a sale: what Redis would hold of it is here.
+//!
+//! Whoever has the edges' key sends commands, as to a Redis, to `POST /.weir/shard?key=…&id=…&sha256=…`, with a stamp: the stamp
+//! names the path, and the path the digest of the body, so nobody can send other commands with it. A stamp counts for a minute, and
+//! its `id` once. The object writes what changes it into a log before it answers: workerd holds the answer back until that is on
+//! disk. At its start it reads the log, and the model of the claim protocol does again what it did.
+
+use std::cell::RefCell;
+
+use sha2::{Digest, Sha256};
+use weir_feed::routes::SHARD as PATH;
+use weir_shard::Shard;
+use weir_shard::call::prefix_of;
+use worker::{
+    Date, DurableObject, Env, Method, Request, RequestInit, Response, Result, SqlStorage,
+    SqlStorageValue, State, Stub, Url, durable_object,
+};
+
+use crate::client::{bytes, now_ms};
+use crate::host::{self, with_site};
+
+/// The objects' namespace.
+const SHARDS: &str = "WEIR_SHARDS";
+
+/// No call is larger: a gateway's bridge takes 1 MiB.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// After so many changes the log is replaced by what came of them.
+const LOG_MAX: u32 = 500;
+
+/// A value of SQLite holds 2 MB.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Longer than a stamp counts, clocks included.
+const IDS_KEPT_MS: u64 = 180_000;
+
+/// What a request to a shard says.
+struct Asked {
+    key: String,
+    id: String,
+    sha256: String,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Result<Option<Self>> {
+        let url = request.url()?;
+        if url.path() != PATH || request.method() != Method::Post {
+            return Ok(None);
+        }
+        let find = |wanted: &str| {
+            let mut pairs = url.query_pairs();
+            let found = pairs.find(|(name, _)| name == wanted);
+            found
+                .map(|(_, value)| value.into_owned())
+                .unwrap_or_default()
+        };
+        Ok(Some(Self {
+            key: find("key"),
+            id: find("id"),
+            sha256: find("sha256"),
+        }))
+    }
+}
+
+/// The status of commands of which none has run.
+pub(crate) const REFUSED: u16 = 400;
+
+/// The status of commands that have come before: what became of them is not said again.
+const REPEATED: u16 = 409;
+
+/// The object of the shard whose keys begin so.
+pub(crate) fn object(space: &str, shard: &str, env: &Env) -> Result<Stub> {
+    let objects = env.durable_object(SHARDS)?;
+    objects.get_by_name(&host::name_in(space, shard))
+}
+
+/// Where the Worker itself sends commands: nobody else reaches an object, so they need no `id`.
+pub(crate) fn own_url(shard: &str) -> Result<Url> {
+    let url = format!("http://shard{PATH}");
+    Ok(Url::parse_with_params(&url, [("key", shard)])?)
+}
+
+/// The answer to a request to a shard; `None` if it is none.
+pub(crate) async fn relayed(
+    space: &str,
+    request: &mut Request,
+    env: &Env,
+) -> Result<Option<Response>> {
+    let Some(asked) = Asked::of(request)? else {
+        return Ok(None);
+    };
+    let (path, _) = host::path(request)?;
+    let now_ms = now_ms(request);
+    let header = |name: &str| -> Result<Vec<u8>> {
+        let value = request.headers().get(name)?;
+        Ok(bytes(&value.unwrap_or_default()))
+    };
+    let stamp = (header(weir_edge::EDGE)?, header(weir_edge::EDGE_SIGNATURE)?);
+    let is_signed = with_site(space, |site| {
+        site.edge
+            .has_signed(("POST", &path), (&stamp.0, &stamp.1), now_ms)
+    });
+    // One shard has one object, whatever key of it was named.
+    let is_shard = prefix_of(asked.key.as_bytes()) == Some(asked.key.as_bytes());
+    // Before anything of the body is read.
+    if is_signed != Some(true) || asked.id.is_empty() || !is_shard {
+        return Response::error("", 403).map(Some);
+    }
+    let body = request.bytes().await?;
+    let is_whole = hex::encode(Sha256::digest(&body)) == asked.sha256;
+    if !is_whole || body.len() > BODY_BYTES_MAX {
+        return Response::error("", 403).map(Some);
+    }
+    let object = object(space, &asked.key, env)?;
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post)
+        .with_body(Some(js_sys::Uint8Array::from(&body[..]).into()));
+    let url = request.url()?;
+    let commands = Request::new_with_init(url.as_str(), &init)?;
+    object.fetch_with_request(commands).await.map(Some)
+}
+
+/// The object.
+#[durable_object]
+pub struct ShardObject {
+    state: State,
+    shard: RefCell<Option<Shard>>,
+}
+
+impl DurableObject for ShardObject {
+    fn new(state: State, _env: Env) -> Self {
+        Self {
+            state,
+            shard: RefCell::default(),
+        }
+    }
+
+    async fn fetch(&self, mut request: Request) -> Result<Response> {
+        let Some(asked) = Asked::of(&request)? else {
+            return Response::error("", 404);
+        };
+        let body = request.bytes().await?;
+        // From here on nothing waits: nobody comes in between.
+        match self.run(&asked, &body) {
+            Ok(Ran::Replied(replies)) => Response::from_bytes(replies),
+            Ok(Ran::Refused) => Response::error("", REFUSED),
+            Ok(Ran::Before) => Response::error("", REPEATED),
+            Err(error) => {
+                // What was not written must not count.
+                self.shard.replace(None);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What has become of commands.
+enum Ran {
+    Replied(Vec<u8>),
+    /// They are none of this shard: none has run.
+    Refused,
+    /// They have come before.
+    Before,
+}
+
+impl ShardObject {
+    fn run(&self, asked: &Asked, commands: &[u8]) -> Result<Ran> {
+        let log = Log::open(&self.state)?;
+        let mut shard = self.shard.borrow_mut();
+        let shard = match &mut *shard {
+            Some(shard) => shard,
+            none => none.insert(log.read(&asked.key)?),
+        };
+        let now_ms = Date::now().as_millis();
+        if !asked.id.is_empty() && !log.is_new(&asked.id, now_ms)? {
+            return Ok(Ran::Before);
+        }
+        let Ok(done) = shard.run(commands, now_ms * 1_000) else {
+            return Ok(Ran::Refused);
+        };
+        if done.is_change {
+            log.append(now_ms, commands)?;
+            if log.len()? >= LOG_MAX {
+                log.replace(shard)?;
+            }
+        }
+        Ok(Ran::Replied(done.replies))
+    }
+}
+
+/// What the object has on disk. What is written without waiting in between is written together or not at all.
+struct Log(SqlStorage);
+
+impl Log {
+    fn open(state: &State) -> Result<Self> {
+        let sql = state.storage().sql();
+        for table in [
+            "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, at_ms TEXT NOT NULL, commands BLOB NOT NULL)",
+            "CREATE TABLE IF NOT EXISTS whole (part INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
+            "CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)",
+        ] {
+            sql.exec(table, None)?;
+        }
+        Ok(Self(sql))
+    }
+
+    /// The shard that it makes.
+    fn read(&self, key: &str) -> Result<Shard> {
+        let mut whole = Vec::new();
+        for row in self.rows("SELECT bytes FROM whole ORDER BY part")? {
+            if let [SqlStorageValue::Blob(part)] = &row[..] {
+                whole.extend_from_slice(part);
+            }
+        }
+        let mut shard = match whole.is_empty() {
+            true => Shard::new(key.as_bytes()).map_err(|error| error.to_string())?,
+            false => postcard::from_bytes(&whole).map_err(|error| error.to_string())?,
+        };
+        for row in self.rows("SELECT at_ms, commands FROM log ORDER BY seq")? {
+            let [
+                SqlStorageValue::String(at_ms),
+                SqlStorageValue::Blob(commands),
+            ] = &row[..]
+            else {
+                return Err("the log is damaged".into());
+            };
+            let at_ms: u64 = at_ms.parse().map_err(|_| "the log is damaged")?;
+            let done = shard.run(commands, at_ms * 1_000);
+            done.map_err(|error| error.to_string())?;
+        }
+        Ok(shard)
+    }
+
+    fn rows(&self, query: &str) -> Result<Vec<Vec<SqlStorageValue>>> {
+        self.0.exec(query, None)?.raw().collect()
+    }
+
+    fn is_new(&self, id: &str, now_ms: u64) -> Result<bool> {
+        let kept_ms = now_ms.saturating_sub(IDS_KEPT_MS) as f64;
+        self.0
+            .exec("DELETE FROM ids WHERE at_ms < ?", vec![kept_ms.into()])?;
+        let insert =
+            "INSERT INTO ids (id, at_ms) VALUES (?, ?) ON CONFLICT (id) DO NOTHING RETURNING id";
+        let inserted = self
+            .0
+            .exec(insert, vec![id.into(), (now_ms as f64).into()])?;
+        Ok(inserted.raw().next().is_some())
+    }
+
+    fn append(&self, at_ms: u64, commands: &[u8]) -> Result<()> {
+        let insert = "INSERT INTO log (at_ms, commands) VALUES (?, ?)";
+        let values = vec![at_ms.to_string().into(), commands.to_vec().into()];
+        self.0.exec(insert, values).map(drop)
+    }
+
+    fn len(&self) -> Result<u32> {
+        let rows = self.rows("SELECT seq FROM log")?;
+        Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The shard as it is stands in the place of all that made it.
+    fn replace(&self, shard: &Shard) -> Result<()> {
+        let whole = postcard::to_allocvec(shard).map_err(|error| error.to_string())?;
+        self.0.exec("DELETE FROM whole", None)?;
+        for part in whole.chunks(CHUNK_BYTES) {
+            let insert = "INSERT INTO whole (bytes) VALUES (?)";
+            self.0.exec(insert, vec![part.to_vec().into()])?;
+        }
+        self.0.exec("DELETE FROM log", None).map(drop)
+    }
+}

@@ -1,0 +1,459 @@
+//! A shard of a sale in a Durable Object, in workerd: many at once, and workerd dies. With the feature `wasi`.
+#![cfg(feature = "wasi")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use weir_base::headers::{CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE, VERDICT};
+use weir_base::id::{SaleId, UserId};
+use weir_base::key::SigningKey;
+use weir_conformance::hosts::served::client::{Ask, Got, send};
+use weir_conformance::hosts::served::world::World;
+use weir_conformance::hosts::wasi::feeds::keys;
+use weir_conformance::shop::{self, HOST};
+use weir_feed::stamp::Stamp;
+use weir_resp::decode;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms, Deduction, OpenClaim, SettleReply};
+use weir_scripts::keys::ShardKeys;
+use weir_scripts::{Call, audit, claim, settle, warm};
+use weir_stack::edge::{self, Build, Server};
+
+const UNITS: u64 = 50;
+const USERS: usize = 120;
+
+const TERMS: ClaimTerms = ClaimTerms {
+    ttl_ms: 600_000,
+    user_cap: 1,
+    quantity: 1,
+    checks: Checks {
+        blocked: true,
+        reserved: false,
+        drain: false,
+    },
+};
+
+struct Object {
+    server: Server,
+    world: World,
+    keys: ShardKeys,
+}
+
+/// What gateways sign claims with.
+const CLAIM_SECRET: &str = "claim-secret-claim-secret-claim-secret";
+
+/// The shop's edge, which sells from objects.
+fn selling() -> Value {
+    let mut config = shop::config();
+    let keys = json!([{ "id": "k1", "secret": { "env": "WEIR_CLAIM_SECRET" } }]);
+    config["stock_in_objects"] = json!(true);
+    config["gate"]["claim"] = json!({ "keys": keys });
+    // On a busy machine.
+    config["gate"]["redis"] = json!({ "key_prefix": "weir", "deadline_ms": 5_000 });
+    config
+}
+
+/// A request to the first shard, as its sender signs it.
+fn ask(body: Vec<u8>, id: &str, sha256: &str) -> Ask {
+    ask_of(&shard(0), body, id, sha256)
+}
+
+fn shard(number: u32) -> ShardKeys {
+    ShardKeys::new("weir", &SaleId::new("s").unwrap(), number)
+}
+
+fn ask_of(shard: &ShardKeys, body: Vec<u8>, id: &str, sha256: &str) -> Ask {
+    let stock = String::from_utf8(shard.stock()).unwrap();
+    let key = stock.strip_suffix(":stock").unwrap();
+    let key = key
+        .replace(':', "%3A")
+        .replace('{', "%7B")
+        .replace('}', "%7D");
+    let path = format!("/.weir/shard?key={key}&id={id}&sha256={sha256}");
+    let stamp = Stamp {
+        at_ms: now_ms(),
+        edge: "proxy-1",
+        client: "",
+        method: "POST",
+        path: &path,
+    };
+    let signed = stamp.sign(&keys().unwrap());
+    let headers = [(EDGE, signed.value), (EDGE_SIGNATURE, signed.signature)];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.into_bytes()));
+    Ask {
+        head: [b"POST".to_vec(), path.into_bytes(), HOST.into()],
+        headers: headers.to_vec(),
+        body,
+    }
+}
+
+fn now_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since_epoch.as_millis()).unwrap()
+}
+
+fn digest(body: &[u8]) -> String {
+    hex::encode(Sha256::digest(body))
+}
+
+impl Object {
+    /// `None` if this machine has no workerd: that is said, past the captured output.
+    fn start() -> Option<Self> {
+        Self::start_as(&shop::config())
+    }
+
+    fn start_as(config: &Value) -> Option<Self> {
+        if let Err(error) = edge::workerd() {
+            let text = format!("\nshards in objects were not tested: {error:#}\n");
+            std::io::stderr().write_all(text.as_bytes()).unwrap();
+            return None;
+        }
+        let world = World::start().unwrap();
+        let mut variables = shop::variables_at(config, world.address);
+        variables.insert("WEIR_CLAIM_SECRET".into(), CLAIM_SECRET.into());
+        Some(Self {
+            server: edge::cloudflare(Build::Conformance, &variables).unwrap(),
+            world,
+            keys: shard(0),
+        })
+    }
+
+    fn send(&self, ask: &Ask) -> Got {
+        send(self.server.address, ask).unwrap()
+    }
+
+    fn run(&self, call: &Call) -> weir_resp::Value {
+        self.run_on(&self.keys, call)
+    }
+
+    fn run_on(&self, keys: &ShardKeys, call: &Call) -> weir_resp::Value {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mut body = Vec::new();
+        call.encode_eval(&mut body);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        let sha256 = digest(&body);
+        let got = self.send(&ask_of(keys, body, &id, &sha256));
+        assert_eq!(got.status, 200, "{got:?} {}", self.server.log());
+        decode(&got.body).unwrap().0
+    }
+
+    fn claim(&self, user: usize) -> ClaimReply {
+        let user = UserId::new(format!("user-{user}")).unwrap();
+        let group = claim::Group {
+            keys: self.keys.clone(),
+            terms: TERMS,
+            users: vec![&user],
+            attempts: vec![None],
+        };
+        claim::parse(&self.run(&claim::call(&[group])), 1).unwrap()[0]
+    }
+
+    fn settle(&self, user: usize, generation: u64) -> SettleReply {
+        let user = UserId::new(format!("user-{user}")).unwrap();
+        let call = settle::call(&self.keys, &user, generation, Deduction::AtOrder);
+        settle::parse(&self.run(&call)).unwrap()
+    }
+
+    fn audit(&self) -> Audit {
+        self.audit_of(&self.keys)
+    }
+
+    fn audit_of(&self, keys: &ShardKeys) -> Audit {
+        audit::parse(&self.run_on(keys, &audit::call(keys))).unwrap()
+    }
+
+    /// All users at once, each on a connection of its own: who has got what.
+    fn storm(&self) -> Vec<(usize, OpenClaim)> {
+        let replies: Vec<(usize, ClaimReply)> = std::thread::scope(|scope| {
+            let asks: Vec<_> = (0..USERS)
+                .map(|user| scope.spawn(move || (user, self.claim(user))))
+                .collect();
+            asks.into_iter().map(|ask| ask.join().unwrap()).collect()
+        });
+        let granted = replies.into_iter().filter_map(|(user, reply)| match reply {
+            ClaimReply::Granted(held) | ClaimReply::GrantedAgain(held) => Some((user, held)),
+            ClaimReply::Empty { .. } => None,
+            other => panic!("{other:?}"),
+        });
+        granted.collect()
+    }
+}
+
+#[test]
+fn each_unit_is_granted_once_however_many_ask_and_whatever_dies() {
+    let Some(mut object) = Object::start() else {
+        return;
+    };
+    let warmed = object.run(&warm::call(&object.keys, UNITS, None));
+    assert!(warm::parse(&warmed).unwrap());
+    let first = object.storm();
+    assert_eq!(first.len() as u64, UNITS);
+    let generations: BTreeSet<u64> = first.iter().map(|(_, held)| held.generation).collect();
+    assert_eq!(generations.len() as u64, UNITS, "no claim is another's");
+    for (user, held) in &first[..20] {
+        assert_eq!(object.settle(*user, held.generation), SettleReply::Settled);
+    }
+    let before = object.audit();
+    let sums = (before.stock, before.held, before.bought);
+    assert_eq!(sums, (Some(0), UNITS - 20, 20));
+
+    // What was answered is on disk.
+    object.server.crash().unwrap();
+    assert_eq!(object.audit(), before);
+    for (user, held) in &first[20..] {
+        let ClaimReply::GrantedAgain(again) = object.claim(*user) else {
+            panic!("the claim is gone");
+        };
+        assert_eq!(again.generation, held.generation);
+        assert_eq!(again.deadline_ms, held.deadline_ms);
+    }
+    let (user, held) = &first[0];
+    assert_eq!(object.settle(*user, held.generation), SettleReply::Nothing);
+    // Those who had nothing get nothing, and those with an order have all they may have.
+    let has_claim: BTreeSet<usize> = first[20..].iter().map(|(user, _)| *user).collect();
+    let without = (0..USERS).filter(|user| !has_claim.contains(user));
+    for user in without {
+        let reply = object.claim(user);
+        let is_refused = matches!(
+            reply,
+            ClaimReply::Empty { .. } | ClaimReply::CapReached { .. }
+        );
+        assert!(is_refused, "{reply:?}");
+    }
+}
+
+#[test]
+fn a_long_log_becomes_what_came_of_it() {
+    let Some(mut object) = Object::start() else {
+        return;
+    };
+    assert!(warm::parse(&object.run(&warm::call(&object.keys, UNITS, None))).unwrap());
+    // Each delivery is a change; the log is replaced at 500.
+    let ClaimReply::Granted(held) = object.claim(0) else {
+        panic!("there are units");
+    };
+    for _ in 0..550 {
+        assert!(matches!(object.claim(0), ClaimReply::GrantedAgain(_)));
+    }
+    let before = object.audit();
+    object.server.crash().unwrap();
+    assert_eq!(object.audit(), before);
+    assert_eq!(object.settle(0, held.generation), SettleReply::Settled);
+}
+
+#[test]
+fn it_runs_what_was_signed_once_and_nothing_else() {
+    let Some(object) = Object::start() else {
+        return;
+    };
+    let mut body = Vec::new();
+    warm::call(&object.keys, UNITS, None).encode_eval(&mut body);
+    let sha256 = digest(&body);
+    let good = ask(body.clone(), "warm-1", &sha256);
+    let status = |ask: &Ask| object.send(ask).status;
+    let mut unsigned = good.clone();
+    unsigned.headers.pop();
+    assert_eq!(status(&unsigned), 403);
+    let mut other_path = good.clone();
+    other_path.head[1].push(b'0');
+    assert_eq!(status(&other_path), 403);
+    let mut other_body = good.clone();
+    other_body.body.push(b'*');
+    assert_eq!(status(&other_body), 403);
+    assert_eq!(object.audit().stock, None, "nothing has run");
+    assert_eq!(status(&good), 200);
+    assert_eq!(status(&good), 409, "it has come before");
+    // No command of a shard, and one of another shard.
+    let mut foreign = Vec::new();
+    let other = ShardKeys::new("weir", &SaleId::new("s").unwrap(), 1);
+    warm::call(&other, UNITS, None).encode_eval(&mut foreign);
+    let flush = b"*1\r\n$8\r\nFLUSHALL\r\n".to_vec();
+    for (id, body) in [("f", flush), ("o", foreign), ("g", b"nonsense".to_vec())] {
+        let sha256 = digest(&body);
+        assert_eq!(status(&ask(body, id, &sha256)), 400, "{id}");
+    }
+    assert_eq!(object.audit().stock, Some(50));
+}
+
+/// A buyer, who asks as an ordinary client does.
+fn buyer(user: usize) -> Ask {
+    Ask {
+        head: [b"POST".to_vec(), shop::ORDERS.into(), HOST.into()],
+        headers: Vec::from([("x-user-id".to_owned(), format!("user-{user}").into_bytes())]),
+        body: Vec::new(),
+    }
+}
+
+impl Object {
+    /// An edge that sells what two shards have, for an origin that takes every order.
+    fn selling(stock_in_objects: Option<&str>) -> Option<Self> {
+        let object = Self::start_as(&selling())?;
+        object.world.traffic().gateway = Some((201, Vec::new(), String::new()));
+        object.hear(1, stock_in_objects);
+        for number in 0..2 {
+            let keys = shard(number);
+            let warmed = object.run_on(&keys, &warm::call(&keys, UNITS / 2, None));
+            assert!(warm::parse(&warmed).unwrap());
+        }
+        Some(object)
+    }
+
+    /// The edge has heard this version of the feed: until then it sends buyers on to a gateway.
+    fn hear(&self, version: u64, stock_in_objects: Option<&str>) {
+        let feeds = shop::sales_in_objects(version, stock_in_objects, now_ms()).unwrap();
+        self.world.traffic().feeds = feeds;
+        let status = Ask {
+            head: [b"GET".to_vec(), shop::SALE.into(), HOST.into()],
+            ..Ask::default()
+        };
+        // A gateway would answer 201. The origin is asked once a second, and a busy machine takes its time.
+        let has_heard = (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            send(self.server.address, &status).is_ok_and(|got| got.status == 200)
+        });
+        assert!(has_heard, "{}", self.server.log());
+        self.world.traffic().seen.clear();
+    }
+
+    /// All users at once, each on a connection of its own; the status that each has got, and 0 for none.
+    fn rush(&self) -> Vec<u16> {
+        let ask = |user| send(self.server.address, &buyer(user)).map_or(0, |got| got.status);
+        std::thread::scope(|scope| {
+            let asks: Vec<_> = (0..USERS)
+                .map(|user| scope.spawn(move || ask(user)))
+                .collect();
+            asks.into_iter().map(|ask| ask.join().unwrap()).collect()
+        })
+    }
+
+    /// The claims with which requests came to the origin, all of them signed. None went to a gateway.
+    fn claims(&self) -> BTreeMap<String, Ticket> {
+        let key = SigningKey::new("k1", CLAIM_SECRET.as_bytes()).unwrap();
+        let traffic = self.world.traffic();
+        let claim = |headers: &Vec<(String, String)>| {
+            let all = |name: &str| {
+                let named = headers.iter().filter(|(known, _)| known == name);
+                let values: Vec<String> = named.map(|(_, value)| value.clone()).collect();
+                values
+            };
+            assert_eq!(all(":path"), ["/orders"], "{headers:?}");
+            let [claim, signature, verdict] = [CLAIM, CLAIM_SIGNATURE, VERDICT].map(|name| {
+                let [value] = &all(name)[..] else {
+                    panic!("{name}: {headers:?}");
+                };
+                value.clone()
+            });
+            key.verify(&claim, &signature).unwrap();
+            assert!(verdict.starts_with("granted"), "{verdict}");
+            let ticket = Ticket::decode(&claim).unwrap();
+            (ticket.user.as_str().to_owned(), ticket)
+        };
+        traffic.seen.iter().map(claim).collect()
+    }
+
+    fn audits(&self) -> [Audit; 2] {
+        [0, 1].map(|number| self.audit_of(&shard(number)))
+    }
+}
+
+/// Units that are there, and that somebody holds.
+fn sums(audits: &[Audit; 2]) -> (u64, u64) {
+    let stock: i64 = audits.iter().filter_map(|audit| audit.stock).sum();
+    (
+        stock.try_into().unwrap(),
+        audits.iter().map(|audit| audit.held).sum(),
+    )
+}
+
+#[test]
+fn buyers_at_an_edge_get_each_unit_once_though_workerd_dies_among_them() {
+    let Some(mut object) = Object::selling(Some("weir")) else {
+        return;
+    };
+    // Half of them get their answers; then all comes to an end in the midst of the others.
+    let address = object.server.address;
+    std::thread::scope(|scope| {
+        for user in 0..USERS / 2 {
+            scope.spawn(move || send(address, &buyer(user)).is_ok());
+        }
+        while object.world.traffic().seen.len() < 10 {
+            std::thread::yield_now();
+        }
+        object.server.crash().unwrap();
+    });
+    let before = object.claims();
+    object.hear(2, Some("weir"));
+    let statuses = object.rush();
+    let got = statuses.iter().filter(|status| **status == 201).count() as u64;
+    assert_eq!(got, UNITS, "{statuses:?} {}", object.server.log());
+    assert_eq!(sums(&object.audits()), (0, UNITS));
+    let after = object.claims();
+    let units: BTreeSet<(u32, u64)> = after
+        .values()
+        .map(|ticket| (ticket.shard, ticket.generation))
+        .collect();
+    assert_eq!((after.len() as u64, units.len() as u64), (UNITS, UNITS));
+    for (user, ticket) in before {
+        assert_eq!(
+            after[&user], ticket,
+            "what was granted before is granted again"
+        );
+    }
+}
+
+#[test]
+fn what_a_client_claims_is_nothing_and_what_the_origin_refuses_goes_back() {
+    let Some(object) = Object::selling(Some("weir")) else {
+        return;
+    };
+    // Somebody else's claim, well signed, and a stamp: neither goes on, nor does one get anything by them.
+    let mut thief = buyer(1);
+    assert_eq!(object.send(&buyer(0)).status, 201);
+    let stolen = object.world.traffic().seen[0].clone();
+    for name in [CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE] {
+        let value = stolen.iter().find(|(known, _)| known == name).unwrap();
+        thief
+            .headers
+            .push((name.to_owned(), value.1.clone().into_bytes()));
+    }
+    assert_eq!(object.send(&thief).status, 201);
+    let claims = object.claims();
+    assert_ne!(claims["user-0"].generation, 0);
+    assert_eq!(claims["user-1"].user.as_str(), "user-1");
+    assert_eq!(sums(&object.audits()), (UNITS - 2, 2));
+    // Without a name there is no claim.
+    let mut nobody = buyer(2);
+    nobody.headers.clear();
+    assert_eq!(object.send(&nobody).status, 401);
+    nobody
+        .headers
+        .push(("x-user-id".into(), b"a\xffb".to_vec()));
+    assert_eq!(object.send(&nobody).status, 401);
+    // The origin refuses the third.
+    object.world.traffic().gateway = Some((422, Vec::new(), String::new()));
+    assert_eq!(object.send(&buyer(3)).status, 422);
+    let went_back = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        sums(&object.audits()) == (UNITS - 2, 2)
+    });
+    assert!(went_back, "{:?}", object.audits());
+}
+
+#[test]
+fn an_edge_sells_nothing_from_objects_if_the_origins_stock_is_elsewhere() {
+    for stock_in_objects in [None, Some("other")] {
+        let Some(object) = Object::selling(stock_in_objects) else {
+            return;
+        };
+        let got = object.send(&buyer(0));
+        let text = String::from_utf8_lossy(&got.body).into_owned();
+        assert_eq!(got.status, 503, "{text}");
+        assert!(text.contains("stock_in_objects"), "{text}");
+        assert_eq!(sums(&object.audits()), (UNITS, 0));
+        assert_eq!(object.world.traffic().seen.len(), 0);
+    }
+}
