@@ -7,9 +7,9 @@ use weir_scripts::room_model::ModelCall;
 
 use crate::mutation::Mutation;
 use crate::queue::START_MS;
-use crate::redis::reply::encode;
 use crate::stage::commands::{ScriptCall, Scripts, no_script, read};
 use crate::stage::history::History;
+use weir_shard::reply::encode;
 
 /// One server.
 pub(super) struct Redis {
