@@ -3,7 +3,7 @@
 use weir_resp::Value;
 use weir_sale::ledger::{
     Audit, ClaimReply, Deduction, DepositReply, Followed, LendReply, OpenClaim, OrderEntry,
-    Overdue, ReleaseReply, SettleReply, ShardProbe, WipeReply,
+    Overdue, ReleaseReply, SettleReply, ShardProbe, StockChanged, WipeReply,
 };
 
 /// Appends a value as Redis writes it.
@@ -182,7 +182,16 @@ pub(super) fn audit(terms: &Audit) -> Value {
         integer(terms.deadlines),
         Value::Array(transfers.collect()),
         Value::Array(deposits.collect()),
+        text(format!("{} {}", terms.change.number, terms.change.units)),
     ])
+}
+
+pub(super) fn changed(reply: StockChanged) -> Value {
+    Value::Array(match reply {
+        StockChanged::Done(units) => vec![integer(1), integer(units)],
+        StockChanged::Over => vec![integer(2)],
+        StockChanged::Cold => vec![integer(3)],
+    })
 }
 
 pub(super) fn overdue(claims: &[Overdue]) -> Value {
@@ -202,7 +211,7 @@ pub(super) fn overdue(claims: &[Overdue]) -> Value {
 mod tests {
     use super::*;
     use weir_base::id::UserId;
-    use weir_sale::ledger::{OpenTransfer, Transfer};
+    use weir_sale::ledger::{OpenTransfer, StockChange, Transfer};
     use weir_scripts as scripts;
 
     fn over_the_wire(value: &Value) -> Value {
@@ -284,6 +293,10 @@ mod tests {
                 at_ms: 77,
             }],
             deposits: vec![(1, 4)],
+            change: StockChange {
+                number: 12,
+                units: -3,
+            },
         };
         let heard = over_the_wire(&audit(&terms));
         assert_eq!(scripts::audit::parse(&heard).unwrap(), terms);
