@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// What SQL and Redis hold of one sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Books {
-    /// Units from the start.
+    /// Units to sell: those of the start, and what was added or withdrawn since.
     pub total: u64,
     /// Orders in SQL.
     pub orders: u64,

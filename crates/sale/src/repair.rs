@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::ledger::Audit;
+use crate::ledger::{Audit, StockChange};
 use crate::shard::spread_stock;
 
 /// The terms of `Σ stock + transfers + claims + orders = total`, summed over all shards.
@@ -19,8 +19,41 @@ pub struct Terms {
     pub held: u64,
     /// Units that SQL has taken from the stock for orders.
     pub ordered: u64,
-    /// Units to sell, from the start.
+    /// Units to sell, as far as Redis knows: see [`total_in_redis`].
     pub total: u64,
+}
+
+/// The total that Redis must add up to, where SQL has `total` and perhaps a change of the stock that is `open`: not every
+/// shard has heard of it. Its `units` are those that SQL's total counts already: all of a top-up, none of a withdrawal.
+pub fn total_in_redis(total: u64, open: Option<StockChange>, shards: &[Audit]) -> u64 {
+    let Some(open) = open else { return total };
+    let has_heard = |shard: &&Audit| shard.change.number == open.number;
+    let heard = shards.iter().filter(has_heard);
+    let units: i64 = heard.map(|shard| shard.change.units).sum();
+    total.saturating_add_signed(units - open.units)
+}
+
+/// How many units each shard is to give of a withdrawal: of what is free, in proportion, so that none runs empty before
+/// the others. Fewer than `wanted` if fewer are free.
+pub fn withdrawal(shards: &[Audit], wanted: u64) -> Vec<u64> {
+    let free: Vec<u64> = shards.iter().map(free_units).collect();
+    let all: u64 = free.iter().sum();
+    let wanted = wanted.min(all);
+    // Both are at most a billion, so the product fits.
+    let share = |free: &u64| (free * wanted).checked_div(all).unwrap_or(0);
+    let mut shares: Vec<u64> = free.iter().map(share).collect();
+    let mut missing = wanted - shares.iter().sum::<u64>();
+    for (share, free) in shares.iter_mut().zip(free) {
+        let more = missing.min(free - *share);
+        *share += more;
+        missing -= more;
+    }
+    shares
+}
+
+fn free_units(shard: &Audit) -> u64 {
+    let stock = shard.stock.and_then(|stock| u64::try_from(stock).ok());
+    stock.unwrap_or(0)
 }
 
 impl Terms {
@@ -76,12 +109,7 @@ fn give(shards: &[Audit], missing: u64) -> Vec<i64> {
 }
 
 fn take(shards: &[Audit], too_many: u64) -> Vec<i64> {
-    let there = |shard: &Audit| shard.stock.and_then(|stock| u64::try_from(stock).ok());
-    let mut left: Vec<(usize, u64)> = shards
-        .iter()
-        .map(|shard| there(shard).unwrap_or(0))
-        .enumerate()
-        .collect();
+    let mut left: Vec<(usize, u64)> = shards.iter().map(free_units).enumerate().collect();
     left.sort_by_key(|&(_, units)| core::cmp::Reverse(units));
     let mut changes = alloc::vec![0; shards.len()];
     let mut too_many = too_many;
@@ -151,7 +179,34 @@ mod tests {
         assert_eq!(repairs(&shards, 9), vec![(0, -1), (1, -5)]);
     }
 
+    #[test]
+    fn a_change_counts_in_redis_as_far_as_shards_have_heard_of_it() {
+        let heard = |number, units| Audit {
+            change: StockChange { number, units },
+            ..shard(0, 0)
+        };
+        let shards = [heard(7, 3), heard(6, 9), heard(7, 2)];
+        let open = |units| Some(StockChange { number: 7, units });
+        assert_eq!(total_in_redis(20, None, &shards), 20);
+        // A top-up of 10: 5 of them are there.
+        assert_eq!(total_in_redis(20, open(10), &shards), 15);
+        // A withdrawal, of which 4 are taken.
+        let shards = [heard(7, -4), heard(0, 0)];
+        assert_eq!(total_in_redis(20, open(0), &shards), 16);
+    }
+
     proptest! {
+        #[test]
+        fn a_withdrawal_takes_what_is_free_and_no_more(
+            stock in prop::collection::vec(-3..1_000_000_000_i64, 1..6), wanted in 0..1_000_000_000_u64,
+        ) {
+            let shards: Vec<Audit> = stock.iter().map(|&stock| shard(stock / 6, 1)).collect();
+            let shares = withdrawal(&shards, wanted);
+            let free: Vec<u64> = shards.iter().map(free_units).collect();
+            prop_assert_eq!(shares.iter().sum::<u64>(), wanted.min(free.iter().sum()));
+            prop_assert!(shares.iter().zip(&free).all(|(share, free)| share <= free));
+        }
+
         #[test]
         fn repairs_bring_the_drift_to_nothing_wherever_there_is_enough_to_take(
             stock in prop::collection::vec(-3..9_i64, 1..6), ordered in 0..20_u64, total in 0..30_u64,

@@ -1,13 +1,14 @@
 -- audit: the terms of the invariant, for one shard, at one instant.
 --
--- KEYS: 1 stock, 2 epoch, 3 sums, 4 sequence, 5 claims, 6 pending, 7 transfers, 8 deposits (see shard.lua, record.lua,
---       lend.lua, deposit.lua)
+-- KEYS: 1 stock, 2 epoch, 3 sums, 4 sequence, 5 claims, 6 pending, 7 transfers, 8 deposits, 9 change (see shard.lua,
+--       record.lua, lend.lua, deposit.lua, stock_change.lua)
 -- ARGV: none
 --
--- Returns {terms, epoch, sequence, records, deadlines, transfers, deposits}:
+-- Returns {terms, epoch, sequence, records, deadlines, transfers, deposits, change}:
 --   terms      {} for a cold shard, else {stock, version, open, held, bought, deferred, checksum}: stock may be below 0
 --   records    users with an open claim, and deadlines of open claims: as many as `open`, unless Redis has been made
 --              to forget one of the keys
+--   change     "<number> <units>", or empty
 --   transfers  flat: target shard, "<id> <units> <at_ms>", …;  deposits  flat: lending shard, id, …
 -- It reads sums, and no user: a shard of a million buyers costs no more than an empty one.
 
@@ -22,4 +23,5 @@ return {
   terms, tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(redis.call('GET', KEYS[4]) or 0),
   redis.call('HLEN', KEYS[5]), redis.call('ZCARD', KEYS[6]),
   redis.call('HGETALL', KEYS[7]), redis.call('HGETALL', KEYS[8]),
+  redis.call('GET', KEYS[9]) or '',
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_resp::{Arguments, Value};
-use weir_sale::ledger::{Audit, OpenTransfer, Transfer};
+use weir_sale::ledger::{Audit, OpenTransfer, StockChange, Transfer};
 
 use crate::keys::ShardKeys;
 use crate::reply::{array, digits, integer, text, unsigned};
@@ -28,6 +28,7 @@ pub fn call(keys: &ShardKeys) -> Call {
             keys.pending(),
             keys.transfers(),
             keys.deposits(),
+            keys.change(),
         ]
         .into(),
         args: Arguments::default(),
@@ -53,6 +54,7 @@ fn parse_terms(value: &Value) -> Option<Audit> {
         deadlines,
         transfers,
         deposits,
+        change,
     ] = array(value)?
     else {
         return None;
@@ -64,6 +66,7 @@ fn parse_terms(value: &Value) -> Option<Audit> {
         deadlines: unsigned(deadlines)?,
         transfers: by_shard(transfers, parse_transfer)?,
         deposits: by_shard(deposits, |shard, id| Some((shard, digits(text(id)?)?)))?,
+        change: parse_change(text(change)?)?,
         ..Audit::default()
     };
     Some(match array(terms)? {
@@ -94,6 +97,18 @@ fn by_shard<T>(hash: &Value, read: impl Fn(u32, &Value) -> Option<T>) -> Option<
         .into_iter()
         .map(|(shard, value)| read(shard, value))
         .collect()
+}
+
+/// `<number> <units>`; empty if there was none.
+fn parse_change(text: &[u8]) -> Option<StockChange> {
+    if text.is_empty() {
+        return Some(StockChange::default());
+    }
+    let (number, units) = core::str::from_utf8(text).ok()?.split_once(' ')?;
+    Some(StockChange {
+        number: number.parse().ok()?,
+        units: units.parse().ok()?,
+    })
 }
 
 fn parse_transfer(to_shard: u32, value: &Value) -> Option<OpenTransfer> {

@@ -9,7 +9,7 @@
 //! - [`Call`]: one script call, ready to be sent with EVALSHA or EVAL.
 //! - One module a script: builds a call, reads its reply. Of users: [`claim`], [`release`], [`settle`],
 //!   [`charge`], [`cancel`], [`overdue`]. Of stock: [`warm`], [`lend`], [`deposit`],
-//!   [`settle_transfer`], [`probe`], [`audit`], [`restock`]. After a loss: [`wipe`], [`restore`], [`correct`],
+//!   [`settle_transfer`], [`probe`], [`audit`], [`restock`], [`stock_change`]. After a loss: [`wipe`], [`restore`], [`correct`],
 //!   [`recount`]. Of the catalogue: [`publish`].
 //!   Of rate limits: [`limit`], [`limit_back`]. Of short links: [`link_read`], [`link_back`],
 //!   [`link_clicks`], [`link_uniques`]. Of browse history: [`history_view`], [`history_read`], [`history_fill`],
@@ -193,6 +193,8 @@ pub mod routes;
 pub mod settle;
 #[cfg(feature = "sale")]
 pub mod settle_transfer;
+#[cfg(feature = "sale")]
+pub mod stock_change;
 #[cfg(feature = "link")]
 pub mod streams;
 #[cfg(feature = "sale")]
@@ -297,6 +299,8 @@ pub const SCRIPTS: &[&Script] = &[
     &settle::SCRIPT,
     #[cfg(feature = "sale")]
     &settle_transfer::SCRIPT,
+    #[cfg(feature = "sale")]
+    &stock_change::SCRIPT,
     #[cfg(feature = "sale")]
     &warm::SCRIPT,
     #[cfg(feature = "sale")]

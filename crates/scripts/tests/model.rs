@@ -13,13 +13,13 @@ use weir_resp::Value;
 use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::ledger::{
     Checks, ClaimReply, ClaimTerms, Deduction, EvictedKey, LendReply, OrderEntry, ReleaseKind,
-    SettleReply, ShardLedger, Transfer,
+    SettleReply, ShardLedger, StockChange, StockChanged, Transfer,
 };
 use weir_sale::shard::bucket;
 use weir_scripts::keys::ShardKeys;
 use weir_scripts::{
     Call, SCRIPTS, audit, cancel, charge, claim, correct, deposit, lend, overdue, probe, recount,
-    release, restock, restore, settle, settle_transfer, warm, wipe,
+    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_shard::Shard;
 
@@ -183,6 +183,13 @@ impl Pair {
         let restocked = restock::parse(&reply).unwrap();
         let expected = self.model.restock(units, &seen);
         assert_eq!(restocked, expected);
+    }
+
+    fn change(&mut self, change: StockChange) -> StockChanged {
+        let reply = self.run(&stock_change::call(&self.keys, change));
+        let changed = stock_change::parse(&reply).unwrap();
+        assert_eq!(changed, self.model.change(change));
+        changed
     }
 
     fn overdue(&mut self, limit: u32) {
@@ -406,6 +413,8 @@ enum Op {
     /// To this shard, the last transfer's id or another.
     SettleTransfer(u32, u64),
     Restock(i64, u64),
+    /// The change of this number, or one before it.
+    Change(StockChange),
     Overdue(u32),
     Correct(u8, bool, u64),
     Lose,
@@ -456,6 +465,8 @@ fn any_op() -> impl Strategy<Value = Op> {
         2 => (0..3_u32, off_by()).prop_map(|(to, off_by)| Op::SettleTransfer(to, off_by)),
         1 => (-3..4_i64, prop_oneof![3 => Just(0_u64), 1 => Just(1)])
             .prop_map(|(units, age)| Op::Restock(units, age)),
+        2 => (1..5_u64, -5..6_i64)
+            .prop_map(|(number, units)| Op::Change(StockChange { number, units })),
         1 => (0..5_u32).prop_map(Op::Overdue),
         1 => (0..6_u8, yes_or_no(), 0..3_u64).prop_map(|(user, not, count)| Op::Correct(user, !not, count)),
         1 => Just(Op::Lose),
@@ -547,6 +558,9 @@ impl Story {
                 pair.settle_transfer(to_shard, self.lent + off_by);
             }
             Op::Restock(units, age) => pair.restock(units, age),
+            Op::Change(change) => {
+                pair.change(change);
+            }
             Op::Overdue(limit) => pair.overdue(limit),
             Op::Correct(n, is_seen, count) => pair.correct(&user(n), is_seen, count),
             Op::Lose => pair.lose(),
@@ -647,6 +661,41 @@ fn an_attempt_with_a_key_gets_its_claim_and_its_order_again_and_never_a_second()
     };
     let day_ms = i64::try_from(claim::ATTEMPT_TTL_MS).unwrap();
     assert!((day_ms - 60_000..=day_ms).contains(&ttl_ms), "{ttl_ms}");
+}
+
+#[test]
+fn a_change_of_the_stock_counts_once_and_takes_only_what_nobody_holds() {
+    let server = Server::start();
+    let mut pair = Pair::warmed(&server, 3);
+    let change = |number, units| StockChange { number, units };
+    assert!(matches!(
+        pair.claim(&[user(1)], terms(1, 1))[..],
+        [ClaimReply::Granted(_)]
+    ));
+    // Of real clocks' size, as the origin numbers them.
+    let first = 1_700_000_000_000;
+    assert_eq!(pair.change(change(first, -9)), StockChanged::Done(-2));
+    assert_eq!(pair.change(change(first, -9)), StockChanged::Done(-2));
+    let audit = pair.model.audit();
+    assert_eq!((audit.stock, audit.held), (Some(0), 1));
+    let emptied = audit.epoch;
+    assert_eq!(
+        pair.change(change(first + 1, 1_000_000_000)),
+        StockChanged::Done(1_000_000_000)
+    );
+    assert_eq!(
+        pair.change(change(first, -9)),
+        StockChanged::Over,
+        "it comes late"
+    );
+    assert!(
+        pair.model.audit().epoch > emptied,
+        "gateways that saw nothing look again"
+    );
+    pair.check_books();
+    pair.lose();
+    assert_eq!(pair.change(change(first + 2, 1)), StockChanged::Cold);
+    pair.check_books();
 }
 
 #[test]

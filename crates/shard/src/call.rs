@@ -7,7 +7,9 @@ use core::str::FromStr;
 use weir_base::id::UserId;
 use weir_resp::Value;
 use weir_sale::idempotency::AttemptTag;
-use weir_sale::ledger::{Audit, Checks, ClaimTerms, Deduction, OrderEntry, ReleaseKind, Transfer};
+use weir_sale::ledger::{
+    Audit, Checks, ClaimTerms, Deduction, OrderEntry, ReleaseKind, StockChange, Transfer,
+};
 use weir_scripts::{SCRIPTS, Script};
 
 /// KEYS of one group of a claim, before those of the sets that are looked at.
@@ -119,6 +121,8 @@ pub enum Call {
     Recount(Audit),
     /// `restock.lua`: the units, and what the audit saw.
     Restock { units: i64, seen: Audit },
+    /// `stock_change.lua`
+    StockChange(StockChange),
     /// `correct.lua`
     Correct {
         user: UserId,
@@ -306,6 +310,10 @@ impl<'a> Arguments<'a> {
                     ..Audit::default()
                 },
             },
+            "stock_change" => Call::StockChange(StockChange {
+                number: self.number(0)?,
+                units: self.number(1)?,
+            }),
             "correct" => Call::Correct {
                 user: self.user(0)?,
                 seen: orders(self.args.get(2))?,

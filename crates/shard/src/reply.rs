@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use weir_resp::Value;
 use weir_sale::ledger::{
     Audit, ClaimReply, Deduction, DepositReply, Followed, LendReply, OpenClaim, OrderEntry,
-    Overdue, ReleaseReply, SettleReply, ShardProbe, WipeReply,
+    Overdue, ReleaseReply, SettleReply, ShardProbe, StockChanged, WipeReply,
 };
 
 /// Appends a value as Redis writes it.
@@ -198,7 +198,17 @@ pub fn audit(terms: &Audit) -> Value {
         integer(terms.deadlines),
         Value::Array(transfers.collect()),
         Value::Array(deposits.collect()),
+        text(format!("{} {}", terms.change.number, terms.change.units)),
     ])
+}
+
+/// The answer of `stock_change.lua`.
+pub fn changed(reply: StockChanged) -> Value {
+    Value::Array(match reply {
+        StockChanged::Done(units) => vec![integer(1), integer(units)],
+        StockChanged::Over => vec![integer(2)],
+        StockChanged::Cold => vec![integer(3)],
+    })
 }
 
 /// The answer of `overdue.lua`.
@@ -219,7 +229,7 @@ pub fn overdue(claims: &[Overdue]) -> Value {
 mod tests {
     use super::*;
     use weir_base::id::UserId;
-    use weir_sale::ledger::{OpenTransfer, Transfer};
+    use weir_sale::ledger::{OpenTransfer, StockChange, Transfer};
     use weir_scripts as scripts;
 
     fn over_the_wire(value: &Value) -> Value {
@@ -301,6 +311,10 @@ mod tests {
                 at_ms: 77,
             }],
             deposits: vec![(1, 4)],
+            change: StockChange {
+                number: 12,
+                units: -3,
+            },
         };
         let heard = over_the_wire(&audit(&terms));
         assert_eq!(scripts::audit::parse(&heard).unwrap(), terms);

@@ -144,6 +144,7 @@ impl Shard {
             }
             Call::Recount(sums) => reply::flag(ledger.recount(&sums)),
             Call::Restock { units, seen } => reply::flag(ledger.restock(units, &seen)),
+            Call::StockChange(change) => reply::changed(ledger.change(change)),
             Call::Correct { user, seen, known } => {
                 reply::flag(ledger.correct(&user, &seen, &known))
             }

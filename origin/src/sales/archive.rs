@@ -106,7 +106,13 @@ impl Archiver {
     pub async fn step(&self, sale: &mut EndedSale) -> Result<Progress, Unavailable> {
         let now_ms = now_ms();
         let Some(archived_at_ms) = sale.archived_at_ms else {
-            self.store.mark_archived(&sale.id, now_ms).await?;
+            let store = &self.store;
+            if !store
+                .mark_archived(&sale.id, sale.ends_at_ms, now_ms)
+                .await?
+            {
+                return Ok(Progress::Wait);
+            }
             sale.archived_at_ms = Some(now_ms);
             return Ok(Progress::More);
         };

@@ -4,7 +4,7 @@ use serde::Serialize;
 use weir_base::id::SaleId;
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::Audit;
-use weir_sale::repair::Terms;
+use weir_sale::repair::{Terms, total_in_redis};
 
 use super::ledger::Ledger;
 use super::store::{Balance, SaleStore, ShardCounts};
@@ -32,6 +32,12 @@ pub struct Books {
     pub is_followed: bool,
     /// SQL's orders by shard.
     pub counts: Vec<ShardCounts>,
+    /// Units that were added to the sale since it was warmed.
+    pub topped_up: u64,
+    /// Units that were withdrawn from it.
+    pub withdrawn: u64,
+    /// Whether a change of its stock is under way: then `terms.total` is what shards have heard of.
+    pub is_changing: bool,
 }
 
 impl Books {
@@ -70,7 +76,8 @@ impl Books {
 
     fn new(shards: Vec<Audit>, balance: Balance, knows_claims: bool, is_exact: bool) -> Self {
         let ordered = balance.total.saturating_sub(balance.remaining);
-        let mut terms = Terms::new(&shards, ordered, balance.total);
+        let total = total_in_redis(balance.total, balance.open_change, &shards);
+        let mut terms = Terms::new(&shards, ordered, total);
         if let Some(terms) = terms.as_mut().filter(|_| knows_claims) {
             terms.held = balance.held;
         }
@@ -79,6 +86,9 @@ impl Books {
             is_exact: is_exact && shards.iter().all(Audit::is_sound),
             is_followed: balance.is_followed,
             counts: balance.counts,
+            topped_up: balance.topped_up,
+            withdrawn: balance.withdrawn,
+            is_changing: balance.open_change.is_some(),
             shards,
         }
     }
@@ -117,6 +127,9 @@ impl Books {
             exact: self.is_exact,
             balanced: self.terms.map(|terms| terms.drift() == 0),
             terms: self.terms.map(TermsView::from),
+            topped_up: self.topped_up,
+            withdrawn: self.withdrawn,
+            changing: self.is_changing,
             shards: self.shards.iter().map(ShardView::from).collect(),
         }
     }
@@ -151,6 +164,11 @@ pub struct BooksView {
     balanced: Option<bool>,
     /// The terms of the sum; null as long as a shard is cold.
     terms: Option<TermsView>,
+    /// Units that were added since the sale was warmed, and that were withdrawn: the total counts them.
+    topped_up: u64,
+    withdrawn: u64,
+    /// Whether a change of the stock is under way. Then the total counts it as far as shards have heard of it.
+    changing: bool,
     shards: Vec<ShardView>,
 }
 

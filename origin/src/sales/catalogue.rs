@@ -166,6 +166,7 @@ impl Publisher {
     }
 }
 
-fn ended_after_ms() -> u64 {
+/// Sales that ended by then are not in it, and nobody looks after them in Redis.
+pub(super) fn ended_after_ms() -> u64 {
     now_ms().saturating_sub(KEEP_ENDED_MS)
 }

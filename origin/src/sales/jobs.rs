@@ -1,4 +1,5 @@
-//! Regular work: unpaid orders expire, cooldowns end, Redis follows SQL, sales are warmed in time.
+//! Regular work: unpaid orders expire, cooldowns end, Redis follows SQL, changes of stocks come to their end,
+//! sales are warmed in time.
 //!
 //! It may run in several origins at once: SQL decides each step once, and Redis' steps may be repeated.
 
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_base::id::SaleId;
 
+use super::changes::Changer;
 use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::orders::Orders;
@@ -32,6 +34,7 @@ pub struct Jobs {
     pub(super) store: SaleStore,
     pub(super) orders: Orders,
     pub(super) warmer: Warmer,
+    pub(super) changer: Changer,
     pub(super) holds: HoldRules,
     pub(super) metrics: SaleMetrics,
     /// The sales that were told of in the log.
@@ -56,6 +59,7 @@ impl Jobs {
         self.expire().await?;
         self.end_cooldowns().await?;
         self.follow().await?;
+        self.changer.finish_all().await?;
         self.repeat_lists().await?;
         self.warm().await?;
         self.tell_of_cold().await

@@ -9,14 +9,14 @@ use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{
     Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
-    ReleaseReply, SettleReply, Transfer, WipeReply,
+    ReleaseReply, SettleReply, StockChange, StockChanged, Transfer, WipeReply,
 };
 use weir_sale::sale::Sale;
 use weir_sale::shard::{BUCKETS, bucket, home_shard};
 use weir_scripts::keys::{self, ShardKeys};
 use weir_scripts::{
     audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount, release,
-    restock, restore, settle, settle_transfer, warm, wipe,
+    restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 
 pub use super::UserList;
@@ -407,6 +407,17 @@ impl Ledger {
     ) -> Result<bool, CallError> {
         let call = restock::call(&self.shard(sale, shard), units, seen);
         Ok(restock::parse(&self.redis.run(&call).await?)?)
+    }
+
+    /// Tells a shard its part of a change of the sale's stock.
+    pub async fn change(
+        &self,
+        sale: &SaleId,
+        shard: u32,
+        change: StockChange,
+    ) -> Result<StockChanged, CallError> {
+        let call = stock_change::call(&self.shard(sale, shard), change);
+        Ok(stock_change::parse(&self.redis.run(&call).await?)?)
     }
 
     /// Begins the rebuild of a cold shard: clears it.

@@ -88,6 +88,7 @@ pub struct SaleMetrics {
     drift: Family<SaleLabel, Gauge>,
     cold_shards: Family<SaleLabel, Gauge>,
     cold_sales: Gauge,
+    open_changes: Gauge,
     risk: Family<OutcomeLabel, Counter>,
     payments: Family<StateLabel, Counter>,
     risk_pending: Gauge,
@@ -139,6 +140,10 @@ impl SaleMetrics {
                 "Shards of warmed sales without stock in Redis",
             ),
             cold_sales: group.add("cold_sales", "Sales that have begun and were never warmed"),
+            open_changes: group.add(
+                "open_stock_changes",
+                "Changes of a sale's stock that not every shard has answered",
+            ),
             risk: group.add("risk_checks", "Risk checks, by outcome"),
             risk_pending: group.add(
                 "risk_pending",
@@ -207,6 +212,12 @@ impl SaleMetrics {
     pub fn cold_sales(&self, sales: usize) {
         self.cold_sales
             .set(i64::try_from(sales).unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many changes of a stock are not done.
+    pub fn open_changes(&self, changes: usize) {
+        self.open_changes
+            .set(i64::try_from(changes).unwrap_or(i64::MAX));
     }
 
     /// Counts a payment provider's callback.

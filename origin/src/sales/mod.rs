@@ -9,6 +9,7 @@
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
 //! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
 //! | [`warm`] | puts a sale's stock on Redis, once |
+//! | [`changes`] | changes the stock of a running sale |
 //! | [`jobs`] | expires unpaid orders, has Redis follow, warms sales in time |
 //! | [`archive`] | clears away what an ended sale leaves |
 //! | [`risk`] | scores who has reserved, and blocks |
@@ -25,12 +26,13 @@
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 //!
 //! What is absent: handlers hold no SQL and no Redis commands; [`store`] knows nothing of Redis and [`ledger`]
-//! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`] and [`reconcile`] alone.
+//! nothing of SQL, so the order of steps between the two is in [`orders`], [`warm`], [`changes`] and [`reconcile`] alone.
 
 pub mod archive;
 pub mod books;
 pub mod callback;
 pub mod catalogue;
+pub mod changes;
 pub mod config;
 pub mod http;
 pub mod jobs;
@@ -57,6 +59,7 @@ use weir_base::key::KeyRing;
 use crate::redis::Redis;
 use archive::{ArchiveRules, Archiver};
 use catalogue::Publisher;
+use changes::Changer;
 use jobs::Jobs;
 use ledger::Ledger;
 use metrics::SaleMetrics;
@@ -183,12 +186,22 @@ impl Sales {
         &self.publisher
     }
 
+    /// Changes the stock of running sales.
+    pub fn changer(&self) -> Changer {
+        Changer::new(
+            self.store.clone(),
+            self.ledger.clone(),
+            self.metrics.clone(),
+        )
+    }
+
     /// Expires, follows and warms; to be [run](Jobs::run) once.
     pub fn jobs(&self) -> Jobs {
         Jobs {
             store: self.store.clone(),
             orders: self.orders.clone(),
             warmer: self.warmer.clone(),
+            changer: self.changer(),
             holds: self.holds,
             metrics: self.metrics.clone(),
             cold: Arc::default(),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use weir_base::id::SaleId;
 use weir_sale::ledger::Audit;
+use weir_sale::repair::total_in_redis;
 use weir_sale::sale::{Degrade, SaleState};
 
 use super::ledger::Ledger;
@@ -17,7 +18,7 @@ pub struct SaleSummary {
     pub id: SaleId,
     /// What people call it.
     pub title: String,
-    /// Units to sell, from the start.
+    /// Units to sell: those of the start, with what was topped up since, without what was withdrawn.
     pub total: u64,
     /// Units that SQL has not sold.
     pub remaining: u64,
@@ -63,7 +64,8 @@ pub struct SaleStatus {
     pub units_ordered: u64,
     /// What Redis holds, by shard.
     pub shards: Vec<ShardStatus>,
-    /// Whether `Σ stock + Σ held + units_ordered = total`.
+    /// Whether `Σ stock + Σ held + units_ordered = total`, in which a change of the stock that is under way counts as far
+    /// as shards have heard of it.
     ///
     /// Redis is read first, SQL after it, so under way the sum may be too high but never too low
     /// by that: a claim that became an order in between counts as both. On a sale that is at rest
@@ -123,12 +125,13 @@ fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
     if totals.stored.archived_at_ms.is_some() {
         return totals.stored.remaining + totals.units_deducted == totals.stored.total;
     }
+    let total = total_in_redis(totals.stored.total, totals.open_change, shards);
     let in_redis: Option<i64> = shards
         .iter()
         .map(|s| s.stock?.checked_add_unsigned(s.held))
         .sum();
     in_redis.and_then(|units| units.checked_add_unsigned(totals.units_deducted))
-        == i64::try_from(totals.stored.total).ok()
+        == i64::try_from(total).ok()
 }
 
 impl From<&Audit> for ShardStatus {

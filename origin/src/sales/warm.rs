@@ -170,11 +170,12 @@ impl Warmer {
     }
 }
 
-/// Whether Redis may have handed out units of the sale.
+/// Whether Redis may have handed out units of the sale, or has been told to change how many it has.
 fn claims_possible(totals: &SaleTotals, now_ms: u64) -> bool {
     let stored = &totals.stored;
+    let may_be_touched = stored.warmed_at_ms.is_some() && totals.has_changes;
     let started = now_ms.saturating_add(CLOCK_SKEW_MS) >= stored.sale.starts_at_ms;
-    totals.has_outcomes || (stored.warmed_at_ms.is_some() && started)
+    totals.has_outcomes || may_be_touched || (stored.warmed_at_ms.is_some() && started)
 }
 
 /// Whether a shard holds `units` and has never handed out one.

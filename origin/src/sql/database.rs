@@ -238,7 +238,8 @@ impl Row {
         }
     }
 
-    fn signed(&self, column: &str) -> Result<i64, Error> {
+    /// A column that may hold negative numbers.
+    pub(crate) fn signed(&self, column: &str) -> Result<i64, Error> {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),

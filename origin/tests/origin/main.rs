@@ -37,6 +37,7 @@ mod risk;
 mod rooms;
 mod sales;
 mod silent_cluster;
+mod stock_changes;
 mod store;
 mod switches;
 mod warm;

@@ -34,6 +34,8 @@ mod risk;
 mod rooms;
 #[path = "../origin/sales.rs"]
 mod sales;
+#[path = "../origin/stock_changes.rs"]
+mod stock_changes;
 #[allow(dead_code, reason = "some of it is for the tests that are left out")]
 #[path = "../origin/support/mod.rs"]
 mod support;

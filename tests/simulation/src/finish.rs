@@ -5,7 +5,8 @@ use weir_base::id::UserId;
 use crate::USERS_AT_THE_END;
 use crate::attempt::{Attempt, Told};
 use crate::client::{Heard, user as user_of};
-use crate::plan::{Client, LAST_CLIENT_AT_MS, Then};
+use crate::plan::{Client, LAST_CLIENT_AT_MS, SALE_LASTS_MS, Then};
+use crate::queue::START_MS;
 use crate::witness::unrest;
 use crate::world::{RequestKind, World};
 
@@ -31,6 +32,8 @@ pub(crate) fn run(world: &mut World) {
     world.run_ms(last_ms + MARGIN_MS);
     world.end_faults();
     world.run_ms(LATE_MS);
+    // An operator lets the sale go on, if it has ended.
+    world.sql.move_end(START_MS + SALE_LASTS_MS);
     settle(world);
     if world.witness.violation.is_none() {
         ask_again(world);
@@ -41,6 +44,8 @@ pub(crate) fn run(world: &mut World) {
     world.stats.schedules = 1;
     world.stats.done = [
         ("orders", world.sql.orders.len() as u64),
+        ("units added", world.sql.units_added()),
+        ("units withdrawn", world.sql.units_withdrawn()),
         ("units repaired", world.bus.borrow().units_repaired),
     ]
     .into();

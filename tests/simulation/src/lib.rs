@@ -34,6 +34,7 @@ mod limits;
 mod links;
 mod mutation;
 mod network;
+mod operators;
 mod origin;
 mod plan;
 mod queue;
@@ -65,7 +66,7 @@ pub use stats::Stats;
 pub use witness::Violation;
 
 /// The users who come when all faults are over: more than there are units.
-const USERS_AT_THE_END: std::ops::Range<u32> = 100..112;
+const USERS_AT_THE_END: std::ops::Range<u32> = 100..118;
 
 /// How schedules run.
 #[derive(Clone, Debug, Default)]

@@ -15,6 +15,8 @@ pub enum Mutation {
     EpochNotRaisedAtCancel,
     /// Redis takes a shard's last unit and leaves its epoch as it is.
     EpochNotRaisedWhenEmpty,
+    /// Redis adds units and leaves the shard's epoch as it is.
+    EpochNotRaisedAtTopUp,
     /// Redis counts epochs on, without the time as a floor.
     EpochsWithoutTime,
     /// Redis ends a claim when one of its deliveries comes back, although others are out.
@@ -99,6 +101,12 @@ pub enum Mutation {
     WaitToldTooShort,
     /// Redis shows the rules that were there first.
     RulesNotRead,
+    /// Redis changes its stock as often as it is told to.
+    StockChangedTwice,
+    /// Redis says of units that somebody holds that it has given them up.
+    HeldUnitsWithdrawn,
+    /// Nobody goes on with a change of the stock whose origin has died.
+    ChangeNotFinished,
     /// Redis does not look whether a click has been used before.
     ClicksNotNamed,
     /// The origin reads for a click under another name than the gateway.
@@ -139,6 +147,7 @@ impl Mutation {
         Self::EpochNotRaisedAtRelease,
         Self::EpochNotRaisedAtCancel,
         Self::EpochNotRaisedWhenEmpty,
+        Self::EpochNotRaisedAtTopUp,
         Self::EpochsWithoutTime,
         Self::DeliveryNotCounted,
         Self::TransferDepositedTwice,
@@ -173,6 +182,9 @@ impl Mutation {
         Self::OtherSaleWaitedFor,
         Self::EvictionNotHealed,
         Self::CatalogueNotChecked,
+        Self::StockChangedTwice,
+        Self::HeldUnitsWithdrawn,
+        Self::ChangeNotFinished,
     ];
 
     /// Those that simulations of limits find.
@@ -223,6 +235,7 @@ impl Mutation {
             Self::EpochNotRaisedAtRelease
                 | Self::EpochNotRaisedAtCancel
                 | Self::EpochNotRaisedWhenEmpty
+                | Self::EpochNotRaisedAtTopUp
                 | Self::EpochsWithoutTime
         )
     }

@@ -4,10 +4,14 @@ use weir_sale::ledger::EvictedKey;
 use weir_sale::shard::bucket;
 
 use crate::attempt::Attempt;
+use crate::operators;
 use crate::random::Rng;
 
 /// Sales start so long after the virtual clock.
 pub(crate) const SALE_STARTS_AT_MS: u64 = 400;
+
+/// Sales end so long after it, unless an operator moves the end: after everything else.
+pub(crate) const SALE_LASTS_MS: u64 = 1_000_000_000;
 
 /// The last client comes, and the last fault begins, so long after the virtual clock starts.
 pub(crate) const LAST_CLIENT_AT_MS: u64 = 4_000;
@@ -139,6 +143,18 @@ pub(crate) enum Fault {
         origin: u32,
         by_ms: i64,
     },
+    /// Not a fault, but in their midst: an operator adds units, or below 0 withdraws some. Again by the same key it is the
+    /// same change.
+    ChangeStock {
+        origin: u32,
+        key: u32,
+        units: i64,
+    },
+    /// An operator has the sale end so long after now.
+    MoveEnd {
+        origin: u32,
+        after_ms: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +231,9 @@ impl Fault {
             Self::LoseShard { .. } => "shard failed over",
             Self::Evict { .. } => "key evicted",
             Self::SetGatewayClock { .. } | Self::SetOriginClock { .. } => "clock set",
+            Self::ChangeStock { units, .. } if *units > 0 => "top-up",
+            Self::ChangeStock { .. } => "withdrawal",
+            Self::MoveEnd { .. } => "end moved",
         }
     }
 
@@ -279,6 +298,7 @@ impl Plan {
         if hazards.losses && others.chance(50) {
             faults.push(eviction(&mut others, setting));
         }
+        faults.extend(operators::faults(&mut Rng::new(seed, 4), setting));
         faults.sort_by_key(|fault| fault.at_ms);
         Self {
             seed,

@@ -122,7 +122,10 @@ impl Plan {
                 | Fault::SetGatewayClock { gateway, .. } => {
                     *gateway = (*gateway).min(setting.gateways - 1);
                 }
-                Fault::KillOrigin { origin, .. } | Fault::SetOriginClock { origin, .. } => {
+                Fault::KillOrigin { origin, .. }
+                | Fault::SetOriginClock { origin, .. }
+                | Fault::ChangeStock { origin, .. }
+                | Fault::MoveEnd { origin, .. } => {
                     *origin = (*origin).min(setting.origins - 1);
                 }
                 Fault::LoseShard { shard, .. } | Fault::Evict { shard, .. } => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::id::UserId;
 use weir_sale::ledger::Audit;
-use weir_sale::repair::Terms;
+use weir_sale::repair::{Terms, total_in_redis};
 
 use crate::attempt::{Attempt, Attempts};
 use crate::gateway::CLAIM_TTL_MS;
@@ -88,7 +88,8 @@ impl Witness {
             return;
         }
         let bought = audits.iter().map(|audit| audit.bought).sum();
-        let drift = Terms::new(&audits, bought, sql.total).map(|terms| terms.drift());
+        let total = total_of(&audits, sql);
+        let drift = Terms::new(&audits, bought, total).map(|terms| terms.drift());
         if drift != Some(0) {
             self.violate(now_us, format!("Redis has made or lost units: {drift:?}"));
         }
@@ -233,6 +234,12 @@ impl Witness {
     }
 }
 
+/// What Redis must add up to: the total, and a change of it as far as shards have heard of that.
+fn total_of(audits: &[Audit], sql: &Sql) -> u64 {
+    let open = sql.open_change().map(|open| open.counted());
+    total_in_redis(sql.total, open, audits)
+}
+
 /// Units that are neither sold nor anywhere in Redis.
 fn missing_units(audits: &[Audit], sql: &Sql) -> i64 {
     let known: Vec<Audit> = audits
@@ -242,7 +249,8 @@ fn missing_units(audits: &[Audit], sql: &Sql) -> i64 {
             ..audit.clone()
         })
         .collect();
-    let terms = Terms::new(&known, sql.units_deducted(), sql.total);
+    let total = total_of(&known, sql);
+    let terms = Terms::new(&known, sql.units_deducted(), total);
     terms.map_or(0, |terms| -terms.drift())
 }
 
@@ -259,6 +267,9 @@ pub(crate) fn unrest(redis: &Redis, sql: &Sql) -> Option<String> {
     }
     if sql.has_unpaid_hold() || !sql.unfollowed().is_empty() {
         return Some("orders are to expire, or Redis has not followed them".into());
+    }
+    if let Some(open) = sql.open_change() {
+        return Some(format!("a change of the stock is under way: {open:?}"));
     }
     if !redis.has_catalogue() {
         return Some("the catalogue names no sale".into());

@@ -46,6 +46,8 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
     let stats = run::<Sales>(2_000);
     assert!(stats.done["orders"] > 6_000, "{stats:?}");
     assert!(stats.done["units repaired"] > 100, "{stats:?}");
+    assert!(stats.done["units added"] > 500, "{stats:?}");
+    assert!(stats.done["units withdrawn"] > 300, "{stats:?}");
     let answers = [
         "sold_out",
         "restocking",
@@ -53,12 +55,13 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
         "overloaded",
         "cap_reached",
         "ordered_before",
+        "ended",
         "key_reused",
         "in_progress",
         "blocked",
         "not_reserved",
     ];
-    has_seen(&stats, 14, &answers);
+    has_seen(&stats, 17, &answers);
 }
 
 #[test]

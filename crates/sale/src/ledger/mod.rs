@@ -5,8 +5,9 @@
 //! every reply.
 //!
 //! Units are always somewhere: `Σ stock + open transfers + held + bought = total`, where a transfer
-//! that its target has deposited counts no more. Only [`ReleaseKind::Void`] and
-//! `ShardLedger::restock` change the sum, and both exist to put it right after Redis lost data.
+//! that its target has deposited counts no more. Only [`ReleaseKind::Void`],
+//! `ShardLedger::restock` and `ShardLedger::change` change the sum: the first two put it right after Redis lost data, and
+//! with the last an operator changes the total.
 
 #[cfg(any(test, feature = "model"))]
 mod record;
@@ -211,6 +212,26 @@ pub enum DepositReply {
     Cold,
 }
 
+/// Units that are added to a sale's stock, or withdrawn from it, as far as one shard is concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StockChange {
+    /// Tells this change from every other one of the sale: numbers only grow, and 0 is none.
+    pub number: u64,
+    /// How many are added. Below 0: taken, where a shard that is told so takes no more than are free on it.
+    pub units: i64,
+}
+
+/// The shard's answer to a change of its stock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StockChanged {
+    /// Of this change the shard has added so many units, or below 0 taken: now, or when it was told before.
+    Done(i64),
+    /// It knows of a later change: this one is over, and nothing changed.
+    Over,
+    /// The shard is not warmed, or lost.
+    Cold,
+}
+
 /// A shard at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardProbe {
@@ -289,6 +310,8 @@ pub struct Audit {
     pub transfers: Vec<OpenTransfer>,
     /// From which shard which transfer came last, by shard.
     pub deposits: Vec<(u32, u64)>,
+    /// The last change of the sale's stock that came, with what came of it here.
+    pub change: StockChange,
 }
 
 /// The checksum of orders, given the one without an order of this generation, or with `is_added` false the one with it.

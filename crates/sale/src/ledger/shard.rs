@@ -10,7 +10,7 @@ use super::record::Record;
 use super::{
     Audit, Checks, ClaimReply, ClaimTerms, Deduction, DepositReply, Followed, LendReply,
     OpenTransfer, OrderEntry, Overdue, ReleaseKind, ReleaseReply, SettleReply, ShardProbe,
-    Transfer, WipeReply, checksum_of,
+    StockChange, StockChanged, Transfer, WipeReply, checksum_of,
 };
 use crate::idempotency::AttemptTag;
 use crate::shard::bucket;
@@ -39,6 +39,8 @@ pub struct ShardLedger {
     transfers: BTreeMap<u32, (Transfer, u64)>,
     /// The last transfer that came, by lender.
     deposits: BTreeMap<u32, u64>,
+    /// The last change of the sale's stock, with what came of it here.
+    change: StockChange,
     /// Who rebuilds it.
     rebuild: Option<Rebuild>,
 }
@@ -472,6 +474,24 @@ impl ShardLedger {
         }
     }
 
+    /// An operator adds units to the sale, or withdraws some that nobody holds. The shard remembers what came of it, so the
+    /// same change again changes nothing.
+    pub fn change(&mut self, change: StockChange) -> StockChanged {
+        let Some(stock) = self.stock else {
+            return StockChanged::Cold;
+        };
+        if change.number < self.change.number {
+            return StockChanged::Over;
+        }
+        if change.number > self.change.number {
+            let units = change.units.max(-stock.max(0));
+            self.change = StockChange { units, ..change };
+            self.change_stock(units);
+            self.version += 1;
+        }
+        StockChanged::Done(self.change.units)
+    }
+
     /// Redis forgets what makes the shard cold, and nothing else.
     pub fn lose_stock(&mut self) {
         self.stock = None;
@@ -628,6 +648,7 @@ impl ShardLedger {
                 .iter()
                 .map(|(&from, &id)| (from, id))
                 .collect(),
+            change: self.change,
         }
     }
 }

@@ -116,6 +116,11 @@ impl ShardKeys {
         self.key("deposits")
     }
 
+    /// Text: the last change of the sale's stock that came, and what came of it.
+    pub fn change(&self) -> Vec<u8> {
+        self.key("change")
+    }
+
     /// All that the shard's ledger is made of: every key but those of reserved and blocked users,
     /// which are lists from SQL.
     pub fn ledger(&self) -> Vec<Vec<u8>> {
@@ -129,6 +134,7 @@ impl ShardKeys {
             self.transfers(),
             self.deposits(),
             self.rebuild(),
+            self.change(),
         ]);
         keys.extend((0..BUCKETS).map(|bucket| self.bought_in(bucket)));
         keys
@@ -244,6 +250,7 @@ mod tests {
             (keys.rebuild(), "rebuild"),
             (keys.transfers(), "transfers"),
             (keys.deposits(), "deposits"),
+            (keys.change(), "change"),
             (keys.reserved(255), "reserved:255"),
             (keys.blocked(0), "blocked:0"),
         ] {

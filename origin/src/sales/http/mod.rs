@@ -4,6 +4,7 @@ mod feed;
 mod orders;
 mod payments;
 mod sales;
+mod stock;
 mod switches;
 mod user_orders;
 
@@ -60,6 +61,7 @@ pub fn users(sales: Sales) -> UserReader {
 ///
 /// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `PATCH /sales/{id}`
 /// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
+/// - `POST /sales/{id}/stock`, `GET /sales/{id}/stock`
 /// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `GET` and `PUT /switch`
 /// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
 /// - `GET /payments`, `POST /payments/{id}/refunded`
@@ -67,6 +69,7 @@ pub fn admin(sales: Sales) -> Router {
     Router::new()
         .route("/sales", post(sales::create).get(sales::list))
         .route("/sales/{id}", get(sales::status).patch(switches::edit))
+        .route("/sales/{id}/stock", post(stock::change).get(stock::list))
         .route("/sales/{id}/switch", put(switches::set))
         .route("/sales/{id}/close", post(switches::close))
         .route(

@@ -7,16 +7,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::{error, info};
 use weir_base::id::{SaleId, UserId};
-use weir_sale::sale::SaleState;
+use weir_sale::sale::{SALES_MAX, Sale, SaleState};
 
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::clock::now_ms;
 use crate::http::{JsonBody, Problem};
 use crate::sales::Sales;
+use crate::sales::catalogue::ended_after_ms;
 use crate::sales::ledger::UserList;
-use crate::sales::new_sale::NewSale;
+use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::sales::status::SaleSummary;
 use crate::sales::store::{EditRefusal, StoredSale, SwitchChange, Updated};
+use crate::sales::warm::WarmError;
 
 /// A sale's switch: what is not given stays.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -109,13 +111,18 @@ async fn publish(sales: &Sales) -> Result<(), Problem> {
     })
 }
 
-/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts.
+/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts; after that only its end.
 pub(super) async fn edit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
     JsonBody(changes): JsonBody<serde_json::Map<String, Value>>,
 ) -> Result<Json<SaleSummary>, Problem> {
-    let edited = edited(&stored(&sales, &id).await?, changes)?;
+    let stored_sale = stored(&sales, &id).await?;
+    let has_started = stored_sale.sale.starts_at_ms <= now_ms();
+    if let Some(end) = only_end(&changes).filter(|_| has_started) {
+        return move_end(&sales, &stored_sale, end).await;
+    }
+    let edited = edited(&stored_sale, changes)?;
     match sales.store.update_sale(&edited, now_ms()).await? {
         Updated::Done => {}
         Updated::Unknown => return Err(unknown_sale()),
@@ -124,6 +131,50 @@ pub(super) async fn edit(
     info!(sale = %id, "sale changed");
     publish(&sales).await?;
     summary(&sales, stored(&sales, &id).await?).await
+}
+
+/// The new end, if nothing else is to change.
+fn only_end(changes: &serde_json::Map<String, Value>) -> Option<&Value> {
+    changes.get("ends_at_ms").filter(|_| changes.len() == 1)
+}
+
+/// A running sale ends later or earlier; an end that has passed means now. One that has ended goes on, unless it is
+/// archived.
+async fn move_end(
+    sales: &Sales,
+    stored_sale: &StoredSale,
+    end: &Value,
+) -> Result<Json<SaleSummary>, Problem> {
+    let Some(wanted_ms) = end.as_u64() else {
+        let detail = "ends_at_ms: must be an instant in milliseconds since the Unix epoch";
+        return Err(Problem::invalid_body(detail));
+    };
+    if wanted_ms > INSTANT_MS_MAX {
+        return Err(invalid_sale(&NewSaleError::TooLate));
+    }
+    let (sale, now_ms) = (&stored_sale.sale, now_ms());
+    // The earliest end that is left to choose: one that has passed stays as it was.
+    let soonest_ms = sale.ends_at_ms.min(now_ms).max(sale.starts_at_ms + 1);
+    let ends_at_ms = wanted_ms.max(soonest_ms);
+    check_room(sales, sale, ends_at_ms).await?;
+    if !sales.store.move_end(&sale.id, ends_at_ms).await? {
+        // Of a sale that is there, only its archive keeps it from that.
+        running(sales, &sale.id).await?;
+        return Err(Problem::sql());
+    }
+    info!(sale = %sale.id, ends_at_ms, "the sale's end is moved");
+    publish(sales).await?;
+    summary(sales, stored(sales, &sale.id).await?).await
+}
+
+/// A sale that ended so long ago that gateways have forgotten it takes a place among those that they know.
+async fn check_room(sales: &Sales, sale: &Sale, ends_at_ms: u64) -> Result<(), Problem> {
+    let returns = sale.ends_at_ms <= ended_after_ms() && ends_at_ms > ended_after_ms();
+    if returns && sales.publisher.sales().await?.len() >= SALES_MAX {
+        let failure = WarmError::CatalogueFull.to_string();
+        return Err(Problem::conflict("catalogue_full", "Not changed", failure));
+    }
+    Ok(())
 }
 
 fn edited(

@@ -13,13 +13,17 @@ use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 const ROWS_MAX: u64 = 500;
 
 const SELECT_DUE: &str = "
-    SELECT id, shards, archived_at_ms, cleared_at_ms FROM sales
+    SELECT id, shards, ends_at_ms, archived_at_ms, cleared_at_ms FROM sales
     WHERE archive_done_at_ms IS NULL AND ends_at_ms <= ?
     ORDER BY ends_at_ms, id
     LIMIT ?";
 
+// Its end may have been moved since it was looked at. A change of its stock must be done first: Redis may hold units of it.
 const MARK_ARCHIVED: &str = "
-    UPDATE sales SET archived_at_ms = ? WHERE id = ? AND archived_at_ms IS NULL";
+    UPDATE sales SET archived_at_ms = ?
+    WHERE id = ? AND archived_at_ms IS NULL AND ends_at_ms <= ? AND NOT EXISTS (
+        SELECT 1 FROM stock_changes
+        WHERE stock_changes.sale_id = sales.id AND stock_changes.done_at_ms IS NULL)";
 
 const MARK_CLEARED: &str = "
     UPDATE sales SET cleared_at_ms = ? WHERE id = ? AND cleared_at_ms IS NULL";
@@ -90,6 +94,8 @@ pub struct EndedSale {
     pub id: SaleId,
     /// Over how many shards it is spread.
     pub shards: u32,
+    /// When it ended.
+    pub ends_at_ms: u64,
     /// Since when nothing of it may change but what is unpaid; `None`: it may.
     pub archived_at_ms: Option<u64>,
     /// Since when Redis holds nothing of it.
@@ -108,9 +114,19 @@ impl SaleStore {
         Ok(rows.iter().map(ended).collect::<Result<_, _>>()?)
     }
 
-    /// Notes that a sale is being archived: from now on it takes no orders and is not put on Redis again.
-    pub async fn mark_archived(&self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
-        self.mark(MARK_ARCHIVED, id, now_ms).await
+    /// Notes that a sale is being archived: from now on it takes no orders and is not put on Redis again. False if it has
+    /// not ended at `ended_by_ms`, a change of its stock is under way, or another has noted it.
+    pub async fn mark_archived(
+        &self,
+        id: &SaleId,
+        ended_by_ms: u64,
+        now_ms: u64,
+    ) -> Result<bool, SqlError> {
+        let mark = || {
+            let mark = sql(MARK_ARCHIVED).number(now_ms).text(id.as_str());
+            mark.number(ended_by_ms)
+        };
+        Ok(retried(|| self.db.execute(mark())).await? == 1)
     }
 
     /// Notes that Redis holds nothing of it.
@@ -213,6 +229,7 @@ fn ended(row: &Row) -> Result<EndedSale, Error> {
     Ok(EndedSale {
         id: sale_id(row, "id")?,
         shards: row.number("shards")?,
+        ends_at_ms: row.number("ends_at_ms")?,
         archived_at_ms: row.maybe("archived_at_ms")?,
         cleared_at_ms: row.maybe("cleared_at_ms")?,
     })

@@ -5,6 +5,7 @@
 //! | `sales` | sales, their switches and sums |
 //! | `archive` | what an ended sale leaves: moved to an archive, or gone |
 //! | `attempts` | which attempt with a key has become which order |
+//! | `changes` | changes of a running sale's stock and end |
 //! | `claims` | decides claims: ordered or released |
 //! | `cooldowns` | users who keep units and do not pay: for how long they may not buy |
 //! | `counts` | how many orders there are |
@@ -15,6 +16,7 @@
 
 mod archive;
 mod attempts;
+mod changes;
 mod claims;
 mod cooldowns;
 mod counts;
@@ -26,10 +28,12 @@ mod sales;
 
 pub use archive::EndedSale;
 pub use attempts::OrderedAttempt;
+pub use changes::{ChangeBegun, ChangeRefusal, StoredChange};
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
+use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
 
 use super::new_sale::{Payment, Window};
@@ -77,8 +81,12 @@ pub struct StoredSale {
     pub sale: Sale,
     /// What people call it.
     pub title: String,
-    /// Units to sell, from the start.
+    /// Units to sell: those of the start, with what was topped up since, without what was withdrawn.
     pub total: u64,
+    /// Units that were added to it since it was warmed.
+    pub topped_up: u64,
+    /// Units that were withdrawn from it.
+    pub withdrawn: u64,
     /// Units not ordered.
     pub remaining: u64,
     /// When its users may reserve; `None`: nobody needs to.
@@ -109,6 +117,10 @@ pub struct SaleTotals {
     pub units_deferred: u64,
     /// Whether the outcome of any claim on it is decided: then Redis has handed out units.
     pub has_outcomes: bool,
+    /// Whether its stock was ever changed after it was warmed.
+    pub has_changes: bool,
+    /// The change of its stock that not every shard has heard of, as far as `stored.total` counts it.
+    pub open_change: Option<StockChange>,
     /// The latest entry of the sale's change log; 0 if there is none. Two answers with one version
     /// tell the same stock.
     pub version: u64,
@@ -117,8 +129,14 @@ pub struct SaleTotals {
 /// What SQL holds of a sale's units, as of one instant, given which claims are open in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// Units to sell, from the start.
+    /// As in [`StoredSale`].
     pub total: u64,
+    /// As in [`StoredSale`].
+    pub topped_up: u64,
+    /// As in [`StoredSale`].
+    pub withdrawn: u64,
+    /// As in [`SaleTotals`].
+    pub open_change: Option<StockChange>,
     /// Units not ordered.
     pub remaining: u64,
     /// Units of the open claims that SQL has not counted among the ordered, and that are not void.
@@ -387,7 +405,9 @@ pub struct SwitchChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditRefusal {
     /// Its rules hold from its start on, or from its first order.
-    #[error("the sale has started")]
+    #[error(
+        "the sale has started: only its ends_at_ms can change, and its stock with POST /sales/{{id}}/stock"
+    )]
     Started,
     /// Stock, shards, or whether one must reserve cannot change once they are on Redis.
     #[error(

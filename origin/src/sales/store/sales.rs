@@ -7,7 +7,7 @@ use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
 use super::{
     Balance, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
-    SwitchChange, Updated, claims, counts, orders,
+    SwitchChange, Updated, changes, claims, counts, orders,
 };
 use crate::sales::new_sale::{NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
@@ -48,10 +48,13 @@ const SELECT_CATALOGUE: &str = "
     ORDER BY starts_at_ms, id
     LIMIT ?";
 
-// Each change of an order is in the log, whether or not it moves units.
+// Each change of an order is in the log, whether or not it moves units. Both numbers only grow, so their sum is another
+// one after either.
 const SELECT_RUNNING: &str = "
     SELECT sales.*, stock.remaining,
-        (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id) AS version
+        (SELECT COALESCE(MAX(id), 0) FROM change_log WHERE change_log.sale_id = sales.id)
+        + (SELECT COUNT(*) FROM stock_changes
+            WHERE stock_changes.sale_id = sales.id AND done_at_ms IS NOT NULL) AS version
     FROM sales JOIN stock ON stock.sale_id = sales.id
     WHERE warmed_at_ms IS NOT NULL AND archived_at_ms IS NULL AND ends_at_ms > ?
     ORDER BY starts_at_ms, id
@@ -200,7 +203,10 @@ impl SaleStore {
         };
         let version = tx.one(sql(SELECT_VERSION).text(id.as_str())).await?;
         let version = version.map_or(Ok(0), |row| row.number("version"))?;
+        let open = changes::open_of(&mut tx, id).await?;
         let mut totals = SaleTotals {
+            has_changes: open.is_some() || stored.topped_up > 0 || stored.withdrawn > 0,
+            open_change: open.map(|open| open.counted()),
             stored,
             orders: OrderCounts::default(),
             units_deducted: 0,
@@ -221,8 +227,12 @@ impl SaleStore {
         let Some(stored) = select_one(&mut tx, id).await? else {
             return Ok(None);
         };
+        let open_change = changes::open_of(&mut tx, id).await?;
         let balance = Balance {
             total: stored.total,
+            topped_up: stored.topped_up,
+            withdrawn: stored.withdrawn,
+            open_change: open_change.map(|open| open.counted()),
             remaining: stored.remaining,
             held: claims::held_units(&mut tx, open).await?,
             is_followed: orders::is_followed(&mut tx, id).await?,
@@ -249,7 +259,7 @@ impl SaleStore {
         rows.iter().map(|row| Ok(stored(row)?)).collect()
     }
 
-    /// The same sales, each with the version of its orders: see [`SaleTotals::version`].
+    /// The same sales, each with the version of its orders and of the changes of its stock.
     pub async fn running(
         &self,
         ended_after_ms: u64,
@@ -444,6 +454,8 @@ fn stored(row: &Row) -> Result<StoredSale, Error> {
         sale: sale(row, reservation.is_some(), Band::of(remaining, total))?,
         title: row.text("title")?,
         total,
+        topped_up: row.number("topped_up")?,
+        withdrawn: row.number("withdrawn")?,
         remaining,
         reservation,
         payment: payment(row)?,

@@ -5,14 +5,14 @@ use weir_resp::{Value, encode_command};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{
     Audit, Deduction, DepositReply, Followed, LendReply, OrderEntry, Overdue, ReleaseKind,
-    Transfer, WipeReply,
+    StockChange, StockChanged, Transfer, WipeReply,
 };
 use weir_sale::sale::Sale;
 use weir_sale::shard::{bucket, home_shard};
 use weir_scripts::keys::{self, DEFAULT_PREFIX, ShardKeys};
 use weir_scripts::{
     ReplyError, audit, cancel, charge, claim, correct, deposit, lend, overdue, publish, recount,
-    release, restock, restore, settle, settle_transfer, warm, wipe,
+    release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 
 use super::io::{Io, RedisError};
@@ -184,6 +184,11 @@ impl Ledger {
     pub(super) async fn restock(&self, shard: u32, units: i64, seen: &Audit) -> Result<bool> {
         let call = restock::call(&self.keys(shard), units, seen);
         Ok(restock::parse(&self.io.run(&call).await?)?)
+    }
+
+    pub(super) async fn change(&self, shard: u32, change: StockChange) -> Result<StockChanged> {
+        let call = stock_change::call(&self.keys(shard), change);
+        Ok(stock_change::parse(&self.io.run(&call).await?)?)
     }
 
     pub(super) async fn wipe(&self, shard: u32, token: &str, lease_ms: u64) -> Result<WipeReply> {

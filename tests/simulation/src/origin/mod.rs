@@ -12,6 +12,7 @@ use weir_base::key::KeyRing;
 use weir_sale::claim::Ticket;
 use weir_sale::identity;
 
+use self::changes::Changer;
 use self::io::{Bus, Io, Response, SqlError, Work};
 use self::ledger::Ledger;
 use self::orders::{ClaimOutcome, Orders};
@@ -25,6 +26,7 @@ use crate::mutation::Mutation;
 use crate::sql::{ClaimName, Paid, Shortage, Sql};
 use crate::world::RequestKind;
 
+mod changes;
 pub(crate) mod io;
 mod ledger;
 mod orders;
@@ -113,9 +115,33 @@ impl Origin {
         };
         vec![
             Box::pin(reconcile(reconciler)),
-            Box::pin(jobs(io, self.orders.clone(), warmer)),
+            Box::pin(jobs(io, self.orders.clone(), self.changer(), warmer)),
             Box::pin(publisher.run()),
         ]
+    }
+
+    fn changer(&self) -> Changer {
+        Changer {
+            io: self.io.clone(),
+            ledger: self.orders.ledger.clone(),
+        }
+    }
+
+    /// What it does about an operator who changes the stock.
+    pub(crate) fn change_stock(&self, key: u32, units: i64) -> Work {
+        let changer = self.changer();
+        Box::pin(async move {
+            // What breaks off goes on with the jobs, or when the operator asks again.
+            let _ = changer.change(key, units).await;
+        })
+    }
+
+    /// What it does about an operator who moves the end. The publisher finds that SQL has changed.
+    pub(crate) fn move_end(&self, ends_at_ms: u64) -> Work {
+        let io = self.io.clone();
+        Box::pin(async move {
+            let _ = io.sql(move |sql: &mut Sql| sql.move_end(ends_at_ms)).await;
+        })
     }
 
     /// What it does about a request: a task that ends even if nobody waits for it.
@@ -220,15 +246,20 @@ async fn reconcile(mut reconciler: Reconciler) {
 }
 
 /// See `origin/src/sales/jobs.rs`.
-async fn jobs(io: Io, orders: Orders, warmer: Warmer) {
+async fn jobs(io: Io, orders: Orders, changer: Changer, warmer: Warmer) {
     loop {
         // What SQL does not answer is done in the next round.
-        let _ = jobs_round(&io, &orders, &warmer).await;
+        let _ = jobs_round(&io, &orders, &changer, &warmer).await;
         io.sleep_ms(JOBS_PERIOD_MS).await;
     }
 }
 
-async fn jobs_round(io: &Io, orders: &Orders, warmer: &Warmer) -> Result<(), SqlError> {
+async fn jobs_round(
+    io: &Io,
+    orders: &Orders,
+    changer: &Changer,
+    warmer: &Warmer,
+) -> Result<(), SqlError> {
     let now_ms = io.now_ms();
     for order in io.sql(move |sql: &mut Sql| sql.expire(now_ms)).await? {
         orders.follow(&order).await;
@@ -241,6 +272,8 @@ async fn jobs_round(io: &Io, orders: &Orders, warmer: &Warmer) -> Result<(), Sql
     for order in io.sql(|sql: &mut Sql| sql.unfollowed()).await? {
         orders.follow(&order).await;
     }
+    // Not done yet: the next round goes on.
+    let _ = changer.finish_all().await;
     // Not warmed yet: the next round tries again.
     let _ = warmer.warm().await;
     Ok(())

@@ -2,7 +2,7 @@
 
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
-use weir_sale::repair::{Terms, repairs};
+use weir_sale::repair::{Terms, repairs, total_in_redis};
 use weir_sale::sale::Sale;
 
 use super::io::{Io, RedisError, SqlError};
@@ -235,14 +235,17 @@ impl Reconciler {
                 let sums: Vec<_> = (0..count).map(|shard| sql.sums_of(shard)).collect();
                 let elsewhere = sql.unfollowed_elsewhere().filter(|_| minds_other_sales);
                 let is_followed = sql.unfollowed().is_empty() && elsewhere.is_none();
-                (sql.totals(), sql.held_units(&open), is_followed, sums)
+                let change = sql.open_change().map(|open| open.counted());
+                let totals = (sql.totals(), change);
+                (totals, sql.held_units(&open), is_followed, sums)
             };
-            let (totals, held, is_followed, sums) = self.io.sql(balance).await?;
+            let ((totals, change), held, is_followed, sums) = self.io.sql(balance).await?;
             let shards = self.ledger.audits(sale.shards).await?;
             let is_exact = shards == before && knows_claims;
             if is_exact || reading == READINGS_MAX {
                 let ordered = totals.total - totals.remaining;
-                let mut terms = Terms::new(&shards, ordered, totals.total);
+                let total = total_in_redis(totals.total, change, &shards);
+                let mut terms = Terms::new(&shards, ordered, total);
                 if let Some(terms) = terms.as_mut().filter(|_| knows_claims) {
                     terms.held = held;
                 }

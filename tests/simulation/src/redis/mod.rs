@@ -91,6 +91,7 @@ impl Shard {
             Some(Mutation::EpochNotRaisedAtRelease) => name == "release",
             Some(Mutation::EpochNotRaisedAtCancel) => name == "cancel",
             Some(Mutation::EpochNotRaisedWhenEmpty) => name == "claim",
+            Some(Mutation::EpochNotRaisedAtTopUp) => name == "stock_change",
             _ => false,
         };
         if self.noted_epoch == 0 {

@@ -4,8 +4,8 @@ use weir_base::id::UserId;
 use weir_resp::Value;
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{
-    Audit, Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind, Transfer,
-    WipeReply,
+    Audit, Checks, ClaimReply, ClaimTerms, Deduction, LendReply, OrderEntry, ReleaseKind,
+    ShardLedger, StockChange, StockChanged, Transfer, WipeReply,
 };
 
 use weir_scripts::documents::catalogue;
@@ -262,6 +262,13 @@ impl Redis {
                 let units = signed(&arguments.args[0]);
                 reply::flag(is_epoch && shard.ledger.restock(units, &seen))
             }
+            "stock_change" => {
+                let change = StockChange {
+                    number: arguments.number(0),
+                    units: signed(&arguments.args[1]),
+                };
+                reply::changed(change_stock(&mut shard.ledger, change, mutation))
+            }
             "correct" => {
                 let [seen, known] = [2, 3].map(|at| orders(&arguments.args[at]));
                 let user = arguments.user(0);
@@ -364,6 +371,27 @@ fn groups(arguments: &Arguments<'_>) -> Vec<Group> {
         at += if letters.contains(&b'k') { users } else { 0 };
     }
     groups
+}
+
+fn change_stock(
+    ledger: &mut ShardLedger,
+    change: StockChange,
+    mutation: Option<Mutation>,
+) -> StockChanged {
+    let is_again = ledger.audit().change.number == change.number;
+    let reply = ledger.change(change);
+    if let (true, Some(Mutation::StockChangedTwice), StockChanged::Done(units)) =
+        (is_again, mutation, reply)
+    {
+        let seen = ledger.audit();
+        ledger.restock(units, &seen);
+    }
+    match (mutation, reply) {
+        (Some(Mutation::HeldUnitsWithdrawn), StockChanged::Done(units)) => {
+            StockChanged::Done(units.min(change.units))
+        }
+        (_, reply) => reply,
+    }
 }
 
 fn tag(word: &[u8]) -> Option<AttemptTag> {

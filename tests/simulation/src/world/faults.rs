@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use super::{Happening, World, workers};
+use crate::origin::io::Work;
 use crate::plan::Fault;
+use crate::queue::START_MS;
 
 impl World {
     pub(super) fn fault_begins(&mut self, n: usize) {
@@ -38,6 +40,24 @@ impl World {
             Fault::SetOriginClock { origin, by_ms } => {
                 self.origins[origin as usize].clock_off_ms += by_ms;
             }
+            Fault::ChangeStock { origin, key, units } => {
+                let origin = origin as usize;
+                let work = self.origins[origin].origin.change_stock(key, units);
+                self.operator_asks(origin, work);
+            }
+            Fault::MoveEnd { origin, after_ms } => {
+                let ends_at_ms = START_MS + now_us / 1_000 + after_ms;
+                let origin = origin as usize;
+                let work = self.origins[origin].origin.move_end(ends_at_ms);
+                self.operator_asks(origin, work);
+            }
+        }
+    }
+
+    /// An origin that is dead hears of nothing.
+    fn operator_asks(&mut self, origin: usize, work: Work) {
+        if self.origins[origin].is_alive {
+            self.start_task(origin, work);
         }
     }
 

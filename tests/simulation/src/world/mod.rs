@@ -26,7 +26,7 @@ use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::origin::io::{Bus, Done, OpId, Response, TaskId, Transaction, Work};
 use crate::origin::{Arrived, Origin};
-use crate::plan::{Plan, SALE_STARTS_AT_MS, SqlFate};
+use crate::plan::{Plan, SALE_LASTS_MS, SALE_STARTS_AT_MS, SqlFate};
 use crate::queue::{Queue, START_MS};
 use crate::random::Rng;
 use crate::redis::Redis;
@@ -482,7 +482,7 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
     let sale = Sale {
         id: SaleId::new(SALE).expect("it is a name"),
         starts_at_ms: START_MS + SALE_STARTS_AT_MS,
-        ends_at_ms: START_MS + 1_000_000_000,
+        ends_at_ms: START_MS + SALE_LASTS_MS,
         shards: setting.shards,
         user_cap: setting.user_cap,
         state: SaleState::Open,

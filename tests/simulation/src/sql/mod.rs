@@ -12,6 +12,8 @@ use crate::attempt::Attempt;
 use crate::mutation::Mutation;
 use crate::plan::PayMode;
 
+pub(crate) mod changes;
+
 /// A claim's name within its sale: shard and generation. An order has that of the claim it came of.
 pub(crate) type ClaimName = (u32, u64);
 
@@ -106,7 +108,7 @@ pub(crate) struct Sql {
     /// Another sale has an order that Redis cannot follow.
     pub(crate) is_other_sale_stuck: bool,
     catalogue_version: u64,
-    /// One more with each change of an order.
+    /// One more with each change of an order, and with each change of the stock that is done.
     pub(crate) version: u64,
     pub(crate) warmed_at_ms: Option<u64>,
     pub(crate) blocked: BTreeSet<UserId>,
@@ -114,6 +116,8 @@ pub(crate) struct Sql {
     mutation: Option<Mutation>,
     /// Claims that were released because they were overdue, since this was last looked at.
     pub(crate) ended: Vec<Ticket>,
+    /// Changes of the stock, the first first.
+    changes: Vec<changes::Change>,
     /// Orders that were made or changed since this was last looked at.
     pub(crate) changed: Vec<Order>,
     /// Orders that were made for attempts since this was last looked at.
@@ -154,6 +158,7 @@ impl Sql {
             reserved: BTreeSet::new(),
             mutation,
             ended: Vec::new(),
+            changes: Vec::new(),
             changed: Vec::new(),
             attempted: Vec::new(),
         }

@@ -1,0 +1,279 @@
+//! The stock of a running sale changes by exactly what was asked for, or by what nobody held; its end moves.
+
+use serde_json::{Value, json};
+use weir_origin::clock::now_ms;
+use weir_origin::sales::archive::Progress;
+use weir_origin::sales::store::{ChangeBegun, StoredChange};
+use weir_sale::idempotency::IdempotencyKey;
+use weir_sale::ledger::{StockChange, StockChanged};
+use weir_scripts::keys::ShardKeys;
+
+use crate::support::{Answer, SHARDS, World, id};
+
+async fn change(world: &World, key: &str, units: i64) -> Answer {
+    let body = json!({ "units": units });
+    let headers = [("idempotency-key", key)];
+    world
+        .admin_with("POST", "/sales/s/stock", &body, &headers)
+        .await
+}
+
+/// Only the intent: as if the origin died behind it.
+async fn begin(world: &World, key: &str, units: i64) -> StoredChange {
+    let key = IdempotencyKey::read(key.as_bytes()).unwrap();
+    let changer = world.origin.sales().changer();
+    match changer.begin(&id("s"), &key, units).await.unwrap() {
+        ChangeBegun::New(change) => change,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What one shard hears of a change.
+async fn tell(world: &World, change: &StoredChange, shard: u32) -> StockChanged {
+    let share = i64::try_from(change.shares[shard as usize]).unwrap();
+    let part = StockChange {
+        number: change.number,
+        units: share * change.wanted.signum(),
+    };
+    let ledger = world.origin.sales().ledger();
+    ledger.change(&id("s"), shard, part).await.unwrap()
+}
+
+async fn finish_all(world: &World) {
+    let changer = world.origin.sales().changer();
+    changer.finish_all().await.unwrap();
+}
+
+/// `[stock, claims, orders, total, drift]` of the books, which must be exact.
+async fn terms(world: &World) -> [i64; 5] {
+    let books = world
+        .admin("GET", "/sales/s/audit", &Value::Null)
+        .await
+        .body;
+    assert_eq!(books["exact"], true, "{books}");
+    ["stock", "claims", "orders", "total", "drift"].map(|term| {
+        let units = books["terms"][term].as_i64();
+        units.unwrap_or_else(|| panic!("no {term} in {books}"))
+    })
+}
+
+async fn reconcile(world: &World) {
+    let mut reconciler = world.origin.sales().reconciler();
+    for _ in 0..4 {
+        reconciler.round().await.unwrap();
+    }
+}
+
+/// Redis loses all it has of a shard.
+async fn lose(world: &World, shard: u32) {
+    let keys = ShardKeys::new(&world.prefix, &id("s"), shard).ledger();
+    world.redis(redis::cmd("DEL").arg(keys)).await;
+}
+
+async fn buy(world: &World, name: &str) {
+    let ticket = world.claim("s", name).await;
+    assert_eq!(world.order(&ticket).await.status, 201);
+}
+
+#[tokio::test]
+async fn units_are_added_once_however_often_they_are_asked_for() {
+    let world = World::with_sale("s", 4).await;
+    let added = change(&world, "\"more\"", 5).await;
+    assert_eq!(added.status, 200, "{added:?}");
+    let seen = ["wanted", "state", "units"].map(|member| &added.body[member]);
+    assert_eq!(seen, [&json!(5), &json!("done"), &json!(5)]);
+    assert_eq!(change(&world, "more", 5).await.body, added.body);
+    assert_eq!(terms(&world).await, [9, 0, 0, 9, 0]);
+    assert_eq!(world.remaining().await, 9);
+
+    let other = change(&world, "more", 6).await;
+    let refused = (other.status.as_u16(), other.code());
+    assert_eq!(refused, (422, "idempotency_key_reused"));
+    let most = change(&world, "most", 1_000_000_000).await;
+    assert_eq!((most.status.as_u16(), most.code()), (409, "too_many_units"));
+
+    let taken = change(&world, "less", -3).await;
+    assert_eq!(taken.body["units"], -3);
+    let stock = world
+        .admin("GET", "/sales/s/stock", &Value::Null)
+        .await
+        .body;
+    let sums = ["initial", "topped_up", "withdrawn", "total", "remaining"];
+    assert_eq!(
+        sums.map(|sum| stock[sum].as_u64().unwrap()),
+        [4, 5, 3, 6, 6]
+    );
+    assert_eq!(stock["changes"], json!([taken.body, added.body]));
+    // Warming once more finds a stock that is not as it was spread, and leaves it.
+    let warmed = world.admin("POST", "/sales/s/warm", &Value::Null).await;
+    assert_eq!(warmed.body["shards_filled"], 0, "{warmed:?}");
+    assert_eq!(terms(&world).await, [6, 0, 0, 6, 0]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_change_is_told_at_once_and_changes_nothing() {
+    let world = World::with_sale("s", 4).await;
+    let wrong = change(&world, "no spaces", 0).await;
+    let refused = (wrong.status.as_u16(), wrong.code());
+    assert_eq!(refused, (422, "invalid_stock_change"));
+    let detail = wrong.body["detail"].as_str().unwrap();
+    for part in ["Idempotency-Key: ", "; units: must be 1 to 1000000000"] {
+        assert!(detail.contains(part), "{detail}");
+    }
+    let body = json!({ "units": 1 });
+    let unnamed = world.admin("POST", "/sales/s/stock", &body).await;
+    assert_eq!(unnamed.status, 422, "{unnamed:?}");
+    let headers = [("idempotency-key", "k")];
+    let path = "/sales/none/stock";
+    let unknown = world.admin_with("POST", path, &body, &headers).await;
+    assert_eq!(unknown.code(), "unknown_sale");
+    assert_eq!(terms(&world).await, [4, 0, 0, 4, 0]);
+}
+
+#[tokio::test]
+async fn a_withdrawal_takes_what_nobody_holds_and_says_how_many() {
+    let world = World::with_sale("s", 8).await;
+    let held = world.claim("s", "alice").await;
+    buy(&world, "bob").await;
+    let taken = change(&world, "all", -100).await;
+    assert_eq!(taken.body["units"], -6, "{taken:?}");
+    assert_eq!(terms(&world).await, [0, 1, 1, 2, 0]);
+    assert_eq!(world.order(&held).await.status, 201, "she has it for sure");
+    assert_eq!(terms(&world).await, [0, 0, 2, 2, 0]);
+    assert_eq!(world.remaining().await, 0);
+
+    // Sold out; now there are two more.
+    assert_eq!(change(&world, "more", 2).await.body["units"], 2);
+    let claim = |name| world.try_claim_at("s", name, now_ms());
+    let mut granted = 0;
+    for name in ["c", "d", "e", "f", "g", "h", "i", "j"] {
+        granted += i64::from(claim(name).await.is_ok());
+    }
+    // Those whose shards have one; gateways move the others' to them.
+    assert!((1..=2).contains(&granted), "{granted}");
+    assert_eq!(terms(&world).await, [2 - granted, granted, 2, 4, 0]);
+}
+
+#[tokio::test]
+async fn a_change_goes_on_after_a_death_at_any_step_and_the_books_are_right_all_the_while() {
+    for (units, after) in [(6, 16), (-6, 4)] {
+        let world = World::with_sale("s", 10).await;
+        let open = begin(&world, "change", units).await;
+        let (heard, mut of_heard) = (2, 0);
+        for shard in 0..heard {
+            let StockChanged::Done(done) = tell(&world, &open, shard).await else {
+                panic!("the shard is warm");
+            };
+            of_heard += done;
+            // The reply was lost.
+            assert_eq!(tell(&world, &open, shard).await, StockChanged::Done(done));
+        }
+        let books = [10 + of_heard, 0, 0, 10 + of_heard, 0];
+        assert_eq!(terms(&world).await, books);
+        reconcile(&world).await;
+        assert_eq!(terms(&world).await, books, "nothing is put right");
+        let status = world.admin("GET", "/sales/s", &Value::Null).await;
+        assert_eq!(status.body["balanced"], true);
+
+        let second = change(&world, "second", 1).await;
+        let refused = (second.status.as_u16(), second.code());
+        assert_eq!(refused, (409, "change_under_way"));
+
+        finish_all(&world).await;
+        let done = change(&world, "change", units).await;
+        assert_eq!(done.body["units"], units, "{done:?}");
+        assert_eq!(terms(&world).await, [after, 0, 0, after, 0]);
+        assert_eq!(world.remaining().await, after);
+        // An origin that stood still comes back with it, and a call that was on its way.
+        let changer = world.origin.sales().changer();
+        changer.finish(&open).await.unwrap();
+        tell(&world, &open, 3).await;
+        assert_eq!(terms(&world).await, [after, 0, 0, after, 0]);
+        assert_eq!(world.remaining().await, after);
+    }
+}
+
+#[tokio::test]
+async fn redis_may_lose_its_data_before_and_after_a_change_and_the_total_stays() {
+    for (units, after) in [(6, 16), (-6, 4)] {
+        let world = World::with_sale("s", 10).await;
+        buy(&world, "alice").await;
+        let open = begin(&world, "change", units).await;
+        tell(&world, &open, 0).await;
+        for shard in 0..SHARDS {
+            lose(&world, shard).await;
+        }
+        let changer = world.origin.sales().changer();
+        assert_eq!(changer.finish(&open).await.unwrap(), None, "all are cold");
+        reconcile(&world).await;
+        finish_all(&world).await;
+        let done = change(&world, "change", units).await.body["units"].as_i64();
+        let total = 10 + done.unwrap();
+        assert!(units < 0 || total == after, "{done:?}");
+        assert_eq!(terms(&world).await, [total - 1, 0, 1, total, 0]);
+
+        for shard in 0..SHARDS {
+            lose(&world, shard).await;
+        }
+        reconcile(&world).await;
+        assert_eq!(terms(&world).await, [total - 1, 0, 1, total, 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_sale_that_is_over_or_was_never_warm_does_not_change() {
+    let world = World::new().await;
+    let sale = crate::support::sale_json("s", 4);
+    world.admin("POST", "/sales", &sale).await;
+    assert_eq!(change(&world, "a", 1).await.code(), "not_warmed");
+    world.admin("POST", "/sales/s/warm", &Value::Null).await;
+    let open = begin(&world, "b", 1).await;
+    end(&world, 1).await;
+    assert_eq!(change(&world, "c", 1).await.code(), "sale_ended");
+
+    // What is under way comes to its end first, and then the sale may be archived.
+    let sales = world.origin.sales();
+    let due = sales.store().due_to_archive(now_ms(), 9).await.unwrap();
+    let archiver = sales.archiver();
+    let step = archiver.step(&mut due[0].clone()).await.unwrap();
+    assert_eq!(step, Progress::Wait);
+    let done = sales.changer().finish(&open).await.unwrap();
+    assert_eq!(done.unwrap().units, Some(1));
+    let step = archiver.step(&mut due[0].clone()).await.unwrap();
+    assert_eq!(step, Progress::More);
+    assert_eq!(change(&world, "d", 1).await.code(), "sale_archived");
+    assert_eq!(end(&world, now_ms() + 60_000).await.code(), "sale_archived");
+}
+
+/// Moves the end.
+async fn end(world: &World, ends_at_ms: u64) -> Answer {
+    let body = json!({ "ends_at_ms": ends_at_ms });
+    world.admin("PATCH", "/sales/s", &body).await
+}
+
+#[tokio::test]
+async fn the_end_of_a_running_sale_moves_and_nothing_else_of_it() {
+    let world = World::with_sale("s", 4).await;
+    let later_ms = now_ms() + 3_600_000;
+    assert_eq!(end(&world, later_ms).await.body["ends_at_ms"], later_ms);
+    let published = world.origin.sales().ledger().published().await;
+    let published = String::from_utf8(published.unwrap().unwrap()).unwrap();
+    assert!(published.contains(&later_ms.to_string()), "{published}");
+
+    // An end that has passed is now, and asked for again it stays.
+    let before_ms = now_ms();
+    let ended = end(&world, 1).await.body["ends_at_ms"].as_u64().unwrap();
+    assert!((before_ms..=now_ms()).contains(&ended), "{ended}");
+    assert_eq!(end(&world, 1).await.body["ends_at_ms"], ended);
+    // It goes on.
+    assert_eq!(end(&world, later_ms).await.body["ends_at_ms"], later_ms);
+
+    let wrong = end(&world, 253_402_300_800_000).await;
+    assert_eq!((wrong.status.as_u16(), wrong.code()), (422, "invalid_sale"));
+    let body = json!({ "ends_at_ms": "soon" });
+    let wrong = world.admin("PATCH", "/sales/s", &body).await;
+    assert_eq!(wrong.status, 400, "{wrong:?}");
+    let body = json!({ "ends_at_ms": later_ms, "title": "Other" });
+    let other = world.admin("PATCH", "/sales/s", &body).await;
+    assert_eq!((other.status.as_u16(), other.code()), (409, "sale_started"));
+}

@@ -1,0 +1,53 @@
+//! What operators do while a sale runs: they add units, withdraw some, and move its end.
+
+use crate::plan::{Fault, LAST_FAULT_AT_MS, SALE_STARTS_AT_MS, Setting, TimedFault};
+use crate::random::Rng;
+
+/// The most units that are added in one schedule: all must find a buyer.
+const ADDED_MAX: i64 = 6;
+
+/// In some schedules a few changes, each of which may be asked for more than once.
+pub(crate) fn faults(rng: &mut Rng, setting: Setting) -> Vec<TimedFault> {
+    if !rng.chance(40) {
+        return vec![];
+    }
+    let mut faults = Vec::new();
+    let mut added = 0;
+    for key in 0..rng.between(1, 4) as u32 {
+        let units = match rng.chance(55) {
+            true => rng.between(1, 3) as i64,
+            false => -(rng.between(1, 8) as i64),
+        };
+        added += units.max(0);
+        if added > ADDED_MAX {
+            break;
+        }
+        let at_ms = rng.between(SALE_STARTS_AT_MS, LAST_FAULT_AT_MS);
+        faults.push(change(rng, setting, at_ms, key, units));
+        if rng.chance(40) {
+            let again_at_ms = at_ms + rng.between(0, 1_000);
+            faults.push(change(rng, setting, again_at_ms, key, units));
+        }
+    }
+    if rng.chance(40) {
+        faults.extend(other_end(rng, setting));
+    }
+    faults
+}
+
+fn change(rng: &mut Rng, setting: Setting, at_ms: u64, key: u32, units: i64) -> TimedFault {
+    let origin = rng.below(setting.origins.into()) as u32;
+    let fault = Fault::ChangeStock { origin, key, units };
+    TimedFault { at_ms, fault }
+}
+
+/// The sale ends early, and goes on later.
+fn other_end(rng: &mut Rng, setting: Setting) -> [TimedFault; 2] {
+    let ends_at_ms = rng.between(SALE_STARTS_AT_MS, LAST_FAULT_AT_MS);
+    let extended_at_ms = ends_at_ms + rng.between(0, 1_500);
+    let origin = rng.below(setting.origins.into()) as u32;
+    [(ends_at_ms, 0), (extended_at_ms, 60_000)].map(|(at_ms, after_ms)| TimedFault {
+        at_ms,
+        fault: Fault::MoveEnd { origin, after_ms },
+    })
+}

@@ -1,0 +1,76 @@
+//! Changes of the stock: see `origin/src/sales/changes.rs`.
+
+use weir_sale::ledger::{StockChange, StockChanged};
+use weir_sale::repair::withdrawal;
+use weir_sale::shard::spread_stock;
+
+use super::io::Io;
+use super::ledger::Ledger;
+use super::reconcile::BrokeOff;
+use crate::mutation::Mutation;
+use crate::sql::changes::Change;
+
+/// Changes the stock.
+#[derive(Clone, Debug)]
+pub(super) struct Changer {
+    pub(super) io: Io,
+    pub(super) ledger: Ledger,
+}
+
+impl Changer {
+    /// What an operator asks for.
+    pub(super) async fn change(&self, key: u32, wanted: i64) -> Result<(), BrokeOff> {
+        match self.begin(key, wanted).await? {
+            Some(change) if change.units.is_none() => self.finish(&change).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The change of this key; `None`: it is refused.
+    async fn begin(&self, key: u32, wanted: i64) -> Result<Option<Change>, BrokeOff> {
+        let known = self.io.sql(move |sql| (sql.change(key), sql.sale.shards));
+        let (known, shards) = known.await?;
+        if known.is_some() {
+            return Ok(known);
+        }
+        let units = wanted.unsigned_abs();
+        let shares = match wanted > 0 {
+            true => spread_stock(units, shards),
+            false => withdrawal(&self.ledger.audits(shards).await?, units),
+        };
+        let now_ms = self.io.now_ms();
+        let begin = move |sql: &mut crate::sql::Sql| sql.begin_change(key, wanted, shares, now_ms);
+        Ok(self.io.sql(begin).await?)
+    }
+
+    async fn finish(&self, open: &Change) -> Result<(), BrokeOff> {
+        let mut units = 0;
+        for (shard, &share) in (0..).zip(&open.shares).filter(|(_, share)| **share > 0) {
+            let part = StockChange {
+                number: open.number,
+                units: i64::try_from(share).unwrap_or(i64::MAX) * open.wanted.signum(),
+            };
+            match self.ledger.change(shard, part).await? {
+                StockChanged::Done(done) => units += done,
+                StockChanged::Cold => return Ok(()),
+                StockChanged::Over => break,
+            }
+        }
+        let number = open.number;
+        self.io
+            .sql(move |sql| sql.end_change(number, units))
+            .await?;
+        Ok(())
+    }
+
+    /// Goes on with the change that is not done.
+    pub(super) async fn finish_all(&self) -> Result<(), BrokeOff> {
+        if self.io.makes(Mutation::ChangeNotFinished) {
+            return Ok(());
+        }
+        match self.io.sql(|sql| sql.open_change()).await? {
+            Some(open) => self.finish(&open).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Changes of a running sale: see `origin/src/sales/store/changes.rs`.
+
+use weir_sale::ledger::StockChange;
+
+use super::Sql;
+
+/// A change of the stock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) number: u64,
+    pub(crate) key: u32,
+    pub(crate) wanted: i64,
+    /// How many units each shard adds or gives.
+    pub(crate) shares: Vec<u64>,
+    /// What has come of it; `None`: not every shard has answered.
+    pub(crate) units: Option<i64>,
+}
+
+impl Change {
+    /// What the total counts of it while it is open.
+    pub(crate) fn counted(&self) -> StockChange {
+        StockChange {
+            number: self.number,
+            units: self.wanted.max(0),
+        }
+    }
+}
+
+impl Sql {
+    /// The change of this key.
+    pub(crate) fn change(&self, key: u32) -> Option<Change> {
+        let mut changes = self.changes.iter();
+        changes.find(|change| change.key == key).cloned()
+    }
+
+    /// The change that not every shard has answered.
+    pub(crate) fn open_change(&self) -> Option<Change> {
+        let mut changes = self.changes.iter();
+        changes.find(|change| change.units.is_none()).cloned()
+    }
+
+    /// Notes a change, or finds that of this key; `None` if it is refused.
+    pub(crate) fn begin_change(
+        &mut self,
+        key: u32,
+        wanted: i64,
+        shares: Vec<u64>,
+        now_ms: u64,
+    ) -> Option<Change> {
+        if let Some(known) = self.change(key) {
+            return Some(known);
+        }
+        let is_running = self.warmed_at_ms.is_some() && self.sale.ends_at_ms > now_ms;
+        if !is_running || self.open_change().is_some() {
+            return None;
+        }
+        let last = self.changes.last().map_or(0, |change| change.number);
+        let change = Change {
+            number: (last + 1).max(now_ms),
+            key,
+            wanted,
+            shares,
+            units: None,
+        };
+        if wanted > 0 {
+            self.add_units(wanted);
+        }
+        self.changes.push(change.clone());
+        Some(change)
+    }
+
+    /// Notes what has come of a change; only the first time counts.
+    pub(crate) fn end_change(&mut self, number: u64, units: i64) {
+        let mut changes = self.changes.iter_mut();
+        let change = changes.find(|change| change.number == number);
+        let Some(change) = change.filter(|change| change.units.is_none()) else {
+            return;
+        };
+        let units = match change.wanted > 0 {
+            true => change.wanted,
+            false => units.clamp(-self.remaining.max(0), 0),
+        };
+        change.units = Some(units);
+        self.version += 1;
+        if units < 0 {
+            self.add_units(units);
+        }
+    }
+
+    fn add_units(&mut self, units: i64) {
+        self.remaining += units;
+        self.total = self.total.saturating_add_signed(units);
+    }
+
+    pub(crate) fn units_added(&self) -> u64 {
+        let units = self.changes.iter().filter_map(|change| change.units);
+        units.map(|units| units.max(0).unsigned_abs()).sum()
+    }
+
+    pub(crate) fn units_withdrawn(&self) -> u64 {
+        let units = self.changes.iter().filter_map(|change| change.units);
+        units.map(|units| units.min(0).unsigned_abs()).sum()
+    }
+
+    /// Moves the end of the sale.
+    pub(crate) fn move_end(&mut self, ends_at_ms: u64) {
+        self.sale.ends_at_ms = ends_at_ms.max(self.sale.starts_at_ms + 1);
+    }
+}
