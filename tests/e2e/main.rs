@@ -22,6 +22,7 @@ mod ratelimit;
 mod redis_kinds;
 mod retries;
 mod set_ups;
+mod stock_changes;
 mod storm;
 mod streams;
 mod switches;

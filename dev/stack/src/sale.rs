@@ -120,6 +120,19 @@ impl Stack {
         }
     }
 
+    /// Asks the origin to add `units` to a running sale, or below 0 to withdraw them; the same `key` names the same change.
+    pub async fn change_stock(&self, sale: &str, key: &str, units: i64) -> Result<Response> {
+        let token = format!("Bearer {}", self.admin_token);
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+            ("idempotency-key", key),
+        ];
+        let url = format!("{}/sales/{sale}/stock", self.origin_admin_url());
+        let body = json!({ "units": units }).to_string();
+        http::send(Method::POST, &url, &headers, body).await
+    }
+
     /// Where `sale` is bought from.
     pub fn buy_url(&self, sale: &str) -> String {
         format!("{}/sales/{sale}/orders", self.gateway_url())

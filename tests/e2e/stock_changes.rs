@@ -1,0 +1,89 @@
+//! The stock and the end of a sale change while it runs.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use weir_stack::Stack;
+use weir_stack::http::Method;
+use weir_tests::{Crowd, buy, faulty, rush, sold_out_exactly, until, users, verdict};
+
+/// Somebody new hears this.
+async fn hears(stack: &Stack, sale: &str, word: &str) -> Result<()> {
+    until(word, async || {
+        let answer = buy(stack, sale, &format!("newcomer-{word}")).await;
+        answer.is_ok_and(|answer| verdict(&answer) == word)
+    })
+    .await
+}
+
+/// Waits until a change is done; how many units it were.
+async fn done(stack: &Stack, sale: &str, key: &str, units: i64) -> Result<i64> {
+    until("the change is done", async || {
+        let answer = stack.change_stock(sale, key, units).await;
+        answer.is_ok_and(|answer| answer.status == 200)
+    })
+    .await?;
+    let answer = stack.change_stock(sale, key, units).await?.json()?;
+    answer["units"].as_i64().context("no units")
+}
+
+/// The origin dies when SQL has noted the change and Redis does not know of it; later Redis loses everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sale_that_is_sold_out_sells_exactly_what_is_added() -> Result<()> {
+    const SALE: &str = "added";
+    let mut stack = faulty(SALE).start().await?;
+    stack.open_sale(SALE, 20, 4).await?;
+    rush(&stack, SALE, users(0..60), 8).await?;
+    hears(&stack, SALE, "sold_out").await?;
+
+    let redis = stack.redis.server.as_mut().context("its own Redis")?;
+    redis.kill();
+    let noted = stack.change_stock(SALE, "first", 10).await?;
+    assert_eq!(noted.status, 202, "{}", noted.text());
+    assert_eq!(noted.json()?["state"], "under_way");
+    stack.origin.process().kill();
+    let redis = stack.redis.server.as_mut().context("its own Redis")?;
+    redis.start_again().await?;
+    stack.origin.start_again().await?;
+    assert_eq!(done(&stack, SALE, "first", 10).await?, 10);
+    let books = sold_out_exactly(&stack, SALE).await?;
+    assert_eq!((books.total, books.orders), (30, 30));
+    hears(&stack, SALE, "sold_out").await?;
+
+    let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
+    let _: String = redis::cmd("FLUSHALL").query_async(&mut redis).await?;
+    assert_eq!(done(&stack, SALE, "second", 5).await?, 5);
+    let books = sold_out_exactly(&stack, SALE).await?;
+    assert_eq!((books.total, books.orders), (35, 35));
+    stack.check_children()?;
+    Ok(())
+}
+
+/// Whoever holds a unit keeps it; everything else may go. Then the sale ends early, and goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn units_are_withdrawn_while_buyers_come_and_the_end_moves() -> Result<()> {
+    const SALE: &str = "withdrawn";
+    let mut stack = faulty(SALE).start().await?;
+    stack.open_sale(SALE, 600, 4).await?;
+    let crowd = Crowd::start(&stack, SALE, users(0..1_200), 32);
+    crowd.until_done(100).await?;
+    let taken = done(&stack, SALE, "less", -150).await?;
+    assert!((-150..0).contains(&taken), "{taken}");
+    let verdicts = crowd.finish().await?;
+    let books = sold_out_exactly(&stack, SALE).await?;
+    let left = u64::try_from(600 + taken)?;
+    assert_eq!((books.total, books.orders), (left, left), "{verdicts:?}");
+
+    let path = format!("/sales/{SALE}");
+    let end = |ends_at_ms: u64| json!({ "ends_at_ms": ends_at_ms }).to_string();
+    let ended = stack.admin(Method::PATCH, &path, &end(1), 200).await?;
+    hears(&stack, SALE, "ended").await?;
+    let later_ms = ended["ends_at_ms"].as_u64().context("no end")? + 600_000;
+    stack
+        .admin(Method::PATCH, &path, &end(later_ms), 200)
+        .await?;
+    assert_eq!(done(&stack, SALE, "more", 3).await?, 3);
+    let books = sold_out_exactly(&stack, SALE).await?;
+    assert_eq!(books.orders, left + 3);
+    stack.check_children()?;
+    Ok(())
+}
