@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 const DOMAINS: [&str; 6] = ["events", "fitment", "history", "links", "rooms", "sales"];
 
 /// Where domains meet. Nothing else may name these.
-const START_UP: [&str; 7] = [
+const START_UP: [&str; 8] = [
     "config",
     "doctor",
     "init",
     "migrations",
+    "order_events",
     "origin",
     "run",
     "views",
