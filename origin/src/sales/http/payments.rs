@@ -118,7 +118,7 @@ pub(super) async fn callback(
     let event = read_callback(payments, &headers, &body)?;
     let noted = ended(sales.orders.note_payment(event.clone()).await)?;
     let payment = match noted {
-        PaymentNoted::Noted(payment, _) => payment,
+        PaymentNoted::Noted(payment, _) => *payment,
         PaymentNoted::Unknown => return Err(unknown_payment()),
         PaymentNoted::EventReused => {
             let detail = "another event of this name was noted before";
