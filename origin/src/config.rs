@@ -16,7 +16,7 @@ use crate::history::config::HistoryConfig;
 use crate::http::AdminToken;
 use crate::init::InitCommand;
 use crate::links::config::{LinkConfig, scramble};
-use crate::sales::config::{CLAIM_SECRET, SaleConfig};
+use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 use crate::sales::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
 use crate::shard_proxy::ShardProxyCommand;
@@ -53,6 +53,8 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
                       from this one; at least 32 bytes. It must stay for as long as there are links
   WEIR_EVENTS_WEBHOOK_SECRET
                       with --events-webhook-url: what events are signed with, at least 32 bytes
+  WEIR_ORDERS_WEBHOOK_SECRET
+                      with --orders-webhook-url: what changes of orders are signed with, at least 32 bytes
 RUST_LOG sets what is logged, such as `info` (the default) or `weir_origin=debug`.";
 
 /// Weir's origin: sales and orders behind the gateways.
@@ -191,6 +193,8 @@ pub struct Secrets {
     pub link_scramble: Option<Scramble>,
     /// Signs webhooks, if it is set.
     pub webhook: Option<Hidden>,
+    /// Signs changes of orders, if it is set.
+    pub orders_webhook: Option<Hidden>,
 }
 
 /// What logs do not show.
@@ -223,6 +227,7 @@ impl Secrets {
             admin_token,
             link_scramble: scramble(variables)?,
             webhook: webhook_secret(variables)?.map(Hidden),
+            orders_webhook: orders_webhook_secret(variables)?.map(Hidden),
         })
     }
 }

@@ -33,6 +33,7 @@ pub mod init;
 pub mod links;
 pub mod metrics;
 pub mod migrations;
+pub mod order_events;
 pub mod origin;
 pub mod redis;
 pub mod rooms;

@@ -60,6 +60,14 @@ macro_rules! migrations {
             migration!($database, 38, "link feed", "0038_link_feed"),
             migration!($database, 50, "rooms", "0050_rooms"),
             migration!($database, 60, "stock changes", "0060_stock_changes"),
+            migration!($database, 65, "order changes", "0065_order_changes"),
+            migration!(
+                $database,
+                66,
+                "orders for operators",
+                "0066_orders_for_operators"
+            ),
+            migration!($database, 67, "user list", "0067_user_list"),
         ]
     };
 }

@@ -23,9 +23,10 @@ use crate::rooms::{self, Rooms};
 use crate::sales::archive::ArchiveRules;
 use crate::sales::metrics::SaleMetrics;
 use crate::sales::orders::SqlLimits;
+use crate::sales::outbox::{OutboxTimes, Sink};
 use crate::sales::payment::Payments;
 use crate::sales::risk::RiskScorer;
-use crate::sales::store::{HoldRules, SaleStore};
+use crate::sales::store::{HoldRules, SaleStore, SinkName};
 use crate::sales::{self, Sales};
 use crate::sql::{Database, OpenError};
 
@@ -123,6 +124,18 @@ impl Origin {
     #[must_use]
     pub fn with_archive(mut self, rules: ArchiveRules) -> Self {
         self.sales = self.sales.with_archive(rules);
+        self
+    }
+
+    /// The same, in which this receiver is told of changes of orders. The store must write them.
+    #[must_use]
+    pub fn with_receiver(
+        mut self,
+        name: SinkName,
+        sink: Arc<dyn Sink>,
+        times: OutboxTimes,
+    ) -> Self {
+        self.sales = self.sales.with_receiver(name, sink, times);
         self
     }
 

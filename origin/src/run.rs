@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -14,7 +15,7 @@ use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 use weir_base::key::{KEY_LEN_MIN, KeyRing, SigningKey};
 
-use crate::config::{Command, Config, EDGE_SECRET, Secrets};
+use crate::config::{Command, Config, EDGE_SECRET, Hidden, Secrets};
 use crate::doctor;
 use crate::fitment::Fitment;
 use crate::fitment::import::command::{self, ImportCommand};
@@ -22,9 +23,11 @@ use crate::fitment::metrics::FitmentMetrics;
 use crate::http::{self, server::serve};
 use crate::init;
 use crate::metrics::Metrics;
+use crate::order_events::OrderEvents;
 use crate::origin::{Origin, open_database};
 use crate::redis::Redis;
 use crate::sales::config::CLAIM_SECRET;
+use crate::sales::store::SinkName;
 use crate::shard_proxy;
 use crate::sql::Database;
 use crate::views;
@@ -204,7 +207,26 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
         Some(settings) => origin.with_fitment(settings),
         None => origin,
     };
-    let webhook = secrets.webhook.map(|secret| secret.0);
+    let secret = secrets.orders_webhook.map(|secret| secret.0);
+    let origin = match config.sales.orders_webhook(secret.as_deref())? {
+        Some(webhook) => {
+            let times = config.sales.outbox_times();
+            origin.with_receiver(SinkName::Webhook, Arc::new(webhook), times)
+        }
+        None => origin,
+    };
+    let origin = with_events(origin, config, secrets.webhook).await?;
+    if !config.sales.orders_events {
+        return Ok(origin);
+    }
+    let events = origin.events().cloned();
+    let events = events.context("--orders-events needs --events-log or --events")?;
+    let (sink, times) = (OrderEvents(events), config.sales.outbox_times());
+    Ok(origin.with_receiver(SinkName::Events, Arc::new(sink), times))
+}
+
+async fn with_events(origin: Origin, config: &Config, secret: Option<Hidden>) -> Result<Origin> {
+    let webhook = secret.map(|secret| secret.0);
     let Some(mut settings) = config.events.settings(webhook)? else {
         return Ok(origin);
     };

@@ -15,6 +15,7 @@ mod limits;
 mod links;
 mod markdown;
 mod metrics;
+mod orders;
 mod outage;
 mod pages;
 mod problems;

@@ -39,7 +39,7 @@ async fn reserve(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
 }
 
 /// Buys; the order's path.
-async fn order(stack: &Stack, sale: &str, user: &str) -> Result<String> {
+pub(crate) async fn order(stack: &Stack, sale: &str, user: &str) -> Result<String> {
     let made = buy(stack, sale, user).await?;
     let (status, text) = (made.status, made.text());
     ensure!(status == 201, "{user} has {status}: {text}");
@@ -58,7 +58,7 @@ async fn end(stack: &Stack, order: &str, user: &str, how: &str) -> Result<Respon
 }
 
 /// Pays at the provider, as the shop's answer says; the order is paid then.
-async fn pays(stack: &Stack, order: &str, user: &str) -> Result<()> {
+pub(crate) async fn pays(stack: &Stack, order: &str, user: &str) -> Result<()> {
     let started = end(stack, order, user, "pay").await?;
     let body = started.json()?;
     let pay_url = body["pay_url"].as_str();
@@ -94,7 +94,12 @@ fn decided(answer: &Response) -> (u16, &str) {
 }
 
 /// Asks as `user` until it has bought; the order's path. Before, it hears `meanwhile` only.
-async fn buys_at_last(stack: &Stack, sale: &str, user: &str, meanwhile: &[&str]) -> Result<String> {
+pub(crate) async fn buys_at_last(
+    stack: &Stack,
+    sale: &str,
+    user: &str,
+    meanwhile: &[&str],
+) -> Result<String> {
     let granted = hears_at_last(stack, sale, user, "granted", meanwhile).await?;
     ensure!(granted.status == 201, "{user} hears {}", granted.text());
     path_of(&granted)
@@ -123,7 +128,7 @@ async fn hears_at_last(
 }
 
 /// Waits until the audit has so many units in stock and in orders, and nothing else anywhere.
-async fn audited(stack: &Stack, sale: &str, stock: u64, orders: u64) -> Result<()> {
+pub(crate) async fn audited(stack: &Stack, sale: &str, stock: u64, orders: u64) -> Result<()> {
     let path = format!("/sales/{sale}/audit");
     let expected = json!({
         "stock": stock, "transfers": 0, "claims": 0, "orders": orders,

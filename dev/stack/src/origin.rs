@@ -144,7 +144,8 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
         .args(["--payment-url", &provider::pay_url(options.provider_port)])
         .env("WEIR_ADMIN_TOKEN", &options.secrets.admin_token)
         // If the flags name a webhook.
-        .env("WEIR_EVENTS_WEBHOOK_SECRET", &options.secrets.events);
+        .env("WEIR_EVENTS_WEBHOOK_SECRET", &options.secrets.events)
+        .env("WEIR_ORDERS_WEBHOOK_SECRET", &options.secrets.events);
     command.args(&options.flags);
     if let Some(secret) = &options.edge_secret {
         command.env(edge::SECRET, secret);

@@ -4,6 +4,7 @@
 
 mod auth;
 pub mod client;
+pub(crate) mod csv;
 mod edge;
 pub(crate) mod files;
 mod health;
@@ -11,6 +12,7 @@ mod input;
 mod layers;
 mod problem;
 pub mod server;
+pub mod webhook;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,7 +29,6 @@ pub mod clicks;
 pub mod cold;
 pub mod config;
 pub mod create;
-pub mod csv;
 pub mod domains;
 pub mod edit;
 pub mod find;

@@ -242,7 +242,7 @@ impl Serialize for Point {
 impl Report {
     /// The same as a table for other programs: one line an hour or day, then one line a value.
     pub fn csv(&self) -> String {
-        let mut csv = super::csv::Csv::new(&[
+        let mut csv = crate::http::csv::Csv::new(&[
             "part",
             "value",
             "clicks",

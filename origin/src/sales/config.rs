@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use weir_base::duration::Duration;
 use weir_base::key::KeyRing;
 
 use super::archive::ArchiveRules;
 use super::orders::SqlLimits;
+use super::outbox::{OrderWebhook, OutboxTimes};
 use super::payment::{PLACE, Payments};
 use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
-use super::store::{HoldRules, SaleStore};
+use super::store::{HoldRules, SaleStore, Sinks};
+use crate::clock::now_ms;
+use crate::http::webhook::WebhookSender;
 use crate::secret::{self, KeyNames, SecretError, Variables};
 use crate::sql::Database;
 
@@ -26,6 +30,9 @@ pub const PAYMENT_SECRET: &str = "WEIR_PAYMENT_SECRET";
 
 /// Names the variable that holds the secret before it: callbacks signed with it count, too.
 pub const PAYMENT_SECRET_PREVIOUS: &str = "WEIR_PAYMENT_SECRET_PREVIOUS";
+
+/// Names the variable that holds the secret that changes of orders are signed with.
+pub const ORDERS_WEBHOOK_SECRET: &str = "WEIR_ORDERS_WEBHOOK_SECRET";
 
 /// What counts as long as the risk check has said nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,6 +89,21 @@ pub struct SaleConfig {
     /// The stock of all sales stands in objects of an edge, and --redis-url names the `shard-proxy` that reaches them
     #[arg(long, env = "WEIR_STOCK_IN_OBJECTS")]
     pub stock_in_objects: bool,
+    /// Where each change of an order is sent by POST, signed with WEIR_ORDERS_WEBHOOK_SECRET; the same for all origins
+    #[arg(long, env = "WEIR_ORDERS_WEBHOOK_URL", hide_env_values = true)]
+    pub orders_webhook_url: Option<String>,
+
+    /// Who signed the certificate of that URL, a PEM file; without it the system's authorities count
+    #[arg(long, env = "WEIR_ORDERS_WEBHOOK_CA", requires = "orders_webhook_url")]
+    pub orders_webhook_ca: Option<PathBuf>,
+
+    /// Appends each change of an order to the log of events, too; the same for all origins
+    #[arg(long, env = "WEIR_ORDERS_EVENTS")]
+    pub orders_events: bool,
+
+    /// For how long changes of orders stay in SQL that every receiver has, such as 7d
+    #[arg(long, env = "WEIR_ORDERS_CHANGES_RETENTION", default_value = "7d", value_parser = parse_duration)]
+    pub orders_changes_retention: Duration,
 
     /// Rules of the embedded risk check, a JSON file
     #[arg(long, env = "WEIR_RISK_RULES", conflicts_with = "risk_url")]
@@ -155,13 +177,46 @@ impl SaleConfig {
     /// # Errors
     /// Names the flag that will not do.
     pub fn store(&self, database: Database) -> Result<SaleStore> {
-        let store = SaleStore::new(database);
+        let store = SaleStore::new(database).with_sinks(self.sinks());
         let has_check = self.risk_url.is_some() || self.risk_rules.is_some();
         match self.risk_fail {
             RiskFail::Open => Ok(store),
             RiskFail::Closed if has_check => Ok(store.with_risk_failing_closed()),
             RiskFail::Closed => bail!("--risk-fail closed: needs --risk-rules or --risk-url"),
         }
+    }
+
+    /// Who is to be told of changes of orders.
+    pub fn sinks(&self) -> Sinks {
+        Sinks {
+            webhook: self.orders_webhook_url.is_some(),
+            events: self.orders_events,
+        }
+    }
+
+    /// How patient the outbox is.
+    pub fn outbox_times(&self) -> OutboxTimes {
+        OutboxTimes {
+            retention: std::time::Duration::from_millis(self.orders_changes_retention.ms),
+            ..OutboxTimes::default()
+        }
+    }
+
+    /// The URL that is told of changes of orders, if there is one; requests are signed with `secret`.
+    ///
+    /// # Errors
+    /// Names the flag that will not do.
+    pub fn orders_webhook(&self, secret: Option<&str>) -> Result<Option<OrderWebhook>> {
+        let Some(url) = &self.orders_webhook_url else {
+            return Ok(None);
+        };
+        let secret = secret.with_context(|| {
+            format!("--orders-webhook-url: {ORDERS_WEBHOOK_SECRET} is not set, and {ORDERS_WEBHOOK_SECRET}_FILE is not either")
+        })?;
+        let ca = self.orders_webhook_ca.as_deref();
+        let sender = WebhookSender::new(url, ca, secret.as_bytes(), Arc::new(now_ms));
+        let sender = sender.context("--orders-webhook-url")?;
+        Ok(Some(OrderWebhook::new(sender)))
     }
 
     /// The risk check that the flags name; without one, nobody is scored.
@@ -180,6 +235,17 @@ impl SaleConfig {
         let flag = || format!("--risk-rules: {}", path.display());
         let rules = Rules::read(path).with_context(flag)?;
         Ok(Some(Arc::new(rules)))
+    }
+}
+
+/// What changes of orders are signed with, if it is set.
+///
+/// # Errors
+/// See [`SecretError`].
+pub fn orders_webhook_secret(variables: Variables<'_>) -> Result<Option<String>, SecretError> {
+    match secret::is_set(variables, ORDERS_WEBHOOK_SECRET) {
+        true => secret::read(variables, ORDERS_WEBHOOK_SECRET).map(Some),
+        false => Ok(None),
     }
 }
 
@@ -203,4 +269,8 @@ fn parse_payment_url(url: &str) -> Result<String, String> {
         true => Ok(url.to_owned()),
         false => Err(format!("must be a URL with {PLACE} in it")),
     }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    Duration::read(text).ok_or("must be a duration such as 12h or 7d")
 }

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-use super::store::PaymentState;
+use super::store::{Backlog, PaymentState, SinkName};
 use crate::metrics::{Group, Metrics};
 
 /// What becomes of claims at `POST /orders`.
@@ -68,6 +68,17 @@ struct StateLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReceiverLabel {
+    receiver: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToldLabel {
+    receiver: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SaleLabel {
     sale: String,
 }
@@ -92,6 +103,9 @@ pub struct SaleMetrics {
     risk: Family<OutcomeLabel, Counter>,
     payments: Family<StateLabel, Counter>,
     risk_pending: Gauge,
+    told: Family<ToldLabel, Counter>,
+    outbox_waiting: Family<ReceiverLabel, Gauge>,
+    outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
     /// How long after deadline and grace claims were found by the reconciler.
     pub overdue_seconds: Histogram,
     /// Units of transfers that the reconciler finished.
@@ -149,6 +163,18 @@ impl SaleMetrics {
                 "risk_pending",
                 "Users who have reserved and whom no risk check has judged",
             ),
+            told: group.add(
+                "order_changes",
+                "Changes of orders, by receiver and whether it took them",
+            ),
+            outbox_waiting: group.add(
+                "outbox_orders_waiting",
+                "Orders of which a receiver does not have every change",
+            ),
+            outbox_oldest_seconds: group.add(
+                "outbox_oldest_seconds",
+                "For how long the oldest change has waited, in seconds",
+            ),
             payments: group.add(
                 "payment_callbacks",
                 "Callbacks of the payment provider, by the payment's state after it",
@@ -185,6 +211,13 @@ impl SaleMetrics {
         }
         for state in PaymentState::ALL.map(PaymentState::word) {
             let _ = self.payments.get_or_create(&StateLabel { state });
+        }
+        for name in SinkName::ALL {
+            self.backlog(name, Backlog::default(), 0);
+            let receiver = name.word();
+            for outcome in ["sent", "failed"] {
+                let _ = self.told.get_or_create(&ToldLabel { receiver, outcome });
+            }
         }
         for outcome in RISK_OUTCOMES {
             let _ = self.risk.get_or_create(&OutcomeLabel { outcome });
@@ -223,6 +256,29 @@ impl SaleMetrics {
     /// Counts a payment provider's callback.
     pub fn payment(&self, state: &'static str) {
         self.payments.get_or_create(&StateLabel { state }).inc();
+    }
+
+    /// Counts a change that was sent to a receiver.
+    pub fn told(&self, receiver: SinkName, outcome: &'static str) {
+        let receiver = receiver.word();
+        self.told
+            .get_or_create(&ToldLabel { receiver, outcome })
+            .inc();
+    }
+
+    /// Notes what waits for a receiver.
+    pub fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {
+        let label = ReceiverLabel {
+            receiver: receiver.word(),
+        };
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let oldest = backlog.oldest_ms;
+        let age_ms = oldest.map_or(0, |at_ms| now_ms.saturating_sub(at_ms));
+        let age_s = gauge(age_ms / 1_000);
+        self.outbox_waiting
+            .get_or_create(&label)
+            .set(gauge(backlog.orders));
+        self.outbox_oldest_seconds.get_or_create(&label).set(age_s);
     }
 
     /// Notes how many users wait for a risk check.

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | [`http`] | the public and the admin routes; decides nothing |
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
+//! | [`desk`] | what operators do with orders: many at once, and as a table |
+//! | [`outbox`] | tells others of each change of an order, at least once |
 //! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
 //! | [`warm`] | puts a sale's stock on Redis, once |
 //! | [`changes`] | changes the stock of a running sale |
@@ -34,6 +36,7 @@ pub mod callback;
 pub mod catalogue;
 pub mod changes;
 pub mod config;
+pub mod desk;
 pub mod http;
 pub mod jobs;
 pub mod ledger;
@@ -41,6 +44,7 @@ pub mod list_changes;
 pub mod metrics;
 pub mod new_sale;
 pub mod orders;
+pub mod outbox;
 pub mod payment;
 pub mod rebuild;
 pub mod reconcile;
@@ -64,11 +68,12 @@ use jobs::Jobs;
 use ledger::Ledger;
 use metrics::SaleMetrics;
 use orders::{Orders, SqlLimits};
+use outbox::{Outbox, OutboxTimes, Sink};
 use payment::Payments;
 use rebuild::Rebuilder;
 use reconcile::Reconciler;
 use risk::{RiskScorer, RiskWorker};
-use store::{HoldRules, SaleStore};
+use store::{HoldRules, SaleStore, SinkName};
 use warm::Warmer;
 
 /// The lists of users of a sale: SQL has them, and Redis follows.
@@ -94,6 +99,8 @@ pub struct Sales {
     payments: Option<Arc<Payments>>,
     holds: HoldRules,
     archive: ArchiveRules,
+    /// Who is told of changes of orders.
+    receivers: Vec<Outbox>,
     metrics: SaleMetrics,
 }
 
@@ -123,6 +130,7 @@ impl Sales {
             payments: None,
             holds: HoldRules::default(),
             archive: ArchiveRules::default(),
+            receivers: Vec::new(),
             metrics,
             store,
             ledger,
@@ -151,14 +159,33 @@ impl Sales {
         self
     }
 
+    /// The same, in which this receiver is told of changes of orders. The store must write them
+    /// ([`SaleStore::with_sinks`]).
+    #[must_use]
+    pub fn with_receiver(
+        mut self,
+        name: SinkName,
+        sink: Arc<dyn Sink>,
+        times: OutboxTimes,
+    ) -> Self {
+        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let outbox = Outbox::new(name, sink, store, metrics, times);
+        self.receivers.push(outbox);
+        self
+    }
+
     /// Starts what runs in the background until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
-        vec![
+        let receivers = self.receivers.iter().cloned();
+        let told = receivers.map(|outbox| tokio::spawn(outbox.run(stop.clone())));
+        let mut tasks = vec![
             tokio::spawn(self.publisher.clone().run(stop.clone())),
             tokio::spawn(self.reconciler().run(stop.clone())),
             tokio::spawn(self.jobs().run(stop.clone())),
             tokio::spawn(self.archiver().run(stop.clone())),
-        ]
+        ];
+        tasks.extend(told);
+        tasks
     }
 
     /// Waits for orders that are being decided. To be called when no more can start.

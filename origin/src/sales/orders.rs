@@ -20,7 +20,7 @@ use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::store::{
     Attempt, Cancelled, Cooldown, HoldRules, OrderStatus, PaymentEvent, PaymentNoted, Placed,
-    SaleStore, Shortage, StoredOrder,
+    Refund, SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
 use crate::clock::now_ms;
@@ -164,6 +164,30 @@ impl Orders {
                 orders.follow(order).await;
             }
             Ok(cancelled)
+        })
+    }
+
+    /// Takes an order back for an operator, in a task of its own as [`Orders::start`] does.
+    pub fn cancel_any(&self, order: String) -> JoinHandle<Result<Cancelled, SqlError>> {
+        let orders = self.clone();
+        self.spawn(async move {
+            let cancelled = orders.store.cancel_any(&order, now_ms()).await?;
+            if let Cancelled::Now(order) | Cancelled::Again(order) = &cancelled {
+                orders.follow(order).await;
+            }
+            Ok(cancelled)
+        })
+    }
+
+    /// Ends a paid order, whose money is then due for refund, in a task of its own as [`Orders::start`] does.
+    pub fn refund(&self, order: String) -> JoinHandle<Result<Refund, SqlError>> {
+        let orders = self.clone();
+        self.spawn(async move {
+            let refund = orders.store.refund(&order, now_ms()).await?;
+            if let Refund::Now(order, _) | Refund::Again(order, _) = &refund {
+                orders.follow(order).await;
+            }
+            Ok(refund)
         })
     }
 

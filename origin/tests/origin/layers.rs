@@ -10,6 +10,7 @@ const START_UP: [&str; 8] = [
     "doctor",
     "init",
     "migrations",
+    "order_events",
     "origin",
     "run",
     "shard_proxy",

@@ -11,6 +11,7 @@ mod archive;
 mod attempts;
 mod auth;
 mod clicks;
+mod desk;
 mod doctor;
 mod events;
 #[path = "events/process.rs"]
@@ -29,6 +30,8 @@ mod link_stats;
 mod links;
 mod openapi;
 mod orders;
+mod outbox;
+mod outbox_process;
 mod page;
 mod payments;
 mod process;
@@ -40,6 +43,7 @@ mod silent_cluster;
 mod stock_changes;
 mod store;
 mod switches;
+mod user_list;
 mod warm;
 
 /// What the tests of this binary stand on.

@@ -84,7 +84,8 @@ async fn start(dir: &Path, redis_url: &str, key_prefix: &str) -> Origin {
         .unwrap()
 }
 
-fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
+/// How the program is started in its tests.
+pub fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
     OriginOptions {
         events_log: None,
         fitment: None,

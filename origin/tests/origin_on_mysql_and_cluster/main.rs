@@ -11,6 +11,8 @@ mod attempts;
 mod auth;
 #[path = "../origin/clicks/mod.rs"]
 mod clicks;
+#[path = "../origin/desk.rs"]
+mod desk;
 #[path = "../origin/events/mod.rs"]
 mod events;
 #[path = "../origin/fitment/mod.rs"]
@@ -24,6 +26,8 @@ mod links;
 mod openapi;
 #[path = "../origin/orders.rs"]
 mod orders;
+#[path = "../origin/outbox.rs"]
+mod outbox;
 #[path = "../origin/payments.rs"]
 mod payments;
 #[path = "../origin/reconcile.rs"]
@@ -41,6 +45,8 @@ mod stock_changes;
 mod support;
 #[path = "../origin/switches.rs"]
 mod switches;
+#[path = "../origin/user_list.rs"]
+mod user_list;
 #[path = "../origin/warm.rs"]
 mod warm;
 

@@ -1,11 +1,13 @@
 //! The routes of sales: requests in, answers out. What they ask for is decided elsewhere.
 
+mod desk;
 mod feed;
 mod orders;
 mod payments;
 mod sales;
 mod stock;
 mod switches;
+mod user_list;
 mod user_orders;
 
 use std::sync::Arc;
@@ -65,6 +67,10 @@ pub fn users(sales: Sales) -> UserReader {
 /// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `GET` and `PUT /switch`
 /// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
 /// - `GET /payments`, `POST /payments/{id}/refunded`
+/// - `GET /orders`, `GET /orders.csv`, `GET /orders/{id}` and `/orders/{id}/changes`
+/// - `POST /orders/{id}/cancel` and `/refund`, `POST /order-actions`
+/// - `GET /user-list`, `GET`, `PUT` and `DELETE /user-list/{user}`
+/// - `GET /order-deliveries`, `POST /order-deliveries/retry`
 pub fn admin(sales: Sales) -> Router {
     Router::new()
         .route("/sales", post(sales::create).get(sales::list))
@@ -76,6 +82,22 @@ pub fn admin(sales: Sales) -> Router {
             "/sales/{id}/blocked/{user}",
             put(switches::block).delete(switches::unblock),
         )
+        .route("/orders", get(desk::list))
+        .route("/orders.csv", get(desk::csv))
+        .route("/orders/{id}", get(desk::get))
+        .route("/orders/{id}/changes", get(desk::changes))
+        .route("/orders/{id}/cancel", post(desk::cancel))
+        .route("/orders/{id}/refund", post(desk::refund))
+        .route("/user-list", get(user_list::list))
+        .route(
+            "/user-list/{user}",
+            get(user_list::get)
+                .put(user_list::put)
+                .delete(user_list::delete),
+        )
+        .route("/order-actions", post(desk::act))
+        .route("/order-deliveries", get(desk::deliveries))
+        .route("/order-deliveries/retry", post(desk::retry))
         .route("/payments", get(payments::list))
         .route("/payments/{id}/refunded", post(payments::refunded))
         .route("/switch", get(switches::global).put(switches::set_global))

@@ -13,7 +13,7 @@ use weir_base::headers;
 use super::orders::only;
 use super::user_orders::{SignedUser, conflict, ended, unknown_order};
 use crate::clock::now_ms;
-use crate::http::Problem;
+use crate::http::{Problem, read_json};
 use crate::sales::Sales;
 use crate::sales::callback::{self, CallbackError};
 use crate::sales::payment::Payments;
@@ -21,6 +21,9 @@ use crate::sales::store::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState
 
 /// The most payments in one list.
 const LIST_LEN_MAX: usize = 1_000;
+
+/// The longest reference of a refund, in characters.
+const REFERENCE_LEN_MAX: usize = 128;
 
 /// The longest name of an event, in bytes.
 const EVENT_LEN_MAX: usize = 128;
@@ -34,6 +37,9 @@ pub(super) struct PaymentView {
     state: &'static str,
     /// Why money must be given back; null: it must not.
     reason: Option<String>,
+    /// What the operator who gave it back wrote down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
     /// Where the buyer pays; null: the site's own page knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pay_url: Option<String>,
@@ -46,6 +52,7 @@ impl From<StoredPayment> for PaymentView {
             order: payment.order,
             state: payment.state.word(),
             reason: Some(payment.reason).filter(|reason| !reason.is_empty()),
+            reference: Some(payment.reference).filter(|text| !text.is_empty()),
             pay_url: None,
         }
     }
@@ -111,7 +118,7 @@ pub(super) async fn callback(
     let event = read_callback(payments, &headers, &body)?;
     let noted = ended(sales.orders.note_payment(event.clone()).await)?;
     let payment = match noted {
-        PaymentNoted::Noted(payment, _) => payment,
+        PaymentNoted::Noted(payment, _) => *payment,
         PaymentNoted::Unknown => return Err(unknown_payment()),
         PaymentNoted::EventReused => {
             let detail = "another event of this name was noted before";
@@ -179,12 +186,38 @@ pub(super) async fn list(
     Ok(Json(json!({ "payments": payments })))
 }
 
-/// `POST /payments/{id}/refunded`: notes that its money was given back. Again changes nothing.
+/// What an operator writes down of a refund.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefundNote {
+    /// Such as the provider's name of it.
+    #[serde(default)]
+    reference: String,
+}
+
+/// `POST /payments/{id}/refunded`: notes that its money was given back, with a reference if the body has one. Again changes
+/// nothing.
 pub(super) async fn refunded(
     State(sales): State<Sales>,
     Path(id): Path<String>,
+    body: Bytes,
 ) -> Result<Json<PaymentView>, Problem> {
-    let payment = sales.store.note_refund(&id, now_ms()).await?;
+    let note: RefundNote = match body.trim_ascii() {
+        b"" | b"null" => RefundNote::default(),
+        body => read_json(body)?,
+    };
+    if note.reference.chars().count() > REFERENCE_LEN_MAX {
+        let detail = format!("reference: must have at most {REFERENCE_LEN_MAX} characters");
+        return Err(Problem::unprocessable(
+            "invalid_reference",
+            "Too long",
+            detail,
+        ));
+    }
+    let payment = sales
+        .store
+        .note_refund(&id, &note.reference, now_ms())
+        .await?;
     let payment = payment.ok_or_else(unknown_payment)?;
     if payment.state != PaymentState::Refunded {
         let detail = "no refund is due for this payment";

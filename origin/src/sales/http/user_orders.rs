@@ -152,6 +152,10 @@ fn not_reserved(refused: Reserved) -> Problem {
             Problem::conflict("reservation_not_open", "Too early", detail)
         }
         Reserved::Closed => conflict("reservation_closed", "reservations have ended"),
+        Reserved::Blocked => {
+            let status = StatusCode::FORBIDDEN;
+            Problem::new(status, "blocked", "Blocked", "you may not reserve or buy")
+        }
         Reserved::NoReservation => {
             conflict("no_reservation", "nobody needs to reserve for this sale")
         }

@@ -21,7 +21,7 @@ use crate::clock::now_ms;
 use crate::redis::CallError;
 use crate::sales::ledger::{Ledger, UserList};
 use crate::sales::metrics::SaleMetrics;
-use crate::sales::store::{SaleStore, Score, Unscored};
+use crate::sales::store::{SaleStore, Score, Standing, Unscored};
 use crate::sql::SqlError;
 
 pub use http::{HttpScorer, HttpSettings};
@@ -184,7 +184,9 @@ impl RiskWorker {
     async fn score(&self, waiting: &Unscored) -> Result<(), WorkError> {
         let (id, user) = (&waiting.sale, &waiting.user);
         let score = self.scorer.score(waiting).await?;
-        let block = score >= self.threshold;
+        let listed = self.store.listed_user(user).await?;
+        let is_allowed = listed.is_some_and(|listed| listed.standing == Standing::Allowed);
+        let block = score >= self.threshold && !is_allowed;
         let list = match block {
             true => Some(UserList::Blocked),
             false if self.store.risk_fails_closed() => Some(UserList::Reserved),

@@ -4,12 +4,14 @@ use sqlx::Error;
 use weir_sale::claim::Ticket;
 
 use super::counts::Changes;
+use super::order_change::Sinks;
+use super::outbox;
 use super::payments::take_stock;
 use super::reservations::is_barred;
 use super::{Attempt, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
 use super::{attempts, cooldowns, orders, sales};
 use crate::sales::new_sale::Payment;
-use crate::sql::{Database, SqlError, Tx, retried, sql};
+use crate::sql::{SqlError, Tx, retried, sql};
 
 const INSERT_OUTCOME: &str = "
     INSERT INTO claim_outcomes (claim_id, sale_id, user_id, outcome, void, at_ms)
@@ -58,7 +60,7 @@ impl SaleStore {
         attempt: Option<&Attempt>,
         now_ms: u64,
     ) -> Result<Placed, SqlError> {
-        Ok(retried(|| place_once(&self.db, ticket, attempt, now_ms)).await?)
+        Ok(retried(|| place_once(self, ticket, attempt, now_ms)).await?)
     }
 
     /// Decides that a claim without units behind it never becomes an order. False if its outcome was
@@ -91,13 +93,13 @@ impl SaleStore {
 }
 
 async fn place_once(
-    db: &Database,
+    store: &SaleStore,
     ticket: &Ticket,
     attempt: Option<&Attempt>,
     now_ms: u64,
 ) -> Result<Placed, Error> {
-    let mut tx = db.begin().await?;
-    let placed = place_in(&mut tx, ticket, attempt, now_ms).await?;
+    let mut tx = store.db.begin().await?;
+    let placed = place_in(&mut tx, store.sinks, ticket, attempt, now_ms).await?;
     let is_kept = match placed {
         Placed::New(_) => true,
         // The claim came with another attempt before, or without a key: this attempt has become its order, too.
@@ -115,6 +117,7 @@ async fn place_once(
 /// The steps, in the design's order. Whatever comes of them but an order is rolled back.
 async fn place_in(
     tx: &mut Tx,
+    sinks: Sinks,
     ticket: &Ticket,
     attempt: Option<&Attempt>,
     now_ms: u64,
@@ -143,6 +146,7 @@ async fn place_in(
     }
     let order = new_order(ticket, &sale, now_ms);
     insert_order(tx, &order).await?;
+    outbox::note_created(tx, sinks, &order).await?;
     let taken = if order.deducted { order.units } else { 0 };
     insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;
     Changes::of(None, &order).write(tx).await?;

@@ -46,8 +46,12 @@ const END: &str = "
     UPDATE buyers SET cooldown_until_ms = NULL
     WHERE sale_id = ? AND user_id = ? AND cooldown_until_ms = ?";
 
+// Whom operators have allowed in every sale, no risk check blocks.
 const SELECT_BARRED: &str = "
-    SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ?
+    SELECT 1 AS one FROM user_list WHERE user_id = ? AND standing = 'blocked'
+    UNION ALL
+    SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ? AND (reason <> 'risk'
+        OR NOT EXISTS (SELECT 1 FROM user_list WHERE user_id = ? AND standing = 'allowed'))
     UNION ALL
     SELECT 1 AS one FROM buyers WHERE sale_id = ? AND user_id = ? AND cooldown_until_ms > ?";
 
@@ -65,14 +69,16 @@ pub struct Cooldown {
 }
 
 impl SaleStore {
-    /// Whether the user may not buy: blocked, or in a cooldown.
+    /// Whether the user may not buy: blocked, in this sale or in every one, or in a cooldown.
     pub async fn is_barred(
         &self,
         sale: &SaleId,
         user: &UserId,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
-        let select = of_user(of_user(sql(SELECT_BARRED), sale, user), sale, user);
+        let select = sql(SELECT_BARRED).text(user.as_str());
+        let select = of_user(select, sale, user).text(user.as_str());
+        let select = of_user(select, sale, user);
         Ok(self.db.one(select.number(now_ms)).await?.is_some())
     }
 

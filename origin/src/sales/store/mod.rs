@@ -9,28 +9,41 @@
 //! | `claims` | decides claims: ordered or released |
 //! | `cooldowns` | users who keep units and do not pay: for how long they may not buy |
 //! | `counts` | how many orders there are |
+//! | `desk`, `search` | orders as operators handle and find them |
+//! | `change`, `outbox` | what is told of an order, and to whom it is still to be told |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
 //! | `payments` | orders paid, cancelled or expired |
 //! | `provider` | payments at a provider: started, decided, refunded |
 //! | `reservations` | who has reserved, who is blocked |
+//! | `user_list` | who is blocked in every sale, and whom no risk check blocks |
 
 mod archive;
 mod attempts;
-mod changes;
 mod claims;
 mod cooldowns;
 mod counts;
+mod desk;
+mod order_change;
 mod orders;
+mod outbox;
 mod payments;
 mod provider;
 mod reservations;
 mod sales;
+mod search;
+mod stock_changes;
+mod user_list;
 
 pub use archive::EndedSale;
 pub use attempts::OrderedAttempt;
-pub use changes::{ChangeBegun, ChangeRefusal, StoredChange};
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
+pub use desk::Refund;
+pub use order_change::{ChangeKind, OrderChange, SinkName, Sinks};
+pub use outbox::{Backlog, Leased, Sent, Waiting};
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
+pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, Sorting};
+pub use stock_changes::{ChangeBegun, ChangeRefusal, StoredChange};
+pub use user_list::{ListEntry, ListedUser, Said, Standing};
 use weir_base::id::{SaleId, UserId};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::ledger::StockChange;
@@ -50,6 +63,8 @@ pub struct SaleStore {
     db: Database,
     /// Whether a reservation counts only once a risk check has passed its user.
     risk_fails_closed: bool,
+    /// Which receivers changes of orders are written for.
+    sinks: Sinks,
 }
 
 impl SaleStore {
@@ -58,6 +73,7 @@ impl SaleStore {
         Self {
             db,
             risk_fails_closed: false,
+            sinks: Sinks::default(),
         }
     }
 
@@ -65,6 +81,13 @@ impl SaleStore {
     #[must_use]
     pub fn with_risk_failing_closed(mut self) -> Self {
         self.risk_fails_closed = true;
+        self
+    }
+
+    /// The same, in which each change of an order is written down for these receivers.
+    #[must_use]
+    pub fn with_sinks(mut self, sinks: Sinks) -> Self {
+        self.sinks = sinks;
         self
     }
 
@@ -371,6 +394,8 @@ pub enum Reserved {
     },
     /// Reservations have ended.
     Closed,
+    /// Operators have blocked the user in every sale.
+    Blocked,
     /// Nobody needs to reserve for this sale.
     NoReservation,
     /// SQL has no such sale.

@@ -8,8 +8,10 @@ use weir_base::id::{SaleId, UserId};
 
 use super::claims::insert_change;
 use super::counts::Changes;
+use super::order_change::{ChangeKind, NewChange};
+use super::outbox;
 use super::{Cancelled, HoldRules, OrderStatus, Paid, SaleStore, StoredOrder, cooldowns, orders};
-use crate::sql::{Database, SqlError, Tx, retried, sql};
+use crate::sql::{SqlError, Tx, retried, sql};
 
 /// The most orders that expire in one transaction. The stock's row is locked while it is
 /// committed, so orders wait no longer than that.
@@ -42,7 +44,7 @@ const SELECT_OVERDUE: &str = "
 impl SaleStore {
     /// Pays an order, in one transaction. An order that has no units yet takes them now.
     pub async fn pay(&self, order_id: &str, user: &UserId, now_ms: u64) -> Result<Paid, SqlError> {
-        Ok(retried(|| pay_once(&self.db, order_id, user, now_ms)).await?)
+        Ok(retried(|| pay_once(self, order_id, user, now_ms)).await?)
     }
 
     /// Takes an unpaid order back, in one transaction; its units return to stock. By `rules` its user may not buy for a
@@ -54,7 +56,14 @@ impl SaleStore {
         rules: HoldRules,
         now_ms: u64,
     ) -> Result<Cancelled, SqlError> {
-        Ok(retried(|| cancel_once(&self.db, order_id, user, rules, now_ms)).await?)
+        let by = Canceller::Buyer(user, rules);
+        Ok(retried(|| cancel_once(self, order_id, by, now_ms)).await?)
+    }
+
+    /// The same for an operator, whosever the order is. Nothing is held against its user for it.
+    pub async fn cancel_any(&self, order_id: &str, now_ms: u64) -> Result<Cancelled, SqlError> {
+        let by = Canceller::Operator;
+        Ok(retried(|| cancel_once(self, order_id, by, now_ms)).await?)
     }
 
     /// Ends at most `limit` orders whose time to pay has passed; their units return to stock.
@@ -72,21 +81,23 @@ impl SaleStore {
         let overdue: Result<Vec<_>, Error> = rows.iter().map(orders::stored).collect();
         let mut expired = Vec::new();
         for together in overdue?.chunks(EXPIRE_TOGETHER) {
-            expired.extend(retried(|| expire_once(&self.db, together, rules, now_ms)).await?);
+            expired.extend(retried(|| expire_once(self, together, rules, now_ms)).await?);
         }
         Ok(expired)
     }
 }
 
 async fn pay_once(
-    db: &Database,
+    store: &SaleStore,
     order_id: &str,
     user: &UserId,
     now_ms: u64,
 ) -> Result<Paid, Error> {
-    let mut tx = db.begin().await?;
+    let mut tx = store.db.begin().await?;
     let paid = pay_in(&mut tx, order_id, user, now_ms).await?;
-    if matches!(paid, Paid::Now(_)) {
+    if let Paid::Now(order) = &paid {
+        let change = change(ChangeKind::Paid, order, "");
+        outbox::note(&mut tx, store.sinks, change, now_ms).await?;
         tx.commit().await?;
     } else {
         tx.rollback().await?;
@@ -94,7 +105,7 @@ async fn pay_once(
     Ok(paid)
 }
 
-/// Pays the order. Whatever but [`Paid::Now`] comes of it is to be rolled back, if it is [`Paid::SoldOut`].
+/// Pays the order; its caller writes down that it did. Whatever but [`Paid::Now`] comes of it is to be rolled back, if it is [`Paid::SoldOut`].
 pub(super) async fn pay_in(
     tx: &mut Tx,
     order_id: &str,
@@ -131,29 +142,53 @@ pub(super) async fn pay_in(
     Ok(Paid::Now(order))
 }
 
+/// Who takes an order back.
+#[derive(Clone, Copy)]
+enum Canceller<'a> {
+    Buyer(&'a UserId, HoldRules),
+    Operator,
+}
+
+impl Canceller<'_> {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Buyer(..) => "buyer",
+            Self::Operator => "operator",
+        }
+    }
+
+    /// The order, if it is one that this may cancel.
+    async fn order(self, tx: &mut Tx, order_id: &str) -> Result<Option<StoredOrder>, Error> {
+        match self {
+            Self::Buyer(user, _) => own(tx, order_id, user).await,
+            Self::Operator => orders::select(tx, order_id).await,
+        }
+    }
+}
+
 async fn cancel_once(
-    db: &Database,
+    store: &SaleStore,
     order_id: &str,
-    user: &UserId,
-    rules: HoldRules,
+    by: Canceller<'_>,
     now_ms: u64,
 ) -> Result<Cancelled, Error> {
-    let mut tx = db.begin().await?;
+    let mut tx = store.db.begin().await?;
     // As it was before: it tells how long its units were held. If it is unpaid still, nothing else of it has changed.
-    let Some(before) = own(&mut tx, order_id, user).await? else {
+    let Some(before) = by.order(&mut tx, order_id).await? else {
         return Ok(Cancelled::Unknown);
     };
-    let cancel = sql(CANCEL)
-        .number(now_ms)
-        .text(order_id)
-        .text(user.as_str());
-    let changed = tx.execute(cancel).await? == 1;
-    let order = own(&mut tx, order_id, user).await?;
+    let cancel = sql(CANCEL).number(now_ms).text(order_id);
+    let changed = tx.execute(cancel.text(before.user.as_str())).await? == 1;
+    let order = by.order(&mut tx, order_id).await?;
     let order = order.ok_or(Error::RowNotFound)?;
     if changed {
         end(&mut tx, &order, "cancel", now_ms).await?;
-        cooldowns::count_cancelled(&mut tx, &before, rules, now_ms).await?;
+        if let Canceller::Buyer(_, rules) = by {
+            cooldowns::count_cancelled(&mut tx, &before, rules, now_ms).await?;
+        }
         Changes::of(Some(&before), &order).write(&mut tx).await?;
+        let cancelled = change(ChangeKind::Cancelled, &order, by.word());
+        outbox::note(&mut tx, store.sinks, cancelled, now_ms).await?;
         return_stock(&mut tx, &order.sale, order_units(&order)).await?;
         tx.commit().await?;
         return Ok(Cancelled::Now(order));
@@ -168,12 +203,12 @@ async fn cancel_once(
 }
 
 async fn expire_once(
-    db: &Database,
+    store: &SaleStore,
     overdue: &[StoredOrder],
     rules: HoldRules,
     now_ms: u64,
 ) -> Result<Vec<StoredOrder>, Error> {
-    let mut tx = db.begin().await?;
+    let mut tx = store.db.begin().await?;
     let mut expired = Vec::new();
     let mut units = BTreeMap::<&SaleId, u64>::new();
     let mut changes = Changes::default();
@@ -191,6 +226,8 @@ async fn expire_once(
             ..order.clone()
         };
         changes.add(Some(order), &ended);
+        let expiry = change(ChangeKind::Expired, &ended, "");
+        outbox::note(&mut tx, store.sinks, expiry, now_ms).await?;
         expired.push(ended);
     }
     changes.write(&mut tx).await?;
@@ -201,6 +238,20 @@ async fn expire_once(
     }
     tx.commit().await?;
     Ok(expired)
+}
+
+/// A change that is about no payment.
+pub(super) fn change<'a>(
+    kind: ChangeKind,
+    order: &'a StoredOrder,
+    cause: &'a str,
+) -> NewChange<'a> {
+    NewChange {
+        kind,
+        order,
+        payment: None,
+        cause,
+    }
 }
 
 async fn own(tx: &mut Tx, order_id: &str, user: &UserId) -> Result<Option<StoredOrder>, Error> {
@@ -215,18 +266,23 @@ async fn end(
     reason: &'static str,
     now_ms: u64,
 ) -> Result<(), Error> {
-    let take = sql(TAKE_FROM_BUYER)
-        .number(order.units)
-        .text(order.sale.as_str())
-        .text(order.user.as_str());
-    tx.execute(take).await?;
+    take_from_buyer(tx, order).await?;
     orders::note_unfollowed(tx, &order.id, now_ms).await?;
     let units = i64::try_from(order_units(order)).unwrap_or(i64::MAX);
     insert_change(tx, order, units, reason, now_ms).await
 }
 
+/// Counts the order's units no longer as its user's.
+pub(super) async fn take_from_buyer(tx: &mut Tx, order: &StoredOrder) -> Result<(), Error> {
+    let take = sql(TAKE_FROM_BUYER)
+        .number(order.units)
+        .text(order.sale.as_str())
+        .text(order.user.as_str());
+    tx.execute(take).await.map(drop)
+}
+
 /// The units that the order has from stock.
-fn order_units(order: &StoredOrder) -> u64 {
+pub(super) fn order_units(order: &StoredOrder) -> u64 {
     if order.deducted {
         u64::from(order.units)
     } else {
@@ -243,7 +299,7 @@ pub(super) async fn take_stock(tx: &mut Tx, order: &StoredOrder) -> Result<bool,
     Ok(tx.execute(take).await? == 1)
 }
 
-async fn return_stock(tx: &mut Tx, sale: &SaleId, units: u64) -> Result<(), Error> {
+pub(super) async fn return_stock(tx: &mut Tx, sale: &SaleId, units: u64) -> Result<(), Error> {
     if units > 0 {
         let give = sql(RETURN_STOCK).number(units).text(sale.as_str());
         tx.execute(give).await?;

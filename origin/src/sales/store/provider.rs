@@ -3,6 +3,8 @@
 use sqlx::Error;
 use weir_base::id::UserId;
 
+use super::order_change::{ChangeKind, NewChange, Sinks};
+use super::outbox;
 use super::payments::pay_in;
 use super::{OrderStatus, Paid, SaleStore, StoredOrder, orders, sales};
 use crate::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
@@ -21,6 +23,8 @@ const INSERT_PAYMENT: &str = "
 
 const DECIDE: &str = "
     UPDATE payments SET state = ?, reason = ?, decided_at_ms = ? WHERE id = ? AND state = ?";
+
+const SET_REFERENCE: &str = "UPDATE payments SET reference = ? WHERE id = ?";
 
 // Changes nothing, and makes events of one payment wait for each other.
 const LOCK_PAYMENT: &str = "UPDATE payments SET started_at_ms = started_at_ms WHERE id = ?";
@@ -80,6 +84,8 @@ pub struct StoredPayment {
     pub state: PaymentState,
     /// Why money must be given back: see [`Paid`]; empty otherwise.
     pub reason: String,
+    /// What the operator who gave it back wrote down; empty otherwise.
+    pub reference: String,
 }
 
 /// The answer to a buyer who wants to pay.
@@ -118,7 +124,7 @@ pub struct PaymentEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaymentNoted {
     /// The payment as it stands now, and its order.
-    Noted(StoredPayment, StoredOrder),
+    Noted(Box<StoredPayment>, StoredOrder),
     /// There is no such payment. Nothing was changed.
     Unknown,
     /// Another event had this name before. Nothing was changed.
@@ -144,11 +150,11 @@ impl SaleStore {
         now_ms: u64,
     ) -> Result<PaymentNoted, SqlError> {
         let once = || async {
-            match note_once(&self.db, event, false, now_ms).await? {
+            match note_once(self, event, false, now_ms).await? {
                 Some(noted) => Ok(noted),
                 // Nothing is left for the order, so it stays unpaid; the money is noted.
                 None => {
-                    let noted = note_once(&self.db, event, true, now_ms).await?;
+                    let noted = note_once(self, event, true, now_ms).await?;
                     noted.ok_or(Error::RowNotFound)
                 }
             }
@@ -173,19 +179,21 @@ impl SaleStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
-    /// Notes that the money of a payment was given back; the payment as it stands now, if there is one of that name.
+    /// Notes that the money of a payment was given back, with a reference of the operator's; the payment as it stands now, if
+    /// there is one of that name. The first reference stays.
     pub async fn note_refund(
         &self,
         payment_id: &str,
+        reference: &str,
         now_ms: u64,
     ) -> Result<Option<StoredPayment>, SqlError> {
         let once = || async {
             let mut tx = self.db.begin().await?;
+            tx.execute(sql(LOCK_PAYMENT).text(payment_id)).await?;
             if let Some(payment) = select(&mut tx, payment_id).await?
                 && payment.state == PaymentState::RefundDue
             {
-                let (to, reason) = (PaymentState::Refunded, payment.reason.clone());
-                decide(&mut tx, &payment, to, &reason, now_ms).await?;
+                refunded(&mut tx, self.sinks, &payment, reference, now_ms).await?;
             }
             let payment = select(&mut tx, payment_id).await?;
             tx.commit().await?;
@@ -193,6 +201,29 @@ impl SaleStore {
         };
         Ok(retried(once).await?)
     }
+}
+
+async fn refunded(
+    tx: &mut Tx,
+    sinks: Sinks,
+    payment: &StoredPayment,
+    reference: &str,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let (to, reason) = (PaymentState::Refunded, &payment.reason);
+    decide(tx, payment, to, reason, now_ms).await?;
+    let note = sql(SET_REFERENCE).text(reference).text(&payment.id);
+    tx.execute(note).await?;
+    let payment = select(tx, &payment.id).await?.ok_or(Error::RowNotFound)?;
+    let order = orders::select(tx, &payment.order).await?;
+    let order = order.ok_or(Error::RowNotFound)?;
+    tell(tx, sinks, &order, &payment, now_ms).await
+}
+
+/// Which of its order's payments it is.
+pub(super) fn number(payment: &StoredPayment) -> u64 {
+    let (_, number) = payment.id.rsplit_once(".p").unwrap_or_default();
+    number.parse().unwrap_or_default()
 }
 
 async fn start_once(
@@ -253,6 +284,7 @@ async fn start_in(
         user: user.clone(),
         state: PaymentState::Started,
         reason: String::new(),
+        reference: String::new(),
     };
     Ok(match is_new {
         true => PaymentStart::New(payment),
@@ -267,13 +299,13 @@ async fn remaining(tx: &mut Tx, order: &StoredOrder) -> Result<u64, Error> {
 
 /// `None`, with nothing changed: the order takes its units now, and there are none. If `is_sold_out` that is known.
 async fn note_once(
-    db: &Database,
+    store: &SaleStore,
     event: &PaymentEvent,
     is_sold_out: bool,
     now_ms: u64,
 ) -> Result<Option<PaymentNoted>, Error> {
-    let mut tx = db.begin().await?;
-    let noted = note_in(&mut tx, event, is_sold_out, now_ms).await?;
+    let mut tx = store.db.begin().await?;
+    let noted = note_in(&mut tx, store.sinks, event, is_sold_out, now_ms).await?;
     match noted {
         Some(PaymentNoted::Noted(..)) => tx.commit().await?,
         _ => tx.rollback().await?,
@@ -283,6 +315,7 @@ async fn note_once(
 
 async fn note_in(
     tx: &mut Tx,
+    sinks: Sinks,
     event: &PaymentEvent,
     is_sold_out: bool,
     now_ms: u64,
@@ -301,13 +334,17 @@ async fn note_in(
     let Some(payment) = select(tx, &event.payment).await? else {
         return Ok(Some(PaymentNoted::Unknown));
     };
+    let before = payment.state;
     if is_new && !follow_event(tx, event, &payment, is_sold_out, now_ms).await? {
         return Ok(None);
     }
     let payment = select(tx, &payment.id).await?.ok_or(Error::RowNotFound)?;
     let order = orders::select(tx, &payment.order).await?;
     let order = order.ok_or(Error::RowNotFound)?;
-    Ok(Some(PaymentNoted::Noted(payment, order)))
+    if payment.state != before {
+        tell(tx, sinks, &order, &payment, now_ms).await?;
+    }
+    Ok(Some(PaymentNoted::Noted(Box::new(payment), order)))
 }
 
 /// What follows from an event that is new. False: the order's units are not there, and nothing must be kept.
@@ -345,6 +382,30 @@ async fn follow_event(
     Ok(true)
 }
 
+/// Writes down what a payment's new state means for its order.
+pub(super) async fn tell(
+    tx: &mut Tx,
+    sinks: Sinks,
+    order: &StoredOrder,
+    payment: &StoredPayment,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let kind = match payment.state {
+        PaymentState::Started => return Ok(()),
+        PaymentState::Paid => ChangeKind::Paid,
+        PaymentState::Failed => ChangeKind::PaymentFailed,
+        PaymentState::RefundDue => ChangeKind::RefundDue,
+        PaymentState::Refunded => ChangeKind::Refunded,
+    };
+    let change = NewChange {
+        kind,
+        order,
+        payment: Some(payment),
+        cause: "",
+    };
+    outbox::note(tx, sinks, change, now_ms).await
+}
+
 async fn is_same(tx: &mut Tx, event: &PaymentEvent) -> Result<bool, Error> {
     let row = tx.one(sql(SELECT_EVENT).text(&event.id)).await?;
     let row = row.ok_or(Error::RowNotFound)?;
@@ -354,7 +415,7 @@ async fn is_same(tx: &mut Tx, event: &PaymentEvent) -> Result<bool, Error> {
 }
 
 /// Changes the payment from the state in which it was read.
-async fn decide(
+pub(super) async fn decide(
     tx: &mut Tx,
     payment: &StoredPayment,
     state: PaymentState,
@@ -379,12 +440,12 @@ async fn select(tx: &mut Tx, id: &str) -> Result<Option<StoredPayment>, Error> {
     row.as_ref().map(stored).transpose()
 }
 
-async fn of_order(tx: &mut Tx, order_id: &str) -> Result<Vec<StoredPayment>, Error> {
+pub(super) async fn of_order(tx: &mut Tx, order_id: &str) -> Result<Vec<StoredPayment>, Error> {
     let rows = tx.all(sql(SELECT_OF_ORDER).text(order_id)).await?;
     rows.iter().map(stored).collect()
 }
 
-fn stored(row: &Row) -> Result<StoredPayment, Error> {
+pub(super) fn stored(row: &Row) -> Result<StoredPayment, Error> {
     let word = row.text("state")?;
     let mut states = PaymentState::ALL.into_iter();
     let state = states.find(|state| state.word() == word);
@@ -394,5 +455,6 @@ fn stored(row: &Row) -> Result<StoredPayment, Error> {
         user: orders::user_id(row)?,
         state: state.ok_or_else(|| damaged("state", "names no state"))?,
         reason: row.text("reason")?,
+        reference: row.text("reference")?,
     })
 }

@@ -6,7 +6,7 @@ use weir_sale::sale::Sale;
 
 use super::orders::user_id;
 use super::sales::sale_id;
-use super::{Reserved, SaleStore, Score, Unscored, Visitor};
+use super::{Reserved, SaleStore, Score, Standing, Unscored, Visitor, user_list};
 use crate::sales::UserList;
 use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 
@@ -46,14 +46,22 @@ const DELETE_BLOCKED: &str = "DELETE FROM blocked_users WHERE sale_id = ? AND us
 const SELECT_RESERVED: &str = "
     SELECT user_id FROM reservations WHERE sale_id = ? AND user_id > ? ORDER BY user_id LIMIT ?";
 
+// But whom only a risk check has blocked, and operators have allowed.
 const SELECT_BLOCKED: &str = "
-    SELECT user_id FROM blocked_users WHERE sale_id = ? AND user_id > ? ORDER BY user_id LIMIT ?";
+    SELECT user_id FROM blocked_users
+    WHERE sale_id = ? AND user_id > ? AND (reason <> 'risk' OR NOT EXISTS (
+        SELECT 1 FROM user_list
+        WHERE user_list.user_id = blocked_users.user_id AND standing = 'allowed'))
+    ORDER BY user_id LIMIT ?";
 
 const SELECT_ONE_RESERVED: &str = "
     SELECT 1 AS one FROM reservations WHERE sale_id = ? AND user_id = ?";
 
 const SELECT_ONE_BLOCKED: &str = "
     SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ?";
+
+const SELECT_ONE_BLOCKED_BY_OPERATORS: &str = "
+    SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ? AND reason <> 'risk'";
 
 /// The reason of users whom the risk check has blocked.
 const RISK: &str = "risk";
@@ -90,6 +98,10 @@ impl SaleStore {
         }
         if now_ms >= window.until_ms {
             return Ok(Reserved::Closed);
+        }
+        let listed = self.listed_user(user).await?;
+        if listed.is_some_and(|listed| listed.standing == Standing::Blocked) {
+            return Ok(Reserved::Blocked);
         }
         let insert = || {
             of_user(sql(INSERT_RESERVATION), id, user)
@@ -217,7 +229,7 @@ impl SaleStore {
         Ok(page(&self.db, sql(select), id, after, limit).await?)
     }
 
-    /// At most `limit` blocked users, after `after`.
+    /// At most `limit` users who are blocked in this sale, after `after`.
     pub async fn blocked_page(
         &self,
         id: &SaleId,
@@ -240,8 +252,14 @@ fn select_listed<'a>(id: &'a SaleId, list: UserList, user: &'a UserId) -> Statem
 /// reserved.
 pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result<bool, Error> {
     let degrade = sale.degrade;
+    let blocked = match user_list::standing(tx, user).await? {
+        // No switch of a sale lets them in.
+        Some(Standing::Blocked) => return Ok(true),
+        Some(Standing::Allowed) => SELECT_ONE_BLOCKED_BY_OPERATORS,
+        None => SELECT_ONE_BLOCKED,
+    };
     if !degrade.skip_risk {
-        let blocked = select_listed(&sale.id, UserList::Blocked, user);
+        let blocked = of_user(sql(blocked), &sale.id, user);
         if tx.one(blocked).await?.is_some() {
             return Ok(true);
         }

@@ -24,7 +24,7 @@ use weir_origin::redis::Redis;
 use weir_origin::sales::archive::{ArchiveRules, Archiver};
 use weir_origin::sales::orders::SqlLimits;
 use weir_origin::sales::payment::Payments;
-use weir_origin::sales::store::{HoldRules, SaleStore};
+use weir_origin::sales::store::{HoldRules, SaleStore, Sinks};
 use weir_origin::sql::Database;
 
 use super::*;
@@ -266,6 +266,18 @@ impl World {
     pub async fn with_risk_failing_closed() -> Self {
         let redis_url = shared_redis().await;
         Self::with_store(&redis_url, None, SaleStore::with_risk_failing_closed).await
+    }
+
+    /// In which changes of orders are written for a webhook; nobody sends them.
+    pub async fn with_outbox() -> Self {
+        let redis_url = shared_redis().await;
+        Self::with_store(&redis_url, None, |store| {
+            store.with_sinks(Sinks {
+                webhook: true,
+                events: false,
+            })
+        })
+        .await
     }
 
     /// With short links under these domains, and a Redis that is down.

@@ -1,6 +1,7 @@
 //! Tables for other programs: RFC 4180, and nothing that a spreadsheet would take for a formula.
 
-/// A table that is being written.
+/// A table that is being written, or a part of one, without column names.
+#[derive(Default)]
 pub struct Csv(String);
 
 impl Csv {
@@ -23,7 +24,7 @@ impl Csv {
     }
 
     /// A cell that begins as formulas do gets a `'` in front, by which spreadsheets take it for text:
-    /// referrers and names of networks are whatever somebody has sent.
+    /// referrers and names of users are whatever somebody has sent.
     fn cell(&mut self, text: &str) {
         let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
         let is_quoted = text.contains(['"', ',', '\r', '\n']);

@@ -1,0 +1,167 @@
+//! What is told of an order: kinds, receivers, and the JSON that they get.
+
+use serde_json::json;
+
+use super::{StoredOrder, StoredPayment};
+
+/// What has happened to an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// It was made: the unit is the buyer's.
+    Created,
+    /// It was paid.
+    Paid,
+    /// Its buyer or an operator has ended it.
+    Cancelled,
+    /// It was not paid in time.
+    Expired,
+    /// The provider could not take the money.
+    PaymentFailed,
+    /// The provider has money that must be given back.
+    RefundDue,
+    /// That was given back.
+    Refunded,
+}
+
+impl ChangeKind {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Created,
+        Self::Paid,
+        Self::Cancelled,
+        Self::Expired,
+        Self::PaymentFailed,
+        Self::RefundDue,
+        Self::Refunded,
+    ];
+
+    /// The word in SQL and JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Created => "order.created",
+            Self::Paid => "order.paid",
+            Self::Cancelled => "order.cancelled",
+            Self::Expired => "order.expired",
+            Self::PaymentFailed => "order.payment_failed",
+            Self::RefundDue => "order.refund_due",
+            Self::Refunded => "order.refunded",
+        }
+    }
+}
+
+/// A receiver of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SinkName {
+    /// A URL.
+    Webhook,
+    /// The log of events.
+    Events,
+}
+
+impl SinkName {
+    /// Every receiver.
+    pub const ALL: [Self; 2] = [Self::Webhook, Self::Events];
+
+    /// The word in SQL, JSON and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Events => "events",
+        }
+    }
+}
+
+/// Which receivers changes are written for. Without any, none are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sinks {
+    /// A URL.
+    pub webhook: bool,
+    /// The log of events.
+    pub events: bool,
+}
+
+impl Sinks {
+    pub(super) fn names(self) -> impl Iterator<Item = SinkName> {
+        SinkName::ALL.into_iter().filter(move |name| match name {
+            SinkName::Webhook => self.webhook,
+            SinkName::Events => self.events,
+        })
+    }
+
+    pub(super) fn has_any(self) -> bool {
+        self.webhook || self.events
+    }
+}
+
+/// A change, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewChange<'a> {
+    pub(super) kind: ChangeKind,
+    /// The order as it is now.
+    pub(super) order: &'a StoredOrder,
+    /// The payment that it is about, as it is now.
+    pub(super) payment: Option<&'a StoredPayment>,
+    /// Who or what made it, in a word; empty: its kind says it all.
+    pub(super) cause: &'a str,
+}
+
+/// A change of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderChange {
+    /// The order.
+    pub order: String,
+    /// 1, 2, 3 … of each order.
+    pub seq: u64,
+    /// The order's sale.
+    pub sale: String,
+    /// What has happened: see [`ChangeKind::word`].
+    pub kind: String,
+    /// The JSON that receivers get: the same at every try.
+    pub body: String,
+    /// When it was made, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+}
+
+impl OrderChange {
+    /// Its name, by which a receiver knows one that comes again.
+    pub fn id(&self) -> String {
+        change_id(&self.order, self.seq)
+    }
+}
+
+impl NewChange<'_> {
+    /// The JSON that receivers get.
+    pub(super) fn body(self, seq: u64, now_ms: u64) -> String {
+        let Self {
+            kind,
+            order,
+            payment,
+            cause,
+        } = self;
+        let payment = payment.map(|payment| {
+            json!({
+                "payment": payment.id, "state": payment.state.word(),
+                "reason": Some(&payment.reason).filter(|reason| !reason.is_empty()),
+                "reference": Some(&payment.reference).filter(|text| !text.is_empty()),
+            })
+        });
+        json!({
+            "id": change_id(&order.id, seq),
+            "type": kind.word(),
+            "sequence": seq,
+            "at_ms": now_ms,
+            "cause": Some(cause).filter(|cause| !cause.is_empty()),
+            "order": {
+                "order": order.id, "sale": order.sale.as_str(), "user": order.user.as_str(),
+                "quantity": order.units, "status": order.status.word(), "pay_by_ms": order.pay_by_ms,
+                "created_at_ms": order.created_at_ms,
+            },
+            "payment": payment,
+        })
+        .to_string()
+    }
+}
+
+fn change_id(order_id: &str, seq: u64) -> String {
+    format!("{order_id}.{seq}")
+}

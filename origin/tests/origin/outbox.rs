@@ -1,0 +1,372 @@
+//! The outbox: changes of orders, told to a real receiver that fails, is slow, and goes away.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weir_origin::background::Backoff;
+use weir_origin::clock::now_ms;
+use weir_origin::http::server::serve;
+use weir_origin::http::webhook::WebhookSender;
+use weir_origin::metrics::Metrics;
+use weir_origin::sales::metrics::SaleMetrics;
+use weir_origin::sales::outbox::{OrderWebhook, Outbox, OutboxTimes};
+use weir_origin::sales::store::{Sent, SinkName};
+
+use crate::support::World;
+
+pub const SECRET: &[u8] = b"orders-secret-orders-secret-orders-secret";
+
+/// What came, in its order, and how it is answered.
+#[derive(Default)]
+pub struct Receiver {
+    /// Orders and sequences, as they came and were taken.
+    pub taken: Mutex<Vec<(String, u64)>>,
+    pub bodies: Mutex<BTreeMap<String, Value>>,
+    /// How often a request about an order is refused.
+    pub refusals: Mutex<BTreeMap<String, u32>>,
+    /// How long an answer takes.
+    pub pause: Mutex<Duration>,
+}
+
+impl Receiver {
+    pub fn sequences(&self, order: &str) -> Vec<u64> {
+        let taken = self.taken.lock().unwrap();
+        let of = taken.iter().filter(|(of, _)| of == order);
+        of.map(|(_, sequence)| *sequence).collect()
+    }
+
+    pub fn refuse(&self, order: &str, times: u32) {
+        let mut refusals = self.refusals.lock().unwrap();
+        refusals.insert(order.to_owned(), times);
+    }
+
+    fn refuses(&self, order: &str) -> bool {
+        let mut refusals = self.refusals.lock().unwrap();
+        match refusals.get_mut(order) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+async fn receive(
+    State(receiver): State<Arc<Receiver>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let header = |name: &str| headers[name].to_str().unwrap().to_owned();
+    let (id, at_s) = (header("webhook-id"), header("webhook-timestamp"));
+    let tag = header("webhook-signature");
+    let tag = STANDARD.decode(tag.strip_prefix("v1,").unwrap()).unwrap();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
+    let signed = [id.as_bytes(), b".", at_s.as_bytes(), b".", &body].concat();
+    hmac::verify(&key, &signed, &tag).expect("a signature that is right");
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["id"], json!(id));
+    let order = body["order"]["order"].as_str().unwrap().to_owned();
+    let pause = *receiver.pause.lock().unwrap();
+    tokio::time::sleep(pause).await;
+    if receiver.refuses(&order) {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    let sequence = body["sequence"].as_u64().unwrap();
+    receiver.taken.lock().unwrap().push((order, sequence));
+    receiver.bodies.lock().unwrap().insert(id, body);
+    StatusCode::NO_CONTENT
+}
+
+/// A receiver at this address, until the guard goes.
+pub async fn listen(receiver: &Arc<Receiver>, address: SocketAddr) -> (SocketAddr, DropGuard) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let listener = loop {
+        match tokio::net::TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let address = listener.local_addr().unwrap();
+    let router = Router::new()
+        .route("/hook", post(receive))
+        .with_state(receiver.clone());
+    let stop = CancellationToken::new();
+    tokio::spawn(serve(listener, router, stop.clone()));
+    (address, stop.drop_guard())
+}
+
+pub const ANYWHERE: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+fn times() -> OutboxTimes {
+    OutboxTimes {
+        period: Duration::from_millis(10),
+        backoff: Backoff {
+            first: Duration::from_millis(20),
+            max: Duration::from_millis(100),
+        },
+        ..OutboxTimes::default()
+    }
+}
+
+/// Sends what waits in this world, as one more origin does.
+fn outbox(world: &World, address: SocketAddr, times: OutboxTimes) -> DropGuard {
+    let url = format!("http://{address}/hook");
+    let sender = WebhookSender::new(&url, None, SECRET, Arc::new(now_ms)).unwrap();
+    let (store, sink) = (
+        world.origin.sales().store().clone(),
+        OrderWebhook::new(sender),
+    );
+    let metrics = SaleMetrics::register(&Metrics::default());
+    let outbox = Outbox::new(SinkName::Webhook, Arc::new(sink), store, metrics, times);
+    let stop = CancellationToken::new();
+    tokio::spawn(outbox.run(stop.clone()));
+    stop.drop_guard()
+}
+
+/// Waits until `is_so`.
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn until_nothing_waits(world: &World) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let store = world.origin.sales().store();
+    while store.backlog(SinkName::Webhook).await.unwrap().orders > 0 {
+        assert!(Instant::now() < deadline, "something still waits");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Claims and orders a unit; the order's name.
+async fn buy(world: &World, name: &str) -> String {
+    let ticket = world.claim("s", name).await;
+    let made = world.order(&ticket).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    ticket.claim_id().to_string()
+}
+
+async fn world(total: u64, payment: Value) -> World {
+    let world = World::with_outbox().await;
+    world
+        .sale_with("s", total, json!({ "payment": payment }))
+        .await;
+    world
+}
+
+#[tokio::test]
+async fn every_change_comes_signed_in_its_order_and_an_order_that_fails_holds_up_no_other() {
+    let world = world(8, json!({ "hold": { "pay_within_ms": 400 } })).await;
+    let [paid, late, cancelled] = [
+        buy(&world, "alice").await,
+        buy(&world, "bob").await,
+        buy(&world, "carol").await,
+    ];
+    let receiver = Arc::new(Receiver::default());
+    // More often than this test takes.
+    receiver.refuse(&paid, u32::MAX);
+    world.pay("alice", &format!("/orders/{paid}")).await;
+    let payment = world.start_payment("bob", &format!("/orders/{late}")).await;
+    let path = format!("/orders/{cancelled}/cancel");
+    assert_eq!(world.as_user("carol", "POST", &path).await.status, 200);
+    tokio::time::sleep(Duration::from_millis(410)).await;
+    world.origin.sales().jobs().round().await.unwrap();
+    let told = world.callback("late", &payment, "paid").await;
+    assert_eq!(told.body["state"], "refund_due", "{told:?}");
+
+    let (address, _listening) = listen(&receiver, ANYWHERE.into()).await;
+    let _outbox = outbox(&world, address, times());
+    until("the others are told", || {
+        receiver.sequences(&late) == [1, 2, 3] && receiver.sequences(&cancelled) == [1, 2]
+    })
+    .await;
+    assert_eq!(receiver.sequences(&paid), [] as [u64; 0]);
+    let waiting = world.admin("GET", "/order-deliveries", &Value::Null).await;
+    let waiting = &waiting.body["webhook"]["waiting"][0];
+    assert_eq!(
+        (
+            &waiting["order"],
+            &waiting["next_sequence"],
+            &waiting["last_sequence"]
+        ),
+        (&json!(paid), &json!(1), &json!(2))
+    );
+    receiver.refuse(&paid, 0);
+    let told = world
+        .admin("POST", "/order-deliveries/retry", &Value::Null)
+        .await;
+    assert_eq!(told.status, 200);
+    until("it is told, too", || receiver.sequences(&paid) == [1, 2]).await;
+    until_nothing_waits(&world).await;
+
+    let bodies = receiver.bodies.lock().unwrap().clone();
+    let seen = |order: &str, sequence: u64| {
+        let body = &bodies[&format!("{order}.{sequence}")];
+        (body["type"].clone(), body["order"]["status"].clone())
+    };
+    for (order, sequence, kind, status) in [
+        (&paid, 1, "order.created", "unpaid"),
+        (&paid, 2, "order.paid", "paid"),
+        (&late, 2, "order.expired", "expired"),
+        (&late, 3, "order.refund_due", "expired"),
+        (&cancelled, 2, "order.cancelled", "cancelled"),
+    ] {
+        assert_eq!(seen(order, sequence), (json!(kind), json!(status)));
+    }
+    let refund = &bodies[&format!("{late}.3")]["payment"];
+    assert_eq!(
+        refund,
+        &json!({
+            "payment": payment, "state": "refund_due", "reason": "order_expired", "reference": null,
+        })
+    );
+    let path = format!("/orders/{late}/changes");
+    let listed = world.admin("GET", &path, &Value::Null).await;
+    assert_eq!(listed.body["changes"][2], bodies[&format!("{late}.3")]);
+}
+
+#[tokio::test]
+async fn two_origins_share_the_work_while_a_receiver_is_slow_and_goes_away() {
+    let world = world(64, json!("at_order")).await;
+    let receiver = Arc::new(Receiver::default());
+    *receiver.pause.lock().unwrap() = Duration::from_millis(20);
+    let (address, listening) = listen(&receiver, ANYWHERE.into()).await;
+    let outboxes = [
+        outbox(&world, address, times()),
+        outbox(&world, address, times()),
+    ];
+    let mut orders = Vec::new();
+    let mut listening = Some(listening);
+    for n in 0..24 {
+        let name = format!("user-{n}");
+        let order = buy(&world, &name).await;
+        world.pay(&name, &format!("/orders/{order}")).await;
+        orders.push(order);
+        if n == 10 {
+            // Nobody listens there for a while.
+            listening = None;
+        }
+        if n == 20 {
+            listening = Some(listen(&receiver, address).await.1);
+        }
+    }
+    until_nothing_waits(&world).await;
+    drop((outboxes, listening));
+    for order in &orders {
+        // What was under way when the receiver went may have come twice, but nothing overtook.
+        let mut sequences = receiver.sequences(order);
+        sequences.dedup();
+        assert_eq!(sequences, [1, 2], "{order}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_origin_had_leased_that_died_is_sent_by_another_one_after_the_lease() {
+    let world = world(8, json!("at_order")).await;
+    let order = buy(&world, "alice").await;
+    let store = world.origin.sales().store();
+    let lease = |holder, now_ms, until_ms| {
+        store.lease_deliveries(SinkName::Webhook, holder, now_ms, until_ms, 9)
+    };
+    let begin_ms = now_ms();
+    let dead = lease(1, begin_ms, begin_ms + 700).await.unwrap();
+    assert_eq!(dead.len(), 1);
+    assert_eq!(lease(2, begin_ms + 699, u64::MAX).await.unwrap(), []);
+    let receiver = Arc::new(Receiver::default());
+    let (address, _listening) = listen(&receiver, ANYWHERE.into()).await;
+    let _outbox = outbox(&world, address, times());
+    until("it is told", || receiver.sequences(&order) == [1]).await;
+    assert!(now_ms() >= begin_ms + 700);
+    until_nothing_waits(&world).await;
+    // The dead one was only slow: what it says now changes nothing.
+    world.pay("alice", &format!("/orders/{order}")).await;
+    let late = Sent {
+        leased: dead[0].clone(),
+        next_seq: 3,
+        error: None,
+        due_at_ms: 0,
+    };
+    let settled = store.settle_deliveries(SinkName::Webhook, 1, &[late]).await;
+    settled.unwrap();
+    until("it is told", || receiver.sequences(&order) == [1, 2]).await;
+}
+
+#[tokio::test]
+async fn changes_that_race_are_numbered_without_gaps() {
+    let world = world(64, json!("at_order")).await;
+    let mut orders = Vec::new();
+    for n in 0..12 {
+        let name = format!("user-{n}");
+        let order = buy(&world, &name).await;
+        let path = format!("/orders/{order}");
+        let payment = world.start_payment(&name, &path).await;
+        let (event, cancel) = (format!("e-{n}"), format!("{path}/cancel"));
+        let (_, told) = tokio::join!(
+            world.as_user(&name, "POST", &cancel),
+            world.callback(&event, &payment, "paid"),
+        );
+        assert_eq!(told.status, 200, "{told:?}");
+        orders.push((order, told.body["state"].as_str().unwrap().to_owned()));
+    }
+    let store = world.origin.sales().store();
+    for (order, state) in orders {
+        let changes = store.order_changes(&order, 1, 10).await.unwrap();
+        let changes = changes.iter().map(|change| (change.seq, &*change.kind));
+        let expected = match state.as_str() {
+            "paid" => vec![(1, "order.created"), (2, "order.paid")],
+            _ => vec![
+                (1, "order.created"),
+                (2, "order.cancelled"),
+                (3, "order.refund_due"),
+            ],
+        };
+        assert_eq!(changes.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test]
+async fn what_was_told_is_pruned_and_its_numbers_go_on() {
+    let world = world(8, json!("at_order")).await;
+    let receiver = Arc::new(Receiver::default());
+    let (address, _listening) = listen(&receiver, ANYWHERE.into()).await;
+    let [order, waiting] = [buy(&world, "alice").await, buy(&world, "bob").await];
+    receiver.refuse(&waiting, u32::MAX);
+    let store = world.origin.sales().store();
+    let bodies = || world.number("SELECT COUNT(*) FROM order_changes WHERE body <> ''");
+    {
+        let _outbox = outbox(&world, address, times());
+        until("it is told", || receiver.sequences(&order) == [1]).await;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while store.backlog(SinkName::Webhook).await.unwrap().orders > 1 {
+            assert!(Instant::now() < deadline);
+        }
+    }
+    while store.prune_changes(now_ms()).await.unwrap() {}
+    assert_eq!(bodies().await, 1, "what waits stays");
+    world.pay("alice", &format!("/orders/{order}")).await;
+    receiver.refuse(&waiting, 0);
+    let _outbox = outbox(&world, address, times());
+    until("it is told", || receiver.sequences(&order) == [1, 2]).await;
+    until_nothing_waits(&world).await;
+    while store.prune_changes(now_ms()).await.unwrap() {}
+    assert_eq!(bodies().await, 0);
+    let rows = world.number("SELECT COUNT(*) FROM order_changes").await;
+    assert_eq!(rows, 2, "a number for each order");
+}

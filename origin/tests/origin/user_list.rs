@@ -1,0 +1,160 @@
+//! Users whom operators have blocked in every sale, or let buy whatever a risk check says.
+
+use serde_json::{Value, json};
+use weir_origin::clock::now_ms;
+use weir_origin::sales::store::Score;
+
+use crate::support::{Answer, World, id, user};
+
+async fn stand(world: &World, name: &str, standing: &str) -> Answer {
+    let body = json!({ "standing": standing, "reason": "resells", "operator": "olga" });
+    let answer = world
+        .admin("PUT", &format!("/user-list/{name}"), &body)
+        .await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer
+}
+
+async fn off(world: &World, name: &str) -> Answer {
+    let body = json!({ "operator": "olga" });
+    world
+        .admin("DELETE", &format!("/user-list/{name}"), &body)
+        .await
+}
+
+#[tokio::test]
+async fn who_is_blocked_buys_in_no_sale_even_if_redis_does_not_know() {
+    let world = World::new().await;
+    let one_shard = json!({ "shards": 1 });
+    world.sale_with("s", 4, one_shard.clone()).await;
+    world.sale_with("t", 4, one_shard.clone()).await;
+    let claim = async |sale: &str| world.claim_as_gateways_do(sale, "mallory").await;
+    // Their claims are older than the block.
+    let tickets = [claim("s").await.unwrap(), claim("t").await.unwrap()];
+    let listed = stand(&world, "mallory", "blocked").await;
+    assert_eq!(listed.body["standing"], "blocked");
+    for ticket in &tickets {
+        let refused = world.order(ticket).await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (403, "barred"));
+        // The gateway knows.
+        assert!(claim(ticket.sale.as_str()).await.is_err());
+    }
+    // A sale that was made after: the first claim is refused by SQL, and teaches the gateway.
+    world.sale_with("u", 4, one_shard).await;
+    let ticket = claim("u").await.unwrap();
+    let skip = json!({ "degrade": { "skip_risk": true } });
+    let skip = world.admin("PUT", "/sales/u/switch", &skip).await;
+    assert!(skip.status.is_success(), "{skip:?}");
+    assert_eq!(
+        world.order(&ticket).await.code(),
+        "barred",
+        "no switch lets them in"
+    );
+    assert!(claim("u").await.is_err());
+
+    let page = world
+        .admin("GET", "/user-list?standing=blocked", &Value::Null)
+        .await;
+    assert_eq!(page.body["users"][0]["user"], "mallory");
+    for _ in 0..2 {
+        let free = off(&world, "mallory").await;
+        assert_eq!(free.body["standing"], "none", "{free:?}");
+    }
+    let log = off(&world, "mallory").await.body["log"].clone();
+    let words: Vec<&str> = log
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["standing"].as_str().unwrap())
+        .collect();
+    assert_eq!(words, ["none", "blocked"]);
+    assert_eq!(
+        (&log[1]["operator"], &log[1]["reason"]),
+        (&json!("olga"), &json!("resells"))
+    );
+    for sale in ["s", "t", "u"] {
+        let ticket = claim(sale).await.unwrap();
+        assert_eq!(world.order(&ticket).await.status, 201, "{sale}");
+    }
+}
+
+#[tokio::test]
+async fn whom_operators_allow_no_risk_check_blocks_but_an_operator_of_a_sale_does() {
+    let world = World::new().await;
+    let window = json!({ "from_ms": 0, "until_ms": now_ms() + 60_000 });
+    world
+        .sale_with("s", 4, json!({ "reservation": window }))
+        .await;
+    let store = world.origin.sales().store();
+    store
+        .reserve(&id("s"), &user("alice"), now_ms())
+        .await
+        .unwrap();
+    let score = Score {
+        score: 99,
+        block: true,
+    };
+    assert!(
+        store
+            .set_score(&id("s"), &user("alice"), score, now_ms())
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .is_barred(&id("s"), &user("alice"), now_ms())
+            .await
+            .unwrap()
+    );
+    stand(&world, "alice", "allowed").await;
+    assert!(
+        !store
+            .is_barred(&id("s"), &user("alice"), now_ms())
+            .await
+            .unwrap()
+    );
+    assert_eq!(store.blocked_page(&id("s"), None, 9).await.unwrap(), []);
+    let ticket = world.claim("s", "alice").await;
+    assert_eq!(world.order(&ticket).await.status, 201);
+
+    let path = "/sales/s/blocked/bob";
+    assert_eq!(world.admin("PUT", path, &Value::Null).await.status, 204);
+    stand(&world, "bob", "allowed").await;
+    assert!(
+        store
+            .is_barred(&id("s"), &user("bob"), now_ms())
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_standing_is_refused_and_who_is_blocked_cannot_reserve() {
+    let world = World::new().await;
+    for (body, code) in [
+        (
+            json!({ "standing": "odd", "reason": "r", "operator": "o" }),
+            "invalid_body",
+        ),
+        (
+            json!({ "standing": "blocked", "reason": "", "operator": "o" }),
+            "invalid_reason",
+        ),
+        (
+            json!({ "standing": "blocked", "reason": "x".repeat(201), "operator": "o" }),
+            "invalid_reason",
+        ),
+    ] {
+        let refused = world.admin("PUT", "/user-list/u", &body).await;
+        assert_eq!(refused.code(), code);
+    }
+    let window = json!({ "from_ms": 0, "until_ms": now_ms() + 60_000 });
+    world
+        .sale_with("s", 4, json!({ "reservation": window }))
+        .await;
+    stand(&world, "mallory", "blocked").await;
+    let refused = world
+        .as_user("mallory", "POST", "/sales/s/reservations")
+        .await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (403, "blocked"));
+}
