@@ -8,6 +8,7 @@
 //! | [`fitment`] | vehicle fitment: which parts fit which vehicles |
 //! | [`history`] | browse history: the products that a user has seen last |
 //! | [`rooms`] | waiting rooms: what operators set, and how the queues are |
+//! | [`access`] | who may use the admin routes, and who has changed what |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
 //! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
@@ -20,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod background;
 pub mod clock;
 pub mod config;

@@ -24,6 +24,7 @@ use weir_base::id::UserId;
 
 use crate::metrics::RequestMetrics;
 
+pub(crate) use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub(crate) use edge::document_ms;
 pub use edge::{Edges, with_stamp};
@@ -45,6 +46,10 @@ pub const PUBLIC_LIMIT: Duration = Duration::from_millis(4_500);
 /// How long an admin request may take: audits of large sales read many records.
 pub const ADMIN_LIMIT: Duration = Duration::from_secs(30);
 
+/// The address at the other end of a request's connection, which may be a proxy's. It is among a request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerAddress(pub std::net::IpAddr);
+
 /// How long requests may take.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeLimit {
@@ -61,11 +66,6 @@ impl From<Duration> for TimeLimit {
             none_for: &[],
         }
     }
-}
-
-/// Routes for those who show `token`.
-pub fn with_token(routes: Router, token: AdminToken) -> Router {
-    routes.route_layer(from_fn_with_state(token, auth::require_token))
 }
 
 /// What every port has: limits, logs, and problem details for paths without a route.

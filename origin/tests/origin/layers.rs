@@ -16,7 +16,8 @@ const START_UP: [&str; 7] = [
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 9] = [
+    "access",
     "background",
     "clock",
     "http",

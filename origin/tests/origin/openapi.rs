@@ -65,6 +65,7 @@ fn every_route_is_documented() {
     let file = format!("{LINK_FOLLOW}.well-known/{{file}}");
     let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
     let routes = [
+        include_str!("../../src/access/http.rs"),
         include_str!("../../src/events/http/mod.rs"),
         include_str!("../../src/fitment/http/mod.rs"),
         include_str!("../../src/history/http/mod.rs"),
