@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Extension, Router};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
@@ -11,13 +11,15 @@ use weir_scripts::routes::FITMENT_CHECK;
 use crate::access::metrics::AccessMetrics;
 use crate::access::scope::{Area, Level};
 use crate::access::{self, Access, Door, Guard};
+use crate::console;
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
 use crate::fitment::metrics::FitmentMetrics;
 use crate::fitment::{self, Fitment};
 use crate::history::metrics::HistoryMetrics;
 use crate::history::{self, History};
-use crate::http::{self, ADMIN_LIMIT, AdminToken, Edges, Health, PUBLIC_LIMIT, Part};
+use crate::http::{self, ADMIN_LIMIT, AdminToken, Edges, Health, Live, PUBLIC_LIMIT, Part};
+use crate::limits;
 use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
@@ -61,6 +63,7 @@ pub struct Origin {
     edges: Edges,
     access_metrics: AccessMetrics,
     access: Access,
+    live: Live,
 }
 
 /// What a key of some domains and tags opens: these routes look whose a link is.
@@ -113,6 +116,7 @@ impl Origin {
                 access::Settings::default(),
             ),
             access_metrics,
+            live: Live::default(),
             edges: Edges::default(),
             sales,
             has_sales: true,
@@ -290,6 +294,7 @@ impl Origin {
             .merge(access::http::routes(&door))
             .merge(http::alive())
             .merge(http::probes(health))
+            .merge(console::page())
             .merge(links::http::page())
             .merge(events::http::page())
             .merge(fitment::http::page());
@@ -304,7 +309,7 @@ impl Origin {
     /// The routes of each domain, behind what guards them.
     fn guarded(&self, door: &Door) -> Router {
         let sales = match self.has_sales {
-            true => sales::http::admin(self.sales.clone()),
+            true => sales::http::admin(self.sales.clone()).layer(Extension(self.live.clone())),
             false => Router::new(),
         };
         let links = links::http::admin(self.links.clone());
@@ -312,6 +317,7 @@ impl Origin {
         let history = history::http::admin(self.history.clone());
         let fitment = fitment::http::admin(self.fitment.clone());
         let rooms = rooms::http::admin(self.rooms.clone());
+        let limits = limits::http::admin(self.redis.clone());
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         let of_links = Guard::of(Area::Links).behind(&["/links"]).narrow(NARROW);
         // What business systems send are events, not acts.
@@ -323,6 +329,7 @@ impl Origin {
             .merge(door.guard(history, Guard::of(Area::History)))
             .merge(door.guard(fitment, of_fitment))
             .merge(door.guard(rooms, Guard::of(Area::Rooms)))
+            .merge(door.guard(limits, Guard::of(Area::Limits)))
     }
 
     /// What `/readyz` tells of beside SQL and Redis. A log of events that is full makes nobody turn sales away.
@@ -371,6 +378,7 @@ impl Origin {
         }
         tasks.extend(self.rooms.spawn(stop));
         tasks.push(self.access.spawn(stop));
+        tasks.push(tokio::spawn(self.live.clone().end_with(stop.clone())));
         Ok(tasks)
     }
 

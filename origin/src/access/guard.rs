@@ -115,21 +115,12 @@ enum Noting {
 #[derive(Clone, Debug)]
 struct Post {
     door: Door,
-    guard: Option<Guard>,
+    guard: Guard,
 }
 
 impl Door {
     /// Routes for those who may.
     pub fn guard(&self, routes: Router, guard: Guard) -> Router {
-        self.post(routes, Some(guard))
-    }
-
-    /// Routes for everybody who has a key, whatever for.
-    pub(super) fn guard_all(&self, routes: Router) -> Router {
-        self.post(routes, None)
-    }
-
-    fn post(&self, routes: Router, guard: Option<Guard>) -> Router {
         let door = self.clone();
         routes.route_layer(from_fn_with_state(Post { door, guard }, check))
     }
@@ -161,9 +152,7 @@ async fn check(
         Err(problem) => return problem.into_response(),
     };
     request.extensions_mut().insert(caller.clone());
-    let Some(guard) = post.guard else {
-        return next.run(request).await;
-    };
+    let guard = post.guard;
     let need = guard.need(request.method(), route);
     let is_change = need.level == Level::Write;
     if is_change && caller.0.session.is_some() && !session::is_from_page(request.headers()) {

@@ -43,13 +43,13 @@ pub fn routes(door: &Door) -> Router {
         .route("/access/keys/{id}", get(one).delete(revoke))
         .route("/access/audit", get(audit))
         .with_state(door.clone());
-    let own = Router::new().route("/access/session", get(whoami));
     let open = Router::new()
-        .route("/access/session", post(sign_in).delete(sign_out))
+        .route(
+            "/access/session",
+            post(sign_in).get(whoami).delete(sign_out),
+        )
         .with_state(door.clone());
-    door.guard(guarded, Guard::of(Area::Access))
-        .merge(door.guard_all(own))
-        .merge(open)
+    door.guard(guarded, Guard::of(Area::Access)).merge(open)
 }
 
 /// A key to be made.
@@ -269,9 +269,18 @@ impl From<Caller> for CallerView {
     }
 }
 
-/// `GET /access/session`: who asks, and what they may.
-async fn whoami(Extension(caller): Extension<Caller>) -> Json<CallerView> {
-    Json(caller.into())
+/// `GET /access/session`: who asks, and what they may; 204: nobody is signed in, which a page asks before it shows a form.
+async fn whoami(State(door): State<Door>, headers: HeaderMap) -> Result<Response, Problem> {
+    match door.caller(&headers).await {
+        Ok(caller) => Ok(Json(CallerView::from(caller)).into_response()),
+        Err(problem) => {
+            let is_nobody = problem.status == StatusCode::UNAUTHORIZED;
+            match is_nobody && !headers.contains_key(header::AUTHORIZATION) {
+                true => Ok(StatusCode::NO_CONTENT.into_response()),
+                false => Err(problem),
+            }
+        }
+    }
 }
 
 /// `POST /access/session`: a key, or the token of the environment, for a cookie.

@@ -9,6 +9,7 @@ pub(crate) mod files;
 mod health;
 mod input;
 mod layers;
+mod live;
 mod problem;
 pub mod server;
 
@@ -30,6 +31,7 @@ pub(crate) use edge::document_ms;
 pub use edge::{Edges, with_stamp};
 pub use health::{Health, Part, alive, probes, starting};
 pub(crate) use input::{JsonBody, ReadQuery, describe, read_json};
+pub use live::Live;
 pub use problem::{Problem, RETRY_AFTER_S, Remedy};
 
 /// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
