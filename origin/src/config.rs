@@ -8,6 +8,7 @@ use weir_base::key::KeyRing;
 use weir_link::scramble::Scramble;
 use weir_scripts::keys;
 
+use crate::access::config::AccessConfig;
 use crate::doctor::DoctorCommand;
 use crate::events::config::{EventConfig, webhook_secret};
 use crate::fitment::config::FitmentConfig;
@@ -48,7 +49,8 @@ Secrets come by the environment, each by itself or as the path of a file (…_FI
                       there are no feeds
   WEIR_EDGE_SECRET_PREVIOUS
                       optional: the secret before it, while edges change over
-  WEIR_ADMIN_TOKEN    the bearer token of the admin routes, at least 32 bytes
+  WEIR_ADMIN_TOKEN    the bearer token that opens all admin routes, at least 32 bytes: for the first keys, and for when SQL is
+                      away
   WEIR_LINK_SECRET    optional: scrambles the codes of short links, so that the next one cannot be told
                       from this one; at least 32 bytes. It must stay for as long as there are links
   WEIR_EVENTS_WEBHOOK_SECRET
@@ -118,6 +120,10 @@ pub struct Config {
     /// The flags of vehicle fitment.
     #[command(flatten)]
     pub fitment: FitmentConfig,
+
+    /// The flags of access.
+    #[command(flatten)]
+    pub access: AccessConfig,
 
     /// What to do instead of serving.
     #[command(subcommand)]

@@ -8,6 +8,9 @@
 //! | [`fitment`] | vehicle fitment: which parts fit which vehicles |
 //! | [`history`] | browse history: the products that a user has seen last |
 //! | [`rooms`] | waiting rooms: what operators set, and how the queues are |
+//! | [`limits`] | the rules that gateways read |
+//! | [`console`] | the page for operators, of all domains: files alone |
+//! | [`access`] | who may use the admin routes, and who has changed what |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
 //! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
@@ -21,15 +24,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod background;
 pub mod clock;
 pub mod config;
+pub mod console;
 pub mod doctor;
 pub mod events;
 pub mod fitment;
 pub mod history;
 pub mod http;
 pub mod init;
+pub mod limits;
 pub mod links;
 pub mod metrics;
 pub mod migrations;

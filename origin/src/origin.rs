@@ -2,18 +2,24 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Extension, Router};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
+use weir_scripts::routes::FITMENT_CHECK;
 
+use crate::access::metrics::AccessMetrics;
+use crate::access::scope::{Area, Level};
+use crate::access::{self, Access, Door, Guard};
+use crate::console;
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
 use crate::fitment::metrics::FitmentMetrics;
 use crate::fitment::{self, Fitment};
 use crate::history::metrics::HistoryMetrics;
 use crate::history::{self, History};
-use crate::http::{self, ADMIN_LIMIT, AdminToken, Edges, Health, PUBLIC_LIMIT, Part};
+use crate::http::{self, ADMIN_LIMIT, AdminToken, Edges, Health, Live, PUBLIC_LIMIT, Part};
+use crate::limits;
 use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
 use crate::links::{self, Links, Settings};
@@ -57,7 +63,25 @@ pub struct Origin {
     rooms: Rooms,
     edges: Edges,
     is_stock_in_objects: bool,
+    access_metrics: AccessMetrics,
+    access: Access,
+    live: Live,
 }
+
+/// What a key of some domains and tags opens: these routes look whose a link is.
+const NARROW: &[(Level, &str)] = &[
+    (Level::Write, "/links"),
+    (Level::Read, "/links"),
+    (Level::Write, "/links/{code}"),
+    (Level::Read, "/links/{code}"),
+    (Level::Read, "/links/{code}/history"),
+    (Level::Read, "/links/{code}/stats"),
+    (Level::Read, "/links/{code}/stats.csv"),
+    (Level::Read, "/links/{code}/qr.svg"),
+    (Level::Read, "/links/{code}/qr.png"),
+    (Level::Read, "/link-domains"),
+    (Level::Read, "/link-domains/{id}"),
+];
 
 impl Origin {
     /// An origin with sales, whose claims are signed with one of `keys`.
@@ -76,6 +100,7 @@ impl Origin {
     ) -> Self {
         let metrics = Metrics::default();
         let sale_metrics = SaleMetrics::register(&metrics);
+        let access_metrics = AccessMetrics::register(&metrics);
         let sales = Sales::new(store, redis.clone(), keys, limits, sale_metrics);
         Self {
             link_metrics: LinkMetrics::register(&metrics),
@@ -87,6 +112,13 @@ impl Origin {
             fitment_metrics: FitmentMetrics::register(&metrics),
             fitment: None,
             rooms: Rooms::new(database.clone(), redis.clone()),
+            access: Access::new(
+                database.clone(),
+                access_metrics.clone(),
+                access::Settings::default(),
+            ),
+            access_metrics,
+            live: Live::default(),
             edges: Edges::default(),
             is_stock_in_objects: false,
             sales,
@@ -199,6 +231,19 @@ impl Origin {
         self
     }
 
+    /// The same, with these settings of access.
+    #[must_use]
+    pub fn with_access(mut self, settings: access::Settings) -> Self {
+        let (database, metrics) = (self.database.clone(), self.access_metrics.clone());
+        self.access = Access::new(database, metrics, settings);
+        self
+    }
+
+    /// Keys, sessions and the audit trail.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
     /// Sales and orders.
     pub fn sales(&self) -> &Sales {
         &self.sales
@@ -260,7 +305,7 @@ impl Origin {
         http::finish(routes, PUBLIC_LIMIT.into(), self.metrics.requests())
     }
 
-    /// The routes for operators, who show `token`, and for probes and pages, which need none.
+    /// The routes for operators, who show `token` or a key, and for probes and pages, which need none.
     pub fn admin_routes(&self, token: AdminToken) -> Router {
         let health = Health {
             database: self.database.clone(),
@@ -268,19 +313,13 @@ impl Origin {
             metrics: self.metrics.clone(),
             parts: self.parts(),
         };
-        let sales = match self.has_sales {
-            true => sales::http::admin(self.sales.clone()),
-            false => Router::new(),
-        };
-        let guarded = sales
-            .merge(links::http::admin(self.links.clone()))
-            .merge(events::http::admin(self.events.clone()))
-            .merge(history::http::admin(self.history.clone()))
-            .merge(fitment::http::admin(self.fitment.clone()))
-            .merge(rooms::http::admin(self.rooms.clone()));
-        let routes = http::with_token(guarded, token)
+        let door = self.access.with_token(token);
+        let routes = self
+            .guarded(&door)
+            .merge(access::http::routes(&door))
             .merge(http::alive())
             .merge(http::probes(health))
+            .merge(console::page())
             .merge(links::http::page())
             .merge(events::http::page())
             .merge(fitment::http::page());
@@ -290,6 +329,32 @@ impl Origin {
             none_for: &[fitment::http::UPLOAD],
         };
         http::finish(routes, limit, self.metrics.requests())
+    }
+
+    /// The routes of each domain, behind what guards them.
+    fn guarded(&self, door: &Door) -> Router {
+        let sales = match self.has_sales {
+            true => sales::http::admin(self.sales.clone()).layer(Extension(self.live.clone())),
+            false => Router::new(),
+        };
+        let links = links::http::admin(self.links.clone());
+        let events = events::http::admin(self.events.clone());
+        let history = history::http::admin(self.history.clone());
+        let fitment = fitment::http::admin(self.fitment.clone());
+        let rooms = rooms::http::admin(self.rooms.clone());
+        let limits = limits::http::admin(self.redis.clone());
+        // A link is made while SQL is away, and faster than a transaction of its own would let it.
+        let of_links = Guard::of(Area::Links).behind(&["/links"]).narrow(NARROW);
+        // What business systems send are events, not acts.
+        let of_events = Guard::of(Area::Events).unnoted(&["/events"]);
+        let of_fitment = Guard::of(Area::Fitment).questions(&[FITMENT_CHECK]);
+        door.guard(sales, Guard::of(Area::Sales))
+            .merge(door.guard(links, of_links))
+            .merge(door.guard(events, of_events))
+            .merge(door.guard(history, Guard::of(Area::History)))
+            .merge(door.guard(fitment, of_fitment))
+            .merge(door.guard(rooms, Guard::of(Area::Rooms)))
+            .merge(door.guard(limits, Guard::of(Area::Limits)))
     }
 
     /// What `/readyz` tells of beside SQL and Redis. A log of events that is full makes nobody turn sales away.
@@ -337,12 +402,15 @@ impl Origin {
             tasks.extend(fitment.spawn(stop));
         }
         tasks.extend(self.rooms.spawn(stop));
+        tasks.push(self.access.spawn(stop));
+        tasks.push(tokio::spawn(self.live.clone().end_with(stop.clone())));
         Ok(tasks)
     }
 
     /// Waits for orders under way, then closes the connections to SQL.
     pub async fn finish(&self) {
         self.sales.finish().await;
+        self.access.finish().await;
         self.database.close().await;
     }
 }

@@ -189,6 +189,7 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
             origin.without_sales()
         }
     };
+    let origin = origin.with_access(config.access.settings());
     let origin = origin.with_payments(secrets.payments);
     let origin = origin.with_edges(secrets.edge_keys);
     let origin = origin.with_stock_in_objects(config.sales.stock_in_objects);

@@ -10,6 +10,7 @@ pub(crate) mod files;
 mod health;
 mod input;
 mod layers;
+mod live;
 mod problem;
 pub mod server;
 pub mod webhook;
@@ -26,11 +27,13 @@ use weir_base::id::UserId;
 
 use crate::metrics::RequestMetrics;
 
+pub(crate) use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub(crate) use edge::document_ms;
 pub use edge::{Edges, with_stamp};
 pub use health::{Health, Part, alive, probes, starting};
 pub(crate) use input::{JsonBody, ReadQuery, describe, read_json};
+pub use live::Live;
 pub use problem::{Problem, RETRY_AFTER_S, Remedy};
 
 /// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
@@ -46,6 +49,10 @@ pub const PUBLIC_LIMIT: Duration = Duration::from_millis(4_500);
 
 /// How long an admin request may take: audits of large sales read many records.
 pub const ADMIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// The address at the other end of a request's connection, which may be a proxy's. It is among a request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerAddress(pub std::net::IpAddr);
 
 /// How long requests may take.
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +70,6 @@ impl From<Duration> for TimeLimit {
             none_for: &[],
         }
     }
-}
-
-/// Routes for those who show `token`.
-pub fn with_token(routes: Router, token: AdminToken) -> Router {
-    routes.route_layer(from_fn_with_state(token, auth::require_token))
 }
 
 /// What every port has: limits, logs, and problem details for paths without a route.

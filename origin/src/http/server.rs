@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,6 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
+
+use super::PeerAddress;
 
 /// The most connections to one port. Gateways keep few and use them again; beyond it a new one takes the place of one that is
 /// idle, or waits for one that ends.
@@ -46,7 +49,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     while let Some(accepted) = until(&stop, listener.accept()).await {
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 if slots.available_permits() == 0 {
                     peers.end_idlest();
                 }
@@ -54,7 +57,8 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
                     break;
                 };
                 let peer = peers.add();
-                start(stream, &router, &connections, peer, slot.ok());
+                let address = PeerAddress(address.ip());
+                start(stream, address, &router, &connections, peer, slot.ok());
             }
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
@@ -76,6 +80,7 @@ async fn until<T>(stop: &CancellationToken, event: impl Future<Output = T>) -> O
 
 fn start(
     stream: TcpStream,
+    address: PeerAddress,
     router: &Router,
     connections: &GracefulShutdown,
     peer: PeerHandle,
@@ -87,7 +92,8 @@ fn start(
     }
     let service = TowerToHyperService::new(router.clone());
     let ended = peer.peer.ended.clone();
-    let served = service_fn(move |request| {
+    let served = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(address);
         let busy = Busy::begin(&peer.peer);
         let answer = service.call(request);
         async move {

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-const DOMAINS: [&str; 6] = ["events", "fitment", "history", "links", "rooms", "sales"];
+const DOMAINS: [&str; 7] = [
+    "events", "fitment", "history", "limits", "links", "rooms", "sales",
+];
 
 /// Where domains meet. Nothing else may name these.
 const START_UP: [&str; 8] = [
@@ -18,9 +20,11 @@ const START_UP: [&str; 8] = [
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 10] = [
+    "access",
     "background",
     "clock",
+    "console",
     "http",
     "metrics",
     "redis",

@@ -7,6 +7,7 @@ use support::Backing;
 #[macro_use]
 mod support;
 
+mod access;
 mod archive;
 mod attempts;
 mod auth;

@@ -65,10 +65,12 @@ fn every_route_is_documented() {
     let file = format!("{LINK_FOLLOW}.well-known/{{file}}");
     let record = format!("{LINK_RECORD}{{domain}}/{{code}}");
     let routes = [
+        include_str!("../../src/access/http.rs"),
         include_str!("../../src/events/http/mod.rs"),
         include_str!("../../src/fitment/http/mod.rs"),
         include_str!("../../src/history/http/mod.rs"),
         include_str!("../../src/http/health.rs"),
+        include_str!("../../src/limits/http.rs"),
         include_str!("../../src/links/http/mod.rs"),
         include_str!("../../src/rooms/http.rs"),
         include_str!("../../src/sales/http/mod.rs"),
@@ -86,7 +88,13 @@ fn every_route_is_documented() {
         })
         .collect();
     assert!(paths.len() > 15, "{paths:?}");
-    let pages = ["/events/page", "/fitment/ui", "/history/page", "/ui"];
+    let pages = [
+        "/events/page",
+        "/fitment/ui",
+        "/history/page",
+        "/links/ui",
+        "/ui",
+    ];
     let files = pages.map(|page| format!("{page}/{{file}}"));
     let files = files.iter().map(String::as_str);
     let feeds = [weir_feed::routes::LINKS, DOMAINS, SOLD_OUT];

@@ -1,4 +1,4 @@
-//! The pages of links and of events, as they are served. What they do is for a browser to find out: `tests/e2e/page`,
+//! The console and the pages beside it, as they are served. What they do is for a browser to find out: `tests/e2e/page`,
 //! `tests/e2e/groups_page`.
 
 use std::collections::BTreeSet;
@@ -18,6 +18,8 @@ async fn the_page_comes_without_a_token_and_may_do_little() {
         ("/ui/main.js", "text/javascript; charset=utf-8"),
         ("/ui/page.css", "text/css; charset=utf-8"),
         ("/ui/icon.svg", "image/svg+xml"),
+        ("/links/ui", "text/html; charset=utf-8"),
+        ("/links/ui/main.js", "text/javascript; charset=utf-8"),
         ("/events/page", "text/html; charset=utf-8"),
         ("/events/page/main.js", "text/javascript; charset=utf-8"),
         ("/events/page/page.css", "text/css; charset=utf-8"),
@@ -49,7 +51,8 @@ async fn the_page_comes_without_a_token_and_may_do_little() {
 async fn every_file_of_the_page_is_served_and_nothing_in_it_is_inline() {
     let world = World::new().await;
     for (page, folder, count) in [
-        ("/ui", "src/links/http/page", 14),
+        ("/ui", "src/console/page", 14),
+        ("/links/ui", "src/links/http/page", 14),
         ("/events/page", "src/events/http/page", 7),
         ("/fitment/ui", "src/fitment/http/page", 4),
     ] {

@@ -3,6 +3,8 @@
 
 use support::Backing;
 
+#[path = "../origin/access.rs"]
+mod access;
 #[path = "../origin/archive.rs"]
 mod archive;
 #[path = "../origin/attempts.rs"]

@@ -53,7 +53,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
         .await?;
     browser.click("button[type=submit]").await?;
     browser
-        .wait_for_text("main", "That is not the admin token.")
+        .wait_for_text("main", "That key opens nothing.")
         .await?;
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)

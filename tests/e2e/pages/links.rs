@@ -23,7 +23,7 @@ impl Desk {
     }
 
     fn page(&self) -> String {
-        format!("{}/ui", self.origin.admin_url())
+        format!("{}/links/ui", self.origin.admin_url())
     }
 
     async fn sign_in(&self) -> Result<()> {
@@ -231,7 +231,7 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
     browser.type_into("[name=token]", "not-the-token").await?;
     browser.click("button[type=submit]").await?;
     browser
-        .wait_for_text("[role=alert]", "That is not the admin token")
+        .wait_for_text("[role=alert]", "That key opens nothing")
         .await?;
     assert!(!browser.page_text().await?.contains("a.example"));
     desk.picture("sign-in").await?;

@@ -2,6 +2,7 @@
 //!
 //! `WEIR_SCREENSHOTS=<folder>` keeps pictures of them.
 
+mod console;
 mod fitment;
 mod groups;
 mod history;

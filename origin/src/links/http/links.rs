@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tracing::error;
 use weir_link::code::{Code, DomainId, LinkId};
 
+use super::within::Within;
 use super::{Enabled, idempotency};
 use crate::http::{JsonBody, Problem, describe, read_json};
 use crate::links::Links;
@@ -36,7 +37,7 @@ const PAGE_MAX: usize = 200;
 /// Links of a page that does not say.
 const PAGE: usize = 50;
 
-/// The link that a path names, and its `?domain=`: the first domain unless set.
+/// The link that a path names, and its `?domain=`: the first domain unless set. It is one that the caller may see.
 pub(super) struct NamedLink(pub LinkId);
 
 #[derive(Deserialize)]
@@ -58,20 +59,29 @@ impl FromRequestParts<Enabled> for NamedLink {
             None => links.domains().domains.default_domain().id.clone(),
         };
         let code = code.ok_or_else(unknown_link)?;
-        Ok(Self(LinkId { domain, code }))
+        let id = LinkId { domain, code };
+        let within = Within::from_request_parts(parts, enabled).await?;
+        if within.is_narrow() {
+            // To a key that is about other links there is none of this name.
+            let link = links.finder().find(&id).await.map_err(not_found)?;
+            within.has(&link).then_some(()).ok_or_else(unknown_link)?;
+        }
+        Ok(Self(id))
     }
 }
 
 /// `POST /links`: one, or a list of up to 1,000. With an `Idempotency-Key`, once.
 pub(super) async fn create(
     links: Links,
+    within: Within,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
     let Some(key) = idempotency::key(&headers)? else {
-        return Ok(made(&links, &body).await?.into_response());
+        return Ok(made(&links, &within, &body).await?.into_response());
     };
-    idempotency::once(links.records(), key, &body, made(&links, &body)).await
+    let make = made(&links, &within, &body);
+    idempotency::once(links.records(), key, &body, make).await
 }
 
 /// What was made, as it is answered, now and to whoever asks with the same key.
@@ -93,12 +103,14 @@ impl IntoResponse for Made {
     }
 }
 
-async fn made(links: &Links, body: &[u8]) -> Result<Made, Problem> {
+async fn made(links: &Links, within: &Within, body: &[u8]) -> Result<Made, Problem> {
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_list {
-        return made_all(links, body).await;
+        return made_all(links, within, body).await;
     }
     let request: LinkRequest = read_json(body)?;
+    let known = links.domains();
+    within.check_new(&request, known.domains.default_domain().id.as_str())?;
     let made = links.creator().create(request).await;
     let link = made.map_err(not_made)?;
     Ok(Made {
@@ -109,7 +121,7 @@ async fn made(links: &Links, body: &[u8]) -> Result<Made, Problem> {
 }
 
 /// One answer each, in their order: a link, or a problem. 201 if all were made, else 207.
-async fn made_all(links: &Links, body: &[u8]) -> Result<Made, Problem> {
+async fn made_all(links: &Links, within: &Within, body: &[u8]) -> Result<Made, Problem> {
     let all: Vec<Value> =
         serde_json::from_slice(body).map_err(|error| Problem::invalid_body(error.to_string()))?;
     if !(1..=BATCH_MAX).contains(&all.len()) {
@@ -119,6 +131,13 @@ async fn made_all(links: &Links, body: &[u8]) -> Result<Made, Problem> {
         );
         return Err(Problem::invalid_body(detail));
     }
+    let known = links.domains();
+    let default = known.domains.default_domain().id.as_str();
+    let read = |value| {
+        let request = read(value)?;
+        within.check_new(&request, default)?;
+        Ok(request)
+    };
     let requests: Vec<Result<LinkRequest, Problem>> = all.into_iter().map(read).collect();
     let sound = requests.iter().filter_map(|request| request.as_ref().ok());
     let made = links.creator().create_all(sound.cloned().collect()).await;
@@ -173,9 +192,10 @@ pub(super) struct Page {
     limit: Option<usize>,
 }
 
-/// `GET /links`: those that were made last, page by page.
+/// `GET /links`: those that were made last, page by page. A page of a key that is about some of them may be short.
 pub(super) async fn list(
     links: Links,
+    within: Within,
     page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(page) = page.map_err(|error| Problem::invalid_query(error.body_text()))?;
@@ -195,6 +215,7 @@ pub(super) async fn list(
     let has_more = found.len() > limit;
     found.truncate(limit);
     let next = found.last().filter(|_| has_more).map(cursor);
+    found.retain(|link| within.has(link));
     let known = links.domains();
     let standings = links.states().of(&found).await?;
     let found = found.into_iter().zip(standings);
@@ -235,10 +256,12 @@ pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Proble
 /// `PATCH /links/{code}`: what is not named stays. With `If-Match: "<version>"`, only that version.
 pub(super) async fn edit(
     links: Links,
+    within: Within,
     NamedLink(id): NamedLink,
     headers: HeaderMap,
     JsonBody(request): JsonBody<EditRequest>,
 ) -> Result<Response, Problem> {
+    within.check_edit(&request)?;
     let version = if_match(&headers)?;
     let edited = links.editor().edit(&id, version, &request).await;
     let Edited { link, is_published } = edited.map_err(not_edited)?;

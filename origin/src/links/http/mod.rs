@@ -8,6 +8,7 @@ mod links;
 mod page;
 mod qr;
 mod stats;
+mod within;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};

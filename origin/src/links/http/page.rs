@@ -1,13 +1,13 @@
-//! The page of links, at `/ui`: plain files, part of the program. It needs no token, as nobody has typed one in yet;
-//! everything it shows comes from the other routes, with the token.
+//! The page of links, at `/links/ui` of the admin port: plain files, part of the program. It needs no key, as nobody has shown one
+//! yet; everything it shows comes from the other routes, within the session of the console.
 
 use axum::Router;
 
 use crate::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
 
 static PAGE: Page = Page {
-    path: "/ui",
-    // And pictures that the page has fetched itself, with the token.
+    path: "/links/ui",
+    // And pictures that the page has fetched itself, with its session.
     policy: policy!("'self' blob:"),
     index: &files! {
         "index.html": HTML,
@@ -30,7 +30,7 @@ static PAGE: Page = Page {
     },
 };
 
-/// `GET /ui` and the files that it names.
+/// `GET /links/ui` and the files that it names.
 pub fn routes() -> Router {
     PAGE.routes()
 }

@@ -62,8 +62,8 @@ pub fn users(sales: Sales) -> UserReader {
 /// The routes for operators.
 ///
 /// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `PATCH /sales/{id}`
-/// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`
 /// - `POST /sales/{id}/stock`, `GET /sales/{id}/stock`
+/// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`, `GET /sales/{id}/live`
 /// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `GET` and `PUT /switch`
 /// - `PUT` and `DELETE /sales/{id}/blocked/{user}`
 /// - `GET /payments`, `POST /payments/{id}/refunded`
@@ -104,6 +104,7 @@ pub fn admin(sales: Sales) -> Router {
         .route("/sales/{id}/warm", post(sales::warm))
         .route("/sales/{id}/rewarm", post(sales::rewarm))
         .route("/sales/{id}/audit", get(sales::audit))
+        .route("/sales/{id}/live", get(sales::live))
         .with_state(sales)
 }
 

@@ -1,8 +1,9 @@
 //! The admin's routes of sales.
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::Response;
+use axum::{Extension, Json};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tracing::{error, info};
@@ -11,7 +12,7 @@ use weir_base::id::SaleId;
 use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::clock::now_ms;
-use crate::http::{JsonBody, Problem};
+use crate::http::{JsonBody, Live, Problem};
 use crate::sales::Sales;
 use crate::sales::books::{Books, BooksView};
 use crate::sales::catalogue::PublishError;
@@ -118,6 +119,51 @@ pub(super) async fn audit(
 ) -> Result<Json<BooksView>, Problem> {
     let books = Books::read(&sales.store, &sales.ledger, &id).await?;
     Ok(Json(books.ok_or_else(unknown_sale)?.view(id)))
+}
+
+/// A sale as it is this second.
+#[derive(Debug, Serialize)]
+struct LiveView {
+    sale: SaleStatus,
+    orders_by_state: OrdersByState,
+}
+
+/// Orders of a sale over all shards.
+#[derive(Debug, Default, Serialize)]
+struct OrdersByState {
+    unpaid: u64,
+    paid: u64,
+    cancelled: u64,
+    expired: u64,
+}
+
+impl LiveView {
+    async fn read(sales: Sales, id: SaleId) -> Result<Self, Problem> {
+        let sale = SaleStatus::read(&sales.store, &sales.ledger, &id).await?;
+        let mut orders_by_state = OrdersByState::default();
+        for shard in sales.store.counts(&id).await? {
+            orders_by_state.unpaid += shard.orders.unpaid;
+            orders_by_state.paid += shard.orders.paid;
+            orders_by_state.cancelled += shard.orders.cancelled;
+            orders_by_state.expired += shard.orders.expired;
+        }
+        Ok(Self {
+            sale: sale.ok_or_else(unknown_sale)?,
+            orders_by_state,
+        })
+    }
+}
+
+/// `GET /sales/{id}/live`: its status every second, as server-sent events.
+pub(super) async fn live(
+    State(sales): State<Sales>,
+    Extension(live): Extension<Live>,
+    SalePath(id): SalePath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    stored(&sales, &id).await?;
+    let read = move || LiveView::read(sales.clone(), id.clone());
+    live.answer(&headers, read).await
 }
 
 fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {

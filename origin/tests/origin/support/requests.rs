@@ -148,6 +148,12 @@ impl World {
         self.admin_as(method, path, body, Some(&bearer)).await
     }
 
+    /// A request to the admin port, as it is.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub async fn admin_request(&self, request: Request<Body>) -> Answer {
+        answer(&self.admin, request).await
+    }
+
     /// A request to the admin port with this `authorization`.
     pub async fn admin_as(
         &self,

@@ -105,6 +105,13 @@ impl World {
         self
     }
 
+    /// The same, with another token of the environment.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub fn with_token(mut self, token: &str) -> Self {
+        self.admin = self.origin.admin_routes(AdminToken::new(token).unwrap());
+        self
+    }
+
     /// With these rules for holds that expire.
     pub async fn with_holds(rules: HoldRules) -> Self {
         let mut world = Self::new().await;

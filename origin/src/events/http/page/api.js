@@ -1,6 +1,6 @@
-// The origin's admin routes. The token is kept for as long as this tab is open; other pages of this port share it.
+// The origin's admin routes, within the session of the console.
 
-const KEPT = "weir-admin-token";
+import { FROM_PAGE } from "../../ui/session.js";
 
 /** A refusal, with the origin's own words. */
 export class Problem extends Error {
@@ -10,12 +10,6 @@ export class Problem extends Error {
   }
 }
 
-export const token = {
-  get: () => sessionStorage.getItem(KEPT),
-  set: (value) => sessionStorage.setItem(KEPT, value),
-  forget: () => sessionStorage.removeItem(KEPT),
-};
-
 /** What an answer says went wrong: a problem, or verdicts of events. */
 function reason(status, body) {
   const verdict = (body.verdicts ?? []).find((one) => one.verdict === "rejected");
@@ -24,7 +18,7 @@ function reason(status, body) {
 
 /** Relative to the page. */
 async function json(method, path, body) {
-  const options = { method, headers: { authorization: `Bearer ${token.get() ?? ""}` }, cache: "no-store" };
+  const options = { method, headers: { ...FROM_PAGE }, cache: "no-store" };
   if (body !== undefined) {
     options.body = JSON.stringify(body);
     options.headers["content-type"] = "application/json";

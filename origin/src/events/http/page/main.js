@@ -1,6 +1,7 @@
 // The page of events: groups and collectors, looked at again every few seconds, and dead letters.
 
-import { api, Problem, token } from "./api.js";
+import { session } from "../../ui/session.js";
+import { api, Problem } from "./api.js";
 import { deadLetters } from "./dead.js";
 import { bad, el, field } from "./dom.js";
 import { groupCard, pullCard } from "./groups.js";
@@ -20,14 +21,12 @@ function signIn(why) {
   const submit = el("button", { class: "primary", type: "submit" }, "Sign in");
   const enter = async (event) => {
     event.preventDefault();
-    token.set(shown.value.trim());
     submit.disabled = true;
     try {
-      await api.groups();
+      await session.open(shown.value.trim());
       await show();
     } catch (error) {
-      token.forget();
-      said.replaceChildren(bad(error.status === 401 ? "That is not the admin token." : error.message));
+      said.replaceChildren(bad(error.status === 401 ? "That key opens nothing." : error.message));
       submit.disabled = false;
       shown.select();
     }
@@ -38,10 +37,10 @@ function signIn(why) {
       { class: "card sign-in", onsubmit: enter },
       el("h1", {}, "Sign in"),
       said,
-      // For password managers, which keep a token under a name.
+      // For password managers, which keep a key under a name.
       el("input", { type: "text", autocomplete: "username", value: "admin", hidden: true }),
-      field("Admin token", shown),
-      el("p", { class: "hint" }, "The value of WEIR_ADMIN_TOKEN. It stays in this tab until you close it."),
+      field("Key", shown),
+      el("p", { class: "hint" }, "A key of this origin, or the value of WEIR_ADMIN_TOKEN."),
       el("div", { class: "row" }, submit),
     ),
   );
@@ -93,23 +92,27 @@ async function show() {
   timer = setTimeout(again, EVERY_MS);
 }
 
-/** Whether the token is no longer good: then somebody must sign in. */
+/** Whether the session has ended: then somebody must sign in. */
 function failed(error) {
   const isUnknown = error instanceof Problem && error.status === 401;
   if (isUnknown) {
-    token.forget();
-    signIn("The token is no longer valid. Please sign in again.");
+    signIn("Your session has ended. Please sign in again.");
   }
   return isUnknown;
 }
 
-signOut.addEventListener("click", () => {
-  token.forget();
+signOut.addEventListener("click", async () => {
+  await session.close().catch(() => null);
   signIn();
 });
 
-if (token.get()) {
-  show().catch((error) => failed(error) || content.replaceChildren(bad(error.message)));
-} else {
-  signIn();
+const tell = (error) => failed(error) || content.replaceChildren(bad(error.message));
+try {
+  if (await session.who()) {
+    show().catch(tell);
+  } else {
+    signIn();
+  }
+} catch (error) {
+  tell(error);
 }

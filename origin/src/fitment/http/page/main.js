@@ -1,24 +1,25 @@
 // The page of vehicle fitment: a vehicle and what fits it, a part and what it fits, imports.
 
+import { FROM_PAGE, session } from "../../ui/session.js";
 import { el, field, form, table } from "./dom.js";
 
-const KEPT = "weir-admin-token";
 const REFRESH_MS = 2000;
 const [content, said, views, signOut] = ["content", "said", "views", "sign-out"].map((id) => document.getElementById(id));
 
 let shown = 0;
+let isIn = false;
 
 async function ask(method, path, query = {}) {
   const search = new URLSearchParams(Object.entries(query).filter(([, value]) => value)).toString();
-  const headers = { authorization: `Bearer ${sessionStorage.getItem(KEPT) ?? ""}` };
-  const answer = await fetch(search ? `${path}?${search}` : path, { method, headers, cache: "no-store" }).catch(() => null);
+  const options = { method, headers: FROM_PAGE, cache: "no-store" };
+  const answer = await fetch(search ? `${path}?${search}` : path, options).catch(() => null);
   if (!answer) {
     throw new Error("The origin does not answer.");
   }
   if (answer.status === 401) {
-    sessionStorage.removeItem(KEPT);
+    isIn = false;
     route();
-    throw new Error("The origin does not know this token.");
+    throw new Error("Your session has ended. Please sign in again.");
   }
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) {
@@ -48,11 +49,13 @@ const link = (kind, name) => el("a", { href: `#/${kind}/${encodeURIComponent(nam
 const number = (value) => Number(value).toLocaleString();
 
 function signIn() {
-  const submitted = ({ token }) => {
-    sessionStorage.setItem(KEPT, token);
-    route();
-  };
-  content.replaceChildren(form("Sign in", submitted, field("Admin token", "token", { type: "password", required: true })));
+  const submitted = ({ token }) =>
+    attempt(async () => {
+      await session.open(token);
+      isIn = true;
+      route();
+    });
+  content.replaceChildren(form("Sign in", submitted, field("Key", "token", { type: "password", required: true })));
 }
 
 function vehicles() {
@@ -180,7 +183,6 @@ const VIEWS = { "": vehicles, vehicle, parts, part, imports, errors };
 
 function route() {
   shown += 1;
-  const isIn = sessionStorage.getItem(KEPT) !== null;
   views.hidden = !isIn;
   signOut.hidden = !isIn;
   if (!isIn) {
@@ -200,12 +202,16 @@ function route() {
   attempt(() => (VIEWS[name] ?? vehicles)(decodeURIComponent(argument)));
 }
 
-signOut.addEventListener("click", () => {
-  sessionStorage.removeItem(KEPT);
+signOut.addEventListener("click", async () => {
+  await session.close().catch(() => null);
+  isIn = false;
   route();
 });
 addEventListener("hashchange", () => {
   route();
   content.focus();
 });
-route();
+attempt(async () => {
+  isIn = (await session.who()) !== null;
+  route();
+});

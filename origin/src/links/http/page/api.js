@@ -1,46 +1,21 @@
-// The origin's admin routes. The token is kept for as long as this tab is open.
+// The origin's admin routes, within the session of the console.
 
-const KEPT = "weir-admin-token";
+import { send as ask } from "../../ui/session.js";
 
-/** A refusal, with the origin's own words. */
-export class Problem extends Error {
-  constructor(status, code, detail) {
-    super(detail);
-    this.status = status;
-    this.code = code;
-  }
-}
-
-export const token = {
-  get: () => sessionStorage.getItem(KEPT),
-  set: (value) => sessionStorage.setItem(KEPT, value),
-  forget: () => sessionStorage.removeItem(KEPT),
-};
-
-/** Relative to the page, as are its files. */
+/** Relative to the page, which is one folder down. */
 function address(path, query = {}) {
   const wanted = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const search = new URLSearchParams(wanted).toString();
-  return search ? `${path}?${search}` : path;
+  return `../${path}${search && `?${search}`}`;
 }
 
-async function send(method, path, query, body, headers = {}) {
-  const options = { method, headers: { ...headers, authorization: `Bearer ${token.get() ?? ""}` }, cache: "no-store" };
+function send(method, path, query, body, headers = {}) {
+  const options = { method, headers: { ...headers } };
   if (body !== undefined) {
     options.body = JSON.stringify(body);
     options.headers["content-type"] = "application/json";
   }
-  let answer;
-  try {
-    answer = await fetch(address(path, query), options);
-  } catch {
-    throw new Problem(0, "no_answer", "The origin does not answer.");
-  }
-  if (!answer.ok) {
-    const problem = await answer.json().catch(() => ({}));
-    throw new Problem(answer.status, problem.error ?? "", problem.detail ?? `The origin answered ${answer.status}.`);
-  }
-  return answer;
+  return ask(address(path, query), options);
 }
 
 async function json(...request) {

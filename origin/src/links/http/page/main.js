@@ -1,6 +1,6 @@
-// Which view is shown: by the address behind `#`, once there is a token.
+// Which view is shown: by the address behind `#`, once somebody is signed in.
 
-import { api, Problem, token } from "./api.js";
+import { Problem, session } from "../../ui/session.js";
 import { detail } from "./detail.js";
 import { announce, el, field, replace } from "./dom.js";
 import { domains } from "./domains.js";
@@ -19,19 +19,17 @@ function signIn(why) {
   const button = el("button", { class: "primary", type: "submit" }, "Sign in");
   const enter = async (event) => {
     event.preventDefault();
-    token.set(shown.value.trim());
     button.disabled = true;
     try {
-      await api.list({ limit: 1 });
+      await session.open(shown.value.trim());
       show();
     } catch (error) {
-      token.forget();
-      replace(said, complaint(error.status === 401 ? new Error("That is not the admin token.") : error));
+      replace(said, complaint(error.status === 401 ? new Error("That key opens nothing.") : error));
       button.disabled = false;
       shown.select();
     }
   };
-  const hint = "The value of WEIR_ADMIN_TOKEN. It stays in this tab until you close it.";
+  const hint = "A key of this origin, or the value of WEIR_ADMIN_TOKEN.";
   replace(
     content,
     el(
@@ -39,9 +37,9 @@ function signIn(why) {
       { class: "card sign-in", onsubmit: enter },
       el("h1", {}, "Sign in"),
       said,
-      // For password managers, which keep a token under a name.
+      // For password managers, which keep a key under a name.
       el("input", { type: "text", autocomplete: "username", value: "admin", hidden: true }),
-      field("Admin token", shown, hint),
+      field("Key", shown, hint),
       el("div", { class: "row" }, button),
     ),
   );
@@ -60,10 +58,6 @@ async function viewOf(hash) {
 
 /** Shows what the address says. */
 async function show() {
-  if (!token.get()) {
-    signIn();
-    return;
-  }
   signOut.hidden = views.hidden = false;
   const asked = location.hash;
   try {
@@ -82,8 +76,7 @@ async function show() {
 
 function failed(error) {
   if (error instanceof Problem && error.status === 401) {
-    token.forget();
-    signIn(new Error("The token is no longer valid. Please sign in again."));
+    signIn(new Error("Your session has ended. Please sign in again."));
     return;
   }
   replace(
@@ -94,10 +87,19 @@ function failed(error) {
   );
 }
 
-signOut.addEventListener("click", () => {
-  token.forget();
+signOut.addEventListener("click", async () => {
+  await session.close().catch(() => null);
   location.hash = "#/";
   signIn();
 });
+
 window.addEventListener("hashchange", show);
-show();
+try {
+  if (await session.who()) {
+    show();
+  } else {
+    signIn();
+  }
+} catch (error) {
+  failed(error);
+}

@@ -1,0 +1,55 @@
+//! What can be configured of access.
+
+use std::time::Duration;
+
+use clap::Args;
+
+/// How long a session lives that nobody uses, in minutes.
+const SESSION_MINUTES: u32 = 60;
+
+/// How long entries of the audit trail are kept, in days.
+const AUDIT_DAYS: u32 = 400;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The flags of access.
+#[derive(Clone, Debug, Args)]
+pub struct AccessConfig {
+    /// How long somebody stays signed in to the console who does nothing, in minutes; never longer than 12 hours in all
+    #[arg(long, env = "WEIR_SESSION_MINUTES", default_value_t = SESSION_MINUTES, value_parser = clap::value_parser!(u32).range(1..=720))]
+    pub session_minutes: u32,
+
+    /// How long entries of the audit trail are kept, in days; 0: for ever
+    #[arg(long, env = "WEIR_AUDIT_DAYS", default_value_t = AUDIT_DAYS)]
+    pub audit_days: u32,
+}
+
+/// What counts of access.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long a session lives that nobody uses.
+    pub session: Duration,
+    /// How long entries of the audit trail are kept, in milliseconds; `None`: for ever.
+    pub audit_ms: Option<u64>,
+}
+
+impl AccessConfig {
+    /// What they say.
+    pub fn settings(&self) -> Settings {
+        let days = u64::from(self.audit_days);
+        Settings {
+            session: Duration::from_secs(u64::from(self.session_minutes) * 60),
+            audit_ms: (days > 0).then_some(days * DAY_MS),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        AccessConfig {
+            session_minutes: SESSION_MINUTES,
+            audit_days: AUDIT_DAYS,
+        }
+        .settings()
+    }
+}

@@ -1,0 +1,314 @@
+//! The layer that all admin routes are behind. It names the permission that a route needs by the area of its router and by its
+//! method, so that a route without one cannot be written: what reads needs `<area>:read`, everything else `<area>:write`.
+//!
+//! Whatever changes something is noted in the audit trail before it is done, and what became of it after.
+
+use std::borrow::Cow;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use tracing::error;
+
+use super::scope::{Area, Level, Scope};
+use super::trail::{Intent, TrailError, Verdict};
+use super::{Caller, Door, session};
+use crate::clock::now_ms;
+use crate::http::{PeerAddress, Problem, bearer};
+
+/// Routes, as they are written.
+type Routes = &'static [&'static str];
+
+/// How the routes of an area are guarded.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard {
+    area: Area,
+    questions: Routes,
+    behind: Routes,
+    unnoted: Routes,
+    narrow: &'static [(Level, &'static str)],
+}
+
+impl Guard {
+    /// By method alone; every change is noted before it is done.
+    pub fn of(area: Area) -> Self {
+        Self {
+            area,
+            questions: &[],
+            behind: &[],
+            unnoted: &[],
+            narrow: &[],
+        }
+    }
+
+    /// Routes whose POST only asks something.
+    #[must_use]
+    pub fn questions(mut self, routes: Routes) -> Self {
+        self.questions = routes;
+        self
+    }
+
+    /// Routes whose POST is noted behind the answer: it is to be as fast as it is, and to go on while SQL is away. An origin
+    /// that dies forgets the entries of the last moment.
+    #[must_use]
+    pub fn behind(mut self, routes: Routes) -> Self {
+        self.behind = routes;
+        self
+    }
+
+    /// Routes whose POST is no act of an operator, and is not noted.
+    #[must_use]
+    pub fn unnoted(mut self, routes: Routes) -> Self {
+        self.unnoted = routes;
+        self
+    }
+
+    /// Routes that heed what a narrow key is about. To all others such a key opens nothing.
+    #[must_use]
+    pub fn narrow(mut self, routes: &'static [(Level, &'static str)]) -> Self {
+        self.narrow = routes;
+        self
+    }
+
+    fn need(&self, method: &Method, route: &str) -> Scope {
+        let is_question = *method == Method::POST && self.questions.contains(&route);
+        let is_read = is_question || [Method::GET, Method::HEAD].contains(method);
+        Scope {
+            area: self.area,
+            level: if is_read { Level::Read } else { Level::Write },
+        }
+    }
+
+    fn noting(&self, method: &Method, route: &str, level: Level) -> Noting {
+        let is_post = *method == Method::POST;
+        match level {
+            Level::Read => Noting::Never,
+            Level::Write if is_post && self.unnoted.contains(&route) => Noting::Never,
+            Level::Write if is_post && self.behind.contains(&route) => Noting::Behind,
+            Level::Write => Noting::Before,
+        }
+    }
+
+    /// Why `caller` may not; `None`: it may.
+    fn refusal(&self, caller: &Caller, need: Scope, route: &str) -> Option<Cow<'static, str>> {
+        let name = &caller.0.name;
+        if !caller.may(need) {
+            return Some(format!("this needs {need}, which the key {name:?} has not").into());
+        }
+        let is_open = !caller.is_narrow() || self.narrow.contains(&(need.level, route));
+        (!is_open).then(|| {
+            format!("the key {name:?} is about some domains or tags, and this is about all").into()
+        })
+    }
+}
+
+/// When something is noted in the audit trail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Noting {
+    Never,
+    Before,
+    Behind,
+}
+
+#[derive(Clone, Debug)]
+struct Post {
+    door: Door,
+    guard: Guard,
+}
+
+impl Door {
+    /// Routes for those who may.
+    pub fn guard(&self, routes: Router, guard: Guard) -> Router {
+        let door = self.clone();
+        routes.route_layer(from_fn_with_state(Post { door, guard }, check))
+    }
+
+    /// Who sends this.
+    pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+        let caller = match bearer(headers) {
+            Some(shown) => {
+                let shown = std::str::from_utf8(shown).map_err(|_| unknown())?;
+                self.opened_by(shown).await?
+            }
+            // Something else that is no cookie's business.
+            None if headers.contains_key(header::AUTHORIZATION) => None,
+            None => self.in_session(headers).await?,
+        };
+        caller.ok_or_else(unknown)
+    }
+}
+
+async fn check(
+    State(post): State<Post>,
+    route: Option<MatchedPath>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let route = route.as_ref().map_or("", MatchedPath::as_str);
+    let caller = match post.door.caller(request.headers()).await {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    request.extensions_mut().insert(caller.clone());
+    let guard = post.guard;
+    let need = guard.need(request.method(), route);
+    let is_change = need.level == Level::Write;
+    if is_change && caller.0.session.is_some() && !session::is_from_page(request.headers()) {
+        return not_from_page().into_response();
+    }
+    let refusal = guard.refusal(&caller, need, route);
+    let noting = guard.noting(request.method(), route, need.level);
+    let intent = Asked::of(&request, route).by(&caller);
+    let run = async {
+        match refusal {
+            Some(detail) => forbidden(detail).into_response(),
+            None => next.run(request).await,
+        }
+    };
+    post.door.noted(noting, intent, run).await
+}
+
+impl Door {
+    /// Does what `run` does, with an entry in the audit trail. What cannot be noted before is not done.
+    pub(super) async fn note(
+        &self,
+        intent: Intent,
+        run: impl Future<Output = Response>,
+    ) -> Response {
+        let trail = &self.access.0.trail;
+        let id = match trail.begin(&intent).await {
+            Ok(id) => id,
+            Err(error) => return not_noted(error).into_response(),
+        };
+        let response = run.await;
+        trail.end(id, &verdict(&response)).await;
+        response
+    }
+
+    async fn noted(
+        &self,
+        noting: Noting,
+        intent: Intent,
+        run: impl Future<Output = Response>,
+    ) -> Response {
+        match noting {
+            Noting::Never => run.await,
+            Noting::Before => self.note(intent, run).await,
+            Noting::Behind => {
+                let response = run.await;
+                self.access.0.behind.add(intent, verdict(&response));
+                response
+            }
+        }
+    }
+}
+
+/// What a request asks for, as the trail keeps it. The query and the body stay out: they may say what only some may read.
+pub(super) struct Asked {
+    method: String,
+    route: String,
+    path: String,
+    source: String,
+}
+
+impl Asked {
+    pub(super) fn of(request: &Request, route: &str) -> Self {
+        let source = request.extensions().get::<PeerAddress>();
+        Self {
+            method: request.method().as_str().to_owned(),
+            route: route.to_owned(),
+            path: request.uri().path().to_owned(),
+            source: source.map_or_else(String::new, |peer| peer.0.to_string()),
+        }
+    }
+
+    pub(super) fn by(self, caller: &Caller) -> Intent {
+        Intent {
+            at_ms: now_ms(),
+            actor: caller.0.id.clone(),
+            actor_name: caller.0.name.clone(),
+            is_session: caller.0.session.is_some(),
+            method: self.method,
+            route: self.route,
+            path: self.path,
+            source: self.source,
+        }
+    }
+}
+
+fn verdict(response: &Response) -> Verdict {
+    let made = response.headers().get(header::LOCATION);
+    let made = made.and_then(|value| value.to_str().ok());
+    Verdict {
+        at_ms: now_ms(),
+        status: response.status().as_u16(),
+        made: made.unwrap_or_default().to_owned(),
+    }
+}
+
+fn unknown() -> Problem {
+    let status = StatusCode::UNAUTHORIZED;
+    let detail =
+        "this needs a key: authorization: Bearer <key>, or a session of the console, at /ui";
+    Problem::new(status, "unauthorized", "Unauthorized", detail).challenge("Bearer")
+}
+
+fn forbidden(detail: Cow<'static, str>) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "forbidden", "Forbidden", detail)
+}
+
+/// 403: a change in a session that another site's page may have sent.
+pub(super) fn not_from_page() -> Problem {
+    let detail = "changes within a session need the header x-weir-console: 1";
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "not_from_console",
+        "Forbidden",
+        detail,
+    )
+}
+
+fn not_noted(failure: TrailError) -> Problem {
+    match failure {
+        TrailError::Sql(error) => error.into(),
+        failure => {
+            error!(error = %failure, "the audit trail takes no entry");
+            Problem::unavailable(
+                "not_noted",
+                "the audit trail took no entry, so nothing was done",
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_that_nobody_thought_of_needs_to_write() {
+        let guard = Guard::of(Area::Fitment).questions(&["/ask"]);
+        let need = |method: &Method, route| guard.need(method, route).to_string();
+        assert_eq!(need(&Method::GET, "/a"), "fitment:read");
+        assert_eq!(need(&Method::HEAD, "/a"), "fitment:read");
+        assert_eq!(need(&Method::POST, "/ask"), "fitment:read");
+        assert_eq!(need(&Method::PUT, "/ask"), "fitment:write");
+        for method in [Method::POST, Method::PATCH, Method::TRACE] {
+            assert_eq!(need(&method, "/a"), "fitment:write", "{method}");
+        }
+    }
+
+    #[test]
+    fn what_changes_is_noted_before_unless_a_route_says_otherwise() {
+        let guard = Guard::of(Area::Links).behind(&["/b"]).unnoted(&["/u"]);
+        let noting = |method, route| guard.noting(&method, route, Level::Write);
+        assert_eq!(noting(Method::POST, "/a"), Noting::Before);
+        assert_eq!(noting(Method::POST, "/b"), Noting::Behind);
+        assert_eq!(noting(Method::DELETE, "/b"), Noting::Before);
+        assert_eq!(noting(Method::POST, "/u"), Noting::Never);
+        let read = guard.noting(&Method::GET, "/a", Level::Read);
+        assert_eq!(read, Noting::Never);
+    }
+}

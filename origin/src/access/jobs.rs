@@ -1,0 +1,46 @@
+//! What is forgotten: sessions that have ended, and old entries of the audit trail.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Access;
+use crate::background::Rounds;
+use crate::clock::now_ms;
+use crate::sql::SqlError;
+
+/// Between two rounds.
+const PERIOD: Duration = Duration::from_secs(10 * 60);
+
+impl Access {
+    /// Starts what runs in the background until `stop`.
+    pub fn spawn(&self, stop: &CancellationToken) -> JoinHandle<()> {
+        let (access, stop) = (self.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut rounds = Rounds::every(PERIOD, "forgetting sessions and old entries", stop);
+            while rounds.next().await {
+                let outcome = access.forget(now_ms()).await;
+                rounds.ended(&outcome);
+                if outcome.is_ok_and(|has_more| has_more) {
+                    rounds.next_at_once();
+                }
+            }
+        })
+    }
+
+    /// Forgets what is over at `now_ms`; whether there is more.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn forget(&self, now_ms: u64) -> Result<bool, SqlError> {
+        self.0.store.forget_ended(now_ms).await?;
+        match self.0.settings.audit_ms {
+            Some(kept_ms) => {
+                let before_ms = now_ms.saturating_sub(kept_ms);
+                self.0.trail.forget_before(before_ms).await
+            }
+            None => Ok(false),
+        }
+    }
+}

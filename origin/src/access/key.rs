@@ -1,0 +1,102 @@
+//! Keys and sessions: how they are made, written and known again.
+//!
+//! A key is `weir_<id>_<secret>`, a session's cookie `<id>.<secret>`. Secrets are 256 random bits, so a plain hash of one says nothing
+//! of it.
+
+use ring::digest::{SHA256, digest};
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use subtle::ConstantTimeEq;
+
+const PREFIX: &str = "weir_";
+const ID_LEN: usize = 8;
+const SECRET_LEN: usize = 32;
+
+/// The system gives no random numbers.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the system gives no random numbers")]
+pub struct NoRandom;
+
+/// A new name: 16 hexadecimal digits.
+pub(super) fn new_id() -> Result<String, NoRandom> {
+    Ok(hex::encode(random::<ID_LEN>()?))
+}
+
+fn random<const N: usize>() -> Result<[u8; N], NoRandom> {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| NoRandom)?;
+    Ok(bytes)
+}
+
+/// A key as it is shown, once.
+pub(super) fn new_key(id: &str) -> Result<String, NoRandom> {
+    let secret = hex::encode(random::<SECRET_LEN>()?);
+    Ok(format!("{PREFIX}{id}_{secret}"))
+}
+
+/// The id that a shown key names, if it has a key's form.
+pub(super) fn id_of(shown: &str) -> Option<&str> {
+    let (id, secret) = shown.strip_prefix(PREFIX)?.split_once('_')?;
+    let is_hex = |text: &str, bytes: usize| {
+        text.len() == 2 * bytes && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    (is_hex(id, ID_LEN) && is_hex(secret, SECRET_LEN)).then_some(id)
+}
+
+/// What is kept of a key.
+pub(super) fn hash(shown: &str) -> Vec<u8> {
+    digest(&SHA256, shown.as_bytes()).as_ref().to_vec()
+}
+
+/// Whether `shown` is the key that `kept` is the hash of.
+pub(super) fn is_key(shown: &str, kept: &[u8]) -> bool {
+    hash(shown).ct_eq(kept).into()
+}
+
+/// A session's secret, as its cookie has it.
+pub(super) fn new_secret() -> Result<String, NoRandom> {
+    Ok(hex::encode(random::<SECRET_LEN>()?))
+}
+
+/// What is kept of a session: of its secret, under `of_key`, which is what is known of the key that opened it.
+pub(super) fn proof(secret: &str, of_key: &[u8]) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, of_key);
+    hmac::sign(&key, secret.as_bytes()).as_ref().to_vec()
+}
+
+/// Whether `secret` is the one that `kept` is the proof of.
+pub(super) fn is_proof(secret: &str, of_key: &[u8], kept: &[u8]) -> bool {
+    proof(secret, of_key).ct_eq(kept).into()
+}
+
+/// Twenty random bits.
+pub(super) fn twenty_bits() -> Result<u64, NoRandom> {
+    let bytes: [u8; 4] = random()?;
+    Ok(u64::from(u32::from_be_bytes(bytes) >> 12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_its_id_and_is_known_by_its_hash() {
+        let id = new_id().unwrap();
+        let key = new_key(&id).unwrap();
+        assert_eq!(id_of(&key), Some(id.as_str()));
+        assert!(is_key(&key, &hash(&key)));
+        assert!(!is_key(&new_key(&id).unwrap(), &hash(&key)));
+        for wrong in ["", "weir_", "weir__", &key[1..], &key[..key.len() - 1]] {
+            assert_eq!(id_of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_session_ends_with_its_key() {
+        let secret = new_secret().unwrap();
+        let kept = proof(&secret, b"one key");
+        assert!(is_proof(&secret, b"one key", &kept));
+        assert!(!is_proof(&secret, b"another key", &kept));
+        assert!(!is_proof(&new_secret().unwrap(), b"one key", &kept));
+    }
+}

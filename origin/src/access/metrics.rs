@@ -1,0 +1,42 @@
+//! What is counted of access. `docs/metrics.md` lists every name.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+use crate::metrics::Metrics;
+
+/// What came of attempts to sign in.
+const SIGN_INS: [&str; 3] = ["done", "refused", "too_many"];
+
+/// The numbers of access. Cloning it is cheap: clones share them.
+#[derive(Clone, Debug)]
+pub struct AccessMetrics {
+    /// Entries that the audit trail lacks.
+    pub audit_lost: Counter,
+    sign_ins: Family<OutcomeLabel, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+impl AccessMetrics {
+    /// Registers all of them.
+    pub fn register(metrics: &Metrics) -> Self {
+        let metrics = metrics.group(|group| Self {
+            audit_lost: group.add("audit_lost", "Entries that the audit trail lacks"),
+            sign_ins: group.add("sign_ins", "Attempts to sign in to the console, by outcome"),
+        });
+        for outcome in SIGN_INS {
+            let _ = metrics.sign_ins.get_or_create(&OutcomeLabel { outcome });
+        }
+        metrics
+    }
+
+    /// Counts an attempt to sign in.
+    pub(super) fn sign_in(&self, outcome: &'static str) {
+        self.sign_ins.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+}

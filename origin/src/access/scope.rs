@@ -1,0 +1,228 @@
+//! What a key may do: areas to read and to write, and roles, which are the usual sets of them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// A part of the admin routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Area {
+    /// Sales, their orders and payments.
+    Sales,
+    /// Waiting rooms.
+    Rooms,
+    /// Limits.
+    Limits,
+    /// Short links and their domains.
+    Links,
+    /// Events, their groups, customers and visitors.
+    Events,
+    /// Browse history and products.
+    History,
+    /// Vehicle fitment.
+    Fitment,
+    /// Keys, and the audit trail.
+    Access,
+}
+
+impl Area {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Sales,
+        Self::Rooms,
+        Self::Limits,
+        Self::Links,
+        Self::Events,
+        Self::History,
+        Self::Fitment,
+        Self::Access,
+    ];
+
+    /// Its word in scopes.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sales => "sales",
+            Self::Rooms => "rooms",
+            Self::Limits => "limits",
+            Self::Links => "links",
+            Self::Events => "events",
+            Self::History => "history",
+            Self::Fitment => "fitment",
+            Self::Access => "access",
+        }
+    }
+}
+
+/// What may be done in an area. Neither includes the other: a program that makes links need not be able to list them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// To look.
+    Read,
+    /// To change.
+    Write,
+}
+
+impl Level {
+    /// Its word in scopes.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// A permission, written as `sales:read`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scope {
+    /// Where.
+    pub area: Area,
+    /// What.
+    pub level: Level,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.area.word(), self.level.word())
+    }
+}
+
+/// The text is no scope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is none of sales, rooms, limits, links, events, history, fitment, access with :read or :write"
+)]
+pub struct NoScope(String);
+
+impl FromStr for Scope {
+    type Err = NoScope;
+
+    fn from_str(text: &str) -> Result<Self, NoScope> {
+        let mut all = all_scopes();
+        let found = all.find(|scope| scope.to_string() == text);
+        found.ok_or_else(|| NoScope(text.chars().take(40).collect()))
+    }
+}
+
+fn all_scopes() -> impl Iterator<Item = Scope> {
+    let levels = [Level::Read, Level::Write];
+    let of = move |area| levels.map(|level| Scope { area, level });
+    Area::ALL.into_iter().flat_map(of)
+}
+
+/// A usual set of scopes. A role of a later version may do more, with the areas that there are then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Reads everything but keys and the audit trail.
+    Viewer,
+    /// Reads everything, and changes everything but keys.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The role of this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.word() == word)
+    }
+
+    /// What it may do.
+    pub fn scopes(self) -> Scopes {
+        let may = |scope: &Scope| match self {
+            Self::Viewer => scope.level == Level::Read && scope.area != Area::Access,
+            Self::Operator => scope.level == Level::Read || scope.area != Area::Access,
+            Self::Admin => true,
+        };
+        Scopes(all_scopes().filter(may).collect())
+    }
+}
+
+/// A set of permissions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scopes(BTreeSet<Scope>);
+
+impl Scopes {
+    /// Whether `scope` is in it.
+    pub fn has(&self, scope: Scope) -> bool {
+        self.0.contains(&scope)
+    }
+
+    /// The first permission that `other` has and this has not.
+    pub fn lacks(&self, other: &Self) -> Option<Scope> {
+        other.0.difference(&self.0).next().copied()
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Their words.
+    pub fn words(&self) -> Vec<String> {
+        self.0.iter().map(ToString::to_string).collect()
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(role: Role) -> Vec<String> {
+        role.scopes().words()
+    }
+
+    #[test]
+    fn a_scope_is_written_as_it_is_read() {
+        for scope in all_scopes() {
+            assert_eq!(scope.to_string().parse(), Ok(scope));
+        }
+        for wrong in [
+            "",
+            "sales",
+            "sales:",
+            "sales:own",
+            ":read",
+            "Sales:read",
+            "sales:read ",
+        ] {
+            assert!(wrong.parse::<Scope>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn roles_grow_and_only_an_admin_hands_out_keys() {
+        let (viewer, operator) = (Role::Viewer.scopes(), Role::Operator.scopes());
+        let admin = Role::Admin.scopes();
+        assert_eq!(operator.lacks(&viewer), None);
+        assert_eq!(admin.lacks(&operator), None);
+        assert!(
+            words(Role::Viewer)
+                .iter()
+                .all(|word| word.ends_with(":read"))
+        );
+        assert!(!words(Role::Viewer).contains(&"access:read".to_owned()));
+        assert!(words(Role::Operator).contains(&"access:read".to_owned()));
+        let more = operator.lacks(&admin).map(|scope| scope.to_string());
+        assert_eq!(more.as_deref(), Some("access:write"));
+        assert_eq!(words(Role::Admin).len(), 2 * Area::ALL.len());
+    }
+}

@@ -1,0 +1,187 @@
+//! Keys and sessions in SQL.
+
+use sqlx::Error;
+
+use super::scope::{Role, Scopes};
+use crate::sql::{Database, Row, SqlError, damaged, sql};
+
+/// The most keys, revoked ones included.
+pub(super) const KEYS_MAX: u64 = 1_000;
+
+const INSERT_KEY: &str = "
+    INSERT INTO access_keys
+        (id, name, hash, role, scopes, domains, tags, created_at_ms, created_by, expires_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const SELECT_KEYS: &str = "SELECT * FROM access_keys ORDER BY created_at_ms DESC, id";
+const SELECT_KEY: &str = "SELECT * FROM access_keys WHERE id = ?";
+const COUNT_KEYS: &str = "SELECT COUNT(*) AS n FROM access_keys";
+const REVOKE_KEY: &str =
+    "UPDATE access_keys SET revoked_at_ms = ? WHERE id = ? AND revoked_at_ms IS NULL";
+
+const INSERT_SESSION: &str = "
+    INSERT INTO access_sessions (id, key_id, proof, created_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?)";
+const SELECT_SESSION: &str = "SELECT * FROM access_sessions WHERE id = ?";
+const EXTEND_SESSION: &str = "UPDATE access_sessions SET expires_at_ms = ? WHERE id = ?";
+const DELETE_SESSION: &str = "DELETE FROM access_sessions WHERE id = ?";
+const DELETE_ENDED_SESSIONS: &str = "DELETE FROM access_sessions WHERE expires_at_ms <= ?";
+
+/// A key, without what it is.
+#[derive(Clone, Debug)]
+pub(super) struct StoredKey {
+    pub id: String,
+    pub name: String,
+    pub hash: Vec<u8>,
+    /// `None`: `scopes` says what it may do.
+    pub role: Option<Role>,
+    pub scopes: Scopes,
+    pub domains: Vec<String>,
+    pub tags: Vec<String>,
+    pub created_at_ms: u64,
+    pub created_by: String,
+    pub expires_at_ms: Option<u64>,
+    pub revoked_at_ms: Option<u64>,
+}
+
+impl StoredKey {
+    /// Whether it opens anything at `now_ms`.
+    pub(super) fn is_good(&self, now_ms: u64) -> bool {
+        self.revoked_at_ms.is_none() && self.expires_at_ms.is_none_or(|at_ms| now_ms < at_ms)
+    }
+
+    /// What it may do.
+    pub(super) fn may(&self) -> Scopes {
+        self.role.map_or_else(|| self.scopes.clone(), Role::scopes)
+    }
+}
+
+/// Who signed in, and until when that counts.
+#[derive(Clone, Debug)]
+pub(super) struct StoredSession {
+    pub id: String,
+    pub key_id: String,
+    pub proof: Vec<u8>,
+    pub created_at_ms: u64,
+    pub expires_at_ms: u64,
+}
+
+/// Keys and sessions. A call fails only when SQL does not answer or answers with an error.
+#[derive(Clone, Debug)]
+pub(super) struct AccessStore {
+    db: Database,
+}
+
+impl AccessStore {
+    pub(super) fn new(db: Database) -> Self {
+        Self { db }
+    }
+
+    /// Keeps a new key; false: there are as many as there may be. Two at the same moment may both be the last one.
+    pub(super) async fn add_key(&self, key: &StoredKey) -> Result<bool, SqlError> {
+        let count = self.db.one(sql(COUNT_KEYS)).await?;
+        let count: u64 = count.map_or(Ok(0), |row| row.number("n"))?;
+        if count >= KEYS_MAX {
+            return Ok(false);
+        }
+        let (scopes, domains) = (key.scopes.words().join(" "), list(&key.domains)?);
+        let tags = list(&key.tags)?;
+        let insert = sql(INSERT_KEY).text(&key.id).text(&key.name);
+        let insert = insert.bytes(&key.hash).maybe_text(key.role.map(Role::word));
+        let insert = insert.text(&scopes).text(&domains).text(&tags);
+        let insert = insert.number(key.created_at_ms).text(&key.created_by);
+        self.db.execute(insert.maybe(key.expires_at_ms)).await?;
+        Ok(true)
+    }
+
+    /// All keys, the newest first.
+    pub(super) async fn keys(&self) -> Result<Vec<StoredKey>, SqlError> {
+        let rows = self.db.all(sql(SELECT_KEYS)).await?;
+        Ok(rows.iter().map(key).collect::<Result<_, _>>()?)
+    }
+
+    pub(super) async fn key(&self, id: &str) -> Result<Option<StoredKey>, SqlError> {
+        let row = self.db.one(sql(SELECT_KEY).text(id)).await?;
+        Ok(row.as_ref().map(key).transpose()?)
+    }
+
+    /// Revokes a key; again changes nothing. What it is then.
+    pub(super) async fn revoke(
+        &self,
+        id: &str,
+        now_ms: u64,
+    ) -> Result<Option<StoredKey>, SqlError> {
+        self.db
+            .execute(sql(REVOKE_KEY).number(now_ms).text(id))
+            .await?;
+        self.key(id).await
+    }
+
+    pub(super) async fn add_session(&self, session: &StoredSession) -> Result<(), SqlError> {
+        let insert = sql(INSERT_SESSION).text(&session.id).text(&session.key_id);
+        let insert = insert.bytes(&session.proof).number(session.created_at_ms);
+        self.db
+            .execute(insert.number(session.expires_at_ms))
+            .await?;
+        Ok(())
+    }
+
+    pub(super) async fn session(&self, id: &str) -> Result<Option<StoredSession>, SqlError> {
+        let row = self.db.one(sql(SELECT_SESSION).text(id)).await?;
+        Ok(row.as_ref().map(session).transpose()?)
+    }
+
+    pub(super) async fn extend_session(&self, id: &str, to_ms: u64) -> Result<(), SqlError> {
+        let extend = sql(EXTEND_SESSION).number(to_ms).text(id);
+        self.db.execute(extend).await?;
+        Ok(())
+    }
+
+    pub(super) async fn end_session(&self, id: &str) -> Result<(), SqlError> {
+        self.db.execute(sql(DELETE_SESSION).text(id)).await?;
+        Ok(())
+    }
+
+    /// Forgets the sessions that have ended.
+    pub(super) async fn forget_ended(&self, now_ms: u64) -> Result<u64, SqlError> {
+        let delete = sql(DELETE_ENDED_SESSIONS).number(now_ms);
+        Ok(self.db.execute(delete).await?)
+    }
+}
+
+fn list(words: &[String]) -> Result<String, Error> {
+    serde_json::to_string(words).map_err(|error| Error::Encode(error.into()))
+}
+
+fn words(row: &Row, column: &str) -> Result<Vec<String>, Error> {
+    serde_json::from_str(&row.text(column)?).map_err(|error| damaged(column, error))
+}
+
+fn key(row: &Row) -> Result<StoredKey, Error> {
+    let role = row.maybe_text("role")?;
+    let role = role.map(|word| Role::from_word(&word).ok_or_else(|| damaged("role", "is none")));
+    // A scope of a later version does nothing here.
+    let scopes = row.text("scopes")?;
+    let scopes = scopes.split(' ').filter_map(|word| word.parse().ok());
+    Ok(StoredKey {
+        id: row.text("id")?,
+        name: row.text("name")?,
+        hash: row.bytes("hash")?,
+        role: role.transpose()?,
+        scopes: scopes.collect(),
+        domains: words(row, "domains")?,
+        tags: words(row, "tags")?,
+        created_at_ms: row.number("created_at_ms")?,
+        created_by: row.text("created_by")?,
+        expires_at_ms: row.maybe("expires_at_ms")?,
+        revoked_at_ms: row.maybe("revoked_at_ms")?,
+    })
+}
+
+fn session(row: &Row) -> Result<StoredSession, Error> {
+    Ok(StoredSession {
+        id: row.text("id")?,
+        key_id: row.text("key_id")?,
+        proof: row.bytes("proof")?,
+        created_at_ms: row.number("created_at_ms")?,
+        expires_at_ms: row.number("expires_at_ms")?,
+    })
+}

@@ -1,0 +1,241 @@
+//! The audit trail in SQL: what is about to be done, and what became of it. Rows are only added, and deleted when they are old.
+
+use serde::Serialize;
+use tracing::error;
+
+use super::key::{NoRandom, twenty_bits};
+use crate::sql::{Database, Row, SqlError, Tx, retried, sql};
+
+/// Random bits of an entry's id, below its time.
+const RANDOM_BITS: u32 = 20;
+
+/// How often another id is tried. Two entries of one millisecond meet once in a million.
+const IDS_MAX: u32 = 4;
+
+/// The most characters of a path that are kept.
+const PATH_LEN_MAX: usize = 512;
+
+/// The most entries that one statement deletes, so that no one waits long for the writer.
+const DELETED_AT_ONCE: u32 = 1_000;
+
+const INSERT: &str = "
+    INSERT INTO audit_trail (id, at_ms, actor, actor_name, is_session, method, route, path, source)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const INSERT_VERDICT: &str =
+    "INSERT INTO audit_verdicts (id, at_ms, status, made) VALUES (?, ?, ?, ?)";
+
+macro_rules! select {
+    ($of:literal) => {
+        concat!(
+            "SELECT t.id, t.at_ms, t.actor, t.actor_name, t.is_session, t.method, t.route, t.path, t.source, ",
+            "v.at_ms AS ended_at_ms, v.status, v.made ",
+            "FROM audit_trail t LEFT JOIN audit_verdicts v ON v.id = t.id ",
+            "WHERE t.id < ?",
+            $of,
+            " ORDER BY t.id DESC LIMIT ?"
+        )
+    };
+}
+const SELECT: &str = select!("");
+const SELECT_OF: &str = select!(" AND t.actor = ?");
+
+const OLDEST: &str = "SELECT id FROM audit_trail WHERE id < ? ORDER BY id LIMIT 1 OFFSET ?";
+const DELETE: &str = "DELETE FROM audit_trail WHERE id < ?";
+const DELETE_VERDICTS: &str = "DELETE FROM audit_verdicts WHERE id < ?";
+
+/// A change that is about to be made.
+#[derive(Clone, Debug)]
+pub(super) struct Intent {
+    pub at_ms: u64,
+    pub actor: String,
+    pub actor_name: String,
+    pub is_session: bool,
+    pub method: String,
+    pub route: String,
+    pub path: String,
+    pub source: String,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub(super) struct Verdict {
+    pub at_ms: u64,
+    pub status: u16,
+    /// The path of what was made; empty: nothing.
+    pub made: String,
+}
+
+/// An entry as operators see it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct EntryView {
+    /// Larger for what came later: a cursor.
+    id: String,
+    at_ms: u64,
+    /// The id of the key, or `admin-token`.
+    actor: String,
+    actor_name: String,
+    /// Whether it came from somebody who has signed in.
+    session: bool,
+    method: String,
+    route: String,
+    path: String,
+    /// The address of the connection; empty: not known.
+    source: String,
+    /// Null: not known, as the origin has died, or has not answered in time.
+    status: Option<u64>,
+    ended_at_ms: Option<u64>,
+    /// The path of what was made.
+    made: Option<String>,
+}
+
+impl EntryView {
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// An entry is not in the trail.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TrailError {
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+    #[error(transparent)]
+    NoRandom(#[from] NoRandom),
+    #[error("no free id for an entry of the audit trail")]
+    NoId,
+}
+
+/// The audit trail. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub(super) struct Trail {
+    db: Database,
+}
+
+impl Trail {
+    pub(super) fn new(db: Database) -> Self {
+        Self { db }
+    }
+
+    /// Notes what is about to be done, before it is done. Its id.
+    pub(super) async fn begin(&self, intent: &Intent) -> Result<u64, TrailError> {
+        for _ in 0..IDS_MAX {
+            let id = new_id(intent.at_ms)?;
+            let is_new = self.db.insert(insert(id, intent)).await;
+            if is_new.map_err(SqlError::from)? {
+                return Ok(id);
+            }
+        }
+        Err(TrailError::NoId)
+    }
+
+    /// Notes what became of it. If that fails the entry says that it is not known.
+    pub(super) async fn end(&self, id: u64, verdict: &Verdict) {
+        if let Err(error) = self.db.insert(insert_verdict(id, verdict)).await {
+            error!(%error, id, status = verdict.status, "the audit trail lacks a verdict");
+        }
+    }
+
+    /// Notes what was done, all in one transaction.
+    pub(super) async fn add_all(&self, done: &[(Intent, Verdict)]) -> Result<(), TrailError> {
+        let mut entries = Vec::with_capacity(done.len());
+        for (intent, verdict) in done {
+            entries.push((new_id(intent.at_ms)?, intent, verdict));
+        }
+        let add = async || {
+            let mut tx = self.db.begin().await?;
+            for (id, intent, verdict) in &entries {
+                add_one(&mut tx, *id, intent, verdict).await?;
+            }
+            tx.commit().await
+        };
+        retried(add).await.map_err(SqlError::from)?;
+        Ok(())
+    }
+
+    /// Entries before the one of this id, the last first; those of `actor` alone, if one is named.
+    pub(super) async fn before(
+        &self,
+        id: u64,
+        actor: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<EntryView>, SqlError> {
+        let select = match actor {
+            Some(actor) => sql(SELECT_OF).number(id).text(actor),
+            None => sql(SELECT).number(id),
+        };
+        let rows = self.db.all(select.number(limit)).await?;
+        Ok(rows.iter().map(view).collect::<Result<_, _>>()?)
+    }
+
+    /// Deletes some of the entries of before `at_ms`; whether there are more.
+    pub(super) async fn forget_before(&self, at_ms: u64) -> Result<bool, SqlError> {
+        let end = first_id(at_ms);
+        let more = sql(OLDEST).number(end).number(DELETED_AT_ONCE);
+        let more = self.db.one(more).await?;
+        let up_to: Option<u64> = more.map(|row| row.number("id")).transpose()?;
+        let end = up_to.unwrap_or(end);
+        // Entries last: a verdict without one would stay for ever.
+        self.db.execute(sql(DELETE_VERDICTS).number(end)).await?;
+        self.db.execute(sql(DELETE).number(end)).await?;
+        Ok(up_to.is_some())
+    }
+}
+
+/// The smallest id of an entry of this time.
+fn first_id(at_ms: u64) -> u64 {
+    at_ms.saturating_mul(1 << RANDOM_BITS).min(i64::MAX as u64)
+}
+
+fn new_id(at_ms: u64) -> Result<u64, NoRandom> {
+    Ok(first_id(at_ms) | twenty_bits()?)
+}
+
+async fn add_one(
+    tx: &mut Tx,
+    id: u64,
+    intent: &Intent,
+    verdict: &Verdict,
+) -> Result<(), sqlx::Error> {
+    // Of two entries with one id, and of the same one a second time, the first one stays.
+    if tx.insert(insert(id, intent)).await? {
+        tx.insert(insert_verdict(id, verdict)).await?;
+    }
+    Ok(())
+}
+
+fn insert(id: u64, intent: &Intent) -> crate::sql::Statement<'_> {
+    let insert = sql(INSERT).number(id).number(intent.at_ms);
+    let insert = insert.text(&intent.actor).text(&intent.actor_name);
+    let insert = insert.number(u8::from(intent.is_session));
+    let insert = insert.text(&intent.method).text(cut(&intent.route));
+    insert.text(cut(&intent.path)).text(&intent.source)
+}
+
+fn insert_verdict(id: u64, verdict: &Verdict) -> crate::sql::Statement<'_> {
+    let insert = sql(INSERT_VERDICT).number(id).number(verdict.at_ms);
+    insert.number(verdict.status).text(cut(&verdict.made))
+}
+
+/// Its beginning. A path is ASCII; anything else is cut where a character ends.
+fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(PATH_LEN_MAX).map(|(at, _)| at);
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+fn view(row: &Row) -> Result<EntryView, sqlx::Error> {
+    let id: u64 = row.number("id")?;
+    Ok(EntryView {
+        id: id.to_string(),
+        at_ms: row.number("at_ms")?,
+        actor: row.text("actor")?,
+        actor_name: row.text("actor_name")?,
+        session: row.flag("is_session")?,
+        method: row.text("method")?,
+        route: row.text("route")?,
+        path: row.text("path")?,
+        source: row.text("source")?,
+        status: row.maybe("status")?,
+        ended_at_ms: row.maybe("ended_at_ms")?,
+        made: row.maybe_text("made")?.filter(|made| !made.is_empty()),
+    })
+}

@@ -1,0 +1,37 @@
+//! The console, at `/ui` of the admin port: plain files, part of the program. It needs no key, as nobody has shown one yet;
+//! everything it shows comes from the other routes, within the session that it opens.
+//!
+//! It knows domains by their routes alone. Its file `session.js` is for the other pages of the port, too.
+
+use axum::Router;
+
+use crate::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
+
+static PAGE: Page = Page {
+    path: "/ui",
+    policy: policy!("'self'"),
+    index: &files! {
+        "index.html": HTML,
+    },
+    files: &files! {
+        "page.css": CSS,
+        "icon.svg": SVG,
+        "api.js": JS,
+        "audit.js": JS,
+        "dom.js": JS,
+        "format.js": JS,
+        "keys.js": JS,
+        "limits.js": JS,
+        "main.js": JS,
+        "new-sale.js": JS,
+        "rooms.js": JS,
+        "sale.js": JS,
+        "sales.js": JS,
+        "session.js": JS,
+    },
+};
+
+/// `GET /ui` and the files that it names.
+pub fn page() -> Router {
+    PAGE.routes()
+}

@@ -1,0 +1,130 @@
+// Elements. Text from people and servers only ever becomes text: nothing here parses HTML.
+
+/** An element: `on…` members of `props` are listeners, true and false set or leave out an attribute. */
+export function el(name, props = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(props)) {
+    if (key.startsWith("on")) {
+      element.addEventListener(key.slice(2), value);
+    } else if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(key, value === true ? "" : value);
+    }
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Puts `children` in the place of what `parent` holds. */
+export function replace(parent, ...children) {
+  parent.replaceChildren(...children.flat().filter(Boolean));
+}
+
+let fields = 0;
+
+/** A labelled control, with a hint below it if there is one, and a place for what is wrong with it. */
+export function field(label, control, hint = null) {
+  fields += 1;
+  control.id = `field-${fields}`;
+  const wrong = el("p", { class: "wrong", id: `wrong-${fields}` });
+  const ids = [wrong.id];
+  const parts = [el("label", { for: control.id }, label), control];
+  if (hint) {
+    ids.push(`hint-${fields}`);
+    parts.push(el("p", { class: "hint", id: `hint-${fields}` }, hint));
+  }
+  control.setAttribute("aria-describedby", ids.join(" "));
+  return el("div", { class: "field" }, parts, wrong);
+}
+
+/** Says what is wrong with a control of `field`; null: nothing. */
+export function mark(control, complaint) {
+  const [id] = control.getAttribute("aria-describedby").split(" ");
+  document.getElementById(id).textContent = complaint ?? "";
+  control.toggleAttribute("aria-invalid", Boolean(complaint));
+  if (complaint) {
+    control.setAttribute("aria-invalid", "true");
+  }
+}
+
+/** A select whose `options` are pairs of value and text. */
+export function select(options, chosen, props = {}) {
+  const option = ([value, text]) => el("option", { value, selected: String(value) === String(chosen) }, text);
+  return el("select", props, options.map(option));
+}
+
+/** A table: heads, and rows of cells of which the first one names the row. On phones a cell stands under its head. */
+export function table(id, heads, rows) {
+  const cell = (content, at) =>
+    at === 0
+      ? el("th", { scope: "row", role: "rowheader" }, content)
+      : el("td", { role: "cell", "data-head": heads[at] }, content);
+  const row = (cells) => el("tr", { role: "row" }, cells.map(cell));
+  const head = (text) => el("th", { scope: "col", role: "columnheader" }, text);
+  return el(
+    "table",
+    { id, class: "list", role: "table" },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map(head))),
+    el("tbody", { role: "rowgroup" }, rows.map(row)),
+  );
+}
+
+/** A pair for `dl.facts`. */
+export const fact = (name, value, props = {}) => el("div", {}, el("dt", {}, name), el("dd", props, value));
+
+/** A word with a colour. */
+export const state = (word, isGood) => el("span", { class: `state ${isGood ? "on" : "off"}` }, word);
+
+export const complaint = (error) => el("p", { class: "notice bad", role: "alert" }, error.message);
+export const good = (text) => el("p", { class: "notice good", role: "status" }, text);
+
+/** A listener that lets `button` wait while `work` is done. `said` tells what came of it, or why nothing did. */
+export function working(button, said, work) {
+  return async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      const told = await work();
+      replace(said, told ? good(told) : null);
+    } catch (error) {
+      replace(said, complaint(error));
+      said.scrollIntoView({ block: "nearest" });
+    }
+    button.disabled = false;
+  };
+}
+
+/** A button that does `work`. */
+export function button(text, props, said, work) {
+  const one = el("button", { type: "button", ...props }, text);
+  one.addEventListener("click", working(one, said, work));
+  return one;
+}
+
+/** Says `text` to those who listen to the page. */
+export function announce(text) {
+  document.getElementById("announcer").textContent = text;
+}
+
+/** A dialog that asks before something is done that many will notice. Resolves to the answer. */
+export function ask(title, text, doIt) {
+  return new Promise((answer) => {
+    const dialog = el("dialog", { "aria-labelledby": "ask-title" });
+    const close = (value) => () => dialog.close(value);
+    dialog.append(
+      el("h2", { id: "ask-title" }, title),
+      el("p", {}, text),
+      el(
+        "div",
+        { class: "row end" },
+        el("button", { type: "button", class: "quiet", autofocus: true, onclick: close("") }, "Cancel"),
+        el("button", { type: "button", class: "danger", id: "ask-yes", onclick: close("yes") }, doIt),
+      ),
+    );
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      answer(dialog.returnValue === "yes");
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,95 @@
+// Keys: who may do what.
+
+import { api } from "./api.js";
+import { ask, button, el, field, replace, select, state, table, working } from "./dom.js";
+import { atMinute, time } from "./format.js";
+
+const ROLES = [
+  ["viewer", "Viewer: reads"],
+  ["operator", "Operator: reads and changes"],
+  ["admin", "Admin: keys, too"],
+  ["", "Only what is chosen below"],
+];
+const AREAS = ["sales", "rooms", "limits", "links", "events", "history", "fitment", "access"];
+
+const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolean);
+
+function may(key) {
+  const about = [...key.domains.map((domain) => `domain ${domain}`), ...key.tags.map((tag) => `tag ${tag}`)];
+  return [key.role ?? key.scopes.join(", "), about.length > 0 ? ` (${about.join(", ")})` : ""].join("");
+}
+
+function row(desk, key, said) {
+  const isGood = key.good;
+  const word = key.revoked_at_ms ? "Revoked" : isGood ? "Good" : "Expired";
+  const revoke = async () => {
+    if (await ask(`Revoke “${key.name}”?`, "Who has it can do nothing any more, and is signed out.", "Revoke")) {
+      await api.revokeKey(key.id);
+      await desk.refresh();
+    }
+  };
+  const act = isGood && desk.may("access:write") ? button("Revoke", { class: "danger small" }, said, revoke) : "";
+  return [key.name, el("code", {}, key.id), may(key), time(key.created_at_ms), time(key.expires_at_ms), state(word, isGood), act];
+}
+
+/** The key, this once. */
+function shownOnce(made) {
+  const shown = el("input", { readonly: true, value: made.key, name: "made", spellcheck: "false" });
+  shown.addEventListener("focus", () => shown.select());
+  return el("div", { class: "notice good", id: "made" }, field(`The key “${made.name}”`, shown, "Copy it now: it is kept nowhere, and shown this once."));
+}
+
+function maker(list) {
+  const name = el("input", { name: "name", maxlength: 80, autocomplete: "off" });
+  const role = select(ROLES, "viewer", { name: "role" });
+  const boxes = AREAS.flatMap((area) => ["read", "write"].map((level) => el("input", { type: "checkbox", name: "scope", value: `${area}:${level}` })));
+  const ends = el("input", { type: "datetime-local", name: "ends" });
+  const domains = el("input", { name: "domains", autocomplete: "off" });
+  const tags = el("input", { name: "tags", autocomplete: "off" });
+  const scopes = el("fieldset", {}, el("legend", {}, "Scopes"), el("div", { class: "choices" }, boxes.map((box) => el("label", { class: "choice" }, box, box.value))));
+  const show = () => {
+    scopes.hidden = role.value !== "";
+  };
+  role.addEventListener("change", show);
+  show();
+  const said = el("div", {});
+  const submit = el("button", { type: "submit", class: "primary" }, "Make the key");
+  const make = working(submit, said, async () => {
+    const chosen = boxes.filter((box) => box.checked).map((box) => box.value);
+    const made = await api.makeKey({
+      name: name.value,
+      ...(role.value ? { role: role.value } : { scopes: chosen }),
+      domains: words(domains.value),
+      tags: words(tags.value),
+      expires_at_ms: ends.value ? atMinute(ends.value) : null,
+    });
+    await list(made);
+    name.value = "";
+    return null;
+  });
+  return el(
+    "form",
+    { class: "card", id: "make-key", onsubmit: make },
+    el("h2", {}, "New key"),
+    said,
+    el("div", { class: "grid" }, field("Name", name, "A person, or a program."), field("Role", role), field("Ends (UTC)", ends, "Empty: never.")),
+    scopes,
+    el("details", {}, el("summary", {}, "Only some links"), el("div", { class: "grid" },
+      field("Domains", domains, "With commas between them. Empty: all."), field("Tags", tags, "Likewise: links with one of these."))),
+    el("div", { class: "row" }, submit),
+  );
+}
+
+export async function keys(desk) {
+  const said = el("div", {});
+  const shown = el("div", {});
+  const list = async (made = null) => {
+    const all = await api.keys();
+    const heads = ["Name", "Id", "May", "Made", "Ends", "State", "Action"];
+    const rows = all.map((key) => row(desk, key, said));
+    replace(shown, made && shownOnce(made), rows.length > 0 ? table("keys", heads, rows) : el("p", { class: "hint" }, "No keys yet, but for the admin token."));
+  };
+  await list();
+  const card = el("section", { class: "card", "aria-label": "All keys" }, said, shown);
+  return ["Keys", card, desk.may("access:write") && maker(list)];
+}

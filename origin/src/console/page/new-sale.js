@@ -1,0 +1,128 @@
+// The form that makes a sale. It shows all that is wrong at once; the origin has the last word.
+
+import { api } from "./api.js";
+import { complaint, el, field, mark, replace, select } from "./dom.js";
+import { atMinute, minute } from "./format.js";
+
+const HOUR_MS = 3_600_000;
+const TOTAL_MAX = 1_000_000_000;
+const SHARDS_MAX = 64;
+const USER_CAP_MAX = 1_000;
+const PAY_WITHIN_MINUTES_MAX = 30 * 24 * 60;
+
+const whole = (name, value, max) => el("input", { name, type: "number", min: 0, max, value, inputmode: "numeric", step: 1 });
+const moment = (name, ms) => el("input", { name, type: "datetime-local", value: minute(ms) });
+
+function isWhole(text, min, max) {
+  return /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max;
+}
+
+/** The controls of the form, by the member that each one sets. */
+function controls() {
+  const hour = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
+  return {
+    title: el("input", { name: "title", autocomplete: "off" }),
+    id: el("input", { name: "id", autocomplete: "off", spellcheck: "false" }),
+    total: whole("total", "", TOTAL_MAX),
+    shards: whole("shards", 8, SHARDS_MAX),
+    user_cap: whole("user_cap", 1, USER_CAP_MAX),
+    starts_at_ms: moment("starts_at_ms", hour + HOUR_MS),
+    ends_at_ms: moment("ends_at_ms", hour + 2 * HOUR_MS),
+    payment: select([["at_order", "when it is ordered"], ["hold", "when it is ordered, for a time"], ["at_payment", "when it is paid"]], "at_order", { name: "payment" }),
+    pay_within: whole("pay_within", 15, PAY_WITHIN_MINUTES_MAX),
+    warm: whole("warm", 5, 100_000),
+    token: el("input", { name: "token", type: "checkbox" }),
+  };
+}
+
+/** What is wrong, by control. */
+function faults(of) {
+  const range = (name, min, max) =>
+    isWhole(of[name].value, min, max) ? null : `Must be a whole number from ${min.toLocaleString("en")} to ${max.toLocaleString("en")}.`;
+  const [starts, ends] = [atMinute(of.starts_at_ms.value), atMinute(of.ends_at_ms.value)];
+  const title = [...of.title.value];
+  const late = Number.isNaN(ends) ? "Must be a time." : ends <= starts ? "Must be after the start." : null;
+  return {
+    title: title.length >= 1 && title.length <= 200 ? null : "Must be 1 to 200 characters.",
+    id: /^[a-z0-9-]{1,64}$/.test(of.id.value) ? null : "Must be 1 to 64 of a-z, 0-9 and -.",
+    total: range("total", 0, TOTAL_MAX),
+    shards: range("shards", 1, SHARDS_MAX),
+    user_cap: range("user_cap", 1, USER_CAP_MAX),
+    starts_at_ms: Number.isNaN(starts) ? "Must be a time." : null,
+    ends_at_ms: late,
+    pay_within: of.payment.value === "hold" ? range("pay_within", 1, PAY_WITHIN_MINUTES_MAX) : null,
+    warm: of.warm.value === "" ? null : range("warm", 0, 100_000),
+  };
+}
+
+function body(of) {
+  const hold = { hold: { pay_within_ms: Number(of.pay_within.value) * 60_000 } };
+  return {
+    id: of.id.value,
+    title: of.title.value,
+    total: Number(of.total.value),
+    shards: Number(of.shards.value),
+    user_cap: Number(of.user_cap.value),
+    starts_at_ms: atMinute(of.starts_at_ms.value),
+    ends_at_ms: atMinute(of.ends_at_ms.value),
+    token: of.token.checked,
+    payment: of.payment.value === "hold" ? hold : of.payment.value,
+    warm_before_ms: of.warm.value === "" ? null : Number(of.warm.value) * 60_000,
+  };
+}
+
+export function newSale() {
+  const of = controls();
+  const said = el("div", { id: "said" });
+  const submit = el("button", { type: "submit", class: "primary" }, "Make the sale");
+  const within = field("Minutes to pay", of.pay_within);
+  const show = () => {
+    within.hidden = of.payment.value !== "hold";
+  };
+  of.payment.addEventListener("change", show);
+  show();
+  const make = async (event) => {
+    event.preventDefault();
+    const wrong = Object.entries(faults(of)).filter(([name, fault]) => mark(of[name], fault) || fault);
+    if (wrong.length > 0) {
+      const text = wrong.length === 1 ? "One field is not right yet." : `${wrong.length} fields are not right yet.`;
+      replace(said, complaint(new Error(text)));
+      of[wrong[0][0]].focus();
+      return;
+    }
+    submit.disabled = true;
+    try {
+      const made = await api.make(body(of));
+      location.hash = `#/sales/id/${made.id}`;
+    } catch (error) {
+      replace(said, complaint(error));
+      submit.disabled = false;
+    }
+  };
+  return [
+    "New sale",
+    el("p", {}, el("a", { class: "back", href: "#/sales" }, "Sales")),
+    el(
+      // The origin's words are better than the browser's, and all at once.
+      "form",
+      { class: "card", id: "make", novalidate: true, onsubmit: make },
+      said,
+      el(
+        "div",
+        { class: "grid" },
+        field("Title", of.title),
+        field("Id", of.id, "Its name in addresses, for ever."),
+        field("Units", of.total),
+        field("Units a user may have", of.user_cap),
+        field("Starts (UTC)", of.starts_at_ms),
+        field("Ends (UTC)", of.ends_at_ms),
+        field("Shards", of.shards, "Over how many parts of Redis the stock is spread."),
+        field("Warm, in minutes before the start", of.warm, "Empty: by hand only."),
+        field("Units are taken", of.payment),
+        within,
+      ),
+      el("label", { class: "choice" }, of.token, "Only who brings an order token may buy"),
+      el("div", { class: "row" }, submit),
+    ),
+  ];
+}

@@ -1,0 +1,189 @@
+// One sale: what it is, its stock and orders as they are this second, its switch, its books.
+
+import { api } from "./api.js";
+import { ask, button, complaint, el, fact, field, replace, select, state, table, working } from "./dom.js";
+import { count, length, time } from "./format.js";
+import { STATES, standing } from "./sales.js";
+
+/**
+ * What can be done to a sale. One more is one more entry: `text`, `id`, `scope`; `when` says whether it makes sense now; `question`,
+ * if it is asked before; `work` does it and says what came of it.
+ */
+const ACTIONS = [
+  {
+    text: "Warm",
+    id: "warm",
+    scope: "sales:write",
+    when: (sale) => !sale.archived_at_ms,
+    work: async (sale) => {
+      const warmed = await api.warm(sale.id);
+      return `Warm: ${warmed.shards_filled} of ${warmed.shard_count} shards filled just now.`;
+    },
+  },
+  {
+    text: "Close",
+    id: "close",
+    scope: "sales:write",
+    when: (sale) => sale.state !== "closed" && !sale.archived_at_ms,
+    question: "Nobody can buy any more. Orders that exist stay.",
+    work: async (sale) => {
+      await api.switchTo(sale.id, { state: "closed" });
+      return "Closed.";
+    },
+  },
+];
+
+/** The buttons of a sale, in `row`. Those that are there stay, so that nobody's focus is lost. */
+function showActions(row, desk, sale, said) {
+  const usable = ACTIONS.filter((action) => desk.may(action.scope) && action.when(sale));
+  const ids = usable.map((action) => action.id).join(" ");
+  if (row.dataset.ids === ids) {
+    return;
+  }
+  row.dataset.ids = ids;
+  const buttons = usable.map((action) =>
+    button(action.text, { id: action.id, class: action.question ? "danger" : "" }, said, async () => {
+      if (action.question && !(await ask(`${action.text} “${sale.title}”?`, action.question, action.text))) {
+        return null;
+      }
+      return action.work(sale);
+    }),
+  );
+  replace(row, buttons);
+}
+
+const tile = (name, id) => el("div", { class: "tile" }, el("dt", {}, name), el("dd", { id }, "–"));
+
+/** Stock, orders and shards, every second; `show` is given the sale, too. */
+function live(desk, id, show) {
+  const names = [
+    ["In stock", "stock"], ["Held", "held"], ["Unpaid", "unpaid"], ["Paid", "paid"], ["Cancelled", "cancelled"], ["Expired", "expired"],
+  ];
+  const tiles = el("dl", { class: "tiles" }, names.map(([text, key]) => tile(text, `live-${key}`)));
+  const shards = el("div", {});
+  const said = el("p", { class: "hint", id: "live-said" }, "Connecting …");
+  const card = el("section", { class: "card", "aria-labelledby": "live-title" }, el("h2", { id: "live-title" }, "Now"), tiles, said, shards);
+  const source = api.live(id);
+  desk.onLeave(() => source.close());
+  source.addEventListener("message", (event) => {
+    const { sale, orders_by_state } = JSON.parse(event.data);
+    show(sale);
+    const sum = (key) => sale.shards.reduce((all, shard) => all + (shard[key] ?? 0), 0);
+    const numbers = { stock: sum("stock"), held: sum("held"), ...orders_by_state };
+    for (const [, key] of names) {
+      card.querySelector(`#live-${key}`).textContent = count(numbers[key]);
+    }
+    said.textContent = sale.warmed_at_ms ? (sale.balanced ? "Stock, held and ordered add up to the total." : "Orders are under way, or the sum does not hold: see the books.") : "Not warm: Redis has no stock of it.";
+    replace(shards, shardList(sale));
+  });
+  source.addEventListener("problem", (event) => {
+    said.textContent = JSON.parse(event.data).detail;
+  });
+  source.addEventListener("error", () => {
+    said.textContent = "Connecting …";
+  });
+  return card;
+}
+
+function shardList(sale) {
+  if (sale.shards.length < 2) {
+    return null;
+  }
+  const rows = sale.shards.map((shard, n) => [String(n), count(shard.stock), count(shard.held), count(shard.bought)]);
+  const isOpen = document.getElementById("shards")?.open ?? false;
+  const list = table("shard-list", ["Shard", "Stock", "Held", "Ordered"], rows);
+  return el("details", { id: "shards", open: isOpen }, el("summary", {}, "Shards"), list);
+}
+
+/** The switch, and what is taken out of the way. */
+function switches(desk, sale, said) {
+  const isFixed = !desk.may("sales:write");
+  const chosen = select(Object.entries(STATES), sale.state, { name: "state", disabled: isFixed });
+  const names = [
+    ["skip_risk", "Without risk checks"], ["skip_reservation", "Without reservations"], ["static_page", "Static page"],
+  ];
+  const boxes = names.map(([key]) => el("input", { type: "checkbox", name: key, checked: sale.degrade[key], disabled: isFixed }));
+  const submit = el("button", { type: "submit", disabled: isFixed }, "Switch");
+  const change = working(submit, said, async () => {
+    const degrade = Object.fromEntries(boxes.map((box) => [box.name, box.checked]));
+    const now = await api.switchTo(sale.id, { state: chosen.value, degrade });
+    return `Switched: ${STATES[now.state]}.`;
+  });
+  return el(
+    "form",
+    { class: "card", id: "switch", onsubmit: change },
+    el("h2", {}, "Switch"),
+    field("State", chosen, "Shadow lets everybody pass and only notes what it would have done; drain takes no new claims, but orders of those that are open."),
+    el("fieldset", {}, el("legend", {}, "Degraded"), names.map(([, text], at) => el("label", { class: "choice" }, boxes[at], text))),
+    el("div", { class: "row" }, submit),
+  );
+}
+
+/** The books: each term of the sum. */
+function books(sale) {
+  const shown = el("div", { id: "books" });
+  const said = el("div", {});
+  const look = button("Read the books", { id: "read-books" }, said, async () => {
+    const read = await api.audit(sale.id);
+    const terms = read.terms ?? {};
+    const row = ["stock", "transfers", "claims", "orders", "total", "drift"].map((key) => fact(key, count(terms[key])));
+    const verdict = read.terms ? (read.balanced ? "It adds up" : "It does not add up") : "A shard is cold: there is no sum";
+    const exact = read.exact ? "All of it is of one instant." : "Something was under way, so the sum may be off by that.";
+    replace(shown, el("p", {}, state(verdict, read.balanced === true), " ", exact), el("dl", { class: "facts" }, row));
+    return null;
+  });
+  return el(
+    "section",
+    { class: "card", "aria-labelledby": "books-title" },
+    el("h2", { id: "books-title" }, "Books"),
+    el("p", { class: "hint" }, "stock + transfers + claims + orders = total + drift"),
+    said,
+    shown,
+    el("div", { class: "row" }, look),
+  );
+}
+
+const PAYMENTS = { at_order: "at the order", at_payment: "at the payment" };
+
+function facts(sale) {
+  const held = sale.payment.hold;
+  const payment = held ? `held ${length(held.pay_within_ms)} for payment` : PAYMENTS[sale.payment];
+  return el(
+    "dl",
+    { class: "facts" },
+    fact("Id", el("code", {}, sale.id)),
+    fact("Starts", time(sale.starts_at_ms)),
+    fact("Ends", time(sale.ends_at_ms)),
+    fact("Units", count(sale.total)),
+    fact("A user may have", count(sale.user_cap)),
+    fact("Shards", count(sale.shard_count)),
+    fact("Units are taken", payment),
+    fact("Warmed", time(sale.warmed_at_ms)),
+    fact("Order token", sale.token ? "needed" : "not needed"),
+  );
+}
+
+export async function sale(desk, id) {
+  const found = await api.sale(id);
+  const said = el("div", { id: "said" });
+  const [badge, row, known] = [el("span", { id: "standing" }), el("div", { class: "row", id: "actions" }), el("div", {})];
+  const show = (now) => {
+    replace(badge, state(...standing(now)));
+    showActions(row, desk, now, said);
+    replace(known, facts(now));
+  };
+  show(found);
+  return [
+    found.title,
+    el("p", {}, el("a", { class: "back", href: "#/sales" }, "Sales")),
+    el(
+      "section",
+      { class: "card", "aria-label": "What it is" },
+      el("div", { class: "row apart" }, badge, row),
+      said,
+      known,
+    ),
+    live(desk, found.id, show),
+    el("div", { class: "columns" }, switches(desk, found, said), books(found)),
+  ];
+}

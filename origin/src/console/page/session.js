@@ -1,0 +1,45 @@
+// The session of this browser: a key becomes a cookie that no script can read. All pages of this port share it.
+
+const PLACE = new URL("../access/session", import.meta.url);
+
+/** What every change of a page has with it: pages of other sites cannot send it. */
+export const FROM_PAGE = { "x-weir-console": "1" };
+
+/** A refusal, with the origin's own words. */
+export class Problem extends Error {
+  constructor(status, code, detail) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** The answer to a request; throws a problem for whatever is no success. */
+export async function send(address, options = {}) {
+  const headers = { ...FROM_PAGE, ...options.headers };
+  let answer;
+  try {
+    answer = await fetch(address, { cache: "no-store", ...options, headers });
+  } catch {
+    throw new Problem(0, "no_answer", "The origin does not answer.");
+  }
+  if (!answer.ok) {
+    const problem = await answer.json().catch(() => ({}));
+    throw new Problem(answer.status, problem.error ?? "", problem.detail ?? `The origin answered ${answer.status}.`);
+  }
+  return answer;
+}
+
+export const session = {
+  /** Who is signed in, and what they may; null: nobody. */
+  who: async () => {
+    const answer = await send(PLACE);
+    return answer.status === 204 ? null : answer.json();
+  },
+  /** Signs in with a key, or with the admin token. */
+  open: async (key) => (await send(PLACE, { method: "POST", body: JSON.stringify({ key }) })).json(),
+  /** Signs out. */
+  close: async () => {
+    await send(PLACE, { method: "DELETE" });
+  },
+};

@@ -1,0 +1,150 @@
+//! Server-sent events: an answer that goes on, with a message a second.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use serde::Serialize;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::Problem;
+
+/// Between two messages.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The most messages of one answer. Then the browser asks again by itself, and shows its session anew: one that was ended, or
+/// whose key was revoked, sees nothing more.
+const MESSAGES_MAX: u32 = 60;
+
+/// The most such answers at once: each reads SQL and Redis every second.
+const ANSWERS_MAX: usize = 32;
+
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// What answers that go on have in common: how many there are, and when all of them end.
+#[derive(Clone, Debug)]
+pub struct Live {
+    stop: CancellationToken,
+    free: Arc<Semaphore>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        let stop = CancellationToken::new();
+        let free = Arc::new(Semaphore::new(ANSWERS_MAX));
+        Self { stop, free }
+    }
+}
+
+impl Live {
+    /// Ends all of them with `stop`. A connection that is being answered would keep the origin from stopping.
+    pub async fn end_with(self, stop: CancellationToken) {
+        stop.cancelled().await;
+        self.stop.cancel();
+    }
+
+    /// An answer of `read`, again every second.
+    ///
+    /// # Errors
+    /// When the client does not ask for it, when there are too many, and when the first `read` fails.
+    pub(crate) async fn answer<T, F>(
+        &self,
+        headers: &HeaderMap,
+        read: impl Fn() -> F + Send + 'static,
+    ) -> Result<Response, Problem>
+    where
+        T: Serialize + Send,
+        F: Future<Output = Result<T, Problem>> + Send,
+    {
+        if !asks_for_events(headers) {
+            let status = StatusCode::NOT_ACCEPTABLE;
+            let detail = "this answers with accept: text/event-stream alone";
+            return Err(Problem::new(
+                status,
+                "not_acceptable",
+                "Not acceptable",
+                detail,
+            ));
+        }
+        let place = self.free.clone().try_acquire_owned();
+        let place = place.map_err(|_| {
+            Problem::unavailable("too_many_streams", "too many look on; please try again")
+        })?;
+        let first = message(&read().await);
+        let (sender, receiver) = mpsc::channel(1);
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            let send = send_all(first, sender, read);
+            stop.run_until_cancelled(send).await;
+        });
+        Ok(answer(receiver))
+    }
+}
+
+/// Sends a message a second, until the client has gone or has had its fill.
+async fn send_all<T, F>(first: Bytes, sender: mpsc::Sender<Bytes>, read: impl Fn() -> F)
+where
+    T: Serialize,
+    F: Future<Output = Result<T, Problem>>,
+{
+    let mut next = first;
+    for _ in 0..MESSAGES_MAX {
+        if sender.send(next).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = sender.closed() => return,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+        next = message(&read().await);
+    }
+}
+
+/// A message: what was read, or else the event `problem`.
+fn message<T: Serialize>(read: &Result<T, Problem>) -> Bytes {
+    // JSON has no line breaks.
+    let text = match read {
+        Ok(value) => serde_json::to_string(value).map(|json| format!("data: {json}\n\n")),
+        Err(problem) => Ok(format!("event: problem\ndata: {}\n\n", problem.body())),
+    };
+    text.unwrap_or_default().into()
+}
+
+fn asks_for_events(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT);
+    accept.is_some_and(|value| value.to_str().is_ok_and(|text| text.contains(EVENT_STREAM)))
+}
+
+fn answer(messages: mpsc::Receiver<Bytes>) -> Response {
+    let mut response = Body::new(Messages(messages)).into_response();
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static(EVENT_STREAM);
+    headers.insert(header::CONTENT_TYPE, kind);
+    let cached = HeaderValue::from_static("no-store");
+    headers.insert(header::CACHE_CONTROL, cached);
+    response
+}
+
+/// Messages as they come.
+struct Messages(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Messages {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let message = self.0.poll_recv(context);
+        message.map(|message| message.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}

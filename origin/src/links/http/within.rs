@@ -1,0 +1,63 @@
+//! What a narrow key is about: links of some domains, or with some tags.
+
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+
+use crate::access::Caller;
+use crate::http::Problem;
+use crate::links::request::{EditRequest, LinkRequest};
+use crate::links::store::StoredLink;
+
+/// Who asks. A request that came by no key is about nothing.
+pub(super) struct Within(Caller);
+
+impl<S: Sync> FromRequestParts<S> for Within {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        let caller = caller.ok_or_else(|| not_within("nobody has said who asks"))?;
+        Ok(Self(caller))
+    }
+}
+
+impl Within {
+    /// Whether links must be looked at one by one.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.0.is_narrow()
+    }
+
+    /// Whether a link may be seen.
+    pub(super) fn has(&self, link: &StoredLink) -> bool {
+        self.0.may_domain(link.id.domain.as_str()) && self.0.may_tags(&link.tags)
+    }
+
+    /// Whether a link may be made, in the domain that a request names or else in `default`.
+    pub(super) fn check_new(&self, request: &LinkRequest, default: &str) -> Result<(), Problem> {
+        let domain = request.domain.as_deref().unwrap_or(default);
+        if !self.0.may_domain(domain) {
+            return Err(not_within("domain: the key is about other domains"));
+        }
+        self.check_tags(&request.tags)
+    }
+
+    /// Whether a link that may be seen may be changed so.
+    pub(super) fn check_edit(&self, request: &EditRequest) -> Result<(), Problem> {
+        request
+            .tags
+            .as_ref()
+            .map_or(Ok(()), |tags| self.check_tags(tags))
+    }
+
+    fn check_tags(&self, tags: &[String]) -> Result<(), Problem> {
+        match self.0.may_tags(tags) {
+            true => Ok(()),
+            false => Err(not_within("tags: must have one that the key is about")),
+        }
+    }
+}
+
+fn not_within(detail: &'static str) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "forbidden", "Forbidden", detail)
+}

@@ -1,0 +1,147 @@
+//! The console: sign-in by a key, a sale, a waiting room, keys, the audit trail.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use weir_stack::http::Method;
+
+use super::{Desk, HOSTILE};
+
+impl Desk {
+    fn console(&self, view: &str) -> String {
+        format!("{}/ui{view}", self.origin.admin_url())
+    }
+
+    /// A new key of this role.
+    async fn key(&self, role: &str) -> Result<String> {
+        let new = json!({ "name": format!("the {role}"), "role": role });
+        let made = self.api(Method::POST, "/access/keys", &new).await?;
+        ensure!(made.status == 201, "{}", made.text());
+        let key = made.json()?["key"].as_str().map(ToOwned::to_owned);
+        key.context("no key")
+    }
+
+    async fn enter(&self, key: &str) -> Result<()> {
+        self.browser.type_into("[name=key]", key).await?;
+        self.browser.click("button[type=submit]").await
+    }
+
+    async fn count(&self, selector: &str) -> Result<Value> {
+        let script = "return document.querySelectorAll(arguments[0]).length";
+        self.browser.run(script, &[json!(selector)]).await
+    }
+
+    async fn choose(&self, selector: &str, value: &str) -> Result<()> {
+        let option = format!("{selector} option[value={value}]");
+        self.browser.click(&option).await
+    }
+}
+
+/// One session, so that the browser is started once.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> Result<()> {
+    let mut desk = Desk::open(|_, _| Ok(())).await?;
+    let (operator, viewer) = (desk.key("operator").await?, desk.key("viewer").await?);
+    let browser = &desk.browser;
+    browser.open(&desk.console("#/sales")).await?;
+    desk.enter("no key").await?;
+    browser
+        .wait_for_text("[role=alert]", "That key opens nothing")
+        .await?;
+    desk.picture("console-sign-in").await?;
+    desk.enter(&operator).await?;
+    browser.wait_for_text("#none", "No sales yet").await?;
+    // No script sees what opens the session.
+    let seen = "return document.cookie.length + sessionStorage.length + localStorage.length";
+    assert_eq!(browser.run(seen, &[]).await?, json!(0));
+
+    // All that is wrong is said at once.
+    browser.open(&desk.console("#/sales/new")).await?;
+    browser.click("#make button[type=submit]").await?;
+    browser.wait_for_text("#said", "3 fields").await?;
+    assert_eq!(desk.count("[aria-invalid=true]").await?, json!(3));
+    desk.picture("console-new-sale").await?;
+    browser.type_into("#make [name=title]", HOSTILE).await?;
+    browser.type_into("#make [name=id]", "autumn").await?;
+    browser.type_into("#make [name=total]", "500").await?;
+    browser.click("#make button[type=submit]").await?;
+
+    // Warm, and seen to be without a reload.
+    browser.wait_for_text("#standing", "Not warm").await?;
+    browser.wait_for_text("h1", HOSTILE).await?;
+    assert_eq!(desk.count("main img").await?, json!(0));
+    browser.click("#warm").await?;
+    browser.wait_for_text("#live-stock", "500").await?;
+    browser.wait_for_text("#standing", "Ready").await?;
+    browser.click("#read-books").await?;
+    browser.wait_for_text("#books", "It adds up").await?;
+    desk.choose("#switch [name=state]", "drain").await?;
+    browser.click("#switch button[type=submit]").await?;
+    browser.wait_for_text("#standing", "Drain").await?;
+    browser.click("#close").await?;
+    browser.click("#ask-yes").await?;
+    browser.wait_for_text("#standing", "Closed").await?;
+    desk.picture("console-sale").await?;
+    let sale = desk.api(Method::GET, "/sales/autumn", &Value::Null).await?;
+    assert_eq!(sale.json()?["state"], "closed");
+
+    // A waiting room that has a setting.
+    let open = json!({ "mode": "open", "per_minute": 60 });
+    desk.api(Method::PUT, "/rooms/shop", &open).await?;
+    browser.open(&desk.console("#/rooms")).await?;
+    desk.choose("[data-room=shop] [name=mode]", "paused")
+        .await?;
+    browser
+        .type_into("[data-room=shop] [name=per_minute]", "600")
+        .await?;
+    browser.click("[data-room=shop] button").await?;
+    browser
+        .wait_for_text("[data-room=shop]", "Set, version 2")
+        .await?;
+    let room = desk.api(Method::GET, "/rooms/shop", &Value::Null).await?;
+    let setting = room.json()?["setting"].clone();
+    assert_eq!(
+        (&setting["mode"], &setting["per_minute"]),
+        (&json!("paused"), &json!(600))
+    );
+    desk.picture("console-rooms").await?;
+    browser.open(&desk.console("#/limits")).await?;
+    browser
+        .wait_for_text("#no-rules", "no rules in Redis")
+        .await?;
+
+    // The pages beside it know the session.
+    let page = format!("{}/events/page", desk.origin.admin_url());
+    browser.open(&page).await?;
+    browser.wait_for_text("main", "no events").await?;
+
+    // An operator sees keys, and makes none.
+    browser.open(&desk.console("#/keys")).await?;
+    browser.wait_for_text("#keys", "the viewer").await?;
+    assert_eq!(desk.count("#make-key").await?, json!(0));
+    browser.open(&desk.console("#/audit")).await?;
+    for entry in ["POST /sales", "PUT /sales/autumn/switch", "PUT /rooms/shop"] {
+        browser.wait_for_text("#trail", entry).await?;
+    }
+    browser.wait_for_text("#trail", "the operator").await?;
+    desk.picture("console-audit").await?;
+    // What was refused, as it had to be: a wrong key, and events that this origin does not have.
+    let known = ["/access/session", "/groups"];
+    desk.nothing_to_complain(&known).await?;
+
+    // Who only looks finds nothing to press; who signs out sees nothing.
+    browser.click("#sign-out").await?;
+    desk.enter(&viewer).await?;
+    browser.open(&desk.console("#/sales/id/autumn")).await?;
+    browser.wait_for_text("#standing", "Closed").await?;
+    assert_eq!(desk.count("#actions button").await?, json!(0));
+    assert_eq!(
+        desk.count("#switch :is(input, select, button):enabled")
+            .await?,
+        json!(0)
+    );
+    assert_eq!(desk.count("#views a[href='#/audit']").await?, json!(0));
+    browser.click("#sign-out").await?;
+    browser.text("[name=key]").await?;
+    assert!(!browser.page_text().await?.contains("autumn"));
+    desk.browser.check()
+}
