@@ -326,6 +326,7 @@ async fn next_catalogue_once(
         version,
         switch,
         sales,
+        ..Catalogue::default()
     })
 }
 
