@@ -7,11 +7,12 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, validate};
 use weir_stack::http::{self, Method};
+use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::Silent;
 use weir_stack::tools::{self, Options};
 use weir_stack::{Secrets, Stack, origin, ports, wasm};
-use weir_tests::{is_left_out_on_native, until};
+use weir_tests::{books, buy, is_left_out_on_native, until, verdict};
 
 /// What Envoy is started with.
 fn variables() -> Result<Vec<(String, String)>> {
@@ -67,6 +68,37 @@ async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Re
     let said = until(words, is_said).await;
     said.with_context(read)?;
     Ok(read())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_with_another_claim_secret_holds_no_unit_and_says_what_to_do() -> Result<()> {
+    let stack = Stack::builder().workers(1).start().await?;
+    stack.open_sale("s1", 5, 1).await?;
+    let redis = stack.redis.server.as_ref().context("its own Redis")?;
+    let dir = tempfile::tempdir()?;
+    let config = EnvoyConfig::shipped()?
+        .host(Host::of_run())
+        .redis("127.0.0.1", redis.port())?
+        .gateway_port(ports::free()?)?
+        .admin_port(ports::free()?)?;
+    // Its secrets are others.
+    let other = Envoy::start(&tool()?, &options(config, &dir)?).await?;
+    let order = format!("{}/sales/s1/orders", other.url());
+    let user = [("x-user-id", "u1")];
+    until("the other gateway knows of the sale", async || {
+        let answer = http::send(Method::POST, &order, &user, String::new()).await;
+        answer.is_ok_and(|answer| verdict(&answer) == "misconfigured" && answer.status == 503)
+    })
+    .await?;
+    let log = std::fs::read_to_string(dir.path().join("envoy.log"))?;
+    assert!(
+        log.contains("nobody can buy here: claims are signed"),
+        "{log}"
+    );
+    let before = books(&stack, "s1").await?;
+    assert_eq!((before.held, before.stock), (0, 5));
+    assert_eq!(buy(&stack, "s1", "u1").await?.status, 201);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -86,6 +86,7 @@ impl<D: SharedData + Clone> Gate<D> {
             Admission::Reject(rejection) => Err(rejection),
             Admission::Empty => Err(self.without_units(sale, now_ms).into()),
             Admission::Claim { shard, checks } => {
+                self.check_signer()?;
                 self.check_token(sale, &user, token.as_deref(), now_ms)?;
                 self.limits.check(&user, request, now_ms)?;
                 Ok(ClaimJob {

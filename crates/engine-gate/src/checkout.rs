@@ -79,6 +79,7 @@ impl<D: SharedData + Clone> Gate<D> {
         let settings = self.config.token.as_ref().ok_or(Verdict::Unavailable)?;
         let if_empty = self.without_units(sale, now_ms);
         let decided = admit_to_checkout(switch, sale, &user, &self.memory, if_empty, now_ms)
+            .and_then(|()| self.check_signer())
             .and_then(|()| self.limits.check(&user, request, now_ms));
         let verdict = decided.map_or_else(|no| no.verdict, |()| Verdict::TokenMinted);
         if switch == SaleState::Shadow {

@@ -18,7 +18,7 @@ use weir_engine::{
 };
 use weir_sale::admission::{Rejection, without_units};
 use weir_sale::ledger::ShardProbe;
-use weir_sale::sale::{Band, Catalogue, Sale, SaleState};
+use weir_sale::sale::{Band, Catalogue, ClaimKey, Sale, SaleState};
 use weir_sale::sold_out::SoldOutMemory;
 use weir_sale::status::SaleStatus;
 use weir_sale::verdict::Verdict;
@@ -51,6 +51,10 @@ pub struct Gate<D> {
     polled_at_ms: Option<u64>,
     /// `None` until the first poll has found one: nothing is known of any sale.
     catalogue: Option<Catalogue>,
+    /// With which this gateway signs claims.
+    claim_key: ClaimKey,
+    /// Whether the origin has told of its keys, and this one is not among them.
+    is_signer_unknown: bool,
     pub(crate) memory: SoldOutMemory,
     pub(crate) rebalances: Rebalances,
     pub(crate) limits: Limits<D>,
@@ -98,6 +102,8 @@ impl<D: SharedData + Clone> Gate<D> {
             poller: Poller::new(config.poll_interval_ms),
             polled_at_ms: None,
             catalogue: None,
+            claim_key: ClaimKey::of(config.claim_keys.signer()),
+            is_signer_unknown: false,
             memory: SoldOutMemory::default(),
             rebalances: Rebalances::default(),
             answers: Answers::new(config.retry_after_s, config.static_page.clone()),
@@ -203,6 +209,15 @@ impl<D: SharedData + Clone> Gate<D> {
         match age_ms {
             Some(age_ms) if age_ms <= current_ms => without_units(sale),
             _ => Verdict::Restocking,
+        }
+    }
+
+    /// Whether the origin would know this gateway's claims. If it would not, each would tie a unit up until its end, and its
+    /// buyer would be sent away.
+    pub(crate) fn check_signer(&self) -> Result<(), Rejection> {
+        match self.is_signer_unknown {
+            true => Err(Verdict::Misconfigured.into()),
+            false => Ok(()),
         }
     }
 
@@ -313,8 +328,33 @@ impl<D: SharedData + Clone> Gate<D> {
                 effects.log(Level::Error, text);
             }
             self.memory.retain(&catalogue);
+            self.note_claim_keys(&catalogue, effects);
             self.catalogue = Some(catalogue);
         }
+    }
+
+    /// Compares the keys of origin and gateway. The log says when that changes, and not with every catalogue.
+    fn note_claim_keys(&mut self, catalogue: &Catalogue, effects: &mut Effects) {
+        let is_unknown = !catalogue.knows(&self.claim_key);
+        if core::mem::replace(&mut self.is_signer_unknown, is_unknown) == is_unknown {
+            return;
+        }
+        let ClaimKey { id, fingerprint } = &self.claim_key;
+        if !is_unknown {
+            let text =
+                format!("the origin knows the claim key {id} ({fingerprint}): buying goes on");
+            return effects.log(Level::Info, text);
+        }
+        let known = catalogue.claim_keys.iter();
+        let known: Vec<_> = known
+            .map(|key| format!("{} ({})", key.id, key.fingerprint))
+            .collect();
+        let text = format!(
+            "nobody can buy here: claims are signed with the key {id} (fingerprint {fingerprint}), and the origin knows {}; \
+             give gateway and origin the same WEIR_CLAIM_SECRET and key id, and start the one that was changed again",
+            known.join(", ")
+        );
+        effects.log(Level::Error, text);
     }
 
     /// What is known stays; the log says so once, not with every poll.

@@ -6,6 +6,7 @@ mod bench;
 
 use proptest::prelude::*;
 use weir_base::headers;
+use weir_base::key::SigningKey;
 use weir_engine::Effect;
 
 use bench::{Bench, NOW_MS, Outcome, Reply};
@@ -315,6 +316,47 @@ fn a_sale_that_wants_tokens_sells_nothing_where_no_keys_are_and_the_log_says_so(
     assert!(body.contains("unavailable"), "{body}");
     assert_eq!(of_a_sale_with_tokens(CHECKOUT).warnings, 0);
     assert_eq!(Bench::open().warnings, 0, "it wants none");
+}
+
+/// The catalogue of an origin that knows these keys.
+fn knowing(keys: &[(&str, &str)]) -> String {
+    let keys = keys
+        .iter()
+        .map(|(id, fingerprint)| serde_json::json!({ "id": id, "fingerprint": fingerprint }));
+    let keys = serde_json::Value::from_iter(keys);
+    bench::CATALOGUE.replacen('{', &format!(r#"{{"claim_keys":{keys},"#), 1)
+}
+
+#[test]
+fn a_gate_whose_claims_the_origin_would_not_know_grants_none_and_says_why() {
+    let own = SigningKey::new("k1", bench::SECRET).unwrap().fingerprint();
+    let strange = "0123456789abcdef";
+    let mut bench = Bench::open();
+    let mut stream = 0;
+    let mut refuses = |keys: &[(&str, &str)], warnings: usize| {
+        bench.catalogue = knowing(keys);
+        bench.advance(700);
+        let (calls, text) = (bench.calls, format!("{keys:?}"));
+        assert_eq!(bench.warnings, warnings, "{text}");
+        stream += 1;
+        bench.buy(stream, &format!("u{stream}"));
+        bench.run(Reply::Granted);
+        if bench.outcome(stream) == Some(Outcome::WentOn) {
+            return false;
+        }
+        let (status, body) = bench.answer(stream);
+        assert_eq!(status, 503);
+        assert!(body.contains("misconfigured"), "{body}");
+        assert_eq!(bench.calls, calls, "Redis is not asked");
+        true
+    };
+    assert!(!refuses(&[], 0), "an older origin");
+    assert!(!refuses(&[("k1", &own)], 0));
+    assert!(refuses(&[("k1", strange)], 1));
+    assert!(refuses(&[("k2", &own)], 1), "said once");
+    // While the secret changes, the origin knows both.
+    assert!(!refuses(&[("k2", strange), ("k1", &own)], 1));
+    assert!(refuses(&[("k2", strange)], 2));
 }
 
 const KEYED: [(&str, &str); 2] = [("x-user-id", "alice"), ("idempotency-key", "\"k-1\"")];

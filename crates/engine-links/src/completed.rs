@@ -30,7 +30,9 @@ impl Links {
         let completed = self.redis.pump.turn(now_ms, effects);
         let count: usize = completed.iter().map(|call| call.requests.len()).sum();
         self.apply(completed, now_ms, effects);
-        self.tell_ended(BATCH_MAX.saturating_sub(count), now_ms, effects);
+        let room = BATCH_MAX.saturating_sub(count);
+        let room = room.saturating_sub(self.release_held(room, now_ms, effects));
+        self.tell_ended(room, now_ms, effects);
     }
 
     /// A call to Redis has ended.
@@ -43,6 +45,7 @@ impl Links {
     ) {
         if self.poller.completed(batch) {
             self.read_poll(reply, effects);
+            self.release_held(BATCH_MAX, now_ms, effects);
             // It may have told that there is more to read.
             self.poller.poll(now_ms, effects);
         } else if let Some(completed) = self.redis.pump.on_reply(batch, reply, now_ms, effects) {
@@ -351,7 +354,7 @@ impl Links {
         match result {
             Ok(result) => self.apply_poll(result, effects),
             // Where no request comes, as on Envoy's main thread, Redis need not be reached.
-            Err(_) if !self.is_serving => {}
+            Err(_) if !self.held.has_begun() => {}
             Err(error) => {
                 self.counters.polls_failed.increment();
                 if self.poller.schedule.failed() {

@@ -11,6 +11,7 @@
 //! | [`request`] | the request, read at once |
 //! | `visitor` | what is kept of a request that waits |
 //! | `domains` | the domains that this gateway answers for |
+//! | `held` | requests that come before the first poll, held for a moment |
 //! | `redis`, `job` | calls to Redis, batched, behind a circuit breaker |
 //! | `lookups` | look-ups at the origin: one for each link, and not too many |
 //! | `origin` | one look-up: its request, its response |
@@ -46,6 +47,7 @@ mod completed;
 pub mod config;
 mod crawlers;
 mod domains;
+mod held;
 mod job;
 mod links;
 mod lookups;

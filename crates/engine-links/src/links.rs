@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use weir_base::hash::seeded_hash;
 use weir_engine::answer::retry_after_seconds;
 use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
-use weir_link::answer::{self, Answer, Gone};
-use weir_link::cache::{Found, Known, LinkName, Memory};
+use weir_link::answer::Answer;
+use weir_link::cache::{Found, LinkName, Memory};
 use weir_link::click::ClickId;
 use weir_link::domain::Domain;
 use weir_link::record::Link;
@@ -15,11 +15,12 @@ use weir_link::site::{self, File};
 use weir_scripts::link_read::{Purpose, Read};
 
 use crate::NAME;
-use crate::answer::{kind_of, respond};
+use crate::answer::{answer_of, answer_to, kind_of, respond};
 use crate::clicks::Clicks;
 use crate::config::Checked;
 use crate::crawlers::Crawlers;
 use crate::domains::Sites;
+use crate::held::Held;
 use crate::job::{Job, ReadJob};
 use crate::lookups::{LookupRequest, Lookups};
 use crate::metrics::{AnswerKind, LinkCounters, Place};
@@ -49,14 +50,14 @@ pub struct Links {
     /// The name of the next click.
     next_click: ClickId,
     crawlers: Crawlers,
-    trusted_hops: Option<usize>,
+    pub(crate) trusted_hops: Option<usize>,
     /// How many polls have told of changes. What was read before such a poll has completed may be from before the change,
     /// and is not remembered.
     pub(crate) changes: u32,
+    /// Requests that wait for the first poll.
+    pub(crate) held: Held,
     /// Requests that wait for Redis or the origin.
     pub(crate) waiting: BTreeMap<StreamId, LinkRequest>,
-    /// Whether a request has ever come.
-    pub(crate) is_serving: bool,
     pub(crate) counters: LinkCounters,
     metrics: Metrics,
 }
@@ -132,7 +133,7 @@ impl Engine for Links {
 
     fn tick_ms(&self) -> Option<u64> {
         let poll_ms = self.poller.schedule.tick_ms();
-        if !self.is_serving {
+        if !self.held.has_begun() {
             return Some(poll_ms);
         }
         let flush_ms = self.clicks.as_ref().map_or(u64::MAX, Clicks::flush_ms);
@@ -167,21 +168,24 @@ impl Links {
             },
             changes: 0,
             waiting: BTreeMap::new(),
-            is_serving: false,
+            held: Held::default(),
             counters: LinkCounters::new(&mut metrics),
             metrics,
         }
     }
 
-    /// How many requests wait for Redis or the origin.
+    /// How many requests wait for the first poll, for Redis or for the origin.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.held.len() + self.waiting.len()
     }
 
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
-        self.note_request(effects);
+        self.note_request(request.now_ms(), effects);
         let fields = Fields::of(request.headers());
         let Some(domain) = self.sites.find(fields.host) else {
+            if self.hold(stream, &fields, request) {
+                return;
+            }
             self.counters.answers.increment(AnswerKind::Passed);
             return effects.let_go(stream);
         };
@@ -202,16 +206,9 @@ impl Links {
         }
     }
 
-    /// With the first request this engine becomes one that needs its domains.
-    fn note_request(&mut self, effects: &mut Effects) {
-        if !core::mem::replace(&mut self.is_serving, true) {
-            self.poller.schedule.hurry();
-            effects.wake();
-        }
-    }
-
     /// The client has gone.
     fn forget(&mut self, stream: StreamId) {
+        self.held.forget(stream);
         if let Some(request) = self.waiting.remove(&stream) {
             self.redis.pump.forget(stream);
             self.lookups.forget(stream);
@@ -283,7 +280,7 @@ impl Links {
     }
 
     /// Why a link is read for a request: each click has a name of its own.
-    fn purpose_of(&mut self, fields: &Fields<'_>) -> Purpose {
+    pub(crate) fn purpose_of(&mut self, fields: &Fields<'_>) -> Purpose {
         if !self.crawlers.is_click(fields) {
             return Purpose::Look;
         }
@@ -515,7 +512,13 @@ impl Links {
         respond(request.stream, reply, effects);
     }
 
-    fn answer_file(&self, stream: StreamId, file: File, domain: &Domain, effects: &mut Effects) {
+    pub(crate) fn answer_file(
+        &self,
+        stream: StreamId,
+        file: File,
+        domain: &Domain,
+        effects: &mut Effects,
+    ) {
         let Some(reply) = file.reply(domain) else {
             return self.answer_unknown(stream, domain, effects);
         };
@@ -528,20 +531,31 @@ impl LinkHead<'_> {
     /// What is kept of it while it waits.
     fn keep(self, trusted_hops: Option<usize>, purpose: Purpose) -> LinkRequest {
         let address = self.fields.address(trusted_hops, self.request);
-        LinkRequest {
-            stream: self.stream,
-            name: self.name,
-            visitor: Visitor::new(&self.fields, &address),
-            domain: self.domain,
+        let visitor = Visitor::new(&self.fields, &address);
+        LinkRequest::new(self.stream, self.name, self.domain, visitor, purpose)
+    }
+}
+
+impl LinkRequest {
+    pub(crate) fn new(
+        stream: StreamId,
+        name: LinkName,
+        domain: Arc<Domain>,
+        visitor: Visitor,
+        purpose: Purpose,
+    ) -> Self {
+        Self {
+            stream,
+            name,
+            domain,
+            visitor,
             purpose,
             may_have_used: false,
             changes: 0,
             has_followed: false,
         }
     }
-}
 
-impl LinkRequest {
     /// Gives it an answer, and counts the visit if it is one. Whether the answer leads on.
     fn give(
         &self,
@@ -560,25 +574,6 @@ impl LinkRequest {
             clicks.count(&fields.click(&self.name, &self.visitor.address, now_ms));
         }
         leads_on
-    }
-}
-
-fn answer_of<'a>(known: &'a Known, fields: &Fields<'_>, now_ms: u64) -> Answer<'a> {
-    let left_ms = known.dies_at_ms.checked_sub(now_ms);
-    let left_ms = left_ms.filter(|_| known.dies_at_ms != u64::MAX);
-    answer_to(&known.link, known.is_used_up, left_ms, fields, now_ms)
-}
-
-fn answer_to<'a>(
-    link: &'a Link,
-    is_used_up: bool,
-    left_ms: Option<u64>,
-    fields: &Fields<'_>,
-    now_ms: u64,
-) -> Answer<'a> {
-    match is_used_up {
-        true => Answer::Gone(Gone::UsedUp),
-        false => answer::answer(link, &fields.visit(left_ms, now_ms)),
     }
 }
 

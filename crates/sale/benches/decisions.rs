@@ -43,9 +43,8 @@ fn ring() -> KeyRing {
 fn admission(criterion: &mut Criterion) {
     let names = (0..100).map(|n| sale(&format!("sale-{n}")));
     let catalogue = Catalogue {
-        version: 0,
-        switch: SaleState::Open,
         sales: names.collect(),
+        ..Catalogue::default()
     };
     let catalogue = catalogue.checked().unwrap();
     let mut memory = SoldOutMemory::default();

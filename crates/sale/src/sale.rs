@@ -1,10 +1,12 @@
 //! What gateways know of sales: the catalogue, which the origin publishes and gateways poll.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use weir_base::id::SaleId;
+use weir_base::key::{KEYS_MAX, KeyRing, SigningKey};
 
 /// The most shards that one sale's stock is spread over. Bounds what a gateway remembers and
 /// polls for a sale; 64 shards of one Redis core each are far beyond one sale's need.
@@ -26,8 +28,41 @@ pub struct Catalogue {
     /// The operator's switch of all sales together; see [`Catalogue::switch_of`].
     #[serde(default)]
     pub switch: SaleState,
+    /// The keys by which the origin knows claims; see [`Catalogue::knows`]. Empty if it does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claim_keys: Vec<ClaimKey>,
     /// The sales that may be asked for now or soon, in any order.
     pub sales: Vec<Sale>,
+}
+
+/// A key, told without its secret: by its id, and by what [`SigningKey::fingerprint`] gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimKey {
+    /// The key's name, which stands in each signature.
+    pub id: String,
+    /// The same for all who have its secret.
+    pub fingerprint: String,
+}
+
+impl ClaimKey {
+    /// How `key` is told.
+    pub fn of(key: &SigningKey) -> Self {
+        Self {
+            id: key.id().into(),
+            fingerprint: key.fingerprint(),
+        }
+    }
+
+    /// How the keys of `ring` are told.
+    pub fn all(ring: &KeyRing) -> Vec<Self> {
+        let keys = ring.fingerprints().into_iter();
+        keys.map(|(id, fingerprint)| Self {
+            id: id.into(),
+            fingerprint,
+        })
+        .collect()
+    }
 }
 
 /// One sale as gateways see it.
@@ -170,6 +205,9 @@ pub enum CatalogueError {
     /// More sales than [`SALES_MAX`].
     #[error("holds {0} sales, more than {SALES_MAX}")]
     TooManySales(usize),
+    /// More keys than [`KEYS_MAX`].
+    #[error("holds {0} claim_keys, more than {KEYS_MAX}")]
+    TooManyKeys(usize),
     /// A sale's shard count is 0 or above [`SHARDS_MAX`].
     #[error("sale {0}: shards must be 1 to {SHARDS_MAX}")]
     Shards(SaleId),
@@ -218,6 +256,9 @@ impl Catalogue {
         if self.sales.len() > SALES_MAX {
             return Err(CatalogueError::TooManySales(self.sales.len()));
         }
+        if self.claim_keys.len() > KEYS_MAX {
+            return Err(CatalogueError::TooManyKeys(self.claim_keys.len()));
+        }
         self.sales.iter().try_for_each(Sale::check)?;
         self.sales.sort_by(|a, b| a.id.cmp(&b.id));
         self.sales.dedup_by(|later, first| later.id == first.id);
@@ -227,6 +268,11 @@ impl Catalogue {
     /// The switch that counts for `sale`: the stricter of its own and the global one.
     pub fn switch_of(&self, sale: &Sale) -> SaleState {
         self.switch.max(sale.state)
+    }
+
+    /// Whether the origin knows claims that are signed with `key`. An origin that does not say which it knows may know any.
+    pub fn knows(&self, key: &ClaimKey) -> bool {
+        self.claim_keys.is_empty() || self.claim_keys.contains(key)
     }
 
     /// The sale named `id`, in a catalogue that was [`Catalogue::checked`].
@@ -261,9 +307,8 @@ pub(crate) mod tests {
 
     pub(crate) fn catalogue(sales: Vec<Sale>) -> Catalogue {
         Catalogue {
-            version: 0,
-            switch: SaleState::Open,
             sales,
+            ..Catalogue::default()
         }
     }
 
@@ -343,6 +388,36 @@ pub(crate) mod tests {
         );
         assert_eq!(serde_json::from_str::<Catalogue>(&text).unwrap(), catalogue);
         assert!(serde_json::from_str::<Catalogue>(&text.replace("\"s\"", "\"{s}\"")).is_err());
+    }
+
+    #[test]
+    fn claims_are_known_by_the_id_and_the_secret_of_their_key() {
+        let key = |id: &str, byte: u8| SigningKey::new(id, &[byte; 32]).unwrap();
+        let ring = KeyRing::new(vec![key("new", 2), key("old", 1)]).unwrap();
+        let mut catalogue = catalogue(vec![]);
+        assert!(
+            catalogue.knows(&ClaimKey::of(&key("any", 9))),
+            "old origins"
+        );
+        catalogue.claim_keys = ClaimKey::all(&ring);
+        let text = serde_json::to_string(&catalogue).unwrap();
+        assert_eq!(serde_json::from_str::<Catalogue>(&text).unwrap(), catalogue);
+        for (id, byte, is_known) in [
+            ("new", 2, true),
+            ("old", 1, true),
+            ("new", 1, false),
+            ("other", 2, false),
+            ("old", 3, false),
+        ] {
+            assert_eq!(
+                catalogue.knows(&ClaimKey::of(&key(id, byte))),
+                is_known,
+                "{id} {byte}"
+            );
+        }
+        catalogue.claim_keys = vec![ClaimKey::of(&key("k", 1)); KEYS_MAX + 1];
+        let refused = catalogue.checked().unwrap_err();
+        assert_eq!(refused, CatalogueError::TooManyKeys(KEYS_MAX + 1));
     }
 
     #[test]

@@ -43,13 +43,16 @@ pub enum Verdict {
     Overloaded,
     /// The gateway could not find out: nothing is known, or the outcome is unknown. Safe to retry.
     Unavailable,
+    /// The origin does not know the key with which this gateway signs: a claim would tie a unit up and never become an
+    /// order.
+    Misconfigured,
     /// An order token: the checkout's good answer.
     TokenMinted,
 }
 
 impl Verdict {
     /// Every verdict, in the order of the admission chain.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Granted,
         Self::GrantedAgain,
         Self::UnknownSale,
@@ -70,6 +73,7 @@ impl Verdict {
         Self::Restocking,
         Self::Overloaded,
         Self::Unavailable,
+        Self::Misconfigured,
         Self::TokenMinted,
     ];
 
@@ -96,6 +100,7 @@ impl Verdict {
             Self::Restocking => "restocking",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
+            Self::Misconfigured => "misconfigured",
             Self::TokenMinted => "token_minted",
         }
     }
@@ -117,7 +122,11 @@ impl Verdict {
             Self::Ended => Some(410),
             Self::SoldOut | Self::CapReached | Self::InProgress => Some(409),
             Self::RateLimited => Some(429),
-            Self::StaticPage | Self::Restocking | Self::Overloaded | Self::Unavailable => Some(503),
+            Self::StaticPage
+            | Self::Restocking
+            | Self::Overloaded
+            | Self::Unavailable
+            | Self::Misconfigured => Some(503),
             Self::TokenMinted => Some(200),
         }
     }
@@ -131,6 +140,7 @@ impl Verdict {
                 | Self::Restocking
                 | Self::Overloaded
                 | Self::Unavailable
+                | Self::Misconfigured
         )
     }
 
@@ -165,6 +175,7 @@ impl Verdict {
             Self::Unavailable => {
                 "no answer could be had; please try again: with the same Idempotency-Key you never buy twice"
             }
+            Self::Misconfigured => "no orders can be taken here right now; please try again later",
             Self::TokenMinted => "an order token for you",
         }
     }

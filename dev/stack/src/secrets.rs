@@ -13,7 +13,10 @@ pub(crate) const CLAIM: &str = "WEIR_CLAIM_SECRET";
 pub(crate) const TOKEN: &str = "WEIR_TOKEN_SECRET";
 const ADMIN: &str = "WEIR_ADMIN_TOKEN";
 const PAYMENT: &str = "WEIR_PAYMENT_SECRET";
-const EVENTS: &str = "WEIR_EVENTS_KEY_SHOP";
+/// Names the variable with the key of the shop's servers.
+pub(crate) const EVENTS: &str = "WEIR_EVENTS_KEY_SHOP";
+/// Names the variable with the secret of waiting rooms.
+pub(crate) const ROOM: &str = "WEIR_ROOM_SECRET";
 
 /// What gateway, origin and admin share.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Secrets {
     pub admin_token: String,
     /// The write key of the shop's servers, with which they send events: 64 hexadecimal digits.
     pub events: String,
+    /// With it gateways sign passes of waiting rooms and check them: 64 hexadecimal digits.
+    pub room: String,
 }
 
 impl fmt::Debug for Secrets {
@@ -45,6 +50,7 @@ impl Secrets {
             payment: random_hex()?,
             admin_token: random_hex()?,
             events: random_hex()?,
+            room: random_hex()?,
         })
     }
 
@@ -54,7 +60,7 @@ impl Secrets {
         match std::fs::read_to_string(file) {
             Ok(text) => parse(&text).with_context(|| {
                 let file = file.display();
-                format!("{file} lacks {CLAIM}, {TOKEN}, {PAYMENT}, {ADMIN} or {EVENTS}: remove it, and all get new ones")
+                format!("{file} lacks {CLAIM}, {TOKEN}, {PAYMENT}, {ADMIN}, {EVENTS} or {ROOM}: remove it, and all get new ones")
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let secrets = Self::random()?;
@@ -75,8 +81,8 @@ impl Secrets {
                 .open(file)?;
             write!(
                 file,
-                "{CLAIM}={}\n{TOKEN}={}\n{PAYMENT}={}\n{ADMIN}={}\n{EVENTS}={}\n",
-                self.claim, self.token, self.payment, self.admin_token, self.events
+                "{CLAIM}={}\n{TOKEN}={}\n{PAYMENT}={}\n{ADMIN}={}\n{EVENTS}={}\n{ROOM}={}\n",
+                self.claim, self.token, self.payment, self.admin_token, self.events, self.room
             )
         };
         write().with_context(|| format!("cannot write {}", file.display()))
@@ -94,6 +100,7 @@ fn parse(text: &str) -> Option<Secrets> {
         payment: value(PAYMENT)?,
         admin_token: value(ADMIN)?,
         events: value(EVENTS)?,
+        room: value(ROOM)?,
     })
 }
 

@@ -1,5 +1,7 @@
 //! `cargo xtask up`: Redis, origin and Envoy until someone stops them.
 
+mod everything;
+
 use anyhow::{Context, Result, anyhow};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -87,7 +89,12 @@ pub enum Unnamed {
 
 /// Runs everything until somebody stops it.
 pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    let builder = prepare(arguments, tools, Unnamed::Default)?;
+    let mut builder = prepare(arguments, tools, Unnamed::Default)?;
+    // The native module has no file with everything yet.
+    let has_all = Host::of_run() == Host::Wasm;
+    if has_all {
+        builder = everything::of(builder, arguments);
+    }
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
@@ -95,7 +102,10 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             stack = start(builder) => stack?,
             () = stop.asked() => return Ok(ExitCode::SUCCESS),
         };
-        println!("{}", describe(&stack, "demo"));
+        match has_all {
+            true => println!("{}", everything::begin(&stack).await?),
+            false => println!("{}", describe(&stack, "demo")),
+        }
         stay_up(&mut stack, &mut stop).await
     })
 }
@@ -172,6 +182,11 @@ impl Arguments {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             cores.min(WORKERS_DEFAULT_MAX) as u32
         })
+    }
+
+    /// The gateway's port.
+    fn chosen_gateway_port(&self) -> u16 {
+        self.gateway_port.unwrap_or(GATEWAY_PORT)
     }
 
     fn builder(&self, unnamed: Unnamed) -> Result<Builder> {

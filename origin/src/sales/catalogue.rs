@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use weir_sale::sale::{Catalogue, CatalogueError, SALES_MAX};
+use weir_base::key::KeyRing;
+use weir_sale::sale::{Catalogue, CatalogueError, ClaimKey, SALES_MAX};
 use weir_scripts::documents;
 
 use super::ledger::Ledger;
@@ -37,6 +38,8 @@ const BACKOFF: Backoff = Backoff {
 pub struct Publisher {
     store: SaleStore,
     ledger: Ledger,
+    /// How claims must be signed.
+    claim_keys: Vec<ClaimKey>,
     // Held from reading SQL to writing Redis: what was written last. Another origin may write meanwhile, but a later
     // version is never overwritten by an earlier one.
     turn: Arc<Mutex<Catalogue>>,
@@ -60,10 +63,11 @@ pub enum PublishError {
 }
 
 impl Publisher {
-    pub(super) fn new(store: SaleStore, ledger: Ledger) -> Self {
+    pub(super) fn new(store: SaleStore, ledger: Ledger, keys: &KeyRing) -> Self {
         Self {
             store,
             ledger,
+            claim_keys: ClaimKey::all(keys),
             turn: Arc::default(),
         }
     }
@@ -80,6 +84,7 @@ impl Publisher {
         let catalogue = Catalogue {
             version,
             switch,
+            claim_keys: self.claim_keys.clone(),
             sales,
         };
         Ok(catalogue.checked()?)
@@ -106,7 +111,10 @@ impl Publisher {
         let next = self
             .store
             .next_catalogue(ended_after_ms(), SALES_MAX, now_ms());
-        let catalogue = next.await?.checked()?;
+        let catalogue = Catalogue {
+            claim_keys: self.claim_keys.clone(),
+            ..next.await?.checked()?
+        };
         let json = documents::catalogue::write(&catalogue)?;
         // If the reply is lost it is unknown what gateways have: then nothing counts as written.
         *last = Catalogue::default();

@@ -114,7 +114,7 @@ impl Sales {
         metrics: SaleMetrics,
     ) -> Self {
         let ledger = Ledger::new(redis);
-        let publisher = Publisher::new(store.clone(), ledger.clone());
+        let publisher = Publisher::new(store.clone(), ledger.clone(), &keys);
         let rebuilder = Rebuilder::new(store.clone(), ledger.clone());
         Self {
             orders: Orders::new(store.clone(), ledger.clone(), metrics.clone(), limits),

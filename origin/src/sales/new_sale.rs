@@ -131,11 +131,9 @@ impl NewSale {
         self.check_extras()?;
         // The rest are the gateways' own rules: asked there, so that they stand once.
         let sales = vec![self.as_gateways_see_it()];
-        let switch = SaleState::Open;
         Catalogue {
-            version: 0,
-            switch,
             sales,
+            ..Catalogue::default()
         }
         .checked()?;
         Ok(())

@@ -31,12 +31,13 @@ async fn lose(world: &World, shard: u32) {
     world.redis(redis::cmd("DEL").arg(key)).await;
 }
 
-/// The catalogue as a gateway reads it.
+/// The catalogue as a gateway reads it, without its version and the keys of claims.
 async fn published(world: &World) -> Catalogue {
     let key = catalogue(&world.prefix);
     match world.redis(redis::cmd("GET").arg(key)).await {
         redis::Value::BulkString(json) => Catalogue {
             version: 0,
+            claim_keys: Vec::new(),
             ..serde_json::from_slice(&json).unwrap()
         },
         other => panic!("{other:?}"),

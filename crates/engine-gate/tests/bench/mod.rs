@@ -14,7 +14,10 @@ use weir_scripts::{claim, deposit, lend, probe, release};
 
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
-const CATALOGUE: &str = r#"{"sales":[{"id":"s","starts_at_ms":1,"ends_at_ms":9000000000000,"shards":1,"user_cap":1,"state":"open"}]}"#;
+/// The claim key's.
+pub const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+pub const CATALOGUE: &str = r#"{"sales":[{"id":"s","starts_at_ms":1,"ends_at_ms":9000000000000,"shards":1,"user_cap":1,"state":"open"}]}"#;
 
 /// What Redis says to each user of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +98,7 @@ impl Bench {
             r#"{{ "routes": [{{ "path": "/sales/{{sale}}/orders" }}], "user_header": "x-user-id",
                 "claim": {{ "keys": [{{ "secret": {{ "env": "S" }} }}] }}, "redis": {{}}{more} }}"#
         );
-        let secret = |_: &str| Some(b"0123456789abcdef0123456789abcdef".to_vec());
+        let secret = |_: &str| Some(SECRET.to_vec());
         let config = parse::<Config>(json.as_bytes()).unwrap();
         let config = config.checked(&secret).unwrap();
         Self {

@@ -125,8 +125,17 @@ impl Host {
             (":path", path),
             (":authority", "s.example.com"),
         ];
+        self.send(method, &[&head, more].concat())
+    }
+
+    pub fn request_to(&mut self, host: &str, path: &str) -> StreamId {
+        let headers = [(":method", "GET"), (":path", path), (":authority", host)];
+        self.send("GET", &headers)
+    }
+
+    fn send(&mut self, method: &str, headers: &[(&str, &str)]) -> StreamId {
         let request = PlainRequest {
-            headers: Headers::new(&[&head, more].concat()),
+            headers: Headers::new(headers),
             peer_address: ADDRESS.into(),
             now_ms: self.now_ms,
         };

@@ -47,8 +47,12 @@ fn a_link_comes_from_redis_once_and_then_from_memory() {
 #[test]
 fn until_domains_are_known_and_for_other_hosts_requests_go_on() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
+    host.advance(0);
     let early = host.click("/abc");
-    assert!(host.has_passed(early));
+    assert!(
+        host.has_passed(early),
+        "Redis has answered: there is nothing"
+    );
     host.redis.domains = crate::host::DOMAINS.to_owned();
     host.advance(300);
     let known = host.click("/abc");
@@ -61,6 +65,58 @@ fn until_domains_are_known_and_for_other_hosts_requests_go_on() {
     assert!(!host.has_passed(other));
     host.run();
     assert_eq!((host.status(known), host.status(other)), (404, 404));
+}
+
+/// A worker that has just started: its first click is no 404 of somebody else's.
+#[test]
+fn requests_before_the_first_poll_wait_for_it() {
+    let mut host = Host::unaware(r#"{"redis":{}}"#);
+    host.redis.records.insert("s/abc".into(), link(TARGET));
+    host.redis.domains = crate::host::DOMAINS.to_owned();
+    let streams: Vec<_> = (0..200).map(|_| host.click("/abc")).collect();
+    let page = host.click("/nothing");
+    let left = host.click("/abc");
+    let other = host.request_to("shop.example", "/abc");
+    host.close(left);
+    assert_eq!(host.engine.waiting(), 202);
+    assert!(!host.has_passed(other));
+    host.advance(0);
+    for stream in streams {
+        assert_eq!(host.location(stream), TARGET);
+    }
+    assert_eq!((host.status(page), host.status(left)), (404, 0));
+    assert!(host.has_passed(other));
+    assert_eq!(host.engine.waiting(), 0);
+}
+
+/// Whatever else is behind the listener must not stand still without Redis.
+#[test]
+fn without_redis_requests_wait_a_second_and_only_at_the_beginning() {
+    let mut host = Host::unaware(r#"{"redis":{}}"#);
+    host.is_connected = false;
+    let early = host.click("/abc");
+    host.advance(999);
+    assert!(!host.has_passed(early));
+    let later = host.click("/abc");
+    host.advance(1);
+    assert!(host.has_passed(early) && host.has_passed(later));
+    let last = host.click("/abc");
+    assert!(host.has_passed(last));
+    assert_eq!(host.engine.waiting(), 0);
+}
+
+#[test]
+fn no_more_requests_are_held_than_memory_has_room_for() {
+    let mut host = Host::unaware(r#"{"redis":{}}"#);
+    let long = format!("/{}", "a".repeat(1_024));
+    let long = host.click(&long);
+    assert!(host.has_passed(long), "no link is that long");
+    let streams: Vec<_> = (0..1_025).map(|_| host.click("/abc")).collect();
+    let passed = streams.iter().filter(|stream| host.has_passed(**stream));
+    assert_eq!(passed.count(), 1);
+    assert_eq!(host.engine.waiting(), 1_024);
+    host.advance(0);
+    assert!(streams.iter().all(|stream| host.has_passed(*stream)));
 }
 
 #[test]

@@ -53,8 +53,8 @@ mod tests {
         };
         Catalogue {
             version: 7,
-            switch: SaleState::Open,
             sales: [sale].into(),
+            ..Catalogue::default()
         }
     }
 

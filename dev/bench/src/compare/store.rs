@@ -228,8 +228,8 @@ fn catalogue() -> Result<Catalogue> {
     let sales: Result<Vec<Sale>> = SALES.into_iter().map(sale).collect();
     Ok(Catalogue {
         version: 1,
-        switch: SaleState::Open,
         sales: sales?,
+        ..Catalogue::default()
     })
 }
 

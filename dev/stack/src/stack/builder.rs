@@ -30,6 +30,7 @@ pub struct Builder {
     pub(super) has_fitment: bool,
     pub(super) has_edges: bool,
     pub(super) worker_port: Option<u16>,
+    pub(super) has_all: bool,
     pub(super) envoy_log_level: Option<String>,
     pub(super) host: Option<Host>,
     pub(super) edits: Vec<Edit>,
@@ -187,6 +188,12 @@ impl Builder {
     /// Lets the origin know which parts fit which vehicles; without it, it does not.
     pub fn fitment(mut self) -> Self {
         self.has_fitment = true;
+        self
+    }
+
+    /// The gateway has all filters, from `envoy/all.yaml`, in WebAssembly; without it those of sales, from `envoy/weir.yaml`.
+    pub fn all_filters(mut self) -> Self {
+        self.has_all = true;
         self
     }
 

@@ -13,7 +13,7 @@ use crate::ports;
 use crate::provider::PaymentProvider;
 use crate::redis::Access;
 use crate::report::{Reporter, Silent};
-use crate::secrets::{CLAIM, Secrets, TOKEN, random_hex};
+use crate::secrets::{CLAIM, EVENTS, ROOM, Secrets, TOKEN, random_hex};
 use crate::tools::{self, WasmToolchain};
 use crate::wasm::{self, Messages};
 use anyhow::{Context, Result};
@@ -219,6 +219,10 @@ impl Builder {
             (CLAIM.to_owned(), common.secrets.claim.clone()),
             (TOKEN.to_owned(), common.secrets.token.clone()),
         ];
+        if self.has_all {
+            variables.push((EVENTS.to_owned(), common.secrets.events.clone()));
+            variables.push((ROOM.to_owned(), common.secrets.room.clone()));
+        }
         if let Some(secret) = &common.edge_secret {
             variables.push((edge::SECRET.to_owned(), secret.clone()));
         }
@@ -239,8 +243,11 @@ impl Builder {
         redis: &Backing,
         origin: SocketAddr,
     ) -> Result<EnvoyConfig> {
-        let config = EnvoyConfig::shipped()?
-            .host(self.chosen_host())
+        let config = match self.has_all {
+            true => EnvoyConfig::all()?,
+            false => EnvoyConfig::shipped()?.host(self.chosen_host()),
+        };
+        let config = config
             .gateway_port(or_free(self.ports.gateway)?)?
             .admin_port(or_free(self.ports.envoy_admin)?)?
             .origin(origin)?

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Response};
 use tracing::error;
 use weir_feed::sales::{FRESH_MS, SaleList};
+use weir_sale::sale::Catalogue;
 use weir_scripts::documents;
 
 use crate::http::{Edges, Problem, document_ms};
@@ -37,6 +38,11 @@ pub(super) async fn sold_out(
         error!(%error, "Redis holds what is no catalogue");
         Problem::redis()
     })?;
+    // Edges sign no claims.
+    let catalogue = Catalogue {
+        claim_keys: Vec::new(),
+        ..catalogue
+    };
     let list = SaleList {
         fresh_ms: FRESH_MS,
         catalogue,

@@ -336,6 +336,7 @@ async fn next_catalogue_once(
         version,
         switch,
         sales,
+        ..Catalogue::default()
     })
 }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_sale::sale::{Band, Catalogue, Sale, SaleState};
+use weir_sale::sale::{Band, Catalogue, Sale};
 use weir_scripts::documents::catalogue;
 
 use super::io::Io;
@@ -42,8 +42,8 @@ impl Publisher {
         let sale = sql.warmed_at_ms.map(|_| sale);
         Catalogue {
             version,
-            switch: SaleState::Open,
             sales: sale.into_iter().collect(),
+            ..Catalogue::default()
         }
     }
 
