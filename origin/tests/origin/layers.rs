@@ -7,7 +7,7 @@ const DOMAINS: [&str; 7] = [
 ];
 
 /// Where domains meet. Nothing else may name these.
-const START_UP: [&str; 8] = [
+const START_UP: [&str; 9] = [
     "config",
     "doctor",
     "init",

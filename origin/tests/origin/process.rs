@@ -102,6 +102,7 @@ pub fn options(dir: &Path, redis_url: &str, key_prefix: &str) -> OriginOptions {
         flags: vec![],
         secrets: Secrets {
             events: String::new(),
+            room: String::new(),
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
             payment: support::SECRET.to_owned(),

@@ -89,6 +89,7 @@ impl World {
                 .collect(),
             secrets: Secrets {
                 events: String::new(),
+                room: String::new(),
                 claim: SECRET.to_owned(),
                 token: SECRET.to_owned(),
                 payment: SECRET.to_owned(),

@@ -35,6 +35,7 @@ fn options(dir: &Path, redis_url: String) -> OriginOptions {
             .into(),
         secrets: Secrets {
             events: String::new(),
+            room: String::new(),
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
             payment: support::SECRET.to_owned(),

@@ -702,6 +702,7 @@ fn an_audit_tells_each_term_and_of_a_cold_shard_only_what_outlives_it() {
         deadlines: 1,
         transfers: vec![moving],
         deposits: vec![(6, 8)],
+        change: StockChange::default(),
     };
     assert_eq!(shard.audit(), warm);
     assert!(held > deferred);

@@ -205,7 +205,7 @@ mod tests {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             ShardKeys::of_command("weir", &words).map(String::from)
         };
-        let shard = Some("weir:{s-1:3}".to_owned());
+        let shard = Some(String::from("weir:{s-1:3}"));
         assert_eq!(of(&["GET", "weir:{s-1:3}:epoch"]), shard);
         assert_eq!(
             of(&["EVALSHA", "abc", "1", "weir:{s-1:3}:stock", "x"]),

@@ -7,7 +7,7 @@ use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
 use super::{
     Balance, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
-    SwitchChange, Updated, changes, claims, counts, orders,
+    SwitchChange, Updated, claims, counts, orders, stock_changes,
 };
 use crate::sales::new_sale::{NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
@@ -203,7 +203,7 @@ impl SaleStore {
         };
         let version = tx.one(sql(SELECT_VERSION).text(id.as_str())).await?;
         let version = version.map_or(Ok(0), |row| row.number("version"))?;
-        let open = changes::open_of(&mut tx, id).await?;
+        let open = stock_changes::open_of(&mut tx, id).await?;
         let mut totals = SaleTotals {
             has_changes: open.is_some() || stored.topped_up > 0 || stored.withdrawn > 0,
             open_change: open.map(|open| open.counted()),
@@ -227,7 +227,7 @@ impl SaleStore {
         let Some(stored) = select_one(&mut tx, id).await? else {
             return Ok(None);
         };
-        let open_change = changes::open_of(&mut tx, id).await?;
+        let open_change = stock_changes::open_of(&mut tx, id).await?;
         let balance = Balance {
             total: stored.total,
             topped_up: stored.topped_up,

@@ -32,6 +32,7 @@ fn options(dir: &Path, log: &Path, redis_url: String) -> OriginOptions {
         flags: vec!["--events-log".to_owned(), log.display().to_string()],
         secrets: Secrets {
             events: String::new(),
+            room: String::new(),
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
             payment: support::SECRET.to_owned(),

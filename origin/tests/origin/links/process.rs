@@ -31,6 +31,7 @@ async fn start(dir: &Path, redis: &RedisServer) -> Origin {
         flags: vec![],
         secrets: Secrets {
             events: String::new(),
+            room: String::new(),
             claim: support::SECRET.to_owned(),
             token: support::SECRET.to_owned(),
             payment: support::SECRET.to_owned(),
