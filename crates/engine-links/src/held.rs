@@ -44,11 +44,9 @@ struct HeldRequest {
 }
 
 impl Held {
-    /// The first request of this worker has come. Whether it is that.
-    pub(crate) fn begin(&mut self, now_ms: u64) -> bool {
-        let is_first = self.until_ms.is_none();
-        self.until_ms.get_or_insert(now_ms.saturating_add(HOLD_MS));
-        is_first
+    /// The first request of this worker has come.
+    fn begin(&mut self, now_ms: u64) {
+        self.until_ms = Some(now_ms.saturating_add(HOLD_MS));
     }
 
     /// Whether a request has ever come.
@@ -73,11 +71,14 @@ impl Held {
 
 impl Links {
     /// With the first request this engine becomes one that needs its domains.
-    pub(crate) fn note_request(&mut self, now_ms: u64, effects: &mut Effects) {
-        if self.held.begin(now_ms) {
-            self.poller.schedule.hurry();
-            effects.wake();
+    pub(crate) fn note_request(&mut self, request: &dyn Request, effects: &mut Effects) {
+        // The clock is not free: hosts ask for it.
+        if self.held.has_begun() {
+            return;
         }
+        self.held.begin(request.now_ms());
+        self.poller.schedule.hurry();
+        effects.wake();
     }
 
     /// Lets a request wait for the first poll, unless that has ended, or the request is no domain's for sure. Whether it waits.

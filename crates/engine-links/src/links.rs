@@ -180,7 +180,7 @@ impl Links {
     }
 
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
-        self.note_request(request.now_ms(), effects);
+        self.note_request(request, effects);
         let fields = Fields::of(request.headers());
         let Some(domain) = self.sites.find(fields.host) else {
             if self.hold(stream, &fields, request) {

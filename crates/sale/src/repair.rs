@@ -38,7 +38,10 @@ pub fn total_in_redis(total: u64, open: Option<StockChange>, shards: &[Audit]) -
 pub fn withdrawal(shards: &[Audit], wanted: u64) -> Vec<u64> {
     let free: Vec<u64> = shards.iter().map(free_units).collect();
     let all: u64 = free.iter().sum();
-    let wanted = wanted.min(all);
+    // Where orders deduct at payment, one shard may owe what another has.
+    let owed = shards.iter().filter_map(|shard| shard.stock);
+    let owed: u64 = owed.map(|stock| stock.min(0).unsigned_abs()).sum();
+    let wanted = wanted.min(all.saturating_sub(owed));
     // Both are at most a billion, so the product fits.
     let share = |free: &u64| (free * wanted).checked_div(all).unwrap_or(0);
     let mut shares: Vec<u64> = free.iter().map(share).collect();

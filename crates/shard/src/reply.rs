@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use weir_resp::Value;
 use weir_sale::ledger::{
     Audit, ClaimReply, Deduction, DepositReply, Followed, LendReply, OpenClaim, OrderEntry,
-    Overdue, ReleaseReply, SettleReply, ShardProbe, StockChanged, WipeReply,
+    Overdue, ReleaseReply, SettleReply, ShardProbe, StockChange, StockChanged, WipeReply,
 };
 
 /// Appends a value as Redis writes it.
@@ -198,7 +198,11 @@ pub fn audit(terms: &Audit) -> Value {
         integer(terms.deadlines),
         Value::Array(transfers.collect()),
         Value::Array(deposits.collect()),
-        text(format!("{} {}", terms.change.number, terms.change.units)),
+        match terms.change {
+            // None has come yet: there is no such key.
+            StockChange { number: 0, .. } => text(""),
+            StockChange { number, units } => text(format!("{number} {units}")),
+        },
     ])
 }
 

@@ -16,7 +16,7 @@ const VECTORS_MIN: usize = 300;
 const GENERATED_MIN: usize = 40;
 
 /// So few may be beyond a host of today's.
-const LEFT_OUT_MAX: usize = 1;
+const LEFT_OUT_MAX: usize = 2;
 
 /// So many an edge must answer by itself: if it sent more on, it would be no edge.
 const AT_EDGES_MIN: usize = 250;

@@ -31,6 +31,9 @@ pub const REDIS_CLUSTER: &str = "weir_redis";
 /// How long before the first step the engine starts.
 pub const STARTS_BEFORE_MS: u64 = 100;
 
+/// For so long an engine may hold a request that needs nothing but time: until its first poll is given up.
+pub const HOLDS_MS: u64 = 1_000;
+
 /// A poll may tell of more, which the next one reads; there is no third.
 const TICKS_MAX: usize = 4;
 
@@ -292,6 +295,10 @@ impl<E: Engine> Runner<'_, E> {
             });
         }
         self.settle()?;
+        if self.stream.answer.is_none() && self.stream.went_on.is_none() {
+            self.now_ms += HOLDS_MS;
+            self.pass_time()?;
+        }
         if let Some(answer) = &self.stream.answer {
             return Ok(answered(answer));
         }

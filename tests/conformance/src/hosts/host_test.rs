@@ -9,7 +9,7 @@ use weir_stack::{wasm, workspace};
 
 use crate::host::{self, Host, Replay};
 use crate::hosts::engine::{
-    REDIS_CLUSTER, STARTS_BEFORE_MS, apply, dump, reads_bodies, request_headers, text,
+    HOLDS_MS, REDIS_CLUSTER, STARTS_BEFORE_MS, apply, dump, reads_bodies, request_headers, text,
 };
 use crate::store::{Store, changes};
 use crate::text::{escape, unescape};
@@ -118,6 +118,10 @@ fn ask(proxy: &Proxy, vector: &Vector, step: &Step) -> Result<Outcome> {
     }
     let stream = request.send();
     proxy.run_until_idle();
+    if stream.reply().is_none() && !stream.is_continued() {
+        proxy.advance(Duration::from_millis(HOLDS_MS));
+        proxy.run_until_idle();
+    }
     if let Some(reply) = stream.reply() {
         let headers = pairs(reply.headers.iter());
         return Ok(match reply.grpc_status {

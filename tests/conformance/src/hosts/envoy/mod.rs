@@ -28,7 +28,7 @@ use self::origin::{MARK, Origin};
 use self::polls::{Poll, Polls};
 use self::rest::Threads;
 use crate::host::{self, Host, Replay};
-use crate::hosts::engine::{apply, dump, request_headers, text};
+use crate::hosts::engine::{REDIS_CLUSTER, apply, dump, request_headers, text};
 use crate::store::{Store, changes};
 use crate::text::{escape, unescape};
 use crate::vector::{Headers, Outcome, Request, Step, Stored, Vector};
@@ -112,8 +112,14 @@ impl Host for InEnvoy {
 
     fn cannot(&self, vector: &Vector) -> Option<&'static str> {
         let is_sent = |step: &Step| unescape(&step.request.path).is_ok_and(|path| path.is_ascii());
-        let refused = "Envoy refuses a path with bytes beyond ASCII before any filter sees it";
-        (!vector.steps.iter().all(is_sent)).then_some(refused)
+        if !vector.steps.iter().all(is_sent) {
+            return Some("Envoy refuses a path with bytes beyond ASCII before any filter sees it");
+        }
+        // Links without Redis hold a request until the first poll is given up.
+        let cluster = vector.config["redis"]["cluster"].as_str();
+        let has_none = cluster.is_some_and(|cluster| cluster != REDIS_CLUSTER);
+        let waits = vector.engine == "shortlink-redirect" && has_none;
+        waits.then_some("its clock stands still while a request waits")
     }
 
     fn replay(&mut self, vectors: &[Vector]) -> Result<Vec<Result<Replay>>> {
