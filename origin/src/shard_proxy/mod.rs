@@ -41,7 +41,7 @@ pub struct ShardProxyCommand {
     )]
     pub proxy_listen: SocketAddr,
 
-    /// The edge that has the shards: https://<host>[:<port>] or http://…
+    /// The edge that has the shards: https://HOST or https://HOST:PORT, or the same with http
     #[arg(long, env = "WEIR_SHARDS_URL")]
     pub shards_url: String,
 
