@@ -59,6 +59,7 @@ macro_rules! migrations {
             ),
             migration!($database, 38, "link feed", "0038_link_feed"),
             migration!($database, 50, "rooms", "0050_rooms"),
+            migration!($database, 75, "link totals", "0075_link_totals"),
         ]
     };
 }
