@@ -11,6 +11,7 @@ mod archive;
 mod attempts;
 mod auth;
 mod clicks;
+mod clients;
 mod doctor;
 mod events;
 #[path = "events/process.rs"]
@@ -36,6 +37,7 @@ mod reconcile;
 mod risk;
 mod rooms;
 mod sales;
+mod settings;
 mod silent_cluster;
 mod store;
 mod switches;

@@ -15,7 +15,7 @@ use tracing::error;
 use weir_link::code::{Code, DomainId, LinkId};
 
 use super::{Enabled, idempotency};
-use crate::http::{JsonBody, Problem, describe, read_json};
+use crate::http::{JsonBody, Problem, page_len, read_json_of, read_value_of};
 use crate::links::Links;
 use crate::links::create::CreateError;
 use crate::links::edit::{EditError, Edited};
@@ -98,7 +98,7 @@ async fn made(links: &Links, body: &[u8]) -> Result<Made, Problem> {
     if is_list {
         return made_all(links, body).await;
     }
-    let request: LinkRequest = read_json(body)?;
+    let request: LinkRequest = read_json_of(body, "NewLink")?;
     let made = links.creator().create(request).await;
     let link = made.map_err(not_made)?;
     Ok(Made {
@@ -119,7 +119,7 @@ async fn made_all(links: &Links, body: &[u8]) -> Result<Made, Problem> {
         );
         return Err(Problem::invalid_body(detail));
     }
-    let requests: Vec<Result<LinkRequest, Problem>> = all.into_iter().map(read).collect();
+    let requests: Vec<Result<LinkRequest, Problem>> = all.iter().map(read).collect();
     let sound = requests.iter().filter_map(|request| request.as_ref().ok());
     let made = links.creator().create_all(sound.cloned().collect()).await;
     let status = match requests.iter().all(Result::is_ok) && made.iter().all(Result::is_ok) {
@@ -152,9 +152,8 @@ enum Item {
     Problem(Value),
 }
 
-fn read(value: Value) -> Result<LinkRequest, Problem> {
-    let request = serde_path_to_error::deserialize(value);
-    request.map_err(|error| Problem::invalid_body(describe(&error)))
+fn read(value: &Value) -> Result<LinkRequest, Problem> {
+    read_value_of(value, "NewLink")
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
@@ -187,7 +186,7 @@ pub(super) async fn list(
         }
         after => after.flatten(),
     };
-    let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let limit = page_len(page.limit, PAGE_MAX)?.unwrap_or(PAGE);
     let tag = page.tag.as_deref().filter(|tag| !tag.is_empty());
     // One more tells whether there is another page.
     let found = links.store().list(tag, after.as_ref(), limit + 1);

@@ -11,7 +11,7 @@ use weir_sale::sale::SaleState;
 
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::clock::now_ms;
-use crate::http::{JsonBody, Problem};
+use crate::http::{JsonBody, Problem, read_value_of};
 use crate::sales::Sales;
 use crate::sales::ledger::UserList;
 use crate::sales::new_sale::NewSale;
@@ -143,8 +143,7 @@ fn edited(
         }
         whole[name] = value;
     }
-    let edited: NewSale = serde_path_to_error::deserialize(whole)
-        .map_err(|error| Problem::invalid_body(error.to_string()))?;
+    let edited: NewSale = read_value_of(&whole, "NewSale")?;
     edited.check().map_err(|error| invalid_sale(&error))?;
     Ok(edited)
 }
