@@ -9,7 +9,7 @@
 //! | [`history`] | browse history: the products that a user has seen last |
 //! | [`rooms`] | waiting rooms: what operators set, and how the queues are |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
-//! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
+//! | [`metrics`], [`disk`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
 //! | [`doctor`] | the command that finds what is wrong with a set-up |
 //! | [`init`] | the command that writes a set-up to begin with |
@@ -23,6 +23,7 @@
 pub mod background;
 pub mod clock;
 pub mod config;
+pub mod disk;
 pub mod doctor;
 pub mod events;
 pub mod fitment;
@@ -33,6 +34,7 @@ pub mod links;
 pub mod metrics;
 pub mod migrations;
 pub mod origin;
+mod process;
 pub mod redis;
 pub mod rooms;
 pub mod run;

@@ -11,6 +11,7 @@ mod input;
 mod layers;
 mod problem;
 pub mod server;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,8 @@ use crate::metrics::RequestMetrics;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub(crate) use edge::document_ms;
 pub use edge::{Edges, with_stamp};
-pub use health::{Health, Part, alive, probes, starting};
+pub(crate) use health::Silences;
+pub use health::{Health, Loop, Part, alive, probes, starting};
 pub(crate) use input::{JsonBody, ReadQuery, describe, read_json};
 pub use problem::{Problem, RETRY_AFTER_S, Remedy};
 

@@ -22,6 +22,7 @@
 //! | [`new_sale`] | checks sales before they are made |
 //! | [`store`] | sales and orders in SQL |
 //! | [`ledger`] | the admission ledger in Redis |
+//! | [`by_sale`] | what is shown of each sale |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 //!
 //! What is absent: handlers hold no SQL and no Redis commands; [`store`] knows nothing of Redis and [`ledger`]
@@ -29,6 +30,7 @@
 
 pub mod archive;
 pub mod books;
+pub mod by_sale;
 pub mod callback;
 pub mod catalogue;
 pub mod config;
@@ -54,6 +56,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
 
+use crate::background::Pulse;
 use crate::redis::Redis;
 use archive::{ArchiveRules, Archiver};
 use catalogue::Publisher;
@@ -92,6 +95,7 @@ pub struct Sales {
     holds: HoldRules,
     archive: ArchiveRules,
     metrics: SaleMetrics,
+    reconciling: Pulse,
 }
 
 impl Sales {
@@ -123,6 +127,7 @@ impl Sales {
             metrics,
             store,
             ledger,
+            reconciling: Pulse::default(),
         }
     }
 
@@ -150,12 +155,18 @@ impl Sales {
 
     /// Starts what runs in the background until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+        self.reconciling.beat();
         vec![
             tokio::spawn(self.publisher.clone().run(stop.clone())),
             tokio::spawn(self.reconciler().run(stop.clone())),
             tokio::spawn(self.jobs().run(stop.clone())),
             tokio::spawn(self.archiver().run(stop.clone())),
         ]
+    }
+
+    /// Beats with each round of the reconciler, from [`Sales::spawn`] on.
+    pub fn reconciling(&self) -> &Pulse {
+        &self.reconciling
     }
 
     /// Waits for orders that are being decided. To be called when no more can start.
@@ -213,6 +224,7 @@ impl Sales {
             self.publisher.clone(),
             self.rebuilder.clone(),
             self.metrics.clone(),
+            self.reconciling.clone(),
         )
     }
 

@@ -16,11 +16,13 @@ const START_UP: [&str; 7] = [
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 10] = [
     "background",
     "clock",
+    "disk",
     "http",
     "metrics",
+    "process",
     "redis",
     "secret",
     "sql",

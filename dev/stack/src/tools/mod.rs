@@ -15,6 +15,7 @@ mod kafka;
 mod mariadb;
 mod moto;
 mod peers;
+mod promtool;
 mod redis;
 mod rust;
 
@@ -27,6 +28,7 @@ pub use kafka::{KAFKA_VERSION, Kafka};
 pub use mariadb::MariaDb;
 pub use moto::{MOTO_VERSION, Moto};
 pub use peers::Peer;
+pub use promtool::Promtool;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
 
