@@ -15,6 +15,7 @@ mod limits;
 mod links;
 mod markdown;
 mod metrics;
+mod misrouted;
 mod outage;
 mod pages;
 mod problems;

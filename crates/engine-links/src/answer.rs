@@ -9,14 +9,14 @@ use weir_link::answer::{Answer as LinkAnswer, Reply};
 use crate::metrics::AnswerKind;
 
 /// Answers a stream's request with `reply`.
-pub(crate) fn respond(stream: StreamId, reply: Reply<'_>, effects: &mut Effects) {
+pub(crate) fn respond(stream: StreamId, kind: AnswerKind, reply: Reply<'_>, effects: &mut Effects) {
     let headers = reply.headers.iter();
     let headers: Vec<_> = headers
         .map(|(name, value)| (*name, value.as_ref()))
         .collect();
     let body = reply.body.into_owned();
     let answer = Answer::new::<&str>(reply.status, &headers, body);
-    effects.respond(stream, Arc::new(answer));
+    effects.respond(stream, Arc::new(answer.because(kind.details())));
 }
 
 /// How an answer is counted.
