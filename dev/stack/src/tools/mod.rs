@@ -14,6 +14,7 @@ mod java;
 mod kafka;
 mod mariadb;
 mod moto;
+mod musl;
 mod peers;
 mod redis;
 mod rust;
@@ -26,6 +27,7 @@ pub use envoy::{ENVOY_VERSION, Envoy, OLDEST_ENVOY_VERSION, oldest as oldest_env
 pub use kafka::{KAFKA_VERSION, Kafka};
 pub use mariadb::MariaDb;
 pub use moto::{MOTO_VERSION, Moto};
+pub use musl::Musl;
 pub use peers::Peer;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
