@@ -72,6 +72,8 @@ pub struct Origin {
 const NARROW: &[(Level, &str)] = &[
     (Level::Write, "/links"),
     (Level::Read, "/links"),
+    (Level::Read, "/links.csv"),
+    (Level::Read, "/links.ndjson"),
     (Level::Write, "/links/{code}"),
     (Level::Read, "/links/{code}"),
     (Level::Read, "/links/{code}/history"),

@@ -16,6 +16,8 @@ tag! {
         Redirect = "redirect",
         /// A page that opens an app.
         App = "app",
+        /// What a program that previews links is shown.
+        Preview = "preview",
         /// The link has ended.
         Gone = "gone",
         /// There is no such link.
