@@ -10,6 +10,7 @@ mod fitment;
 mod gateways;
 mod history_limits;
 mod jwt;
+mod kubernetes;
 mod large_sales;
 mod limits;
 mod links;

@@ -77,6 +77,12 @@ const TASKS: &[Task] = &[
         }],
     },
     Task {
+        name: "book",
+        about: "Make the book of docs/ as HTML in target/weir/book",
+        program: &DEV,
+        steps: &[],
+    },
+    Task {
         name: "up",
         about: "Run Redis, the origin and Envoy with the filters until Ctrl-C",
         program: &DEV,

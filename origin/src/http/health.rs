@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::Problem;
+use super::{Problem, shape};
 use crate::metrics::Metrics;
 use crate::redis::Redis;
 use crate::sql::Database;
@@ -102,8 +102,5 @@ async fn metrics(State(health): State<Health>) -> impl IntoResponse {
 /// All routes, as OpenAPI 3.1.
 async fn openapi() -> impl IntoResponse {
     let json = "application/json";
-    (
-        [(header::CONTENT_TYPE, json)],
-        include_str!("../../openapi.json"),
-    )
+    ([(header::CONTENT_TYPE, json)], shape::TEXT)
 }

@@ -16,7 +16,7 @@ use weir_link::code::{Code, DomainId, LinkId};
 
 use super::within::Within;
 use super::{Enabled, idempotency};
-use crate::http::{JsonBody, Problem, describe, read_json};
+use crate::http::{JsonBody, Problem, page_len, read_json_of, read_value_of};
 use crate::links::Links;
 use crate::links::create::CreateError;
 use crate::links::edit::{EditError, Edited};
@@ -108,7 +108,7 @@ async fn made(links: &Links, within: &Within, body: &[u8]) -> Result<Made, Probl
     if is_list {
         return made_all(links, within, body).await;
     }
-    let request: LinkRequest = read_json(body)?;
+    let request: LinkRequest = read_json_of(body, "NewLink")?;
     let known = links.domains();
     within.check_new(&request, known.domains.default_domain().id.as_str())?;
     let made = links.creator().create(request).await;
@@ -138,7 +138,7 @@ async fn made_all(links: &Links, within: &Within, body: &[u8]) -> Result<Made, P
         within.check_new(&request, default)?;
         Ok(request)
     };
-    let requests: Vec<Result<LinkRequest, Problem>> = all.into_iter().map(read).collect();
+    let requests: Vec<Result<LinkRequest, Problem>> = all.iter().map(read).collect();
     let sound = requests.iter().filter_map(|request| request.as_ref().ok());
     let made = links.creator().create_all(sound.cloned().collect()).await;
     let status = match requests.iter().all(Result::is_ok) && made.iter().all(Result::is_ok) {
@@ -171,9 +171,8 @@ enum Item {
     Problem(Value),
 }
 
-fn read(value: Value) -> Result<LinkRequest, Problem> {
-    let request = serde_path_to_error::deserialize(value);
-    request.map_err(|error| Problem::invalid_body(describe(&error)))
+fn read(value: &Value) -> Result<LinkRequest, Problem> {
+    read_value_of(value, "NewLink")
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
@@ -252,7 +251,7 @@ pub(super) async fn list(
     query: QueryResult,
 ) -> Result<Json<Value>, Problem> {
     let Query(query) = query.map_err(|error| Problem::invalid_query(error.body_text()))?;
-    let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
     let wanted = query.wanted(within);
     let found = search(links.store(), &wanted, query.cursor()?, limit);
     let Page { links: found, next } = found.await?;

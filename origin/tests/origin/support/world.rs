@@ -204,6 +204,16 @@ impl World {
         world
     }
 
+    /// With all that an origin may have.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub async fn with_everything() -> Self {
+        let domains = serde_json::json!({ "domains": [{ "id": "main", "hosts": ["s.example"] }] });
+        let mut world = Self::with_links(domains, |_| ()).await;
+        world.origin = world.origin.with_history(HistorySettings::default());
+        let world = world.and_fitment(|_| ());
+        world.and_events(|_| ()).await
+    }
+
     /// With vehicle fitment, of which nothing runs in the background.
     pub async fn with_fitment(change: impl FnOnce(&mut FitmentSettings)) -> Self {
         Self::new().await.and_fitment(change)
