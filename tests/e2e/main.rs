@@ -16,6 +16,7 @@ mod limits;
 mod links;
 mod markdown;
 mod metrics;
+mod misrouted;
 mod orders;
 mod outage;
 mod pages;

@@ -12,14 +12,14 @@ use crate::metrics::AnswerKind;
 use crate::request::Fields;
 
 /// Answers a stream's request with `reply`.
-pub(crate) fn respond(stream: StreamId, reply: Reply<'_>, effects: &mut Effects) {
+pub(crate) fn respond(stream: StreamId, kind: AnswerKind, reply: Reply<'_>, effects: &mut Effects) {
     let headers = reply.headers.iter();
     let headers: Vec<_> = headers
         .map(|(name, value)| (*name, value.as_ref()))
         .collect();
     let body = reply.body.into_owned();
     let answer = Answer::new::<&str>(reply.status, &headers, body);
-    effects.respond(stream, Arc::new(answer));
+    effects.respond(stream, Arc::new(answer.because(kind.details())));
 }
 
 /// How an answer is counted.

@@ -489,7 +489,8 @@ impl Links {
     /// There is no such link.
     pub(crate) fn answer_unknown(&self, stream: StreamId, domain: &Domain, effects: &mut Effects) {
         self.counters.answers.increment(AnswerKind::Unknown);
-        respond(stream, site::unknown(Some(domain)), effects);
+        let reply = site::unknown(Some(domain));
+        respond(stream, AnswerKind::Unknown, reply, effects);
     }
 
     /// There is no such link, says whoever must know.
@@ -512,7 +513,7 @@ impl Links {
         self.counters.answers.increment(kind);
         let retry_after_s = retry_after_seconds(wait_ms.unwrap_or(RETRY_MS));
         let reply = site::unavailable(&request.domain, retry_after_s);
-        respond(request.stream, reply, effects);
+        respond(request.stream, kind, reply, effects);
     }
 
     pub(crate) fn answer_file(
@@ -526,7 +527,7 @@ impl Links {
             return self.answer_unknown(stream, domain, effects);
         };
         self.counters.answers.increment(AnswerKind::File);
-        respond(stream, reply, effects);
+        respond(stream, AnswerKind::File, reply, effects);
     }
 }
 
@@ -605,7 +606,8 @@ fn give(
     effects: &mut Effects,
 ) -> bool {
     let is_counted = answer.leads_on() && fields.is_visit();
-    counters.answers.increment(kind_of(&answer));
-    respond(stream, answer.reply(domain), effects);
+    let kind = kind_of(&answer);
+    counters.answers.increment(kind);
+    respond(stream, kind, answer.reply(domain), effects);
     is_counted
 }

@@ -18,6 +18,7 @@ mod moto;
 mod openapi;
 mod peers;
 mod pip;
+mod promtool;
 mod redis;
 mod rust;
 
@@ -32,6 +33,7 @@ pub use mdbook::{MDBOOK_VERSION, MdBook};
 pub use moto::{MOTO_VERSION, Moto};
 pub use openapi::{CLIENT_GENERATOR_VERSION, OpenApiTools, SCHEMATHESIS_VERSION};
 pub use peers::Peer;
+pub use promtool::Promtool;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
 

@@ -121,6 +121,15 @@ impl World {
         world
     }
 
+    /// With a reconciler that may be silent for so long.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub async fn with_silence_max(silence_max: Duration) -> Self {
+        let mut world = Self::new().await;
+        world.origin = world.origin.with_silence_max(silence_max);
+        world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        world
+    }
+
     /// With short links under these domains.
     pub async fn with_links(domains: Value, change: impl FnOnce(&mut Settings) + 'static) -> Self {
         let links: LinkSetup = (domains, Box::new(change));
