@@ -68,6 +68,17 @@ struct StateLabel {
     state: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReceiverLabel {
+    receiver: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToldLabel {
+    receiver: &'static str,
+    outcome: &'static str,
+}
+
 /// The numbers of sales. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct SaleMetrics {

@@ -13,7 +13,7 @@ use weir_base::headers;
 use super::orders::only;
 use super::user_orders::{SignedUser, conflict, ended, unknown_order};
 use crate::clock::now_ms;
-use crate::http::{Problem, ReadQuery, page_len};
+use crate::http::{Problem, ReadQuery, page_len, read_json_of};
 use crate::sales::Sales;
 use crate::sales::callback::{self, CallbackError};
 use crate::sales::payment::Payments;
@@ -225,7 +225,7 @@ pub(super) async fn refunded(
 ) -> Result<Json<PaymentView>, Problem> {
     let note: RefundNote = match body.trim_ascii() {
         b"" | b"null" => RefundNote::default(),
-        body => read_json(body)?,
+        body => read_json_of(body, "RefundNote")?,
     };
     if note.reference.chars().count() > REFERENCE_LEN_MAX {
         let detail = format!("reference: must have at most {REFERENCE_LEN_MAX} characters");
