@@ -16,7 +16,7 @@ use super::store::{KEYS_MAX, StoredKey};
 use super::trail::EntryView;
 use super::{Caller, Door, Guard, guard, key};
 use crate::clock::now_ms;
-use crate::http::{JsonBody, PeerAddress, Problem, ReadQuery};
+use crate::http::{JsonBody, PeerAddress, Problem, ReadQuery, page_len};
 
 /// The longest name of a key, in characters.
 const NAME_LEN_MAX: usize = 80;
