@@ -8,7 +8,7 @@ use weir_link::click::{BATCH_ROWS_MAX, MINUTE_MS, decode, encode};
 use weir_link::click_buffer::{Click, ClickBuffer};
 use weir_link::code::DomainId;
 use weir_link::domain::{Domain, DomainsConfig};
-use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
+use weir_link::record::{App, Country, Link, Platform, RECORD_LEN_MAX, Rule, is_target};
 
 use crate::config::{check_nothing_follows, check_refusal};
 
@@ -28,6 +28,8 @@ pub fn link_record(data: &[u8]) {
             query: b"a=\xff\r\n",
             user_agent: b"Mozilla/5.0 (iPhone) MicroMessenger/8",
             accept_language: b"zh-CN",
+            country: Country::read(b"DE"),
+            point: 49,
             now_ms: 1_700_000_000_000,
             left_ms: Some(link.life_ms),
         };
@@ -99,6 +101,8 @@ pub fn link_click(data: &[u8]) {
         accept_language: line(),
         referer: line(),
         forwarded_for: line(),
+        country: None,
+        point: 0,
     };
     let domain = DomainId::new("s").expect("a name");
     check_host(fields.host);
@@ -138,6 +142,7 @@ fn choosy() -> Link {
         platforms: vec![Platform::Desktop, Platform::Tablet],
         languages: vec!["zh".into(), "en".into()],
         target: "https://r.example/".into(),
+        ..Rule::default()
     };
     Link {
         apps: vec![app],

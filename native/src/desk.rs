@@ -10,7 +10,7 @@
 //! at once, it would send whatever few requests the worker has taken by then, and batches would be small.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -44,6 +44,8 @@ pub struct Common {
     pub main: Mutex<Option<abi::ConfigScheduler>>,
     /// How many panics were caught and not told yet.
     pub panics: AtomicU64,
+    /// Whether Redis has ever answered.
+    pub has_answered: AtomicBool,
 }
 
 impl Common {
@@ -289,6 +291,11 @@ impl Desk {
     /// A call to Redis has ended.
     pub fn on_reply(&self, generation: u32, batch: BatchId, reply: Reply) {
         let mut state = self.lock();
+        if reply.is_ok() && !self.common.has_answered.swap(true, Ordering::Relaxed) {
+            let name = state.engine.name();
+            let line = format!("{name}: Redis answers");
+            self.common.log(abi::Level::Info, &line);
+        }
         if state.generation == generation {
             state.replies.push((batch, reply));
             self.ring(&mut state, None);

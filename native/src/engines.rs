@@ -45,6 +45,8 @@ pub struct Made {
     pub engine: Box<dyn AnyEngine>,
     /// The names.
     pub redis: Vec<String>,
+    /// The names of the rules that it begins with.
+    pub rules: Vec<String>,
 }
 
 /// One of the filters in this library.
@@ -127,6 +129,7 @@ fn made<E: Engine + Send + 'static>(configured: Configured<E>) -> Made {
     Made {
         engine: Box::new(configured.engine),
         redis: configured.redis_clusters,
+        rules: configured.rules,
     }
 }
 

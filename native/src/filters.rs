@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
 use tokio::sync::mpsc::UnboundedSender;
 use weir_base::{FieldError, problem};
 use weir_engine::answer::Refusal;
+use weir_engine::setup::started;
 use weir_engine::{Answer, Effect, StreamId};
 use weir_envoy_abi::{
     self as abi, BodyStatus, ConfigHost, FetchedResponse, Filter, HeadersStatus, Module, Response,
@@ -22,9 +23,6 @@ use crate::request::{HookEnd, HookRequest};
 use crate::service::{self, Order, orders};
 use crate::settings::split;
 use crate::slot::{Left, Slot};
-
-/// What access logs say of an answer.
-const DETAILS: &str = "weir";
 
 /// The answer to a panic.
 const PANIC_REFUSAL: Refusal<'static> = Refusal {
@@ -129,6 +127,7 @@ impl Config {
             fetches: Fetches::default(),
             main: Mutex::new(host.scheduler()),
             panics: AtomicU64::new(0),
+            has_answered: AtomicBool::new(false),
         });
         let mut config = Self {
             common,
@@ -137,6 +136,13 @@ impl Config {
             metrics,
         };
         let is_validating = host.is_validating();
+        if !is_validating {
+            let at: Vec<String> = redis.iter().map(Plan::addresses).collect();
+            abi::log(
+                abi::Level::Info,
+                &started(engine.name(), &at, "at", &first.rules),
+            );
+        }
         config.add(engine, redis.clone(), is_validating)?;
         for _ in 1..settings.engines {
             let made = kind.make(&config.common.json)?;
@@ -459,7 +465,7 @@ fn respond(filter: Filter<'_>, answer: &Answer) {
         status: answer.status,
         headers: &headers,
         body: &answer.body,
-        details: DETAILS,
+        details: &answer.details,
     });
 }
 

@@ -12,7 +12,8 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -39,6 +40,23 @@ impl Backoff {
     pub fn pause(self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(doubled).min(self.max)
+    }
+}
+
+/// When a loop was last seen to work. Cloning it is cheap: clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Pulse(Arc<Mutex<Option<Instant>>>);
+
+impl Pulse {
+    /// It works.
+    pub fn beat(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// For how long it has been silent; `None` if it was never begun.
+    pub fn silence(&self) -> Option<Duration> {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.map(|last| last.elapsed())
     }
 }
 

@@ -12,7 +12,7 @@
 //! | [`console`] | the page for operators, of all domains: files alone |
 //! | [`access`] | who may use the admin routes, and who has changed what |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
-//! | [`metrics`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
+//! | [`metrics`], [`disk`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
 //! | [`doctor`] | the command that finds what is wrong with a set-up |
 //! | [`shard_proxy`] | the command that reaches shards of sales in objects of an edge |
@@ -29,6 +29,7 @@ pub mod background;
 pub mod clock;
 pub mod config;
 pub mod console;
+pub mod disk;
 pub mod doctor;
 pub mod events;
 pub mod fitment;
@@ -41,6 +42,7 @@ pub mod metrics;
 pub mod migrations;
 pub mod order_events;
 pub mod origin;
+mod process;
 pub mod redis;
 pub mod rooms;
 pub mod run;

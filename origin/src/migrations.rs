@@ -68,6 +68,7 @@ macro_rules! migrations {
                 "0066_orders_for_operators"
             ),
             migration!($database, 67, "user list", "0067_user_list"),
+            migration!($database, 75, "link totals", "0075_link_totals"),
             migration!($database, 85, "access", "0085_access"),
         ]
     };

@@ -1,6 +1,7 @@
 //! The origin, put together from its domains: the only place besides start-up that knows them all.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::{Extension, Router};
 use tokio::task::JoinHandle;
@@ -12,13 +13,16 @@ use crate::access::metrics::AccessMetrics;
 use crate::access::scope::{Area, Level};
 use crate::access::{self, Access, Door, Guard};
 use crate::console;
+use crate::disk::{Disk, Disks};
 use crate::events::metrics::EventMetrics;
 use crate::events::{self, Events};
 use crate::fitment::metrics::FitmentMetrics;
 use crate::fitment::{self, Fitment};
 use crate::history::metrics::HistoryMetrics;
 use crate::history::{self, History};
-use crate::http::{self, ADMIN_LIMIT, AdminToken, Edges, Health, Live, PUBLIC_LIMIT, Part};
+use crate::http::{
+    self, ADMIN_LIMIT, AdminToken, Edges, Health, Live, Loop, PUBLIC_LIMIT, Part, Silences,
+};
 use crate::limits;
 use crate::links::geo::Geo;
 use crate::links::metrics::LinkMetrics;
@@ -44,6 +48,18 @@ pub async fn open_database(url: &str) -> Result<Database, OpenError> {
     Database::open(url, &crate::migrations::ALL).await
 }
 
+/// For how long the reconciler may be silent. It works once a second, and what a slow SQL or Redis costs it shows as theirs.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// What must go on for the origin to be ready.
+fn reconciler(sales: &Sales, silence_max: Duration) -> Loop {
+    Loop {
+        name: "reconciler",
+        pulse: sales.reconciling().clone(),
+        silence_max,
+    }
+}
+
 /// All domains on one database and one Redis.
 #[derive(Debug)]
 pub struct Origin {
@@ -66,12 +82,16 @@ pub struct Origin {
     access_metrics: AccessMetrics,
     access: Access,
     live: Live,
+    disks: Disks,
+    silence_max: Duration,
 }
 
 /// What a key of some domains and tags opens: these routes look whose a link is.
 const NARROW: &[(Level, &str)] = &[
     (Level::Write, "/links"),
     (Level::Read, "/links"),
+    (Level::Read, "/links.csv"),
+    (Level::Read, "/links.ndjson"),
     (Level::Write, "/links/{code}"),
     (Level::Read, "/links/{code}"),
     (Level::Read, "/links/{code}/history"),
@@ -102,6 +122,15 @@ impl Origin {
         let sale_metrics = SaleMetrics::register(&metrics);
         let access_metrics = AccessMetrics::register(&metrics);
         let sales = Sales::new(store, redis.clone(), keys, limits, sale_metrics);
+        let disks = Disks::default();
+        if let Some(file) = database.file() {
+            // Without room there, no order can be noted.
+            disks.add(Disk::of_file("database", file).vital());
+        }
+        metrics.group(|group| {
+            group.add_collector(disks.clone());
+            group.add_collector(Silences(vec![reconciler(&sales, SILENCE_MAX)]));
+        });
         Self {
             link_metrics: LinkMetrics::register(&metrics),
             event_metrics: EventMetrics::register(&metrics),
@@ -121,6 +150,8 @@ impl Origin {
             live: Live::default(),
             edges: Edges::default(),
             is_stock_in_objects: false,
+            disks,
+            silence_max: SILENCE_MAX,
             sales,
             has_sales: true,
             metrics,
@@ -178,6 +209,7 @@ impl Origin {
     pub async fn with_links(mut self, settings: Settings) -> Result<Self, links::OpenError> {
         let (database, redis) = (self.database.clone(), self.redis.clone());
         let metrics = self.link_metrics.clone();
+        self.disks.add(Disk::of_folder("links", &settings.log));
         self.links = Some(Links::open(settings, database, redis, metrics).await?);
         Ok(self)
     }
@@ -187,6 +219,9 @@ impl Origin {
     /// # Errors
     /// See [`events::OpenError`].
     pub async fn with_events(self, settings: events::Settings) -> Result<Self, events::OpenError> {
+        if let Some(folder) = settings.folder() {
+            self.disks.add(Disk::of_folder("events", folder));
+        }
         let (database, metrics) = (self.database.clone(), self.event_metrics.clone());
         let opened = Events::open(settings, database, metrics).await?;
         Ok(self.with_opened_events(opened))
@@ -213,6 +248,7 @@ impl Origin {
     pub fn with_fitment(mut self, settings: fitment::Settings) -> Self {
         let (database, redis) = (self.database.clone(), self.redis.clone());
         let metrics = self.fitment_metrics.clone();
+        self.disks.add(Disk::of_folder("fitment", &settings.spool));
         self.fitment = Some(Fitment::new(settings, database, redis, metrics));
         self
     }
@@ -242,6 +278,13 @@ impl Origin {
     /// Keys, sessions and the audit trail.
     pub fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// The same, but the reconciler may be silent for so long before the origin counts as not ready.
+    #[must_use]
+    pub fn with_silence_max(mut self, silence_max: Duration) -> Self {
+        self.silence_max = silence_max;
+        self
     }
 
     /// Sales and orders.
@@ -312,6 +355,8 @@ impl Origin {
             redis: self.redis.clone(),
             metrics: self.metrics.clone(),
             parts: self.parts(),
+            disks: self.disks.clone(),
+            loops: vec![reconciler(&self.sales, self.silence_max)],
         };
         let door = self.access.with_token(token);
         let routes = self

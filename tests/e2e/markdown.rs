@@ -1,7 +1,13 @@
-//! Every relative link in the documents leads somewhere.
+//! Every relative link in the documents leads somewhere, and every page of `docs/` is in the book.
 
 use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use weir_stack::command;
+use weir_stack::report::Console;
+use weir_stack::tools::MdBook;
 
 /// The targets of `[text](target)`, `src="target"` and `srcset="target"` in a document.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
@@ -56,5 +62,58 @@ fn every_relative_link_leads_somewhere() -> Result<()> {
     }
     ensure!(links > 50, "only {links} links");
     ensure!(broken.is_empty(), "{}", broken.join("\n"));
+    Ok(())
+}
+
+/// The pages that `docs/SUMMARY.md` names.
+fn summary(docs: &Path) -> Result<BTreeSet<PathBuf>> {
+    let text = std::fs::read_to_string(docs.join("SUMMARY.md"))?;
+    Ok(targets(&text).map(|target| docs.join(target)).collect())
+}
+
+#[test]
+fn every_page_is_in_the_book() -> Result<()> {
+    let docs = weir_stack::workspace::root().join("docs");
+    let mut found = Vec::new();
+    documents(&docs, &mut found)?;
+    let mut pages: BTreeSet<PathBuf> = found.into_iter().collect();
+    pages.remove(&docs.join("SUMMARY.md"));
+    let in_book = summary(&docs)?;
+    let missing: Vec<_> = pages.symmetric_difference(&in_book).collect();
+    ensure!(
+        missing.is_empty(),
+        "docs/SUMMARY.md does not fit: {missing:?}"
+    );
+    Ok(())
+}
+
+/// mdBook itself reads all of it. Where there is no Python to get it with, this says so and is left out.
+#[test]
+fn the_book_can_be_made() -> Result<()> {
+    let program = match MdBook::find_or_get(&mut Console) {
+        Ok(MdBook(program)) => program,
+        Err(error) => {
+            println!("left out: 1 test of the book ({error:#})");
+            return Ok(());
+        }
+    };
+    let (root, out) = (weir_stack::workspace::root(), tempfile::tempdir()?);
+    let mut mdbook = Command::new(program);
+    mdbook
+        .arg("build")
+        .arg(&root)
+        .arg("--dest-dir")
+        .arg(out.path());
+    command::succeed(&mut mdbook, Duration::from_secs(60))?;
+    let docs = root.join("docs");
+    for page in summary(&docs)? {
+        let name = page.strip_prefix(&docs)?.with_extension("html");
+        let name = match name.to_str() {
+            Some("README.html") => PathBuf::from("index.html"),
+            Some("examples/README.html") => PathBuf::from("examples/index.html"),
+            _ => name,
+        };
+        ensure!(out.path().join(&name).is_file(), "no {}", name.display());
+    }
     Ok(())
 }

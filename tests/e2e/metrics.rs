@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use weir_stack::Stack;
 use weir_stack::http;
 use weir_stack::native::Host;
 use weir_tests::{Crowd, sold_out_exactly, until, users};
 
+const DASHBOARD: &str = include_str!("../../observe/grafana/weir.json");
 const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
 
 /// Whose metrics are meant. Those that have a filter to themselves have their own test.
@@ -40,12 +41,17 @@ impl Gateways {
     }
 }
 
+/// What `docs/metrics.md` is to name: ours, and what every process tells.
+fn is_documented(name: &str) -> bool {
+    name.starts_with("weir_") || name.starts_with("process_")
+}
+
 /// The names in the first column of the tables, of these gateways; the origin's are with those of sales.
 pub(crate) fn documented(gateways: Gateways) -> BTreeSet<String> {
     let names = DOCUMENTED.lines().filter_map(|line| {
         let cell = line.strip_prefix("| `")?;
         let (name, _) = cell.split_once('`')?;
-        let is_asked_for = name.starts_with("weir_") && Gateways::of(name) == gateways;
+        let is_asked_for = is_documented(name) && Gateways::of(name) == gateways;
         is_asked_for.then(|| name.to_owned())
     });
     names.collect()
@@ -68,7 +74,7 @@ async fn all_scraped(url: &str) -> Result<BTreeSet<String>> {
     let text = http::get(url).await?.text();
     let names = text.lines().filter_map(|line| {
         let name = line.strip_prefix("# TYPE ")?.split(' ').next()?;
-        name.starts_with("weir_").then(|| name.to_owned())
+        is_documented(name).then(|| name.to_owned())
     });
     Ok(names.collect())
 }
@@ -80,6 +86,16 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
         .key_prefix("metrics")
         .start()
         .await?;
+    // As docs/observe.md has it.
+    let all = "runtime_modify?weir.access_log=100";
+    let all = format!("{}/{all}", stack.envoy_admin_url());
+    let headers: [(&str, &str); 0] = [];
+    ensure!(
+        http::send(http::Method::POST, &all, &headers, String::new())
+            .await?
+            .status
+            == 200
+    );
     stack.open_sale("metrics", 20, 4).await?;
     let crowd = Crowd::start(&stack, "metrics", users(0..200), 16);
     crowd.finish().await?;
@@ -95,5 +111,34 @@ async fn the_documented_metrics_are_those_that_are_scraped() -> Result<()> {
     assert!(names.len() > 10, "{names:?}");
     names.append(&mut scraped(&origin).await?);
     assert_eq!(names, documented(Gateways::Sales));
+    let envoys = http::get(&gateway).await?.text();
+    for name in DASHBOARD.split(|char: char| !char.is_alphanumeric() && char != '_') {
+        let is_there = || envoys.contains(&format!("# TYPE {name} "));
+        ensure!(!name.starts_with("envoy_cluster_u") || is_there(), "{name}");
+    }
+    told_in_the_log(&stack).await
+}
+
+/// What a gateway's log tells: the filter's start, Redis' first answer, and why requests were turned away.
+async fn told_in_the_log(stack: &Stack) -> Result<()> {
+    let log = stack.data_dir().join("envoy.log");
+    let (asks, answers) = match Host::of_run().is_native() {
+        true => ("asks Redis at 127.0.0.1:", "seckill-gate: Redis answers"),
+        false => (
+            "asks Redis by the cluster weir_redis",
+            "seckill-gate: Redis answers by the cluster weir_redis",
+        ),
+    };
+    for line in [
+        ": configured, ",
+        asks,
+        answers,
+        r#""details":"weir_sold_out""#,
+        r#""details":"via_upstream""#,
+    ] {
+        let read = || std::fs::read_to_string(&log).unwrap_or_default();
+        let is_told = until(line, async || read().contains(line)).await;
+        is_told.with_context(|| format!("{line} is not in {}", log.display()))?;
+    }
     Ok(())
 }

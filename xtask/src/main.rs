@@ -46,6 +46,13 @@ const SOAK: Program = Program {
     takes_task: false,
 };
 
+/// What is shipped.
+const DIST: Program = Program {
+    binary: "weir-dist",
+    beside: &[],
+    takes_task: false,
+};
+
 struct Task {
     name: &'static str,
     about: &'static str,
@@ -75,6 +82,12 @@ const TASKS: &[Task] = &[
             what: "compile the edges for their targets",
             how_long: "4 min",
         }],
+    },
+    Task {
+        name: "book",
+        about: "Make the book of docs/ as HTML in target/weir/book",
+        program: &DEV,
+        steps: &[],
     },
     Task {
         name: "up",
@@ -149,6 +162,18 @@ const TASKS: &[Task] = &[
             Step {
                 what: "run them",
                 how_long: "8 min",
+            },
+        ],
+    },
+    Task {
+        name: "dist",
+        about: "Make the folder that a release is: target/dist (--check: and try it as it is)",
+        program: &DIST,
+        steps: &[
+            BUILD_WASM,
+            Step {
+                what: "compile the origin as one static binary, and the native module",
+                how_long: "15 min",
             },
         ],
     },

@@ -100,9 +100,12 @@ impl Refused {
 // The message of `TooLong` says it.
 const _: () = assert!(BODY_LEN_MAX == 1_048_576);
 
+/// The details of answers to events that are dropped here: the person has not agreed, or is not in the sample.
+const DROPPED: &str = "weir_events_dropped";
+
 /// The answer to events that are dropped here.
 pub(crate) fn accepted(answer: &EventAnswer) -> Answer {
-    Answer::json(202, Vec::new(), answer)
+    Answer::json(202, Vec::new(), answer).because(DROPPED)
 }
 
 /// The answer to an image whose event is dropped here.
@@ -111,5 +114,5 @@ pub(crate) fn gif() -> Answer {
         ("content-type", pixel::CONTENT_TYPE),
         ("cache-control", "no-store"),
     ];
-    Answer::new(200, &headers, pixel::GIF)
+    Answer::new(200, &headers, pixel::GIF).because(DROPPED)
 }

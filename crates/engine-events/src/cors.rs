@@ -97,7 +97,7 @@ pub(crate) fn preflight(origin: &str) -> Answer {
         ],
         "",
     );
-    for_page(&answer, origin)
+    for_page(&answer, origin).because("weir_events_preflight")
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ pub fn configure<H: Host>(
             .map(|redis| redis.cluster.clone())
             .into_iter()
             .collect(),
+        rules: alloc::vec![],
         engine: Events::new(
             config,
             host.data(),

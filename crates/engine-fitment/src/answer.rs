@@ -16,7 +16,7 @@ pub(crate) fn found(json: Vec<u8>) -> Answer {
         ("content-type", "application/json"),
         ("cache-control", "no-store"),
     ];
-    Answer::new(200, &headers, json)
+    Answer::new(200, &headers, json).because("weir_fitment_answered")
 }
 
 /// The question will not do.

@@ -56,6 +56,7 @@ pub fn configure(json: &[u8]) -> Result<Configured<Fitment>, FieldError> {
     let config = parse::<config::Config>(json)?.checked()?;
     Ok(Configured {
         redis_clusters: config.bridges(),
+        rules: alloc::vec![],
         engine: Fitment::new(config),
     })
 }

@@ -89,7 +89,7 @@ impl Answers {
             ("content-type", page.content_type.as_str()),
             ("cache-control", "no-store"),
         ]);
-        Answer::new(page.status, &headers, page.body.as_bytes())
+        Answer::new(page.status, &headers, page.body.as_bytes()).because("weir_static_page")
     }
 }
 

@@ -56,7 +56,8 @@ impl<D: SharedData + Clone> Gate<D> {
         let answer = match minted {
             Ok(minted) => {
                 let word = Verdict::TokenMinted.word();
-                Arc::new(Answer::json(200, vec![(headers::VERDICT, word)], &minted))
+                let headers = vec![(headers::VERDICT, word)];
+                Arc::new(Answer::json(200, headers, &minted).because("weir_token_minted"))
             }
             Err(rejection) => {
                 self.metrics.requests.increment(rejection.verdict);

@@ -94,6 +94,10 @@ pub struct RouteConfig {
     pub method: Option<String>,
     /// The path, with `{sale}` as one whole segment.
     pub path: String,
+    /// Of requests that buy: the name of Envoy's route that leads to the origin. A request that Envoy sends by another one
+    /// passes without a claim, which nobody would redeem. Unless set, a claim is taken whatever the route.
+    #[serde(default)]
+    pub envoy_route: Option<String>,
 }
 
 /// A page that takes the place of every answer.
@@ -170,6 +174,28 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// The name of the host's route that such a request to buy must go by, if that matters.
+    pub fn must_go_via(&self, method: &[u8], path: &[u8]) -> Option<&str> {
+        let mut routes = self.routes.iter();
+        let route = routes.find(|route| route.sale(method, path).is_some())?;
+        route.must_go_via()
+    }
+
+    /// That the host tells what these settings need.
+    ///
+    /// # Errors
+    /// Names the field for which it tells too little.
+    pub(crate) fn fits(&self, tells_routes: bool) -> Result<(), FieldError> {
+        let mut routes = self.routes.iter();
+        match routes.position(|route| route.must_go_via().is_some()) {
+            Some(at) if !tells_routes => Err(FieldError::new(
+                format!("routes[{at}].envoy_route"),
+                "this host does not tell which route it has chosen: leave it out",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// What a request is for, if it concerns the gate at all.
     pub fn route_kind<'p>(&self, method: &[u8], path: &'p [u8]) -> Option<RouteKind<'p>> {
         let sale = |routes: &[Route]| routes.iter().find_map(|route| route.sale(method, path));
@@ -243,8 +269,10 @@ fn checked_routes(
 ) -> Result<Vec<Route>, FieldError> {
     let checked = |(index, route): (usize, &RouteConfig)| {
         let method = route.method.as_deref().unwrap_or(default_method);
-        Route::new(method, &route.path)
-            .map_err(|error| FieldError::new(format!("{field}[{index}].{}", error.field()), error))
+        let checked = Route::new(method, &route.path).map_err(|error| {
+            FieldError::new(format!("{field}[{index}].{}", error.field()), error)
+        })?;
+        Ok(checked.via(route.envoy_route.as_deref()))
     };
     routes.iter().enumerate().map(checked).collect()
 }

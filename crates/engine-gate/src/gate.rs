@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -68,6 +69,8 @@ pub struct Gate<D> {
     pub(crate) unconfirmed: Vec<StreamId>,
     /// Whether a request has come yet. One worker, on Envoy's main thread, never sees any.
     is_serving: bool,
+    /// Whether the log tells of requests that go by another route.
+    has_told_of_strays: bool,
 }
 
 /// A stream whose end matters.
@@ -112,6 +115,7 @@ impl<D: SharedData + Clone> Gate<D> {
             streams: BTreeMap::new(),
             unconfirmed: Vec::new(),
             is_serving: false,
+            has_told_of_strays: false,
             config,
         }
     }
@@ -135,7 +139,10 @@ impl<D: SharedData + Clone> Gate<D> {
         match self.config.route_kind(&method, &path) {
             Some(RouteKind::Buy(sale)) => {
                 self.note_request(effects);
-                self.buy(stream, sale, &path, request, effects);
+                match self.strays(&method, &path, request) {
+                    Some(by) => self.let_stray(stream, &by, &path, request, effects),
+                    None => self.buy(stream, sale, &path, request, effects),
+                }
             }
             Some(RouteKind::Checkout(sale)) => {
                 self.note_request(effects);
@@ -147,6 +154,37 @@ impl<D: SharedData + Clone> Gate<D> {
             }
             None => self.identify(stream, &path, request, effects),
         }
+    }
+
+    /// By which other route the host sends a request to buy than by that of orders, if it does.
+    fn strays(&self, method: &[u8], path: &[u8], request: &dyn Request) -> Option<String> {
+        let expected = self.config.must_go_via(method, path)?;
+        let chosen = request.route_name().unwrap_or_default();
+        let is_it = chosen == expected.as_bytes();
+        (!is_it).then(|| String::from_utf8_lossy(&chosen).into_owned())
+    }
+
+    /// A request to buy that will not reach the origin: a claim would hold a unit that nobody gets.
+    fn let_stray(
+        &mut self,
+        stream: StreamId,
+        by: &str,
+        path: &[u8],
+        request: &dyn Request,
+        effects: &mut Effects,
+    ) {
+        self.metrics.misrouted.increment();
+        if !core::mem::replace(&mut self.has_told_of_strays, true) {
+            let by = match by {
+                "" => "no route with a name",
+                by => by,
+            };
+            let text = format!(
+                "a request to buy goes by {by} and not by the route of orders: nothing is claimed; put that route first"
+            );
+            effects.log(Level::Error, text);
+        }
+        self.identify(stream, path, request, effects);
     }
 
     /// The first request of all makes this worker one that needs to know its sales.
@@ -185,7 +223,7 @@ impl<D: SharedData + Clone> Gate<D> {
                 let status = SaleStatus::new(switch, sale, now_ms);
                 // It says the same to anybody, so pages of any site may read it.
                 let headers = vec![("access-control-allow-origin", "*")];
-                Arc::new(Answer::json(200, headers, &status))
+                Arc::new(Answer::json(200, headers, &status).because("weir_sale_status"))
             }
             Err(rejection) => self.answers.reject(rejection, None),
         }

@@ -68,8 +68,10 @@ pub const NAME: &str = "seckill-gate";
 /// When the configuration is refused.
 pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<Configured<Gate<H::Data>>, FieldError> {
     let config = parse::<Config>(json)?.checked(&|name| host.variable(name))?;
+    config.fits(host.tells_routes())?;
     Ok(Configured {
         redis_clusters: vec![config.redis.cluster.clone()],
+        rules: vec![],
         engine: Gate::new(config, &host.data()),
     })
 }

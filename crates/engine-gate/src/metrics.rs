@@ -30,6 +30,8 @@ pub(crate) struct Metrics {
     pub(crate) handed_back: Counter,
     /// Rebalances that have ended.
     pub(crate) rebalances: Counters<End>,
+    /// Requests to buy that the host sends by another route than that of orders: they passed without a claim.
+    pub(crate) misrouted: Counter,
     /// Polls that could not be read.
     pub(crate) polls_failed: Counter,
 }
@@ -56,6 +58,7 @@ impl Metrics {
             rebalances: Counters::new(registry, ENDS, |end| {
                 format!("{PREFIX}_rebalances_total.outcome.{}", word(end))
             }),
+            misrouted: total(registry, "misrouted_total"),
             polls_failed: total(registry, "polls_failed_total"),
         }
     }

@@ -11,6 +11,8 @@ pub struct Route {
     method: String,
     before: String,
     after: String,
+    /// The name of the route by which the host must send such a request.
+    via: Option<String>,
 }
 
 /// What a request is for, and the sale that it names.
@@ -68,7 +70,20 @@ impl Route {
             method: method.into(),
             before: before.into(),
             after: after.into(),
+            via: None,
         })
+    }
+
+    /// The same, if the host sends it by its route of this name.
+    #[must_use]
+    pub fn via(mut self, name: Option<&str>) -> Self {
+        self.via = name.map(Into::into);
+        self
+    }
+
+    /// The name of the route by which the host must send such a request, if that matters.
+    pub fn must_go_via(&self) -> Option<&str> {
+        self.via.as_deref()
     }
 
     /// The sale that a request for `path` names, if it is of this route. What follows a `?` in

@@ -37,6 +37,28 @@ fn a_granted_request_goes_on_with_a_signed_claim_and_its_verdict() {
 }
 
 #[test]
+fn nothing_is_claimed_for_a_request_that_goes_by_another_route() {
+    let mut bench = Bench::with_route("orders");
+    bench.buy_by(1, "alice", Some("orders"));
+    bench.run(Reply::Granted);
+    let claims = |bench: &Bench, stream| {
+        let added = bench.added_headers(stream);
+        added.iter().any(|(name, _)| *name == headers::CLAIM)
+    };
+    assert!(claims(&bench, 1));
+    let (calls, warnings, granted) = (bench.calls, bench.warnings, bench.granted);
+    for (stream, route) in [(2, Some("shop")), (3, Some("")), (4, None)] {
+        bench.buy_by(stream, "bob", route);
+        assert_eq!(bench.outcome(stream), Some(Outcome::WentOn), "{route:?}");
+        assert!(!claims(&bench, stream), "{route:?}");
+    }
+    assert_eq!(bench.calls, calls, "Redis was asked");
+    assert_eq!(bench.counted("misrouted_total"), 3);
+    assert_eq!(bench.warnings, warnings + 1, "it is told once");
+    assert_eq!(bench.granted, granted);
+}
+
+#[test]
 fn what_only_gateways_may_send_is_removed_before_it_is_added() {
     let mut bench = Bench::open();
     let forged = [("x-user-id", "alice"), (headers::CLAIM, "forged")];

@@ -72,6 +72,15 @@ impl Reason {
         }
     }
 
+    /// For access logs.
+    const fn details(self) -> &'static str {
+        match self {
+            Self::Limited { .. } => "weir_rate_limited",
+            Self::Denied => "weir_denied",
+            Self::Unavailable => "weir_unavailable",
+        }
+    }
+
     /// The type and the title of the problem. The type of what no other document names is `urn:weir:problem:<word>`.
     const fn problem(self) -> (Option<&'static str>, &'static str) {
         match self {
@@ -126,21 +135,24 @@ impl Refused {
             .chain(retry_after.map(|seconds| ("retry-after", seconds)))
             .collect();
         if is_grpc {
-            return Answer::grpc(self.reason.grpc_status(), self.reason.message(), &headers);
+            let (status, message) = (self.reason.grpc_status(), self.reason.message());
+            return Answer::grpc(status, message, &headers).because(self.reason.details());
         }
         if let (Some(config), Reason::Limited { .. }) = (config, self.reason) {
             headers.extend([
                 ("content-type", config.content_type.as_str()),
                 ("cache-control", "no-store"),
             ]);
-            return Answer::new(config.status, &headers, config.body.as_bytes());
+            let answer = Answer::new(config.status, &headers, config.body.as_bytes());
+            return answer.because(self.reason.details());
         }
         headers.extend([
             ("content-type", problem::MEDIA_TYPE),
             // An answer holds for one user at one moment: no cache may keep it.
             ("cache-control", "no-store"),
         ]);
-        Answer::new(self.reason.status(), &headers, self.problem())
+        let answer = Answer::new(self.reason.status(), &headers, self.problem());
+        answer.because(self.reason.details())
     }
 
     /// The body: a problem (RFC 9457) of the types that the draft on `RateLimit` registers, with the members that all

@@ -74,6 +74,7 @@ pub fn configure<H: Host>(
             .map(|redis| redis.cluster.clone())
             .into_iter()
             .collect(),
+        rules: config.rules.iter().map(|rule| rule.name.clone()).collect(),
         engine: Limiter::new(config, host.data(), shared_seed(host, NAME)),
     })
 }

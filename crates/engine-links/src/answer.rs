@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_engine::{Answer, Effects, StreamId};
-use weir_link::answer::{self, Answer as LinkAnswer, Gone, Reply};
+use weir_link::answer::{Answer as LinkAnswer, Gone, Reply, answer, ended};
 use weir_link::cache::Known;
 use weir_link::record::Link;
 
@@ -12,14 +12,14 @@ use crate::metrics::AnswerKind;
 use crate::request::Fields;
 
 /// Answers a stream's request with `reply`.
-pub(crate) fn respond(stream: StreamId, reply: Reply<'_>, effects: &mut Effects) {
+pub(crate) fn respond(stream: StreamId, kind: AnswerKind, reply: Reply<'_>, effects: &mut Effects) {
     let headers = reply.headers.iter();
     let headers: Vec<_> = headers
         .map(|(name, value)| (*name, value.as_ref()))
         .collect();
     let body = reply.body.into_owned();
     let answer = Answer::new::<&str>(reply.status, &headers, body);
-    effects.respond(stream, Arc::new(answer));
+    effects.respond(stream, Arc::new(answer.because(kind.details())));
 }
 
 /// How an answer is counted.
@@ -27,20 +27,21 @@ pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
     match answer {
         LinkAnswer::Redirect { .. } => AnswerKind::Redirect,
         LinkAnswer::App { .. } => AnswerKind::App,
-        LinkAnswer::Gone(_) => AnswerKind::Gone,
+        LinkAnswer::Preview(_) => AnswerKind::Preview,
+        LinkAnswer::Gone(_) | LinkAnswer::Ended { .. } => AnswerKind::Gone,
         LinkAnswer::NotAllowed => AnswerKind::NotAllowed,
         LinkAnswer::NotBeforeClick => AnswerKind::NotBeforeClick,
     }
 }
 
-/// What a request for a link in memory is answered.
+/// What a request for a remembered link is answered.
 pub(crate) fn answer_of<'a>(known: &'a Known, fields: &Fields<'_>, now_ms: u64) -> LinkAnswer<'a> {
     let left_ms = known.dies_at_ms.checked_sub(now_ms);
     let left_ms = left_ms.filter(|_| known.dies_at_ms != u64::MAX);
     answer_to(&known.link, known.is_used_up, left_ms, fields, now_ms)
 }
 
-/// What a request for a link is answered, of which so much is known.
+/// What a request for a link is answered.
 pub(crate) fn answer_to<'a>(
     link: &'a Link,
     is_used_up: bool,
@@ -49,7 +50,7 @@ pub(crate) fn answer_to<'a>(
     now_ms: u64,
 ) -> LinkAnswer<'a> {
     match is_used_up {
-        true => LinkAnswer::Gone(Gone::UsedUp),
-        false => answer::answer(link, &fields.visit(left_ms, now_ms)),
+        true => ended(link, Gone::UsedUp),
+        false => answer(link, &fields.visit(left_ms, now_ms)),
     }
 }

@@ -30,6 +30,10 @@ pub struct Config {
     /// How clicks are counted.
     #[serde(default)]
     pub clicks: ClicksConfig,
+    /// The request header in which somebody who is trusted names the client's country: two letters. In lower case. Unless
+    /// set, no country is known.
+    #[serde(default)]
+    pub country_header: Option<String>,
     /// How often edits and domains are read from Redis, in milliseconds, 50 to 60,000: 250 unless set.
     #[serde(default = "default_poll_interval_ms")]
     pub poll_interval_ms: u64,
@@ -107,6 +111,8 @@ pub struct Checked {
     pub limits: Limits,
     /// How clicks are counted; `None` if they are not.
     pub clicks: Option<ClicksConfig>,
+    /// The header that names the client's country.
+    pub country_header: Option<String>,
     /// How far apart polls are, in milliseconds.
     pub poll_interval_ms: u64,
 }
@@ -129,7 +135,12 @@ impl Config {
         within("poll_interval_ms", self.poll_interval_ms, 50, 60_000)?;
         within("renew_permille", self.renew_permille.into(), 1, 1_000)?;
         self.clicks.check()?;
+        if !self.country_header.as_deref().is_none_or(is_header) {
+            let problem = "is the name of a header in lower case, such as x-geo-country";
+            return Err(FieldError::new("country_header", problem));
+        }
         Ok(Checked {
+            country_header: self.country_header,
             limits: self.cache.checked(self.renew_permille)?,
             redis: self.redis,
             breaker: self.breaker,
@@ -139,6 +150,12 @@ impl Config {
             poll_interval_ms: self.poll_interval_ms,
         })
     }
+}
+
+/// Whether a request header may have this name; those of HTTP/2 itself (`:path`) name no country.
+fn is_header(name: &str) -> bool {
+    let is_token = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_token)
 }
 
 impl OriginConfig {
@@ -284,6 +301,8 @@ mod tests {
         check(r#""colour":1"#, "colour");
         check(r#""breaker":{"probes":0}"#, "breaker.probes");
         check(r#""poll_interval_ms":49"#, "poll_interval_ms");
+        check(r#""country_header":"CF-IPCountry""#, "country_header");
+        check(r#""country_header":"""#, "country_header");
         check(r#""renew_permille":0"#, "renew_permille");
         check(r#""renew_permille":1001"#, "renew_permille");
         check(r#""origin":{"cluster":""}"#, "origin.cluster");

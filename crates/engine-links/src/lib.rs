@@ -72,6 +72,7 @@ pub fn configure<H: Host>(json: &[u8], host: &H) -> Result<Configured<Links>, Fi
     let config = parse::<config::Config>(json)?.checked()?;
     Ok(Configured {
         redis_clusters: vec![config.redis.cluster.clone()],
+        rules: vec![],
         engine: Links::new(config, &host.unique_name(), shared_seed(host, NAME)),
     })
 }

@@ -1,6 +1,7 @@
 //! The engine: its events, and what a request is answered.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use weir_base::hash::seeded_hash;
@@ -11,6 +12,7 @@ use weir_link::cache::{Found, LinkName, Memory};
 use weir_link::click::ClickId;
 use weir_link::domain::Domain;
 use weir_link::record::Link;
+use weir_link::rule::point_of;
 use weir_link::site::{self, File};
 use weir_scripts::link_read::{Purpose, Read};
 
@@ -51,6 +53,8 @@ pub struct Links {
     next_click: ClickId,
     crawlers: Crawlers,
     pub(crate) trusted_hops: Option<usize>,
+    /// The header that names a client's country.
+    country_header: Option<String>,
     /// How many polls have told of changes. What was read before such a poll has completed may be from before the change,
     /// and is not remembered.
     pub(crate) changes: u32,
@@ -158,6 +162,7 @@ impl Links {
             redis: Redis::new(&config, &mut metrics),
             lookups: Lookups::new(&config.origin, config.lookups, &mut metrics),
             poller: Poller::new(config.poll_interval_ms, &config.redis.key_prefix),
+            country_header: config.country_header.clone(),
             trusted_hops: clicks.and_then(|clicks| clicks.trusted_hops),
             clicks: clicks.map(|clicks| Clicks::new(clicks, unique_name, &mut metrics)),
             unused: UnusedClicks::default(),
@@ -182,6 +187,7 @@ impl Links {
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         self.note_request(request, effects);
         let fields = Fields::of(request.headers());
+        let fields = fields.with_country(request.headers(), self.country_header.as_deref());
         let Some(domain) = self.sites.find(fields.host) else {
             if self.hold(stream, &fields, request) {
                 return;
@@ -243,16 +249,12 @@ impl Links {
         match self.memory.find(&head.name, now_ms) {
             Found::Link { known, is_due } => {
                 self.counters.found.increment(Place::Memory);
-                let answer = answer_of(known, &head.fields, now_ms);
+                let fields = head.fields_for(&known.link, self.trusted_hops);
+                let answer = answer_of(known, &fields, now_ms);
                 let is_followed = answer.leads_on();
-                if give(
-                    answer,
-                    stream,
-                    &head.fields,
-                    &head.domain,
-                    &self.counters,
-                    effects,
-                ) && let Some(clicks) = &mut self.clicks
+                let (domain, counters) = (&head.domain, &self.counters);
+                if give(answer, stream, &fields, domain, counters, effects)
+                    && let Some(clicks) = &mut self.clicks
                 {
                     let address = head.fields.address(self.trusted_hops, head.request);
                     clicks.count(&head.fields.click(&head.name, &address, now_ms));
@@ -384,7 +386,8 @@ impl Links {
             return Some(request);
         };
         self.counters.found.increment(place);
-        let answer = answer_of(known, &request.visitor.fields(), now_ms);
+        let fields = request.visitor.fields_for(&known.link, &request.name);
+        let answer = answer_of(known, &fields, now_ms);
         let (counters, clicks) = (&self.counters, self.clicks.as_mut());
         if !request.give(answer, counters, clicks, now_ms, effects) {
             self.led_nowhere(&request);
@@ -453,7 +456,7 @@ impl Links {
     ) {
         // Redis does not count clicks of a disabled link, so it is never used up.
         let is_used_up = read.clicks_left == Some(0);
-        let fields = request.visitor.fields();
+        let fields = request.visitor.fields_for(link, &request.name);
         let answer = answer_to(link, is_used_up, read.left_ms, &fields, now_ms);
         let used = request
             .purpose
@@ -486,7 +489,8 @@ impl Links {
     /// There is no such link.
     pub(crate) fn answer_unknown(&self, stream: StreamId, domain: &Domain, effects: &mut Effects) {
         self.counters.answers.increment(AnswerKind::Unknown);
-        respond(stream, site::unknown(Some(domain)), effects);
+        let reply = site::unknown(Some(domain));
+        respond(stream, AnswerKind::Unknown, reply, effects);
     }
 
     /// There is no such link, says whoever must know.
@@ -509,7 +513,7 @@ impl Links {
         self.counters.answers.increment(kind);
         let retry_after_s = retry_after_seconds(wait_ms.unwrap_or(RETRY_MS));
         let reply = site::unavailable(&request.domain, retry_after_s);
-        respond(request.stream, reply, effects);
+        respond(request.stream, kind, reply, effects);
     }
 
     pub(crate) fn answer_file(
@@ -523,11 +527,26 @@ impl Links {
             return self.answer_unknown(stream, domain, effects);
         };
         self.counters.answers.increment(AnswerKind::File);
-        respond(stream, reply, effects);
+        respond(stream, AnswerKind::File, reply, effects);
     }
 }
 
-impl LinkHead<'_> {
+impl<'a> LinkHead<'a> {
+    /// As a visitor of `link`. The host is asked for the address only if it matters where the visitor stands.
+    fn fields_for(&self, link: &Link, trusted_hops: Option<usize>) -> Fields<'a> {
+        let point = match link.has_shares() {
+            true => {
+                let address = self.fields.address(trusted_hops, self.request);
+                point_of(self.name.as_bytes(), &address, self.fields.user_agent)
+            }
+            false => 0,
+        };
+        Fields {
+            point,
+            ..self.fields
+        }
+    }
+
     /// What is kept of it while it waits.
     fn keep(self, trusted_hops: Option<usize>, purpose: Purpose) -> LinkRequest {
         let address = self.fields.address(trusted_hops, self.request);
@@ -587,7 +606,8 @@ fn give(
     effects: &mut Effects,
 ) -> bool {
     let is_counted = answer.leads_on() && fields.is_visit();
-    counters.answers.increment(kind_of(&answer));
-    respond(stream, answer.reply(domain), effects);
+    let kind = kind_of(&answer);
+    counters.answers.increment(kind);
+    respond(stream, kind, answer.reply(domain), effects);
     is_counted
 }

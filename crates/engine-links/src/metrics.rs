@@ -16,6 +16,8 @@ tag! {
         Redirect = "redirect",
         /// A page that opens an app.
         App = "app",
+        /// What a program that previews links is shown.
+        Preview = "preview",
         /// The link has ended.
         Gone = "gone",
         /// There is no such link.
@@ -32,6 +34,25 @@ tag! {
         Unavailable = "unavailable",
         /// Nothing: the host is no domain of links, or no domains are known yet.
         Passed = "passed",
+    }
+}
+
+impl AnswerKind {
+    /// The details of such an answer, for access logs.
+    pub(crate) const fn details(self) -> &'static str {
+        match self {
+            Self::Redirect => "weir_link_redirect",
+            Self::App => "weir_link_app",
+            Self::Gone => "weir_link_gone",
+            Self::Unknown => "weir_link_unknown",
+            Self::File => "weir_link_file",
+            Self::NotAllowed => "weir_link_not_allowed",
+            Self::NotBeforeClick => "weir_link_not_before_click",
+            Self::Overloaded => "weir_link_overloaded",
+            Self::Unavailable => "weir_link_unavailable",
+            // It is not answered here.
+            Self::Passed => "weir_link_passed",
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use weir_link::answer::{Method, Visit};
 use weir_link::cache::LinkName;
 use weir_link::click_buffer::Click;
 use weir_link::code::DomainId;
+use weir_link::record::Country;
 use weir_link::site::File;
 
 /// So many bytes of each header that describes the client are looked at.
@@ -32,6 +33,10 @@ pub struct Fields<'a> {
     pub accept_language: &'a [u8],
     /// `x-forwarded-for`.
     pub forwarded_for: &'a [u8],
+    /// The country, if a header that is trusted names it.
+    pub country: Option<Country>,
+    /// Where among a hundred the visitor stands: see [`Visit::point`].
+    pub point: u8,
 }
 
 /// What a path of a link's domain asks for.
@@ -75,6 +80,15 @@ impl<'a> Fields<'a> {
             referer: beginning(fields.referer),
             accept_language: beginning(fields.accept_language),
             ..fields
+        }
+    }
+
+    /// The same with the country that the header `name` says.
+    pub fn with_country(self, headers: &Headers, name: Option<&str>) -> Self {
+        let value = name.and_then(|name| headers.get(name));
+        Self {
+            country: value.and_then(|value| Country::read(&value)),
+            ..self
         }
     }
 
@@ -132,6 +146,8 @@ impl<'a> Fields<'a> {
             query: self.split_path().1,
             user_agent: self.user_agent,
             accept_language: self.accept_language,
+            country: self.country,
+            point: self.point,
             now_ms,
             left_ms,
         }

@@ -3,6 +3,9 @@
 use alloc::boxed::Box;
 
 use weir_link::answer::{Method, QUERY_LEN_MAX};
+use weir_link::cache::LinkName;
+use weir_link::record::{Country, Link};
+use weir_link::rule::point_of;
 
 use crate::request::Fields;
 
@@ -19,6 +22,7 @@ pub(crate) struct Visitor {
     user_agent: Box<[u8]>,
     referer: Box<[u8]>,
     accept_language: Box<[u8]>,
+    country: Option<Country>,
     /// The client's address.
     pub(crate) address: Box<[u8]>,
 }
@@ -36,6 +40,7 @@ impl Visitor {
             user_agent: fields.user_agent.into(),
             referer: fields.referer.into(),
             accept_language: fields.accept_language.into(),
+            country: fields.country,
             address: if is_address { address } else { b"" }.into(),
         }
     }
@@ -51,7 +56,19 @@ impl Visitor {
             referer: &self.referer,
             accept_language: &self.accept_language,
             forwarded_for: b"",
+            country: self.country,
+            point: 0,
         }
+    }
+
+    /// The same as a visitor of `link`, named `name`.
+    pub(crate) fn fields_for(&self, link: &Link, name: &LinkName) -> Fields<'_> {
+        let fields = self.fields();
+        let point = match link.has_shares() {
+            true => point_of(name.as_bytes(), &self.address, fields.user_agent),
+            false => 0,
+        };
+        Fields { point, ..fields }
     }
 }
 

@@ -92,6 +92,7 @@ pub(crate) fn told(room: &CheckedRoom, told: &Told, form: Form, is_secure: bool)
     if let Some(cookie) = &cookie {
         headers.push(("set-cookie", cookie));
     }
+    let details = format!("weir_room_{}", told.outcome.state());
     let status = match (form, told.outcome) {
         (Form::Status, _) => 200,
         (_, Outcome::Address) => 429,
@@ -104,7 +105,8 @@ pub(crate) fn told(room: &CheckedRoom, told: &Told, form: Form, is_secure: bool)
             ("content-security-policy", &room.page.policy),
             ("referrer-policy", "same-origin"),
         ]);
-        return Answer::new(status, &headers, html(room, told, &retry_after));
+        let page = html(room, told, &retry_after);
+        return Answer::new(status, &headers, page).because(details);
     }
     headers.push((
         "content-type",
@@ -117,7 +119,7 @@ pub(crate) fn told(room: &CheckedRoom, told: &Told, form: Form, is_secure: bool)
         headers.push((PASS_HEADER, pass));
     }
     let body = serde_json::to_vec(&json(room, told, form, status)).unwrap_or_default();
-    Answer::new(status, &headers, body)
+    Answer::new(status, &headers, body).because(details)
 }
 
 fn text(room: &CheckedRoom, told: &Told) -> Text {
@@ -202,7 +204,7 @@ pub(crate) fn script() -> Answer {
         ("cache-control", "public, max-age=300"),
         ("x-content-type-options", "nosniff"),
     ];
-    Answer::new(200, &headers, page::SCRIPT)
+    Answer::new(200, &headers, page::SCRIPT).because("weir_room_script")
 }
 
 /// Somebody asked for a position without a pass, or from inside: the page that asks should look again.
@@ -212,7 +214,7 @@ pub(crate) fn no_place(state: &str) -> Answer {
         ("cache-control", "no-store"),
     ];
     let body = format!(r#"{{"state":"{state}"}}"#);
-    Answer::new(200, &headers, body)
+    Answer::new(200, &headers, body).because("weir_room_no_place")
 }
 
 #[cfg(test)]

@@ -65,6 +65,11 @@ pub fn configure<H: Host>(
     let config = parse::<config::Config>(json)?.checked(&|name| host.variable(name))?;
     Ok(Configured {
         redis_clusters: Vec::from([config.redis.cluster.clone()]),
+        rules: config
+            .rooms
+            .iter()
+            .map(|room| room.name.as_str().into())
+            .collect(),
         engine: WaitingRoom::new(config, host.data(), host.unique_name()),
     })
 }

@@ -1,5 +1,7 @@
 //! The gateway's own answers.
 
+use alloc::borrow::Cow;
+use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -20,7 +22,13 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// The gRPC status, if the client speaks gRPC.
     pub grpc_status: Option<u8>,
+    /// Why it was given, for access logs and not for clients: one word, which begins with `weir_` if there is more to say than
+    /// that it is ours. In Envoy it is `%RESPONSE_CODE_DETAILS%`.
+    pub details: Cow<'static, str>,
 }
+
+/// The details of an answer of which there is no more to say.
+const OURS: &str = "weir";
 
 /// What a refusal says: its body is a problem (RFC 9457), see [`weir_base::problem`].
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +86,7 @@ impl Answer {
             headers: Headers::new(headers),
             body: body.into(),
             grpc_status: None,
+            details: Cow::Borrowed(OURS),
         }
     }
 
@@ -88,7 +97,15 @@ impl Answer {
 
     /// The answer that refuses a request.
     pub fn refusal(headers: Vec<(&str, &str)>, refusal: &Refusal<'_>) -> Self {
-        Self::of_type(problem::MEDIA_TYPE, refusal.status, headers, refusal)
+        let answer = Self::of_type(problem::MEDIA_TYPE, refusal.status, headers, refusal);
+        answer.because(format!("{OURS}_{}", refusal.error))
+    }
+
+    /// The same, with these [details](Answer::details).
+    #[must_use]
+    pub fn because(mut self, details: impl Into<Cow<'static, str>>) -> Self {
+        self.details = details.into();
+        self
     }
 
     fn of_type<'a>(
@@ -149,6 +166,8 @@ mod tests {
         };
         let answer = Answer::refusal(alloc::vec![("x-weir-verdict", "sold_out")], &refusal);
         assert_eq!(answer.status, 409);
+        assert_eq!(answer.details, "weir_sold_out");
+        assert_eq!(Answer::new(200, &[("a", "b")], "").details, "weir");
         assert_eq!(
             core::str::from_utf8(&answer.body).unwrap(),
             r#"{"type":"urn:weir:problem:sold_out","status":409,"error":"sold_out","message":"none left"}"#

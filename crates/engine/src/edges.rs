@@ -84,6 +84,10 @@ impl Request for Stamped<'_> {
     fn now_ms(&self) -> u64 {
         self.request.now_ms()
     }
+
+    fn route_name(&self) -> Option<Vec<u8>> {
+        self.request.route_name()
+    }
 }
 
 #[cfg(test)]

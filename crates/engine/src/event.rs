@@ -100,6 +100,12 @@ pub trait Request {
 
     /// The time.
     fn now_ms(&self) -> u64;
+
+    /// The name of the route by which the host will send it, as it has chosen by now. `None` if that has no name, if there is
+    /// no route, and on hosts that do not [tell](crate::setup::Host::tells_routes).
+    fn route_name(&self) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// How a stream ended. As [`Request`], it costs what is read of it.

@@ -1,5 +1,6 @@
 //! How an engine is made of its configuration, whatever the host.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -24,6 +25,11 @@ pub trait Host {
 
     /// A number that is hard to guess: the clock in nanoseconds, at least.
     fn unguessable(&self) -> u64;
+
+    /// Whether its requests tell the [names of their routes](crate::Request::route_name).
+    fn tells_routes(&self) -> bool {
+        false
+    }
 }
 
 /// An engine, and what it needs of its host.
@@ -33,6 +39,34 @@ pub struct Configured<E> {
     pub engine: E,
     /// For each Redis that the engine asks, its name. In Envoy with Proxy-Wasm, the cluster of its bridge's internal listener.
     pub redis_clusters: Vec<String>,
+    /// The names of the rules that it begins with, if it has any: for the line in the log that tells of its start.
+    pub rules: Vec<String>,
+}
+
+/// The most names of rules in one line of the log.
+const RULES_NAMED_MAX: usize = 20;
+
+/// What a host says, once, of an engine named `name` that it has made. `reaches` tells how Redis is reached: "by the cluster"
+/// of a name, or "at" an address.
+pub fn started(name: &str, redis: &[String], reaches: &str, rules: &[String]) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let asks = match redis {
+        [] => "needs no Redis".into(),
+        redis => format!(
+            "asks Redis {reaches} {}",
+            redis.join(&format!(" and {reaches} "))
+        ),
+    };
+    let named = rules.get(..RULES_NAMED_MAX).unwrap_or(rules).join(", ");
+    let more = match rules.len().saturating_sub(RULES_NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let rules = match rules {
+        [] => String::new(),
+        _ => format!(", has the rules {named}{more}"),
+    };
+    format!("{name} {version}: configured, {asks}{rules}")
 }
 
 /// A seed for the hashes of tables, for a filter that has no secret: the same in all workers of this gateway, and another one
@@ -57,6 +91,29 @@ mod tests {
     use alloc::rc::Rc;
     use core::cell::Cell;
     use weir_base::shared_data::LocalData;
+
+    #[test]
+    fn a_start_is_told_with_redis_and_rules() {
+        let version = env!("CARGO_PKG_VERSION");
+        let names = |list: &[&str]| -> Vec<String> { list.iter().map(|s| (*s).into()).collect() };
+        assert_eq!(
+            started("a", &[], "by the cluster", &[]),
+            format!("a {version}: configured, needs no Redis")
+        );
+        assert_eq!(
+            started(
+                "a",
+                &names(&["r", "s"]),
+                "by the cluster",
+                &names(&["x", "y"])
+            ),
+            format!(
+                "a {version}: configured, asks Redis by the cluster r and by the cluster s, has the rules x, y"
+            )
+        );
+        let many: Vec<String> = (0..23).map(|n| format!("r{n}")).collect();
+        assert!(started("a", &[], "", &many).ends_with(", r19 and 3 more"));
+    }
 
     #[derive(Default)]
     struct Worker {

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use super::agent::{self, Agent, Device, Language};
 use super::domain::Domain;
 use super::page::{self, Shown};
-use super::record::{App, Link, RedirectStatus, Rule, TARGET_LEN_MAX};
+use super::record::{App, Country, Link, Preview, RedirectStatus, TARGET_LEN_MAX};
+use super::rule::rule_for;
 use super::site;
 
 /// The longest query string that is passed on, in bytes; a longer one is left out.
@@ -31,6 +32,11 @@ pub struct Visit<'a> {
     pub user_agent: &'a [u8],
     /// Its `Accept-Language`.
     pub accept_language: &'a [u8],
+    /// The country that it comes from, if somebody who is trusted has said so.
+    pub country: Option<Country>,
+    /// Where among a hundred its visitor stands: [`point_of`](super::rule::point_of). Read only of links that
+    /// [have shares](Link::has_shares).
+    pub point: u8,
     /// When it came, in milliseconds since the Unix epoch.
     pub now_ms: u64,
     /// How long the link still lives if nobody clicks it, in milliseconds; `None` is for ever.
@@ -70,8 +76,17 @@ pub enum Answer<'a> {
         /// How the page is shown.
         shown: Shown,
     },
+    /// A program that previews links is shown what it is to show.
+    Preview(&'a Preview),
     /// The link leads nowhere any more.
     Gone(Gone),
+    /// The link has ended, and says where to go now.
+    Ended {
+        /// Why.
+        why: Gone,
+        /// Where to.
+        target: &'a str,
+    },
     /// A redirect would turn the request into a GET.
     NotAllowed,
     /// A browser would keep the answer for the click, which then would not be counted: it is to come with the click.
@@ -138,9 +153,12 @@ impl Visit<'_> {
 }
 
 impl Answer<'_> {
-    /// Whether a GET that is answered so has followed the link: a click.
+    /// Whether a GET that is answered so has followed the link: a click, or a program that was shown what there is.
     pub fn leads_on(&self) -> bool {
-        matches!(self, Self::Redirect { .. } | Self::App { .. })
+        matches!(
+            self,
+            Self::Redirect { .. } | Self::App { .. } | Self::Preview(_)
+        )
     }
 }
 
@@ -151,7 +169,7 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
         return Answer::Gone(Gone::Disabled);
     }
     if link.expires_at_ms != 0 && visit.now_ms >= link.expires_at_ms {
-        return Answer::Gone(Gone::Expired);
+        return ended(link, Gone::Expired);
     }
     if visit.method == Method::Other && !keeps_method(link.status) {
         return Answer::NotAllowed;
@@ -165,6 +183,14 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     for_client(link, visit)
 }
 
+/// What is answered of a link that has ended.
+pub fn ended(link: &Link, why: Gone) -> Answer<'_> {
+    match link.ended_target.as_str() {
+        "" => Answer::Gone(why),
+        target => Answer::Ended { why, target },
+    }
+}
+
 /// Whether the client must ask with its own method again.
 fn keeps_method(status: RedirectStatus) -> bool {
     matches!(
@@ -175,7 +201,10 @@ fn keeps_method(status: RedirectStatus) -> bool {
 
 fn for_client<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
     let agent = Agent::read(visit.user_agent);
-    let rule = rule_for(link, agent, visit.accept_language);
+    if let (Device::Bot, Some(preview)) = (agent.device, &link.preview) {
+        return Answer::Preview(preview);
+    }
+    let rule = rule_for(link, agent, visit);
     let target = rule.map_or(&link.target, |rule| &rule.target);
     // A crawler that previews a link cannot open apps: it sees what a browser would.
     let app = match agent.is_program() {
@@ -186,36 +215,6 @@ fn for_client<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
         Some(app) => wake(link, app, target, visit),
         None => redirect(link, target, visit),
     }
-}
-
-/// The first rule that fits. Of rules that name languages, in a row, it is the one that suits the client best: its
-/// most welcome language, and of several that suit that one, the most exact; none of them, if the target's own language
-/// suits as well.
-fn rule_for<'a>(link: &'a Link, agent: Agent, accept_language: &[u8]) -> Option<&'a Rule> {
-    let mut best = None;
-    let mut best_suits = suits(core::slice::from_ref(&link.language), accept_language);
-    for rule in link.rules.iter().filter(|rule| rule.has_platform(agent)) {
-        if rule.languages.is_empty() {
-            return best.or(Some(rule));
-        }
-        let suits = suits(&rule.languages, accept_language);
-        if suits > best_suits {
-            (best, best_suits) = (Some(rule), suits);
-        }
-    }
-    best
-}
-
-/// How welcome any of these languages is to a client, in thousandths, and how exactly it suits; (0, 0) if none does.
-fn suits(languages: &[String], accept_language: &[u8]) -> (u32, usize) {
-    let offered = languages.iter();
-    let offered = offered.filter_map(|tag| Language::new(tag.as_bytes()));
-    let suits = offered.flat_map(|language| {
-        let accepted = Language::accepted(accept_language);
-        accepted.map(move |(client, weight)| (weight, language.suits(&client)))
-    });
-    let suits = suits.filter(|(_, exactness)| *exactness > 0);
-    suits.max().unwrap_or_default()
 }
 
 fn wake<'a>(link: &'a Link, app: &'a App, target: &'a str, visit: &Visit<'_>) -> Answer<'a> {
@@ -300,14 +299,12 @@ fn push_visible(location: &mut String, byte: u8) {
 impl Link {
     /// Whether all clients are sent to the same place.
     pub fn is_plain(&self) -> bool {
-        self.apps.is_empty() && self.rules.is_empty()
+        self.apps.is_empty() && self.rules.is_empty() && self.preview.is_none()
     }
-}
 
-impl Rule {
-    fn has_platform(&self, agent: Agent) -> bool {
-        let platforms = &self.platforms;
-        platforms.is_empty() || platforms.iter().any(|platform| agent.is(*platform))
+    /// Whether it hangs on the visitor where it leads.
+    pub fn has_shares(&self) -> bool {
+        self.rules.iter().any(|rule| rule.percent > 0)
     }
 }
 
@@ -352,7 +349,9 @@ impl<'a> Answer<'a> {
                 fallback,
                 shown,
             } => page::app(url, &fallback, shown),
-            Self::Gone(_) => site::gone(domain),
+            Self::Preview(preview) => page::preview(preview),
+            Self::Gone(why) => site::gone(domain, why),
+            Self::Ended { target, .. } => site::elsewhere(target),
             Self::NotAllowed => Reply {
                 status: 405,
                 headers: Vec::from([

@@ -10,7 +10,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::code::{Code, DomainId, LinkId};
-use super::record::Link;
+use super::record::{Link, Preview};
+use super::rule::Rule;
 use weir_base::hash::seeded_hash;
 
 /// A link's name as a gateway looks it up, without memory of its own.
@@ -288,8 +289,9 @@ fn is_ahead(until_ms: u64, now_ms: u64, set_ms: u64) -> bool {
 
 fn size_of_link(link: &Link) -> usize {
     let addresses = link.addresses().map(|address| address.len() + 64);
-    let languages = link.rules.iter().map(|rule| rule.languages.len() * 32);
-    addresses.sum::<usize>() + languages.sum::<usize>()
+    let rules = link.rules.iter().map(Rule::size);
+    let preview = link.preview.as_ref().map_or(0, Preview::size);
+    addresses.sum::<usize>() + rules.sum::<usize>() + preview
 }
 
 /// A bounded map. What makes room is chosen by CLOCK (F. J. Corbató, 1968): a hand goes round the slots, and

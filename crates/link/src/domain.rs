@@ -90,6 +90,10 @@ pub struct Domain {
     /// What links are answered with that have ended, as HTML; a plain page unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone_page: Option<String>,
+    /// Where those go who click a link that has ended, or has no clicks left: an http or https address. Unless set, they
+    /// see the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_target: Option<String>,
     /// What is answered when nobody can say where a link leads, as HTML; a plain page unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable_page: Option<String>,
@@ -299,8 +303,14 @@ fn check_domain(domain: &Domain, path: &str) -> Result<(), FieldError> {
             return refused(field, problem);
         }
     }
-    if domain.home.as_ref().is_some_and(|home| !is_home(home)) {
-        return refused("home", "is an http or https address".into());
+    let addresses = [
+        ("home", &domain.home),
+        ("ended_target", &domain.ended_target),
+    ];
+    for (field, address) in addresses {
+        if address.as_ref().is_some_and(|address| !is_home(address)) {
+            return refused(field, "is an http or https address".into());
+        }
     }
     check_app_files(domain, path)
 }

@@ -3,11 +3,11 @@
 //! | module | |
 //! |---|---|
 //! | [`code`], [`domain`] | their names, and the domains they are under |
-//! | [`record`] | a link as Redis and the cold store hold it |
+//! | [`record`], [`preview`] | a link as Redis and the cold store hold it, and what previews of it show |
 //! | `segment`, `scramble` | which numbers become codes, and in which order (feature `origin`) |
 //! | `target` | where links may lead (feature `origin`) |
 //! | [`agent`] | who clicks: device, system, browser, language |
-//! | [`answer`] | what whoever clicks a link is answered |
+//! | [`answer`], [`rule`] | what whoever clicks a link is answered, and other targets for some |
 //! | [`page`], [`site`] | pages in place of a redirect, and what a domain answers beside its links |
 //! | [`cache`] | what a gateway remembers of links |
 //! | [`click_buffer`] | clicks as a gateway counts them |
@@ -70,7 +70,9 @@ pub mod click_buffer;
 pub mod code;
 pub mod domain;
 pub mod page;
+pub mod preview;
 pub mod record;
+pub mod rule;
 #[cfg(feature = "origin")]
 pub mod scramble;
 #[cfg(feature = "origin")]

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::answer::Reply;
+use super::record::Preview;
 
 /// The script of the page that opens an app: the same for all, so that its hash can be told to browsers.
 const APP_SCRIPT: &str = include_str!("page/app.js");
@@ -91,6 +92,27 @@ pub(crate) fn app(url: &str, fallback: &str, shown: Shown) -> Reply<'static> {
     page(200, body.into(), APP_POLICY)
 }
 
+/// What a program that previews links is shown, in the words of the Open Graph protocol.
+pub(crate) fn preview(preview: &Preview) -> Reply<'static> {
+    let title = escaped(&preview.title);
+    let mut body = format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>{title}</title>\
+         <meta property=\"og:type\" content=\"website\"><meta property=\"og:title\" content=\"{title}\">"
+    );
+    for (name, text) in [("description", &preview.text), ("image", &preview.image)] {
+        if !text.is_empty() {
+            let text = escaped(text);
+            body.push_str(&format!("<meta property=\"og:{name}\" content=\"{text}\">"));
+        }
+    }
+    let card = match preview.image.is_empty() {
+        true => "summary",
+        false => "summary_large_image",
+    };
+    body.push_str(&format!("<meta name=\"twitter:card\" content=\"{card}\">"));
+    page(200, body.into(), PAGE_POLICY)
+}
+
 /// The title, a hint, and what stands on the links to the app and to the fallback.
 fn app_words(shown: Shown) -> [&'static str; 4] {
     match (shown.in_chinese, shown.in_app) {
@@ -171,6 +193,34 @@ mod tests {
         let mut headers = reply.headers.iter();
         let found = headers.find(|(name, _)| *name == wanted);
         &found.unwrap().1
+    }
+
+    #[test]
+    fn a_preview_says_its_texts_and_nothing_more() {
+        let told = preview(&Preview {
+            title: "\"><script>alert('1')</script>".into(),
+            text: "a & b".into(),
+            image: String::new(),
+        });
+        let title = "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;";
+        assert!(told.body.contains(&format!("<title>{title}</title>")));
+        assert!(
+            told.body
+                .contains(&format!("property=\"og:title\" content=\"{title}\""))
+        );
+        assert!(
+            told.body
+                .contains("property=\"og:description\" content=\"a &amp; b\"")
+        );
+        assert!(!told.body.contains("og:image") && !told.body.contains("<script"));
+        let told = preview(&Preview {
+            image: "https://i.example/a.png?b&c".into(),
+            ..Preview::default()
+        });
+        assert!(
+            told.body
+                .contains("og:image\" content=\"https://i.example/a.png?b&amp;c\"")
+        );
     }
 
     #[test]

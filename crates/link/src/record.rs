@@ -14,6 +14,11 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::preview::{PREVIEW_LEN_MAX, Preview};
+pub use super::rule::{
+    COUNTRIES_MAX, Country, PARAMETER_LEN_MAX, PARAMETERS_MAX, Parameter, Platform, Rule,
+};
+
 /// The longest target, in bytes: what browsers and intermediaries are sure to take.
 pub const TARGET_LEN_MAX: usize = 2_048;
 
@@ -55,6 +60,10 @@ pub struct Link {
     pub life_ms: u64,
     /// How many clicks it has: 0 is as many as come.
     pub max_clicks: u64,
+    /// Where those go who come after its end: see [`is_target`]. Empty: to the domain's page.
+    pub ended_target: String,
+    /// What programs that preview links are shown.
+    pub preview: Option<Preview>,
 }
 
 /// An app that a link wakes.
@@ -69,40 +78,6 @@ pub struct App {
     /// Where those go who do not have it, if not to the link's target.
     #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
-}
-
-/// Another target for some clients.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
-    /// On any of these; none is any.
-    #[serde(rename = "p", default, skip_serializing_if = "Vec::is_empty")]
-    pub platforms: Vec<Platform>,
-    /// That like any of these languages, such as `zh` or `zh-TW`, better than those of other rules; none is any.
-    #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
-    pub languages: Vec<String>,
-    /// Where they go.
-    #[serde(rename = "t")]
-    pub target: String,
-}
-
-words! {
-    /// Clients of a kind.
-    pub enum Platform {
-        /// iPhones, iPads and iPods.
-        Ios = "ios",
-        /// Android, in whatever device.
-        Android = "android",
-        /// The browser within WeChat, on any system.
-        Wechat = "wechat",
-        /// Phones.
-        Mobile = "mobile",
-        /// Tablets.
-        Tablet = "tablet",
-        /// Neither phone nor tablet.
-        Desktop = "desktop",
-        /// All.
-        Any = "any",
-    }
 }
 
 /// The statuses that redirect a link.
@@ -166,6 +141,10 @@ struct Body {
     apps: Vec<App>,
     #[serde(rename = "r", default, skip_serializing_if = "Vec::is_empty")]
     rules: Vec<Rule>,
+    #[serde(rename = "x", default, skip_serializing_if = "String::is_empty")]
+    ended_target: String,
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    preview: Option<Preview>,
     /// Of a disabled link only: what its head has when it is enabled.
     #[serde(rename = "hl", default, skip_serializing_if = "is_default")]
     held_life_ms: u64,
@@ -200,6 +179,8 @@ impl Link {
             rules: Vec::new(),
             life_ms: 0,
             max_clicks: 0,
+            ended_target: String::new(),
+            preview: None,
         }
     }
 
@@ -217,6 +198,8 @@ impl Link {
             version: self.version,
             apps: self.apps.clone(),
             rules: self.rules.clone(),
+            ended_target: self.ended_target.clone(),
+            preview: self.preview.clone(),
             held_life_ms: held(self.life_ms),
             held_max_clicks: held(self.max_clicks),
         };
@@ -252,6 +235,8 @@ impl Link {
             version: body.version,
             apps: body.apps,
             rules: body.rules,
+            ended_target: body.ended_target,
+            preview: body.preview,
         };
         link.check()?;
         Ok(link)
@@ -262,11 +247,10 @@ impl Link {
     /// # Errors
     /// When it has too many parts or an address that is none.
     pub fn check(&self) -> Result<(), RecordError> {
-        let is_small =
-            |rule: &Rule| rule.platforms.len() <= LISTED_MAX && rule.languages.len() <= LISTED_MAX;
         let is_small = self.apps.len() <= APPS_MAX
             && self.rules.len() <= RULES_MAX
-            && self.rules.iter().all(is_small);
+            && self.rules.iter().all(Rule::is_small)
+            && self.preview.as_ref().is_none_or(Preview::is_small);
         if !is_small {
             return Err(RecordError::Parts);
         }
@@ -281,9 +265,11 @@ impl Link {
         let apps = self.apps.iter();
         let apps = apps.flat_map(|app| [Some(app.url.as_str()), app.fallback.as_deref()]);
         let rules = self.rules.iter().map(|rule| rule.target.as_str());
+        let ended = (!self.ended_target.is_empty()).then_some(self.ended_target.as_str());
         core::iter::once(self.target.as_str())
             .chain(apps.flatten())
             .chain(rules)
+            .chain(ended)
     }
 }
 
@@ -366,6 +352,7 @@ mod tests {
                 platforms: vec![Platform::Android],
                 languages: vec!["zh".into()],
                 target: "https://r.example/".into(),
+                ..Rule::default()
             }],
             life_ms: 5,
             max_clicks: 7,
@@ -461,12 +448,17 @@ mod tests {
             fallback: None,
         };
         let rule = |_| Rule {
-            platforms: vec![],
-            languages: vec![],
             target: "a".into(),
+            ..Rule::default()
         };
         type Fill<'a> = &'a dyn Fn(&mut Link, usize);
-        let parts: [(&str, usize, Fill<'_>); 4] = [
+        let parts: [(&str, usize, Fill<'_>); 5] = [
+            ("percent", 100, &|link, percent| {
+                link.rules = vec![Rule {
+                    percent: u8::try_from(percent).unwrap(),
+                    ..rule(0)
+                }];
+            }),
             ("apps", APPS_MAX, &|link, count| {
                 link.apps = (0..count).map(app).collect();
             }),
@@ -539,7 +531,9 @@ mod tests {
         let rule = rule.prop_map(|(platforms, languages, target)| Rule {
             platforms,
             languages,
+            percent: u8::try_from(target.len() % 100).unwrap(),
             target,
+            ..Rule::default()
         });
         let numbers: (_, _, _, _) = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
         let flags = (any::<bool>(), any::<bool>());
@@ -561,6 +555,8 @@ mod tests {
                 max_clicks: numbers.3,
                 apps: lists.0,
                 rules: lists.1,
+                ended_target: String::new(),
+                preview: flags.1.then(Preview::default),
             },
         )
     }

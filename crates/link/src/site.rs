@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::string::ToString;
 
-use super::answer::Reply;
+use super::answer::{Gone, Reply};
 use super::domain::Domain;
 use super::page;
 
@@ -98,8 +98,25 @@ pub fn unknown(domain: Option<&Domain>) -> Reply<'_> {
 }
 
 /// The answer to a link that leads nowhere any more.
-pub(crate) fn gone(domain: &Domain) -> Reply<'_> {
-    page::GONE.reply(domain.gone_page.as_deref())
+pub(crate) fn gone(domain: &Domain, why: Gone) -> Reply<'_> {
+    match &domain.ended_target {
+        // Who takes a link out of use wants nobody led anywhere.
+        Some(target) if why != Gone::Disabled => elsewhere(target),
+        _ => page::GONE.reply(domain.gone_page.as_deref()),
+    }
+}
+
+/// The answer to a link that has ended, where somebody has said where to go now.
+pub(crate) fn elsewhere(target: &str) -> Reply<'_> {
+    Reply {
+        status: 302,
+        headers: [
+            ("location", target.into()),
+            ("cache-control", "no-store".into()),
+        ]
+        .into(),
+        body: Cow::Borrowed(""),
+    }
 }
 
 /// The answer where nobody can say where a link leads. In so many seconds it may be asked again.

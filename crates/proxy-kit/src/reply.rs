@@ -11,6 +11,7 @@ pub fn send(answer: &Answer) -> bool {
         answer.headers.as_bytes(),
         &answer.body,
         answer.grpc_status,
+        answer.details.as_bytes(),
     )
 }
 
@@ -37,13 +38,19 @@ mod local {
         ) -> u32;
     }
 
-    pub(super) fn send(status: u16, headers: &[u8], body: &[u8], grpc_status: Option<u8>) -> bool {
-        // SAFETY: each pointer is to as many bytes as are said; no details are given.
+    pub(super) fn send(
+        status: u16,
+        headers: &[u8],
+        body: &[u8],
+        grpc_status: Option<u8>,
+        details: &[u8],
+    ) -> bool {
+        // SAFETY: each pointer is to as many bytes as are said.
         let sent = unsafe {
             proxy_send_local_response(
                 status.into(),
-                core::ptr::null(),
-                0,
+                details.as_ptr(),
+                details.len(),
                 body.as_ptr(),
                 body.len(),
                 headers.as_ptr(),
@@ -63,6 +70,7 @@ mod local {
         _headers: &[u8],
         _body: &[u8],
         _grpc_status: Option<u8>,
+        _details: &[u8],
     ) -> bool {
         false
     }

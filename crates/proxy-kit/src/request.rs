@@ -45,6 +45,12 @@ impl Request for HostRequest {
     fn now_ms(&self) -> u64 {
         host::now_ms()
     }
+
+    fn route_name(&self) -> Option<Vec<u8>> {
+        // Its place in Envoy's older attributes, and the one that documents name now.
+        let at = |path| hostcalls::get_property(path).ok().flatten();
+        at(vec!["route_name"]).or_else(|| at(vec!["xds", "route_name"]))
+    }
 }
 
 /// The end of the effective context's stream.

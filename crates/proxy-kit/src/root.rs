@@ -10,6 +10,7 @@ use proxy_wasm::types::ContextType;
 use weir_base::FieldError;
 use weir_base::hash::stable_hash;
 use weir_engine::Engine;
+use weir_engine::setup::{Configured, started};
 
 use crate::filter::Filter;
 use crate::host::{NO_CONFIGURATION, configuration};
@@ -69,13 +70,13 @@ impl<F: Filter> Root<F> {
     fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
         let json = configuration()?;
         let configured = F::configure(&json)?;
-        tell::<F>(&json, &configured.redis_clusters);
+        tell::<F>(&json, &configured);
         Worker::new(configured, self.id)
     }
 }
 
 /// Says, once in a process for each configuration, what has started.
-fn tell<F: Filter>(json: &[u8], clusters: &[String]) {
+fn tell<F: Filter>(json: &[u8], configured: &Configured<F::Engine>) {
     let name = F::Engine::NAME;
     if !said::is_new(&format!("{name}.configured.{}", stable_hash(json))) {
         return;
@@ -83,14 +84,9 @@ fn tell<F: Filter>(json: &[u8], clusters: &[String]) {
     if json == NO_CONFIGURATION {
         log::warn!("{name}: there is no `configuration`: the filter does nothing until it has one");
     }
-    let version = env!("CARGO_PKG_VERSION");
-    match clusters {
-        [] => log::info!("{name} {version}: configured, needs no Redis"),
-        clusters => log::info!(
-            "{name} {version}: configured, asks Redis by the cluster {}",
-            clusters.join(" and the cluster ")
-        ),
-    }
+    let clusters = &configured.redis_clusters;
+    let line = started(name, clusters, "by the cluster", &configured.rules);
+    log::info!("{line}");
 }
 
 impl<F: Filter> Context for Root<F> {

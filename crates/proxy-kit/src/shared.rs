@@ -48,4 +48,8 @@ impl Host for ProxyHost {
     fn unguessable(&self) -> u64 {
         now_ns()
     }
+
+    fn tells_routes(&self) -> bool {
+        true
+    }
 }

@@ -232,17 +232,20 @@ impl Sale {
         Phase::Ended
     }
 
-    fn check(&self) -> Result<(), CatalogueError> {
-        if !(1..=SHARDS_MAX).contains(&self.shards) {
-            return Err(CatalogueError::Shards(self.id.clone()));
-        }
-        if !(1..=USER_CAP_MAX).contains(&self.user_cap) {
-            return Err(CatalogueError::UserCap(self.id.clone()));
-        }
-        if self.ends_at_ms <= self.starts_at_ms {
-            return Err(CatalogueError::Window(self.id.clone()));
-        }
-        Ok(())
+    /// All that is wrong with it.
+    pub fn errors(&self) -> impl Iterator<Item = CatalogueError> {
+        let has_shards = (1..=SHARDS_MAX).contains(&self.shards);
+        let has_cap = (1..=USER_CAP_MAX).contains(&self.user_cap);
+        let has_window = self.starts_at_ms < self.ends_at_ms;
+        let error = |is_right: bool, error: fn(SaleId) -> CatalogueError| {
+            (!is_right).then(|| error(self.id.clone()))
+        };
+        let errors = [
+            error(has_shards, CatalogueError::Shards),
+            error(has_cap, CatalogueError::UserCap),
+            error(has_window, CatalogueError::Window),
+        ];
+        errors.into_iter().flatten()
     }
 }
 
@@ -259,7 +262,9 @@ impl Catalogue {
         if self.claim_keys.len() > KEYS_MAX {
             return Err(CatalogueError::TooManyKeys(self.claim_keys.len()));
         }
-        self.sales.iter().try_for_each(Sale::check)?;
+        if let Some(error) = self.sales.iter().find_map(|sale| sale.errors().next()) {
+            return Err(error);
+        }
         self.sales.sort_by(|a, b| a.id.cmp(&b.id));
         self.sales.dedup_by(|later, first| later.id == first.id);
         Ok(self)

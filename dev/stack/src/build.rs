@@ -24,6 +24,11 @@ pub fn binary(name: &str, profile: &[&str], features: Option<&str>) -> Result<Pa
         .args(["build", "--quiet", "--workspace", "--bin", name])
         .args(profile)
         .args(features_with(of_run, features));
+    binary_of(build, name)
+}
+
+/// Runs a build of cargo's and returns the path of its binary `name`.
+pub(crate) fn binary_of(build: Command, name: &str) -> Result<PathBuf> {
     let messages = messages(build, name)?;
     executable(&messages, name).with_context(|| format!("cargo built {name} but named no binary"))
 }

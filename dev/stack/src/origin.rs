@@ -1,8 +1,10 @@
 //! The origin, run as a child.
 
 use crate::process::{DiedChild, Process};
+use crate::report::Silent;
 use crate::secrets::Secrets;
-use crate::{build, edge, http, provider};
+use crate::tools::Musl;
+use crate::{build, command, edge, http, provider, workspace};
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,25 @@ pub fn ensure_built_with_kafka(profile: &[&str]) -> Result<PathBuf> {
 /// As [`ensure_built`], as operators build it: for measurements of the origin itself.
 pub fn ensure_built_release() -> Result<PathBuf> {
     build::binary(NAME, &RELEASE, None)
+}
+
+/// What the shipped binary has beside what every build has: archives of events, the cold store in Cassandra, and Kafka. TLS to
+/// Kafka is not in it, as that needs the system's OpenSSL.
+pub const SHIPPED_FEATURES: &str = "archive,cql,kafka";
+
+/// Builds `weir-origin` for operators: one static binary with [`SHIPPED_FEATURES`].
+pub fn ensure_built_static() -> Result<PathBuf> {
+    let musl = Musl::find_or_get(&mut Silent)?;
+    let _lock = workspace::lock("static-origin")?;
+    let mut cargo = command::cargo();
+    // By itself: with the workspace's other members cargo would compile their dependencies for this target, too.
+    cargo
+        .args(["build", "--quiet", "--locked", "--profile", "dist"])
+        .args(["--package", NAME, "--bin", NAME])
+        .args(["--features", SHIPPED_FEATURES])
+        .args(["--target", &musl.target])
+        .envs(musl.variables());
+    build::binary_of(cargo, NAME)
 }
 
 /// How an origin is run.
@@ -173,7 +194,6 @@ fn origin_command(binary: &Path, options: &OriginOptions) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command;
 
     #[test]
     fn no_secret_is_an_argument() {

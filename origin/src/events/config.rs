@@ -291,6 +291,15 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The folder of the log, if it is in one.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.home {
+            Home::Folder(folder) => Some(folder),
+            #[cfg(feature = "kafka")]
+            Home::Kafka(_) => None,
+        }
+    }
+
     /// The usual ones, with the log in a folder.
     pub fn new(folder: PathBuf) -> Self {
         Self::at(Home::Folder(folder))

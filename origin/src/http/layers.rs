@@ -6,14 +6,15 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tracing::{Instrument, info, info_span};
+use tracing::{Instrument, field, info, info_span};
 
+use super::trace::trace_id;
 use super::{Problem, TimeLimit};
 use crate::metrics::RequestMetrics;
 
 /// Logs and counts each request with its status and its time, and gives a span to what it does.
 ///
-/// No header is logged: they hold claims, signatures and tokens. No query either.
+/// No header is logged but the id of the trace: others hold claims, signatures and tokens. No query either.
 pub(super) async fn log(
     State(metrics): State<RequestMetrics>,
     route: Option<MatchedPath>,
@@ -24,13 +25,18 @@ pub(super) async fn log(
         "request",
         method = %request.method(),
         path = request.uri().path(),
+        trace_id = field::Empty,
     );
+    if let Some(id) = trace_id(request.headers()) {
+        span.record("trace_id", id);
+    }
     async {
         let start = Instant::now();
         let response = next.run(request).await;
-        let latency_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let took = start.elapsed();
+        let latency_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let route = route.as_ref().map_or("none", MatchedPath::as_str);
-        metrics.count(route, response.status().as_u16());
+        metrics.count(route, response.status().as_u16(), took);
         info!(status = response.status().as_u16(), latency_us, "answered");
         response
     }

@@ -14,6 +14,8 @@ mod live;
 mod problem;
 pub mod server;
 pub mod webhook;
+mod shape;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,10 +33,11 @@ pub(crate) use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub(crate) use edge::document_ms;
 pub use edge::{Edges, with_stamp};
-pub use health::{Health, Part, alive, probes, starting};
-pub(crate) use input::{JsonBody, ReadQuery, describe, read_json};
 pub use live::Live;
-pub use problem::{Problem, RETRY_AFTER_S, Remedy};
+pub(crate) use input::{JsonBody, ReadQuery, page_len, read_json_of, read_value_of};
+pub use problem::{Fault, Problem, RETRY_AFTER_S, Remedy};
+pub(crate) use health::Silences;
+pub use health::{Health, Loop, Part, alive, probes, starting};
 
 /// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
 /// keys.

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tracing::error;
 use weir_base::problem;
@@ -31,6 +32,17 @@ pub struct Problem {
     pub detail: Cow<'static, str>,
     /// What the client may do about it.
     pub remedy: Remedy,
+    /// Each mistake in what was sent, if there is more to tell than the sentence does: the member `errors`.
+    pub faults: Vec<Fault>,
+}
+
+/// One mistake in a body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Where it is: a JSON Pointer (RFC 6901).
+    pub pointer: String,
+    /// What is wrong there.
+    pub detail: String,
 }
 
 /// What a refused client may do.
@@ -58,7 +70,15 @@ impl Problem {
             title,
             detail: detail.into(),
             remedy: Remedy::None,
+            faults: Vec::new(),
         }
+    }
+
+    /// The same, with each mistake in what was sent.
+    #[must_use]
+    pub fn with_faults(mut self, faults: Vec<Fault>) -> Self {
+        self.faults = faults;
+        self
     }
 
     /// The same, and the client may ask again after a second.
@@ -179,7 +199,7 @@ impl From<CallError> for Problem {
 impl Problem {
     /// The problem as JSON.
     pub fn body(&self) -> Value {
-        json!({
+        let mut body = json!({
             "type": format!("{}{}", problem::TYPE_PREFIX, self.code),
             "title": self.title,
             "status": self.status.as_u16(),
@@ -187,7 +207,11 @@ impl Problem {
             // The gateway's two members, so that a client reads one form whoever answers.
             "error": self.code,
             "message": self.detail,
-        })
+        });
+        if !self.faults.is_empty() {
+            body["errors"] = json!(self.faults);
+        }
+        body
     }
 }
 

@@ -42,6 +42,10 @@ pub struct LinkConfig {
     #[arg(long, env = "WEIR_LINKS_LOG_SYNC", value_enum, default_value_t = Sync::Os)]
     pub links_log_sync: Sync,
 
+    /// The request header in which a gateway that is trusted names the client's country, by two letters
+    #[arg(long, env = "WEIR_LINKS_COUNTRY_HEADER")]
+    pub links_country_header: Option<String>,
+
     /// How many seconds nobody may have the code of a link that has ended; longer than gateways
     /// remember links
     #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]
@@ -67,6 +71,7 @@ impl LinkConfig {
         };
         let mut settings = Settings::new(read_domains(path)?, self.links_log.clone());
         settings.sync = self.links_log_sync;
+        settings.country_header = self.links_country_header.clone();
         settings.times.quarantine_ms = self.links_quarantine_s.saturating_mul(1_000);
         settings.numbering = scramble.map_or_else(Numbering::plain, Numbering::scrambled);
         Ok(Some(settings))
@@ -114,6 +119,8 @@ pub struct Settings {
     pub plans: [Plan; Length::ALL.len()],
     /// For how long numbers and names are kept from others.
     pub times: Times,
+    /// The request header that names a client's country; `None`: no country is known.
+    pub country_header: Option<String>,
     /// Reads the clock.
     pub clock: Clock,
 }
@@ -129,6 +136,7 @@ impl Settings {
             log_limits: LogLimits::default(),
             plans: Length::ALL.map(Plan::standard),
             times: Times::default(),
+            country_header: None,
             clock: Arc::new(now_ms),
         }
     }

@@ -93,6 +93,7 @@ impl<'a> Ready<'a> {
             id: self.new.id,
             link,
             tags,
+            clicks: 0,
             created_at_ms: self.new.created_at_ms,
             changed_at_ms: self.new.created_at_ms,
             expires_at_ms,

@@ -7,7 +7,7 @@
 //! | [`numbers`] | keeps numbers of generated codes ready |
 //! | [`create`] | new links: one write to Redis, one to the log |
 //! | [`state`] | what becomes of whoever clicks a link now |
-//! | [`find`] | finds links in the cold store or in a log |
+//! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
 //! | [`edit`] | changes and deletes links |
 //! | [`cold`] | answers gateways when Redis does not know a link |
 //! | [`domains`] | the domains, shared by all origins |
@@ -43,6 +43,7 @@ pub mod qr;
 pub mod records;
 pub mod report;
 pub mod request;
+pub mod search;
 pub mod state;
 pub mod stats;
 pub mod store;
@@ -52,9 +53,11 @@ pub mod view;
 
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_link::code::Length;
+use weir_link::record::Country;
 
 use crate::redis::Redis;
 use crate::sql::{Database, SqlError};
@@ -117,6 +120,8 @@ struct Parts {
     cleaner: Cleaner,
     domains: SharedDomains,
     metrics: LinkMetrics,
+    /// The request header that names a client's country.
+    country_header: Option<String>,
     clock: Clock,
 }
 
@@ -251,6 +256,12 @@ impl Links {
         &self.0.metrics
     }
 
+    /// The country of a client that a gateway has sent here, if it names one.
+    pub fn country(&self, headers: &HeaderMap) -> Option<Country> {
+        let value = headers.get(self.0.country_header.as_deref()?)?;
+        Country::read(value.as_bytes())
+    }
+
     /// Now.
     pub fn now_ms(&self) -> u64 {
         (self.0.clock)()
@@ -268,6 +279,7 @@ impl Parts {
     ) -> Self {
         let (times, clock) = (settings.times, settings.clock);
         let records = LinkRecords::new(redis.clone());
+        let country_header = settings.country_header;
         let shared = domains.clone();
         let allocator = Allocator::new(AllocatorDeps {
             store: store.clone(),
@@ -345,6 +357,7 @@ impl Parts {
             cleaner,
             domains,
             metrics,
+            country_header,
             clock,
         }
     }

@@ -6,7 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use weir_link::agent::Language;
 use weir_link::code::{Code, Length};
 use weir_link::domain::{Domain, Domains, LIFE_DAYS_MAX};
-use weir_link::record::{App, Link, Platform, RECORD_LEN_MAX, RedirectStatus, Rule};
+use weir_link::preview::{PREVIEW_LEN_MAX, Preview};
+use weir_link::record::{
+    App, Country, Link, PARAMETER_LEN_MAX, PARAMETERS_MAX, Parameter, Platform, RECORD_LEN_MAX,
+    RedirectStatus, Rule,
+};
 use weir_link::target::{Target, TargetError, check, check_page};
 
 /// The most tags of a link.
@@ -55,6 +59,10 @@ pub struct LinkRequest {
     /// Other targets for some clients.
     #[serde(default)]
     pub rules: Vec<RuleRequest>,
+    /// Where those go who come after its end.
+    pub ended_target: Option<String>,
+    /// What programs that preview links are shown.
+    pub preview: Option<PreviewRequest>,
     /// For people, to find it again.
     #[serde(default)]
     pub tags: Vec<String>,
@@ -87,6 +95,12 @@ pub struct EditRequest {
     pub apps: Option<Vec<AppRequest>>,
     /// Other targets for some clients.
     pub rules: Option<Vec<RuleRequest>>,
+    /// Where those go who come after its end; null: to its domain's page.
+    #[serde(deserialize_with = "given")]
+    pub ended_target: Option<Option<String>>,
+    /// What programs that preview links are shown; null: the redirect.
+    #[serde(deserialize_with = "given")]
+    pub preview: Option<Option<PreviewRequest>>,
     /// For people, to find it again.
     pub tags: Option<Vec<String>>,
     /// Whether it is out of use for now.
@@ -123,8 +137,42 @@ pub struct RuleRequest {
     /// That prefer which languages; none: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<String>,
+    /// In which countries, by two letters; none: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub countries: Vec<String>,
+    /// With which parameters in the query string, all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub query: Vec<ParameterRequest>,
+    /// So many of a hundred visitors who fit; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
     /// Where they go.
     pub target: String,
+}
+
+/// A parameter of a query string, as it is asked for and shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterRequest {
+    /// Its name.
+    pub name: String,
+    /// Its value; none: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+/// A preview, as it is asked for and shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreviewRequest {
+    /// The title.
+    pub title: String,
+    /// A sentence or two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The address of a picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }
 
 /// Why a request is refused: the field, a word for programs, and a sentence.
@@ -210,6 +258,13 @@ impl LinkRequest {
         link.expires_at_ms = self.expires_at_ms.map_or(Ok(0), |ms| end(ms, now_ms))?;
         link.apps = site.apps(self.apps)?;
         link.rules = site.rules(self.rules)?;
+        link.ended_target = self
+            .ended_target
+            .map_or(Ok(String::new()), |text| site.ended(&text))?;
+        link.preview = self
+            .preview
+            .map(|preview| site.preview(preview))
+            .transpose()?;
         check_size(&link)?;
         Ok(Draft {
             domain,
@@ -228,6 +283,7 @@ impl EditRequest {
         let ends =
             self.life_days.is_some() || self.life_ms.is_some() || self.expires_at_ms.is_some();
         let parts = self.apps.is_some() || self.rules.is_some() || self.tags.is_some();
+        let parts = parts || self.ended_target.is_some() || self.preview.is_some();
         self.disabled.is_some() && !(says || ends || parts || self.max_clicks.is_some())
     }
 
@@ -265,6 +321,12 @@ impl EditRequest {
         if let Some(rules) = self.rules {
             link.rules = site.rules(rules)?;
         }
+        if let Some(target) = self.ended_target {
+            link.ended_target = target.map_or(Ok(String::new()), |text| site.ended(&text))?;
+        }
+        if let Some(preview) = self.preview {
+            link.preview = preview.map(|preview| site.preview(preview)).transpose()?;
+        }
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
         check_size(&link)?;
         let tags = self.tags.map(tags).transpose()?;
@@ -281,6 +343,31 @@ struct Site<'a> {
 impl Site<'_> {
     fn target(&self, field: impl Into<Cow<'static, str>>, text: &str) -> Result<Target, Refused> {
         check(text, self.domains, self.domain).map_err(|error| bad_target(field, &error))
+    }
+
+    fn ended(&self, text: &str) -> Result<String, Refused> {
+        let page = check_page(text, self.domains, self.domain);
+        let page = page.map_err(|error| bad_target("ended_target", &error))?;
+        Ok(page.url)
+    }
+
+    fn preview(&self, preview: PreviewRequest) -> Result<Preview, Refused> {
+        let image = preview.image.map(|text| {
+            let image = check_page(&text, self.domains, self.domain);
+            image.map_err(|error| bad_target("preview.image", &error))
+        });
+        let (title, text) = (preview.title, preview.text.unwrap_or_default());
+        if title.trim().is_empty() {
+            return Err(refused("preview.title", "is empty"));
+        }
+        for (field, text) in [("preview.title", &title), ("preview.text", &text)] {
+            if text.len() > PREVIEW_LEN_MAX {
+                let problem = format!("has more than {PREVIEW_LEN_MAX} bytes");
+                return Err(refused(field, problem));
+            }
+        }
+        let image = image.transpose()?.map_or(String::new(), |image| image.url);
+        Ok(Preview { title, text, image })
     }
 
     fn apps(&self, apps: Vec<AppRequest>) -> Result<Vec<App>, Refused> {
@@ -306,7 +393,13 @@ impl Site<'_> {
                 let known = language(tag);
                 known.map_err(|error| refused(format!("rules[{n}].languages"), error.problem))
             };
+            let country = |text: String| {
+                let field = || format!("rules[{n}].countries");
+                Country::try_from(text).map_err(|error| refused(field(), error.to_string()))
+            };
             let target = self.target(format!("rules[{n}].target"), &rule.target)?;
+            let countries = rule.countries.into_iter().map(country);
+            let query = parameters(rule.query, n)?;
             Ok(Rule {
                 platforms: rule.platforms,
                 languages: rule
@@ -314,10 +407,39 @@ impl Site<'_> {
                     .into_iter()
                     .map(language)
                     .collect::<Result<_, _>>()?,
+                countries: countries.collect::<Result<_, _>>()?,
+                query,
+                percent: percent(rule.percent, n)?,
                 target: target.url,
             })
         };
         rules.into_iter().enumerate().map(rule).collect()
+    }
+}
+
+fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, Refused> {
+    let is_sound = |part: &ParameterRequest| {
+        let value = part.value.as_ref().map_or(0, String::len);
+        !part.name.is_empty() && part.name.len().max(value) <= PARAMETER_LEN_MAX
+    };
+    if all.len() > PARAMETERS_MAX || !all.iter().all(is_sound) {
+        let problem = format!(
+            "has up to {PARAMETERS_MAX} parameters, each with a name, of up to {PARAMETER_LEN_MAX} bytes"
+        );
+        return Err(refused(format!("rules[{n}].query"), problem));
+    }
+    let parameter = |part: ParameterRequest| Parameter {
+        name: part.name,
+        value: part.value,
+    };
+    Ok(all.into_iter().map(parameter).collect())
+}
+
+fn percent(percent: Option<u8>, n: usize) -> Result<u8, Refused> {
+    match percent {
+        None => Ok(0),
+        Some(percent @ 1..=99) => Ok(percent),
+        Some(_) => Err(refused(format!("rules[{n}].percent"), "is 1 to 99")),
     }
 }
 
@@ -331,7 +453,7 @@ fn language(tag: String) -> Result<String, Refused> {
 fn check_size(link: &Link) -> Result<(), Refused> {
     link.check()
         .map_err(|error| refused("the link", error.to_string()))?;
-    if (link.apps.is_empty() && link.rules.is_empty()) || link.encode().len() <= RECORD_LEN_MAX {
+    if link.is_plain() || link.encode().len() <= RECORD_LEN_MAX {
         return Ok(());
     }
     let problem = format!("has more than {RECORD_LEN_MAX} bytes with its apps and rules");

@@ -50,6 +50,18 @@ pub struct States {
     pub(super) clock: Clock,
 }
 
+impl State {
+    /// The word in tables; the same as in JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+            Self::Ended => "ended",
+            Self::UsedUp => "used_up",
+        }
+    }
+}
+
 impl Standing {
     /// That of a link that was just made.
     pub fn new(link: &Link) -> Self {

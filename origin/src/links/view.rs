@@ -3,10 +3,11 @@
 use serde::Serialize;
 use weir_link::code::{Code, DomainId};
 use weir_link::domain::{Domain, Domains};
+use weir_link::preview::Preview;
 use weir_link::record::{Link, RedirectStatus};
 use weir_link::target::{Flag, flag_of};
 
-use super::request::{AppRequest, RuleRequest};
+use super::request::{AppRequest, ParameterRequest, PreviewRequest, RuleRequest};
 use super::state::{Standing, State};
 use super::store::{Action, Past, StoredLink};
 
@@ -24,6 +25,8 @@ pub struct LinkView {
     pub says: Says,
     /// For people, to find it again.
     pub tags: Vec<String>,
+    /// How often it was clicked, as far as that was counted.
+    pub clicks: u64,
     /// When it was made, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
     /// When it was last edited, or made.
@@ -64,6 +67,10 @@ pub struct Says {
     pub apps: Vec<AppRequest>,
     /// Other targets for some clients.
     pub rules: Vec<RuleRequest>,
+    /// Where those go who come after its end; null: to its domain's page.
+    pub ended_target: Option<String>,
+    /// What programs that preview links are shown; null: the redirect.
+    pub preview: Option<PreviewRequest>,
 }
 
 /// A link as it was from some instant on.
@@ -83,9 +90,21 @@ impl From<Link> for Says {
             url: app.url,
             fallback: app.fallback,
         };
+        let parameter = |part: weir_link::record::Parameter| ParameterRequest {
+            name: part.name,
+            value: part.value,
+        };
+        let preview = |preview: Preview| PreviewRequest {
+            title: preview.title,
+            text: Some(preview.text).filter(|text| !text.is_empty()),
+            image: Some(preview.image).filter(|image| !image.is_empty()),
+        };
         let rule = |rule: weir_link::record::Rule| RuleRequest {
             platforms: rule.platforms,
             languages: rule.languages,
+            countries: rule.countries.into_iter().map(String::from).collect(),
+            query: rule.query.into_iter().map(parameter).collect(),
+            percent: (rule.percent > 0).then_some(rule.percent),
             target: rule.target,
         };
         let unless_zero = |number: u64| (number > 0).then_some(number);
@@ -101,6 +120,8 @@ impl From<Link> for Says {
             ends_at_ms: unless_zero(link.expires_at_ms),
             apps: link.apps.into_iter().map(app).collect(),
             rules: link.rules.into_iter().map(rule).collect(),
+            ended_target: Some(link.ended_target).filter(|target| !target.is_empty()),
+            preview: link.preview.map(preview),
         }
     }
 }
@@ -122,6 +143,7 @@ impl LinkView {
             code: stored.id.code,
             says: stored.link.into(),
             tags: stored.tags,
+            clicks: stored.clicks,
             created_at_ms: stored.created_at_ms,
             changed_at_ms: stored.changed_at_ms,
             expires_at_ms: stored.expires_at_ms,

@@ -12,7 +12,7 @@ use weir_scripts::room_look::Look;
 
 use super::Rooms;
 use crate::clock::now_ms;
-use crate::http::{JsonBody, Problem};
+use crate::http::{Fault, JsonBody, Problem};
 use crate::redis::CallError;
 
 /// What an operator sets. All of it is replaced: what is left out is as in a room without a limit.
@@ -144,11 +144,17 @@ impl NewSetting {
             ("active_max", self.active_max, ACTIVE_MAX),
             ("opens_at_ms", self.opens_at_ms, NUMBER_MAX - 1),
         ];
-        for (field, value, max) in fields {
-            if value > max {
-                let detail = format!("{field}: must be 0 to {max}, is {value}");
-                return Err(Problem::unprocessable("invalid_room", "Invalid", detail));
-            }
+        let wrong = fields.into_iter().filter(|(_, value, max)| value > max);
+        let faults: Vec<Fault> = wrong
+            .map(|(field, value, max)| Fault {
+                pointer: format!("/{field}"),
+                detail: format!("{field}: must be 0 to {max}, is {value}"),
+            })
+            .collect();
+        if !faults.is_empty() {
+            let details: Vec<&str> = faults.iter().map(|fault| fault.detail.as_str()).collect();
+            let problem = Problem::unprocessable("invalid_room", "Invalid", details.join("; "));
+            return Err(problem.with_faults(faults));
         }
         Ok(Setting {
             version: 0,

@@ -6,6 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
+use super::by_sale::BySale;
 use super::store::{Backlog, PaymentState, SinkName};
 use crate::metrics::{Group, Metrics};
 
@@ -78,26 +79,11 @@ struct ToldLabel {
     outcome: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SaleLabel {
-    sale: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AgeLabel {
-    sale: String,
-    past_deadline: &'static str,
-}
-
 /// The numbers of sales. Cloning it is cheap: clones share them.
 #[derive(Clone, Debug)]
 pub struct SaleMetrics {
     orders: Family<OutcomeLabel, Counter>,
     reconciled: Family<OutcomeLabel, Counter>,
-    open_claims: Family<SaleLabel, Gauge>,
-    open_claims_by_age: Family<AgeLabel, Gauge>,
-    drift: Family<SaleLabel, Gauge>,
-    cold_shards: Family<SaleLabel, Gauge>,
     cold_sales: Gauge,
     open_changes: Gauge,
     risk: Family<OutcomeLabel, Counter>,
@@ -106,6 +92,8 @@ pub struct SaleMetrics {
     told: Family<ToldLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
+    /// What is shown of each sale.
+    pub by_sale: BySale,
     /// How long after deadline and grace claims were found by the reconciler.
     pub overdue_seconds: Histogram,
     /// Units of transfers that the reconciler finished.
@@ -134,24 +122,14 @@ impl SaleMetrics {
         // 0.5 ms to 8 s, and 0.25 s to 8 minutes.
         let sql_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 15));
         let overdue_seconds = Histogram::new(exponential_buckets(0.25, 2.0, 12));
+        let by_sale = BySale::default();
+        group.add_collector(by_sale.clone());
         Self {
+            by_sale,
             orders: group.add("orders", "Claims that came, by what became of them"),
             reconciled: group.add(
                 "claims_reconciled",
                 "Claims past their deadline, by outcome",
-            ),
-            open_claims: group.add("open_claims", "Claims that are neither order nor released"),
-            open_claims_by_age: group.add(
-                "open_claims_by_age",
-                "Open claims by how far their deadline has passed",
-            ),
-            drift: group.add(
-                "drift_units",
-                "Units that the sum has too many; below 0: too few",
-            ),
-            cold_shards: group.add(
-                "cold_shards",
-                "Shards of warmed sales without stock in Redis",
             ),
             cold_sales: group.add("cold_sales", "Sales that have begun and were never warmed"),
             open_changes: group.add(
@@ -285,35 +263,5 @@ impl SaleMetrics {
     pub fn risk_pending(&self, users: u64) {
         self.risk_pending
             .set(i64::try_from(users).unwrap_or(i64::MAX));
-    }
-
-    /// Notes how a sale stands in Redis.
-    pub fn sale(&self, sale: &str, open_claims: u64, cold: u64) {
-        let label = SaleLabel {
-            sale: sale.to_owned(),
-        };
-        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        self.open_claims
-            .get_or_create(&label)
-            .set(gauge(open_claims));
-        self.cold_shards.get_or_create(&label).set(gauge(cold));
-    }
-
-    /// Notes how far the deadlines of a sale's open claims have passed, as [`CLAIM_AGES`] has it.
-    pub fn open_claims_by_age(&self, sale: &str, claims: [u64; CLAIM_AGES.len()]) {
-        for (age, count) in CLAIM_AGES.iter().zip(claims) {
-            let label = AgeLabel {
-                sale: sale.to_owned(),
-                past_deadline: age.word,
-            };
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.open_claims_by_age.get_or_create(&label).set(count);
-        }
-    }
-
-    /// Notes a sale's drift.
-    pub fn drift(&self, sale: &str, units: i64) {
-        let sale = sale.to_owned();
-        self.drift.get_or_create(&SaleLabel { sale }).set(units);
     }
 }

@@ -25,6 +25,7 @@
 //! | [`new_sale`] | checks sales before they are made |
 //! | [`store`] | sales and orders in SQL |
 //! | [`ledger`] | the admission ledger in Redis |
+//! | [`by_sale`] | what is shown of each sale |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 //!
 //! What is absent: handlers hold no SQL and no Redis commands; [`store`] knows nothing of Redis and [`ledger`]
@@ -32,6 +33,7 @@
 
 pub mod archive;
 pub mod books;
+pub mod by_sale;
 pub mod callback;
 pub mod catalogue;
 pub mod changes;
@@ -60,6 +62,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weir_base::key::KeyRing;
 
+use crate::background::Pulse;
 use crate::redis::Redis;
 use archive::{ArchiveRules, Archiver};
 use catalogue::Publisher;
@@ -102,6 +105,7 @@ pub struct Sales {
     /// Who is told of changes of orders.
     receivers: Vec<Outbox>,
     metrics: SaleMetrics,
+    reconciling: Pulse,
 }
 
 impl Sales {
@@ -134,6 +138,7 @@ impl Sales {
             metrics,
             store,
             ledger,
+            reconciling: Pulse::default(),
         }
     }
 
@@ -176,6 +181,7 @@ impl Sales {
 
     /// Starts what runs in the background until `stop`.
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+        self.reconciling.beat();
         let receivers = self.receivers.iter().cloned();
         let told = receivers.map(|outbox| tokio::spawn(outbox.run(stop.clone())));
         let mut tasks = vec![
@@ -186,6 +192,11 @@ impl Sales {
         ];
         tasks.extend(told);
         tasks
+    }
+
+    /// Beats with each round of the reconciler, from [`Sales::spawn`] on.
+    pub fn reconciling(&self) -> &Pulse {
+        &self.reconciling
     }
 
     /// Waits for orders that are being decided. To be called when no more can start.
@@ -253,6 +264,7 @@ impl Sales {
             self.publisher.clone(),
             self.rebuilder.clone(),
             self.metrics.clone(),
+            self.reconciling.clone(),
         )
     }
 

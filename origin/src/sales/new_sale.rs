@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_base::id::SaleId;
-use weir_sale::sale::{Band, Catalogue, CatalogueError, Degrade, Sale, SaleState};
+use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
 pub const TOTAL_MAX: u64 = 1_000_000_000;
@@ -112,48 +112,63 @@ pub enum NewSaleError {
     Catalogue(#[from] CatalogueError),
 }
 
+impl NewSaleError {
+    /// Which field is wrong.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Title => "title",
+            Self::Total => "total",
+            Self::TooLate | Self::Catalogue(CatalogueError::Window(_)) => "ends_at_ms",
+            Self::Reservation => "reservation",
+            Self::PayWithin => "payment",
+            Self::WarmBefore => "warm_before_ms",
+            Self::Catalogue(CatalogueError::Shards(_)) => "shards",
+            Self::Catalogue(CatalogueError::UserCap(_)) => "user_cap",
+            Self::Catalogue(CatalogueError::TooManySales(_)) => "",
+        }
+    }
+}
+
 impl NewSale {
     /// Checks what the types cannot say.
     ///
     /// # Errors
-    /// Says which field is wrong and how.
-    pub fn check(&self) -> Result<(), NewSaleError> {
-        let length = self.title.chars().count();
-        if !(1..=TITLE_LEN_MAX).contains(&length) || self.title.chars().any(char::is_control) {
-            return Err(NewSaleError::Title);
+    /// All that is wrong: which field, and how.
+    pub fn check(&self) -> Result<(), Vec<NewSaleError>> {
+        // The gateways' own rules are asked there, so that they stand once.
+        let gateways = self.as_gateways_see_it();
+        let gateways = gateways.errors().map(NewSaleError::Catalogue);
+        let errors: Vec<NewSaleError> = self.own_errors().chain(gateways).collect();
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(errors),
         }
-        if self.total > TOTAL_MAX {
-            return Err(NewSaleError::Total);
-        }
-        if self.ends_at_ms > INSTANT_MS_MAX {
-            return Err(NewSaleError::TooLate);
-        }
-        self.check_extras()?;
-        // The rest are the gateways' own rules: asked there, so that they stand once.
-        let sales = vec![self.as_gateways_see_it()];
-        Catalogue {
-            sales,
-            ..Catalogue::default()
-        }
-        .checked()?;
-        Ok(())
     }
 
-    fn check_extras(&self) -> Result<(), NewSaleError> {
-        if let Some(window) = self.reservation
-            && !(window.from_ms < window.until_ms && window.until_ms <= self.ends_at_ms)
-        {
-            return Err(NewSaleError::Reservation);
-        }
-        if let Payment::Hold { pay_within_ms } = self.payment
-            && !(1..=PAY_WITHIN_MS_MAX).contains(&pay_within_ms)
-        {
-            return Err(NewSaleError::PayWithin);
-        }
-        if self.warm_before_ms > Some(INSTANT_MS_MAX) {
-            return Err(NewSaleError::WarmBefore);
-        }
-        Ok(())
+    fn own_errors(&self) -> impl Iterator<Item = NewSaleError> {
+        let length = self.title.chars().count();
+        let has_title = (1..=TITLE_LEN_MAX).contains(&length);
+        let has_title = has_title && !self.title.chars().any(char::is_control);
+        let has_time_to_reserve = self.reservation.is_none_or(|window| {
+            window.from_ms < window.until_ms && window.until_ms <= self.ends_at_ms
+        });
+        let has_time_to_pay = match self.payment {
+            Payment::Hold { pay_within_ms } => (1..=PAY_WITHIN_MS_MAX).contains(&pay_within_ms),
+            _ => true,
+        };
+        let rules = [
+            (has_title, NewSaleError::Title),
+            (self.total <= TOTAL_MAX, NewSaleError::Total),
+            (self.ends_at_ms <= INSTANT_MS_MAX, NewSaleError::TooLate),
+            (has_time_to_reserve, NewSaleError::Reservation),
+            (has_time_to_pay, NewSaleError::PayWithin),
+            (
+                self.warm_before_ms <= Some(INSTANT_MS_MAX),
+                NewSaleError::WarmBefore,
+            ),
+        ];
+        let broken = rules.into_iter().filter(|(is_kept, _)| !is_kept);
+        broken.map(|(_, error)| error)
     }
 
     fn as_gateways_see_it(&self) -> Sale {
@@ -210,8 +225,11 @@ mod tests {
         let check = |change: fn(&mut NewSale), expected: &str| {
             let mut bad = sale();
             change(&mut bad);
-            let error = bad.check().unwrap_err().to_string();
+            let errors = bad.check().unwrap_err();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            let (field, error) = (errors[0].field(), errors[0].to_string());
             assert!(error.contains(expected), "{error}");
+            assert!(error.contains(field), "{field}: {error}");
         };
         check(|s| s.title = String::new(), "title: must be");
         check(|s| s.title = "ä".repeat(201), "title: must be");
@@ -248,6 +266,24 @@ mod tests {
             |s| s.starts_at_ms = s.ends_at_ms,
             "must be after starts_at_ms",
         );
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let bad = NewSale {
+            title: String::new(),
+            total: TOTAL_MAX + 1,
+            shards: 0,
+            user_cap: 0,
+            payment: Payment::Hold { pay_within_ms: 0 },
+            starts_at_ms: INSTANT_MS_MAX,
+            warm_before_ms: Some(u64::MAX),
+            ..sale()
+        };
+        let errors = bad.check().unwrap_err();
+        let fields: Vec<&str> = errors.iter().map(NewSaleError::field).collect();
+        let expected = "title total payment warm_before_ms shards user_cap ends_at_ms";
+        assert_eq!(fields.join(" "), expected);
     }
 
     #[test]

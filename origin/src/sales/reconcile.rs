@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinError, JoinSet};
@@ -25,6 +25,7 @@ use weir_sale::repair::repairs;
 use weir_sale::sale::Sale;
 
 use super::books::Books;
+use super::by_sale::SaleNumbers;
 use super::catalogue::{PublishError, Publisher};
 use super::ledger::Ledger;
 use super::metrics::{CLAIM_AGES, SaleMetrics};
@@ -32,7 +33,7 @@ use super::orders::Orders;
 use super::rebuild::Rebuilder;
 use super::store::{SaleStore, StoredSale};
 use super::verify::Verifier;
-use crate::background::Rounds;
+use crate::background::{Pulse, Rounds};
 use crate::clock::now_ms;
 use crate::redis::CallError;
 use crate::sql::SqlError;
@@ -55,6 +56,9 @@ const OVERDUE_MAX: u32 = 500;
 /// After so many rounds a sale's books are read even if nothing happened.
 const ROUNDS_UNREAD_MAX: u32 = 60;
 
+/// How long the work on a sale may take. A shard of a million orders that is rebuilt takes a minute.
+const TURN_MAX: Duration = Duration::from_secs(300);
+
 /// The most sales that are worked on at once.
 const SALES_AT_ONCE: usize = 16;
 
@@ -62,8 +66,16 @@ const SALES_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub struct Reconciler {
     worker: Arc<Worker>,
-    /// What was found of each sale in the last round. It is locked as long as the sale is worked on.
-    last: HashMap<SaleId, Arc<Mutex<Option<Last>>>>,
+    turns: HashMap<SaleId, Turn>,
+    pulse: Pulse,
+}
+
+/// The last round of a sale.
+#[derive(Debug)]
+struct Turn {
+    /// What was found. It is locked as long as the sale is worked on.
+    last: Arc<Mutex<Option<Last>>>,
+    begun: Instant,
 }
 
 /// Works on one sale at a time, for any of them.
@@ -124,6 +136,9 @@ pub enum ReconcileError {
     /// A task that worked on a sale ended early.
     #[error("a task broke off: {0}")]
     Task(#[from] JoinError),
+    /// Nothing has come of the work on a sale for too long.
+    #[error("sale {0}: worked on for more than {TURN_MAX:?}")]
+    Stuck(SaleId),
 }
 
 impl Reconciler {
@@ -134,6 +149,7 @@ impl Reconciler {
         publisher: Publisher,
         rebuilder: Rebuilder,
         metrics: SaleMetrics,
+        pulse: Pulse,
     ) -> Self {
         let worker = Worker {
             verifier: Verifier::new(store.clone(), ledger.clone()),
@@ -148,7 +164,8 @@ impl Reconciler {
         };
         Self {
             worker: Arc::new(worker),
-            last: HashMap::new(),
+            turns: HashMap::new(),
+            pulse,
         }
     }
 
@@ -161,6 +178,9 @@ impl Reconciler {
             // Those that have ended by now; the others go on.
             while let Ok(Some(ended)) = tokio::time::timeout(PERIOD, tasks.join_next()).await {
                 outcome = outcome.and(flat(ended));
+            }
+            if !matches!(outcome, Err(ReconcileError::Stuck(_))) {
+                self.pulse.beat();
             }
             rounds.ended(&outcome);
         }
@@ -182,19 +202,31 @@ impl Reconciler {
     /// Begins to work on every sale that is not worked on already.
     async fn begin(&mut self, tasks: &mut Tasks) -> Result<(), ReconcileError> {
         let sales = self.worker.publisher.sales().await?;
-        self.last
+        self.turns
             .retain(|id, _| sales.iter().any(|(stored, _)| stored.sale.id == *id));
+        self.worker
+            .metrics
+            .by_sale
+            .keep(|id| self.turns.contains_key(id));
+        let mut stuck = Ok(());
         for (stored, version) in sales {
-            let last = self.last.entry(stored.sale.id.clone()).or_default();
-            if let Ok(mut last) = Arc::clone(last).try_lock_owned() {
+            let id = &stored.sale.id;
+            let turn = self.turns.entry(id.clone()).or_insert_with(|| Turn {
+                last: Arc::default(),
+                begun: Instant::now(),
+            });
+            if let Ok(mut last) = Arc::clone(&turn.last).try_lock_owned() {
+                turn.begun = Instant::now();
                 let worker = Arc::clone(&self.worker);
                 tasks.spawn(async move {
                     let _slot = worker.slots.acquire().await;
                     worker.reconcile(&stored, version, &mut last).await
                 });
+            } else if turn.begun.elapsed() > TURN_MAX {
+                stuck = Err(ReconcileError::Stuck(id.clone()));
             }
         }
-        Ok(())
+        stuck
     }
 }
 
@@ -233,12 +265,19 @@ impl Worker {
     }
 
     async fn measure(&self, sale: &Sale, shards: &[Audit]) -> Result<(), ReconcileError> {
-        let cold = shards.iter().filter(|seen| seen.stock.is_none()).count();
-        let open_claims = shards.iter().map(|seen| seen.open).sum();
-        self.metrics
-            .sale(sale.id.as_str(), open_claims, cold as u64);
-        let by_age = self.open_claims_by_age(sale, shards).await?;
-        self.metrics.open_claims_by_age(sale.id.as_str(), by_age);
+        let open_claims_by_age = self.open_claims_by_age(sale, shards).await?;
+        let sum = |term: fn(&Audit) -> u64| shards.iter().map(term).sum();
+        let now_ms = now_ms();
+        let numbers = SaleNumbers {
+            is_open: sale.starts_at_ms <= now_ms && now_ms < sale.ends_at_ms,
+            stock: sum(|seen| u64::try_from(seen.stock.unwrap_or(0)).unwrap_or(0)),
+            held: sum(|seen| seen.held),
+            ordered: sum(|seen| seen.bought + seen.deferred),
+            open_claims: sum(|seen| seen.open),
+            open_claims_by_age,
+            cold_shards: sum(|seen| seen.stock.is_none().into()),
+        };
+        self.metrics.by_sale.set(&sale.id, numbers);
         Ok(())
     }
 
@@ -399,7 +438,7 @@ impl Worker {
             return Ok(());
         };
         let drift = books.drift();
-        self.metrics.drift(sale.id.as_str(), drift.unwrap_or(0));
+        self.metrics.by_sale.set_drift(&sale.id, drift.unwrap_or(0));
         let other_orders = books.shards_with_other_orders();
         if let (Some(before), Some(drift)) = (&before, drift)
             && drift != 0

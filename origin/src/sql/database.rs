@@ -4,6 +4,8 @@
 //! a transaction begins, which errors mean "try again".
 
 use std::future::Future;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -105,8 +107,43 @@ enum Pools {
     Sqlite {
         writer: SqlitePool,
         readers: SqlitePool,
+        file: File,
     },
     MySql(MySqlPool),
+}
+
+/// The file of a SQLite database, as it was when it was opened.
+#[derive(Clone, Debug)]
+struct File {
+    path: PathBuf,
+    /// Its device and its number there.
+    identity: (u64, u64),
+}
+
+impl File {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            identity: identity(path)?,
+        })
+    }
+
+    /// That the path still leads to it. If not, connections work on in a file that nobody finds any more, and the next process
+    /// begins with another one.
+    fn check(&self) -> Result<(), Error> {
+        match identity(&self.path) {
+            Ok(identity) if identity == self.identity => Ok(()),
+            Ok(_) => Err(Error::Io(std::io::Error::other(
+                "the file was replaced by another one",
+            ))),
+            Err(error) => Err(Error::Io(error)),
+        }
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 /// A statement and its values.
@@ -304,8 +341,19 @@ impl Database {
     /// # Errors
     /// When it does not.
     pub async fn ping(&self) -> Result<(), SqlError> {
+        if let Pools::Sqlite { file, .. } = &self.0 {
+            file.check()?;
+        }
         self.one(sql("SELECT 1")).await?;
         Ok(())
+    }
+
+    /// The file that it is in, if it is in one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.0 {
+            Pools::Sqlite { file, .. } => Some(&file.path),
+            Pools::MySql(_) => None,
+        }
     }
 
     /// A transaction that will write.
@@ -370,7 +418,9 @@ impl Database {
     /// Closes all connections once their work is done.
     pub async fn close(&self) {
         match &self.0 {
-            Pools::Sqlite { writer, readers } => {
+            Pools::Sqlite {
+                writer, readers, ..
+            } => {
                 readers.close().await;
                 // Last: the last connection to close moves the WAL into the file.
                 writer.close().await;
@@ -477,8 +527,14 @@ async fn open_sqlite(url: &str, migrations: &[NamedMigration]) -> Result<Pools, 
     // The writer first: a reader can neither make the file nor its WAL.
     let writer = connect_sqlite(SQLITE_WRITERS, options.clone()).await?;
     migrate_sqlite(&writer, migrations).await?;
+    let file = File::of(options.get_filename());
+    let file = file.map_err(|error| OpenError::Connect(Error::Io(error)))?;
     let readers = connect_sqlite(SQLITE_READERS, options.read_only(true)).await?;
-    Ok(Pools::Sqlite { writer, readers })
+    Ok(Pools::Sqlite {
+        writer,
+        readers,
+        file,
+    })
 }
 
 /// Two origins may begin with one new file at the same moment. Nothing but SQLite's own lock keeps them apart, so what one has
@@ -561,7 +617,10 @@ mod tests {
             mysql: &[],
         };
         let database = Database::open(&url, &migrations).await.unwrap();
-        let Pools::Sqlite { writer, readers } = database.0 else {
+        let Pools::Sqlite {
+            writer, readers, ..
+        } = database.0
+        else {
             panic!("not SQLite");
         };
         let number = async |pragma: &'static str| -> i64 {

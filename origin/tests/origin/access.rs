@@ -503,6 +503,17 @@ async fn a_narrow_key_sees_and_makes_only_links_of_its_domain_and_tag() {
     };
     let listed = world.with_key(&key, "GET", "/links", &Value::Null).await;
     assert_eq!(codes(&listed), ["two"]);
+    for format in ["csv", "ndjson"] {
+        let path = format!("/links.{format}");
+        let exported = world.with_key(&key, "GET", &path, &Value::Null).await;
+        let text = exported.body.to_string();
+        let has = |code: &str| text.contains(code);
+        assert_eq!(
+            [has("one"), has("two"), has("three")],
+            [false, true, false],
+            "{exported:?}"
+        );
+    }
     for (method, path, body, status) in [
         ("GET", "/links/two?domain=b", json!(null), 200),
         ("GET", "/links/one?domain=a", json!(null), 404),

@@ -20,13 +20,15 @@ const START_UP: [&str; 9] = [
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 10] = [
+const SHARED: [&str; 12] = [
     "access",
     "background",
     "clock",
     "console",
+    "disk",
     "http",
     "metrics",
+    "process",
     "redis",
     "secret",
     "sql",

@@ -1,12 +1,14 @@
 //! The OpenAPI document and the routes are about the same.
 
+use std::collections::BTreeSet;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 use weir_feed::routes::{DOMAINS, SOLD_OUT};
 use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
 
-use crate::support::World;
+use crate::support::{Answer, World, contract, sale_json};
 
 const METHODS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
 
@@ -139,6 +141,222 @@ async fn answers_have_the_members_that_are_documented() {
     check(&document, "/sales/{id}", "get", "404", &refused.body);
 }
 
+/// Each operation, with its method and path.
+fn operations() -> impl Iterator<Item = (String, &'static Value)> {
+    let paths = contract::DOCUMENT["paths"].as_object().unwrap();
+    paths.iter().flat_map(|(path, item)| {
+        let operations = item.as_object().unwrap().iter();
+        let operations = operations.filter(|(method, _)| METHODS.contains(&method.as_str()));
+        operations.map(move |(method, operation)| (format!("{method} {path}"), operation))
+    })
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[test]
+fn every_operation_has_a_name_a_description_and_types_with_names() {
+    let mut names = BTreeSet::new();
+    for (operation, says) in operations() {
+        let id = text(&says["operationId"]);
+        assert!(!id.is_empty() && names.insert(id), "{operation}: {id:?}");
+        let description = text(&says["description"]);
+        assert!(description.ends_with('.'), "{operation}: {description:?}");
+        assert!(!text(&says["summary"]).is_empty(), "{operation}");
+        for parameter in says["parameters"].as_array().into_iter().flatten() {
+            let name = &parameter["name"];
+            assert!(
+                !text(&parameter["description"]).is_empty(),
+                "{operation}: {name}"
+            );
+        }
+        let responses = says["responses"].as_object().unwrap();
+        let bodies = responses.values().chain([&says["requestBody"]]);
+        for (kind, body) in bodies
+            .filter_map(|body| body["content"].as_object())
+            .flatten()
+        {
+            let has_name = body["schema"]["$ref"].is_string();
+            assert!(
+                has_name || !kind.ends_with("json"),
+                "{operation}: {kind} has no name"
+            );
+        }
+    }
+}
+
+/// Every member of every schema is described, and no form is without a name.
+#[test]
+fn every_schema_and_each_of_its_members_is_described() {
+    let schemas = contract::DOCUMENT["components"]["schemas"]
+        .as_object()
+        .unwrap();
+    for (name, schema) in schemas {
+        assert!(!text(&schema["description"]).is_empty(), "{name}");
+        for (member, says) in schema["properties"].as_object().into_iter().flatten() {
+            let is_said = says["$ref"].is_string() || !text(&says["description"]).is_empty();
+            assert!(is_said, "{name}.{member}");
+            let inner = ["oneOf", "anyOf"].map(|key| says[key].as_array());
+            let inner = inner.into_iter().flatten().flatten();
+            for part in inner.chain([says, &says["items"]]) {
+                assert!(part["properties"].is_null(), "{name}.{member} has no name");
+            }
+        }
+    }
+}
+
+/// Each refusal lists the codes that it may have; each of those is explained, and is a word of the code.
+#[test]
+fn every_refusal_names_its_codes() {
+    let explained = contract::DOCUMENT["info"]["x-error-codes"]
+        .as_object()
+        .unwrap();
+    let mut named = BTreeSet::from(["no_method", "no_route"]);
+    for (operation, says) in operations() {
+        for (status, response) in says["responses"].as_object().unwrap() {
+            if response["content"]["application/problem+json"].is_null() {
+                continue;
+            }
+            let codes = response["x-error-codes"].as_array().unwrap();
+            assert!(!codes.is_empty(), "{operation} {status}");
+            for code in codes {
+                assert!(
+                    explained.contains_key(text(code)),
+                    "{operation} {status} {code}"
+                );
+                named.insert(text(code));
+            }
+        }
+    }
+    let all: BTreeSet<&str> = explained.keys().map(String::as_str).collect();
+    assert_eq!(all, named);
+    let sources = sources();
+    for code in named {
+        assert!(
+            sources.contains(&format!("\"{code}\"")),
+            "nothing says {code}"
+        );
+    }
+}
+
+/// The sources of what may refuse.
+fn sources() -> String {
+    let root = weir_stack::workspace::root();
+    let mut folders: Vec<_> = ["origin/src", "crates"]
+        .map(|folder| root.join(folder))
+        .into();
+    let mut text = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                text += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    text
+}
+
+/// The bounds that the document names are those that the code holds.
+#[test]
+fn the_bounds_of_a_sale_are_those_of_the_code() {
+    use weir_origin::sales::new_sale::{
+        INSTANT_MS_MAX, PAY_WITHIN_MS_MAX, TITLE_LEN_MAX, TOTAL_MAX,
+    };
+    use weir_sale::sale::{SHARDS_MAX, USER_CAP_MAX};
+    let schemas = &contract::DOCUMENT["components"]["schemas"];
+    let of = |schema: &str, member: &str, bound: &str| {
+        schemas[schema]["properties"][member][bound]
+            .as_u64()
+            .unwrap()
+    };
+    for schema in ["NewSale", "SaleChanges"] {
+        assert_eq!(of(schema, "title", "maxLength"), TITLE_LEN_MAX as u64);
+        assert_eq!(of(schema, "total", "maximum"), TOTAL_MAX);
+        assert_eq!(of(schema, "shards", "maximum"), u64::from(SHARDS_MAX));
+        assert_eq!(of(schema, "user_cap", "maximum"), u64::from(USER_CAP_MAX));
+        assert_eq!(of(schema, "ends_at_ms", "maximum"), INSTANT_MS_MAX);
+    }
+    assert_eq!(
+        of("PayHoldTime", "pay_within_ms", "maximum"),
+        PAY_WITHIN_MS_MAX
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_names_all_mistakes_at_once() {
+    let world = World::new().await;
+    let pointers = |answer: &Answer| -> Vec<String> {
+        let errors = answer.body["errors"].as_array().unwrap();
+        let mut all: Vec<String> = errors
+            .iter()
+            .map(|e| text(&e["pointer"]).to_owned())
+            .collect();
+        all.sort();
+        all
+    };
+    // What cannot be read.
+    let empty = world
+        .admin("POST", "/sales", &json!({ "total": "4", "colour": 1 }))
+        .await;
+    assert_eq!(empty.status, 400);
+    let expected = "/colour /ends_at_ms /id /shards /starts_at_ms /title /total /user_cap";
+    assert_eq!(pointers(&empty).join(" "), expected);
+    // What can be read, and may not be.
+    let mut sale = sale_json("s", 1);
+    for member in ["shards", "user_cap"] {
+        sale[member] = 0.into();
+    }
+    sale["title"] = "".into();
+    let wrong = world.admin("POST", "/sales", &sale).await;
+    assert_eq!(wrong.status, 422);
+    assert_eq!(pointers(&wrong).join(" "), "/shards /title /user_cap");
+    let room = json!({ "mode": "open", "per_minute": 1u64 << 60, "active_max": 1u64 << 60 });
+    let room = world.admin("PUT", "/rooms/shop", &room).await;
+    assert_eq!(pointers(&room).join(" "), "/active_max /per_minute");
+}
+
+/// Every sale is on one page, whatever their number.
+#[tokio::test]
+async fn lists_go_on_where_a_page_ends() {
+    let world = World::new().await;
+    for sale in ["a", "b", "c"] {
+        assert_eq!(
+            world
+                .admin("POST", "/sales", &sale_json(sale, 1))
+                .await
+                .status,
+            201
+        );
+    }
+    let (mut seen, mut next) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/sales?limit=2{next}");
+        let page = world.admin("GET", &path, &Value::Null).await;
+        let sales = page.body["sales"].as_array().unwrap();
+        seen.extend(sales.iter().map(|sale| text(&sale["id"]).to_owned()));
+        match page.body["next"].as_str() {
+            Some(place) => next = format!("&after={place}"),
+            None => break,
+        }
+    }
+    // They end one millisecond after the other, or at once.
+    seen.sort();
+    assert_eq!(seen, ["a", "b", "c"]);
+    for wrong in [
+        "/sales?limit=0",
+        "/sales?after=1",
+        "/sales?pages=1",
+        "/links?limit=999",
+    ] {
+        let refused = world.admin("GET", wrong, &Value::Null).await;
+        assert!(refused.status.is_client_error(), "{wrong}: {refused:?}");
+    }
+}
+
 fn check(document: &Value, path: &str, method: &str, status: &str, body: &Value) {
     let content = &document["paths"][path][method]["responses"][status]["content"];
     let kinds = content
@@ -149,7 +367,9 @@ fn check(document: &Value, path: &str, method: &str, status: &str, body: &Value)
     let properties = document["components"]["schemas"][name]["properties"]
         .as_object()
         .unwrap();
-    let documented: Vec<&String> = properties.keys().collect();
+    // A problem has it only where there are mistakes to tell.
+    let is_told = |member: &&String| *member != "errors" || body.get("errors").is_some();
+    let documented: Vec<&String> = properties.keys().filter(is_told).collect();
     let seen: Vec<&String> = body.as_object().unwrap().keys().collect();
     assert_eq!(seen, documented, "{method} {path} {status}");
 }

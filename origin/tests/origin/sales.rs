@@ -34,7 +34,7 @@ async fn a_sale_is_made_once_and_shown_as_it_was_made() {
     assert_eq!(world.remaining().await, 10);
 
     let list = world.admin("GET", "/sales", &Value::Null).await;
-    assert_eq!(list.body, json!({ "sales": [made.body] }));
+    assert_eq!(list.body, json!({ "sales": [made.body], "next": null }));
 }
 
 #[tokio::test]

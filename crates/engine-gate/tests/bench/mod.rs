@@ -1,5 +1,6 @@
 //! A host and a Redis for one gate: the host applies effects, and Redis answers each claim as it is told.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -7,7 +8,7 @@ use weir_base::shared_data::LocalData;
 use weir_engine::config::parse;
 use weir_engine::event::{PlainEnd, PlainRequest};
 use weir_engine::redis::Unknown;
-use weir_engine::{BatchId, Effect, Effects, Engine, Event, Headers, Level, StreamId};
+use weir_engine::{BatchId, Effect, Effects, Engine, Event, Headers, Level, Request, StreamId};
 use weir_engine_gate::{Config, Gate};
 use weir_resp::{Value, decode};
 use weir_scripts::{claim, deposit, lend, probe, release};
@@ -74,6 +75,31 @@ pub struct Bench {
     pub most_answers_in_an_event: usize,
 }
 
+/// A request, and the name of the route that its host has chosen.
+struct Routed(PlainRequest, Option<&'static str>);
+
+impl Request for Routed {
+    fn headers(&self) -> &Headers {
+        self.0.headers()
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.0.header(name)
+    }
+
+    fn peer_address(&self) -> Vec<u8> {
+        self.0.peer_address()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
+
+    fn route_name(&self) -> Option<Vec<u8>> {
+        self.1.map(|name| name.as_bytes().to_vec())
+    }
+}
+
 impl Bench {
     /// A gate that has heard nothing of Redis yet.
     pub fn new() -> Self {
@@ -93,9 +119,21 @@ impl Bench {
         bench
     }
 
+    /// As [`Bench::open`], of a gate whose orders must go by the host's route of this name.
+    pub fn with_route(name: &str) -> Self {
+        let mut bench = Self::of_routes(&format!(r#", "envoy_route": "{name}""#), "");
+        bench.turn();
+        bench.run(Reply::Granted);
+        bench
+    }
+
     fn configured(more: &str) -> Self {
+        Self::of_routes("", more)
+    }
+
+    fn of_routes(more_of_route: &str, more: &str) -> Self {
         let json = format!(
-            r#"{{ "routes": [{{ "path": "/sales/{{sale}}/orders" }}], "user_header": "x-user-id",
+            r#"{{ "routes": [{{ "path": "/sales/{{sale}}/orders"{more_of_route} }}], "user_header": "x-user-id",
                 "claim": {{ "keys": [{{ "secret": {{ "env": "S" }} }}] }}, "redis": {{}}{more} }}"#
         );
         let secret = |_: &str| Some(SECRET.to_vec());
@@ -153,6 +191,24 @@ impl Bench {
 
     pub fn buy(&mut self, stream: StreamId, user: &str) {
         self.request(stream, "POST", "/sales/s/orders", &[("x-user-id", user)]);
+    }
+
+    /// As [`Bench::buy`], by the host's route of this name.
+    pub fn buy_by(&mut self, stream: StreamId, user: &str, route: Option<&'static str>) {
+        let headers = [
+            (":method", "POST"),
+            (":path", "/sales/s/orders"),
+            ("x-user-id", user),
+        ];
+        let request = PlainRequest {
+            headers: Headers::new(&headers),
+            peer_address: b"192.0.2.1:4711".to_vec(),
+            now_ms: self.now_ms,
+        };
+        self.handle(Event::Request {
+            stream,
+            request: &Routed(request, route),
+        });
     }
 
     /// Lets the gate find that nothing is left, of its sale of one shard.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::record::Platform;
+use crate::rule::Rule;
 use alloc::vec;
 use proptest::prelude::*;
 
@@ -109,6 +110,7 @@ fn what_may_be_remembered_ends_with_the_link() {
             platforms: vec![],
             languages: vec![],
             target: "a:b".into(),
+            ..Rule::default()
         }],
         ..with(MovedPermanently, 0, 0)
     };
@@ -208,6 +210,7 @@ fn the_first_rule_that_fits_chooses_the_target() {
             .map(|language| String::from(*language))
             .collect(),
         target: target.into(),
+        ..Rule::default()
     };
     let rules = vec![
         rule(&[Platform::Ios], &["zh"], "a:ios-zh"),
@@ -254,6 +257,7 @@ fn of_rules_with_languages_the_one_that_suits_best_is_taken() {
         platforms: vec![],
         languages: languages.iter().map(|tag| String::from(*tag)).collect(),
         target: target.into(),
+        ..Rule::default()
     };
     let rules = vec![
         rule(&["zh"], "a:zh"),
@@ -381,4 +385,58 @@ proptest! {
         let visit = Visit { query: &query, ..Visit::default() };
         prop_assert!(location(&link, &visit).bytes().all(|byte| byte.is_ascii_graphic()));
     }
+}
+
+#[test]
+fn a_previewer_is_shown_the_preview_and_others_the_redirect() {
+    let preview = Preview {
+        title: "A title".into(),
+        ..Default::default()
+    };
+    let link = Link {
+        preview: Some(preview),
+        ..link()
+    };
+    let by = |user_agent| Visit {
+        user_agent,
+        ..Visit::default()
+    };
+    let shown = answer(&link, &by(b"facebookexternalhit/1.1"));
+    assert!(matches!(&shown, Answer::Preview(preview) if preview.title == "A title"));
+    assert_eq!(location(&link, &by(IPHONE)), "https://t.example/");
+    let post = Visit {
+        method: Method::Other,
+        ..Visit::default()
+    };
+    assert_eq!(answer(&link, &post), Answer::NotAllowed);
+}
+
+#[test]
+fn an_ended_link_leads_where_it_or_its_domain_says_unless_it_was_disabled() {
+    let mut domain = domain();
+    let at = |link: &Link, domain: &Domain| {
+        let visit = Visit {
+            now_ms: 10,
+            ..Visit::default()
+        };
+        let reply = answer(link, &visit).reply(domain);
+        (reply.status, reply.headers[0].1.clone().into_owned())
+    };
+    let plain = Link {
+        expires_at_ms: 10,
+        ..link()
+    };
+    let own = Link {
+        ended_target: "https://own.example/".into(),
+        ..plain.clone()
+    };
+    let disabled = Link {
+        is_disabled: true,
+        ..own.clone()
+    };
+    assert_eq!(at(&plain, &domain).0, 410);
+    domain.ended_target = Some("https://all.example/".into());
+    assert_eq!(at(&plain, &domain), (302, "https://all.example/".into()));
+    assert_eq!(at(&own, &domain), (302, "https://own.example/".into()));
+    assert_eq!(at(&disabled, &domain).0, 410);
 }

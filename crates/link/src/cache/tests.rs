@@ -216,6 +216,7 @@ fn what_a_link_takes_grows_with_its_addresses_and_languages() {
         platforms: Vec::new(),
         languages: ["de", "en"].map(Into::into).into(),
         target: "https://t.example/de".into(),
+        ..Rule::default()
     };
     let ruled = Link {
         rules: [rule].into(),

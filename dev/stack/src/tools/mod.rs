@@ -13,8 +13,13 @@ mod envoy;
 mod java;
 mod kafka;
 mod mariadb;
+mod mdbook;
 mod moto;
+mod musl;
+mod openapi;
 mod peers;
+mod pip;
+mod promtool;
 mod redis;
 mod rust;
 
@@ -25,8 +30,12 @@ pub use clock::Clock;
 pub use envoy::{ENVOY_VERSION, Envoy, OLDEST_ENVOY_VERSION, oldest as oldest_envoy};
 pub use kafka::{KAFKA_VERSION, Kafka};
 pub use mariadb::MariaDb;
+pub use mdbook::{MDBOOK_VERSION, MdBook};
 pub use moto::{MOTO_VERSION, Moto};
+pub use openapi::{CLIENT_GENERATOR_VERSION, OpenApiTools, SCHEMATHESIS_VERSION};
+pub use musl::Musl;
 pub use peers::Peer;
+pub use promtool::Promtool;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
 

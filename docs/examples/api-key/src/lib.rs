@@ -184,6 +184,7 @@ impl Filter for ApiKeyFilter {
         let engine = ApiKeys::new(parse::<Config>(json)?)?;
         Ok(Configured {
             redis_clusters: vec![engine.config.cluster.clone()],
+            rules: vec![],
             engine,
         })
     }

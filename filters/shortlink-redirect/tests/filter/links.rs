@@ -167,6 +167,7 @@ fn statuses_queries_rules_and_apps_are_as_the_link_has_them() {
         platforms: vec![],
         languages: vec!["zh".into()],
         target: "https://zh.example/".into(),
+        ..Rule::default()
     };
     let app = App {
         platform: Platform::Ios,

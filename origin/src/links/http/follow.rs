@@ -9,10 +9,12 @@ use axum::response::IntoResponse;
 use tracing::{error, warn};
 use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
 use weir_base::headers::{LINK, LINK_UNKNOWN};
-use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer};
+use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer, ended};
+use weir_link::cache::LinkName;
 use weir_link::click::client_address;
 use weir_link::code::{Code, LinkId};
 use weir_link::domain::Domain;
+use weir_link::rule::point_of;
 use weir_link::site::{File, unavailable, unknown};
 use weir_scripts::documents;
 use weir_scripts::link_read::Purpose;
@@ -54,12 +56,22 @@ pub(super) async fn follow(
         domain: domain.id.clone(),
         code,
     };
+    let forwarded = field(header::HeaderName::from_static("x-forwarded-for"));
+    // The last one is what our own gateway has added; what is before it a client may have made up.
+    let nearest = forwarded.rsplit(|byte| *byte == b',').next();
+    let nearest = nearest.unwrap_or_default().trim_ascii();
     let asked = Visit {
         method: Method::read(method.as_str().as_bytes()),
         is_prefetch: is_prefetched(&headers),
         query: uri.query().unwrap_or_default().as_bytes(),
         user_agent: field(header::USER_AGENT),
         accept_language: field(header::ACCEPT_LANGUAGE),
+        country: links.country(&headers),
+        point: point_of(
+            LinkName::from(&id).as_bytes(),
+            nearest,
+            field(header::USER_AGENT),
+        ),
         now_ms: links.now_ms(),
         left_ms: None,
     };
@@ -86,11 +98,8 @@ pub(super) async fn follow(
         links.cold().give_back(&id, click);
     }
     if visit.is_counted() && answer.leads_on() {
-        let forwarded = field(header::HeaderName::from_static("x-forwarded-for"));
-        // The last one is what our own gateway has added; what is before it a client may have made up.
-        let nearest = forwarded.rsplit(|byte| *byte == b',').next();
         let clicker = Clicker {
-            address: nearest.and_then(|address| client_address(address.trim_ascii())),
+            address: client_address(nearest),
             user_agent: visit.user_agent,
             referer: field(header::REFERER),
             accept_language: visit.accept_language,
@@ -151,7 +160,7 @@ fn is_prefetched(headers: &HeaderMap) -> bool {
 
 fn decide<'a>(found: &'a Found, visit: &Visit<'_>) -> Answer<'a> {
     match found.is_used_up() {
-        true => Answer::Gone(Gone::UsedUp),
+        true => ended(&found.link, Gone::UsedUp),
         false => answer(&found.link, visit),
     }
 }

@@ -16,13 +16,13 @@ use weir_link::code::{Code, DomainId, LinkId};
 
 use super::within::Within;
 use super::{Enabled, idempotency};
-use crate::http::{JsonBody, Problem, describe, read_json};
+use crate::http::{JsonBody, Problem, page_len, read_json_of, read_value_of};
 use crate::links::Links;
 use crate::links::create::CreateError;
 use crate::links::edit::{EditError, Edited};
 use crate::links::find::FindError;
 use crate::links::request::{EditRequest, LinkRequest, Refused};
-use crate::links::store::{Place, StoredLink};
+use crate::links::search::{Cursor, Page, Wanted, search};
 use crate::links::view::{LinkView, PastView};
 
 /// The largest body of new links, in bytes: a thousand with targets of 4 KB.
@@ -108,7 +108,7 @@ async fn made(links: &Links, within: &Within, body: &[u8]) -> Result<Made, Probl
     if is_list {
         return made_all(links, within, body).await;
     }
-    let request: LinkRequest = read_json(body)?;
+    let request: LinkRequest = read_json_of(body, "NewLink")?;
     let known = links.domains();
     within.check_new(&request, known.domains.default_domain().id.as_str())?;
     let made = links.creator().create(request).await;
@@ -138,7 +138,7 @@ async fn made_all(links: &Links, within: &Within, body: &[u8]) -> Result<Made, P
         within.check_new(&request, default)?;
         Ok(request)
     };
-    let requests: Vec<Result<LinkRequest, Problem>> = all.into_iter().map(read).collect();
+    let requests: Vec<Result<LinkRequest, Problem>> = all.iter().map(read).collect();
     let sound = requests.iter().filter_map(|request| request.as_ref().ok());
     let made = links.creator().create_all(sound.cloned().collect()).await;
     let status = match requests.iter().all(Result::is_ok) && made.iter().all(Result::is_ok) {
@@ -171,9 +171,8 @@ enum Item {
     Problem(Value),
 }
 
-fn read(value: Value) -> Result<LinkRequest, Problem> {
-    let request = serde_path_to_error::deserialize(value);
-    request.map_err(|error| Problem::invalid_body(describe(&error)))
+fn read(value: &Value) -> Result<LinkRequest, Problem> {
+    read_value_of(value, "NewLink")
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
@@ -186,59 +185,83 @@ fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
 /// Which page of links.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Page {
+pub(super) struct PageQuery {
+    q: Option<String>,
     tag: Option<String>,
+    domain: Option<String>,
+    target: Option<String>,
+    from_ms: Option<u64>,
+    to_ms: Option<u64>,
+    #[serde(default)]
+    sort: Sort,
     after: Option<String>,
     limit: Option<usize>,
 }
 
-/// `GET /links`: those that were made last, page by page. A page of a key that is about some of them may be short.
+/// The parameters, or what is wrong with them.
+pub(super) type QueryResult = Result<Query<PageQuery>, axum::extract::rejection::QueryRejection>;
+
+/// In which order.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Sort {
+    /// Those that were made last first.
+    #[default]
+    Created,
+    /// Those that were clicked most first.
+    Clicks,
+}
+
+impl PageQuery {
+    pub(super) fn wanted(&self, within: Within) -> Wanted {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        Wanted {
+            text: given(&self.q),
+            tag: given(&self.tag),
+            domain: given(&self.domain),
+            target: given(&self.target),
+            from_ms: self.from_ms.unwrap_or(0),
+            to_ms: self.to_ms,
+            narrow_key: within.narrow_key(),
+        }
+    }
+
+    /// Where it begins.
+    pub(super) fn cursor(&self) -> Result<Cursor, Problem> {
+        let first = match self.sort {
+            Sort::Created => Cursor::Age(None),
+            Sort::Clicks => Cursor::Clicks(None),
+        };
+        let Some(after) = self.after.as_deref().filter(|after| !after.is_empty()) else {
+            return Ok(first);
+        };
+        let after = Cursor::read_text(after);
+        let is_of_order =
+            |cursor: &Cursor| matches!(cursor, Cursor::Age(_)) == matches!(first, Cursor::Age(_));
+        let detail = "after is no `next` of an earlier page in this order";
+        let after = after.filter(is_of_order);
+        after.ok_or_else(|| Problem::invalid_query(detail))
+    }
+}
+
+/// `GET /links`: those that are wanted, page by page.
 pub(super) async fn list(
     links: Links,
     within: Within,
-    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+    query: QueryResult,
 ) -> Result<Json<Value>, Problem> {
-    let Query(page) = page.map_err(|error| Problem::invalid_query(error.body_text()))?;
-    let after = page.after.as_deref().map(place);
-    let after = match after {
-        Some(None) => {
-            let detail = "after is no `next` of an earlier page";
-            return Err(Problem::invalid_query(detail));
-        }
-        after => after.flatten(),
-    };
-    let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let tag = page.tag.as_deref().filter(|tag| !tag.is_empty());
-    // One more tells whether there is another page.
-    let found = links.store().list(tag, after.as_ref(), limit + 1);
-    let mut found = found.await?;
-    let has_more = found.len() > limit;
-    found.truncate(limit);
-    let next = found.last().filter(|_| has_more).map(cursor);
-    found.retain(|link| within.has(link));
+    let Query(query) = query.map_err(|error| Problem::invalid_query(error.body_text()))?;
+    let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
+    let wanted = query.wanted(within);
+    let found = search(links.store(), &wanted, query.cursor()?, limit);
+    let Page { links: found, next } = found.await?;
     let known = links.domains();
     let standings = links.states().of(&found).await?;
     let found = found.into_iter().zip(standings);
     let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
     let views: Vec<LinkView> = found.map(view).collect();
+    let next = next.map(|cursor| cursor.write());
     Ok(Json(json!({ "links": views, "next": next })))
-}
-
-/// `<created_at_ms>.<domain>.<code>`: neither has a dot.
-fn cursor(link: &StoredLink) -> String {
-    format!("{}.{}.{}", link.created_at_ms, link.id.domain, link.id.code)
-}
-
-fn place(cursor: &str) -> Option<Place> {
-    let (created_at_ms, name) = cursor.split_once('.')?;
-    let (domain, code) = name.split_once('.')?;
-    Some(Place {
-        created_at_ms: created_at_ms.parse().ok()?,
-        id: LinkId {
-            domain: DomainId::new(domain).ok()?,
-            code: Code::new(code).ok()?,
-        },
-    })
 }
 
 /// `GET /links/{code}`.

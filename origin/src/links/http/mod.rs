@@ -1,6 +1,7 @@
 //! The routes of links: requests in, answers out. What they ask for is decided elsewhere.
 
 mod domains;
+mod export;
 mod feed;
 mod follow;
 mod idempotency;
@@ -76,6 +77,7 @@ pub fn feeds(links: Option<Links>, edges: Edges) -> Router {
 /// The routes for operators.
 ///
 /// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
+/// - `GET /links.csv` and `/links.ndjson`
 /// - `GET` and `PUT /link-domains`; `GET`, `PUT` and `DELETE /link-domains/{id}`
 /// - `GET /links/{code}/stats` and `/stats.csv`, `/qr.svg` and `/qr.png`
 pub fn admin(links: Option<Links>) -> Router {
@@ -86,6 +88,8 @@ pub fn admin(links: Option<Links>) -> Router {
                 .layer(DefaultBodyLimit::max(links::BODY_LEN_MAX))
                 .get(links::list),
         )
+        .route("/links.csv", get(export::csv))
+        .route("/links.ndjson", get(export::ndjson))
         .route(
             "/links/{code}",
             get(links::get).patch(links::edit).delete(links::delete),

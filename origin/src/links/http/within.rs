@@ -28,6 +28,11 @@ impl Within {
         self.0.is_narrow()
     }
 
+    /// The key that asks, if it is only about some links.
+    pub(super) fn narrow_key(self) -> Option<Caller> {
+        Some(self.0).filter(Caller::is_narrow)
+    }
+
     /// Whether a link may be seen.
     pub(super) fn has(&self, link: &StoredLink) -> bool {
         self.0.may_domain(link.id.domain.as_str()) && self.0.may_tags(&link.tags)

@@ -27,6 +27,10 @@ const INSERT_CLICKS: &str = "
     INSERT INTO link_clicks (clicks, bots, visitors, addresses, domain, code, span, at_ms)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 
+const ADD_TOTAL: &str = "UPDATE link_totals SET clicks = clicks + ? WHERE domain = ? AND code = ?";
+
+const INSERT_TOTAL: &str = "INSERT INTO link_totals (clicks, domain, code) VALUES (?, ?, ?)";
+
 const SELECT_VALUES: &str = "
     SELECT part, value, clicks, over_max FROM link_click_parts WHERE domain = ? AND code = ? AND day_ms = ?";
 
@@ -137,6 +141,11 @@ impl LinkStore {
                 let seen = uniques.get(slot).copied().unwrap_or_default();
                 add_clicks(&mut tx, slot, *clicks, seen).await?;
             }
+            for (slot, clicks) in &sums.slots {
+                if slot.span == Span::Day && clicks.clicks > 0 {
+                    add_total(&mut tx, &slot.link, clicks.clicks).await?;
+                }
+            }
             // After the rows of the days, which others that count for the same day wait for.
             for (day, parts) in &sums.parts {
                 add_parts(&mut tx, day, parts).await?;
@@ -227,6 +236,22 @@ async fn add_clicks(tx: &mut Tx, slot: &Slot, added: Added, seen: Uniques) -> Re
     let insert = sql(INSERT_CLICKS).number(added.clicks).number(added.bots);
     let insert = insert.number(seen.visitors).number(seen.addresses);
     if !tx.insert(of_slot(insert, slot)).await? {
+        // Another transaction has made it meanwhile.
+        tx.execute(add()).await?;
+    }
+    Ok(())
+}
+
+/// Only links that were clicked have a total.
+async fn add_total(tx: &mut Tx, link: &LinkId, clicks: u64) -> Result<(), Error> {
+    let add = || of_link(sql(ADD_TOTAL).number(clicks), link);
+    if tx.execute(add()).await? == 1 {
+        return Ok(());
+    }
+    if !tx
+        .insert(of_link(sql(INSERT_TOTAL).number(clicks), link))
+        .await?
+    {
         // Another transaction has made it meanwhile.
         tx.execute(add()).await?;
     }

@@ -92,6 +92,8 @@ pub struct StoredLink {
     pub link: Link,
     /// For people, to find it again.
     pub tags: Vec<String>,
+    /// How often it was clicked, as far as that was counted.
+    pub clicks: u64,
     /// When it was made, in milliseconds since the Unix epoch.
     pub created_at_ms: u64,
     /// When it was last edited, or made.
@@ -183,6 +185,15 @@ pub struct Change<'a> {
 pub struct Place {
     /// When the page's last link was made.
     pub created_at_ms: u64,
+    /// The page's last link.
+    pub id: LinkId,
+}
+
+/// Where in the list of links by clicks a page ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClicksPlace {
+    /// How often the page's last link was clicked.
+    pub clicks: u64,
     /// The page's last link.
     pub id: LinkId,
 }

@@ -6,31 +6,49 @@ use sqlx::Error;
 use weir_link::code::{Code, DomainId, LinkId};
 use weir_link::record::Link;
 
-use super::{Action, LinkStore, Past, Place, StoredLink};
+use super::{Action, ClicksPlace, LinkStore, Past, Place, StoredLink};
 use crate::sql::{Row, SqlError, damaged, sql};
 
 /// Codes that one statement looks for.
 const CODES: usize = 100;
 
 const SELECT_ONE: &str = "
-    SELECT domain, code, record, tags, created_at_ms, changed_at_ms, expires_at_ms
-    FROM links WHERE domain = ? AND code = ? AND deleted_at_ms IS NULL";
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM links l
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE l.domain = ? AND l.code = ? AND l.deleted_at_ms IS NULL";
 
 /// The first condition on the time is for the index, which does not see through OR.
 const LIST: &str = "
-    SELECT domain, code, record, tags, created_at_ms, changed_at_ms, expires_at_ms
-    FROM links
-    WHERE created_at_ms <= ? AND (created_at_ms < ? OR domain < ? OR (domain = ? AND code < ?))
-        AND deleted_at_ms IS NULL
-    ORDER BY created_at_ms DESC, domain DESC, code DESC LIMIT ?";
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
+    FROM links l
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
+    WHERE l.created_at_ms <= ?
+        AND (l.created_at_ms < ? OR l.domain < ? OR (l.domain = ? AND l.code < ?))
+        AND l.deleted_at_ms IS NULL
+    ORDER BY l.created_at_ms DESC, l.domain DESC, l.code DESC LIMIT ?";
 
 const LIST_TAGGED: &str = "
-    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        COALESCE(c.clicks, 0) AS clicks
     FROM link_tags t JOIN links l ON l.domain = t.domain AND l.code = t.code
+        LEFT JOIN link_totals c ON c.domain = l.domain AND c.code = l.code
     WHERE t.tag = ? AND t.created_at_ms <= ?
         AND (t.created_at_ms < ? OR t.domain < ? OR (t.domain = ? AND t.code < ?))
         AND l.deleted_at_ms IS NULL
     ORDER BY t.created_at_ms DESC, t.domain DESC, t.code DESC LIMIT ?";
+
+/// Only links that were clicked are in it.
+const LIST_BY_CLICKS: &str = "
+    SELECT l.domain, l.code, l.record, l.tags, l.created_at_ms, l.changed_at_ms, l.expires_at_ms,
+        c.clicks
+    FROM link_totals c JOIN links l ON l.domain = c.domain AND l.code = c.code
+    WHERE c.clicks <= ?
+        AND (c.clicks < ? OR c.domain < ? OR (c.domain = ? AND c.code < ?))
+        AND l.deleted_at_ms IS NULL
+    ORDER BY c.clicks DESC, c.domain DESC, c.code DESC LIMIT ?";
 
 const HISTORY: &str = "
     SELECT action, record, tags, at_ms FROM link_history
@@ -60,7 +78,18 @@ impl LinkStore {
         after: Option<&Place>,
         limit: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
-        let before_ms = after.map_or(u64::MAX, |place| place.created_at_ms);
+        self.list_before(tag, u64::MAX, after, limit).await
+    }
+
+    /// The same of links that were made before `before_ms`.
+    pub async fn list_before(
+        &self,
+        tag: Option<&str>,
+        before_ms: u64,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<Vec<StoredLink>, SqlError> {
+        let before_ms = after.map_or(before_ms, |place| place.created_at_ms.min(before_ms));
         let (domain, code) = after.map_or(("", ""), |place| {
             (place.id.domain.as_str(), place.id.code.as_str())
         });
@@ -77,6 +106,23 @@ impl LinkStore {
             .iter()
             .map(stored)
             .collect::<Result<_, _>>()?)
+    }
+
+    /// At most `limit` links that are not deleted and were clicked, those that were clicked most first: those that come
+    /// after `after`.
+    pub async fn list_by_clicks(
+        &self,
+        after: Option<&ClicksPlace>,
+        limit: usize,
+    ) -> Result<Vec<StoredLink>, SqlError> {
+        let clicks = after.map_or(u64::MAX, |place| place.clicks);
+        let (domain, code) = after.map_or(("", ""), |place| {
+            (place.id.domain.as_str(), place.id.code.as_str())
+        });
+        let select = sql(LIST_BY_CLICKS).number(clicks).number(clicks);
+        let select = select.text(domain).text(domain).text(code).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
     /// What was done to a link, the first first. Empty if it was never edited.
@@ -134,6 +180,7 @@ fn stored(row: &Row) -> Result<StoredLink, Error> {
         id: id(row)?,
         link: link(row)?,
         tags: tags(row)?,
+        clicks: row.number("clicks")?,
         created_at_ms: row.number("created_at_ms")?,
         changed_at_ms: row.number("changed_at_ms")?,
         expires_at_ms: row.maybe("expires_at_ms")?,

@@ -21,7 +21,7 @@ use weir_base::id::SaleId;
 
 use super::Sales;
 use super::new_sale::NewSaleError;
-use crate::http::{Edges, Problem, UserReader, with_stamp};
+use crate::http::{Edges, Fault, Problem, UserReader, with_stamp};
 
 /// The routes for gateways.
 ///
@@ -133,6 +133,13 @@ fn unknown_sale_with(status: StatusCode) -> Problem {
     Problem::new(status, "unknown_sale", "Unknown sale", detail)
 }
 
-fn invalid_sale(error: &NewSaleError) -> Problem {
-    Problem::unprocessable("invalid_sale", "Invalid sale", error.to_string())
+/// The sentence says all; each mistake is told by itself, too, if there are more.
+fn invalid_sale(errors: &[NewSaleError]) -> Problem {
+    let details: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let problem = Problem::unprocessable("invalid_sale", "Invalid sale", details.join("; "));
+    let fault = |(error, detail): (&NewSaleError, String)| Fault {
+        pointer: format!("/{}", error.field()),
+        detail,
+    };
+    problem.with_faults(errors.iter().zip(details).map(fault).collect())
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -13,14 +13,14 @@ use weir_base::headers;
 use super::orders::only;
 use super::user_orders::{SignedUser, conflict, ended, unknown_order};
 use crate::clock::now_ms;
-use crate::http::{Problem, read_json};
+use crate::http::{Problem, ReadQuery, page_len, read_json_of};
 use crate::sales::Sales;
 use crate::sales::callback::{self, CallbackError};
 use crate::sales::payment::Payments;
 use crate::sales::store::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
 
-/// The most payments in one list.
-const LIST_LEN_MAX: usize = 1_000;
+/// The most payments on one page.
+const PAGE_MAX: usize = 1_000;
 
 /// The longest reference of a refund, in characters.
 const REFERENCE_LEN_MAX: usize = 128;
@@ -168,22 +168,43 @@ fn read_callback(
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     state: String,
+    /// `next` of an earlier page.
+    after: Option<String>,
+    limit: Option<usize>,
 }
 
-/// `GET /payments?state=refund_due`: those that have been in this state for longest come first.
+/// `GET /payments?state=refund_due`: those that have been in this state for longest come first, page by page.
 pub(super) async fn list(
     State(sales): State<Sales>,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    ReadQuery(query): ReadQuery<ListQuery>,
 ) -> Result<Json<Value>, Problem> {
     let words = PaymentState::ALL.map(PaymentState::word).join(", ");
     let must_be = || Problem::invalid_query(format!("state: must be one of {words}"));
-    let Query(query) = query.map_err(|_| must_be())?;
     let mut states = PaymentState::ALL.into_iter();
     let state = states.find(|state| state.word() == query.state);
     let state = state.ok_or_else(must_be)?;
-    let payments = sales.store.payments_in(state, LIST_LEN_MAX).await?;
+    let after = query.after.as_deref().map(place).transpose()?;
+    let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
+    // One more tells whether there is another page.
+    let found = sales
+        .store
+        .payments_in(state, after.unwrap_or((0, "")), limit + 1);
+    let mut payments = found.await?;
+    let has_more = payments.len() > limit;
+    payments.truncate(limit);
+    let next = payments.last().filter(|_| has_more);
+    let next = next.map(|last| format!("{}.{}", last.decided_at_ms, last.id));
     let payments: Vec<PaymentView> = payments.into_iter().map(Into::into).collect();
-    Ok(Json(json!({ "payments": payments })))
+    Ok(Json(json!({ "payments": payments, "next": next })))
+}
+
+/// Where a page begins: since when the last payment of the page before it was in its state, and its name.
+fn place(after: &str) -> Result<(u64, &str), Problem> {
+    let parts = after.split_once('.');
+    let place = parts.and_then(|(at_ms, id)| Some((at_ms.parse().ok()?, id)));
+    // SQL's numbers end there.
+    let place = place.filter(|(at_ms, _): &(u64, &str)| i64::try_from(*at_ms).is_ok());
+    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
 }
 
 /// What an operator writes down of a refund.
@@ -204,7 +225,7 @@ pub(super) async fn refunded(
 ) -> Result<Json<PaymentView>, Problem> {
     let note: RefundNote = match body.trim_ascii() {
         b"" | b"null" => RefundNote::default(),
-        body => read_json(body)?,
+        body => read_json_of(body, "RefundNote")?,
     };
     if note.reference.chars().count() > REFERENCE_LEN_MAX {
         let detail = format!("reference: must have at most {REFERENCE_LEN_MAX} characters");

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
 use axum::{Extension, Json};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{error, info};
 use weir_base::id::SaleId;
@@ -12,7 +12,7 @@ use weir_base::id::SaleId;
 use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::clock::now_ms;
-use crate::http::{JsonBody, Live, Problem};
+use crate::http::{JsonBody, Live, Problem, ReadQuery, page_len};
 use crate::sales::Sales;
 use crate::sales::books::{Books, BooksView};
 use crate::sales::catalogue::PublishError;
@@ -20,8 +20,17 @@ use crate::sales::new_sale::NewSale;
 use crate::sales::status::{SaleStatus, SaleSummary};
 use crate::sales::warm::WarmError;
 
-/// The most sales in one list: those that end last.
-const LIST_LEN_MAX: usize = 1_000;
+/// The most sales on one page.
+const PAGE_MAX: usize = 1_000;
+
+/// Which page of sales.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    /// `next` of an earlier page.
+    after: Option<String>,
+    limit: Option<usize>,
+}
 
 /// A new sale, with the path at which it is found.
 type Created = (StatusCode, [(HeaderName, String); 1], Json<SaleSummary>);
@@ -42,15 +51,34 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, location, made))
 }
 
-/// `GET /sales`: those that end last, without what Redis holds of them.
-pub(super) async fn list(State(sales): State<Sales>) -> Result<Json<Value>, Problem> {
-    let stored = sales.store.sales(LIST_LEN_MAX).await?;
+/// `GET /sales`: those that end last first, page by page, without what Redis holds of them.
+pub(super) async fn list(
+    State(sales): State<Sales>,
+    ReadQuery(page): ReadQuery<Page>,
+) -> Result<Json<Value>, Problem> {
+    let after = page.after.as_deref().map(place).transpose()?;
+    let after = after.as_ref().map(|(ends_at_ms, id)| (*ends_at_ms, id));
+    let limit = page_len(page.limit, PAGE_MAX)?.unwrap_or(PAGE_MAX);
+    // One more tells whether there is another page.
+    let mut stored = sales.store.sales(after, limit + 1).await?;
+    let has_more = stored.len() > limit;
+    stored.truncate(limit);
+    let next = stored.last().filter(|_| has_more);
+    let next = next.map(|last| format!("{}.{}", last.sale.ends_at_ms, last.sale.id));
     let switch = sales.store.global_switch().await?;
     let list: Vec<SaleSummary> = stored
         .into_iter()
         .map(|stored| SaleSummary::new(stored, switch))
         .collect();
-    Ok(Json(json!({ "sales": list })))
+    Ok(Json(json!({ "sales": list, "next": next })))
+}
+
+/// Where a page begins: `<ends_at_ms>.<id>` of the last sale of the page before it.
+fn place(after: &str) -> Result<(u64, SaleId), Problem> {
+    let parts = after.split_once('.');
+    let place =
+        parts.and_then(|(ends_at_ms, id)| Some((ends_at_ms.parse().ok()?, SaleId::new(id).ok()?)));
+    place.ok_or_else(|| Problem::invalid_query("after: is no `next` of an earlier page"))
 }
 
 /// `GET /sales/{id}`: what SQL and Redis hold of it.

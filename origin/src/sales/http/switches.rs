@@ -11,7 +11,7 @@ use weir_sale::sale::{SALES_MAX, Sale, SaleState};
 
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::clock::now_ms;
-use crate::http::{JsonBody, Problem};
+use crate::http::{JsonBody, Problem, read_value_of};
 use crate::sales::Sales;
 use crate::sales::catalogue::ended_after_ms;
 use crate::sales::ledger::UserList;
@@ -150,7 +150,7 @@ async fn move_end(
         return Err(Problem::invalid_body(detail));
     };
     if wanted_ms > INSTANT_MS_MAX {
-        return Err(invalid_sale(&NewSaleError::TooLate));
+        return Err(invalid_sale(&[NewSaleError::TooLate]));
     }
     let (sale, now_ms) = (&stored_sale.sale, now_ms());
     // The earliest end that is left to choose: one that has passed stays as it was.
@@ -194,8 +194,7 @@ fn edited(
         }
         whole[name] = value;
     }
-    let edited: NewSale = serde_path_to_error::deserialize(whole)
-        .map_err(|error| Problem::invalid_body(error.to_string()))?;
+    let edited: NewSale = read_value_of(&whole, "NewSale")?;
     edited.check().map_err(|error| invalid_sale(&error))?;
     Ok(edited)
 }

@@ -10,7 +10,7 @@ use weir_base::id::UserId;
 use weir_sale::sale::SALES_MAX;
 
 use crate::clock::now_ms;
-use crate::http::{JsonBody, Problem, ReadQuery, read_json};
+use crate::http::{JsonBody, Problem, ReadQuery, read_json_of};
 use crate::sales::store::{ListEntry, ListedUser, Said, Standing};
 use crate::sales::{Sales, UserList};
 
@@ -123,7 +123,7 @@ pub(super) async fn delete(
     let user = read_user(user)?;
     let removal: Removal = match body.trim_ascii() {
         b"" | b"null" => Removal::default(),
-        body => read_json(body)?,
+        body => read_json_of(body, "Removal")?,
     };
     let said = said(removal.reason, removal.operator)?;
     change(&sales, &user, None, &said).await

@@ -15,7 +15,9 @@ const SELECT_OF_ORDER: &str = "
     SELECT * FROM payments WHERE order_id = ? ORDER BY started_at_ms, id";
 
 const SELECT_IN_STATE: &str = "
-    SELECT * FROM payments WHERE state = ? ORDER BY decided_at_ms, id LIMIT ?";
+    SELECT * FROM payments
+    WHERE state = ? AND (COALESCE(decided_at_ms, 0) > ? OR (COALESCE(decided_at_ms, 0) = ? AND id > ?))
+    ORDER BY decided_at_ms, id LIMIT ?";
 
 const INSERT_PAYMENT: &str = "
     INSERT INTO payments (id, order_id, user_id, state, started_at_ms)
@@ -86,6 +88,8 @@ pub struct StoredPayment {
     pub reason: String,
     /// What the operator who gave it back wrote down; empty otherwise.
     pub reference: String,
+    /// Since when it is in this state, in milliseconds since the Unix epoch; 0 for one that has only started.
+    pub decided_at_ms: u64,
 }
 
 /// The answer to a buyer who wants to pay.
@@ -168,13 +172,17 @@ impl SaleStore {
         Ok(rows.last().map(stored).transpose()?)
     }
 
-    /// At most `limit` payments in this state, those first that have been in it for longest.
+    /// At most `limit` payments in this state, those first that have been in it for longest, behind the one of this
+    /// [`StoredPayment::decided_at_ms`] and this name.
     pub async fn payments_in(
         &self,
         state: PaymentState,
+        after: (u64, &str),
         limit: usize,
     ) -> Result<Vec<StoredPayment>, SqlError> {
-        let select = sql(SELECT_IN_STATE).text(state.word()).number(limit);
+        let (at_ms, id) = after;
+        let select = sql(SELECT_IN_STATE).text(state.word());
+        let select = select.number(at_ms).number(at_ms).text(id).number(limit);
         let rows = self.db.all(select).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
@@ -285,6 +293,7 @@ async fn start_in(
         state: PaymentState::Started,
         reason: String::new(),
         reference: String::new(),
+        decided_at_ms: 0,
     };
     Ok(match is_new {
         true => PaymentStart::New(payment),
@@ -456,5 +465,6 @@ pub(super) fn stored(row: &Row) -> Result<StoredPayment, Error> {
         state: state.ok_or_else(|| damaged("state", "names no state"))?,
         reason: row.text("reason")?,
         reference: row.text("reference")?,
+        decided_at_ms: row.maybe("decided_at_ms")?.unwrap_or(0),
     })
 }

@@ -9,7 +9,7 @@ use super::{
     Balance, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
     SwitchChange, Updated, claims, counts, orders, stock_changes,
 };
-use crate::sales::new_sale::{NewSale, Payment, Window};
+use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
 
 const INSERT_SALE: &str = "
@@ -38,6 +38,7 @@ const SELECT_ONE: &str = "
 const SELECT_LIST: &str = "
     SELECT sales.*, stock.remaining
     FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE ends_at_ms < ? OR (ends_at_ms = ? AND id > ?)
     ORDER BY ends_at_ms DESC, id
     LIMIT ?";
 
@@ -242,9 +243,18 @@ impl SaleStore {
         Ok(Some(balance))
     }
 
-    /// At most `limit` sales, those that end last first.
-    pub async fn sales(&self, limit: usize) -> Result<Vec<StoredSale>, SqlError> {
-        let rows = self.db.all(sql(SELECT_LIST).number(limit)).await?;
+    /// At most `limit` sales, those that end last first, behind the one that ends at `after.0` and has the name `after.1`.
+    pub async fn sales(
+        &self,
+        after: Option<(u64, &SaleId)>,
+        limit: usize,
+    ) -> Result<Vec<StoredSale>, SqlError> {
+        // Before the first: no sale ends that late.
+        let (ends_at_ms, id) = after.map_or((INSTANT_MS_MAX + 1, ""), |(ends_at_ms, id)| {
+            (ends_at_ms.min(INSTANT_MS_MAX + 1), id.as_str())
+        });
+        let select = sql(SELECT_LIST).number(ends_at_ms).number(ends_at_ms);
+        let rows = self.db.all(select.text(id).number(limit)).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 

@@ -13,6 +13,7 @@ use weir_stack::http::{self, Connection, Method};
 use weir_stack::origin::{Origin, OriginOptions};
 use weir_stack::{Secrets, ports};
 
+use crate::probes::SmallDisk;
 use crate::support::{self, TOKEN};
 
 fn options(dir: &Path, log: &Path, redis_url: String) -> OriginOptions {
@@ -361,31 +362,10 @@ fn what_does_not_fit_together_is_refused_by_its_flag() {
     check(&["--events-log", "/dev/null"], None, "/dev/null");
 }
 
-/// A file system of its own that is full, unmounted at the end. Only root can have one.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn new(path: &Path) -> Option<Self> {
-        std::fs::create_dir_all(path).unwrap();
-        let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"])
-            .arg(path);
-        let mounted = mount.output().is_ok_and(|output| output.status.success());
-        mounted.then(|| Self(path.to_owned()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
-
 #[tokio::test]
 async fn a_full_disk_refuses_events_and_loses_none() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(disk) = SmallDisk::new(&dir.path().join("disk")) else {
+    let Some(disk) = SmallDisk::new(&dir.path().join("disk"), "256k") else {
         eprintln!("left out: only root can mount a small disk");
         return;
     };
@@ -412,7 +392,7 @@ async fn a_full_disk_refuses_events_and_loses_none() {
     let ready = admin(&origin, Method::GET, "/readyz", &Value::Null).await;
     assert_eq!(
         ready.json().unwrap(),
-        json!({"status": "ok", "events": "failing"})
+        json!({"status": "ok", "events": "failing", "events_disk": "full"})
     );
     until_stored_all(&origin).await;
     assert_eq!(stored(&origin, "alice").await.len(), taken);

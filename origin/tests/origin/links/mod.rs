@@ -9,6 +9,7 @@ mod edits;
 mod log;
 mod numbers;
 mod process;
+mod search;
 mod store;
 
 use weir_link::code::LinkId;

@@ -1,5 +1,7 @@
 //! Sales: made, listed, warmed, changed, switched.
 
+use weir_origin::sales::store::StoredSale;
+
 use super::*;
 
 on_every_database! {
@@ -34,15 +36,20 @@ async fn sales_are_listed_and_published_in_order(store: &SaleStore) {
         let new = new_sale(name, 1, starts_at_ms);
         store.create_sale(&new, 1).await.unwrap();
     }
-    let listed = store.sales(2).await.unwrap();
-    let names: Vec<_> = listed.iter().map(|s| s.sale.id.as_str()).collect();
-    assert_eq!(names, ["b", "c"]);
+    let names = |listed: Vec<StoredSale>| -> Vec<String> {
+        listed.into_iter().map(|s| s.sale.id.into()).collect()
+    };
+    assert_eq!(names(store.sales(None, 2).await.unwrap()), ["b", "c"]);
+    let c = id("c");
+    let ends_at_ms = store.sale(&c).await.unwrap().unwrap().sale.ends_at_ms;
+    let rest = store.sales(Some((ends_at_ms, &c)), 2).await.unwrap();
+    assert_eq!(names(rest), ["a"]);
 
     assert_eq!(store.catalogue(0, 9).await.unwrap(), []);
     for name in ["a", "b", "c"] {
         store.mark_warmed(&id(name), 9).await.unwrap();
     }
-    let published = |sales: Vec<weir_origin::sales::store::StoredSale>| -> Vec<String> {
+    let published = |sales: Vec<StoredSale>| -> Vec<String> {
         sales
             .into_iter()
             .map(|stored| stored.sale.id.into())

@@ -1,6 +1,7 @@
 //! What the tests share: one Redis a test binary, a key prefix and a database a test.
 
 mod claims;
+pub mod contract;
 mod requests;
 mod servers;
 mod sql;
@@ -18,6 +19,7 @@ use weir_origin::clock::now_ms;
 use weir_sale::claim::Ticket;
 use weir_sale::shard::home_shard;
 
+pub use requests::user_headers;
 use servers::shared_redis;
 pub use servers::{mysql_url, redis};
 pub use sql::Sql;

@@ -13,6 +13,16 @@ use weir_sale::claim::Ticket;
 
 use super::*;
 
+/// What a gateway says of who is signed in.
+pub fn user_headers(name: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let ring = KeyRing::new(vec![key()]).unwrap();
+    let signed = weir_sale::identity::sign(&ring, &user(name), now_ms());
+    vec![
+        (USER, signed.value.into()),
+        (USER_SIGNATURE, signed.signature.into()),
+    ]
+}
+
 impl World {
     /// `POST /orders` with this claim.
     pub async fn order(&self, ticket: &Ticket) -> Answer {
@@ -34,13 +44,18 @@ impl World {
         self.app.clone().oneshot(request).await.unwrap()
     }
 
+    /// The routes of the public port and those of the admin port.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub fn routers(&self) -> [Router; 2] {
+        [self.app.clone(), self.admin.clone()]
+    }
+
     /// A request of this user to the public port, as a gateway passes it on.
     pub async fn as_user(&self, name: &str, method: &str, path: &str) -> Answer {
-        let ring = KeyRing::new(vec![key()]).unwrap();
-        let signed = weir_sale::identity::sign(&ring, &user(name), now_ms());
-        let request = Request::builder().method(method).uri(path);
-        let request = request.header(USER, signed.value);
-        let request = request.header(USER_SIGNATURE, signed.signature);
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in user_headers(name) {
+            request = request.header(name, value);
+        }
         self.public(request.body(Body::empty()).unwrap()).await
     }
 
@@ -179,11 +194,12 @@ async fn bytes(router: &Router, request: Request<Body>) -> Vec<u8> {
 }
 
 async fn answer(router: &Router, request: Request<Body>) -> Answer {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = router.clone().oneshot(request).await.unwrap();
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let text = String::from_utf8_lossy(&body);
-    Answer {
+    let answer = Answer {
         status: head.status,
         headers: head.headers,
         body: match body.is_empty() {
@@ -191,5 +207,7 @@ async fn answer(router: &Router, request: Request<Body>) -> Answer {
             // Metrics are text.
             false => serde_json::from_slice(&body).unwrap_or_else(|_| text.clone().into()),
         },
-    }
+    };
+    contract::hold(&method, &path, &answer);
+    answer
 }

@@ -121,6 +121,15 @@ impl World {
         world
     }
 
+    /// With a reconciler that may be silent for so long.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub async fn with_silence_max(silence_max: Duration) -> Self {
+        let mut world = Self::new().await;
+        world.origin = world.origin.with_silence_max(silence_max);
+        world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
+        world
+    }
+
     /// With short links under these domains.
     pub async fn with_links(domains: Value, change: impl FnOnce(&mut Settings) + 'static) -> Self {
         let links: LinkSetup = (domains, Box::new(change));
@@ -202,6 +211,16 @@ impl World {
         world.app = world.origin.public_routes();
         world.admin = world.origin.admin_routes(AdminToken::new(TOKEN).unwrap());
         world
+    }
+
+    /// With all that an origin may have.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub async fn with_everything() -> Self {
+        let domains = serde_json::json!({ "domains": [{ "id": "main", "hosts": ["s.example"] }] });
+        let mut world = Self::with_links(domains, |_| ()).await;
+        world.origin = world.origin.with_history(HistorySettings::default());
+        let world = world.and_fitment(|_| ());
+        world.and_events(|_| ()).await
     }
 
     /// With vehicle fitment, of which nothing runs in the background.

@@ -142,6 +142,7 @@ fn a_link(seed: u8) -> Draft {
         platforms: platforms_of(rule),
         languages: vec![],
         target: target_of(at),
+        ..Rule::default()
     });
     let the_link = to(|link| {
         link.rules = written.collect();

@@ -46,7 +46,8 @@ pub(super) const AGENTS: [(&str, &str, &[Platform]); 6] = [
         &[Platform::Android, Platform::Tablet],
     ),
 ];
-const CRAWLER: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+pub(super) const CRAWLER: &str =
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 
 pub(super) const PLATFORMS: [(&str, Platform); 7] = [
     ("ios", Platform::Ios),
@@ -58,7 +59,7 @@ pub(super) const PLATFORMS: [(&str, Platform); 7] = [
     ("any", Platform::Any),
 ];
 
-fn config() -> Value {
+pub(super) fn config() -> Value {
     json!({
         "redis": {},
         "origin": { "cluster": "origin" },
@@ -73,7 +74,7 @@ fn document(version: u64, domain: &Value) -> String {
 }
 
 /// A gateway of one domain.
-fn gateway(name: &str, config: Value, domain: Value) -> Draft {
+pub(super) fn gateway(name: &str, config: Value, domain: Value) -> Draft {
     let mut one = json!({ "id": "s", "hosts": [HOST] });
     for (field, value) in domain.as_object().into_iter().flatten() {
         one[field] = value.clone();
@@ -91,7 +92,7 @@ fn keys(draft: &Draft) -> LinkKeys {
     LinkKeys::new(&draft.prefix(), &LINK.parse().expect("a link"))
 }
 
-fn with_link(draft: Draft, link: &Link) -> Draft {
+pub(super) fn with_link(draft: Draft, link: &Link) -> Draft {
     let key = keys(&draft).record();
     draft.stored(key, Entry::string(record(link)))
 }
@@ -127,6 +128,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     drafts.extend(lives());
     drafts.extend(platforms());
     drafts.extend(languages());
+    drafts.extend(super::link_targets::drafts());
     drafts.extend(apps());
     drafts.extend(hosts());
     drafts.extend(files());
@@ -336,6 +338,7 @@ fn platforms() -> Vec<Draft> {
             platforms: vec![platform],
             languages: vec![],
             target: THERE.into(),
+            ..Rule::default()
         };
         let to = to(|link| link.rules = vec![rule]);
         for (agent, text, of) in AGENTS {
@@ -356,6 +359,7 @@ fn languages() -> Vec<Draft> {
             .map(|language| (*language).to_owned())
             .collect(),
         target: target.into(),
+        ..Rule::default()
     };
     let to = to(|link| {
         link.language = "en".into();

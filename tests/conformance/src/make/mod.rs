@@ -4,6 +4,7 @@ mod events;
 mod fitment;
 mod generated;
 mod limits;
+mod link_targets;
 mod links;
 mod sale;
 mod token;

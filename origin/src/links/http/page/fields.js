@@ -50,7 +50,7 @@ export function changed(all) {
 
 /** The parts of a link's form; without `link`, of a new one. */
 export function linkParts(link = null) {
-  return [target(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), apps(link), rules(link)];
+  return [target(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), ended(link), preview(link), apps(link), rules(link)];
 }
 
 function target(link) {
@@ -112,6 +112,37 @@ function tags(link) {
   return new Part("tags", field("Tags", control, "Separated by commas."), valueOf(control, parts, []));
 }
 
+function ended(link) {
+  const control = el("input", { type: "url", name: "ended", maxlength: 2048, value: link?.ended_target ?? "", autocomplete: "off" });
+  const hint = "Where visitors go after its end. Empty: to the domain’s page.";
+  return new Part("ended_target", field("After its end", control, hint), valueOf(control));
+}
+
+function preview(link) {
+  const shown = link?.preview ?? {};
+  const title = el("input", { name: "preview-title", value: shown.title ?? "", autocomplete: "off" });
+  const text = el("input", { name: "preview-text", value: shown.text ?? "", autocomplete: "off" });
+  const image = el("input", { type: "url", name: "preview-image", value: shown.image ?? "", autocomplete: "off" });
+  const element = el(
+    "fieldset",
+    { class: "list", id: "preview" },
+    el("legend", {}, "Preview"),
+    el("p", { class: "hint" }, "What chats and social networks show. Without a title: the target’s own."),
+    field("Title", title),
+    field("Text", text),
+    field("Picture", image),
+  );
+  const get = () => {
+    const [heading, words, picture] = [title, text, image].map((control) => control.value.trim());
+    return heading === "" ? null : { title: heading, text: words || undefined, image: picture || undefined };
+  };
+  return new Part("preview", element, get);
+}
+
+/** Parameters as a query string has them, and back. */
+const written = (query) => new URLSearchParams((query ?? []).map(({ name, value }) => [name, value ?? "*"])).toString();
+const parameters = (text) => [...new URLSearchParams(text)].map(([name, value]) => (value === "*" ? { name } : { name, value }));
+
 function apps(link) {
   const row = (app) => {
     const platform = select(PLATFORMS.map((one) => [one, one]), app.platform ?? "any", { name: "app-platform" });
@@ -134,6 +165,9 @@ function rules(link) {
     const chosen = rule.platforms ?? [];
     const boxes = PLATFORMS.map((one) => el("input", { type: "checkbox", name: "rule-platform", value: one, checked: chosen.includes(one) }));
     const languages = el("input", { name: "rule-languages", value: (rule.languages ?? []).join(", "), placeholder: "zh-TW, zh" });
+    const lands = el("input", { name: "rule-countries", value: (rule.countries ?? []).join(", "), placeholder: "DE, AT" });
+    const query = el("input", { name: "rule-query", value: written(rule.query), placeholder: "ref=mail&x=*" });
+    const percent = el("input", { type: "number", name: "rule-percent", min: 1, max: 99, value: rule.percent ?? "" });
     const address = el("input", { name: "rule-target", required: true, value: rule.target ?? "" });
     return {
       controls: [
@@ -145,11 +179,17 @@ function rules(link) {
           el("p", { class: "hint" }, "None: everywhere."),
         ),
         field("In languages", languages, "Separated by commas. Empty: all."),
+        field("In countries", lands, "Two letters each, separated by commas. Empty: all."),
+        field("With the query", query, "All of these parameters; * is any value. Empty: any query."),
+        field("Percent of visitors", percent, "Empty: all who fit."),
         field("Leads to", address),
       ],
       get: () => ({
         platforms: boxes.filter((box) => box.checked).map((box) => box.value),
         languages: parts(languages.value),
+        countries: parts(lands.value),
+        query: parameters(query.value.trim()),
+        percent: percent.value === "" ? undefined : Number(percent.value),
         target: address.value.trim(),
       }),
     };

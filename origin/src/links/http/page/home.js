@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { el, field, replace, select } from "./dom.js";
 import { changed, linkParts } from "./fields.js";
-import { time } from "./format.js";
+import { count, time } from "./format.js";
 import { complaint, working } from "./notice.js";
 
 const PAGE = 25;
@@ -60,15 +60,18 @@ async function maker() {
   );
 }
 
-/** A card with the newest links, those of one tag if one is chosen, and more on demand. */
+/** A card with the links that are looked for, the newest or the most clicked first, and more on demand. */
 async function links() {
   const rows = el("tbody", {});
   const said = el("div", {});
+  const text = el("input", { type: "search", name: "q", autocomplete: "off", placeholder: "Code, address, tag" });
   const tag = el("input", { type: "search", name: "tag", autocomplete: "off", placeholder: "Only this tag" });
+  const sort = select([["created", "Newest first"], ["clicks", "Most clicked first"]], "created", { name: "sort" });
   const more = el("button", { type: "button", class: "quiet", hidden: true }, "More");
   let after;
   const load = async (isFirst) => {
-    const page = await api.list({ tag: tag.value.trim(), after: isFirst ? undefined : after, limit: PAGE });
+    const wanted = { q: text.value.trim(), tag: tag.value.trim(), sort: sort.value };
+    const page = await api.list({ ...wanted, after: isFirst ? undefined : after, limit: PAGE });
     if (isFirst) {
       rows.replaceChildren();
     }
@@ -76,17 +79,19 @@ async function links() {
     after = page.next;
     more.hidden = !after;
     const hasNone = rows.children.length === 0;
-    replace(said, hasNone && el("p", { class: "hint", id: "none" }, tag.value ? "No link has this tag." : "No links yet."));
+    replace(said, hasNone && el("p", { class: "hint", id: "none" }, nothing(wanted, after)));
   };
   const tell = (error) => replace(said, complaint(error));
   more.addEventListener("click", () => load(false).catch(tell));
-  tag.addEventListener("change", () => load(true).catch(tell));
+  for (const control of [text, tag, sort]) {
+    control.addEventListener("change", () => load(true).catch(tell));
+  }
   await load(true);
-  const heads = ["Link", "Target", "Created", "State"];
+  const heads = ["Link", "Target", "Clicks", "Created", "State"];
   return el(
     "section",
     { class: "card" },
-    el("div", { class: "row apart" }, el("h2", {}, "Links"), el("div", { class: "labelless" }, field("Tag", tag))),
+    el("div", { class: "row apart" }, el("h2", {}, "Links"), el("div", { class: "row labelless" }, field("Search", text), field("Tag", tag), field("Order", sort))),
     el(
       "table",
       { class: "links", id: "links" },
@@ -96,6 +101,17 @@ async function links() {
     said,
     el("div", { class: "row" }, more),
   );
+}
+
+/** Why a page has no links. One page of a search looks at some thousand links only. */
+function nothing(wanted, after) {
+  if (after) {
+    return "Not found yet: press More to look further.";
+  }
+  if (wanted.q) {
+    return "No link is like that.";
+  }
+  return wanted.tag ? "No link has this tag." : "No links yet.";
 }
 
 const STATES = { active: "Active", disabled: "Disabled", ended: "Ended", used_up: "Used up" };
@@ -111,6 +127,7 @@ function row(link) {
     {},
     el("th", { scope: "row" }, el("a", { href: place(link) }, link.url.replace(/^https?:\/\//, ""))),
     el("td", { class: "target" }, el("span", { title: link.target }, link.target), labels(link)),
+    el("td", { class: "when" }, count(link.clicks)),
     el("td", { class: "when" }, time(link.created_at_ms)),
     el("td", {}, state(link)),
   );

@@ -1,0 +1,35 @@
+//! What programs that preview links are shown.
+
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest text of a preview, in bytes.
+pub const PREVIEW_LEN_MAX: usize = 2_048;
+
+/// What programs that preview links are shown in place of the target's own page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preview {
+    /// The title.
+    #[serde(rename = "t")]
+    pub title: String,
+    /// A sentence or two; empty: none.
+    #[serde(rename = "d", default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The address of a picture; empty: none.
+    #[serde(rename = "i", default, skip_serializing_if = "String::is_empty")]
+    pub image: String,
+}
+
+impl Preview {
+    /// So many bytes it takes in memory, roughly.
+    pub(crate) fn size(&self) -> usize {
+        96 + self.title.len() + self.text.len() + self.image.len()
+    }
+
+    /// Whether its texts are no longer than they may be.
+    pub(crate) fn is_small(&self) -> bool {
+        let texts = [&self.title, &self.text, &self.image];
+        texts.iter().all(|text| text.len() <= PREVIEW_LEN_MAX)
+    }
+}

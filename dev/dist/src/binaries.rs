@@ -1,0 +1,117 @@
+//! What is compiled for a release.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use walrus::ModuleConfig;
+use weir_stack::native::Host;
+use weir_stack::report::Console;
+use weir_stack::tools::WasmToolchain;
+use weir_stack::wasm::{self, Messages};
+use weir_stack::{command, origin};
+
+/// A filter as it is shipped.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    /// As in the file's name, without `.wasm`.
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The filters, stripped: without the names of functions.
+pub(crate) fn filters() -> Result<Vec<Filter>> {
+    let toolchain = WasmToolchain::find_or_get(&mut Console)?;
+    let built = wasm::build_filters(&toolchain, Messages::Show)?;
+    let stripped = built.into_iter().map(|filter| {
+        let path = filter.path.display();
+        let bytes = std::fs::read(&filter.path).with_context(|| format!("cannot read {path}"))?;
+        Ok(Filter {
+            bytes: strip(&bytes).with_context(|| format!("cannot strip {path}"))?,
+            name: filter.name,
+        })
+    });
+    stripped.collect()
+}
+
+fn strip(wasm: &[u8]) -> Result<Vec<u8>> {
+    let mut config = ModuleConfig::new();
+    config
+        .generate_name_section(false)
+        .generate_producers_section(false);
+    Ok(config.parse(wasm)?.emit_wasm())
+}
+
+/// How origin and native module are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// For operators.
+    Shipped,
+    /// For a check of everything else: the origin as tests run it, which is not static, and no native module.
+    Fast,
+}
+
+impl Build {
+    pub(crate) fn of(is_fast: bool) -> Self {
+        match is_fast {
+            true => Self::Fast,
+            false => Self::Shipped,
+        }
+    }
+
+    /// The origin: for operators, one static binary.
+    pub(crate) fn origin(self) -> Result<PathBuf> {
+        if self == Self::Fast {
+            return origin::ensure_built();
+        }
+        let binary = origin::ensure_built_static()?;
+        check_static(&binary)?;
+        Ok(binary)
+    }
+
+    /// The native module, if it is part of this build.
+    pub(crate) fn native(self) -> Result<Option<PathBuf>> {
+        match self {
+            Self::Shipped => Host::NativeRelease.library().map(Some),
+            Self::Fast => Ok(None),
+        }
+    }
+}
+
+/// A binary that asks for no other: it runs where there is nothing but a kernel.
+fn check_static(binary: &PathBuf) -> Result<()> {
+    let mut readelf = std::process::Command::new("readelf");
+    readelf.args(["--program-headers", "--wide"]).arg(binary);
+    let said = command::succeed(&mut readelf, std::time::Duration::from_secs(30));
+    let said = said
+        .context("readelf (Debian: apt-get install binutils) tells whether a binary is static")?;
+    ensure!(
+        !said.contains("INTERP"),
+        "{} asks for a dynamic linker",
+        binary.display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stripped_module_does_the_same_and_names_no_function() {
+        let mut module = walrus::Module::default();
+        let mut function = walrus::FunctionBuilder::new(&mut module.types, &[], &[]);
+        function.name("weir::secret_name".to_owned());
+        let id = function.finish(vec![], &mut module.funcs);
+        module.exports.add("proxy_on_tick", id);
+        let named = module.emit_wasm();
+        let holds = |bytes: &[u8], text: &str| {
+            bytes
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
+        };
+        let stripped = strip(&named).unwrap();
+        assert!(holds(&named, "secret_name") && !holds(&stripped, "secret_name"));
+        assert!(holds(&stripped, "proxy_on_tick"));
+        assert_eq!(strip(&stripped).unwrap(), stripped);
+    }
+}

@@ -1,0 +1,159 @@
+//! What is where in a release.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
+use weir_stack::workspace;
+
+/// In the files of `dev/dist/files` the version stands as this.
+const VERSION_PLACE: &str = "@VERSION@";
+
+/// Sums of all other files.
+pub(crate) const SUMS: &str = "SHA256SUMS";
+
+/// A release's folder.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// A folder with nothing in it, also if there was an earlier release.
+    pub(crate) fn empty(path: &Path) -> Result<Self> {
+        let told = || format!("cannot make {}", path.display());
+        if path.exists() {
+            fs::remove_dir_all(path).with_context(told)?;
+        }
+        fs::create_dir_all(path).with_context(told)?;
+        Ok(Self(path.to_path_buf()))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file, whole.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        workspace::write_atomic(&self.at(name), bytes)
+    }
+
+    pub(crate) fn copy(&self, name: &str, from: &Path) -> Result<()> {
+        let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+        self.write(name, &bytes)
+    }
+
+    /// Copies what is to be run.
+    pub(crate) fn copy_program(&self, name: &str, from: &Path) -> Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        self.copy(name, from)?;
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755))?;
+        Ok(())
+    }
+
+    /// Everything that is there already in the sources: Envoy's files, documents, and the files for systemd and containers.
+    pub(crate) fn copy_documents(&self) -> Result<()> {
+        let root = workspace::root();
+        for name in ["LICENSE", "CHANGELOG.md"] {
+            self.copy(name, &root.join(name))?;
+        }
+        self.copy_all("envoy", &root.join("envoy"))?;
+        self.copy_all("docs", &root.join("docs"))?;
+        self.copy_all(".", &root.join("dev/dist/files"))
+    }
+
+    /// Copies a folder, with the version in its place.
+    fn copy_all(&self, name: &str, from: &Path) -> Result<()> {
+        for file in files(from)? {
+            let path = from.join(&file);
+            let bytes =
+                fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let bytes = match String::from_utf8(bytes) {
+                Ok(text) => text
+                    .replace(VERSION_PLACE, weir_version::VERSION)
+                    .into_bytes(),
+                Err(binary) => binary.into_bytes(),
+            };
+            self.write(&format!("{name}/{file}"), &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the sums of all files, as `sha256sum --check` reads them. Returns how many there are.
+    pub(crate) fn write_sums(&self) -> Result<usize> {
+        let files = files(&self.0)?;
+        let mut sums = String::new();
+        for file in &files {
+            sums += &format!("{}  {file}\n", sha256_hex(&fs::read(self.at(file))?));
+        }
+        self.write(SUMS, sums.as_bytes())?;
+        Ok(files.len())
+    }
+
+    /// Checks all files against the sums.
+    pub(crate) fn check_sums(&self) -> Result<()> {
+        let sums = fs::read_to_string(self.at(SUMS))?;
+        for line in sums.lines() {
+            let (sum, file) = line.split_once("  ").context("a line without a sum")?;
+            let is_right = sha256_hex(&fs::read(self.at(file))?) == sum;
+            ensure!(is_right, "{file} is not what {SUMS} says");
+        }
+        Ok(())
+    }
+}
+
+/// The files in a folder and those in it, by their paths from there, sorted.
+fn files(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        let entries =
+            fs::read_dir(&next).with_context(|| format!("cannot read {}", next.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(folder)?.to_str();
+            found.push(name.context("a file's name is not UTF-8")?.to_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_has_changed_is_found_by_its_sum() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = Folder::empty(&temp.path().join("dist")).unwrap();
+        folder.write("a/b", b"one").unwrap();
+        folder.write("c", b"two").unwrap();
+        assert_eq!(folder.write_sums().unwrap(), 2);
+        folder.check_sums().unwrap();
+        folder.write("a/b", b"other").unwrap();
+        let error = folder.check_sums().unwrap_err().to_string();
+        assert!(error.contains("a/b"), "{error}");
+    }
+
+    #[test]
+    fn an_earlier_release_leaves_nothing_in_the_next() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("dist");
+        Folder::empty(&path).unwrap().write("old", b"").unwrap();
+        let folder = Folder::empty(&path).unwrap();
+        assert!(!folder.at("old").exists());
+    }
+}

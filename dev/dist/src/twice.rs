@@ -1,0 +1,86 @@
+//! Whether another build gives the same filters: from a copy of the sources, in another folder, with nothing compiled.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use weir_stack::{command, workspace};
+
+use crate::binaries::Filter;
+use crate::folder::{Folder, sha256_hex};
+
+/// On a busy machine with two cores.
+const BUILD_LIMIT: Duration = Duration::from_secs(1_200);
+const GIT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A line for each filter.
+pub(crate) fn sums(filters: &[Filter]) -> Result<String> {
+    let line = |filter: &Filter| {
+        format!(
+            "{}  filters/{}.wasm\n",
+            sha256_hex(&filter.bytes),
+            filter.name
+        )
+    };
+    Ok(filters.iter().map(line).collect())
+}
+
+/// Builds the filters once more and compares them with those in `folder`.
+pub(crate) fn check(folder: &Folder) -> Result<()> {
+    let temp =
+        tempfile::tempdir_in(workspace::out_dir()).context("no folder for a second build")?;
+    let copy = temp.path().join("sources-elsewhere");
+    copy_sources(&copy)?;
+    // This program again: it takes the workspace from this variable.
+    let mut again = Command::new(std::env::current_exe()?);
+    again
+        .arg("filters")
+        .current_dir(&copy)
+        .env("CARGO_MANIFEST_DIR", copy.join("dev/dist"));
+    let said = command::succeed(&mut again, BUILD_LIMIT).context("the second build")?;
+    let second: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("  filters/"))
+        .collect();
+    ensure!(
+        !second.is_empty(),
+        "the second build said nothing of filters: {said}"
+    );
+    let first = std::fs::read_to_string(folder.at(crate::folder::SUMS))?;
+    let first: Vec<&str> = first
+        .lines()
+        .filter(|line| line.contains("  filters/"))
+        .collect();
+    ensure!(
+        first == second,
+        "two builds differ:\n{}\n\n{}",
+        first.join("\n"),
+        second.join("\n")
+    );
+    Ok(())
+}
+
+/// Copies what git knows, and what it would not ignore, as it is now.
+fn copy_sources(to: &Path) -> Result<()> {
+    let root = workspace::root();
+    let mut list = Command::new("git");
+    list.args([
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "-z",
+    ]);
+    let names = command::succeed(list.current_dir(&root), GIT_LIMIT)?;
+    for name in names.split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (root.join(name), to.join(name));
+        // A file may have been removed, and git not told.
+        if !from.is_file() {
+            continue;
+        }
+        std::fs::create_dir_all(to.parent().context("a file without a folder")?)?;
+        std::fs::copy(&from, &to).with_context(|| format!("cannot copy {name}"))?;
+    }
+    Ok(())
+}

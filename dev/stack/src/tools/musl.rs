@@ -1,0 +1,75 @@
+//! What links a static binary for Linux: musl, by rustup's target and `musl-gcc` for what is C.
+
+use super::apt;
+use crate::command;
+use crate::report::Reporter;
+use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+const COMPILER: &str = "musl-gcc";
+
+/// 50 MB on a slow line.
+const RUSTUP_LIMIT: Duration = Duration::from_secs(600);
+
+/// A target of rustc's and its C compiler.
+#[derive(Debug, Clone)]
+pub struct Musl {
+    /// Such as `x86_64-unknown-linux-musl`.
+    pub target: String,
+    /// Compiles and links for it.
+    pub compiler: PathBuf,
+}
+
+impl Musl {
+    /// rustup's target of this machine's processor, and Debian's `musl-tools`.
+    ///
+    /// # Errors
+    /// On other systems than Linux, and when one of the two cannot be got: with what to do.
+    pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
+        let _lock = super::lock()?;
+        ensure!(
+            cfg!(target_os = "linux"),
+            "a static binary for Linux is built on Linux"
+        );
+        let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+        let mut add = Command::new("rustup");
+        add.args(["target", "add", &target]);
+        command::succeed(&mut add, RUSTUP_LIMIT)
+            .with_context(|| format!("no rustc for {target}: run `rustup target add {target}`"))?;
+        if command::on_path(COMPILER).is_none() {
+            reporter.line("musl", "installing Debian's musl-tools…");
+            apt::install(&["musl-tools"])?;
+        }
+        let compiler = command::on_path(COMPILER).context("musl-tools has no musl-gcc")?;
+        Ok(Self { target, compiler })
+    }
+
+    /// The variables by which cargo and build scripts use it.
+    pub fn variables(&self) -> [(String, String); 2] {
+        let compiler = self.compiler.display().to_string();
+        let name = self.target.replace('-', "_");
+        let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
+        [(linker, compiler.clone()), (format!("CC_{name}"), compiler)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_and_build_scripts_are_told_by_their_own_variables() {
+        let musl = Musl {
+            target: "x86_64-unknown-linux-musl".into(),
+            compiler: "/usr/bin/musl-gcc".into(),
+        };
+        let names = musl.variables().map(|(name, _)| name);
+        let expected = [
+            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER",
+            "CC_x86_64_unknown_linux_musl",
+        ];
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,157 @@
+//! All links, or those that are wanted, as one stream: a table, or JSON line by line.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::extract::Query;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+use tracing::error;
+
+use super::links::QueryResult;
+use super::within::Within;
+use crate::http::Problem;
+use crate::links::Links;
+use crate::links::csv::Csv;
+use crate::links::search::{Cursor, Wanted, search};
+use crate::links::view::LinkView;
+use crate::sql::SqlError;
+
+/// Links of one page: what is in memory at a time is this, twice.
+const PAGE: usize = 500;
+
+const COLUMNS: [&str; 9] = [
+    "domain",
+    "code",
+    "url",
+    "target",
+    "tags",
+    "clicks",
+    "state",
+    "created_at_ms",
+    "expires_at_ms",
+];
+
+/// How links are written.
+#[derive(Clone, Copy)]
+enum Format {
+    Csv,
+    Ndjson,
+}
+
+/// A body whose chunks come from a channel: whoever makes them waits for the client.
+struct Chunks(mpsc::Receiver<Result<Bytes, SqlError>>);
+
+impl hyper::body::Body for Chunks {
+    type Data = Bytes;
+    type Error = SqlError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, SqlError>>> {
+        let chunk = self.get_mut().0.poll_recv(context);
+        chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+}
+
+/// `GET /links.csv`: a table. It takes the parameters of `GET /links`, but for `limit`.
+pub(super) async fn csv(
+    links: Links,
+    within: Within,
+    query: QueryResult,
+) -> Result<Response, Problem> {
+    export(links, within, query, Format::Csv)
+}
+
+/// `GET /links.ndjson`: a link as `GET /links/{code}` shows it in each line.
+pub(super) async fn ndjson(
+    links: Links,
+    within: Within,
+    query: QueryResult,
+) -> Result<Response, Problem> {
+    export(links, within, query, Format::Ndjson)
+}
+
+fn export(
+    links: Links,
+    within: Within,
+    query: QueryResult,
+    format: Format,
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|error| Problem::invalid_query(error.body_text()))?;
+    let (wanted, cursor) = (query.wanted(within), query.cursor()?);
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        if let Err(failure) = send(&links, &wanted, cursor, format, &sender).await {
+            error!(error = %failure, "an export of links was broken off");
+            // The client sees that the body is not whole.
+            let _ = sender.send(Err(failure)).await;
+        }
+    });
+    let kind = match format {
+        Format::Csv => "text/csv; charset=utf-8",
+        Format::Ndjson => "application/x-ndjson",
+    };
+    let body = Body::new(Chunks(receiver));
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+/// Sends all pages; ends early when the client has gone.
+async fn send(
+    links: &Links,
+    wanted: &Wanted,
+    cursor: Cursor,
+    format: Format,
+    to: &mpsc::Sender<Result<Bytes, SqlError>>,
+) -> Result<(), SqlError> {
+    if let Format::Csv = format {
+        let head = Csv::new(&COLUMNS).finish();
+        if to.send(Ok(head.into())).await.is_err() {
+            return Ok(());
+        }
+    }
+    let mut next = Some(cursor);
+    while let Some(cursor) = next {
+        let page = search(links.store(), wanted, cursor, PAGE).await?;
+        let standings = links.states().of(&page.links).await?;
+        let known = links.domains();
+        let found = page.links.into_iter().zip(standings);
+        let view = |(link, standing)| LinkView::of(link, &known.domains, standing);
+        let lines: String = found.map(view).map(|link| line(&link, format)).collect();
+        if !lines.is_empty() && to.send(Ok(lines.into())).await.is_err() {
+            return Ok(());
+        }
+        next = page.next;
+    }
+    Ok(())
+}
+
+fn line(link: &LinkView, format: Format) -> String {
+    match format {
+        Format::Csv => row(link),
+        // Texts, numbers and lists of these.
+        Format::Ndjson => serde_json::to_string(link).unwrap_or_default() + "\n",
+    }
+}
+
+fn row(link: &LinkView) -> String {
+    let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+    let tags = serde_json::to_string(&link.tags).unwrap_or_default();
+    let mut csv = Csv::empty();
+    csv.line(&[
+        link.domain.as_str(),
+        link.code.as_str(),
+        &link.url,
+        &link.says.target,
+        &tags,
+        &link.clicks.to_string(),
+        link.state.word(),
+        &link.created_at_ms.to_string(),
+        &number(link.expires_at_ms),
+    ]);
+    csv.finish()
+}

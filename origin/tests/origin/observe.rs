@@ -1,0 +1,127 @@
+//! `observe/`: its rules and its dashboard go by metrics that there are, and each alert has its paragraph in the runbook.
+//!
+//! That what `docs/metrics.md` names is what gateways and origin really show is held by the tests that scrape them.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use weir_stack::report::Silent;
+use weir_stack::tools::Promtool;
+
+const DOCUMENTED: &str = include_str!("../../../docs/metrics.md");
+const RUNBOOK: &str = include_str!("../../../docs/runbook.md");
+const RULES: &str = include_str!("../../../observe/prometheus/weir.rules.yml");
+const TESTS: &str = include_str!("../../../observe/prometheus/weir.test.yml");
+const DASHBOARD: &str = include_str!("../../../observe/grafana/weir.json");
+
+/// What Prometheus makes of counters and histograms.
+const ENDINGS: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
+
+/// The words in which a name of ours could stand: `weir:` begins those of recorded rules.
+fn words(text: &str) -> BTreeSet<&str> {
+    let is_of_name = |char: char| char.is_ascii_alphanumeric() || "_:".contains(char);
+    text.split(|char| !is_of_name(char)).collect()
+}
+
+fn named(text: &'static str, prefixes: &[&str]) -> BTreeSet<&'static str> {
+    let is_ours = |word: &&str| prefixes.iter().any(|prefix| word.starts_with(prefix));
+    words(text).into_iter().filter(is_ours).collect()
+}
+
+/// The values of a key, as the files of rules write them: one a line.
+fn values(text: &'static str, key: &str) -> Vec<&'static str> {
+    let lines = text
+        .lines()
+        .map(|line| line.trim().trim_start_matches("- "));
+    let of_key = lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+    of_key.map(|value| value.trim_matches('\'')).collect()
+}
+
+fn expressions() -> Vec<String> {
+    fn add(value: &Value, to: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => members.iter().for_each(|(key, value)| match value {
+                Value::String(text) if key == "expr" => to.push(text.clone()),
+                value => add(value, to),
+            }),
+            Value::Array(items) => items.iter().for_each(|item| add(item, to)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    add(&serde_json::from_str(DASHBOARD).unwrap(), &mut found);
+    found
+}
+
+#[test]
+fn rules_and_dashboard_name_only_metrics_that_there_are() {
+    let cells = DOCUMENTED.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+        Some(name)
+    });
+    let documented: BTreeSet<&str> = cells.collect();
+    let is_known = |name: &str| {
+        let of_series = ENDINGS.iter().filter_map(|end| name.strip_suffix(end));
+        documented.contains(name) || of_series.into_iter().any(|base| documented.contains(base))
+    };
+    let recorded: BTreeSet<&str> = values(RULES, "record").into_iter().collect();
+    let queries = values(RULES, "expr").into_iter().map(str::to_owned);
+    let queries: Vec<String> = queries.chain(expressions()).collect();
+    assert!(queries.len() > 70, "{}", queries.len());
+    let mut seen = 0;
+    for query in &queries {
+        for name in words(query) {
+            let is_ours = name.starts_with("weir_") || name.starts_with("process_");
+            assert!(!is_ours || is_known(name), "{name}, in {query}");
+            let is_rule = name.starts_with("weir:");
+            assert!(!is_rule || recorded.contains(name), "{name}, in {query}");
+            seen += usize::from(is_ours || is_rule);
+        }
+    }
+    assert!(seen > 80, "{seen}");
+}
+
+#[test]
+fn each_alert_has_its_paragraph_its_test_and_no_paragraph_is_left_over() {
+    let alerts: BTreeSet<&str> = values(RULES, "alert").into_iter().collect();
+    assert!(alerts.len() > 30, "{alerts:?}");
+    let parts = RUNBOOK.split("\n## ").skip(1);
+    let told: BTreeSet<&str> = parts
+        .map(|part| {
+            let (name, text) = part.split_once("\n\n").unwrap();
+            assert!(text.trim().len() > 80, "{name} says too little");
+            name
+        })
+        .collect();
+    assert_eq!(told, alerts);
+    let tried: BTreeSet<&str> = values(TESTS, "alertname").into_iter().collect();
+    assert_eq!(tried, alerts);
+    for alert in alerts {
+        let link = format!("runbook: docs/runbook.md#{}\n", alert.to_lowercase());
+        assert!(RULES.contains(&link), "{link}");
+    }
+    for link in named(RUNBOOK, &["weir"]) {
+        let is_anchor = RUNBOOK.contains(&format!("(#{link})"));
+        let is_alert = told.iter().any(|alert| alert.to_lowercase() == link);
+        assert!(!is_anchor || is_alert, "{link}");
+    }
+}
+
+#[test]
+fn the_alerts_fire_for_what_they_are_there_for() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../observe/prometheus");
+    let promtool = match Promtool::find_or_get(&mut Silent) {
+        Ok(promtool) => promtool,
+        Err(error) => {
+            eprintln!("left out: {error:#}");
+            return;
+        }
+    };
+    promtool
+        .run(&folder, &["check", "config", "prometheus.yml"])
+        .unwrap();
+    promtool
+        .run(&folder, &["test", "rules", "weir.test.yml"])
+        .unwrap();
+}

@@ -1,0 +1,219 @@
+//! The manifests of `envoy/kubernetes`: what they put into a gateway's Envoy loads there, the filters' configurations included. The
+//! control planes themselves are not run.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use weir_stack::Secrets;
+use weir_stack::envoy::{EnvoyConfig, EnvoyOptions, validate};
+use weir_stack::report::Silent;
+use weir_stack::tools::{self, Options};
+use weir_stack::{wasm, workspace};
+
+/// What a control plane has made before Weir's patches: a listener with a connection manager, the extension for internal
+/// listeners (Istio's and Higress' bootstrap have it; Envoy Gateway's gets it by `EnvoyProxy`), and a cluster.
+const GATEWAY: &str = r#"
+admin: { address: { socket_address: { address: 127.0.0.1, port_value: 9901 } } }
+bootstrap_extensions: []
+static_resources:
+  clusters: []
+  listeners:
+    - name: gateway
+      address: { socket_address: { address: 127.0.0.1, port_value: 10000 } }
+      filter_chains:
+        - filters:
+            - name: envoy.filters.network.http_connection_manager
+              typed_config:
+                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+                stat_prefix: gateway
+                route_config:
+                  virtual_hosts:
+                    - { name: all, domains: ["*"], routes: [{ match: { prefix: / }, direct_response: { status: 404 } }] }
+                http_filters:
+                  - name: envoy.filters.http.router
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+"#;
+
+const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
+const INTERNAL: &str =
+    "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener";
+
+fn read(file: &str) -> Result<Vec<Value>> {
+    let path = workspace::root().join("envoy/kubernetes").join(file);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let documents = yaml_serde::Deserializer::from_str(&text);
+    documents
+        .map(|document| Ok(Value::deserialize(document)?))
+        .filter(|document| !matches!(document, Ok(Value::Null)))
+        .collect()
+}
+
+fn of<'a>(all: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    all.iter().filter(move |resource| resource["kind"] == kind)
+}
+
+/// An Envoy as it is before and after the patches.
+struct Gateway(Value);
+
+impl Gateway {
+    fn new() -> Result<Self> {
+        Ok(Self(yaml_serde::from_str(GATEWAY)?))
+    }
+
+    fn push(&mut self, at: &str, value: Value) -> Result<()> {
+        let list = self.0.pointer_mut(at).and_then(Value::as_array_mut);
+        list.context("no list")?.push(value);
+        Ok(())
+    }
+
+    fn with_internal_listeners(&mut self) -> Result<()> {
+        let extension = json!({
+            "name": "envoy.bootstrap.internal_listener", "typed_config": { "@type": INTERNAL }
+        });
+        self.push("/bootstrap_extensions", extension)
+    }
+
+    /// A filter in front of the router, as control planes make it of a plugin.
+    fn before_router(&mut self, filter: Value) -> Result<()> {
+        let filters = format!("{MANAGER}/http_filters");
+        let filters = self.0.pointer_mut(&filters).and_then(Value::as_array_mut);
+        filters.context("no filters")?.insert(0, filter);
+        Ok(())
+    }
+
+    fn set_local_reply(&mut self, value: &Value) -> Result<()> {
+        let manager = self.0.pointer_mut(MANAGER).context("no manager")?;
+        manager["local_reply_config"] = value.clone();
+        Ok(())
+    }
+
+    /// What an `EnvoyFilter` of Istio, or of Higress, patches.
+    fn patch(&mut self, filter: &Value) -> Result<()> {
+        for patch in filter["spec"]["configPatches"]
+            .as_array()
+            .context("patches")?
+        {
+            let value = patch["patch"]["value"].clone();
+            match patch["applyTo"].as_str().context("applyTo")? {
+                "CLUSTER" => self.push("/static_resources/clusters", value)?,
+                "LISTENER" => self.push("/static_resources/listeners", value)?,
+                "HTTP_FILTER" => self.before_router(value)?,
+                _ => self.set_local_reply(&value["typed_config"]["local_reply_config"])?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What an `EnvoyPatchPolicy` of Envoy Gateway patches.
+    fn patch_json(&mut self, policy: &Value) -> Result<()> {
+        for patch in policy["spec"]["jsonPatches"]
+            .as_array()
+            .context("patches")?
+        {
+            let value = patch["operation"]["value"].clone();
+            let kind = patch["type"].as_str().context("type")?;
+            match patch["operation"]["path"].as_str().context("path")? {
+                "" if kind.ends_with(".Cluster") => {
+                    self.push("/static_resources/clusters", value)?
+                }
+                "" => self.push("/static_resources/listeners", value)?,
+                _ => self.set_local_reply(&value)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A plugin, as Istio and Envoy Gateway make a filter of it.
+    fn plug(&mut self, config: &Value, keys: &Value) -> Result<()> {
+        let wasm = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
+        let text = "type.googleapis.com/google.protobuf.StringValue";
+        self.before_router(json!({
+            "name": "weir.seckill_gate",
+            "typed_config": { "@type": wasm, "config": {
+                "name": "seckill-gate", "root_id": "seckill-gate",
+                "vm_config": {
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": { "local": { "filename": "/etc/weir/seckill-gate.wasm" } },
+                    "environment_variables": { "host_env_keys": keys },
+                },
+                "configuration": { "@type": text, "value": config.to_string() },
+            } },
+        }))
+    }
+
+    /// Lets Envoy load it, with the modules of the workspace.
+    fn load(&self) -> Result<()> {
+        wasm::ensure_filters()?;
+        let tool = tools::Envoy::find_or_get(&Options::default(), &mut Silent)?;
+        let modules = workspace::out_dir().display().to_string();
+        let config = self.0.to_string().replace("/etc/weir", &modules);
+        let secrets = Secrets::random()?;
+        let dir = tempfile::tempdir()?;
+        let options = EnvoyOptions {
+            config: EnvoyConfig::parse(&config)?,
+            workers: 1,
+            log_level: "info".into(),
+            variables: vec![
+                ("WEIR_CLAIM_SECRET".into(), secrets.claim),
+                ("WEIR_TOKEN_SECRET".into(), secrets.token),
+            ],
+            clock_ahead_ms: None,
+            drain_s: None,
+            dir: dir.path().to_path_buf(),
+        };
+        validate(&tool, &options)
+    }
+}
+
+#[test]
+fn what_istio_is_given_loads() -> Result<()> {
+    let all = read("istio.yaml")?;
+    let mut gateway = Gateway::new()?;
+    gateway.with_internal_listeners()?;
+    for filter in of(&all, "EnvoyFilter") {
+        gateway.patch(filter)?;
+    }
+    let plugin = of(&all, "WasmPlugin").next().context("no WasmPlugin")?;
+    let variables = plugin["spec"]["vmConfig"]["env"]
+        .as_array()
+        .context("env")?;
+    let keys: Value = variables
+        .iter()
+        .map(|variable| variable["name"].clone())
+        .collect();
+    gateway.plug(&plugin["spec"]["pluginConfig"], &keys)?;
+    gateway.load()
+}
+
+#[test]
+fn what_higress_is_given_loads() -> Result<()> {
+    let all = read("higress.yaml")?;
+    let mut gateway = Gateway::new()?;
+    gateway.with_internal_listeners()?;
+    for filter in of(&all, "EnvoyFilter") {
+        gateway.patch(filter)?;
+    }
+    gateway.load()
+}
+
+#[test]
+fn what_envoy_gateway_is_given_loads() -> Result<()> {
+    let all = read("envoy-gateway.yaml")?;
+    let mut gateway = Gateway::new()?;
+    let proxy = of(&all, "EnvoyProxy").next().context("no EnvoyProxy")?;
+    let bootstrap = proxy["spec"]["bootstrap"]["value"]
+        .as_str()
+        .context("bootstrap")?;
+    let bootstrap: Value = yaml_serde::from_str(bootstrap)?;
+    gateway.0["bootstrap_extensions"] = bootstrap["bootstrap_extensions"].clone();
+    for policy in of(&all, "EnvoyPatchPolicy") {
+        gateway.patch_json(policy)?;
+    }
+    let policy = of(&all, "EnvoyExtensionPolicy")
+        .next()
+        .context("no policy")?;
+    let plugin = &policy["spec"]["wasm"][0];
+    gateway.plug(&plugin["config"], &plugin["env"]["hostKeys"])?;
+    gateway.load()
+}

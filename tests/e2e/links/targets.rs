@@ -1,0 +1,100 @@
+//! Links that lead some visitors elsewhere, and that are found again by how often they are clicked.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use weir_stack::http::Method;
+use weir_tests::{LinkSetup, until};
+
+use super::{SHIPPED, TARGET};
+
+const DE: &str = "https://de.example/";
+const NEW: &str = "https://new.example/";
+const REF: &str = "https://ref.example/";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn visitors_are_led_by_country_share_and_query_and_a_link_is_found_by_its_clicks()
+-> Result<()> {
+    let setup = LinkSetup {
+        gateways: 2,
+        config: Some(
+            r#"{ "redis": {}, "clicks": { "trusted_hops": 1, "flush_ms": 100 }, "country_header": "x-geo-country" }"#,
+        ),
+        ..SHIPPED
+    };
+    let mut gateways = setup.start().await?;
+    let rules = json!([
+        { "countries": ["DE"], "target": DE },
+        { "query": [{ "name": "ref", "value": "a b" }], "target": REF },
+        { "percent": 50, "target": NEW },
+    ]);
+    let preview = json!({ "title": "<Spring>" });
+    let fields = json!({ "rules": rules, "preview": preview, "tags": ["spring"] });
+    let code = gateways.create(TARGET, fields).await?;
+    let path = format!("/{code}");
+    let led = async |gateway: usize, path: &str, headers: &[(&str, &str)]| -> Result<String> {
+        let answer = gateways.ask(gateway, path, headers).await?;
+        anyhow::ensure!(answer.status == 302, "{}", answer.status);
+        Ok(answer.header("location").unwrap_or_default().to_owned())
+    };
+    assert_eq!(led(0, &path, &[("x-geo-country", "DE")]).await?, DE);
+    assert_eq!(led(0, &format!("{path}?ref=a+b"), &[]).await?, REF);
+    // A hundred visitors: each goes to one place, at both gateways and again.
+    let mut new = 0;
+    for n in 0..100 {
+        let chain = format!("192.0.2.{n}");
+        let headers = [
+            ("x-forwarded-for", chain.as_str()),
+            ("user-agent", "curl/8"),
+        ];
+        let first = led(0, &path, &headers).await?;
+        assert!([TARGET, NEW].contains(&first.as_str()), "{first}");
+        assert_eq!(led(1, &path, &headers).await?, first);
+        new += usize::from(first == NEW);
+    }
+    // By the binomial distribution, but once in a million.
+    assert!((26..=74).contains(&new), "{new}");
+    let shown = gateways
+        .ask(1, &path, &[("user-agent", "WhatsApp/2.23")])
+        .await?;
+    assert_eq!(shown.status, 200);
+    assert!(
+        shown
+            .text()
+            .contains("og:title\" content=\"&lt;Spring&gt;\"")
+    );
+
+    let once = json!({ "max_clicks": 1, "ended_target": "https://over.example/" });
+    let once = format!("/{}", gateways.create("https://once.example/", once).await?);
+    assert_eq!(led(0, &once, &[]).await?, "https://once.example/");
+    assert_eq!(led(1, &once, &[]).await?, "https://over.example/");
+    gateways
+        .create("https://unclicked.example/", json!({}))
+        .await?;
+
+    until("the links are in the order of their clicks", async || {
+        let list = "/links?sort=clicks";
+        let Ok(page) = gateways.admin(Method::GET, list, Value::Null, 200).await else {
+            return false;
+        };
+        let clicks = page["links"].as_array().map(|links| {
+            links
+                .iter()
+                .map(|link| link["clicks"].as_u64().unwrap_or(9))
+                .collect::<Vec<_>>()
+        });
+        // Without the preview, and without what came after the end.
+        clicks.is_some_and(|clicks| clicks == [202, 1, 0])
+    })
+    .await?;
+    let found = gateways
+        .admin(
+            Method::GET,
+            "/links?q=SPRING&target=new.ex",
+            Value::Null,
+            200,
+        )
+        .await?;
+    assert_eq!(found["links"].as_array().map(Vec::len), Some(1));
+    assert_eq!(found["links"][0]["code"], code.as_str());
+    gateways.check()
+}
