@@ -21,6 +21,7 @@ use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 use crate::sales::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
 use crate::shard_proxy::ShardProxyCommand;
+use crate::traces::TraceConfig;
 
 /// Names the variable that holds the admin's token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
@@ -124,6 +125,10 @@ pub struct Config {
     /// The flags of access.
     #[command(flatten)]
     pub access: AccessConfig,
+
+    /// The flags of traces.
+    #[command(flatten)]
+    pub traces: TraceConfig,
 
     /// What to do instead of serving.
     #[command(subcommand)]

@@ -12,7 +12,7 @@
 //! | [`console`] | the page for operators, of all domains: files alone |
 //! | [`access`] | who may use the admin routes, and who has changed what |
 //! | [`sql`], [`redis`], [`http`], [`background`] | shared parts, which know no domain |
-//! | [`metrics`], [`disk`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
+//! | [`metrics`], [`traces`], [`disk`], [`secret`], [`clock`], [`unavailable`] | smaller ones |
 //! | [`views`] | the group of events that notes views: where events and history meet |
 //! | [`doctor`] | the command that finds what is wrong with a set-up |
 //! | [`shard_proxy`] | the command that reaches shards of sales in objects of an edge |
@@ -50,6 +50,7 @@ pub mod sales;
 pub mod secret;
 pub mod shard_proxy;
 pub mod sql;
+pub mod traces;
 pub mod unavailable;
 pub mod views;
 

@@ -30,6 +30,7 @@ use crate::sales::config::CLAIM_SECRET;
 use crate::sales::store::SinkName;
 use crate::shard_proxy;
 use crate::sql::Database;
+use crate::traces::Traces;
 use crate::views;
 
 /// The pause before the next look for a database that is away.
@@ -63,7 +64,13 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         None => {
             start_logs()?;
             let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
-            runtime()?.block_on(run_until_told(config, secrets))?;
+            let runtime = runtime()?;
+            let traces = Traces::start(&config.traces, runtime.handle()).context("--otlp-url")?;
+            let ended = runtime.block_on(run_until_told(config, secrets));
+            if let Some(traces) = traces {
+                traces.end();
+            }
+            ended?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,7 @@ use tracing::{Instrument, field, info, info_span};
 use super::trace::trace_id;
 use super::{Problem, TimeLimit};
 use crate::metrics::RequestMetrics;
+use crate::traces::{self, Asked};
 
 /// Logs and counts each request with its status and its time, and gives a span to what it does.
 ///
@@ -30,18 +31,28 @@ pub(super) async fn log(
     if let Some(id) = trace_id(request.headers()) {
         span.record("trace_id", id);
     }
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let asked = Asked {
+        method: request.method().clone(),
+        route: route.to_owned(),
+    };
+    let headers = request.headers().clone();
+    let answer = traces::request(&headers, asked, next.run(request), status);
     async {
         let start = Instant::now();
-        let response = next.run(request).await;
+        let response = answer.await;
         let took = start.elapsed();
         let latency_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let route = route.as_ref().map_or("none", MatchedPath::as_str);
         metrics.count(route, response.status().as_u16(), took);
         info!(status = response.status().as_u16(), latency_us, "answered");
         response
     }
     .instrument(span)
     .await
+}
+
+fn status(response: &Response) -> u16 {
+    response.status().as_u16()
 }
 
 /// Answers after `limit` if the route has not. What the route had started in tasks goes on.

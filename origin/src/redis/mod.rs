@@ -19,9 +19,14 @@ use weir_scripts::{Call, ReplyError};
 
 use connection::Connection;
 
+use crate::traces::asking;
+
 /// How long one call may take, retry included. An order's answer waits for it, so it stays far below a request's
 /// time limit.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
+
+/// What spans of traces call it.
+const REDIS: &str = "redis";
 
 /// A handle to Redis. Cloning it is cheap: clones share one connection.
 #[derive(Clone)]
@@ -112,7 +117,7 @@ impl Redis {
                 other => other,
             }
         });
-        Ok(resp_value(value.await?))
+        Ok(resp_value(asking(REDIS, call.script.name, value).await?))
     }
 
     /// Runs many scripts at once, as [`Redis::send_all`] sends commands. Scripts that some node does not know are
@@ -120,13 +125,16 @@ impl Redis {
     pub(crate) async fn run_all(&self, calls: &[Call]) -> Result<Vec<Value>, CallError> {
         let by_digest = |call: &Call| command("EVALSHA", &call.script.sha1_hex(), call);
         let by_source = |call: &Call| command("EVAL", call.script.source, call);
-        let values = match self.send_all(calls.iter().map(by_digest).collect()).await {
-            Err(CallError::Redis(error)) if is_unknown_script(&error) => {
-                self.send_all(calls.iter().map(by_source).collect()).await?
+        let what = calls.first().map_or("", |call| call.script.name);
+        let values = asking(REDIS, what, async {
+            match self.send_all(calls.iter().map(by_digest).collect()).await {
+                Err(CallError::Redis(error)) if is_unknown_script(&error) => {
+                    self.send_all(calls.iter().map(by_source).collect()).await
+                }
+                other => other,
             }
-            other => other?,
-        };
-        Ok(values.into_iter().map(resp_value).collect())
+        });
+        Ok(values.await?.into_iter().map(resp_value).collect())
     }
 
     /// Sends a command, again if its connection was broken.

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use opentelemetry::trace::FutureExt;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span, info, warn};
@@ -195,7 +196,8 @@ impl Orders {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        self.tasks.spawn(work.instrument(Span::current()))
+        let work = work.instrument(Span::current());
+        self.tasks.spawn(work.with_current_context())
     }
 
     /// Makes a call on SQL for the public: it waits in line, or is refused at once.

@@ -19,6 +19,10 @@ use sqlx::sqlite::{
 use sqlx::{Encode, Error, Row as _, SqlSafeStr, Transaction, Type, query};
 
 use super::SqlError;
+use crate::traces::asking;
+
+/// What spans of traces call either database.
+const SQL: &str = "sql";
 
 /// SQLite has one writer at a time: a second connection would only wait inside SQLite, where no
 /// queue is fair.
@@ -358,6 +362,11 @@ impl Database {
 
     /// A transaction that will write.
     pub(crate) async fn begin(&self) -> Result<Tx, Error> {
+        // That is where writers wait for one another.
+        asking(SQL, "BEGIN", self.begin_now()).await
+    }
+
+    async fn begin_now(&self) -> Result<Tx, Error> {
         match &self.0 {
             // IMMEDIATE: a transaction that first reads and then writes could find the file locked
             // half way.
@@ -381,6 +390,10 @@ impl Database {
 
     /// Changes rows without a transaction; tells how many the statement matched.
     pub(crate) async fn execute(&self, statement: Statement<'_>) -> Result<u64, Error> {
+        asking(SQL, statement.sql, self.execute_now(statement)).await
+    }
+
+    async fn execute_now(&self, statement: Statement<'_>) -> Result<u64, Error> {
         match &self.0 {
             Pools::Sqlite { writer, .. } => {
                 let done = statement.query::<Sqlite>().execute(writer).await?;
@@ -399,6 +412,10 @@ impl Database {
     }
 
     pub(crate) async fn all(&self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
+        asking(SQL, statement.sql, self.all_now(statement)).await
+    }
+
+    async fn all_now(&self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
         match &self.0 {
             Pools::Sqlite { readers, .. } => {
                 let rows = statement.query::<Sqlite>().fetch_all(readers).await?;
@@ -433,6 +450,10 @@ impl Database {
 impl Tx {
     /// Changes rows; tells how many the statement matched.
     pub(crate) async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
+        asking(SQL, statement.sql, self.execute_now(statement)).await
+    }
+
+    async fn execute_now(&mut self, statement: Statement<'_>) -> Result<u64, Error> {
         match self {
             Self::Sqlite(tx) => {
                 let done = statement.query::<Sqlite>().execute(&mut **tx).await?;
@@ -451,6 +472,10 @@ impl Tx {
     }
 
     pub(crate) async fn all(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
+        asking(SQL, statement.sql, self.all_now(statement)).await
+    }
+
+    async fn all_now(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, Error> {
         match self {
             Self::Sqlite(tx) => {
                 let rows = statement.query::<Sqlite>().fetch_all(&mut **tx).await?;
@@ -468,10 +493,13 @@ impl Tx {
     }
 
     pub(crate) async fn commit(self) -> Result<(), Error> {
-        match self {
-            Self::Sqlite(tx) => tx.commit().await,
-            Self::MySql(tx) => tx.commit().await,
-        }
+        asking(SQL, "COMMIT", async {
+            match self {
+                Self::Sqlite(tx) => tx.commit().await,
+                Self::MySql(tx) => tx.commit().await,
+            }
+        })
+        .await
     }
 
     pub(crate) async fn rollback(self) -> Result<(), Error> {

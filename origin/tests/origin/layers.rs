@@ -20,7 +20,7 @@ const START_UP: [&str; 9] = [
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 12] = [
+const SHARED: [&str; 13] = [
     "access",
     "background",
     "clock",
@@ -32,6 +32,7 @@ const SHARED: [&str; 12] = [
     "redis",
     "secret",
     "sql",
+    "traces",
     "unavailable",
 ];
 

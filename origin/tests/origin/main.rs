@@ -48,6 +48,7 @@ mod silent_cluster;
 mod stock_changes;
 mod store;
 mod switches;
+mod traces;
 mod user_list;
 mod warm;
 

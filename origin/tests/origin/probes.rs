@@ -38,7 +38,7 @@ impl Drop for SmallDisk {
 }
 
 /// An origin with its database in `data`.
-async fn start(dir: &TempDir, data: &Path, flags: &[String]) -> Origin {
+pub(crate) async fn start(dir: &TempDir, data: &Path, flags: &[String]) -> Origin {
     let world = World::new().await;
     let options = OriginOptions {
         events_log: None,
