@@ -92,6 +92,7 @@ const NARROW: &[(Level, &str)] = &[
     (Level::Read, "/links"),
     (Level::Read, "/links.csv"),
     (Level::Read, "/links.ndjson"),
+    (Level::Write, links::http::IMPORTS),
     (Level::Write, "/links/{code}"),
     (Level::Read, "/links/{code}"),
     (Level::Read, "/links/{code}/history"),
@@ -370,8 +371,8 @@ impl Origin {
             .merge(fitment::http::page());
         let limit = http::TimeLimit {
             usual: ADMIN_LIMIT,
-            // A file of gigabytes.
-            none_for: &[fitment::http::UPLOAD],
+            // A file of gigabytes; thousands of links, each of them a transaction.
+            none_for: &[fitment::http::UPLOAD, links::http::IMPORTS],
         };
         http::finish(routes, limit, self.metrics.requests())
     }

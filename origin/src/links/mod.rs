@@ -9,6 +9,8 @@
 //! | [`state`] | what becomes of whoever clicks a link now |
 //! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
 //! | [`edit`] | changes and deletes links |
+//! | [`import`] | takes links over from exports of other shorteners, and of Weir |
+//! | [`cli`] | `weir-origin links`, which asks a running origin |
 //! | [`cold`] | answers gateways when Redis does not know a link |
 //! | [`domains`] | the domains, shared by all origins |
 //! | [`publish`] | has Redis follow edits, and tells gateways of domains |
@@ -25,6 +27,7 @@
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 
 pub mod clean;
+pub mod cli;
 pub mod clicks;
 pub mod cold;
 pub mod config;
@@ -35,6 +38,7 @@ pub mod find;
 pub mod geo;
 pub mod heavy;
 pub mod http;
+pub mod import;
 pub mod log;
 pub mod metrics;
 pub mod numbers;
@@ -69,6 +73,7 @@ use domains::SharedDomains;
 use edit::Editor;
 use find::Finder;
 use geo::Geo;
+use import::Importer;
 use log::{LinkLog, LogError, drain};
 use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
@@ -114,6 +119,7 @@ struct Parts {
     creator: Creator,
     finder: Finder,
     editor: Editor,
+    importer: Importer,
     states: States,
     cold: ColdLinks,
     publisher: Publisher,
@@ -231,6 +237,11 @@ impl Links {
         &self.0.editor
     }
 
+    /// Takes links over from files.
+    pub fn importer(&self) -> &Importer {
+        &self.0.importer
+    }
+
     /// Tells how links stand.
     pub fn states(&self) -> &States {
         &self.0.states
@@ -323,6 +334,13 @@ impl Parts {
             domains: domains.clone(),
             clock: clock.clone(),
         };
+        let importer = Importer {
+            creator: creator.clone(),
+            finder: finder.clone(),
+            store: store.clone(),
+            domains: domains.clone(),
+            clock: clock.clone(),
+        };
         let cold = ColdLinks {
             store: store.clone(),
             redis: redis.clone(),
@@ -351,6 +369,7 @@ impl Parts {
             creator,
             finder,
             editor,
+            importer,
             states,
             cold,
             publisher,

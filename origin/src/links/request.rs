@@ -28,7 +28,7 @@ pub const LIFE_MS_MIN: u64 = 1_000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A new link, as it is asked for.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkRequest {
     /// Where it leads.

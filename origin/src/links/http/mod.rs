@@ -5,6 +5,7 @@ mod export;
 mod feed;
 mod follow;
 mod idempotency;
+mod import;
 mod links;
 mod page;
 mod qr;
@@ -21,6 +22,9 @@ use super::Links;
 use crate::http::{Edges, Problem, with_stamp};
 
 pub use page::routes as page;
+
+/// The route that takes files, for as long as there is something to be made.
+pub const IMPORTS: &str = "/link-imports";
 
 /// The links of an origin, if it has any. Without them the routes answer `links_off`.
 #[derive(Clone, Debug)]
@@ -77,7 +81,7 @@ pub fn feeds(links: Option<Links>, edges: Edges) -> Router {
 /// The routes for operators.
 ///
 /// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
-/// - `GET /links.csv` and `/links.ndjson`
+/// - `GET /links.csv` and `/links.ndjson`, `POST /link-imports`
 /// - `GET` and `PUT /link-domains`; `GET`, `PUT` and `DELETE /link-domains/{id}`
 /// - `GET /links/{code}/stats` and `/stats.csv`, `/qr.svg` and `/qr.png`
 pub fn admin(links: Option<Links>) -> Router {
@@ -90,6 +94,10 @@ pub fn admin(links: Option<Links>) -> Router {
         )
         .route("/links.csv", get(export::csv))
         .route("/links.ndjson", get(export::ndjson))
+        .route(
+            IMPORTS,
+            post(import::import).layer(DefaultBodyLimit::max(import::BODY_LEN_MAX)),
+        )
         .route(
             "/links/{code}",
             get(links::get).patch(links::edit).delete(links::delete),
