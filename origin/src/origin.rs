@@ -98,6 +98,7 @@ const NARROW: &[(Level, &str)] = &[
     (Level::Read, "/links/{code}/history"),
     (Level::Read, "/links/{code}/stats"),
     (Level::Read, "/links/{code}/stats.csv"),
+    (Level::Read, "/links/{code}/cross"),
     (Level::Read, "/links/{code}/qr.svg"),
     (Level::Read, "/links/{code}/qr.png"),
     (Level::Read, "/link-domains"),
@@ -391,6 +392,7 @@ impl Origin {
         let limits = limits::http::admin(self.redis.clone());
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         let of_links = Guard::of(Area::Links).behind(&["/links"]).narrow(NARROW);
+        let of_links = of_links.questions(&[links::http::QR_SVG, links::http::QR_PNG]);
         // What business systems send are events, not acts.
         let of_events = Guard::of(Area::Events).unnoted(&["/events"]);
         let of_fitment = Guard::of(Area::Fitment).questions(&[FITMENT_CHECK]);

@@ -3,7 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes, and the page of links |
-//! | [`request`], [`view`] | links as the API takes and shows them |
+//! | [`request`], [`view`], [`utm`] | links as the API takes and shows them; where visitors come from, in a target |
 //! | [`numbers`] | keeps numbers of generated codes ready |
 //! | [`create`] | new links: one write to Redis, one to the log |
 //! | [`state`] | what becomes of whoever clicks a link now |
@@ -21,9 +21,10 @@
 //! | [`clicks`] | counts batches of clicks from gateways, each once |
 //! | [`uniques`] | counts visitors and addresses without knowing them |
 //! | [`stats`], [`report`], [`csv`] | what is counted of clicks, and how it is shown |
+//! | [`cross`], [`zone`] | clicks by country, device and referrer at once; days of time zones |
 //! | [`heavy`] | the heaviest values, in bounded memory |
 //! | [`geo`] | where an address is, and who runs its network |
-//! | [`qr`] | QR codes |
+//! | [`qr`], [`logo`] | QR codes, and pictures in them |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 
 pub mod clean;
@@ -32,6 +33,7 @@ pub mod clicks;
 pub mod cold;
 pub mod config;
 pub mod create;
+pub mod cross;
 pub mod domains;
 pub mod edit;
 pub mod find;
@@ -40,6 +42,7 @@ pub mod heavy;
 pub mod http;
 pub mod import;
 pub mod log;
+pub mod logo;
 pub mod metrics;
 pub mod numbers;
 pub mod publish;
@@ -53,7 +56,9 @@ pub mod stats;
 pub mod store;
 mod stream;
 pub mod uniques;
+pub mod utm;
 pub mod view;
+pub mod zone;
 
 use std::sync::Arc;
 

@@ -146,6 +146,10 @@ struct Says {
     #[arg(long)]
     pass_query: Option<bool>,
 
+    /// Where visitors come from, in the target's query: source, medium, campaign, term or content; may come more than once
+    #[arg(long = "utm", value_name = "NAME=VALUE", value_parser = utm)]
+    utm: Vec<(String, String)>,
+
     /// More of its members, as JSON: {"rules": […], "preview": {…}}
     #[arg(long, value_name = "JSON")]
     json: Option<String>,
@@ -262,6 +266,11 @@ fn print_link(link: &Value) -> Result<()> {
     Ok(())
 }
 
+fn utm(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once('=').ok_or("is not NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 fn instant(text: &str) -> Result<u64, &'static str> {
     crate::clock::parse_utc(text).ok_or("is no time such as 2026-11-21T14:00:00+01:00")
 }
@@ -315,6 +324,12 @@ impl Says {
             }
         };
         set("tags", (!self.tags.is_empty()).then(|| json!(self.tags)));
+        let utm: Map<String, Value> = self
+            .utm
+            .iter()
+            .map(|(name, value)| (name.clone(), json!(value)))
+            .collect();
+        set("utm", (!utm.is_empty()).then_some(Value::Object(utm)));
         set("life_days", self.life_days.map(Value::from));
         set("max_clicks", self.max_clicks.map(Value::from));
         set("expires_at_ms", self.ends.map(Value::from));

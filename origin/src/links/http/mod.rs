@@ -19,9 +19,15 @@ use axum::routing::{get, post};
 use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use super::Links;
+use super::logo::FILE_LEN_MAX;
 use crate::http::{Edges, Problem, with_stamp};
 
 pub use page::routes as page;
+
+/// The routes of QR codes. Their POST changes nothing: it brings a picture.
+pub const QR_SVG: &str = "/links/{code}/qr.svg";
+/// See [`QR_SVG`].
+pub const QR_PNG: &str = "/links/{code}/qr.png";
 
 /// The route that takes files, for as long as there is something to be made.
 pub const IMPORTS: &str = "/link-imports";
@@ -83,7 +89,7 @@ pub fn feeds(links: Option<Links>, edges: Edges) -> Router {
 /// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
 /// - `GET /links.csv` and `/links.ndjson`, `POST /link-imports`
 /// - `GET` and `PUT /link-domains`; `GET`, `PUT` and `DELETE /link-domains/{id}`
-/// - `GET /links/{code}/stats` and `/stats.csv`, `/qr.svg` and `/qr.png`
+/// - `GET /links/{code}/stats`, `/stats.csv` and `/cross`; `GET` and `POST` of `/qr.svg` and `/qr.png`
 pub fn admin(links: Option<Links>) -> Router {
     Router::new()
         .route(
@@ -118,7 +124,18 @@ pub fn admin(links: Option<Links>) -> Router {
         .route("/links/{code}/history", get(links::history))
         .route("/links/{code}/stats", get(stats::stats))
         .route("/links/{code}/stats.csv", get(stats::csv))
-        .route("/links/{code}/qr.svg", get(qr::svg))
-        .route("/links/{code}/qr.png", get(qr::png))
+        .route("/links/{code}/cross", get(stats::cross))
+        .route(
+            QR_SVG,
+            get(qr::svg)
+                .post(qr::svg_with_logo)
+                .layer(DefaultBodyLimit::max(FILE_LEN_MAX)),
+        )
+        .route(
+            QR_PNG,
+            get(qr::png)
+                .post(qr::png_with_logo)
+                .layer(DefaultBodyLimit::max(FILE_LEN_MAX)),
+        )
         .with_state(Enabled(links))
 }
