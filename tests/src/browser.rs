@@ -29,6 +29,14 @@ const POLL: Duration = Duration::from_millis(50);
 /// How often something is done to an element that the page has replaced meanwhile.
 const STALE_MAX: u32 = 20;
 
+/// Has axe-core tell what breaks a rule of WCAG 2.2 AA.
+const EXAMINE: &str = "
+    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
+    return axe.run(document, { runOnly: tags, resultTypes: ['violations'] }).then((found) =>
+        found.violations.flatMap((rule) => rule.nodes.map((node) => ({
+            rule: rule.id, at: node.target.join(' '), html: node.html, why: node.failureSummary,
+        }))));";
+
 /// A running browser with one page.
 #[derive(Debug)]
 pub struct Browser {
@@ -271,6 +279,20 @@ impl Browser {
             .await?;
         let entries = logged.as_array().context("the log is no list")?;
         Ok(entries.iter().map(ToString::to_string).collect())
+    }
+
+    /// What `axe`, the text of axe-core, finds against WCAG 2.2 AA in the page: each with where it is and what is wrong.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub async fn faults(&self, axe: &str) -> Result<Vec<String>> {
+        let is_there = self.run("return 'axe' in window", &[]).await?;
+        if is_there != json!(true) {
+            self.run(axe, &[]).await?;
+        }
+        let found = self.run(EXAMINE, &[]).await?;
+        let found = found.as_array().context("axe-core has told no list")?;
+        Ok(found.iter().map(ToString::to_string).collect())
     }
 
     /// Sends these headers with all requests from now on, as a gateway in front of the origin would.

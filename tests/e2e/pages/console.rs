@@ -47,7 +47,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     browser
         .wait_for_text("[role=alert]", "That key opens nothing")
         .await?;
-    desk.picture("console-sign-in").await?;
+    desk.looks_right("console-sign-in").await?;
     desk.enter(&operator).await?;
     browser.wait_for_text("#none", "No sales yet").await?;
     // No script sees what opens the session.
@@ -59,7 +59,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     browser.click("#make button[type=submit]").await?;
     browser.wait_for_text("#said", "3 fields").await?;
     assert_eq!(desk.count("[aria-invalid=true]").await?, json!(3));
-    desk.picture("console-new-sale").await?;
+    desk.looks_right("console-new-sale").await?;
     browser.type_into("#make [name=title]", HOSTILE).await?;
     browser.type_into("#make [name=id]", "autumn").await?;
     browser.type_into("#make [name=total]", "500").await?;
@@ -80,7 +80,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
     browser.click("#close").await?;
     browser.click("#ask-yes").await?;
     browser.wait_for_text("#standing", "Closed").await?;
-    desk.picture("console-sale").await?;
+    desk.looks_right("console-sale").await?;
     let sale = desk.api(Method::GET, "/sales/autumn", &Value::Null).await?;
     assert_eq!(sale.json()?["state"], "closed");
 
@@ -103,7 +103,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
         (&setting["mode"], &setting["per_minute"]),
         (&json!("paused"), &json!(600))
     );
-    desk.picture("console-rooms").await?;
+    desk.looks_right("console-rooms").await?;
     browser.open(&desk.console("#/limits")).await?;
     browser
         .wait_for_text("#no-rules", "no rules in Redis")
@@ -123,7 +123,7 @@ async fn an_operator_runs_a_sale_and_a_room_and_all_of_it_is_in_the_trail() -> R
         browser.wait_for_text("#trail", entry).await?;
     }
     browser.wait_for_text("#trail", "the operator").await?;
-    desk.picture("console-audit").await?;
+    desk.looks_right("console-audit").await?;
     // What was refused, as it had to be: a wrong key, and events that this origin does not have.
     let known = ["/access/session", "/groups"];
     desk.nothing_to_complain(&known).await?;

@@ -73,16 +73,16 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
     browser.click("button[type=submit]").await?;
     browser.wait_for_text("#said", "2 vehicles").await?;
     browser.wait_for_text("table", HOSTILE).await?;
-    desk.picture("fitment-vehicles").await?;
+    desk.looks_right("fitment-vehicles").await?;
     browser.click("a[href='#/vehicle/1000001']").await?;
     browser.wait_for_text("ul.names", "S2").await?;
-    desk.picture("fitment-vehicle").await?;
+    desk.looks_right("fitment-vehicle").await?;
 
     // A part, and its vehicles.
     browser.click("a[href='#/part/S1']").await?;
     browser.wait_for_text("h3", "Fits 1 vehicles").await?;
     browser.wait_for_text("table", "2012–2015, front").await?;
-    desk.picture("fitment-part").await?;
+    desk.looks_right("fitment-part").await?;
     browser.click("a[href='#/parts']").await?;
     browser.type_into("[name=sku]", "S9").await?;
     browser.click("button[type=submit]").await?;
@@ -99,7 +99,7 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
                  row.cells[0].innerText === arguments[0][0] && row.innerText.includes(arguments[0][1]))";
     browser.until(shows, &[row(done, "done")]).await?;
     browser.until(shows, &[row(broken, "failed")]).await?;
-    desk.picture("fitment-imports").await?;
+    desk.looks_right("fitment-imports").await?;
     browser
         .click(&format!("a[href='#/errors/{broken}']"))
         .await?;

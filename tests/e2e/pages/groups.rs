@@ -63,7 +63,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
     browser.wait_for_text("#group-store", "running").await?;
     browser.wait_for_text("#group-history", "running").await?;
     browser.wait_for_text("#pull-erp", "failing").await?;
-    desk.picture("groups").await?;
+    desk.looks_right("groups").await?;
 
     // Three events would come again, and what was refused.
     browser.click("#group-history summary").await?;
@@ -89,7 +89,7 @@ async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Resul
     browser.click("#letters button[type=submit]").await?;
     browser.wait_for_text("#letters", "schema").await?;
     browser.click(".letter summary").await?;
-    desk.picture("letters").await?;
+    desk.looks_right("letters").await?;
     let mended =
         json!({"id": "mended", "type": "view", "customer": "alice", "attributes": {"sku": 2}});
     browser

@@ -130,7 +130,7 @@ async fn a_link_is_made_seen_edited_disabled_and_deleted_by_hand() -> Result<()>
             &[],
         )
         .await?;
-    desk.picture("link").await?;
+    desk.looks_right("link").await?;
 
     // Edited.
     browser
@@ -189,7 +189,7 @@ async fn links_are_listed_by_pages_and_tags_and_say_what_they_say() -> Result<()
     let browser = &desk.browser;
     let rows = "return document.querySelectorAll('#links tbody tr').length";
     assert_eq!(browser.run(rows, &[]).await?, json!(25));
-    desk.picture("list").await?;
+    desk.looks_right("list").await?;
     browser.click("section > .row > .quiet").await?;
     browser
         .until(
@@ -234,7 +234,7 @@ async fn who_has_no_token_sees_nothing() -> Result<()> {
         .wait_for_text("[role=alert]", "That key opens nothing")
         .await?;
     assert!(!browser.page_text().await?.contains("a.example"));
-    desk.picture("sign-in").await?;
+    desk.looks_right("sign-in").await?;
     // With it, what was asked for is shown; afterwards nothing of it stays.
     browser
         .type_into("[name=token]", &desk.secrets.admin_token)
@@ -324,7 +324,7 @@ async fn all_that_a_link_says_is_seen_and_edited() -> Result<()> {
         let control = format!("#edit {control}");
         assert_eq!(held(browser, &control).await?, value, "{control}");
     }
-    desk.picture("whole").await?;
+    desk.looks_right("whole").await?;
 
     // What is cleared is cleared, what is added is added, and the rest stays.
     for control in ["days", "clicks", "language"] {
@@ -390,7 +390,7 @@ async fn a_link_that_leads_nowhere_says_why() -> Result<()> {
     }
     desk.make(&json!({ "code": "odd", "target": "https://pаypal.com/" }))
         .await?;
-    desk.picture("states").await?;
+    desk.looks_right("states").await?;
     desk.browser
         .open(&format!("{}#/l/s/used", desk.page()))
         .await?;
@@ -424,7 +424,7 @@ async fn domains_are_made_seen_edited_and_deleted_by_hand() -> Result<()> {
         .type_into("#domain [name=assetlinks]", "[{\"relation\": []}]")
         .await?;
     set(browser, "#domain [name=status]", "308").await?;
-    desk.picture("domain").await?;
+    desk.looks_right("domain").await?;
     browser.click("#domain button[type=submit]").await?;
     browser.wait_for_text("#domains", "s.example.com").await?;
     let domain = async |id: &str| {

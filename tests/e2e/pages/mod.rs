@@ -99,22 +99,46 @@ impl Desk {
         http::send(method, &url, &headers, body.to_string()).await
     }
 
-    /// Keeps pictures of what is shown, light and dark, on a screen and on a phone, if somebody wants them.
-    async fn picture(&self, name: &str) -> Result<()> {
+    /// Whoever has keys instead of a mouse, a reader of screens or weak eyes can use what is shown, as far as a program can
+    /// tell: WCAG 2.2 AA by axe-core, light and on a dark phone. Keeps pictures of it, too, if somebody wants them.
+    async fn looks_right(&self, name: &str) -> Result<()> {
+        match tools::Axe::find_or_get(&mut Silent) {
+            Ok(axe) => self.is_accessible(&axe, name).await?,
+            Err(error) => eprintln!("left out: axe-core looks at {name}: {error:#}"),
+        }
         let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS").map(PathBuf::from) else {
-            return Ok(());
+            return self.browser.show_on(SCREEN).await;
         };
         std::fs::create_dir_all(&folder)?;
         for (screen, size) in [(SCREEN, "screen"), (PHONE, "phone")] {
             for (is_dark, light) in [(false, "light"), (true, "dark")] {
-                self.browser.show_on(Screen { is_dark, ..screen }).await?;
-                // Charts are drawn again.
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                self.show(Screen { is_dark, ..screen }).await?;
                 let file = folder.join(format!("{name}-{size}-{light}.png"));
                 std::fs::write(file, self.browser.screenshot().await?)?;
             }
         }
         self.browser.show_on(SCREEN).await
+    }
+
+    async fn is_accessible(&self, axe: &tools::Axe, name: &str) -> Result<()> {
+        let script = std::fs::read_to_string(&axe.0)?;
+        let dark_phone = Screen {
+            is_dark: true,
+            ..PHONE
+        };
+        for (screen, what) in [(SCREEN, "light"), (dark_phone, "on a dark phone")] {
+            self.show(screen).await?;
+            let faults = self.browser.faults(&script).await?;
+            ensure!(faults.is_empty(), "{name}, {what}: {faults:#?}");
+        }
+        Ok(())
+    }
+
+    /// Charts are drawn again when the screen has changed.
+    async fn show(&self, screen: Screen) -> Result<()> {
+        self.browser.show_on(screen).await?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        Ok(())
     }
 
     /// Nothing went wrong behind the page's back, such as a script that its policy has blocked. `but`: what had to.

@@ -13,14 +13,12 @@ use tempfile::TempDir;
 
 use super::{Build, fastly_module, worker_files};
 use crate::process::{DiedChild, Process};
+use crate::tools::npm;
 use crate::{command, ports, workspace};
 
 /// Longer than a runtime takes to compile the edge, on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// workerd and Node are 360 MB.
-const INSTALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// What Viceroy is installed with, where there is none.
 const GET_VICEROY: &str = "cargo install viceroy --version 0.22.0 --locked";
@@ -179,7 +177,7 @@ fn quoted(text: &str) -> Value {
 /// # Errors
 /// When there is no such tool, or it finds something wrong.
 pub fn pack(module: &Path) -> Result<PathBuf> {
-    let tool = installed("fastly-cli", "edge/fastly/cli")?.join("node_modules/.bin/fastly");
+    let tool = npm::installed("fastly-cli", "edge/fastly/cli")?.join("node_modules/.bin/fastly");
     let folder = module.parent().context("a file is in a folder")?;
     let manifest = workspace::root().join("edge/fastly/fastly.toml");
     std::fs::copy(manifest, folder.join("fastly.toml"))?;
@@ -213,41 +211,10 @@ const PACK_LIMIT: Duration = Duration::from_secs(60);
 /// # Errors
 /// When npm is not there, or does not bring them.
 pub fn workerd() -> Result<PathBuf> {
-    let folder = installed("workerd", "edge/cloudflare/runtime")?;
+    let folder = npm::installed("workerd", "edge/cloudflare/runtime")?;
     let run = workspace::root().join("edge/cloudflare/runtime/run.mjs");
     std::fs::copy(run, folder.join("run.mjs"))?;
     Ok(folder)
-}
-
-/// What npm brings of the lock file in a folder, installed once.
-fn installed(name: &str, from: &str) -> Result<PathBuf> {
-    let npm =
-        command::on_path("npm").with_context(|| format!("there is no npm, which brings {name}"))?;
-    let from = workspace::root().join(from);
-    let lock = std::fs::read(from.join("package-lock.json"))?;
-    let folder = workspace::out_dir().join(format!("tools/{name}-{:08x}", hash(&lock)));
-    let _lock = workspace::lock(name)?;
-    std::fs::create_dir_all(&folder)?;
-    for file in ["package.json", "package-lock.json"] {
-        std::fs::copy(from.join(file), folder.join(file))?;
-    }
-    let done = folder.join("installed");
-    if !done.exists() {
-        // Not `npm ci`, which misses packages for other machines that the registry does not have.
-        let mut install = Command::new(npm);
-        install
-            .args(["install", "--no-audit", "--no-fund"])
-            .current_dir(&folder);
-        command::succeed(&mut install, INSTALL_LIMIT)?;
-        std::fs::write(done, "")?;
-    }
-    Ok(folder)
-}
-
-/// Tells one lock file from another.
-fn hash(bytes: &[u8]) -> u32 {
-    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    bytes.iter().fold(0x811c_9dc5, step)
 }
 
 /// The edge for Cloudflare in workerd.

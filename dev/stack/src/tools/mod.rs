@@ -5,6 +5,7 @@
 //! answers are kept in `target/weir/tools.json`. So the second run costs milliseconds.
 
 mod apt;
+mod axe;
 mod cache;
 mod cassandra;
 mod chromium;
@@ -16,6 +17,7 @@ mod mariadb;
 mod mdbook;
 mod moto;
 mod musl;
+pub(crate) mod npm;
 mod openapi;
 mod peers;
 mod pip;
@@ -24,6 +26,7 @@ mod redis;
 mod rust;
 
 pub use apt::Removals;
+pub use axe::Axe;
 pub use cassandra::{CASSANDRA_VERSION, Cassandra};
 pub use chromium::Chromium;
 pub use clock::Clock;
