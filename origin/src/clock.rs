@@ -37,9 +37,106 @@ pub fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + is_next, month, day)
 }
 
+/// So many days after 1970-01-01 is a date: the other way round; `None`: there is no such date, or it is earlier.
+fn days(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // A year begins in March.
+    let (year, of_year) = match month {
+        3.. => (year, month - 3),
+        _ => (year - 1, month + 9),
+    };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    let since = 365 * year + leap_days + (153 * of_year + 2) / 5 + day - 1;
+    // From 0000-03-01 to 1970-01-01.
+    let since = since.checked_sub(719_468)?;
+    // There is no 30th of February.
+    (date(since).2 == day).then_some(since)
+}
+
+/// The instant that a text of RFC 3339 or ISO 8601 names, such as `2026-11-21T14:00:00+01:00` or `2026-11-21 13:00`; without a zone
+/// it is UTC. `None`: it names none, or one before 1970.
+pub fn parse_utc(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (date, rest) = text.split_at_checked(10)?;
+    let parts: Option<Vec<u64>> = date.split('-').map(number).collect();
+    let [year, month, day] = parts?[..] else {
+        return None;
+    };
+    let day_ms = days(year, month, day)?.checked_mul(DAY_MS)?;
+    let Some(rest) = rest.strip_prefix(['T', 't', ' ']) else {
+        return rest.is_empty().then_some(day_ms);
+    };
+    let end = rest.find(['Z', 'z', '+', '-']).unwrap_or(rest.len());
+    let (time, zone) = rest.split_at(end);
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let parts: Option<Vec<u64>> = time.split(':').map(number).collect();
+    let (hour, minute, second) = match parts?[..] {
+        [hour, minute] => (hour, minute, 0),
+        [hour, minute, second] => (hour, minute, second),
+        _ => return None,
+    };
+    if hour > 23 || minute > 59 || second > 60 || number(fraction).is_none() {
+        return None;
+    }
+    let at_ms = day_ms + ((hour * 60 + minute) * 60 + second) * 1_000;
+    let offset_ms = match zone.strip_prefix(['+', '-']) {
+        Some(offset) => offset_ms(offset)?,
+        None if zone.len() <= 1 => 0,
+        None => return None,
+    };
+    match zone.starts_with('-') {
+        true => at_ms.checked_add(offset_ms),
+        false => at_ms.checked_sub(offset_ms),
+    }
+}
+
+/// `01:00`, `0100` or `01`.
+fn offset_ms(text: &str) -> Option<u64> {
+    let digits: String = text.chars().filter(|char| *char != ':').collect();
+    let (hours, minutes) = digits.split_at_checked(2)?;
+    let minutes = match minutes {
+        "" => 0,
+        minutes => number(minutes)?,
+    };
+    let hours = number(hours)?;
+    (hours <= 23 && minutes <= 59).then_some((hours * 60 + minutes) * 60_000)
+}
+
+/// Digits alone.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instants_are_read_as_programs_write_them() {
+        for (text, expected) in [
+            ("1970-01-01", Some(0)),
+            ("2000-02-29T00:00:00Z", Some(951_782_400_000)),
+            ("2000-02-29T01:00:00.123456+01:00", Some(951_782_400_000)),
+            ("2000-02-28 19:00:00-0500", Some(951_782_400_000)),
+            ("2100-03-01T00:00", Some(4_107_542_400_000)),
+            ("2100-02-29", None),
+            ("1969-12-31", None),
+            ("1970-01-01T00:00:00+01:00", None),
+            ("2000-02-29T24:00:00Z", None),
+            ("2000-02-29T00:00:00 UTC", None),
+            ("29.02.2000", None),
+            ("2000-02-29X", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_utc(text), expected, "{text}");
+        }
+        for day in (0..60_000).step_by(7) {
+            assert_eq!(parse_utc(&utc(day * DAY_MS)), Some(day * DAY_MS));
+        }
+    }
 
     #[test]
     fn instants_are_written_as_people_know_them() {

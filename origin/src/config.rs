@@ -16,6 +16,7 @@ use crate::fitment::import::command::ImportCommand;
 use crate::history::config::HistoryConfig;
 use crate::http::AdminToken;
 use crate::init::InitCommand;
+use crate::links::cli::LinksCommand;
 use crate::links::config::{LinkConfig, scramble};
 use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 use crate::sales::payment::Payments;
@@ -142,6 +143,8 @@ pub enum Command {
     Import(ImportCommand),
     /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis
     Doctor(DoctorCommand),
+    /// Does something with short links, by the admin port of a running origin
+    Links(LinksCommand),
     /// Stands as a Redis before shards of sales that are in objects of an edge
     ShardProxy(ShardProxyCommand),
     /// Writes a set-up to begin with: Envoy's configuration, settings, fresh secrets

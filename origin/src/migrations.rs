@@ -69,6 +69,12 @@ macro_rules! migrations {
             ),
             migration!($database, 67, "user list", "0067_user_list"),
             migration!($database, 75, "link totals", "0075_link_totals"),
+            migration!(
+                $database,
+                76,
+                "link click cells",
+                "0076_link_click_cells"
+            ),
             migration!($database, 85, "access", "0085_access"),
         ]
     };

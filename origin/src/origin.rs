@@ -92,11 +92,13 @@ const NARROW: &[(Level, &str)] = &[
     (Level::Read, "/links"),
     (Level::Read, "/links.csv"),
     (Level::Read, "/links.ndjson"),
+    (Level::Write, links::http::IMPORTS),
     (Level::Write, "/links/{code}"),
     (Level::Read, "/links/{code}"),
     (Level::Read, "/links/{code}/history"),
     (Level::Read, "/links/{code}/stats"),
     (Level::Read, "/links/{code}/stats.csv"),
+    (Level::Read, "/links/{code}/cross"),
     (Level::Read, "/links/{code}/qr.svg"),
     (Level::Read, "/links/{code}/qr.png"),
     (Level::Read, "/link-domains"),
@@ -370,8 +372,8 @@ impl Origin {
             .merge(fitment::http::page());
         let limit = http::TimeLimit {
             usual: ADMIN_LIMIT,
-            // A file of gigabytes.
-            none_for: &[fitment::http::UPLOAD],
+            // A file of gigabytes; thousands of links, each of them a transaction.
+            none_for: &[fitment::http::UPLOAD, links::http::IMPORTS],
         };
         http::finish(routes, limit, self.metrics.requests())
     }
@@ -390,6 +392,7 @@ impl Origin {
         let limits = limits::http::admin(self.redis.clone());
         // A link is made while SQL is away, and faster than a transaction of its own would let it.
         let of_links = Guard::of(Area::Links).behind(&["/links"]).narrow(NARROW);
+        let of_links = of_links.questions(&[links::http::QR_SVG, links::http::QR_PNG]);
         // What business systems send are events, not acts.
         let of_events = Guard::of(Area::Events).unnoted(&["/events"]);
         let of_fitment = Guard::of(Area::Fitment).questions(&[FITMENT_CHECK]);

@@ -22,6 +22,7 @@ use crate::fitment::import::command::{self, ImportCommand};
 use crate::fitment::metrics::FitmentMetrics;
 use crate::http::{self, server::serve};
 use crate::init;
+use crate::links;
 use crate::metrics::Metrics;
 use crate::order_events::OrderEvents;
 use crate::origin::{Origin, open_database};
@@ -51,6 +52,11 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             return Ok(runtime()?.block_on(examined));
         }
         Some(Command::Init(command)) => init::run(command)?,
+        // Likewise: it logs nothing.
+        Some(Command::Links(command)) => {
+            let done = links::cli::run(command, &|name| std::env::var_os(name));
+            runtime()?.block_on(done)?;
+        }
         Some(Command::ShardProxy(command)) => {
             start_logs()?;
             let keys = config.edge_keys(&|name| std::env::var_os(name))?;

@@ -6,6 +6,7 @@ use weir_base::agent::is_prefetch;
 use weir_engine::{Headers, Request};
 use weir_link::answer::{Method, Visit};
 use weir_link::cache::LinkName;
+use weir_link::click::referer_of;
 use weir_link::click_buffer::Click;
 use weir_link::code::DomainId;
 use weir_link::record::Country;
@@ -160,7 +161,7 @@ impl<'a> Fields<'a> {
             now_ms,
             address,
             user_agent: self.user_agent,
-            referer: self.referer,
+            referer: referer_of(self.referer, self.split_path().1),
             accept_language: self.accept_language,
         }
     }

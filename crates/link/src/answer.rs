@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::agent::{self, Agent, Device, Language};
+use super::click::SCAN_MARKER;
 use super::domain::Domain;
 use super::page::{self, Shown};
 use super::record::{App, Country, Link, Preview, RedirectStatus, TARGET_LEN_MAX};
@@ -265,7 +266,9 @@ fn cache_control(link: &Link, visit: &Visit<'_>) -> CacheControl {
 /// `target` with the request's query string, if the link passes it on.
 fn with_query<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Cow<'a, str> {
     let query = visit.query;
-    if !link.pass_query || query.is_empty() || query.len() > QUERY_LEN_MAX {
+    // What tells a scan apart is ours alone.
+    let is_empty = query.is_empty() || query == SCAN_MARKER.as_bytes();
+    if !link.pass_query || is_empty || query.len() > QUERY_LEN_MAX {
         return Cow::Borrowed(target);
     }
     let (page, fragment) = match target.find('#') {
@@ -280,9 +283,16 @@ fn with_query<'a>(link: &Link, target: &'a str, visit: &Visit<'_>) -> Cow<'a, st
     let mut location = String::with_capacity(TARGET_LEN_MAX.min(target.len()) + query.len() + 1);
     location.push_str(page);
     location.push_str(joint);
-    query
-        .iter()
-        .for_each(|byte| push_visible(&mut location, *byte));
+    let is_passed = |parameter: &&[u8]| *parameter != SCAN_MARKER.as_bytes();
+    let parameters = query.split(|byte| *byte == b'&').filter(is_passed);
+    for (n, parameter) in parameters.enumerate() {
+        if n > 0 {
+            location.push('&');
+        }
+        for byte in parameter {
+            push_visible(&mut location, *byte);
+        }
+    }
     location.push_str(fragment);
     Cow::Owned(location)
 }

@@ -257,6 +257,26 @@ fn is_of_host(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'[' | b']' | b':')
 }
 
+/// What a link's QR code has in its query: who scans it comes from no page, and is told apart by this.
+pub const SCAN_MARKER: &str = "qr";
+
+/// The referrer of clicks that come by a QR code. No host of a page is called so.
+pub const SCANNED: &str = "qr";
+
+/// The `Referer` of a click with this query: that of a page, or else what a scan is written down by.
+pub fn referer_of<'a>(referer: &'a [u8], query: &[u8]) -> &'a [u8] {
+    match referer.is_empty() && is_scan(query) {
+        true => b"scan://qr",
+        false => referer,
+    }
+}
+
+/// Whether a query has the marker of a QR code among its parameters.
+pub fn is_scan(query: &[u8]) -> bool {
+    let mut parameters = query.split(|byte| *byte == b'&');
+    parameters.any(|parameter| parameter == SCAN_MARKER.as_bytes())
+}
+
 /// The host in a `Referer`, in lower case and without its port; empty if there is none that could be
 /// written down.
 pub fn referrer_host(referer: &[u8]) -> String {
@@ -424,6 +444,21 @@ mod tests {
         assert_eq!(id.to_string(), "00000000000000ab-12");
         assert_eq!("00000000000000ab-12".parse(), Ok(id));
         assert_eq!("ab-12".parse::<ClickId>(), Err(ClickError::Id));
+    }
+
+    #[test]
+    fn a_scan_is_told_by_its_marker_unless_a_page_is_named() {
+        for (referer, query, expected) in [
+            ("", "qr", SCANNED),
+            ("", "a=b&qr&c", SCANNED),
+            ("", "qr=1", ""),
+            ("", "xqr", ""),
+            ("", "", ""),
+            ("https://a.example/", "qr", "a.example"),
+        ] {
+            let referer = referer_of(referer.as_bytes(), query.as_bytes());
+            assert_eq!(referrer_host(referer), expected, "{query}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 /// Why a service cannot be asked.
@@ -120,6 +121,28 @@ impl HttpClient {
         body: Bytes,
         answer_len_max: usize,
     ) -> Result<(StatusCode, Bytes), ExchangeError> {
+        let mut answer = self.open(method, path, headers, body).await?;
+        let status = answer.status;
+        let body = Limited::new(&mut answer.body, answer_len_max).collect();
+        match body.await {
+            Ok(body) => Ok((status, body.to_bytes())),
+            // Whatever it says: it is a refusal.
+            Err(_) if !status.is_success() => Ok((status, Bytes::new())),
+            Err(error) => Err(ExchangeError(error.to_string())),
+        }
+    }
+
+    /// Sends a request with these headers; the answer, whose body is still to be read.
+    ///
+    /// # Errors
+    /// See [`ExchangeError`].
+    pub async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Result<OpenAnswer, ExchangeError> {
         let mut request = Request::builder().method(method).uri(path);
         request = request.header(header::HOST, &self.address);
         for (name, value) in headers {
@@ -128,39 +151,64 @@ impl HttpClient {
         let request = request.body(Full::new(body)).map_err(broken)?;
         let stream = TcpStream::connect(&self.address).await.map_err(broken)?;
         match &self.tls {
-            None => exchange(stream, request, answer_len_max).await,
+            None => exchange(stream, request).await,
             Some(tls) => {
                 let stream = tls.connector.connect(tls.name.clone(), stream);
-                exchange(stream.await.map_err(broken)?, request, answer_len_max).await
+                exchange(stream.await.map_err(broken)?, request).await
             }
         }
+    }
+}
+
+/// An answer whose body is still to be read. Its connection ends with it.
+#[derive(Debug)]
+pub struct OpenAnswer {
+    /// Its status.
+    pub status: StatusCode,
+    body: Incoming,
+    _driver: Driver,
+}
+
+impl OpenAnswer {
+    /// The next part of the body; `None`: that was all of it.
+    ///
+    /// # Errors
+    /// When the body broke off.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ExchangeError> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(data) = frame.map_err(broken)?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What moves a connection's bytes. Ends with whoever holds it.
+#[derive(Debug)]
+struct Driver(JoinHandle<hyper::Result<()>>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
-    answer_len_max: usize,
-) -> Result<(StatusCode, Bytes), ExchangeError> {
+) -> Result<OpenAnswer, ExchangeError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(broken)?;
-    // Ends with `sender` or the peer; its failure shows as the request's.
-    let driver = tokio::spawn(connection);
-    let answer = async {
-        let response = sender.send_request(request).await.map_err(broken)?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), answer_len_max).collect();
-        match body.await {
-            Ok(body) => Ok((status, body.to_bytes())),
-            // Whatever it says: it is a refusal.
-            Err(_) if !status.is_success() => Ok((status, Bytes::new())),
-            Err(error) => Err(ExchangeError(error.to_string())),
-        }
-    }
-    .await;
-    driver.abort();
-    answer
+    // Its failure shows as the request's.
+    let driver = Driver(tokio::spawn(connection));
+    let response = sender.send_request(request).await.map_err(broken)?;
+    Ok(OpenAnswer {
+        status: response.status(),
+        body: response.into_body(),
+        _driver: driver,
+    })
 }
 
 fn broken(error: impl std::error::Error) -> ExchangeError {

@@ -143,19 +143,44 @@ impl Creator {
         for _ in 0..ATTEMPTS {
             let code = self.allocator.next(length).await?;
             let ready = Ready::new(draft.clone(), code, now_ms);
-            let entry = Entry::Made(ready.new.clone());
-            let (logged, written) = join!(
-                self.log.append(std::iter::once(&entry)),
-                self.records.create(ready.record())
-            );
-            logged?;
-            if written? {
-                self.metrics.created.inc();
-                return Ok(ready.view());
+            if let Some(link) = self.write(ready).await? {
+                return Ok(link);
             }
-            self.leave(&[ready.new]).await?;
         }
         Err(NoNumber.into())
+    }
+
+    /// Writes a link whose number is ours. `None`: its code is another link's.
+    async fn write(&self, ready: Ready<'_>) -> Result<Option<LinkView>, CreateError> {
+        let entry = Entry::Made(ready.new.clone());
+        let (logged, written) = join!(
+            self.log.append(std::iter::once(&entry)),
+            self.records.create(ready.record())
+        );
+        logged?;
+        if written? {
+            self.metrics.created.inc();
+            return Ok(Some(ready.view()));
+        }
+        self.leave(&[ready.new]).await?;
+        Ok(None)
+    }
+
+    /// Makes a link under a chosen code that was generated somewhere else, such as in another Weir. If its number is ready here,
+    /// it is taken from there, so that nobody else gets it.
+    pub(super) async fn make_imported(
+        &self,
+        draft: Draft<'_>,
+        code: Code,
+        now_ms: u64,
+    ) -> Result<(), CreateError> {
+        let custom = Ready::new(draft.clone(), code.clone(), now_ms);
+        match self.make_custom(custom).await {
+            Err(CreateError::Taken) if self.allocator.claim(&code) => {}
+            made => return made.map(drop),
+        }
+        let made = self.write(Ready::new(draft, code, now_ms)).await?;
+        made.map(drop).ok_or(CreateError::Taken)
     }
 
     /// Voids the log's entries of codes that turned out to be other links'.

@@ -3,12 +3,14 @@
 //! | module | does |
 //! |---|---|
 //! | [`http`] | the public and the admin routes, and the page of links |
-//! | [`request`], [`view`] | links as the API takes and shows them |
+//! | [`request`], [`view`], [`utm`] | links as the API takes and shows them; where visitors come from, in a target |
 //! | [`numbers`] | keeps numbers of generated codes ready |
 //! | [`create`] | new links: one write to Redis, one to the log |
 //! | [`state`] | what becomes of whoever clicks a link now |
 //! | [`find`], [`search`] | finds a link in the cold store or in a log; finds links by what they say |
 //! | [`edit`] | changes and deletes links |
+//! | [`import`] | takes links over from exports of other shorteners, and of Weir |
+//! | [`cli`] | `weir-origin links`, which asks a running origin |
 //! | [`cold`] | answers gateways when Redis does not know a link |
 //! | [`domains`] | the domains, shared by all origins |
 //! | [`publish`] | has Redis follow edits, and tells gateways of domains |
@@ -19,23 +21,28 @@
 //! | [`clicks`] | counts batches of clicks from gateways, each once |
 //! | [`uniques`] | counts visitors and addresses without knowing them |
 //! | [`stats`], [`report`], [`csv`] | what is counted of clicks, and how it is shown |
+//! | [`cross`], [`zone`] | clicks by country, device and referrer at once; days of time zones |
 //! | [`heavy`] | the heaviest values, in bounded memory |
 //! | [`geo`] | where an address is, and who runs its network |
-//! | [`qr`] | QR codes |
+//! | [`qr`], [`logo`] | QR codes, and pictures in them |
 //! | [`metrics`], [`config`] | what is counted, what can be configured |
 
 pub mod clean;
+pub mod cli;
 pub mod clicks;
 pub mod cold;
 pub mod config;
 pub mod create;
+pub mod cross;
 pub mod domains;
 pub mod edit;
 pub mod find;
 pub mod geo;
 pub mod heavy;
 pub mod http;
+pub mod import;
 pub mod log;
+pub mod logo;
 pub mod metrics;
 pub mod numbers;
 pub mod publish;
@@ -49,7 +56,9 @@ pub mod stats;
 pub mod store;
 mod stream;
 pub mod uniques;
+pub mod utm;
 pub mod view;
+pub mod zone;
 
 use std::sync::Arc;
 
@@ -69,6 +78,7 @@ use domains::SharedDomains;
 use edit::Editor;
 use find::Finder;
 use geo::Geo;
+use import::Importer;
 use log::{LinkLog, LogError, drain};
 use metrics::LinkMetrics;
 use numbers::{Allocator, AllocatorDeps, Clock};
@@ -114,6 +124,7 @@ struct Parts {
     creator: Creator,
     finder: Finder,
     editor: Editor,
+    importer: Importer,
     states: States,
     cold: ColdLinks,
     publisher: Publisher,
@@ -231,6 +242,11 @@ impl Links {
         &self.0.editor
     }
 
+    /// Takes links over from files.
+    pub fn importer(&self) -> &Importer {
+        &self.0.importer
+    }
+
     /// Tells how links stand.
     pub fn states(&self) -> &States {
         &self.0.states
@@ -323,6 +339,13 @@ impl Parts {
             domains: domains.clone(),
             clock: clock.clone(),
         };
+        let importer = Importer {
+            creator: creator.clone(),
+            finder: finder.clone(),
+            store: store.clone(),
+            domains: domains.clone(),
+            clock: clock.clone(),
+        };
         let cold = ColdLinks {
             store: store.clone(),
             redis: redis.clone(),
@@ -351,6 +374,7 @@ impl Parts {
             creator,
             finder,
             editor,
+            importer,
             states,
             cold,
             publisher,

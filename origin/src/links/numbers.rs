@@ -221,6 +221,29 @@ impl Allocator {
         Some((length, index))
     }
 
+    /// Takes this very code from those that are ready: then nobody else gets it. False if it is none of them.
+    pub fn claim(&self, code: &Code) -> bool {
+        let Some((length, _)) = self.index(code) else {
+            return false;
+        };
+        let queue = self.queue(length);
+        let mut is_ours = false;
+        for _ in 0..queue.ready.len() {
+            let Some(ready) = queue.ready.pop() else {
+                break;
+            };
+            if ready.code == *code {
+                is_ours = (self.deps.clock)() < ready.use_by_ms;
+                continue;
+            }
+            // One that finds no place is left for the next round.
+            let _ = queue.ready.push(ready);
+        }
+        // Who has come meanwhile may have found none.
+        queue.filled.notify_waiters();
+        is_ours
+    }
+
     /// Keeps the queue of one length filled until `stop`.
     pub async fn run(self, length: Length, stop: CancellationToken) {
         let queue = self.queue(length);

@@ -1,6 +1,10 @@
 //! QR codes of links, as SVG and PNG.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use qrcodegen::{QrCode, QrCodeEcc};
+
+use super::logo::Logo;
 
 /// The least and the most pixels of an image's side.
 pub const SIZES_PX: std::ops::RangeInclusive<u32> = 64..=2_048;
@@ -19,6 +23,9 @@ const MODULE_PX_MIN: u32 = 2;
 
 /// The least contrast of the two colours, as WCAG reckons it (1 to 21). Below it readers begin to fail.
 const CONTRAST_MIN: f64 = 3.0;
+
+/// A picture in the middle may be so many hundredths of a code's side: six of a hundred modules, of which thirty may be lost.
+const LOGO_PERCENT: i32 = 24;
 
 /// How much of a code may be lost or covered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +96,9 @@ pub enum QrError {
         /// What would do.
         least_px: u32,
     },
+    /// The picture cannot be used.
+    #[error("the picture {0}")]
+    Logo(&'static str),
     /// The text does not fit into any code.
     #[error("the link is too long for a QR code of this level")]
     TooLong,
@@ -189,6 +199,39 @@ impl Drawing {
         bars
     }
 
+    /// Where the picture stands, margin included: the first module, and how many of a side. It is in the very middle.
+    fn middle(&self) -> (u32, u32) {
+        let size = self.code.size();
+        let modules = size * LOGO_PERCENT / 100;
+        // Codes have an odd number of modules.
+        let modules = (modules - 1 + modules % 2).max(1);
+        let start = ((size - modules) / 2).unsigned_abs() + self.style.margin;
+        (start, modules.unsigned_abs())
+    }
+
+    /// All pixels, three bytes each, with `logo` in the middle.
+    fn pixels_with(&self, logo: &Logo) -> Vec<u8> {
+        let (module_px, offset_px) = self.scale();
+        let (start, modules) = self.middle();
+        let (first_px, side_px) = (offset_px + start * module_px, modules * module_px);
+        let inside = |px: u32| px.checked_sub(first_px).filter(|at| *at < side_px);
+        let (dark, light) = (self.style.dark, self.style.light);
+        let mut pixels = Vec::with_capacity(3 * (self.style.size_px as usize).pow(2));
+        for y in 0..self.style.size_px {
+            let row = self.pixels(y);
+            for x in 0..self.style.size_px {
+                let byte = row.get((x / 8) as usize).copied().unwrap_or(0);
+                let colour = match (inside(x), inside(y)) {
+                    (Some(x), Some(y)) => Colour(logo.pixel(x, y, side_px, light.0)),
+                    _ if byte & (0x80 >> (x % 8)) != 0 => dark,
+                    _ => light,
+                };
+                pixels.extend(colour.0);
+            }
+        }
+        pixels
+    }
+
     /// Pixels of a module's side, and of what is left over before the first.
     fn scale(&self) -> (u32, u32) {
         let module_px = self.style.size_px / self.side;
@@ -227,12 +270,13 @@ fn check(style: &Style) -> Result<(), QrError> {
     Ok(())
 }
 
-/// `text` as an SVG image.
+/// `text` as an SVG image, with a picture in the middle if there is one: then of level H.
 ///
 /// # Errors
 /// See [`QrError`].
-pub fn svg(text: &str, style: Style) -> Result<String, QrError> {
+pub fn svg(text: &str, style: Style, logo: Option<&Logo>) -> Result<String, QrError> {
     use std::fmt::Write as _;
+    let style = with_room(style, logo);
     let drawing = Drawing::new(text, style)?;
     let (size_px, side) = (style.size_px, drawing.side);
     let (dark, light) = (style.dark.hex(), style.light.hex());
@@ -243,31 +287,63 @@ pub fn svg(text: &str, style: Style) -> Result<String, QrError> {
             let _ = write!(path, "M{x} {y}h{width}v1h-{width}z");
         }
     }
+    let mut picture = String::new();
+    if let Some(logo) = logo {
+        let (start, modules) = drawing.middle();
+        let data = STANDARD.encode(logo.file());
+        let _ = write!(
+            picture,
+            r#"<path fill="{light}" d="M{start} {start}h{modules}v{modules}h-{modules}z"/><image x="{start}" y="{start}" width="{modules}" height="{modules}" href="data:image/png;base64,{data}"/>"#
+        );
+    }
     Ok(format!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{size_px}" height="{size_px}" viewBox="0 0 {side} {side}" shape-rendering="crispEdges"><path fill="{light}" d="M0 0h{side}v{side}H0z"/><path fill="{dark}" d="{path}"/></svg>
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{size_px}" height="{size_px}" viewBox="0 0 {side} {side}" shape-rendering="crispEdges"><path fill="{light}" d="M0 0h{side}v{side}H0z"/><path fill="{dark}" d="{path}"/>{picture}</svg>
 "#
     ))
 }
 
 /// `text` as a PNG image of two colours. All modules are of one size; what the size has too many of
-/// goes to the margin.
+/// goes to the margin. With a picture in the middle it is of level H, and has all colours.
 ///
 /// # Errors
 /// See [`QrError`].
-pub fn png(text: &str, style: Style) -> Result<Vec<u8>, QrError> {
+pub fn png(text: &str, style: Style, logo: Option<&Logo>) -> Result<Vec<u8>, QrError> {
+    let style = with_room(style, logo);
     let drawing = Drawing::new(text, style)?;
-    let rows: Vec<u8> = (0..style.size_px).flat_map(|y| drawing.pixels(y)).collect();
+    let pixels: Vec<u8> = match logo {
+        Some(logo) => drawing.pixels_with(logo),
+        None => (0..style.size_px).flat_map(|y| drawing.pixels(y)).collect(),
+    };
     let mut image = Vec::new();
     // Into memory, and with as many bytes as its size says: there is nothing that could fail.
-    write_png(&mut image, style, &rows).map_err(|_| QrError::Size)?;
+    write_png(&mut image, style, &pixels, logo.is_some()).map_err(|_| QrError::Size)?;
     Ok(image)
 }
 
-fn write_png(out: &mut Vec<u8>, style: Style, rows: &[u8]) -> Result<(), png::EncodingError> {
+/// What a picture covers must not be missed.
+fn with_room(style: Style, logo: Option<&Logo>) -> Style {
+    let level = if logo.is_some() {
+        Level::H
+    } else {
+        style.level
+    };
+    Style { level, ..style }
+}
+
+fn write_png(
+    out: &mut Vec<u8>,
+    style: Style,
+    rows: &[u8],
+    has_colours: bool,
+) -> Result<(), png::EncodingError> {
     let mut encoder = png::Encoder::new(out, style.size_px, style.size_px);
-    encoder.set_color(png::ColorType::Indexed);
-    encoder.set_depth(png::BitDepth::One);
-    encoder.set_palette([style.light.0, style.dark.0].concat());
+    if has_colours {
+        encoder.set_color(png::ColorType::Rgb);
+    } else {
+        encoder.set_color(png::ColorType::Indexed);
+        encoder.set_depth(png::BitDepth::One);
+        encoder.set_palette([style.light.0, style.dark.0].concat());
+    }
     let mut writer = encoder.write_header()?;
     writer.write_image_data(rows)?;
     writer.finish()
@@ -275,6 +351,7 @@ fn write_png(out: &mut Vec<u8>, style: Style, rows: &[u8]) -> Result<(), png::En
 
 #[cfg(test)]
 mod tests {
+    use super::super::logo::tests::picture;
     use super::*;
 
     const TEXT: &str = "https://s.example.com/aZ3k9Qx";
@@ -324,7 +401,7 @@ mod tests {
                     dark: colour(dark),
                     light: colour(light),
                 };
-                let (side, grey) = decoded(&png(TEXT, style).unwrap());
+                let (side, grey) = decoded(&png(TEXT, style, None).unwrap());
                 assert_eq!(side, size_px as usize);
                 assert_eq!(read(side, |x, y| grey[y * side + x]), TEXT, "{style:?}");
             }
@@ -334,7 +411,7 @@ mod tests {
     /// Draws the SVG's own path: `M<x> <y>h<width>v1h-<width>z`, again and again.
     #[test]
     fn an_svg_reads_as_its_text() {
-        let image = svg(TEXT, Style::default()).unwrap();
+        let image = svg(TEXT, Style::default(), None).unwrap();
         let side: usize = image.split("viewBox=\"0 0 ").nth(1).unwrap()[..2]
             .parse()
             .unwrap();
@@ -359,7 +436,7 @@ mod tests {
     #[test]
     fn what_no_camera_would_read_is_refused() {
         let style = Style::default();
-        let refused = |style: Style| png(TEXT, style).unwrap_err();
+        let refused = |style: Style| png(TEXT, style, None).unwrap_err();
         assert_eq!(
             refused(Style {
                 size_px: 63,
@@ -395,7 +472,8 @@ mod tests {
                 Style {
                     size_px: least_px,
                     ..small
-                }
+                },
+                None
             )
             .is_ok()
         );
@@ -411,9 +489,9 @@ mod tests {
             dark: colour("ffd040"),
             ..style
         };
-        assert_eq!(svg(TEXT, pale).unwrap_err(), QrError::Contrast);
+        assert_eq!(svg(TEXT, pale, None).unwrap_err(), QrError::Contrast);
         assert_eq!(
-            svg(&"x".repeat(4_000), style).unwrap_err(),
+            svg(&"x".repeat(4_000), style, None).unwrap_err(),
             QrError::TooLong
         );
     }
@@ -434,6 +512,31 @@ mod tests {
                 Err(QrError::Colour("light")),
                 "{bad}"
             );
+        }
+    }
+
+    #[test]
+    fn a_code_with_a_picture_in_its_middle_is_still_read() {
+        for (width, height, size_px) in [(300, 300, 512), (64, 20, 256), (1, 1, 1_000)] {
+            let file = picture(width, height, [190, 20, 20, 255]);
+            let logo = Logo::read(&file).unwrap();
+            let style = Style {
+                size_px,
+                level: Level::L,
+                ..Style::default()
+            };
+            let image = png(TEXT, style, Some(&logo)).unwrap();
+            let (side, pixels) = decoded(&image);
+            assert_eq!(side, size_px as usize);
+            let found = read(side, |x, y| pixels[y * side + x]);
+            assert_eq!(found, TEXT);
+            // It is there, in its colour.
+            let middle = pixels[side / 2 * side + side / 2];
+            assert!((1..=250).contains(&middle), "{middle}");
+            let drawn = svg(TEXT, style, Some(&logo)).unwrap();
+            let data = STANDARD.encode(&file);
+            assert!(drawn.contains(&format!(r#"href="data:image/png;base64,{data}""#)));
+            assert_eq!(png(TEXT, style, Some(&logo)).unwrap(), image);
         }
     }
 }

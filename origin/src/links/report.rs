@@ -1,12 +1,14 @@
 //! Reports a link's clicks: sums, over time, and by device, referrer and so on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use weir_link::click::SCANNED;
 use weir_link::code::LinkId;
 
-use super::stats::{DAY_MS, Part, PartCount, Point, Span, Uniques};
+use super::stats::{DAY_MS, HOURS_KEPT_MS, Part, PartCount, Point, Span, Uniques};
 use super::store::LinkStore;
+use super::zone::Zone;
 use crate::sql::SqlError;
 
 /// The most hours in one answer: a month.
@@ -19,12 +21,13 @@ pub const DAYS_MAX: u64 = 400;
 const DEFAULT_DAYS: u64 = 30;
 const DEFAULT_HOURS: u64 = 24;
 
-/// What is asked for: whole hours or days of UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is asked for: whole hours, or whole days of UTC or of another time zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     span: Span,
-    from_ms: u64,
-    until_ms: u64,
+    zone: Option<Zone>,
+    /// Where hours or days begin, and where the last one ends: at least two.
+    borders: Vec<u64>,
 }
 
 /// Why a range is refused.
@@ -36,11 +39,14 @@ pub enum RangeError {
     /// It has too many hours or days.
     #[error("from_ms, to_ms: at most {HOURS_MAX} hours or {DAYS_MAX} days at once")]
     TooLong,
+    /// Days of a zone are sums of hours, which are not kept for as long as days.
+    #[error("tz, from_ms: days of a time zone are told for the last 90 days")]
+    TooOld,
 }
 
 impl Range {
     /// From the hour or day that holds `from_ms` to the end of the one that holds the millisecond before
-    /// `to_ms`; unless told, to the end of the one that runs, and back from there.
+    /// `to_ms`; unless told, to the end of the one that runs, and back from there. `zone`: of this time zone; `None`: UTC.
     ///
     /// # Errors
     /// See [`RangeError`].
@@ -49,36 +55,108 @@ impl Range {
         from_ms: Option<u64>,
         to_ms: Option<u64>,
         now_ms: u64,
+        zone: Option<Zone>,
     ) -> Result<Self, RangeError> {
-        let len_ms = span.len_ms();
-        let (default, most) = match span {
-            Span::Hour => (DEFAULT_HOURS, HOURS_MAX),
-            Span::Day => (DEFAULT_DAYS, DAYS_MAX),
-        };
         if to_ms.is_some_and(|to_ms| to_ms <= from_ms.unwrap_or(0)) {
             return Err(RangeError::Empty);
         }
         let last_ms = to_ms.map_or(now_ms, |to_ms| to_ms.saturating_sub(1));
-        let until_ms = span.start_ms(last_ms).saturating_add(len_ms);
-        let earliest_ms = until_ms.saturating_sub(default * len_ms);
-        let from_ms = span.start_ms(from_ms.unwrap_or(earliest_ms));
-        if from_ms >= until_ms {
-            return Err(RangeError::Empty);
-        }
-        if (until_ms - from_ms) / len_ms > most {
-            return Err(RangeError::TooLong);
-        }
+        let borders = match (span, &zone) {
+            (Span::Day, Some(zone)) => zoned(zone, from_ms, last_ms, now_ms)?,
+            _ => even(span, from_ms, last_ms)?,
+        };
         Ok(Self {
             span,
-            from_ms,
-            until_ms,
+            zone,
+            borders,
         })
     }
 
-    /// The days that it touches.
+    /// Its time zone's name.
+    pub fn zone(&self) -> &str {
+        self.zone.as_ref().map_or("UTC", Zone::name)
+    }
+
+    /// Whether what it is divided into is kept as it is.
+    const fn is_kept(&self) -> bool {
+        matches!((self.span, &self.zone), (Span::Hour, _) | (_, None))
+    }
+
+    /// When it begins.
+    pub fn from_ms(&self) -> u64 {
+        self.borders.first().copied().unwrap_or(0)
+    }
+
+    /// When it has ended.
+    pub fn until_ms(&self) -> u64 {
+        self.borders.last().copied().unwrap_or(0)
+    }
+
+    /// What it is called that it is divided into.
+    pub const fn by(&self) -> &'static str {
+        self.span.as_str()
+    }
+
+    /// Where its hours or days begin.
+    pub fn starts(&self) -> &[u64] {
+        self.borders.split_last().map_or(&[], |(_, starts)| starts)
+    }
+
+    /// In which of its hours or days this instant is.
+    pub fn position(&self, at_ms: u64) -> Option<usize> {
+        let behind = self.borders.partition_point(|border| *border <= at_ms);
+        let position = behind.checked_sub(1)?;
+        (behind < self.borders.len()).then_some(position)
+    }
+
+    /// The days of UTC that it touches.
     fn days(&self) -> (u64, u64) {
-        let last_ms = Span::Day.start_ms(self.until_ms - 1);
-        (Span::Day.start_ms(self.from_ms), last_ms + DAY_MS)
+        let last_ms = Span::Day.start_ms(self.until_ms().saturating_sub(1));
+        (Span::Day.start_ms(self.from_ms()), last_ms + DAY_MS)
+    }
+}
+
+/// Borders of spans that have one length.
+fn even(span: Span, from_ms: Option<u64>, last_ms: u64) -> Result<Vec<u64>, RangeError> {
+    let len_ms = span.len_ms();
+    let (default, most) = match span {
+        Span::Hour => (DEFAULT_HOURS, HOURS_MAX),
+        Span::Day => (DEFAULT_DAYS, DAYS_MAX),
+    };
+    let until_ms = span.start_ms(last_ms).saturating_add(len_ms);
+    let earliest_ms = until_ms.saturating_sub(default * len_ms);
+    let from_ms = span.start_ms(from_ms.unwrap_or(earliest_ms));
+    if from_ms >= until_ms {
+        return Err(RangeError::Empty);
+    }
+    let count = (until_ms - from_ms) / len_ms;
+    if count > most {
+        return Err(RangeError::TooLong);
+    }
+    Ok((0..=count).map(|n| from_ms + n * len_ms).collect())
+}
+
+/// Borders of a zone's days.
+fn zoned(
+    zone: &Zone,
+    from_ms: Option<u64>,
+    last_ms: u64,
+    now_ms: u64,
+) -> Result<Vec<u64>, RangeError> {
+    let from_ms = from_ms.unwrap_or_else(|| zone.days_before(last_ms, DEFAULT_DAYS - 1));
+    if from_ms > last_ms {
+        return Err(RangeError::Empty);
+    }
+    if last_ms - from_ms > DAYS_MAX * DAY_MS {
+        return Err(RangeError::TooLong);
+    }
+    if from_ms.saturating_add(HOURS_KEPT_MS) < now_ms {
+        return Err(RangeError::TooOld);
+    }
+    let borders = zone.borders(from_ms, last_ms);
+    match borders.len() {
+        0 | 1 => Err(RangeError::Empty),
+        _ => Ok(borders),
     }
 }
 
@@ -112,52 +190,60 @@ impl Report {
         created_at_ms: u64,
         range: Range,
     ) -> Result<Self, SqlError> {
-        let Range {
-            span,
-            from_ms,
-            until_ms,
-        } = range;
+        // The days of a zone are made of hours.
+        let kept = match range.is_kept() {
+            true => range.span,
+            false => Span::Hour,
+        };
         let first = |span: Span, from_ms: u64| from_ms.max(span.start_ms(created_at_ms));
-        let points = store.click_points(link, span, first(span, from_ms), until_ms);
+        let from_ms = first(kept, range.from_ms());
+        let points = store.click_points(link, kept, from_ms, range.until_ms());
         let points = points.await?;
         let (first_day_ms, end_ms) = range.days();
         let first_day_ms = first(Span::Day, first_day_ms);
         let days = store.click_points(link, Span::Day, first_day_ms, end_ms);
-        let uniques = uniques(span, &points, &days.await?);
+        let uniques = uniques(kept, &points, &days.await?);
         let mut parts: BTreeMap<Part, Vec<PartCount>> = BTreeMap::new();
         for count in store.click_parts(link, first_day_ms, end_ms).await? {
             parts.entry(count.part).or_default().push(count);
         }
         Ok(Self {
-            range,
             clicks: points.iter().map(|point| point.clicks).sum(),
             bots: points.iter().map(|point| point.bots).sum(),
             uniques,
-            series: every(range, &points),
+            series: every(&range, &points),
             parts,
+            range,
         })
+    }
+
+    /// Clicks of people who have scanned a QR code. It is one of the referrers.
+    pub fn scans(&self) -> u64 {
+        let referrers = self.parts.get(&Part::Referrer).into_iter().flatten();
+        let scans = referrers.filter(|count| count.value == SCANNED);
+        scans.map(|count| count.clicks).sum()
     }
 }
 
-/// All spans of the range, in order.
-fn every(range: Range, points: &[Point]) -> Vec<Point> {
-    let known: HashMap<u64, &Point> = points.iter().map(|point| (point.at_ms, point)).collect();
-    let len_ms = range.span.len_ms();
-    let count = (range.until_ms - range.from_ms) / len_ms;
-    let starts = (0..count).map(|n| range.from_ms + n * len_ms);
-    let none = |at_ms| Point {
-        at_ms,
+/// All hours or days of the range, in order.
+fn every(range: &Range, points: &[Point]) -> Vec<Point> {
+    let none = |at_ms: &u64| Point {
+        at_ms: *at_ms,
         clicks: 0,
         bots: 0,
         uniques: Uniques::default(),
     };
-    starts
-        .map(|at_ms| {
-            known
-                .get(&at_ms)
-                .map_or_else(|| none(at_ms), |point| **point)
-        })
-        .collect()
+    let mut series: Vec<Point> = range.starts().iter().map(none).collect();
+    for point in points {
+        let position = range.position(point.at_ms);
+        if let Some(sum) = position.and_then(|position| series.get_mut(position)) {
+            sum.clicks += point.clicks;
+            sum.bots += point.bots;
+            sum.uniques.visitors += point.uniques.visitors;
+            sum.uniques.addresses += point.uniques.addresses;
+        }
+    }
+    series
 }
 
 fn uniques(span: Span, points: &[Point], days: &[Point]) -> Uniques {
@@ -187,12 +273,14 @@ impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("by", self.range.span.as_str())?;
-        map.serialize_entry("from_ms", &self.range.from_ms)?;
-        map.serialize_entry("to_ms", &self.range.until_ms)?;
+        map.serialize_entry("tz", self.range.zone())?;
+        map.serialize_entry("from_ms", &self.range.from_ms())?;
+        map.serialize_entry("to_ms", &self.range.until_ms())?;
         map.serialize_entry("clicks", &self.clicks)?;
         map.serialize_entry("bots", &self.bots)?;
         map.serialize_entry("visitors", &self.uniques.visitors)?;
         map.serialize_entry("addresses", &self.uniques.addresses)?;
+        map.serialize_entry("scans", &self.scans())?;
         map.serialize_entry("series", &self.series)?;
         let (from_ms, to_ms) = self.range.days();
         map.serialize_entry("parts_from_ms", &from_ms)?;
@@ -281,20 +369,20 @@ mod tests {
     const NOON: u64 = 20_000 * DAY_MS + 12 * HOUR_MS + 1;
 
     fn range(span: Span, from_ms: Option<u64>, to_ms: Option<u64>) -> Result<Range, RangeError> {
-        Range::new(span, from_ms, to_ms, NOON)
+        Range::new(span, from_ms, to_ms, NOON, None)
     }
 
     #[test]
     fn a_range_has_whole_hours_or_days() {
         let hours = range(Span::Hour, Some(NOON - HOUR_MS), Some(NOON)).unwrap();
-        assert_eq!(hours.from_ms, NOON - HOUR_MS - 1);
-        assert_eq!(hours.until_ms, NOON + HOUR_MS - 1);
+        assert_eq!(hours.from_ms(), NOON - HOUR_MS - 1);
+        assert_eq!(hours.until_ms(), NOON + HOUR_MS - 1);
         // Where the end is a border, nothing behind it is meant.
         let day = range(Span::Day, Some(DAY_MS), Some(2 * DAY_MS)).unwrap();
-        assert_eq!((day.from_ms, day.until_ms), (DAY_MS, 2 * DAY_MS));
+        assert_eq!((day.from_ms(), day.until_ms()), (DAY_MS, 2 * DAY_MS));
         let day = range(Span::Day, None, None).unwrap();
-        assert_eq!(day.until_ms - day.from_ms, 30 * DAY_MS);
-        assert_eq!(day.until_ms, 20_001 * DAY_MS);
+        assert_eq!(day.until_ms() - day.from_ms(), 30 * DAY_MS);
+        assert_eq!(day.until_ms(), 20_001 * DAY_MS);
         assert_eq!(hours.days(), (20_000 * DAY_MS, 20_001 * DAY_MS));
     }
 
@@ -316,6 +404,42 @@ mod tests {
         );
         assert!(range(Span::Hour, Some(month + HOUR_MS), None).is_ok());
         assert!(range(Span::Day, Some(0), Some(u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn days_of_a_zone_are_sums_of_its_hours() {
+        let zone = || Zone::of("Asia/Kathmandu").unwrap();
+        let offset_ms = 5 * HOUR_MS + 45 * 60_000;
+        let days = |from_ms, to_ms| Range::new(Span::Day, from_ms, to_ms, NOON, zone());
+        let range = days(Some(NOON - 2 * DAY_MS), Some(NOON)).unwrap();
+        assert_eq!((range.starts().len(), range.zone()), (3, "Asia/Kathmandu"));
+        assert_eq!((range.from_ms() + offset_ms) % DAY_MS, 0);
+        let starts = range.starts().to_vec();
+        let point = |at_ms, clicks| Point {
+            at_ms,
+            clicks,
+            bots: 1,
+            uniques: Uniques::default(),
+        };
+        let points = [
+            point(starts[0], 1),
+            point(starts[1] - 1, 2),
+            point(starts[1], 4),
+            point(range.until_ms() - 1, 8),
+            // Neither before nor behind it.
+            point(starts[0] - 1, 16),
+            point(range.until_ms(), 16),
+        ];
+        let series = every(&range, &points);
+        let clicks: Vec<_> = series
+            .iter()
+            .map(|point| (point.at_ms, point.clicks))
+            .collect();
+        assert_eq!(clicks, [(starts[0], 3), (starts[1], 4), (starts[2], 8)]);
+        assert_eq!(days(None, None).unwrap().starts().len(), 30);
+        let refused = days(Some(NOON - 91 * DAY_MS), None);
+        assert_eq!(refused, Err(RangeError::TooOld));
+        assert_eq!(days(Some(NOON), Some(NOON)), Err(RangeError::Empty));
     }
 
     #[test]

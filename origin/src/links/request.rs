@@ -13,6 +13,8 @@ use weir_link::record::{
 };
 use weir_link::target::{Target, TargetError, check, check_page};
 
+use super::utm::{UTM_LEN_MAX, Utm};
+
 /// The most tags of a link.
 pub const TAGS_MAX: usize = 16;
 
@@ -28,11 +30,13 @@ pub const LIFE_MS_MIN: u64 = 1_000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A new link, as it is asked for.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkRequest {
     /// Where it leads.
     pub target: String,
+    /// What says in its query where visitors come from.
+    pub utm: Option<Utm>,
     /// Under which domain: the first unless set.
     pub domain: Option<String>,
     /// How many digits its code has: the domain's default unless set.
@@ -74,6 +78,8 @@ pub struct LinkRequest {
 pub struct EditRequest {
     /// Where it leads.
     pub target: Option<String>,
+    /// What says in its target's query where visitors come from; what is not named stays.
+    pub utm: Option<Utm>,
     /// The language of what is there; null: nobody says.
     #[serde(deserialize_with = "given")]
     pub language: Option<Option<String>>,
@@ -247,7 +253,8 @@ impl LinkRequest {
             })?,
         };
         let site = Site { domains, domain };
-        let target = site.target("target", &self.target)?;
+        let target = with_utm(&self.target, self.utm.as_ref())?;
+        let target = site.target("target", &target)?;
         let life_ms = life(self.life_days, self.life_ms)?.unwrap_or(domain.life_ms());
         let mut link = Link::to(target.url);
         link.language = self.language.map_or(Ok(String::new()), language)?;
@@ -278,7 +285,7 @@ impl LinkRequest {
 impl EditRequest {
     /// Whether it puts the link out of use, or into it, and nothing else.
     pub fn is_switch_only(&self) -> bool {
-        let says = self.target.is_some() || self.language.is_some();
+        let says = self.target.is_some() || self.utm.is_some() || self.language.is_some();
         let says = says || self.status.is_some() || self.pass_query.is_some();
         let ends =
             self.life_days.is_some() || self.life_ms.is_some() || self.expires_at_ms.is_some();
@@ -300,7 +307,9 @@ impl EditRequest {
     ) -> Result<Applied, Refused> {
         let site = Site { domains, domain };
         let mut link = link.clone();
-        if let Some(target) = self.target {
+        if self.target.is_some() || self.utm.is_some() {
+            let target = self.target.as_deref().unwrap_or(&link.target);
+            let target = with_utm(target, self.utm.as_ref())?;
             link.target = site.target("target", &target)?.url;
         }
         if let Some(tag) = self.language {
@@ -415,6 +424,17 @@ impl Site<'_> {
         };
         rules.into_iter().enumerate().map(rule).collect()
     }
+}
+
+fn with_utm<'a>(target: &'a str, utm: Option<&Utm>) -> Result<Cow<'a, str>, Refused> {
+    let Some(utm) = utm else {
+        return Ok(Cow::Borrowed(target));
+    };
+    let composed = utm.compose(target);
+    composed.map_err(|field| {
+        let problem = format!("is not 1 to {UTM_LEN_MAX} characters, none of them a control");
+        refused(format!("utm.{field}"), problem)
+    })
 }
 
 fn parameters(all: Vec<ParameterRequest>, n: usize) -> Result<Vec<Parameter>, Refused> {

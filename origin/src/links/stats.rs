@@ -20,6 +20,12 @@ pub const HOURS_KEPT_MS: u64 = 90 * DAY_MS;
 /// For how long days are kept.
 pub const DAYS_KEPT_MS: u64 = 400 * DAY_MS;
 
+/// For how long cells are kept, by which clicks are filtered by more than one thing.
+pub const CELLS_KEPT_MS: u64 = 31 * DAY_MS;
+
+/// The most cells of one link and hour, the [heaviest](super::heavy).
+pub const CELLS_MAX: usize = 64;
+
 /// For how long it is known which batches were counted. Redis gives a batch again within minutes.
 pub const BATCHES_KEPT_MS: u64 = 2 * DAY_MS;
 
@@ -155,6 +161,47 @@ impl Part {
     }
 }
 
+/// What clicks are alike in, of what they can be filtered by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cell {
+    /// ISO 3166-1; `unknown` without a database.
+    pub country: String,
+    /// Desktop, mobile, tablet, script.
+    pub device: String,
+    /// The host of the page that linked here; `direct` without one, `qr` if a code was scanned.
+    pub referrer: String,
+}
+
+impl Cell {
+    /// As SQL has it. Only the last of the three may have a blank.
+    pub fn to_text(&self) -> String {
+        format!("{} {} {}", self.country, self.device, self.referrer)
+    }
+
+    /// Reads what [`Cell::to_text`] has written.
+    pub fn read(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ' ').map(str::to_owned);
+        Some(Self {
+            country: parts.next()?,
+            device: parts.next()?,
+            referrer: parts.next()?,
+        })
+    }
+}
+
+/// How many clicks a cell has in one hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellCount {
+    /// When the hour begins.
+    pub hour_ms: u64,
+    /// The cell.
+    pub cell: Cell,
+    /// Clicks.
+    pub clicks: u64,
+    /// By how much these may be too many.
+    pub over_max: u64,
+}
+
 /// Equal clicks: of one link, in one minute, alike in every part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clicks {
@@ -168,6 +215,26 @@ pub struct Clicks {
     pub is_bot: bool,
     /// Their value in each part, in the order of [`Part::ALL`].
     pub values: [String; Part::ALL.len()],
+}
+
+impl Clicks {
+    /// Their value in one part.
+    pub fn value(&self, part: Part) -> &str {
+        let of_part = Part::ALL.into_iter().zip(&self.values);
+        let mut of_part = of_part.filter(|(one, _)| *one == part);
+        of_part.next().map_or(part.none(), |(_, value)| value)
+    }
+
+    /// What they can be filtered by.
+    pub fn cell(&self) -> Cell {
+        let region = self.value(Part::Region);
+        let country = region.split('-').next().unwrap_or(region);
+        Cell {
+            country: country.replace(' ', "_"),
+            device: self.value(Part::Device).to_owned(),
+            referrer: self.value(Part::Referrer).to_owned(),
+        }
+    }
 }
 
 /// What a gateway sent at once.

@@ -7,7 +7,7 @@ use weir_origin::links::stats::{
     Batch, Clicks, DAY_MS, HOUR_MS, Slot, Span, Uniques, UniquesBySlot,
 };
 
-use crate::support::World;
+use crate::support::{TOKEN, World};
 
 fn domains() -> Value {
     json!({ "domains": [
@@ -160,10 +160,10 @@ async fn a_qr_code_reads_as_the_link() {
     for (path, expected) in [
         (
             format!("/links/abc/qr.png?{query}"),
-            "https://s.example.com/abc",
+            "https://s.example.com/abc?qr",
         ),
         (
-            "/links/xyz/qr.png?domain=t".to_owned(),
+            "/links/xyz/qr.png?domain=t&scans=false".to_owned(),
             "http://t.example/xyz",
         ),
     ] {
@@ -242,4 +242,172 @@ async fn what_makes_no_sense_is_refused_with_its_name() {
         let answer = world.admin_as("GET", "/links/abc/stats", "", None).await;
         assert_eq!(answer.status, 401);
     }
+}
+
+/// Clicks from a country, of a device, by a referrer.
+async fn cell(world: &World, id: &str, at_ms: u64, count: u32, cell: [&str; 3]) {
+    let [region, device, referrer] = cell;
+    let values = [device, "ios", "safari", referrer, region, "x", "de"];
+    let clicks = Clicks {
+        link: "s/abc".parse().unwrap(),
+        at_ms,
+        count,
+        is_bot: false,
+        values: values.map(str::to_owned),
+    };
+    let batches = [Batch {
+        id: id.to_owned(),
+        clicks: vec![clicks],
+    }];
+    let store = world.origin.links().unwrap().store();
+    let nobody = UniquesBySlot::new();
+    let counted = store.count_clicks(&batches, &nobody, now_ms());
+    assert_eq!(counted.await.unwrap(), [true]);
+}
+
+#[tokio::test]
+async fn clicks_are_filtered_by_more_than_one_thing_and_scans_are_told_apart() {
+    let world = world().await;
+    made(&world, "s", "abc").await;
+    let at_ms = now_ms();
+    for (id, count, of) in [
+        ("1", 1, ["DE-BE", "mobile", "qr"]),
+        ("2", 2, ["DE-BY", "mobile", "direct"]),
+        ("3", 4, ["DE-BY", "desktop", "a.example"]),
+        ("4", 8, ["FR", "mobile", "qr"]),
+    ] {
+        cell(&world, id, at_ms, count, of).await;
+    }
+    let get = |path: &str| {
+        let (world, path) = (&world, format!("/links/abc/{path}"));
+        async move { world.admin("GET", &path, &Value::Null).await }
+    };
+    let stats = get("stats").await.body;
+    assert_eq!((&stats["clicks"], &stats["scans"]), (&json!(15), &json!(9)));
+    let all = get("cross?by=hour").await.body;
+    assert_eq!(
+        (&all["clicks"], &all["off_by_max"]),
+        (&json!(15), &json!(0))
+    );
+    assert_eq!(all["countries"], json!({"DE": 7, "FR": 8}));
+    let body = get("cross?country=de&device=mobile&tz=Europe/Berlin")
+        .await
+        .body;
+    assert_eq!(
+        (&body["clicks"], &body["tz"]),
+        (&json!(3), &json!("Europe/Berlin"))
+    );
+    assert_eq!(body["referrers"], json!({"direct": 2, "qr": 1}));
+    assert_eq!(body["devices"], json!({"desktop": 4, "mobile": 3}));
+    assert_eq!(body["countries"], json!({"DE": 3, "FR": 8}));
+    assert_eq!(
+        body["filter"],
+        json!({"country": "de", "device": "mobile", "referrer": null})
+    );
+    let series = body["series"].as_array().unwrap();
+    let total: u64 = series
+        .iter()
+        .map(|point| point["clicks"].as_u64().unwrap())
+        .sum();
+    assert_eq!((series.len(), total), (30, 3));
+    for (query, words) in [
+        ("cross?tz=Mars", "tz"),
+        ("cross?city=x", "city"),
+        ("cross?from_ms=0&to_ms=86400000", "31 days"),
+        ("stats?tz=Nowhere/Else", "tz"),
+        ("stats?tz=Europe/Berlin&from_ms=0&to_ms=86400000", "90 days"),
+    ] {
+        let answer = get(query).await;
+        let detail = answer.body["detail"].as_str().unwrap();
+        assert!(
+            answer.status == 400 && detail.contains(words),
+            "{query}: {detail}"
+        );
+    }
+}
+
+/// What was clicked just before a zone's midnight is of the day before there, and of today in UTC.
+#[tokio::test]
+async fn days_are_those_of_the_zone_that_is_asked_for() {
+    let world = world().await;
+    made(&world, "s", "abc").await;
+    let now_ms = now_ms();
+    count(&world, "1", "s/abc", now_ms, 5, "direct").await;
+    for (zone, offset_ms) in [("Etc/GMT+12", -12), ("Etc/GMT-14", 14), ("UTC", 0)] {
+        let path = format!("/links/abc/stats?tz={}", zone.replace('+', "%2B"));
+        let body = world.admin("GET", &path, &Value::Null).await.body;
+        assert_eq!((&body["clicks"], &body["tz"]), (&json!(5), &json!(zone)));
+        let series = body["series"].as_array().unwrap();
+        let last = series.last().unwrap();
+        let local_ms = (now_ms as i64 + offset_ms * HOUR_MS as i64) as u64;
+        let start_ms = (local_ms - local_ms % DAY_MS) as i64 - offset_ms * HOUR_MS as i64;
+        assert_eq!(
+            (&last["at_ms"], &last["clicks"]),
+            (&json!(start_ms), &json!(5)),
+            "{zone}"
+        );
+        assert_eq!(last["visitors"], 3);
+        assert_eq!(series.len(), 30);
+    }
+}
+
+#[tokio::test]
+async fn a_picture_stands_in_the_middle_of_a_qr_code() {
+    let world = world().await;
+    made(&world, "s", "abc").await;
+    let mut picture = Vec::new();
+    let mut encoder = png::Encoder::new(&mut picture, 40, 40);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&[200, 0, 0].repeat(1_600)).unwrap();
+    writer.finish().unwrap();
+    let post = |path: &str, body: Vec<u8>| {
+        let request = axum::http::Request::post(path);
+        let request = request.header("authorization", format!("Bearer {TOKEN}"));
+        world.admin_request(request.body(body.into()).unwrap())
+    };
+    let answer = post("/links/abc/qr.svg?size=300", picture.clone()).await;
+    assert_eq!(answer.headers["content-type"], "image/svg+xml");
+    let policy = answer.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.contains("img-src data:"), "{policy}");
+    assert!(
+        answer
+            .body
+            .as_str()
+            .unwrap()
+            .contains("data:image/png;base64,")
+    );
+    assert_eq!(post("/links/abc/qr.png", picture).await.status, 200);
+    for (path, body) in [
+        ("/links/abc/qr.png", b"GIF89a".to_vec()),
+        ("/links/abc/qr.svg", vec![0; 300_000]),
+    ] {
+        let answer = post(path, body).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["error"]),
+            (422, &json!("invalid_picture"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_says_where_visitors_come_from_is_put_into_the_target() {
+    let world = world().await;
+    let body = json!({"target": "https://a.example/p?x=1&utm_source=old#f", "code": "spring",
+        "utm": {"source": "news letter", "campaign": "spring"}});
+    let link = world.admin("POST", "/links", &body).await;
+    let target = "https://a.example/p?x=1&utm_source=news%20letter&utm_campaign=spring#f";
+    assert_eq!(link.body["target"], target, "{link:?}");
+    let edit = json!({"utm": {"medium": "mail", "campaign": "summer"}});
+    let link = world.admin("PATCH", "/links/spring", &edit).await;
+    let target =
+        "https://a.example/p?x=1&utm_source=news%20letter&utm_medium=mail&utm_campaign=summer#f";
+    assert_eq!(link.body["target"], target);
+    let wrong = json!({"utm": {"source": ""}});
+    let refused = world.admin("PATCH", "/links/spring", &wrong).await;
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(
+        refused.status == 422 && detail.contains("utm.source"),
+        "{refused:?}"
+    );
 }

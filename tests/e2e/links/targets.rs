@@ -98,3 +98,38 @@ async fn visitors_are_led_by_country_share_and_query_and_a_link_is_found_by_its_
     assert_eq!(found["links"][0]["code"], code.as_str());
     gateways.check()
 }
+
+/// A QR code leads to the link with a marker, which goes no further, and by which scans are told apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn scans_of_a_qr_code_are_told_from_other_clicks() -> Result<()> {
+    let mut gateways = SHIPPED.start().await?;
+    let code = gateways
+        .create(TARGET, json!({ "pass_query": true }))
+        .await?;
+    let location = async |query: &str, headers: &[(&str, &str)]| -> Result<String> {
+        let answer = gateways.ask(0, &format!("/{code}{query}"), headers).await?;
+        Ok(answer.header("location").unwrap_or_default().to_owned())
+    };
+    assert_eq!(location("?qr", &[]).await?, TARGET);
+    let joint = if TARGET.contains('?') { '&' } else { '?' };
+    assert_eq!(
+        location("?qr&x=1", &[]).await?,
+        format!("{TARGET}{joint}x=1")
+    );
+    assert_eq!(location("", &[]).await?, TARGET);
+    let page = [("referer", "https://page.example/")];
+    assert_eq!(location("?qr", &page).await?, TARGET);
+    until("they are counted", async || {
+        let path = format!("/links/{code}/stats");
+        let stats = gateways.admin(Method::GET, &path, Value::Null, 200).await;
+        stats.is_ok_and(|stats| stats["clicks"] == 4 && stats["scans"] == 2)
+    })
+    .await?;
+    let path = format!("/links/{code}/cross?referrer=qr&tz=Asia/Tokyo");
+    let cross = gateways.admin(Method::GET, &path, Value::Null, 200).await?;
+    assert_eq!(
+        (&cross["clicks"], &cross["tz"]),
+        (&json!(2), &json!("Asia/Tokyo"))
+    );
+    gateways.check()
+}

@@ -378,6 +378,27 @@ fn an_ended_link_is_answered_in_its_domains_words() {
     assert_eq!((reply.status, reply.body.as_ref()), (410, "<p>over"));
 }
 
+#[test]
+fn the_marker_of_a_scan_is_not_passed_on() {
+    let link = Link {
+        target: "https://t.example/?x".into(),
+        pass_query: true,
+        ..link()
+    };
+    for (query, expected) in [
+        ("qr", "https://t.example/?x"),
+        ("a=1&qr&b", "https://t.example/?x&a=1&b"),
+        ("qr&a", "https://t.example/?x&a"),
+        ("qr=1&&", "https://t.example/?x&qr=1&&"),
+    ] {
+        let visit = Visit {
+            query: query.as_bytes(),
+            ..Visit::default()
+        };
+        assert_eq!(location(&link, &visit), expected, "{query}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_query_string_breaks_the_header(query: Vec<u8>) {

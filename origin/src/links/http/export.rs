@@ -23,7 +23,8 @@ use crate::sql::SqlError;
 /// Links of one page: what is in memory at a time is this, twice.
 const PAGE: usize = 500;
 
-const COLUMNS: [&str; 9] = [
+/// All that [an import](crate::links::import) makes a link of, and how it stands.
+const COLUMNS: [&str; 19] = [
     "domain",
     "code",
     "url",
@@ -33,6 +34,16 @@ const COLUMNS: [&str; 9] = [
     "state",
     "created_at_ms",
     "expires_at_ms",
+    "life_ms",
+    "ends_at_ms",
+    "clicks_left",
+    "status",
+    "pass_query",
+    "language",
+    "ended_target",
+    "apps",
+    "rules",
+    "preview",
 ];
 
 /// How links are written.
@@ -140,18 +151,37 @@ fn line(link: &LinkView, format: Format) -> String {
 
 fn row(link: &LinkView) -> String {
     let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+    // Texts, numbers and lists of these.
     let tags = serde_json::to_string(&link.tags).unwrap_or_default();
+    let list = |json: serde_json::Result<String>, is_empty: bool| match is_empty {
+        true => String::new(),
+        false => json.unwrap_or_default(),
+    };
+    let says = &link.says;
+    let apps = list(serde_json::to_string(&says.apps), says.apps.is_empty());
+    let rules = list(serde_json::to_string(&says.rules), says.rules.is_empty());
+    let preview = list(serde_json::to_string(&says.preview), says.preview.is_none());
     let mut csv = Csv::default();
     csv.line(&[
         link.domain.as_str(),
         link.code.as_str(),
         &link.url,
-        &link.says.target,
+        &says.target,
         &tags,
         &link.clicks.to_string(),
         link.state.word(),
         &link.created_at_ms.to_string(),
         &number(link.expires_at_ms),
+        &says.life_ms.to_string(),
+        &number(says.ends_at_ms),
+        &number(link.clicks_left),
+        &says.status.code().to_string(),
+        &says.pass_query.to_string(),
+        says.language.as_deref().unwrap_or_default(),
+        says.ended_target.as_deref().unwrap_or_default(),
+        &apps,
+        &rules,
+        &preview,
     ]);
     csv.finish()
 }

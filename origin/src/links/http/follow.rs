@@ -11,7 +11,7 @@ use weir_base::agent::{PREFETCH_HEADERS, is_prefetch};
 use weir_base::headers::{LINK, LINK_UNKNOWN};
 use weir_link::answer::{Answer, Gone, Method, Reply, Visit, answer, ended};
 use weir_link::cache::LinkName;
-use weir_link::click::client_address;
+use weir_link::click::{client_address, referer_of};
 use weir_link::code::{Code, LinkId};
 use weir_link::domain::Domain;
 use weir_link::rule::point_of;
@@ -101,7 +101,7 @@ pub(super) async fn follow(
         let clicker = Clicker {
             address: client_address(nearest),
             user_agent: visit.user_agent,
-            referer: field(header::REFERER),
+            referer: referer_of(field(header::REFERER), visit.query),
             accept_language: visit.accept_language,
         };
         links.cold().count_click(&id, &clicker);

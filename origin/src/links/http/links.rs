@@ -361,7 +361,7 @@ fn refusal(refused: &Refused) -> Problem {
     Problem::unprocessable(refused.word, "Invalid link", refused.to_string())
 }
 
-fn not_made(failure: CreateError) -> Problem {
+pub(super) fn not_made(failure: CreateError) -> Problem {
     match failure {
         CreateError::Refused(refused) => refusal(&refused),
         CreateError::Taken => {
@@ -382,7 +382,7 @@ fn not_made(failure: CreateError) -> Problem {
     }
 }
 
-fn not_found(failure: FindError) -> Problem {
+pub(super) fn not_found(failure: FindError) -> Problem {
     match failure {
         FindError::Unknown => unknown_link(),
         FindError::NotYet => busy(&failure),

@@ -5,6 +5,7 @@ mod export;
 mod feed;
 mod follow;
 mod idempotency;
+mod import;
 mod links;
 mod page;
 mod qr;
@@ -18,9 +19,18 @@ use axum::routing::{get, post};
 use weir_scripts::routes::{LINK_FOLLOW, LINK_RECORD};
 
 use super::Links;
+use super::logo::FILE_LEN_MAX;
 use crate::http::{Edges, Problem, with_stamp};
 
 pub use page::routes as page;
+
+/// The routes of QR codes. Their POST changes nothing: it brings a picture.
+pub const QR_SVG: &str = "/links/{code}/qr.svg";
+/// See [`QR_SVG`].
+pub const QR_PNG: &str = "/links/{code}/qr.png";
+
+/// The route that takes files, for as long as there is something to be made.
+pub const IMPORTS: &str = "/link-imports";
 
 /// The links of an origin, if it has any. Without them the routes answer `links_off`.
 #[derive(Clone, Debug)]
@@ -77,9 +87,9 @@ pub fn feeds(links: Option<Links>, edges: Edges) -> Router {
 /// The routes for operators.
 ///
 /// - `POST /links`, `GET /links`, `GET`, `PATCH` and `DELETE /links/{code}`, `GET /links/{code}/history`
-/// - `GET /links.csv` and `/links.ndjson`
+/// - `GET /links.csv` and `/links.ndjson`, `POST /link-imports`
 /// - `GET` and `PUT /link-domains`; `GET`, `PUT` and `DELETE /link-domains/{id}`
-/// - `GET /links/{code}/stats` and `/stats.csv`, `/qr.svg` and `/qr.png`
+/// - `GET /links/{code}/stats`, `/stats.csv` and `/cross`; `GET` and `POST` of `/qr.svg` and `/qr.png`
 pub fn admin(links: Option<Links>) -> Router {
     Router::new()
         .route(
@@ -90,6 +100,10 @@ pub fn admin(links: Option<Links>) -> Router {
         )
         .route("/links.csv", get(export::csv))
         .route("/links.ndjson", get(export::ndjson))
+        .route(
+            IMPORTS,
+            post(import::import).layer(DefaultBodyLimit::max(import::BODY_LEN_MAX)),
+        )
         .route(
             "/links/{code}",
             get(links::get).patch(links::edit).delete(links::delete),
@@ -110,7 +124,18 @@ pub fn admin(links: Option<Links>) -> Router {
         .route("/links/{code}/history", get(links::history))
         .route("/links/{code}/stats", get(stats::stats))
         .route("/links/{code}/stats.csv", get(stats::csv))
-        .route("/links/{code}/qr.svg", get(qr::svg))
-        .route("/links/{code}/qr.png", get(qr::png))
+        .route("/links/{code}/cross", get(stats::cross))
+        .route(
+            QR_SVG,
+            get(qr::svg)
+                .post(qr::svg_with_logo)
+                .layer(DefaultBodyLimit::max(FILE_LEN_MAX)),
+        )
+        .route(
+            QR_PNG,
+            get(qr::png)
+                .post(qr::png_with_logo)
+                .layer(DefaultBodyLimit::max(FILE_LEN_MAX)),
+        )
         .with_state(Enabled(links))
 }

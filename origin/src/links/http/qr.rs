@@ -1,14 +1,17 @@
 //! The admin's routes of QR codes.
 
+use axum::body::Bytes;
 use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use weir_link::click::SCAN_MARKER;
 
 use super::links::{NamedLink, found};
 use crate::http::Problem;
 use crate::links::Links;
+use crate::links::logo::Logo;
 use crate::links::qr::{self, Colour, Level, QrError, Style};
 
 /// How the code is to be drawn; `domain` belongs to the link's name.
@@ -22,6 +25,8 @@ pub(super) struct QrQuery {
     level: Option<String>,
     dark: Option<String>,
     light: Option<String>,
+    /// Whether the code has what tells scans apart.
+    scans: Option<bool>,
 }
 
 impl QrQuery {
@@ -50,10 +55,30 @@ pub(super) async fn svg(
     named: NamedLink,
     asked: Result<Query<QrQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let (url, style) = drawn(&links, named, asked).await?;
-    let image = qr::svg(&url, style).map_err(|error| refused(&error))?;
+    svg_with(&links, named, asked, None).await
+}
+
+/// `POST /links/{code}/qr.svg`: the body is a picture for its middle.
+pub(super) async fn svg_with_logo(
+    links: Links,
+    named: NamedLink,
+    asked: Result<Query<QrQuery>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    svg_with(&links, named, asked, Some(&logo(body)?)).await
+}
+
+async fn svg_with(
+    links: &Links,
+    named: NamedLink,
+    asked: Result<Query<QrQuery>, QueryRejection>,
+    logo: Option<&Logo>,
+) -> Result<Response, Problem> {
+    let (url, style) = drawn(links, named, asked).await?;
+    let image = qr::svg(&url, style, logo).map_err(|error| refused(&error))?;
     // It comes with the token only, and may still be opened by itself: it runs nothing.
-    let policy = (header::CONTENT_SECURITY_POLICY, "default-src 'none'");
+    let policy = "default-src 'none'; img-src data:";
+    let policy = (header::CONTENT_SECURITY_POLICY, policy);
     Ok(([kind("image/svg+xml"), policy], image).into_response())
 }
 
@@ -63,9 +88,36 @@ pub(super) async fn png(
     named: NamedLink,
     asked: Result<Query<QrQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let (url, style) = drawn(&links, named, asked).await?;
-    let image = qr::png(&url, style).map_err(|error| refused(&error))?;
+    png_with(&links, named, asked, None).await
+}
+
+/// `POST /links/{code}/qr.png`: the body is a picture for its middle.
+pub(super) async fn png_with_logo(
+    links: Links,
+    named: NamedLink,
+    asked: Result<Query<QrQuery>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    png_with(&links, named, asked, Some(&logo(body)?)).await
+}
+
+async fn png_with(
+    links: &Links,
+    named: NamedLink,
+    asked: Result<Query<QrQuery>, QueryRejection>,
+    logo: Option<&Logo>,
+) -> Result<Response, Problem> {
+    let (url, style) = drawn(links, named, asked).await?;
+    let image = qr::png(&url, style, logo).map_err(|error| refused(&error))?;
     Ok(([kind("image/png")], image).into_response())
+}
+
+fn logo(body: Result<Bytes, BytesRejection>) -> Result<Logo, Problem> {
+    let file = body.map_err(|_| QrError::Logo("has more than 256 KiB"));
+    let logo = file.and_then(|file| Logo::read(&file));
+    logo.map_err(|error| {
+        Problem::unprocessable("invalid_picture", "No such picture", error.to_string())
+    })
 }
 
 const fn kind(kind: &'static str) -> (header::HeaderName, &'static str) {
@@ -78,8 +130,14 @@ async fn drawn(
     asked: Result<Query<QrQuery>, QueryRejection>,
 ) -> Result<(String, Style), Problem> {
     let Query(asked) = asked.map_err(|error| Problem::invalid_query(error.body_text()))?;
+    let is_marked = asked.scans.unwrap_or(true);
     let style = asked.style().map_err(|error| refused(&error))?;
-    Ok((found(links, &id).await?.url, style))
+    let mut url = found(links, &id).await?.url;
+    if is_marked {
+        url.push('?');
+        url.push_str(SCAN_MARKER);
+    }
+    Ok((url, style))
 }
 
 fn refused(error: &QrError) -> Problem {

@@ -10,10 +10,12 @@ use weir_link::code::LinkId;
 
 use super::links::{NamedLink, found};
 use crate::clock::now_ms;
-use crate::http::Problem;
+use crate::http::{Problem, ReadQuery};
 use crate::links::Links;
+use crate::links::cross::{Cross, Filter};
 use crate::links::report::{Range, Report};
 use crate::links::stats::Span;
+use crate::links::zone::Zone;
 
 /// Which clicks; `domain` belongs to the link's name.
 #[derive(Debug, Deserialize)]
@@ -24,6 +26,22 @@ pub(super) struct StatsQuery {
     by: Option<By>,
     from_ms: Option<u64>,
     to_ms: Option<u64>,
+    tz: Option<String>,
+}
+
+/// Which clicks, by more than one thing.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CrossQuery {
+    #[serde(rename = "domain")]
+    _domain: Option<String>,
+    by: Option<By>,
+    from_ms: Option<u64>,
+    to_ms: Option<u64>,
+    tz: Option<String>,
+    country: Option<String>,
+    device: Option<String>,
+    referrer: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -69,13 +87,46 @@ async fn report(
     asked: Result<Query<StatsQuery>, QueryRejection>,
 ) -> Result<Report, Problem> {
     let Query(asked) = asked.map_err(|error| Problem::invalid_query(error.body_text()))?;
-    let span = match asked.by {
-        Some(By::Hour) => Span::Hour,
-        Some(By::Day) | None => Span::Day,
-    };
-    let range = Range::new(span, asked.from_ms, asked.to_ms, now_ms());
-    let range = range.map_err(|error| Problem::invalid_query(error.to_string()))?;
+    let range = range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())?;
     let link = found(links, id).await?;
     let report = Report::read(links.store(), id, link.created_at_ms, range);
     Ok(report.await?)
+}
+
+fn range(
+    by: Option<By>,
+    from_ms: Option<u64>,
+    to_ms: Option<u64>,
+    zone: Option<&str>,
+) -> Result<Range, Problem> {
+    let span = match by {
+        Some(By::Hour) => Span::Hour,
+        Some(By::Day) | None => Span::Day,
+    };
+    let unknown = || Problem::invalid_query("tz: is no time zone such as Europe/Berlin");
+    let zone = zone.map(|name| Zone::of(name).ok_or_else(unknown));
+    let zone = zone.transpose()?.flatten();
+    let range = Range::new(span, from_ms, to_ms, now_ms(), zone);
+    range.map_err(|error| Problem::invalid_query(error.to_string()))
+}
+
+/// `GET /links/{code}/cross`: clicks by country, device and referrer at once.
+pub(super) async fn cross(
+    links: Links,
+    NamedLink(id): NamedLink,
+    ReadQuery(asked): ReadQuery<CrossQuery>,
+) -> Result<Json<Cross>, Problem> {
+    let range = range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())?;
+    if Cross::is_too_old(&range, now_ms()) {
+        let detail = "from_ms: clicks are told by more than one thing for the last 31 days";
+        return Err(Problem::invalid_query(detail));
+    }
+    let filter = Filter {
+        country: asked.country,
+        device: asked.device,
+        referrer: asked.referrer,
+    };
+    let link = found(&links, &id).await?;
+    let cross = Cross::read(links.store(), &id, link.created_at_ms, &range, filter);
+    Ok(Json(cross.await?))
 }

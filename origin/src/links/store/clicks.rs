@@ -8,8 +8,8 @@ use weir_link::code::LinkId;
 use super::LinkStore;
 use crate::links::heavy::{self, Changes, Count};
 use crate::links::stats::{
-    BATCHES_KEPT_MS, Batch, Clicks, DAYS_KEPT_MS, HOURS_KEPT_MS, Part, PartCount, Point, Slot,
-    Span, Uniques, UniquesBySlot,
+    BATCHES_KEPT_MS, Batch, CELLS_KEPT_MS, CELLS_MAX, Cell, CellCount, Clicks, DAYS_KEPT_MS,
+    HOURS_KEPT_MS, Part, PartCount, Point, Slot, Span, Uniques, UniquesBySlot,
 };
 use crate::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
 
@@ -66,6 +66,26 @@ const SELECT_PARTS: &str = "
     GROUP BY part, value
     ORDER BY total DESC, value";
 
+const SELECT_HOUR_CELLS: &str = "
+    SELECT cell, clicks, over_max FROM link_click_cells WHERE domain = ? AND code = ? AND hour_ms = ?";
+
+const ADD_CELL: &str = "
+    UPDATE link_click_cells SET clicks = clicks + ?
+    WHERE domain = ? AND code = ? AND hour_ms = ? AND cell = ?";
+
+const INSERT_CELL: &str = "
+    INSERT INTO link_click_cells (clicks, over_max, domain, code, hour_ms, cell)
+    VALUES (?, ?, ?, ?, ?, ?)";
+
+const DELETE_CELL: &str = "
+    DELETE FROM link_click_cells WHERE domain = ? AND code = ? AND hour_ms = ? AND cell = ?";
+
+const SELECT_CELLS: &str = "
+    SELECT hour_ms, cell, clicks, over_max FROM link_click_cells
+    WHERE domain = ? AND code = ? AND hour_ms >= ? AND hour_ms < ?";
+
+const CLEAN_CELLS: &str = "DELETE FROM link_click_cells WHERE hour_ms < ?";
+
 const CLEAN_BATCHES: &str = "DELETE FROM click_batches WHERE at_ms < ?";
 
 const CLEAN_CLICKS: &str = "DELETE FROM link_clicks WHERE span = ? AND at_ms < ?";
@@ -78,6 +98,7 @@ const CLEAN_PARTS: &str = "DELETE FROM link_click_parts WHERE day_ms < ?";
 struct Sums<'a> {
     slots: BTreeMap<Slot, Added>,
     parts: BTreeMap<Slot, BTreeMap<(Part, &'a str), u64>>,
+    cells: BTreeMap<Slot, BTreeMap<String, u64>>,
 }
 
 /// Clicks of people, and of programs that come by themselves.
@@ -103,7 +124,7 @@ impl<'a> Sums<'a> {
             let count = u64::from(clicks.count);
             let hour = Slot::at(&clicks.link, Span::Hour, clicks.at_ms);
             let day = Slot::at(&clicks.link, Span::Day, clicks.at_ms);
-            self.slots.entry(hour).or_default().add(clicks);
+            self.slots.entry(hour.clone()).or_default().add(clicks);
             self.slots.entry(day.clone()).or_default().add(clicks);
             if clicks.is_bot {
                 continue;
@@ -112,6 +133,8 @@ impl<'a> Sums<'a> {
             for (part, value) in Part::ALL.into_iter().zip(&clicks.values) {
                 *parts.entry((part, value)).or_default() += count;
             }
+            let cells = self.cells.entry(hour).or_default();
+            *cells.entry(clicks.cell().to_text()).or_default() += count;
         }
     }
 }
@@ -149,6 +172,9 @@ impl LinkStore {
             // After the rows of the days, which others that count for the same day wait for.
             for (day, parts) in &sums.parts {
                 add_parts(&mut tx, day, parts).await?;
+            }
+            for (hour, cells) in &sums.cells {
+                add_cells(&mut tx, hour, cells).await?;
             }
             tx.commit().await?;
             Ok(counted)
@@ -189,6 +215,28 @@ impl LinkStore {
         rows.iter().map(read).collect()
     }
 
+    /// The cells of the hours that begin within `from_ms..until_ms`.
+    pub async fn click_cells(
+        &self,
+        link: &LinkId,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> Result<Vec<CellCount>, SqlError> {
+        let select = of_link(sql(SELECT_CELLS), link);
+        let rows = self.db.all(select.number(from_ms).number(until_ms)).await?;
+        let read = |row: &Row| {
+            let text = row.text("cell")?;
+            let cell = Cell::read(&text);
+            Ok(CellCount {
+                hour_ms: row.number("hour_ms")?,
+                cell: cell.ok_or_else(|| damaged("cell", text))?,
+                clicks: row.number("clicks")?,
+                over_max: row.number("over_max")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
     /// How many clicks of a link were used since it has only so many, as far as they were counted here; 0 of no link.
     pub async fn clicks_used(&self, link: &LinkId) -> Result<u64, SqlError> {
         let row = self.db.one(of_link(sql(CLICKS_USED), link)).await?;
@@ -213,6 +261,7 @@ impl LinkStore {
                     .text(Span::Day.as_str())
                     .number(before(DAYS_KEPT_MS)),
                 sql(CLEAN_PARTS).number(before(DAYS_KEPT_MS)),
+                sql(CLEAN_CELLS).number(before(CELLS_KEPT_MS)),
             ]
         };
         let mut removed = 0;
@@ -294,6 +343,33 @@ async fn add_parts(
         let counters = counters.remove(&part).unwrap_or_default();
         let changes = heavy::add(&counters, &seen, part.values_max());
         change_part(tx, day, part, &changes).await?;
+    }
+    Ok(())
+}
+
+/// Adds to the cells of an hour, of which the heaviest are kept.
+async fn add_cells(tx: &mut Tx, hour: &Slot, seen: &BTreeMap<String, u64>) -> Result<(), Error> {
+    let of_hour = |statement| of_link(statement, &hour.link).number(hour.start_ms);
+    let mut counters = BTreeMap::new();
+    for row in tx.all(of_hour(sql(SELECT_HOUR_CELLS))).await? {
+        let count = Count {
+            clicks: row.number("clicks")?,
+            over_max: row.number("over_max")?,
+        };
+        counters.insert(row.text("cell")?, count);
+    }
+    let seen = seen.iter().map(|(cell, clicks)| (cell.as_str(), *clicks));
+    let changes = heavy::add(&counters, &seen.collect(), CELLS_MAX);
+    for cell in &changes.removed {
+        tx.execute(of_hour(sql(DELETE_CELL)).text(cell)).await?;
+    }
+    for (cell, clicks) in &changes.added {
+        let add = of_hour(sql(ADD_CELL).number(*clicks));
+        tx.execute(add.text(cell)).await?;
+    }
+    for (cell, count) in &changes.inserted {
+        let insert = sql(INSERT_CELL).number(count.clicks).number(count.over_max);
+        tx.execute(of_hour(insert).text(cell)).await?;
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ const PROLONG: &str = "
 const REMOVE: &str = "DELETE FROM links WHERE domain = ? AND code = ? AND expires_at_ms = ?";
 
 /// What else is known of a link that is taken away.
-const REMOVE_REST: [&str; 6] = [
+const REMOVE_REST: [&str; 7] = [
     in_many!("DELETE FROM link_tags WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_history WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_unpublished WHERE domain = ? AND code"),
@@ -40,6 +40,7 @@ const REMOVE_REST: [&str; 6] = [
     in_many!("DELETE FROM link_clicks WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_totals WHERE domain = ? AND code"),
     in_many!("DELETE FROM link_click_parts WHERE domain = ? AND code"),
+    in_many!("DELETE FROM link_click_cells WHERE domain = ? AND code"),
 ];
 
 impl LinkStore {

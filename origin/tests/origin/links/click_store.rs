@@ -2,8 +2,8 @@
 
 use weir_link::code::LinkId;
 use weir_origin::links::stats::{
-    Batch, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS, HOURS_KEPT_MS, Part, Slot, Span, Uniques,
-    UniquesBySlot,
+    Batch, CELLS_KEPT_MS, CELLS_MAX, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS, HOURS_KEPT_MS, Part,
+    Slot, Span, Uniques, UniquesBySlot,
 };
 use weir_origin::links::store::{LinkStore, NewLink};
 
@@ -128,6 +128,12 @@ async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
         .filter(|count| count.part == Part::Referrer)
         .collect();
     let all = 4 * max as u64 + 400;
+    // The same of what an hour is filtered by.
+    let cells = store.click_cells(&name, DAY, DAY + HOUR_MS).await.unwrap();
+    assert_eq!(cells.len(), CELLS_MAX);
+    assert_eq!(cells.iter().map(|count| count.clicks).sum::<u64>(), all);
+    let heaviest = cells.iter().max_by_key(|count| count.clicks).unwrap();
+    assert_eq!(heaviest.cell.referrer, "late.example");
     assert_eq!(referrers.len(), max);
     assert_eq!(referrers.iter().map(|count| count.clicks).sum::<u64>(), all);
     let late = &referrers[0];
@@ -191,7 +197,11 @@ async fn what_is_old_goes(store: &LinkStore) {
     let batches = [batch];
     store.count_clicks(&batches, &none, DAY).await.unwrap();
     assert_eq!(store.clean_clicks(DAY).await.unwrap(), 0);
-    assert_eq!(store.clean_clicks(DAY + HOURS_KEPT_MS).await.unwrap(), 1);
+    let removed = store.clean_clicks(DAY + CELLS_KEPT_MS).await.unwrap();
+    assert_eq!(removed, 1);
+    let removed = store.clean_clicks(DAY + CELLS_KEPT_MS + 1).await.unwrap();
+    assert_eq!(removed, 2);
+    assert_eq!(store.clean_clicks(DAY + HOURS_KEPT_MS).await.unwrap(), 0);
     assert_eq!(
         store.clean_clicks(DAY + HOURS_KEPT_MS + 1).await.unwrap(),
         2

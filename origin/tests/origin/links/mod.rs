@@ -6,6 +6,7 @@ mod click_store;
 mod cold;
 mod domains;
 mod edits;
+mod import;
 mod log;
 mod numbers;
 mod process;

@@ -11,7 +11,7 @@ use weir_stack::{Secrets, ports};
 
 use crate::support::{self, TOKEN};
 
-async fn start(dir: &Path, redis: &RedisServer) -> Origin {
+pub(super) async fn start(dir: &Path, redis: &RedisServer) -> Origin {
     let domains = dir.join("links.json");
     let json = json!({"domains": [{"id": "s", "hosts": ["127.0.0.1"]}]});
     std::fs::write(&domains, json.to_string()).unwrap();

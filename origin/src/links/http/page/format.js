@@ -70,6 +70,9 @@ function named(list, code) {
 
 /** A value of the statistics' `part` in words. */
 export function word(part, value) {
+  if (part === "referrers" && value === "qr") {
+    return "QR code";
+  }
   if (["direct", "unknown", "other"].includes(value)) {
     return WORDS[value];
   }

@@ -1,0 +1,123 @@
+//! `weir-origin links import`: a file, part by part, with a progress bar.
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+
+use super::ImportCommand;
+use super::api::{Api, query};
+use super::parts::{Part, cut};
+
+/// What the origin says of a part.
+#[derive(Debug, Default, Deserialize)]
+struct Report {
+    rows: u64,
+    made: u64,
+    present: u64,
+    refused: Vec<Flaw>,
+    ignored_columns: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Flaw {
+    line: u64,
+    code: Option<String>,
+    error: String,
+    detail: String,
+}
+
+/// Sends the file. Each row that is not taken over is shown on stderr, with its line; then the exit code is not 0.
+pub(super) async fn run(api: &Api, command: &ImportCommand) -> Result<()> {
+    let path = command.file.display();
+    let file = std::fs::read(&command.file).with_context(|| format!("cannot read {path}"))?;
+    let parts = cut(command.format, &file).with_context(|| path.to_string())?;
+    if parts.is_empty() {
+        // The origin says what it misses.
+        let part = Part {
+            first_line: 2,
+            bytes: file.into(),
+            end: 0,
+        };
+        return send_all(api, command, vec![part], 0).await;
+    }
+    send_all(api, command, parts, file.len() as u64).await
+}
+
+async fn send_all(api: &Api, command: &ImportCommand, parts: Vec<Part>, size: u64) -> Result<()> {
+    let bar = ProgressBar::new(size);
+    let style = "{msg} {wide_bar} {bytes}/{total_bytes} {eta}";
+    bar.set_style(ProgressStyle::with_template(style).context("the bar")?);
+    let mut sum = Report::default();
+    for part in parts {
+        let path = format!("/link-imports{}", command.query(&part));
+        let line = part.first_line;
+        let sent = api.import(&path, part.bytes).await;
+        let sent = sent.with_context(|| {
+            format!("at line {line}; what was made stays, and the same command goes on")
+        });
+        let report = match sent {
+            Ok(report) => serde_json::from_value::<Report>(report).context("the answer")?,
+            Err(error) => {
+                bar.abandon();
+                return Err(error);
+            }
+        };
+        bar.suspend(|| report.refused.iter().for_each(tell));
+        sum.add(report);
+        bar.set_position(part.end);
+        bar.set_message(format!("{} links", sum.made + sum.present));
+    }
+    bar.finish_and_clear();
+    sum.end(command.dry_run)
+}
+
+fn tell(flaw: &Flaw) {
+    let code = flaw
+        .code
+        .as_deref()
+        .map_or(String::new(), |code| format!("{code}: "));
+    eprintln!("line {}: {code}{} ({})", flaw.line, flaw.detail, flaw.error);
+}
+
+impl ImportCommand {
+    fn query(&self, part: &Part) -> String {
+        let mut parts = vec![
+            ("format", self.format.word().to_owned()),
+            ("first_line", part.first_line.to_string()),
+        ];
+        let domain = self.domain.clone().map(|domain| ("domain", domain));
+        let tag = self.tag.clone().map(|tag| ("tag", tag));
+        let life = self.life_days.map(|days| ("life_days", days.to_string()));
+        parts.extend(domain.into_iter().chain(tag).chain(life));
+        if self.dry_run {
+            parts.push(("dry_run", "true".to_owned()));
+        }
+        query(&parts)
+    }
+}
+
+impl Report {
+    fn add(&mut self, part: Self) {
+        self.rows += part.rows;
+        self.made += part.made;
+        self.present += part.present;
+        self.refused.extend(part.refused);
+        self.ignored_columns = part.ignored_columns;
+    }
+
+    fn end(&self, is_dry_run: bool) -> Result<()> {
+        let refused = self.refused.len();
+        if !self.ignored_columns.is_empty() {
+            eprintln!("not taken over: {}", self.ignored_columns.join(", "));
+        }
+        let made = if is_dry_run { "would be made" } else { "made" };
+        println!(
+            "{} rows: {} links {made}, {} there already, {refused} refused",
+            self.rows, self.made, self.present
+        );
+        match refused {
+            0 => Ok(()),
+            _ => bail!("{refused} were not taken over"),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Which columns mean what, in whose export.
+//!
+//! Names are compared by their ASCII letters and digits alone, in any case: `Long URL`, `long_url` and `longUrl` are one.
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+/// Whose export a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Weir's table: `GET /links.csv`
+    Csv,
+    /// Weir's lines of JSON: `GET /links.ndjson`
+    Ndjson,
+    /// The table of Bitly's "Export"
+    Bitly,
+    /// The table that Shlink's web client exports, or one for `short-url:import`
+    Shlink,
+    /// The table of Dub's "Export links"
+    Dub,
+    /// The table `yourls_url`, or the table of the plugin Import Export
+    Yourls,
+}
+
+/// The names of columns, each the first that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    /// Where a link leads.
+    pub target: &'static [&'static str],
+    /// The whole address of the link, or its path.
+    pub short: &'static [&'static str],
+    /// Its code alone.
+    pub code: &'static [&'static str],
+    /// A further address that leads to the same.
+    pub custom: &'static [&'static str],
+    /// The host that serves it.
+    pub host: &'static [&'static str],
+    /// Tags, with separators between them.
+    pub tags: &'static [&'static str],
+    /// When it ends.
+    pub ends: &'static [&'static str],
+}
+
+const BITLY: Columns = Columns {
+    target: &["destinationurl", "longurl", "originalurl"],
+    short: &["link", "bitlink", "shortlink", "shorturl"],
+    code: &[],
+    custom: &["customlink", "custombitlink", "custombitlinks"],
+    host: &[],
+    tags: &["tags"],
+    ends: &["expirationat", "expirationdate"],
+};
+
+const SHLINK: Columns = Columns {
+    target: &["longurl"],
+    short: &["shorturl"],
+    code: &["shortcode"],
+    custom: &[],
+    host: &["domain"],
+    tags: &["tags"],
+    ends: &["validuntil"],
+};
+
+const DUB: Columns = Columns {
+    target: &["destinationurl", "url"],
+    short: &["shortlink", "link"],
+    code: &["key"],
+    custom: &[],
+    host: &["domain"],
+    tags: &["tags"],
+    ends: &["expiresat"],
+};
+
+const YOURLS: Columns = Columns {
+    target: &["url", "target"],
+    short: &["source", "shorturl"],
+    code: &["keyword"],
+    custom: &[],
+    host: &[],
+    tags: &[],
+    ends: &[],
+};
+
+impl Format {
+    /// Whether Weir has written it.
+    pub const fn is_own(self) -> bool {
+        self.columns().is_none()
+    }
+
+    /// The word in the API and on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Ndjson => "ndjson",
+            Self::Bitly => "bitly",
+            Self::Shlink => "shlink",
+            Self::Dub => "dub",
+            Self::Yourls => "yourls",
+        }
+    }
+
+    /// The columns of another shortener.
+    pub(super) const fn columns(self) -> Option<Columns> {
+        match self {
+            Self::Csv | Self::Ndjson => None,
+            Self::Bitly => Some(BITLY),
+            Self::Shlink => Some(SHLINK),
+            Self::Dub => Some(DUB),
+            Self::Yourls => Some(YOURLS),
+        }
+    }
+}
+
+/// A column's name, as it is compared.
+pub(super) fn plain(name: &str) -> String {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    letters.map(|letter| letter.to_ascii_lowercase()).collect()
+}
+
+/// The host and the code in a short link: `https://s.example/abc`, `s.example/abc`, `/abc/` or `abc`.
+pub(super) fn split(short: &str) -> (Option<&str>, &str) {
+    let rest = short.split_once("://").map_or(short, |(_, rest)| rest);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    match rest.split_once('/') {
+        Some((host, path)) => {
+            let host = Some(host).filter(|host| !host.is_empty());
+            (host, path.trim_matches('/'))
+        }
+        None => (None, rest),
+    }
+}
+
+/// Tags in one cell: a list in JSON, or texts with `|`, `;` or `,` between them.
+pub(super) fn tags(cell: &str) -> Vec<String> {
+    let cell = cell.trim();
+    if let Ok(tags) = serde_json::from_str(cell) {
+        return tags;
+    }
+    let separators: &[char] = match cell.contains('|') {
+        // A tag of Shlink's may have any other character.
+        true => &['|'],
+        false => &[',', ';'],
+    };
+    let mut tags: Vec<String> = Vec::new();
+    for tag in cell.split(separators).map(str::trim) {
+        if !tag.is_empty() && !tags.iter().any(|known| known == tag) {
+            tags.push(tag.to_owned());
+        }
+    }
+    tags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_link_has_a_host_and_a_code() {
+        let cases = [
+            ("https://s.example/abc", Some("s.example"), "abc"),
+            ("http://s.example:8080/a-b/", Some("s.example:8080"), "a-b"),
+            ("bit.ly/3xYz1aB", Some("bit.ly"), "3xYz1aB"),
+            ("https://s.example/a/b?x=1#y", Some("s.example"), "a/b"),
+            ("/kw/", None, "kw"),
+            ("kw", None, "kw"),
+            ("", None, ""),
+        ];
+        for (short, host, code) in cases {
+            assert_eq!(split(short), (host, code), "{short}");
+        }
+    }
+
+    #[test]
+    fn tags_come_in_each_exports_way() {
+        assert_eq!(tags(r#"["a, b","c"]"#), ["a, b", "c"]);
+        assert_eq!(tags("blog|to, do"), ["blog", "to, do"]);
+        assert_eq!(tags("a, b;a,,"), ["a", "b"]);
+        assert!(tags("").is_empty());
+        assert!(tags("[]").is_empty());
+    }
+
+    #[test]
+    fn names_of_columns_have_one_form() {
+        for name in ["Long URL", "long_url", "longUrl", "\"LONG-URL\""] {
+            assert_eq!(plain(name), "longurl");
+        }
+    }
+}
