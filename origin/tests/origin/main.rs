@@ -40,6 +40,7 @@ mod payments;
 mod probes;
 mod process;
 mod reconcile;
+mod reservations;
 mod risk;
 mod rooms;
 mod sales;

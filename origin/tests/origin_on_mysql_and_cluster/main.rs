@@ -34,6 +34,8 @@ mod outbox;
 mod payments;
 #[path = "../origin/reconcile.rs"]
 mod reconcile;
+#[path = "../origin/reservations.rs"]
+mod reservations;
 #[path = "../origin/risk.rs"]
 mod risk;
 #[path = "../origin/rooms.rs"]

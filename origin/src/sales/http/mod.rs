@@ -4,6 +4,7 @@ mod desk;
 mod feed;
 mod orders;
 mod payments;
+mod reservations;
 mod sales;
 mod stock;
 mod switches;
@@ -27,7 +28,7 @@ use crate::http::{Edges, Fault, Problem, UserReader, with_stamp};
 ///
 /// - `POST /orders`: a signed claim becomes an order.
 /// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: for the signed user.
-/// - `POST /sales/{id}/reservations`: for the signed user.
+/// - `POST`, `GET` and `DELETE /sales/{id}/reservations`: for the signed user.
 /// - `POST /payments/callback`: signed by the payment provider.
 pub fn public(sales: Sales) -> Router {
     Router::new()
@@ -36,7 +37,12 @@ pub fn public(sales: Sales) -> Router {
         .route("/orders/{id}/pay", post(payments::start))
         .route("/orders/{id}/cancel", post(user_orders::cancel))
         .route("/payments/callback", post(payments::callback))
-        .route("/sales/{id}/reservations", post(user_orders::reserve))
+        .route(
+            "/sales/{id}/reservations",
+            post(reservations::reserve)
+                .get(reservations::get)
+                .delete(reservations::cancel),
+        )
         .with_state(sales)
 }
 

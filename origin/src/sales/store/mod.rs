@@ -402,6 +402,15 @@ pub enum Reserved {
     Unknown,
 }
 
+/// What a user has reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredReservation {
+    /// When.
+    pub at_ms: u64,
+    /// Whether a risk check has judged the user.
+    pub is_checked: bool,
+}
+
 /// The answer to a changed sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updated {

@@ -6,7 +6,9 @@ use weir_sale::sale::Sale;
 
 use super::orders::user_id;
 use super::sales::sale_id;
-use super::{Reserved, SaleStore, Score, Standing, Unscored, Visitor, user_list};
+use super::{
+    Reserved, SaleStore, Score, Standing, StoredReservation, Unscored, Visitor, user_list,
+};
 use crate::sales::UserList;
 use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 
@@ -32,8 +34,11 @@ const SELECT_CHECKED: &str = "
     SELECT user_id FROM reservations
     WHERE sale_id = ? AND user_id > ? AND risk_state = 'scored' ORDER BY user_id LIMIT ?";
 
-const SELECT_STATE: &str = "
-    SELECT risk_state FROM reservations WHERE sale_id = ? AND user_id = ?";
+const SELECT_RESERVATION: &str = "
+    SELECT at_ms, risk_state FROM reservations WHERE sale_id = ? AND user_id = ?";
+
+const DELETE_RESERVATION: &str = "
+    DELETE FROM reservations WHERE sale_id = ? AND user_id = ?";
 
 const COUNT_PENDING: &str = "
     SELECT COUNT(*) AS pending FROM reservations WHERE risk_state = 'pending'";
@@ -114,6 +119,24 @@ impl SaleStore {
         Ok(if new { Reserved::Now } else { Reserved::Again })
     }
 
+    /// What a user has reserved.
+    pub async fn reservation(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+    ) -> Result<Option<StoredReservation>, SqlError> {
+        let select = of_user(sql(SELECT_RESERVATION), id, user);
+        let row = self.db.one(select).await?;
+        Ok(row.as_ref().map(reservation).transpose()?)
+    }
+
+    /// Takes a user's reservation back: from now on no claim of that user becomes an order of a sale that wants
+    /// reservations. False if there is none.
+    pub async fn cancel_reservation(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
+        let delete = || of_user(sql(DELETE_RESERVATION), id, user);
+        Ok(retried(|| self.db.execute(delete())).await? == 1)
+    }
+
     /// At most `limit` users whom no risk check has judged and whose turn has come: those first whose
     /// turn came first. It comes with the reservation, unless it is postponed.
     pub async fn reservations_to_score(
@@ -134,9 +157,8 @@ impl SaleStore {
 
     /// Whether a risk check has judged this user, who has reserved.
     pub async fn is_checked(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
-        let row = self.db.one(of_user(sql(SELECT_STATE), id, user)).await?;
-        let state = row.map(|row| row.text("risk_state")).transpose()?;
-        Ok(state.as_deref() == Some("scored"))
+        let reservation = self.reservation(id, user).await?;
+        Ok(reservation.is_some_and(|reservation| reservation.is_checked))
     }
 
     /// Counts a risk check that said nothing; the user's turn comes again at `check_at_ms`.
@@ -269,6 +291,13 @@ pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result
         return Ok(tx.one(reserved).await?.is_none());
     }
     Ok(false)
+}
+
+fn reservation(row: &Row) -> Result<StoredReservation, Error> {
+    Ok(StoredReservation {
+        at_ms: row.number("at_ms")?,
+        is_checked: row.text("risk_state")? == "scored",
+    })
 }
 
 fn unscored(row: &Row) -> Result<Unscored, Error> {
