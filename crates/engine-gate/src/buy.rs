@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use weir_base::headers;
+use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_base::shared_data::SharedData;
 use weir_engine::{Effects, Request, StreamId};
 use weir_sale::admission::{Admission, Rejection, admit, admit_attempt};
@@ -11,6 +12,7 @@ use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::sale::{Phase, Sale, SaleState};
 use weir_sale::verdict::Verdict;
 
+use crate::answers::language_of;
 use crate::gate::{Gate, StreamState, read_user};
 use crate::job::{Buyer, ClaimJob, Job};
 
@@ -31,6 +33,7 @@ impl<D: SharedData + Clone> Gate<D> {
             is_shadow,
             // Of a request that is answered here nobody wants to know.
             poses_as_gateway: is_shadow && request.headers().pose_as_gateway(),
+            ..Buyer::default()
         };
         let job = found.and_then(|(switch, sale)| self.admit(switch, sale, request, buyer, now_ms));
         let job = job.and_then(|job| {
@@ -46,7 +49,11 @@ impl<D: SharedData + Clone> Gate<D> {
             Ok(()) => {
                 self.streams.insert(stream, StreamState::Waiting);
             }
-            Err(rejection) => self.reject(stream, buyer, rejection, None, effects),
+            Err(rejection) => {
+                let language = language_of(request);
+                let buyer = Buyer { language, ..buyer };
+                self.reject(stream, buyer, rejection, None, effects);
+            }
         }
     }
 
@@ -74,8 +81,9 @@ impl<D: SharedData + Clone> Gate<D> {
             self.config.user_header.as_str(),
             headers::IDEMPOTENCY_KEY,
             headers::ORDER_TOKEN,
+            ACCEPT_LANGUAGE,
         ];
-        let [user, attempt, token] = request.headers().get_each(names);
+        let [user, attempt, token, language] = request.headers().get_each(names);
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
         let admission = match attempt {
@@ -103,6 +111,8 @@ impl<D: SharedData + Clone> Gate<D> {
                     pass: None,
                     buyer: Buyer {
                         poses_as_gateway: request.headers().pose_as_gateway(),
+                        language: language
+                            .map_or_else(Language::default, |wanted| Language::accepted(&wanted)),
                         ..buyer
                     },
                 })
@@ -122,7 +132,8 @@ impl<D: SharedData + Clone> Gate<D> {
         let rejection = rejection.into();
         self.count(buyer, rejection.verdict);
         if !buyer.is_shadow {
-            return effects.respond(stream, self.answers.reject(rejection, order));
+            let answer = self.answers.reject(rejection, buyer.language, order);
+            return effects.respond(stream, answer);
         }
         if buyer.poses_as_gateway {
             effects.remove_gateway_headers(stream);

@@ -1,8 +1,11 @@
 //! Which sales may be made.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weir_base::id::SaleId;
 use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
+
+use super::payload::check_schema;
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
 pub const TOTAL_MAX: u64 = 1_000_000_000;
@@ -52,6 +55,12 @@ pub struct NewSale {
     /// When an order takes its units, and for how long.
     #[serde(default)]
     pub payment: Payment,
+    /// Whether anybody may see it in the list of sales.
+    #[serde(default)]
+    pub listed: bool,
+    /// What a buyer must say with an order, in JSON Schema; `None`: what a request says is of no matter.
+    #[serde(default)]
+    pub payload_schema: Option<Value>,
     /// How long before its start it is warmed by itself, in milliseconds: [`WARM_BEFORE_MS`] unless given; `None`: by hand only.
     #[serde(default = "warm_before_ms")]
     pub warm_before_ms: Option<u64>,
@@ -104,6 +113,9 @@ pub enum NewSaleError {
     /// The time to pay is 0 or above [`PAY_WITHIN_MS_MAX`].
     #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
     PayWithin,
+    /// The schema of payloads is none, or too long.
+    #[error("payload_schema: {0}")]
+    PayloadSchema(String),
     /// The warm-up would be before the epoch.
     #[error("warm_before_ms: must be at most {INSTANT_MS_MAX}")]
     WarmBefore,
@@ -121,6 +133,7 @@ impl NewSaleError {
             Self::TooLate | Self::Catalogue(CatalogueError::Window(_)) => "ends_at_ms",
             Self::Reservation => "reservation",
             Self::PayWithin => "payment",
+            Self::PayloadSchema(_) => "payload_schema",
             Self::WarmBefore => "warm_before_ms",
             Self::Catalogue(CatalogueError::Shards(_)) => "shards",
             Self::Catalogue(CatalogueError::UserCap(_)) => "user_cap",
@@ -168,7 +181,9 @@ impl NewSale {
             ),
         ];
         let broken = rules.into_iter().filter(|(is_kept, _)| !is_kept);
-        broken.map(|(_, error)| error)
+        let schema = self.payload_schema.as_ref().map(check_schema);
+        let schema = schema.and_then(|checked| checked.err().map(NewSaleError::PayloadSchema));
+        broken.map(|(_, error)| error).chain(schema)
     }
 
     fn as_gateways_see_it(&self) -> Sale {
@@ -203,6 +218,8 @@ mod tests {
             token: false,
             reservation: None,
             payment: Payment::AtOrder,
+            listed: false,
+            payload_schema: None,
             warm_before_ms: None,
         }
     }
@@ -259,6 +276,10 @@ mod tests {
             "payment: pay_within_ms must be 1 to",
         );
         check(|s| s.warm_before_ms = Some(u64::MAX), "warm_before_ms:");
+        check(
+            |s| s.payload_schema = Some(serde_json::json!({"type": "colour"})),
+            "payload_schema:",
+        );
         check(|s| s.shards = 0, "shards must be 1 to 64");
         check(|s| s.shards = 65, "shards must be 1 to 64");
         check(|s| s.user_cap = 0, "user_cap must be 1 to 1000");

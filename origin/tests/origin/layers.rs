@@ -20,13 +20,14 @@ const START_UP: [&str; 9] = [
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 12] = [
+const SHARED: [&str; 13] = [
     "access",
     "background",
     "clock",
     "console",
     "disk",
     "http",
+    "json_schema",
     "metrics",
     "process",
     "redis",

@@ -30,6 +30,8 @@ mod openapi;
 mod orders;
 #[path = "../origin/outbox.rs"]
 mod outbox;
+#[path = "../origin/payloads.rs"]
+mod payloads;
 #[path = "../origin/payments.rs"]
 mod payments;
 #[path = "../origin/reconcile.rs"]
@@ -42,6 +44,8 @@ mod risk;
 mod rooms;
 #[path = "../origin/sales.rs"]
 mod sales;
+#[path = "../origin/shop.rs"]
+mod shop;
 #[path = "../origin/stock_changes.rs"]
 mod stock_changes;
 #[allow(dead_code, reason = "some of it is for the tests that are left out")]

@@ -2,6 +2,8 @@
 
 mod desk;
 mod feed;
+mod language;
+mod listing;
 mod orders;
 mod payments;
 mod reservations;
@@ -17,6 +19,7 @@ use axum::Router;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::middleware::from_fn;
 use axum::routing::{get, post, put};
 use weir_base::id::SaleId;
 
@@ -30,6 +33,7 @@ use crate::http::{Edges, Fault, Problem, UserReader, with_stamp};
 /// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: for the signed user.
 /// - `POST`, `GET` and `DELETE /sales/{id}/reservations`: for the signed user.
 /// - `POST /payments/callback`: signed by the payment provider.
+/// - `GET /sale-list`: for anybody.
 pub fn public(sales: Sales) -> Router {
     Router::new()
         .route("/orders", post(orders::post))
@@ -37,6 +41,7 @@ pub fn public(sales: Sales) -> Router {
         .route("/orders/{id}/pay", post(payments::start))
         .route("/orders/{id}/cancel", post(user_orders::cancel))
         .route("/payments/callback", post(payments::callback))
+        .route("/sale-list", get(listing::list))
         .route(
             "/sales/{id}/reservations",
             post(reservations::reserve)
@@ -44,6 +49,11 @@ pub fn public(sales: Sales) -> Router {
                 .delete(reservations::cancel),
         )
         .with_state(sales)
+}
+
+/// The same routes, whose refusals speak the language of buyers.
+pub fn in_buyers_language(routes: Router) -> Router {
+    routes.layer(from_fn(language::speak))
 }
 
 /// The route for edges, `GET /edge/v1/feed/sold-out`. It tells them whether the stock stands in objects.
@@ -68,6 +78,7 @@ pub fn users(sales: Sales) -> UserReader {
 /// The routes for operators.
 ///
 /// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `PATCH /sales/{id}`
+/// - `GET /sales/{id}/payload-schema`
 /// - `POST /sales/{id}/stock`, `GET /sales/{id}/stock`
 /// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`, `GET /sales/{id}/live`
 /// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `GET` and `PUT /switch`
@@ -82,6 +93,7 @@ pub fn admin(sales: Sales) -> Router {
         .route("/sales", post(sales::create).get(sales::list))
         .route("/sales/{id}", get(sales::status).patch(switches::edit))
         .route("/sales/{id}/stock", post(stock::change).get(stock::list))
+        .route("/sales/{id}/payload-schema", get(switches::payload_schema))
         .route("/sales/{id}/switch", put(switches::set))
         .route("/sales/{id}/close", post(switches::close))
         .route(

@@ -111,7 +111,7 @@ async fn publish(sales: &Sales) -> Result<(), Problem> {
     })
 }
 
-/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts; after that only its end.
+/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts; after that only its end, and whether it is listed.
 pub(super) async fn edit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -119,10 +119,14 @@ pub(super) async fn edit(
 ) -> Result<Json<SaleSummary>, Problem> {
     let stored_sale = stored(&sales, &id).await?;
     let has_started = stored_sale.sale.starts_at_ms <= now_ms();
-    if let Some(end) = only_end(&changes).filter(|_| has_started) {
+    if let Some(end) = only(&changes, "ends_at_ms").filter(|_| has_started) {
         return move_end(&sales, &stored_sale, end).await;
     }
-    let edited = edited(&stored_sale, changes)?;
+    if let Some(listed) = only(&changes, "listed") {
+        return list(&sales, &id, listed).await;
+    }
+    let schema = sales.store.payload_schema(&id).await?;
+    let edited = edited(&stored_sale, schema, changes)?;
     match sales.store.update_sale(&edited, now_ms()).await? {
         Updated::Done => {}
         Updated::Unknown => return Err(unknown_sale()),
@@ -133,9 +137,19 @@ pub(super) async fn edit(
     summary(&sales, stored(&sales, &id).await?).await
 }
 
-/// The new end, if nothing else is to change.
-fn only_end(changes: &serde_json::Map<String, Value>) -> Option<&Value> {
-    changes.get("ends_at_ms").filter(|_| changes.len() == 1)
+/// What this member is to be, if nothing else is to change.
+fn only<'a>(changes: &'a serde_json::Map<String, Value>, name: &str) -> Option<&'a Value> {
+    changes.get(name).filter(|_| changes.len() == 1)
+}
+
+/// Who may buy does not change with who sees it, so this may be at any time.
+async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<Json<SaleSummary>, Problem> {
+    let Some(listed) = listed.as_bool() else {
+        return Err(Problem::invalid_body("listed: must be true or false"));
+    };
+    sales.store.set_listed(id, listed).await?;
+    info!(sale = %id, listed, "in the list of sales");
+    summary(sales, stored(sales, id).await?).await
 }
 
 /// A running sale ends later or earlier; an end that has passed means now. One that has ended goes on, unless it is
@@ -179,6 +193,7 @@ async fn check_room(sales: &Sales, sale: &Sale, ends_at_ms: u64) -> Result<(), P
 
 fn edited(
     stored: &StoredSale,
+    payload_schema: Option<Value>,
     changes: serde_json::Map<String, Value>,
 ) -> Result<NewSale, Problem> {
     let sale = &stored.sale;
@@ -186,7 +201,8 @@ fn edited(
         "id": sale.id, "title": stored.title, "total": stored.total, "shards": sale.shards,
         "user_cap": sale.user_cap, "starts_at_ms": sale.starts_at_ms,
         "ends_at_ms": sale.ends_at_ms, "token": sale.token, "reservation": stored.reservation,
-        "payment": stored.payment, "warm_before_ms": stored.warm_before_ms,
+        "payment": stored.payment, "listed": stored.listed,
+        "payload_schema": payload_schema, "warm_before_ms": stored.warm_before_ms,
     });
     for (name, value) in changes {
         if name == "id" && value.as_str() != Some(sale.id.as_str()) {
@@ -197,6 +213,16 @@ fn edited(
     let edited: NewSale = read_value_of(&whole, "NewSale")?;
     edited.check().map_err(|error| invalid_sale(&error))?;
     Ok(edited)
+}
+
+/// `GET /sales/{id}/payload-schema`: what a buyer must say with an order.
+pub(super) async fn payload_schema(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<Value>, Problem> {
+    stored(&sales, &id).await?;
+    let schema = sales.store.payload_schema(&id).await?;
+    Ok(Json(json!({ "sale": id, "payload_schema": schema })))
 }
 
 fn not_edited(refusal: EditRefusal) -> Problem {

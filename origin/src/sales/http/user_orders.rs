@@ -16,6 +16,7 @@ use super::payments::PaymentView;
 use crate::clock::now_ms;
 use crate::http::Problem;
 use crate::sales::Sales;
+use crate::sales::payload::Payload;
 use crate::sales::store::Cancelled;
 use crate::sql::SqlError;
 
@@ -49,6 +50,8 @@ pub(super) struct PaidOrderView {
     order: OrderView,
     /// null: nobody has started to pay.
     payment: Option<PaymentView>,
+    /// What the user has said with it; null: the sale wants nothing.
+    payload: Option<Payload>,
 }
 
 /// `GET /orders/{id}`: an order of this user.
@@ -63,6 +66,7 @@ pub(super) async fn get(
     Ok(Json(PaidOrderView {
         order: OrderView::from(&order),
         payment: payment.map(PaymentView::from),
+        payload: sales.orders.sql(sales.store.payload(&id)).await?,
     }))
 }
 

@@ -12,6 +12,7 @@
 //! | `desk`, `search` | orders as operators handle and find them |
 //! | `change`, `outbox` | what is told of an order, and to whom it is still to be told |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
+//! | `payloads` | what buyers say with orders, and what sales want of it |
 //! | `payments` | orders paid, cancelled or expired |
 //! | `provider` | payments at a provider: started, decided, refunded |
 //! | `reservations` | who has reserved, who is blocked |
@@ -26,6 +27,7 @@ mod desk;
 mod order_change;
 mod orders;
 mod outbox;
+mod payloads;
 mod payments;
 mod provider;
 mod reservations;
@@ -50,6 +52,7 @@ use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
 
 use super::new_sale::{Payment, Window};
+use super::payload::Payload;
 use crate::sql::Database;
 
 /// Sales and orders in SQL. Cloning it is cheap.
@@ -116,6 +119,8 @@ pub struct StoredSale {
     pub reservation: Option<Window>,
     /// When an order takes units, and for how long.
     pub payment: Payment,
+    /// Whether anybody may see it in the list of sales.
+    pub listed: bool,
     /// How long before its start it is warmed by itself; `None`: by hand only.
     pub warm_before_ms: Option<u64>,
     /// When it was made, in milliseconds since the Unix epoch.
@@ -270,6 +275,15 @@ pub struct Attempt {
     pub key: IdempotencyKey,
     /// SHA-256 of the request's body, in hex. A key counts for one request only.
     pub body_sha256: String,
+}
+
+/// What a request to order says beside its claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The attempt, if its client named it by a key.
+    pub attempt: Option<Attempt>,
+    /// What its buyer says with the order, if the sale wants that.
+    pub payload: Option<Payload>,
 }
 
 /// What became of a claim that asked to be an order.

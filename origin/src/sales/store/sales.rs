@@ -7,7 +7,7 @@ use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
 use super::{
     Balance, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
-    SwitchChange, Updated, claims, counts, orders, stock_changes,
+    SwitchChange, Updated, claims, counts, orders, payloads, stock_changes,
 };
 use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
@@ -15,15 +15,15 @@ use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
 const INSERT_SALE: &str = "
     INSERT INTO sales
         (title, total, shards, user_cap, starts_at_ms, ends_at_ms, token, reserve_from_ms,
-        reserve_until_ms, payment, pay_within_ms, warm_before_ms, id, state, skip_risk,
+        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, id, state, skip_risk,
         skip_reservation, static_page, created_at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
 
 const UPDATE_SALE: &str = "
     UPDATE sales SET
         title = ?, total = ?, shards = ?, user_cap = ?, starts_at_ms = ?, ends_at_ms = ?,
         token = ?, reserve_from_ms = ?, reserve_until_ms = ?, payment = ?, pay_within_ms = ?,
-        warm_before_ms = ?
+        listed = ?, warm_before_ms = ?
     WHERE id = ?";
 
 const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)";
@@ -41,6 +41,15 @@ const SELECT_LIST: &str = "
     WHERE ends_at_ms < ? OR (ends_at_ms = ? AND id > ?)
     ORDER BY ends_at_ms DESC, id
     LIMIT ?";
+
+const SELECT_LISTED: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE listed = 1 AND archived_at_ms IS NULL AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id
+    LIMIT ?";
+
+const SET_LISTED: &str = "UPDATE sales SET listed = ? WHERE id = ?";
 
 const SELECT_CATALOGUE: &str = "
     SELECT sales.*, stock.remaining
@@ -258,6 +267,24 @@ impl SaleStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
+    /// At most `limit` sales that anybody may see and that end after `ended_after_ms`, those that start first first.
+    pub async fn listed(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredSale>, SqlError> {
+        let select = sql(SELECT_LISTED).number(ended_after_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// Shows a sale in the list of sales, or takes it off, at any time.
+    pub async fn set_listed(&self, id: &SaleId, listed: bool) -> Result<(), SqlError> {
+        let set = || sql(SET_LISTED).number(listed).text(id.as_str());
+        retried(|| self.db.execute(set())).await?;
+        Ok(())
+    }
+
     /// At most `limit` warmed sales that end after `ended_after_ms`, those that start first first.
     pub async fn catalogue(
         &self,
@@ -383,6 +410,7 @@ async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<bool, 
     }
     let stock = sql(INSERT_STOCK).text(new.id.as_str()).number(new.total);
     tx.execute(stock).await?;
+    payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
     tx.commit().await?;
     Ok(true)
 }
@@ -398,6 +426,7 @@ async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Update
     tx.execute(with_fields(sql(UPDATE_SALE), new)).await?;
     let stock = sql(SET_STOCK).number(new.total).text(new.id.as_str());
     tx.execute(stock).await?;
+    payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
     tx.commit().await?;
     Ok(Updated::Done)
 }
@@ -434,6 +463,7 @@ fn with_fields<'a>(statement: Statement<'a>, new: &'a NewSale) -> Statement<'a> 
         .maybe(new.reservation.map(|window| window.until_ms))
         .text(payment)
         .maybe(pay_within_ms)
+        .number(new.listed)
         .maybe(new.warm_before_ms)
         .text(new.id.as_str())
 }
@@ -470,6 +500,7 @@ fn stored(row: &Row) -> Result<StoredSale, Error> {
         remaining,
         reservation,
         payment: payment(row)?,
+        listed: row.flag("listed")?,
         warm_before_ms: row.maybe("warm_before_ms")?,
         created_at_ms: row.number("created_at_ms")?,
         warmed_at_ms: row.maybe("warmed_at_ms")?,
