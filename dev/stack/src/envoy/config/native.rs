@@ -48,9 +48,12 @@ const OURS: [&str; 6] = [
 /// Changes the whole of an Envoy's configuration.
 pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
     let redis = take_bridges(root)?;
-    root["layered_runtime"] = json!({ "layers": [{
-        "name": "weir", "static_layer": { METRICS_WITHOUT_PREFIX: true },
-    }]});
+    let metrics = json!({ "name": "weir", "static_layer": { METRICS_WITHOUT_PREFIX: true } });
+    match root["layered_runtime"]["layers"].as_array_mut() {
+        // Later layers override: what is changed at the admin port stays last.
+        Some(layers) => layers.insert(0, metrics),
+        None => root["layered_runtime"] = json!({ "layers": [metrics] }),
+    }
     let mut result = Ok(());
     tree::visit(root, &mut |value| {
         let is_ours = OURS.iter().any(|name| value["name"] == *name);
