@@ -17,6 +17,7 @@ use crate::history::config::HistoryConfig;
 use crate::http::{AdminToken, AllowedOrigin, Cors};
 use crate::init::InitCommand;
 use crate::links::config::{LinkConfig, scramble};
+use crate::sales::draw::check::CheckDrawCommand;
 use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 use crate::sales::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
@@ -145,6 +146,8 @@ pub enum Command {
     Import(ImportCommand),
     /// Finds what is wrong with a set-up: Envoy's configuration, these settings, Redis
     Doctor(DoctorCommand),
+    /// Computes the draw of a sale again, from what was told of it
+    CheckDraw(CheckDrawCommand),
     /// Stands as a Redis before shards of sales that are in objects of an edge
     ShardProxy(ShardProxyCommand),
     /// Writes a set-up to begin with: Envoy's configuration, settings, fresh secrets

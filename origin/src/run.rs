@@ -21,6 +21,7 @@ use crate::fitment::Fitment;
 use crate::fitment::import::command::{self, ImportCommand};
 use crate::fitment::metrics::FitmentMetrics;
 use crate::http::{self, server::serve};
+use crate::sales::draw::check;
 use crate::init;
 use crate::metrics::Metrics;
 use crate::order_events::OrderEvents;
@@ -50,6 +51,10 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             return Ok(runtime()?.block_on(examined));
         }
         Some(Command::Init(command)) => init::run(command)?,
+        Some(Command::CheckDraw(command)) => {
+            let says = check::run(command)?;
+            std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
+        }
         Some(Command::ShardProxy(command)) => {
             start_logs()?;
             let keys = config.edge_keys(&|name| std::env::var_os(name))?;

@@ -172,6 +172,14 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
         ],
     ),
     (
+        "draw_open",
+        [
+            "reservations have not ended: the list is not closed",
+            "预约尚未结束，名单尚未确定",
+            "Die Vormerkungen laufen noch, die Liste steht noch nicht fest.",
+        ],
+    ),
+    (
         "idempotency_key_reused",
         [
             "this Idempotency-Key came with another request before; use a new one for a new request",
@@ -201,6 +209,14 @@ const OF_ORIGIN: &[(&str, Sentence)] = &[
             "the query string cannot be read, or asks for what cannot be",
             "查询参数无法读取或不被允许",
             "Die Parameter der Anfrage sind nicht lesbar oder nicht erlaubt.",
+        ],
+    ),
+    (
+        "no_draw",
+        [
+            "there is no such sale, or it draws nobody",
+            "没有这个活动，或活动不抽签",
+            "Diesen Verkauf gibt es nicht, oder er lost nicht.",
         ],
     ),
     (

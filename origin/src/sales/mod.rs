@@ -23,6 +23,7 @@
 //! | [`verify`] | puts users' orders in Redis right where it knows others than SQL |
 //! | [`list_changes`] | writes changes of lists once more, in case Redis has lost them |
 //! | [`listing`] | the sales that a shop shows |
+//! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
 //! | [`catalogue`] | publishes what gateways poll |
 //! | [`new_sale`] | checks sales before they are made |
 //! | [`store`] | sales and orders in SQL |
@@ -41,6 +42,7 @@ pub mod catalogue;
 pub mod changes;
 pub mod config;
 pub mod desk;
+pub mod draw;
 pub mod http;
 pub mod jobs;
 pub mod ledger;
@@ -250,10 +252,16 @@ impl Sales {
             orders: self.orders.clone(),
             warmer: self.warmer.clone(),
             changer: self.changer(),
+            drawer: self.drawer(),
             holds: self.holds,
             metrics: self.metrics.clone(),
             cold: Arc::default(),
         }
+    }
+
+    /// Draws among those who have reserved.
+    pub fn drawer(&self) -> draw::Drawer {
+        draw::Drawer::new(self.store.clone(), self.rebuilder.clone())
     }
 
     /// Clears away what ended sales leave; to be [run](Archiver::run) once.

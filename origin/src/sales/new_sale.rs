@@ -20,6 +20,9 @@ pub const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 /// The longest time to pay: 30 days. Longer ones are mistakes.
 pub const PAY_WITHIN_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
 
+/// The most winners of a draw.
+pub const WINNERS_MAX: u64 = 1_000_000;
+
 /// How long before its start a sale is warmed unless it says: five minutes, in which an operator can still mend what fails.
 pub const WARM_BEFORE_MS: u64 = 5 * 60 * 1000;
 
@@ -58,6 +61,9 @@ pub struct NewSale {
     /// Whether anybody may see it in the list of sales.
     #[serde(default)]
     pub listed: bool,
+    /// Whether only a random choice of those who have reserved may buy; `None`: all of them.
+    #[serde(default)]
+    pub draw: Option<DrawRules>,
     /// What a buyer must say with an order, in JSON Schema; `None`: what a request says is of no matter.
     #[serde(default)]
     pub payload_schema: Option<Value>,
@@ -74,6 +80,14 @@ pub struct Window {
     pub from_ms: u64,
     /// First instant after it.
     pub until_ms: u64,
+}
+
+/// A draw among those who have reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrawRules {
+    /// How many of them may buy: 1 to [`WINNERS_MAX`].
+    pub winners: u64,
 }
 
 /// When an order takes its units.
@@ -113,6 +127,9 @@ pub enum NewSaleError {
     /// The time to pay is 0 or above [`PAY_WITHIN_MS_MAX`].
     #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
     PayWithin,
+    /// A draw without reservations that end before the sale starts, without winners or with too many.
+    #[error("draw: winners must be 1 to {WINNERS_MAX}, and reservations must end by starts_at_ms")]
+    Draw,
     /// The schema of payloads is none, or too long.
     #[error("payload_schema: {0}")]
     PayloadSchema(String),
@@ -133,6 +150,7 @@ impl NewSaleError {
             Self::TooLate | Self::Catalogue(CatalogueError::Window(_)) => "ends_at_ms",
             Self::Reservation => "reservation",
             Self::PayWithin => "payment",
+            Self::Draw => "draw",
             Self::PayloadSchema(_) => "payload_schema",
             Self::WarmBefore => "warm_before_ms",
             Self::Catalogue(CatalogueError::Shards(_)) => "shards",
@@ -169,7 +187,14 @@ impl NewSale {
             Payment::Hold { pay_within_ms } => (1..=PAY_WITHIN_MS_MAX).contains(&pay_within_ms),
             _ => true,
         };
+        let can_draw = self.draw.is_none_or(|draw| {
+            (1..=WINNERS_MAX).contains(&draw.winners)
+                && self
+                    .reservation
+                    .is_some_and(|window| window.until_ms <= self.starts_at_ms)
+        });
         let rules = [
+            (can_draw, NewSaleError::Draw),
             (has_title, NewSaleError::Title),
             (self.total <= TOTAL_MAX, NewSaleError::Total),
             (self.ends_at_ms <= INSTANT_MS_MAX, NewSaleError::TooLate),
@@ -219,6 +244,7 @@ mod tests {
             reservation: None,
             payment: Payment::AtOrder,
             listed: false,
+            draw: None,
             payload_schema: None,
             warm_before_ms: None,
         }
@@ -279,6 +305,10 @@ mod tests {
         check(
             |s| s.payload_schema = Some(serde_json::json!({"type": "colour"})),
             "payload_schema:",
+        );
+        check(
+            |s| s.draw = Some(DrawRules { winners: 1 }),
+            "draw: winners must be",
         );
         check(|s| s.shards = 0, "shards must be 1 to 64");
         check(|s| s.shards = 65, "shards must be 1 to 64");

@@ -15,6 +15,7 @@ mod clicks;
 mod clients;
 mod desk;
 mod doctor;
+mod draws;
 mod events;
 #[path = "events/process.rs"]
 mod events_process;

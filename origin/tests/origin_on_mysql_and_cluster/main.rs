@@ -15,6 +15,8 @@ mod auth;
 mod clicks;
 #[path = "../origin/desk.rs"]
 mod desk;
+#[path = "../origin/draws.rs"]
+mod draws;
 #[path = "../origin/events/mod.rs"]
 mod events;
 #[path = "../origin/fitment/mod.rs"]

@@ -1,6 +1,7 @@
 //! The routes of sales: requests in, answers out. What they ask for is decided elsewhere.
 
 mod desk;
+mod draw;
 mod feed;
 mod language;
 mod listing;
@@ -33,7 +34,7 @@ use crate::http::{Edges, Fault, Problem, UserReader, with_stamp};
 /// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: for the signed user.
 /// - `POST`, `GET` and `DELETE /sales/{id}/reservations`: for the signed user.
 /// - `POST /payments/callback`: signed by the payment provider.
-/// - `GET /sale-list`: for anybody.
+/// - `GET /sale-list`, `GET /sales/{id}/draw` and `/draw/entries`: for anybody.
 pub fn public(sales: Sales) -> Router {
     Router::new()
         .route("/orders", post(orders::post))
@@ -42,6 +43,8 @@ pub fn public(sales: Sales) -> Router {
         .route("/orders/{id}/cancel", post(user_orders::cancel))
         .route("/payments/callback", post(payments::callback))
         .route("/sale-list", get(listing::list))
+        .route("/sales/{id}/draw", get(draw::get))
+        .route("/sales/{id}/draw/entries", get(draw::entries))
         .route(
             "/sales/{id}/reservations",
             post(reservations::reserve)

@@ -13,14 +13,14 @@ use crate::clock::now_ms;
 use crate::http::Problem;
 use crate::sales::Sales;
 use crate::sales::ledger::UserList;
-use crate::sales::store::{Reserved, StoredReservation, Visitor};
+use crate::sales::store::{Reserved, StoredReservation, TakenBack, Visitor};
 
 /// The characters that are kept of a client's address and of its `User-Agent`, for the risk check.
 const ADDRESS_LEN_MAX: usize = 64;
 const AGENT_LEN_MAX: usize = 512;
 
-/// The state of a reservation that does not count yet: no risk check has passed its user.
-const CHECKING: &str = "checking";
+/// The state of a reservation that counts.
+const RESERVED: &str = "reserved";
 
 /// A reservation, as its user sees it.
 #[derive(Debug, Serialize)]
@@ -30,6 +30,10 @@ pub(super) struct ReservationView {
     state: &'static str,
     /// When it was made; null: there is none.
     at_ms: Option<u64>,
+    /// The name under which the user stands in the list of the sale's draw.
+    ticket: Option<String>,
+    /// Of a winner: 1, 2, 3 …
+    place: Option<u64>,
 }
 
 /// `POST /sales/{id}/reservations`: 201 for a new one, 200 for one that was made before.
@@ -42,25 +46,20 @@ pub(super) async fn reserve(
     let visitor = visitor(&headers);
     let at_ms = now_ms();
     let call = sales.store.reserve_from(&id, &user, &visitor, at_ms);
-    let (status, reservation) = match sales.orders.sql(call).await? {
-        Reserved::Now => {
-            let is_checked = false;
-            let new = StoredReservation { at_ms, is_checked };
-            (StatusCode::CREATED, Some(new))
-        }
-        Reserved::Again => {
-            let call = sales.store.reservation(&id, &user);
-            (StatusCode::OK, sales.orders.sql(call).await?)
-        }
+    let status = match sales.orders.sql(call).await? {
+        Reserved::Now => StatusCode::CREATED,
+        Reserved::Again => StatusCode::OK,
         refused => return Err(not_reserved(refused)),
     };
+    let call = sales.store.reservation(&id, &user);
+    let reservation = sales.orders.sql(call).await?;
     let Some(reservation) = reservation else {
         // Another request of the user has taken it back meanwhile.
         return Err(unknown_reservation_with(StatusCode::CONFLICT));
     };
-    let view = view(&sales, &id, &user, reservation);
-    if view.state == CHECKING {
-        // Gateways hear of it when the risk check has passed the user.
+    let view = view(&sales, &id, &user, reservation).await?;
+    if view.state != RESERVED {
+        // Gateways hear of it when the risk check has passed the user, and the draw has chosen whom it chooses.
         return Ok((status, Json(view)));
     }
     // After SQL has it, so that a warm-up under way finds it there; and whether or not the sale is
@@ -84,7 +83,7 @@ pub(super) async fn get(
 ) -> Result<Json<ReservationView>, Problem> {
     let call = sales.store.reservation(&id, &user);
     match sales.orders.sql(call).await? {
-        Some(reservation) => Ok(Json(view(&sales, &id, &user, reservation))),
+        Some(reservation) => Ok(Json(view(&sales, &id, &user, reservation).await?)),
         None if sales.orders.sql(sales.store.sale(&id)).await?.is_none() => Err(unknown_sale()),
         None => Err(unknown_reservation_with(StatusCode::NOT_FOUND)),
     }
@@ -102,8 +101,13 @@ pub(super) async fn cancel(
     let sale = sales.orders.sql(sales.store.sale(&id)).await?;
     let sale = sale.ok_or_else(unknown_sale)?.sale;
     let cancelled = sales.orders.sql(sales.store.cancel_reservation(&id, &user));
-    if cancelled.await? {
-        info!(sale = %id, "a reservation is taken back");
+    match cancelled.await? {
+        TakenBack::Now => info!(sale = %id, "a reservation is taken back"),
+        TakenBack::Again => {}
+        TakenBack::Closed => {
+            let detail = "the list of the draw is closed, and stays as it is";
+            return Err(conflict("reservation_closed", detail));
+        }
     }
     let removed = sales.ledger.remove_user(&sale, UserList::Reserved, &user);
     removed.await.map_err(|error| {
@@ -115,22 +119,36 @@ pub(super) async fn cancel(
         user: user.to_string(),
         state: "cancelled",
         at_ms: None,
+        ticket: None,
+        place: None,
     }))
 }
 
-fn view(
+async fn view(
     sales: &Sales,
     id: &SaleId,
     user: &UserId,
     reservation: StoredReservation,
-) -> ReservationView {
-    let counts = reservation.is_checked || !sales.store.risk_fails_closed();
-    ReservationView {
+) -> Result<ReservationView, Problem> {
+    let state = if !reservation.is_admitted {
+        let draw = sales.orders.sql(sales.store.draw(id)).await?;
+        match draw.and_then(|draw| draw.drawn_at_ms) {
+            Some(_) => "not_drawn",
+            None => "entered",
+        }
+    } else if sales.store.risk_fails_closed() && !reservation.is_checked {
+        "checking"
+    } else {
+        RESERVED
+    };
+    Ok(ReservationView {
         sale: id.clone(),
         user: user.to_string(),
-        state: if counts { "reserved" } else { CHECKING },
+        state,
         at_ms: Some(reservation.at_ms),
-    }
+        ticket: reservation.ticket,
+        place: reservation.place,
+    })
 }
 
 fn unknown_reservation_with(status: StatusCode) -> Problem {

@@ -15,7 +15,7 @@ use crate::http::{JsonBody, Problem, read_value_of};
 use crate::sales::Sales;
 use crate::sales::catalogue::ended_after_ms;
 use crate::sales::ledger::UserList;
-use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, NewSaleError};
+use crate::sales::new_sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::sales::status::SaleSummary;
 use crate::sales::store::{EditRefusal, StoredSale, SwitchChange, Updated};
 use crate::sales::warm::WarmError;
@@ -126,7 +126,11 @@ pub(super) async fn edit(
         return list(&sales, &id, listed).await;
     }
     let schema = sales.store.payload_schema(&id).await?;
-    let edited = edited(&stored_sale, schema, changes)?;
+    let draw = sales.store.draw(&id).await?;
+    let draw = draw.map(|draw| DrawRules {
+        winners: draw.winners,
+    });
+    let edited = edited(&stored_sale, schema, draw, changes)?;
     match sales.store.update_sale(&edited, now_ms()).await? {
         Updated::Done => {}
         Updated::Unknown => return Err(unknown_sale()),
@@ -194,6 +198,7 @@ async fn check_room(sales: &Sales, sale: &Sale, ends_at_ms: u64) -> Result<(), P
 fn edited(
     stored: &StoredSale,
     payload_schema: Option<Value>,
+    draw: Option<DrawRules>,
     changes: serde_json::Map<String, Value>,
 ) -> Result<NewSale, Problem> {
     let sale = &stored.sale;
@@ -202,7 +207,7 @@ fn edited(
         "user_cap": sale.user_cap, "starts_at_ms": sale.starts_at_ms,
         "ends_at_ms": sale.ends_at_ms, "token": sale.token, "reservation": stored.reservation,
         "payment": stored.payment, "listed": stored.listed,
-        "payload_schema": payload_schema, "warm_before_ms": stored.warm_before_ms,
+        "payload_schema": payload_schema, "draw": draw, "warm_before_ms": stored.warm_before_ms,
     });
     for (name, value) in changes {
         if name == "id" && value.as_str() != Some(sale.id.as_str()) {
@@ -229,6 +234,7 @@ fn not_edited(refusal: EditRefusal) -> Problem {
     let code = match refusal {
         EditRefusal::Started => "sale_started",
         EditRefusal::Warmed => "sale_warmed",
+        EditRefusal::Drawing => "sale_drawing",
     };
     Problem::conflict(code, "Not changed", refusal.to_string())
 }

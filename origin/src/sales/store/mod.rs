@@ -9,6 +9,7 @@
 //! | `claims` | decides claims: ordered or released |
 //! | `cooldowns` | users who keep units and do not pay: for how long they may not buy |
 //! | `counts` | how many orders there are |
+//! | `draws` | seeds, lists and winners of draws |
 //! | `desk`, `search` | orders as operators handle and find them |
 //! | `change`, `outbox` | what is told of an order, and to whom it is still to be told |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
@@ -24,6 +25,7 @@ mod claims;
 mod cooldowns;
 mod counts;
 mod desk;
+mod draws;
 mod order_change;
 mod orders;
 mod outbox;
@@ -40,6 +42,7 @@ pub use archive::EndedSale;
 pub use attempts::OrderedAttempt;
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
 pub use desk::Refund;
+pub use draws::{Entry, Seed, StoredDraw};
 pub use order_change::{ChangeKind, OrderChange, SinkName, Sinks};
 pub use outbox::{Backlog, Leased, Sent, Waiting};
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
@@ -417,12 +420,29 @@ pub enum Reserved {
 }
 
 /// What a user has reserved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredReservation {
     /// When.
     pub at_ms: u64,
     /// Whether a risk check has judged the user.
     pub is_checked: bool,
+    /// The name under which the user stands in the list of the sale's draw; `None`: it has none.
+    pub ticket: Option<String>,
+    /// Whether the user may buy, as far as a draw has to say.
+    pub is_admitted: bool,
+    /// Of a winner of a draw: 1, 2, 3 …
+    pub place: Option<u64>,
+}
+
+/// The answer to a user who takes a reservation back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenBack {
+    /// There is none any more.
+    Now,
+    /// There was none.
+    Again,
+    /// The list of the sale's draw is closed: it stays.
+    Closed,
 }
 
 /// The answer to a changed sale.
@@ -462,6 +482,9 @@ pub enum EditRefusal {
         "the sale is warmed: its total, its shards, and whether users must reserve cannot change"
     )]
     Warmed,
+    /// Who has entered a draw relies on what was told of it.
+    #[error("reservations for the draw have opened: neither they nor the draw can change")]
+    Drawing,
 }
 
 /// A user who has reserved and whom nobody has judged yet.

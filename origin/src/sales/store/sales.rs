@@ -7,7 +7,7 @@ use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
 use super::{
     Balance, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
-    SwitchChange, Updated, claims, counts, orders, payloads, stock_changes,
+    SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes,
 };
 use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
@@ -95,6 +95,8 @@ const CHANGE_SWITCH: &str = "
     WHERE id = ?";
 
 const SELECT_OUTCOMES: &str = "SELECT 1 AS one FROM claim_outcomes WHERE sale_id = ? LIMIT 1";
+
+const SELECT_RESERVED: &str = "SELECT 1 AS one FROM reservations WHERE sale_id = ? LIMIT 1";
 
 const SELECT_VERSION: &str = "
     SELECT COALESCE(MAX(id), 0) AS version FROM change_log WHERE sale_id = ?";
@@ -411,6 +413,7 @@ async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<bool, 
     let stock = sql(INSERT_STOCK).text(new.id.as_str()).number(new.total);
     tx.execute(stock).await?;
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
+    draws::set(&mut tx, &new.id, new.draw).await?;
     tx.commit().await?;
     Ok(true)
 }
@@ -427,6 +430,7 @@ async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Update
     let stock = sql(SET_STOCK).number(new.total).text(new.id.as_str());
     tx.execute(stock).await?;
     payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
+    draws::set(&mut tx, &new.id, new.draw).await?;
     tx.commit().await?;
     Ok(Updated::Done)
 }
@@ -442,10 +446,33 @@ async fn refusal(
     if now_ms >= old.sale.starts_at_ms || has_outcomes(tx, &new.id).await? {
         return Ok(Some(EditRefusal::Started));
     }
+    if is_drawing(tx, old, new, now_ms).await? {
+        return Ok(Some(EditRefusal::Drawing));
+    }
     let on_redis = (old.total, old.sale.shards, old.sale.reservation);
     let wanted = (new.total, new.shards, new.reservation.is_some());
     let fixed = old.warmed_at_ms.is_some() && on_redis != wanted;
     Ok(fixed.then_some(EditRefusal::Warmed))
+}
+
+/// Whether something of a draw would change that somebody may have relied on: reservations have opened.
+async fn is_drawing(
+    tx: &mut Tx,
+    old: &StoredSale,
+    new: &NewSale,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let draw = draws::of(tx, &new.id).await?;
+    let winners = draw.as_ref().map(|draw| draw.winners);
+    let stays = winners == new.draw.map(|draw| draw.winners) && old.reservation == new.reservation;
+    let has_opened = |window: Option<Window>| window.is_some_and(|w| w.from_ms <= now_ms);
+    let is_draws = draw.is_some() || new.draw.is_some();
+    if !is_draws || stays {
+        return Ok(false);
+    }
+    // Who reserved when there was no draw has no ticket.
+    let reserved = tx.one(sql(SELECT_RESERVED).text(new.id.as_str()));
+    Ok(has_opened(old.reservation) || reserved.await?.is_some())
 }
 
 /// The fields that the admin gives, in the order of the statements above.

@@ -50,6 +50,7 @@ fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
         reservation: None,
         payment: Payment::AtOrder,
         listed: false,
+        draw: None,
         payload_schema: None,
         warm_before_ms: None,
     }
