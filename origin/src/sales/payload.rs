@@ -106,6 +106,8 @@ type Known = (Instant, Option<PayloadRules>);
 pub struct Payloads {
     store: SaleStore,
     known: Arc<Mutex<HashMap<SaleId, Known>>>,
+    /// Whose turn it is to ask SQL: when a sale starts, many want to know at once.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Payloads {
@@ -113,6 +115,7 @@ impl Payloads {
         Self {
             store,
             known: Arc::default(),
+            turn: Arc::default(),
         }
     }
 
@@ -121,12 +124,14 @@ impl Payloads {
     /// # Errors
     /// When SQL does not answer, or has what is no schema.
     pub async fn of(&self, sale: &SaleId) -> Result<Option<PayloadRules>, SqlError> {
-        let now = Instant::now();
-        if let Some((at, rules)) = self.lock().get(sale)
-            && now.duration_since(*at) < KNOWN_FOR
-        {
-            return Ok(rules.clone());
+        if let Some((_, rules)) = self.known(sale) {
+            return Ok(rules);
         }
+        let _turn = self.turn.lock().await;
+        if let Some((_, rules)) = self.known(sale) {
+            return Ok(rules);
+        }
+        let now = Instant::now();
         let schema = self.store.payload_schema(sale).await?;
         let rules = schema.as_ref().map(compile).transpose();
         let rules = rules.map_err(|error| crate::sql::damaged("payload_schemas", error))?;
@@ -137,6 +142,12 @@ impl Payloads {
         }
         known.insert(sale.clone(), (now, rules.clone()));
         Ok(rules)
+    }
+
+    /// What SQL said of a sale not long ago.
+    fn known(&self, sale: &SaleId) -> Option<Known> {
+        let known = self.lock().get(sale).cloned();
+        known.filter(|(at, _)| at.elapsed() < KNOWN_FOR)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SaleId, Known>> {
