@@ -40,7 +40,7 @@ async fn a_page_of_another_site_reads_each_answer_and_its_preflight_costs_nothin
         ("access-control-request-method", "POST"),
         ("access-control-request-headers", "idempotency-key"),
     ];
-    for path in [buy, "/sales/s/reservations", "/sale-list", "/orders/x"] {
+    for path in [buy, "/sales/s/checkout", "/sale-list", "/orders/x"] {
         let preflight = ask(&stack, Method::OPTIONS, path, SHOP, &wants).await?;
         assert_eq!(preflight.status, 200, "{path}: {preflight:?}");
         assert_eq!(preflight.header(ALLOWED), Some(SHOP), "{path}");
@@ -57,7 +57,14 @@ async fn a_page_of_another_site_reads_each_answer_and_its_preflight_costs_nothin
     assert_eq!((refused.status, refused.header(ALLOWED)), (409, Some(SHOP)));
     assert_eq!(refused.header("content-language"), Some("de"));
     let body = refused.json()?;
-    assert_eq!((&body["error"], &body["message"]), (&json!("sold_out"), &json!("Ausverkauft.")));
+    assert_eq!(
+        (&body["error"], &body["message"]),
+        (&json!("sold_out"), &json!("Ausverkauft."))
+    );
+    // At the checkout, which has no token here, too.
+    let checkout = "/sales/none/checkout";
+    let unknown = ask(&stack, Method::POST, checkout, SHOP, &bob).await?;
+    assert_eq!((unknown.status, unknown.header(ALLOWED)), (404, Some(SHOP)));
     // The origin's, too.
     let chinese = [("x-user-id", "bob"), ("accept-language", "zh-CN")];
     let unknown = ask(&stack, Method::GET, "/orders/none", SHOP, &chinese).await?;

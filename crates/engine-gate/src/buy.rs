@@ -29,13 +29,19 @@ impl<D: SharedData + Clone> Gate<D> {
         let now_ms = request.now_ms();
         let found = self.find(sale);
         let is_shadow = self.is_shadow(&found);
-        let buyer = Buyer {
+        let mut buyer = Buyer {
             is_shadow,
             // Of a request that is answered here nobody wants to know.
             poses_as_gateway: is_shadow && request.headers().pose_as_gateway(),
             ..Buyer::default()
         };
-        let job = found.and_then(|(switch, sale)| self.admit(switch, sale, request, buyer, now_ms));
+        let job = match found {
+            Ok((switch, sale)) => self.admit(switch, sale, request, &mut buyer, now_ms),
+            Err(rejection) => {
+                buyer.language = language_of(request);
+                Err(rejection)
+            }
+        };
         let job = job.and_then(|job| {
             let pass = Some(self.overload.enter(now_ms)?);
             let path = without_query(path);
@@ -49,11 +55,7 @@ impl<D: SharedData + Clone> Gate<D> {
             Ok(()) => {
                 self.streams.insert(stream, StreamState::Waiting);
             }
-            Err(rejection) => {
-                let language = language_of(request);
-                let buyer = Buyer { language, ..buyer };
-                self.reject(stream, buyer, rejection, None, effects);
-            }
+            Err(rejection) => self.reject(stream, buyer, rejection, None, effects),
         }
     }
 
@@ -67,13 +69,13 @@ impl<D: SharedData + Clone> Gate<D> {
         switch == Some(SaleState::Shadow)
     }
 
-    /// The chain up to the claim.
+    /// The chain up to the claim. It tells the buyer's language besides: looking for it by itself would cost as much again.
     fn admit(
         &self,
         switch: SaleState,
         sale: &Sale,
         request: &dyn Request,
-        buyer: Buyer,
+        buyer: &mut Buyer,
         now_ms: u64,
     ) -> Result<ClaimJob, Rejection> {
         // In one pass: most of what a request costs before its claim is looking for headers.
@@ -84,6 +86,9 @@ impl<D: SharedData + Clone> Gate<D> {
             ACCEPT_LANGUAGE,
         ];
         let [user, attempt, token, language] = request.headers().get_each(names);
+        if let Some(language) = language {
+            buyer.language = Language::accepted(&language);
+        }
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
         let admission = match attempt {
@@ -111,9 +116,7 @@ impl<D: SharedData + Clone> Gate<D> {
                     pass: None,
                     buyer: Buyer {
                         poses_as_gateway: request.headers().pose_as_gateway(),
-                        language: language
-                            .map_or_else(Language::default, |wanted| Language::accepted(&wanted)),
-                        ..buyer
+                        ..*buyer
                     },
                 })
             }

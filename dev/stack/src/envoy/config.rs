@@ -282,13 +282,15 @@ impl EnvoyConfig {
 
     /// With `envoy/snippets/cors.yaml`: pages of other sites may read what is answered.
     pub fn cors(mut self) -> Result<Self> {
-        let [mut filters, mut policy] = <[Value; 2]>::try_from(tree::read(CORS)?)
+        let [mut filters, mut policy, mut routes] = <[Value; 3]>::try_from(tree::read(CORS)?)
             .ok()
-            .context("not two parts")?;
+            .context("not three parts")?;
         let filters = list(&mut filters, "")?.drain(..);
         self.http_filters()?.splice(0..0, filters);
         let host = fields(self.http()?, "/route_config/virtual_hosts/0")?;
         host.append(fields(&mut policy, "")?);
+        let own = list(self.http()?, "/route_config/virtual_hosts/0/routes")?;
+        own.splice(0..0, list(&mut routes, "")?.drain(..));
         Ok(self)
     }
 
