@@ -177,6 +177,10 @@ impl Checked {
     /// The name of the host's route that such a request to buy must go by, if that matters.
     pub fn must_go_via(&self, method: &[u8], path: &[u8]) -> Option<&str> {
         let mut routes = self.routes.iter();
+        // Where no route asks for it, requests are not compared once more.
+        if routes.clone().all(|route| route.must_go_via().is_none()) {
+            return None;
+        }
         let route = routes.find(|route| route.sale(method, path).is_some())?;
         route.must_go_via()
     }

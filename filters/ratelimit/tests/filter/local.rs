@@ -136,7 +136,8 @@ fn a_decision_stays_within_its_budget() {
     assert_eq!(passed.host_calls("proxy_set_shared_data"), 1);
     // Clock, the user, read, write: counters stay in the VM until the next tick.
     assert!(passed.host_calls_total() <= 4, "{passed:?}");
-    assert!(passed.fuel <= 5_500, "{passed:?}");
+    // Raised from 5,500: what is refused is told to access logs, too.
+    assert!(passed.fuel <= 5_550, "{passed:?}");
     limiter.ask("alice");
     let refused = limiter.ask("alice").cost();
     assert_eq!(refused.host_calls("proxy_set_shared_data"), 0);
