@@ -14,10 +14,11 @@ use crate::events::config::{EventConfig, webhook_secret};
 use crate::fitment::config::FitmentConfig;
 use crate::fitment::import::command::ImportCommand;
 use crate::history::config::HistoryConfig;
-use crate::http::AdminToken;
+use crate::http::{AdminToken, AllowedOrigin, Cors};
 use crate::init::InitCommand;
 use crate::links::cli::LinksCommand;
 use crate::links::config::{LinkConfig, scramble};
+use crate::sales::draw::check::CheckDrawCommand;
 use crate::sales::config::{CLAIM_SECRET, SaleConfig, orders_webhook_secret};
 use crate::sales::payment::Payments;
 use crate::secret::{self, KeyNames, SecretError, Variables};
@@ -72,6 +73,14 @@ pub struct Config {
     /// Where the admin routes and the probes are
     #[arg(long, env = "WEIR_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
     pub admin_listen: SocketAddr,
+
+    /// Sites whose pages may read the public answers, as browsers name them, such as https://shop.example; several with commas between them; * means any. None, unless it is set
+    #[arg(long, env = "WEIR_CORS_ORIGINS", value_delimiter = ',')]
+    pub cors_origins: Vec<AllowedOrigin>,
+
+    /// Such pages may send cookies with their requests
+    #[arg(long, env = "WEIR_CORS_CREDENTIALS", requires = "cors_origins")]
+    pub cors_credentials: bool,
 
     /// The database: a SQLite file, made if it is not there, or MySQL's protocol, as mysql://USER:PASSWORD@HOST/DATABASE
     #[arg(
@@ -145,6 +154,8 @@ pub enum Command {
     Doctor(DoctorCommand),
     /// Does something with short links, by the admin port of a running origin
     Links(LinksCommand),
+    /// Computes the draw of a sale again, from what was told of it
+    CheckDraw(CheckDrawCommand),
     /// Stands as a Redis before shards of sales that are in objects of an edge
     ShardProxy(ShardProxyCommand),
     /// Writes a set-up to begin with: Envoy's configuration, settings, fresh secrets
@@ -163,6 +174,11 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
+    /// Whose pages may read the public answers.
+    pub(crate) fn cors(&self) -> Cors {
+        Cors::new(self.cors_origins.clone(), self.cors_credentials)
+    }
+
     /// Whether there must be a claim secret: without links and events there is nothing else to do, and histories and garages are
     /// of users whom gateways name with it.
     fn needs_sales(&self) -> bool {

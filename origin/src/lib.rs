@@ -36,6 +36,7 @@ pub mod fitment;
 pub mod history;
 pub mod http;
 pub mod init;
+pub(crate) mod json_schema;
 pub mod limits;
 pub mod links;
 pub mod metrics;

@@ -68,6 +68,9 @@ macro_rules! migrations {
                 "0066_orders_for_operators"
             ),
             migration!($database, 67, "user list", "0067_user_list"),
+            migration!($database, 68, "listed sales", "0068_listed_sales"),
+            migration!($database, 69, "order payloads", "0069_order_payloads"),
+            migration!($database, 70, "draws", "0070_draws"),
             migration!($database, 75, "link totals", "0075_link_totals"),
             migration!(
                 $database,

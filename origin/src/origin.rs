@@ -21,7 +21,7 @@ use crate::fitment::{self, Fitment};
 use crate::history::metrics::HistoryMetrics;
 use crate::history::{self, History};
 use crate::http::{
-    self, ADMIN_LIMIT, AdminToken, Edges, Health, Live, Loop, PUBLIC_LIMIT, Part, Silences,
+    self, ADMIN_LIMIT, AdminToken, Cors, Edges, Health, Live, Loop, PUBLIC_LIMIT, Part, Silences,
 };
 use crate::limits;
 use crate::links::geo::Geo;
@@ -78,6 +78,7 @@ pub struct Origin {
     fitment: Option<Fitment>,
     rooms: Rooms,
     edges: Edges,
+    cors: Cors,
     is_stock_in_objects: bool,
     access_metrics: AccessMetrics,
     access: Access,
@@ -151,6 +152,7 @@ impl Origin {
             access_metrics,
             live: Live::default(),
             edges: Edges::default(),
+            cors: Cors::default(),
             is_stock_in_objects: false,
             disks,
             silence_max: SILENCE_MAX,
@@ -262,6 +264,13 @@ impl Origin {
         self
     }
 
+    /// The same, whose public answers pages of other sites may read.
+    #[must_use]
+    pub fn with_cors(mut self, cors: Cors) -> Self {
+        self.cors = cors;
+        self
+    }
+
     /// The same, whose sales' stock stands in objects of an edge if `is_so`, behind the proxy of shards.
     #[must_use]
     pub fn with_stock_in_objects(mut self, is_so: bool) -> Self {
@@ -347,7 +356,12 @@ impl Origin {
                 sales::http::users(self.sales.clone()),
             ))
             .merge(http::alive());
-        http::finish(routes, PUBLIC_LIMIT.into(), self.metrics.requests())
+        let routes = http::finish(routes, PUBLIC_LIMIT.into(), self.metrics.requests());
+        let routes = match self.has_sales {
+            true => sales::http::in_buyers_language(routes),
+            false => routes,
+        };
+        http::shared(routes, &self.cors)
     }
 
     /// The routes for operators, who show `token` or a key, and for probes and pages, which need none.

@@ -21,6 +21,7 @@ use crate::fitment::Fitment;
 use crate::fitment::import::command::{self, ImportCommand};
 use crate::fitment::metrics::FitmentMetrics;
 use crate::http::{self, server::serve};
+use crate::sales::draw::check;
 use crate::init;
 use crate::links;
 use crate::metrics::Metrics;
@@ -56,6 +57,10 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         Some(Command::Links(command)) => {
             let done = links::cli::run(command, &|name| std::env::var_os(name));
             runtime()?.block_on(done)?;
+        }
+        Some(Command::CheckDraw(command)) => {
+            let says = check::run(command)?;
+            std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
         }
         Some(Command::ShardProxy(command)) => {
             start_logs()?;
@@ -205,6 +210,7 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     let origin = origin.with_access(config.access.settings());
     let origin = origin.with_payments(secrets.payments);
     let origin = origin.with_edges(secrets.edge_keys);
+    let origin = origin.with_cors(config.cors());
     let origin = origin.with_stock_in_objects(config.sales.stock_in_objects);
     let origin = origin.with_holds(config.sales.hold_rules());
     let origin = origin.with_archive(config.sales.archive_rules());

@@ -3,6 +3,7 @@
 mod bridge;
 mod bytes;
 mod config;
+mod cors;
 mod disconnect;
 mod events;
 mod faults;

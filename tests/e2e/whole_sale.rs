@@ -178,6 +178,49 @@ async fn only_who_has_reserved_in_time_buys() -> Result<()> {
     audited(&stack, "free", 3, 1).await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gives_a_reservation_up_does_not_buy_until_there_is_another() -> Result<()> {
+    let stack = stack("give-up").await?;
+    let now = now_ms()?;
+    let window = json!({ "from_ms": now - HOUR_MS, "until_ms": now + HOUR_MS / 2 });
+    let more = json!({ "reservation": window });
+    stack.open_sale_with("s", 4, 2, more).await?;
+    let path = "/sales/s/reservations";
+    let own = async |method, user| ask(&stack, method, path, Some(user)).await;
+    is_told(
+        &own(Method::GET, "alice").await?,
+        404,
+        "unknown_reservation",
+    )?;
+    assert_eq!(reserve(&stack, "s", "alice").await?.status, 201);
+    assert_eq!(reserve(&stack, "s", "bob").await?.status, 201);
+    let seen = own(Method::GET, "alice").await?;
+    assert_eq!(
+        (seen.status, &seen.json()?["state"]),
+        (200, &json!("reserved"))
+    );
+    for _ in 0..2 {
+        let gone = own(Method::DELETE, "alice").await?;
+        assert_eq!(
+            (gone.status, &gone.json()?["state"]),
+            (200, &json!("cancelled"))
+        );
+    }
+    is_told(
+        &own(Method::GET, "alice").await?,
+        404,
+        "unknown_reservation",
+    )?;
+    let answer = buy(&stack, "s", "alice").await?;
+    assert_eq!(decided(&answer), (403, "not_reserved"));
+    audited(&stack, "s", 4, 0).await?;
+    // Another's is another's.
+    order(&stack, "s", "bob").await?;
+    assert_eq!(reserve(&stack, "s", "alice").await?.status, 201);
+    order(&stack, "s", "alice").await?;
+    audited(&stack, "s", 2, 2).await
+}
+
 /// How many risk checks have ended so.
 async fn checked(stack: &Stack, outcome: &str) -> Result<u64> {
     let metrics = http::get(&format!("{}/metrics", stack.origin_admin_url())).await?;

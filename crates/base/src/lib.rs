@@ -13,6 +13,7 @@
 //! | [`headers`] | the names of Weir's own headers |
 //! | [`id`] | which sale ids and user ids are well formed |
 //! | [`key`] | named secrets, what they sign, and their rotation |
+//! | [`language`] | the language in which somebody is told something |
 //! | [`permutation`] | keyed permutations of ranges of numbers |
 //! | [`problem`] | refusals as problem details (RFC 9457) |
 //! | [`shared_data`] | memory that the workers of a gateway share |
@@ -41,6 +42,7 @@ pub mod hash;
 pub mod headers;
 pub mod id;
 pub mod key;
+pub mod language;
 pub mod permutation;
 
 pub mod problem;

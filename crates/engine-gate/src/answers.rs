@@ -7,13 +7,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weir_base::headers;
-use weir_engine::Answer;
+use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_engine::answer::{Refusal, retry_after_seconds};
+use weir_engine::{Answer, Request};
 use weir_sale::admission::Rejection;
 use weir_sale::claim::ClaimId;
 use weir_sale::verdict::Verdict;
 
 use crate::config::StaticPage;
+
+/// The language that whoever asks likes best of those that there are.
+pub(crate) fn language_of(request: &dyn Request) -> Language {
+    let wanted = request.headers().get(ACCEPT_LANGUAGE);
+    wanted.map_or_else(Language::default, |wanted| Language::accepted(&wanted))
+}
 
 /// The answers to refused requests.
 #[derive(Debug)]
@@ -22,8 +29,8 @@ pub(crate) struct Answers {
     retry_after_s: u32,
     /// The answer to all requests for a sale that an operator has put behind it.
     static_page: StaticPage,
-    /// The last answer of each verdict, and the wait that it tells: most often the next is the same.
-    last: BTreeMap<Verdict, (Option<u64>, Arc<Answer>)>,
+    /// The last answer of each verdict in each language, and the wait that it tells: most often the next is the same.
+    last: BTreeMap<(Verdict, Language), (Option<u64>, Arc<Answer>)>,
 }
 
 impl Answers {
@@ -36,17 +43,23 @@ impl Answers {
     }
 
     /// The answer to a refused request. `order` is the order that the user has already.
-    pub(crate) fn reject(&mut self, rejection: Rejection, order: Option<&ClaimId>) -> Arc<Answer> {
+    pub(crate) fn reject(
+        &mut self,
+        rejection: Rejection,
+        language: Language,
+        order: Option<&ClaimId>,
+    ) -> Arc<Answer> {
+        let said = (rejection.verdict, language);
         let retry_after_s = self.retry_after_s(rejection);
         if order.is_some() {
-            return Arc::new(self.prepare(rejection.verdict, retry_after_s, order));
+            return Arc::new(self.prepare(said, retry_after_s, order));
         }
-        match self.last.get(&rejection.verdict) {
+        match self.last.get(&said) {
             Some((told_s, answer)) if *told_s == retry_after_s => Arc::clone(answer),
             _ => {
-                let answer = Arc::new(self.prepare(rejection.verdict, retry_after_s, None));
+                let answer = Arc::new(self.prepare(said, retry_after_s, None));
                 let last = (retry_after_s, Arc::clone(&answer));
-                self.last.insert(rejection.verdict, last);
+                self.last.insert(said, last);
                 answer
             }
         }
@@ -54,12 +67,15 @@ impl Answers {
 
     fn prepare(
         &self,
-        verdict: Verdict,
+        (verdict, language): (Verdict, Language),
         retry_after_s: Option<u64>,
         order: Option<&ClaimId>,
     ) -> Answer {
         let retry_after = retry_after_s.map(|seconds| seconds.to_string());
         let mut headers = vec![(headers::VERDICT, verdict.word())];
+        if language != Language::English {
+            headers.push(("content-language", language.tag()));
+        }
         let retry_after = retry_after.as_deref();
         headers.extend(retry_after.map(|seconds| ("retry-after", seconds)));
         if verdict == Verdict::StaticPage {
@@ -69,7 +85,7 @@ impl Answers {
             // Only verdicts with a status are answered; if one had none, it would be a fault of ours.
             status: verdict.status().unwrap_or(500),
             error: verdict.word(),
-            message: verdict.message(),
+            message: verdict.message(language),
             order: order.map(ClaimId::as_str),
         };
         Answer::refusal(headers, &refusal)
@@ -106,13 +122,19 @@ mod tests {
             verdict: Verdict::RateLimited,
             retry_after_ms: Some(wait_ms),
         };
-        let first = answers.reject(rejection(1_500), None);
-        let again = answers.reject(rejection(2_000), None);
+        let english = Language::English;
+        let first = answers.reject(rejection(1_500), english, None);
+        let again = answers.reject(rejection(2_000), english, None);
         assert!(Arc::ptr_eq(&first, &again), "two seconds, both");
-        let later = answers.reject(rejection(2_001), None);
+        let later = answers.reject(rejection(2_001), english, None);
         assert_ne!(first, later);
-        let sold_out = answers.reject(Verdict::SoldOut.into(), None);
+        let sold_out = answers.reject(Verdict::SoldOut.into(), english, None);
         assert_ne!(sold_out, later);
-        assert!(Arc::ptr_eq(&later, &answers.reject(rejection(3_000), None)));
+        let german = answers.reject(rejection(3_000), Language::German, None);
+        assert_ne!(later, german);
+        let again = answers.reject(rejection(3_000), Language::German, None);
+        assert!(Arc::ptr_eq(&german, &again));
+        let again = answers.reject(rejection(3_000), english, None);
+        assert!(Arc::ptr_eq(&later, &again), "each language has its own");
     }
 }

@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use weir_base::headers;
+use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_base::shared_data::SharedData;
 use weir_engine::{Effects, Request, StreamId};
 use weir_sale::admission::{Admission, Rejection, admit, admit_attempt};
@@ -11,6 +12,7 @@ use weir_sale::idempotency::{AttemptTag, IdempotencyKey};
 use weir_sale::sale::{Phase, Sale, SaleState};
 use weir_sale::verdict::Verdict;
 
+use crate::answers::language_of;
 use crate::gate::{Gate, StreamState, read_user};
 use crate::job::{Buyer, ClaimJob, Job};
 
@@ -27,12 +29,19 @@ impl<D: SharedData + Clone> Gate<D> {
         let now_ms = request.now_ms();
         let found = self.find(sale);
         let is_shadow = self.is_shadow(&found);
-        let buyer = Buyer {
+        let mut buyer = Buyer {
             is_shadow,
             // Of a request that is answered here nobody wants to know.
             poses_as_gateway: is_shadow && request.headers().pose_as_gateway(),
+            ..Buyer::default()
         };
-        let job = found.and_then(|(switch, sale)| self.admit(switch, sale, request, buyer, now_ms));
+        let job = match found {
+            Ok((switch, sale)) => self.admit(switch, sale, request, &mut buyer, now_ms),
+            Err(rejection) => {
+                buyer.language = language_of(request);
+                Err(rejection)
+            }
+        };
         let job = job.and_then(|job| {
             let pass = Some(self.overload.enter(now_ms)?);
             let path = without_query(path);
@@ -60,13 +69,13 @@ impl<D: SharedData + Clone> Gate<D> {
         switch == Some(SaleState::Shadow)
     }
 
-    /// The chain up to the claim.
+    /// The chain up to the claim. It tells the buyer's language besides: looking for it by itself would cost as much again.
     fn admit(
         &self,
         switch: SaleState,
         sale: &Sale,
         request: &dyn Request,
-        buyer: Buyer,
+        buyer: &mut Buyer,
         now_ms: u64,
     ) -> Result<ClaimJob, Rejection> {
         // In one pass: most of what a request costs before its claim is looking for headers.
@@ -74,8 +83,12 @@ impl<D: SharedData + Clone> Gate<D> {
             self.config.user_header.as_str(),
             headers::IDEMPOTENCY_KEY,
             headers::ORDER_TOKEN,
+            ACCEPT_LANGUAGE,
         ];
-        let [user, attempt, token] = request.headers().get_each(names);
+        let [user, attempt, token, language] = request.headers().get_each(names);
+        if let Some(language) = language {
+            buyer.language = Language::accepted(&language);
+        }
         let user = read_user(user)?;
         let attempt = attempt.as_deref().map(read_attempt).transpose()?;
         let admission = match attempt {
@@ -103,7 +116,7 @@ impl<D: SharedData + Clone> Gate<D> {
                     pass: None,
                     buyer: Buyer {
                         poses_as_gateway: request.headers().pose_as_gateway(),
-                        ..buyer
+                        ..*buyer
                     },
                 })
             }
@@ -122,7 +135,8 @@ impl<D: SharedData + Clone> Gate<D> {
         let rejection = rejection.into();
         self.count(buyer, rejection.verdict);
         if !buyer.is_shadow {
-            return effects.respond(stream, self.answers.reject(rejection, order));
+            let answer = self.answers.reject(rejection, buyer.language, order);
+            return effects.respond(stream, answer);
         }
         if buyer.poses_as_gateway {
             effects.remove_gateway_headers(stream);

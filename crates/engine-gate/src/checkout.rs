@@ -14,6 +14,7 @@ use weir_sale::sale::{Sale, SaleState};
 use weir_sale::token;
 use weir_sale::verdict::Verdict;
 
+use crate::answers::language_of;
 use crate::config::TokenSettings;
 use crate::gate::Gate;
 
@@ -61,7 +62,7 @@ impl<D: SharedData + Clone> Gate<D> {
             }
             Err(rejection) => {
                 self.metrics.requests.increment(rejection.verdict);
-                self.answers.reject(rejection, None)
+                self.answers.reject(rejection, language_of(request), None)
             }
         };
         effects.respond(stream, answer);

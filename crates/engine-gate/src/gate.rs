@@ -25,7 +25,7 @@ use weir_sale::status::SaleStatus;
 use weir_sale::verdict::Verdict;
 
 use crate::NAME;
-use crate::answers::Answers;
+use crate::answers::{Answers, language_of};
 use crate::config::{Checked, DEADLINE_MS};
 use crate::job::{ClaimPlan, HandBackJob};
 use crate::limits::Limits;
@@ -150,7 +150,7 @@ impl<D: SharedData + Clone> Gate<D> {
             }
             Some(RouteKind::Status(sale)) => {
                 self.note_request(effects);
-                effects.respond(stream, self.status(sale, request.now_ms()));
+                effects.respond(stream, self.status(sale, request));
             }
             None => self.identify(stream, &path, request, effects),
         }
@@ -216,16 +216,16 @@ impl<D: SharedData + Clone> Gate<D> {
     }
 
     /// How a sale stands.
-    fn status(&mut self, sale: &[u8], now_ms: u64) -> Arc<Answer> {
+    fn status(&mut self, sale: &[u8], request: &dyn Request) -> Arc<Answer> {
         self.metrics.statuses.increment();
         match self.find(sale) {
             Ok((switch, sale)) => {
-                let status = SaleStatus::new(switch, sale, now_ms);
+                let status = SaleStatus::new(switch, sale, request.now_ms());
                 // It says the same to anybody, so pages of any site may read it.
                 let headers = vec![("access-control-allow-origin", "*")];
                 Arc::new(Answer::json(200, headers, &status).because("weir_sale_status"))
             }
-            Err(rejection) => self.answers.reject(rejection, None),
+            Err(rejection) => self.answers.reject(rejection, language_of(request), None),
         }
     }
 

@@ -7,6 +7,7 @@ use weir_engine::{Effects, Request, StreamId};
 use weir_sale::identity;
 use weir_sale::sale::SaleState;
 
+use crate::answers::language_of;
 use crate::gate::Gate;
 
 impl<D: SharedData + Clone> Gate<D> {
@@ -32,7 +33,8 @@ impl<D: SharedData + Clone> Gate<D> {
             && let Err(no) = self.limits.check_identified(user.as_ref(), request, now_ms)
         {
             self.metrics.requests.increment(no.verdict);
-            return effects.respond(stream, self.answers.reject(no, None));
+            let answer = self.answers.reject(no, language_of(request), None);
+            return effects.respond(stream, answer);
         }
         if request.headers().pose_as_gateway() {
             effects.remove_gateway_headers(stream);

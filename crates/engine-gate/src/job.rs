@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use weir_base::breaker::Pass;
 use weir_base::id::{SaleId, UserId};
+use weir_base::language::Language;
 use weir_engine::pump::{Pending, Plan, Planned};
 use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Checks, ClaimTerms, ReleaseKind, Transfer};
@@ -69,6 +70,8 @@ pub struct Buyer {
     pub is_shadow: bool,
     /// Whether the client has sent what only a gateway may send on.
     pub poses_as_gateway: bool,
+    /// In which language the client is told why a request does not go on.
+    pub language: Language,
 }
 
 /// Which shard is probed, for which rebalance.

@@ -36,6 +36,57 @@ fn a_granted_request_goes_on_with_a_signed_claim_and_its_verdict() {
     assert_eq!(bench.outcome(1), Some(Outcome::WentOn));
 }
 
+/// Whether it is refused at once, by what Redis says or at the checkout.
+#[test]
+fn a_refusal_is_in_the_language_that_the_client_likes_best_and_its_code_stays() {
+    let mut bench = Bench::with(
+        r#", "checkout_routes": [{ "path": "/sales/{sale}/checkout" }], "status_routes": [{ "path": "/sales/{sale}" }],
+            "token": { "keys": [{ "secret": { "env": "T" } }], "min_age_ms": 1, "max_age_ms": 9 }"#,
+    );
+    let told = |bench: &Bench, stream| {
+        let (_, body) = bench.answer(stream);
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let language = bench.answer_header(stream, "content-language");
+        let error = body["error"].as_str().unwrap().to_owned();
+        (
+            error,
+            body["message"].as_str().unwrap().to_owned(),
+            language,
+        )
+    };
+    let as_alice = |language| [("x-user-id", "alice"), ("accept-language", language)];
+    let german = as_alice("de-AT,de;q=0.9,en;q=0.5");
+    let chinese = as_alice("zh-CN");
+    bench.request(1, "POST", "/sales/none/orders", &german);
+    let (error, message, language) = told(&bench, 1);
+    assert_eq!(
+        (error.as_str(), language.as_deref()),
+        ("unknown_sale", Some("de"))
+    );
+    assert_eq!(message, "Diesen Verkauf gibt es nicht.");
+    bench.request(2, "POST", "/sales/s/orders", &chinese);
+    bench.run(Reply::CapReached);
+    let (error, message, language) = told(&bench, 2);
+    assert_eq!(
+        (error.as_str(), language.as_deref()),
+        ("cap_reached", Some("zh"))
+    );
+    assert_eq!(message, "您已达到每人限购数量");
+    bench.request(3, "POST", "/sales/none/checkout", &german);
+    assert_eq!(told(&bench, 3).1, "Diesen Verkauf gibt es nicht.");
+    bench.request(4, "GET", "/sales/none", &chinese);
+    assert_eq!(told(&bench, 4).1, "没有这个活动");
+    // Who asks for none of them hears what everybody has heard.
+    for (stream, language) in [(5, "fr"), (6, "en-GB"), (7, "")] {
+        bench.request(stream, "POST", "/sales/none/orders", &as_alice(language));
+        let (_, message, language) = told(&bench, stream);
+        assert_eq!(
+            (message.as_str(), language),
+            ("there is no such sale", None)
+        );
+    }
+}
+
 #[test]
 fn nothing_is_claimed_for_a_request_that_goes_by_another_route() {
     let mut bench = Bench::with_route("orders");

@@ -12,7 +12,8 @@
 //! | [`sold_out`] | what a gateway remembers of empty shards |
 //! | [`admission`] | the chain: reject at once, or claim on a shard |
 //! | [`status`] | what a sale looks like to those who wait for it |
-//! | [`verdict`] | the words, statuses and messages that users see |
+//! | [`verdict`] | the words and statuses that users see |
+//! | [`message`] | what people are told, by code and language |
 //! | [`claim`] | the signed ticket that a granted request carries to the origin |
 //! | [`identity`] | the signed user of a request that carries no claim |
 //! | [`token`] | the order token that the checkout gives and the order brings |
@@ -39,6 +40,7 @@ pub mod claim;
 pub mod idempotency;
 pub mod identity;
 pub mod ledger;
+pub mod message;
 pub mod rebalance;
 pub mod repair;
 pub mod sale;

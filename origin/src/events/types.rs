@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::Validator;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_base::FieldError;
@@ -19,6 +19,7 @@ use weir_event::name::EventType;
 use weir_event::routes::Routes;
 
 use super::store::StoredType;
+use crate::json_schema;
 
 /// The most types.
 pub const TYPES_MAX: usize = 1_000;
@@ -33,12 +34,6 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The longest that events may be kept, in milliseconds: ten years.
 const RETENTION_MS_MAX: u64 = 3_653 * DAY_MS;
-
-/// The most bytes of a compiled pattern: what one schema may cost.
-const PATTERN_LEN_MAX: usize = 1 << 20;
-
-/// The longest message of a schema that is told, in characters.
-const MESSAGE_LEN_MAX: usize = 300;
 
 /// The definition of a type, as the API takes and shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -143,10 +138,8 @@ impl RegisteredType {
         let Err(error) = validator.validate(&attributes) else {
             return Ok(());
         };
-        let path = error.instance_path().to_string();
-        let problem: String = error.masked().to_string();
-        let problem: String = problem.chars().take(MESSAGE_LEN_MAX).collect();
-        let path: String = path.chars().take(MESSAGE_LEN_MAX).collect();
+        let path = json_schema::cut(&error.instance_path().to_string());
+        let problem = json_schema::cut(&error.masked().to_string());
         let message = format!("/attributes{path}: {problem}");
         Err(Rejection::new(Reason::Schema, message))
     }
@@ -201,15 +194,8 @@ fn duration(path: &str, text: &str, max_ms: u64) -> Result<u64, FieldError> {
     }
 }
 
-/// Patterns run in linear time, and references lead nowhere but into the schema itself.
 fn compile(schema: &Value) -> Result<Validator, FieldError> {
-    let patterns = PatternOptions::regex().size_limit(PATTERN_LEN_MAX);
-    let options = jsonschema::options().with_pattern_options(patterns);
-    let compiled = options.offline().build(schema);
-    compiled.map_err(|error| {
-        let problem: String = error.to_string().chars().take(MESSAGE_LEN_MAX).collect();
-        FieldError::new("schema", problem)
-    })
+    json_schema::compile(schema).map_err(|problem| FieldError::new("schema", problem))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod auth;
 pub mod client;
+mod cors;
 pub(crate) mod csv;
 mod edge;
 pub(crate) mod files;
@@ -31,6 +32,7 @@ use crate::metrics::RequestMetrics;
 
 pub(crate) use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
+pub use cors::{AllowedOrigin, Cors};
 pub(crate) use edge::document_ms;
 pub use edge::{Edges, with_stamp};
 pub(crate) use health::Silences;
@@ -83,6 +85,14 @@ pub fn finish(routes: Router, limit: TimeLimit, metrics: RequestMetrics) -> Rout
         .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
         .layer(from_fn_with_state(limit, layers::limit_time))
         .layer(from_fn_with_state(metrics, layers::log))
+}
+
+/// The same routes, whose answers pages of other sites may read, if `cors` says so of any.
+pub fn shared(routes: Router, cors: &Cors) -> Router {
+    match cors.is_on() {
+        true => routes.layer(from_fn_with_state(cors.clone(), cors::share)),
+        false => routes,
+    }
 }
 
 pub(crate) async fn no_route() -> Problem {

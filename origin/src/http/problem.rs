@@ -222,6 +222,8 @@ impl IntoResponse for Problem {
         let json = HeaderValue::from_static(problem::MEDIA_TYPE);
         headers.insert(header::CONTENT_TYPE, json);
         self.remedy.write(headers);
+        // For layers that say it in another way.
+        response.extensions_mut().insert(self);
         response
     }
 }

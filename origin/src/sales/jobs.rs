@@ -1,4 +1,4 @@
-//! Regular work: unpaid orders expire, cooldowns end, Redis follows SQL, changes of stocks come to their end,
+//! Regular work: draws are made, unpaid orders expire, cooldowns end, Redis follows SQL, changes of stocks come to their end,
 //! sales are warmed in time.
 //!
 //! It may run in several origins at once: SQL decides each step once, and Redis' steps may be repeated.
@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 use weir_base::id::SaleId;
 
 use super::changes::Changer;
+use super::draw::Drawer;
 use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::orders::Orders;
@@ -35,6 +36,7 @@ pub struct Jobs {
     pub(super) orders: Orders,
     pub(super) warmer: Warmer,
     pub(super) changer: Changer,
+    pub(super) drawer: Drawer,
     pub(super) holds: HoldRules,
     pub(super) metrics: SaleMetrics,
     /// The sales that were told of in the log.
@@ -60,6 +62,7 @@ impl Jobs {
         self.end_cooldowns().await?;
         self.follow().await?;
         self.changer.finish_all().await?;
+        self.drawer.draw_all().await?;
         self.repeat_lists().await?;
         self.warm().await?;
         self.tell_of_cold().await

@@ -9,6 +9,7 @@
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
 //! | [`desk`] | what operators do with orders: many at once, and as a table |
 //! | [`outbox`] | tells others of each change of an order, at least once |
+//! | [`payload`] | what buyers say with orders, and what sales want of it |
 //! | [`payment`], [`callback`] | the payment provider, and the signature of what it says |
 //! | [`warm`] | puts a sale's stock on Redis, once |
 //! | [`changes`] | changes the stock of a running sale |
@@ -21,6 +22,8 @@
 //! | [`rebuild`] | rebuilds a shard that lost its data |
 //! | [`verify`] | puts users' orders in Redis right where it knows others than SQL |
 //! | [`list_changes`] | writes changes of lists once more, in case Redis has lost them |
+//! | [`listing`] | the sales that a shop shows |
+//! | [`draw`] | chooses among those who have reserved, so that anybody can check it |
 //! | [`catalogue`] | publishes what gateways poll |
 //! | [`new_sale`] | checks sales before they are made |
 //! | [`store`] | sales and orders in SQL |
@@ -39,14 +42,17 @@ pub mod catalogue;
 pub mod changes;
 pub mod config;
 pub mod desk;
+pub mod draw;
 pub mod http;
 pub mod jobs;
 pub mod ledger;
 pub mod list_changes;
+pub mod listing;
 pub mod metrics;
 pub mod new_sale;
 pub mod orders;
 pub mod outbox;
+pub mod payload;
 pub mod payment;
 pub mod rebuild;
 pub mod reconcile;
@@ -69,9 +75,11 @@ use catalogue::Publisher;
 use changes::Changer;
 use jobs::Jobs;
 use ledger::Ledger;
+use listing::Listing;
 use metrics::SaleMetrics;
 use orders::{Orders, SqlLimits};
 use outbox::{Outbox, OutboxTimes, Sink};
+use payload::Payloads;
 use payment::Payments;
 use rebuild::Rebuilder;
 use reconcile::Reconciler;
@@ -96,8 +104,10 @@ pub struct Sales {
     orders: Orders,
     warmer: Warmer,
     publisher: Publisher,
+    listing: Listing,
     rebuilder: Rebuilder,
     keys: Arc<KeyRing>,
+    payloads: Payloads,
     /// `None`: nobody can pay.
     payments: Option<Arc<Payments>>,
     holds: HoldRules,
@@ -129,8 +139,10 @@ impl Sales {
                 rebuilder.clone(),
             ),
             publisher,
+            listing: Listing::new(store.clone()),
             rebuilder,
             keys: Arc::new(keys),
+            payloads: Payloads::new(store.clone()),
             payments: None,
             holds: HoldRules::default(),
             archive: ArchiveRules::default(),
@@ -240,10 +252,16 @@ impl Sales {
             orders: self.orders.clone(),
             warmer: self.warmer.clone(),
             changer: self.changer(),
+            drawer: self.drawer(),
             holds: self.holds,
             metrics: self.metrics.clone(),
             cold: Arc::default(),
         }
+    }
+
+    /// Draws among those who have reserved.
+    pub fn drawer(&self) -> draw::Drawer {
+        draw::Drawer::new(self.store.clone(), self.rebuilder.clone())
     }
 
     /// Clears away what ended sales leave; to be [run](Archiver::run) once.

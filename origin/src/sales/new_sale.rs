@@ -1,8 +1,11 @@
 //! Which sales may be made.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weir_base::id::SaleId;
 use weir_sale::sale::{Band, CatalogueError, Degrade, Sale, SaleState};
+
+use super::payload::check_schema;
 
 /// The most units of one sale: a billion. Sums over all shards stay exact in Lua's numbers (2^53).
 pub const TOTAL_MAX: u64 = 1_000_000_000;
@@ -16,6 +19,9 @@ pub const INSTANT_MS_MAX: u64 = 253_402_300_799_999;
 
 /// The longest time to pay: 30 days. Longer ones are mistakes.
 pub const PAY_WITHIN_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// The most winners of a draw.
+pub const WINNERS_MAX: u64 = 1_000_000;
 
 /// How long before its start a sale is warmed unless it says: five minutes, in which an operator can still mend what fails.
 pub const WARM_BEFORE_MS: u64 = 5 * 60 * 1000;
@@ -52,6 +58,15 @@ pub struct NewSale {
     /// When an order takes its units, and for how long.
     #[serde(default)]
     pub payment: Payment,
+    /// Whether anybody may see it in the list of sales.
+    #[serde(default)]
+    pub listed: bool,
+    /// Whether only a random choice of those who have reserved may buy; `None`: all of them.
+    #[serde(default)]
+    pub draw: Option<DrawRules>,
+    /// What a buyer must say with an order, in JSON Schema; `None`: what a request says is of no matter.
+    #[serde(default)]
+    pub payload_schema: Option<Value>,
     /// How long before its start it is warmed by itself, in milliseconds: [`WARM_BEFORE_MS`] unless given; `None`: by hand only.
     #[serde(default = "warm_before_ms")]
     pub warm_before_ms: Option<u64>,
@@ -65,6 +80,14 @@ pub struct Window {
     pub from_ms: u64,
     /// First instant after it.
     pub until_ms: u64,
+}
+
+/// A draw among those who have reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrawRules {
+    /// How many of them may buy: 1 to [`WINNERS_MAX`].
+    pub winners: u64,
 }
 
 /// When an order takes its units.
@@ -104,6 +127,12 @@ pub enum NewSaleError {
     /// The time to pay is 0 or above [`PAY_WITHIN_MS_MAX`].
     #[error("payment: pay_within_ms must be 1 to {PAY_WITHIN_MS_MAX}")]
     PayWithin,
+    /// A draw without reservations that end before the sale starts, without winners or with too many.
+    #[error("draw: winners must be 1 to {WINNERS_MAX}, and reservations must end by starts_at_ms")]
+    Draw,
+    /// The schema of payloads is none, or too long.
+    #[error("payload_schema: {0}")]
+    PayloadSchema(String),
     /// The warm-up would be before the epoch.
     #[error("warm_before_ms: must be at most {INSTANT_MS_MAX}")]
     WarmBefore,
@@ -121,6 +150,8 @@ impl NewSaleError {
             Self::TooLate | Self::Catalogue(CatalogueError::Window(_)) => "ends_at_ms",
             Self::Reservation => "reservation",
             Self::PayWithin => "payment",
+            Self::Draw => "draw",
+            Self::PayloadSchema(_) => "payload_schema",
             Self::WarmBefore => "warm_before_ms",
             Self::Catalogue(CatalogueError::Shards(_)) => "shards",
             Self::Catalogue(CatalogueError::UserCap(_)) => "user_cap",
@@ -156,7 +187,14 @@ impl NewSale {
             Payment::Hold { pay_within_ms } => (1..=PAY_WITHIN_MS_MAX).contains(&pay_within_ms),
             _ => true,
         };
+        let can_draw = self.draw.is_none_or(|draw| {
+            (1..=WINNERS_MAX).contains(&draw.winners)
+                && self
+                    .reservation
+                    .is_some_and(|window| window.until_ms <= self.starts_at_ms)
+        });
         let rules = [
+            (can_draw, NewSaleError::Draw),
             (has_title, NewSaleError::Title),
             (self.total <= TOTAL_MAX, NewSaleError::Total),
             (self.ends_at_ms <= INSTANT_MS_MAX, NewSaleError::TooLate),
@@ -168,7 +206,9 @@ impl NewSale {
             ),
         ];
         let broken = rules.into_iter().filter(|(is_kept, _)| !is_kept);
-        broken.map(|(_, error)| error)
+        let schema = self.payload_schema.as_ref().map(check_schema);
+        let schema = schema.and_then(|checked| checked.err().map(NewSaleError::PayloadSchema));
+        broken.map(|(_, error)| error).chain(schema)
     }
 
     fn as_gateways_see_it(&self) -> Sale {
@@ -203,6 +243,9 @@ mod tests {
             token: false,
             reservation: None,
             payment: Payment::AtOrder,
+            listed: false,
+            draw: None,
+            payload_schema: None,
             warm_before_ms: None,
         }
     }
@@ -259,6 +302,14 @@ mod tests {
             "payment: pay_within_ms must be 1 to",
         );
         check(|s| s.warm_before_ms = Some(u64::MAX), "warm_before_ms:");
+        check(
+            |s| s.payload_schema = Some(serde_json::json!({"type": "colour"})),
+            "payload_schema:",
+        );
+        check(
+            |s| s.draw = Some(DrawRules { winners: 1 }),
+            "draw: winners must be",
+        );
         check(|s| s.shards = 0, "shards must be 1 to 64");
         check(|s| s.shards = 65, "shards must be 1 to 64");
         check(|s| s.user_cap = 0, "user_cap must be 1 to 1000");

@@ -20,8 +20,8 @@ use super::ledger::{Ledger, UserList};
 use super::list_changes::ListChange;
 use super::metrics::SaleMetrics;
 use super::store::{
-    Attempt, Cancelled, Cooldown, HoldRules, OrderStatus, PaymentEvent, PaymentNoted, Placed,
-    Refund, SaleStore, Shortage, StoredOrder,
+    Asked, Cancelled, Cooldown, HoldRules, OrderStatus, PaymentEvent, PaymentNoted, Placed, Refund,
+    SaleStore, Shortage, StoredOrder,
 };
 use super::verify::Verifier;
 use crate::clock::now_ms;
@@ -120,17 +120,17 @@ impl Orders {
     ///
     /// The task fails with [`SqlError`] when SQL does not answer; then nothing was released.
     ///
-    /// If the request's attempt cannot be read, the claim is given up, unless it was decided before: then the answer is
+    /// If what the request says cannot be read, or is not what its sale wants, the claim is given up, unless it was decided before: then the answer is
     /// the reason.
     pub fn start<E: Send + 'static>(
         &self,
         ticket: Ticket,
-        attempt: impl Future<Output = Result<Option<Attempt>, E>> + Send + 'static,
+        asked: impl Future<Output = Result<Asked, E>> + Send + 'static,
     ) -> JoinHandle<Result<Result<ClaimOutcome, E>, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            Ok(match attempt.await {
-                Ok(attempt) => Ok(orders.decide(&ticket, attempt.as_ref()).await?),
+            Ok(match asked.await {
+                Ok(asked) => Ok(orders.decide(&ticket, &asked).await?),
                 Err(unread) => {
                     orders.sql(orders.give_back(&ticket)).await?;
                     Err(unread)
@@ -231,22 +231,14 @@ impl Orders {
         self.tasks.wait().await;
     }
 
-    async fn decide(
-        &self,
-        ticket: &Ticket,
-        attempt: Option<&Attempt>,
-    ) -> Result<ClaimOutcome, SqlError> {
-        let outcome = self.outcome(ticket, attempt).await?;
+    async fn decide(&self, ticket: &Ticket, asked: &Asked) -> Result<ClaimOutcome, SqlError> {
+        let outcome = self.outcome(ticket, asked).await?;
         self.metrics.order(outcome.word());
         Ok(outcome)
     }
 
-    async fn outcome(
-        &self,
-        ticket: &Ticket,
-        attempt: Option<&Attempt>,
-    ) -> Result<ClaimOutcome, SqlError> {
-        let placed = self.sql(self.store.place_attempt(ticket, attempt, now_ms()));
+    async fn outcome(&self, ticket: &Ticket, asked: &Asked) -> Result<ClaimOutcome, SqlError> {
+        let placed = self.sql(self.store.place_asked(ticket, asked, now_ms()));
         let placed = placed.await?;
         if matches!(
             placed,
@@ -274,7 +266,7 @@ impl Orders {
             return Ok(ClaimOutcome::Short(shortage));
         }
         // The same claim, sent twice, got its outcome in the other request meanwhile.
-        let placed = self.store.place_attempt(ticket, attempt, now_ms()).await?;
+        let placed = self.store.place_asked(ticket, asked, now_ms()).await?;
         Ok(self.follow_claim(ticket, placed).await)
     }
 

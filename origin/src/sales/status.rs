@@ -42,6 +42,8 @@ pub struct SaleSummary {
     pub reservation: Option<Window>,
     /// When an order takes its units, and for how long.
     pub payment: Payment,
+    /// Whether anybody may see it in the list of sales.
+    pub listed: bool,
     /// How long before its start it is warmed by itself; null: by hand only.
     pub warm_before_ms: Option<u64>,
     /// When it was made.
@@ -171,6 +173,7 @@ impl SaleSummary {
             token: sale.token,
             reservation: stored.reservation,
             payment: stored.payment,
+            listed: stored.listed,
             warm_before_ms: stored.warm_before_ms,
             created_at_ms: stored.created_at_ms,
             warmed_at_ms: stored.warmed_at_ms,

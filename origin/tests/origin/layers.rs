@@ -27,6 +27,7 @@ const SHARED: [&str; 13] = [
     "console",
     "disk",
     "http",
+    "json_schema",
     "metrics",
     "process",
     "redis",

@@ -15,6 +15,8 @@ mod auth;
 mod clicks;
 #[path = "../origin/desk.rs"]
 mod desk;
+#[path = "../origin/draws.rs"]
+mod draws;
 #[path = "../origin/events/mod.rs"]
 mod events;
 #[path = "../origin/fitment/mod.rs"]
@@ -30,16 +32,22 @@ mod openapi;
 mod orders;
 #[path = "../origin/outbox.rs"]
 mod outbox;
+#[path = "../origin/payloads.rs"]
+mod payloads;
 #[path = "../origin/payments.rs"]
 mod payments;
 #[path = "../origin/reconcile.rs"]
 mod reconcile;
+#[path = "../origin/reservations.rs"]
+mod reservations;
 #[path = "../origin/risk.rs"]
 mod risk;
 #[path = "../origin/rooms.rs"]
 mod rooms;
 #[path = "../origin/sales.rs"]
 mod sales;
+#[path = "../origin/shop.rs"]
+mod shop;
 #[path = "../origin/stock_changes.rs"]
 mod stock_changes;
 #[allow(dead_code, reason = "some of it is for the tests that are left out")]

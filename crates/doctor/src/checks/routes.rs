@@ -264,6 +264,8 @@ impl<'a> Sale<'a> {
         let (pay, cancel) = (format!("{of_order}/pay"), format!("{of_order}/cancel"));
         let mut needed = vec![
             ("POST", of_sale.as_str(), "nobody can reserve"),
+            ("GET", &of_sale, "nobody sees a reservation"),
+            ("DELETE", &of_sale, "nobody can give a reservation up"),
             ("GET", &of_order, "nobody can read an order"),
             ("POST", &pay, "nobody can pay"),
             ("POST", &cancel, "nobody can cancel"),

@@ -247,7 +247,7 @@ fn a_virtual_host_on_which_the_gate_is_off_needs_no_routes_of_a_sale() {
 
 #[test]
 fn what_users_ask_beside_orders() {
-    for name in ["reservations", "order", "history", "payment-callback"] {
+    for name in ["order", "history", "payment-callback"] {
         let mut tree = shipped("weir.yaml");
         drop_named(&mut tree, ROUTES, name);
         assert_eq!(checks(tree), ["sale-routes"], "{name}");
@@ -255,6 +255,9 @@ fn what_users_ask_beside_orders() {
     let mut tree = shipped("weir.yaml");
     drop_named(&mut tree, ROUTES, "pay-or-cancel");
     assert_eq!(checks(tree), ["sale-routes", "sale-routes"]);
+    let mut tree = shipped("weir.yaml");
+    drop_named(&mut tree, ROUTES, "reservations");
+    assert_eq!(checks(tree), ["sale-routes"; 3]);
     one("weir.yaml", "sale-routes", |tree| {
         let at_ = route(tree, "order");
         *at(tree, &format!("{ROUTES}/{at_}/route/cluster")) = "weir_redis_upstream".into();

@@ -27,6 +27,7 @@ const SHORTLINK: &str = "envoy/shortlink.yaml";
 const EVENTS_FILE: &str = "envoy/events.yaml";
 const FITMENT_FILE: &str = "envoy/fitment.yaml";
 const JWT: &str = "envoy/snippets/jwt.yaml";
+const CORS: &str = "envoy/snippets/cors.yaml";
 const REDIS_TLS: &str = "envoy/snippets/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/snippets/redis-cluster.yaml";
 const ROOM_FILE: &str = "envoy/waiting-room.yaml";
@@ -276,6 +277,20 @@ impl EnvoyConfig {
         let mut read = tree::read(JWT)?;
         let filters = list(read.first_mut().context("it is empty")?, "")?;
         self.http_filters()?.splice(0..0, filters.drain(..));
+        Ok(self)
+    }
+
+    /// With `envoy/snippets/cors.yaml`: pages of other sites may read what is answered.
+    pub fn cors(mut self) -> Result<Self> {
+        let [mut filters, mut policy, mut routes] = <[Value; 3]>::try_from(tree::read(CORS)?)
+            .ok()
+            .context("not three parts")?;
+        let filters = list(&mut filters, "")?.drain(..);
+        self.http_filters()?.splice(0..0, filters);
+        let host = fields(self.http()?, "/route_config/virtual_hosts/0")?;
+        host.append(fields(&mut policy, "")?);
+        let own = list(self.http()?, "/route_config/virtual_hosts/0/routes")?;
+        own.splice(0..0, list(&mut routes, "")?.drain(..));
         Ok(self)
     }
 

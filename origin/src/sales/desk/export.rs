@@ -9,13 +9,14 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tracing::warn;
 
 use crate::http::csv::Csv;
+use crate::sales::payload::Payload;
 use crate::sales::store::{FoundOrder, OrderFilter, SaleStore};
 use crate::sql::SqlError;
 
 /// The orders of a page.
 const PAGE_LEN: usize = 500;
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "order",
     "sale",
     "user",
@@ -29,6 +30,7 @@ const COLUMNS: [&str; 13] = [
     "payment_state",
     "payment_reason",
     "payment_reference",
+    "payload",
 ];
 
 /// A table that is being sent. It breaks off if SQL does not answer, so that nobody takes a part for the whole.
@@ -85,6 +87,7 @@ fn line(csv: &mut Csv, found: &FoundOrder) {
         payment.map_or("", |payment| payment.state.word()),
         payment.map_or("", |payment| &payment.reason),
         payment.map_or("", |payment| &payment.reference),
+        found.payload.as_ref().map_or("", Payload::as_str),
     ]);
 }
 

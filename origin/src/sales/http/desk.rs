@@ -18,6 +18,7 @@ use crate::http::{JsonBody, Problem, ReadQuery};
 use crate::sales::Sales;
 use crate::sales::desk::export::export;
 use crate::sales::desk::{self, ActError, Action, Verdict};
+use crate::sales::payload::Payload;
 use crate::sales::store::{
     Cancelled, FoundOrder, OrderCursor, OrderFilter, OrderStatus, OrdersOf, Refund, SinkName,
     Sorting, Waiting,
@@ -42,6 +43,8 @@ struct DeskView {
     paid_at_ms: Option<u64>,
     ended_at_ms: Option<u64>,
     payments: Vec<PaymentView>,
+    /// null: the sale wants none.
+    payload: Option<Payload>,
 }
 
 impl From<FoundOrder> for DeskView {
@@ -52,6 +55,7 @@ impl From<FoundOrder> for DeskView {
             paid_at_ms: found.paid_at_ms,
             ended_at_ms: found.ended_at_ms,
             payments: found.payments.into_iter().map(Into::into).collect(),
+            payload: found.payload,
         }
     }
 }

@@ -1,9 +1,13 @@
 //! The routes of sales: requests in, answers out. What they ask for is decided elsewhere.
 
 mod desk;
+mod draw;
 mod feed;
+mod language;
+mod listing;
 mod orders;
 mod payments;
+mod reservations;
 mod sales;
 mod stock;
 mod switches;
@@ -16,6 +20,7 @@ use axum::Router;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::middleware::from_fn;
 use axum::routing::{get, post, put};
 use weir_base::id::SaleId;
 
@@ -27,8 +32,9 @@ use crate::http::{Edges, Fault, Problem, UserReader, with_stamp};
 ///
 /// - `POST /orders`: a signed claim becomes an order.
 /// - `GET /orders/{id}`, `POST /orders/{id}/pay`, `POST /orders/{id}/cancel`: for the signed user.
-/// - `POST /sales/{id}/reservations`: for the signed user.
+/// - `POST`, `GET` and `DELETE /sales/{id}/reservations`: for the signed user.
 /// - `POST /payments/callback`: signed by the payment provider.
+/// - `GET /sale-list`, `GET /sales/{id}/draw` and `/draw/entries`: for anybody.
 pub fn public(sales: Sales) -> Router {
     Router::new()
         .route("/orders", post(orders::post))
@@ -36,8 +42,21 @@ pub fn public(sales: Sales) -> Router {
         .route("/orders/{id}/pay", post(payments::start))
         .route("/orders/{id}/cancel", post(user_orders::cancel))
         .route("/payments/callback", post(payments::callback))
-        .route("/sales/{id}/reservations", post(user_orders::reserve))
+        .route("/sale-list", get(listing::list))
+        .route("/sales/{id}/draw", get(draw::get))
+        .route("/sales/{id}/draw/entries", get(draw::entries))
+        .route(
+            "/sales/{id}/reservations",
+            post(reservations::reserve)
+                .get(reservations::get)
+                .delete(reservations::cancel),
+        )
         .with_state(sales)
+}
+
+/// The same routes, whose refusals speak the language of buyers.
+pub fn in_buyers_language(routes: Router) -> Router {
+    routes.layer(from_fn(language::speak))
 }
 
 /// The route for edges, `GET /edge/v1/feed/sold-out`. It tells them whether the stock stands in objects.
@@ -62,6 +81,7 @@ pub fn users(sales: Sales) -> UserReader {
 /// The routes for operators.
 ///
 /// - `POST /sales`, `GET /sales`, `GET /sales/{id}`, `PATCH /sales/{id}`
+/// - `GET /sales/{id}/payload-schema`
 /// - `POST /sales/{id}/stock`, `GET /sales/{id}/stock`
 /// - `POST /sales/{id}/warm`, `POST /sales/{id}/rewarm`, `GET /sales/{id}/audit`, `GET /sales/{id}/live`
 /// - `PUT /sales/{id}/switch`, `POST /sales/{id}/close`, `GET` and `PUT /switch`
@@ -76,6 +96,7 @@ pub fn admin(sales: Sales) -> Router {
         .route("/sales", post(sales::create).get(sales::list))
         .route("/sales/{id}", get(sales::status).patch(switches::edit))
         .route("/sales/{id}/stock", post(stock::change).get(stock::list))
+        .route("/sales/{id}/payload-schema", get(switches::payload_schema))
         .route("/sales/{id}/switch", put(switches::set))
         .route("/sales/{id}/close", post(switches::close))
         .route(

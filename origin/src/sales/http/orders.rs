@@ -12,17 +12,20 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use tracing::warn;
 use weir_base::headers;
+use weir_base::id::SaleId;
 use weir_base::key::KeyRing;
+use weir_base::language::Language;
 use weir_sale::claim::{Ticket, TicketError};
 use weir_sale::idempotency::IdempotencyKey;
 use weir_sale::verdict::Verdict;
 
 use super::unknown_sale_with;
 use super::user_orders::ended;
-use crate::http::Problem;
+use crate::http::{Fault, Problem};
 use crate::sales::Sales;
 use crate::sales::orders::ClaimOutcome;
-use crate::sales::store::{Attempt, Shortage, StoredOrder};
+use crate::sales::payload::{PAYLOAD_LEN_MAX, Payloads};
+use crate::sales::store::{Asked, Attempt, Shortage, StoredOrder};
 
 /// An order, as its buyer sees it.
 #[derive(Debug, Serialize)]
@@ -44,8 +47,9 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// 201 for a new order, 200 for one that the same claim, or the same attempt, made before.
 ///
-/// The body is the client's, and what it says is of no matter here. Only with a key it is read, as the key counts for
-/// one request: then a client that sends too much of it, or only a part, gives its claim up.
+/// The body is the client's. If the sale has a schema of payloads, it must be what that says. With a key it is read in any case,
+/// as the key counts for one request. A client that sends too much of it, only a part, or what the sale does not take, gives
+/// its claim up.
 pub(super) async fn post(
     State(sales): State<Sales>,
     headers: HeaderMap,
@@ -55,8 +59,8 @@ pub(super) async fn post(
         Some(refusal) => return Err(refusal),
         None => read_ticket(&headers, &sales.keys)?,
     };
-    let attempt = read_attempt(headers, body);
-    match ended(sales.orders.start(ticket, attempt).await)?? {
+    let asked = read_asked(sales.payloads.clone(), ticket.sale.clone(), headers, body);
+    match ended(sales.orders.start(ticket, asked).await)?? {
         ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
         ClaimOutcome::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
         ClaimOutcome::KeyReused => Err(key_reused()),
@@ -93,27 +97,66 @@ fn shadow_refusal(headers: &HeaderMap) -> Option<Problem> {
     let mut verdicts = Verdict::ALL.into_iter();
     let verdict = verdicts.find(|verdict| verdict.word().as_bytes() == word)?;
     let status = StatusCode::from_u16(verdict.status()?).ok()?;
-    let refusal = Problem::new(status, verdict.word(), "Refused", verdict.message());
+    let refusal = Problem::new(
+        status,
+        verdict.word(),
+        "Refused",
+        verdict.message(Language::English),
+    );
     Some(match verdict.may_be_retried() {
         true => refusal.retry(),
         false => refusal,
     })
 }
 
-/// The attempt that the client names by a key, if it does.
-async fn read_attempt(headers: HeaderMap, body: Body) -> Result<Option<Attempt>, Problem> {
+/// What the request says beside its claim.
+async fn read_asked(
+    payloads: Payloads,
+    sale: SaleId,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Asked, Problem> {
+    let rules = payloads.of(&sale).await?;
+    let key = read_key(&headers)?;
+    if rules.is_none() && key.is_none() {
+        return Ok(Asked::default());
+    }
+    let len_max = match rules {
+        Some(_) => PAYLOAD_LEN_MAX,
+        None => BODY_LEN_MAX,
+    };
+    let body = Limited::new(body, len_max).collect();
+    let body = tokio::time::timeout(BODY_TIME_MAX, body).await;
+    let body = body.ok().and_then(Result::ok);
+    let body = body.ok_or_else(|| unread_body(len_max))?.to_bytes();
+    let payload = rules.map(|rules| rules.read(&body)).transpose();
+    let attempt = key.map(|key| Attempt {
+        key,
+        body_sha256: hex::encode(digest(&SHA256, &body)),
+    });
+    Ok(Asked {
+        attempt,
+        payload: payload.map_err(invalid_payload)?,
+    })
+}
+
+/// The attempt that the client names, if it does.
+fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
     if !headers.contains_key(headers::IDEMPOTENCY_KEY) {
         return Ok(None);
     }
     let missing = || invalid_key("is missing");
     let twice = || invalid_key("is there more than once");
-    let key = only(&headers, headers::IDEMPOTENCY_KEY, missing, twice)?;
+    let key = only(headers, headers::IDEMPOTENCY_KEY, missing, twice)?;
     let key = IdempotencyKey::read(key).map_err(invalid_key)?;
-    let body = Limited::new(body, BODY_LEN_MAX).collect();
-    let body = tokio::time::timeout(BODY_TIME_MAX, body).await;
-    let body = body.ok().and_then(Result::ok).ok_or_else(unread_body)?;
-    let body_sha256 = hex::encode(digest(&SHA256, &body.to_bytes()));
-    Ok(Some(Attempt { key, body_sha256 }))
+    Ok(Some(key))
+}
+
+fn invalid_payload(faults: Vec<Fault>) -> Problem {
+    let told = |fault: &Fault| format!("{}: {}", fault.pointer, fault.detail);
+    let told: Vec<String> = faults.iter().map(told).collect();
+    let detail = format!("the body is not what the sale wants: {}", told.join("; "));
+    Problem::unprocessable("invalid_payload", "Not what the sale wants", detail).with_faults(faults)
 }
 
 fn invalid_key(reason: impl fmt::Display) -> Problem {
@@ -122,9 +165,9 @@ fn invalid_key(reason: impl fmt::Display) -> Problem {
     Problem::new(status, "invalid_idempotency_key", "Invalid key", detail)
 }
 
-fn unread_body() -> Problem {
+fn unread_body(len_max: usize) -> Problem {
     let detail = format!(
-        "of a request with an Idempotency-Key the body may have {BODY_LEN_MAX} bytes, and take {} s",
+        "the body of this request may have {len_max} bytes, and take {} s",
         BODY_TIME_MAX.as_secs()
     );
     Problem::invalid_body(detail)

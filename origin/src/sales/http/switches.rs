@@ -15,7 +15,7 @@ use crate::http::{JsonBody, Problem, read_value_of};
 use crate::sales::Sales;
 use crate::sales::catalogue::ended_after_ms;
 use crate::sales::ledger::UserList;
-use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, NewSaleError};
+use crate::sales::new_sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::sales::status::SaleSummary;
 use crate::sales::store::{EditRefusal, StoredSale, SwitchChange, Updated};
 use crate::sales::warm::WarmError;
@@ -111,7 +111,7 @@ async fn publish(sales: &Sales) -> Result<(), Problem> {
     })
 }
 
-/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts; after that only its end.
+/// `PATCH /sales/{id}`: changes the members that are given, before the sale starts; after that only its end, and whether it is listed.
 pub(super) async fn edit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
@@ -119,10 +119,18 @@ pub(super) async fn edit(
 ) -> Result<Json<SaleSummary>, Problem> {
     let stored_sale = stored(&sales, &id).await?;
     let has_started = stored_sale.sale.starts_at_ms <= now_ms();
-    if let Some(end) = only_end(&changes).filter(|_| has_started) {
+    if let Some(end) = only(&changes, "ends_at_ms").filter(|_| has_started) {
         return move_end(&sales, &stored_sale, end).await;
     }
-    let edited = edited(&stored_sale, changes)?;
+    if let Some(listed) = only(&changes, "listed") {
+        return list(&sales, &id, listed).await;
+    }
+    let schema = sales.store.payload_schema(&id).await?;
+    let draw = sales.store.draw(&id).await?;
+    let draw = draw.map(|draw| DrawRules {
+        winners: draw.winners,
+    });
+    let edited = edited(&stored_sale, schema, draw, changes)?;
     match sales.store.update_sale(&edited, now_ms()).await? {
         Updated::Done => {}
         Updated::Unknown => return Err(unknown_sale()),
@@ -133,9 +141,19 @@ pub(super) async fn edit(
     summary(&sales, stored(&sales, &id).await?).await
 }
 
-/// The new end, if nothing else is to change.
-fn only_end(changes: &serde_json::Map<String, Value>) -> Option<&Value> {
-    changes.get("ends_at_ms").filter(|_| changes.len() == 1)
+/// What this member is to be, if nothing else is to change.
+fn only<'a>(changes: &'a serde_json::Map<String, Value>, name: &str) -> Option<&'a Value> {
+    changes.get(name).filter(|_| changes.len() == 1)
+}
+
+/// Who may buy does not change with who sees it, so this may be at any time.
+async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<Json<SaleSummary>, Problem> {
+    let Some(listed) = listed.as_bool() else {
+        return Err(Problem::invalid_body("listed: must be true or false"));
+    };
+    sales.store.set_listed(id, listed).await?;
+    info!(sale = %id, listed, "in the list of sales");
+    summary(sales, stored(sales, id).await?).await
 }
 
 /// A running sale ends later or earlier; an end that has passed means now. One that has ended goes on, unless it is
@@ -179,6 +197,8 @@ async fn check_room(sales: &Sales, sale: &Sale, ends_at_ms: u64) -> Result<(), P
 
 fn edited(
     stored: &StoredSale,
+    payload_schema: Option<Value>,
+    draw: Option<DrawRules>,
     changes: serde_json::Map<String, Value>,
 ) -> Result<NewSale, Problem> {
     let sale = &stored.sale;
@@ -186,7 +206,8 @@ fn edited(
         "id": sale.id, "title": stored.title, "total": stored.total, "shards": sale.shards,
         "user_cap": sale.user_cap, "starts_at_ms": sale.starts_at_ms,
         "ends_at_ms": sale.ends_at_ms, "token": sale.token, "reservation": stored.reservation,
-        "payment": stored.payment, "warm_before_ms": stored.warm_before_ms,
+        "payment": stored.payment, "listed": stored.listed,
+        "payload_schema": payload_schema, "draw": draw, "warm_before_ms": stored.warm_before_ms,
     });
     for (name, value) in changes {
         if name == "id" && value.as_str() != Some(sale.id.as_str()) {
@@ -199,10 +220,21 @@ fn edited(
     Ok(edited)
 }
 
+/// `GET /sales/{id}/payload-schema`: what a buyer must say with an order.
+pub(super) async fn payload_schema(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<Value>, Problem> {
+    stored(&sales, &id).await?;
+    let schema = sales.store.payload_schema(&id).await?;
+    Ok(Json(json!({ "sale": id, "payload_schema": schema })))
+}
+
 fn not_edited(refusal: EditRefusal) -> Problem {
     let code = match refusal {
         EditRefusal::Started => "sale_started",
         EditRefusal::Warmed => "sale_warmed",
+        EditRefusal::Drawing => "sale_drawing",
     };
     Problem::conflict(code, "Not changed", refusal.to_string())
 }

@@ -189,7 +189,11 @@ impl RiskWorker {
         let block = score >= self.threshold && !is_allowed;
         let list = match block {
             true => Some(UserList::Blocked),
-            false if self.store.risk_fails_closed() => Some(UserList::Reserved),
+            false if self.store.risk_fails_closed() => {
+                // Whom a draw has not chosen waits for that.
+                let is_admitted = self.store.is_admitted(id, user).await?;
+                is_admitted.then_some(UserList::Reserved)
+            }
             false => None,
         };
         if let Some(list) = list

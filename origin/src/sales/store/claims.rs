@@ -8,8 +8,8 @@ use super::order_change::Sinks;
 use super::outbox;
 use super::payments::take_stock;
 use super::reservations::is_barred;
-use super::{Attempt, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
-use super::{attempts, cooldowns, orders, sales};
+use super::{Asked, OrderStatus, Placed, SaleStore, Shortage, StoredOrder, StoredSale};
+use super::{attempts, cooldowns, orders, payloads, sales};
 use crate::sales::new_sale::Payment;
 use crate::sql::{SqlError, Tx, retried, sql};
 
@@ -49,18 +49,19 @@ impl SaleStore {
     /// stock last, so that the row that all orders of a sale share is locked shortest. A sale that
     /// is paid `at_payment` takes no stock yet.
     pub async fn place(&self, ticket: &Ticket, now_ms: u64) -> Result<Placed, SqlError> {
-        self.place_attempt(ticket, None, now_ms).await
+        let asked = Asked::default();
+        self.place_asked(ticket, &asked, now_ms).await
     }
 
-    /// As [`SaleStore::place`]. An attempt with a key becomes an order once: see [`Placed::Elsewhere`] and
-    /// [`Placed::KeyReused`].
-    pub async fn place_attempt(
+    /// As [`SaleStore::place`], with what the request says. An attempt with a key becomes an order once: see
+    /// [`Placed::Elsewhere`] and [`Placed::KeyReused`]. What was said with an order that is there already stays.
+    pub async fn place_asked(
         &self,
         ticket: &Ticket,
-        attempt: Option<&Attempt>,
+        asked: &Asked,
         now_ms: u64,
     ) -> Result<Placed, SqlError> {
-        Ok(retried(|| place_once(self, ticket, attempt, now_ms)).await?)
+        Ok(retried(|| place_once(self, ticket, asked, now_ms)).await?)
     }
 
     /// Decides that a claim without units behind it never becomes an order. False if its outcome was
@@ -95,15 +96,15 @@ impl SaleStore {
 async fn place_once(
     store: &SaleStore,
     ticket: &Ticket,
-    attempt: Option<&Attempt>,
+    asked: &Asked,
     now_ms: u64,
 ) -> Result<Placed, Error> {
     let mut tx = store.db.begin().await?;
-    let placed = place_in(&mut tx, store.sinks, ticket, attempt, now_ms).await?;
+    let placed = place_in(&mut tx, store.sinks, ticket, asked, now_ms).await?;
     let is_kept = match placed {
         Placed::New(_) => true,
         // The claim came with another attempt before, or without a key: this attempt has become its order, too.
-        Placed::Again(_) => attempt.is_some(),
+        Placed::Again(_) => asked.attempt.is_some(),
         _ => false,
     };
     if is_kept {
@@ -119,10 +120,10 @@ async fn place_in(
     tx: &mut Tx,
     sinks: Sinks,
     ticket: &Ticket,
-    attempt: Option<&Attempt>,
+    asked: &Asked,
     now_ms: u64,
 ) -> Result<Placed, Error> {
-    if let Some(attempt) = attempt
+    if let Some(attempt) = &asked.attempt
         && let Some(bound) = attempts::bind(tx, ticket, attempt).await?
     {
         return Ok(bound);
@@ -146,6 +147,9 @@ async fn place_in(
     }
     let order = new_order(ticket, &sale, now_ms);
     insert_order(tx, &order).await?;
+    if let Some(payload) = &asked.payload {
+        payloads::insert(tx, &order.id, payload).await?;
+    }
     outbox::note_created(tx, sinks, &order).await?;
     let taken = if order.deducted { order.units } else { 0 };
     insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;

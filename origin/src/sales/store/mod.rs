@@ -9,9 +9,11 @@
 //! | `claims` | decides claims: ordered or released |
 //! | `cooldowns` | users who keep units and do not pay: for how long they may not buy |
 //! | `counts` | how many orders there are |
+//! | `draws` | seeds, lists and winners of draws |
 //! | `desk`, `search` | orders as operators handle and find them |
 //! | `change`, `outbox` | what is told of an order, and to whom it is still to be told |
 //! | `orders` | orders as they are read, and those Redis has yet to follow |
+//! | `payloads` | what buyers say with orders, and what sales want of it |
 //! | `payments` | orders paid, cancelled or expired |
 //! | `provider` | payments at a provider: started, decided, refunded |
 //! | `reservations` | who has reserved, who is blocked |
@@ -23,9 +25,11 @@ mod claims;
 mod cooldowns;
 mod counts;
 mod desk;
+mod draws;
 mod order_change;
 mod orders;
 mod outbox;
+mod payloads;
 mod payments;
 mod provider;
 mod reservations;
@@ -38,6 +42,7 @@ pub use archive::EndedSale;
 pub use attempts::OrderedAttempt;
 pub use cooldowns::{Cooldown, FOR_GOOD_MS};
 pub use desk::Refund;
+pub use draws::{Entry, Seed, StoredDraw};
 pub use order_change::{ChangeKind, OrderChange, SinkName, Sinks};
 pub use outbox::{Backlog, Leased, Sent, Waiting};
 pub use provider::{PaymentEvent, PaymentNoted, PaymentStart, PaymentState, StoredPayment};
@@ -50,6 +55,7 @@ use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Sale, SaleState};
 
 use super::new_sale::{Payment, Window};
+use super::payload::Payload;
 use crate::sql::Database;
 
 /// Sales and orders in SQL. Cloning it is cheap.
@@ -116,6 +122,8 @@ pub struct StoredSale {
     pub reservation: Option<Window>,
     /// When an order takes units, and for how long.
     pub payment: Payment,
+    /// Whether anybody may see it in the list of sales.
+    pub listed: bool,
     /// How long before its start it is warmed by itself; `None`: by hand only.
     pub warm_before_ms: Option<u64>,
     /// When it was made, in milliseconds since the Unix epoch.
@@ -272,6 +280,15 @@ pub struct Attempt {
     pub body_sha256: String,
 }
 
+/// What a request to order says beside its claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The attempt, if its client named it by a key.
+    pub attempt: Option<Attempt>,
+    /// What its buyer says with the order, if the sale wants that.
+    pub payload: Option<Payload>,
+}
+
 /// What became of a claim that asked to be an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
@@ -402,6 +419,32 @@ pub enum Reserved {
     Unknown,
 }
 
+/// What a user has reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredReservation {
+    /// When.
+    pub at_ms: u64,
+    /// Whether a risk check has judged the user.
+    pub is_checked: bool,
+    /// The name under which the user stands in the list of the sale's draw; `None`: it has none.
+    pub ticket: Option<String>,
+    /// Whether the user may buy, as far as a draw has to say.
+    pub is_admitted: bool,
+    /// Of a winner of a draw: 1, 2, 3 …
+    pub place: Option<u64>,
+}
+
+/// The answer to a user who takes a reservation back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenBack {
+    /// There is none any more.
+    Now,
+    /// There was none.
+    Again,
+    /// The list of the sale's draw is closed: it stays.
+    Closed,
+}
+
 /// The answer to a changed sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updated {
@@ -439,6 +482,9 @@ pub enum EditRefusal {
         "the sale is warmed: its total, its shards, and whether users must reserve cannot change"
     )]
     Warmed,
+    /// Who has entered a draw relies on what was told of it.
+    #[error("reservations for the draw have opened: neither they nor the draw can change")]
+    Drawing,
 }
 
 /// A user who has reserved and whom nobody has judged yet.

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{StoredOrder, StoredPayment};
+use crate::sales::payload::Payload;
 
 /// What has happened to an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,7 +132,7 @@ impl OrderChange {
 
 impl NewChange<'_> {
     /// The JSON that receivers get.
-    pub(super) fn body(self, seq: u64, now_ms: u64) -> String {
+    pub(super) fn body(self, payload: Option<&Payload>, seq: u64, now_ms: u64) -> String {
         let Self {
             kind,
             order,
@@ -154,7 +155,7 @@ impl NewChange<'_> {
             "order": {
                 "order": order.id, "sale": order.sale.as_str(), "user": order.user.as_str(),
                 "quantity": order.units, "status": order.status.word(), "pay_by_ms": order.pay_by_ms,
-                "created_at_ms": order.created_at_ms,
+                "created_at_ms": order.created_at_ms, "payload": payload,
             },
             "payment": payment,
         })

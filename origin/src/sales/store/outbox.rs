@@ -7,7 +7,7 @@
 use sqlx::Error;
 
 use super::order_change::{ChangeKind, NewChange, OrderChange, SinkName, Sinks};
-use super::{SaleStore, StoredOrder};
+use super::{SaleStore, StoredOrder, payloads};
 use crate::sql::{Row, SqlError, Tx, damaged, retried, sql};
 
 /// The changes that are pruned in one transaction: orders wait no longer than for them.
@@ -335,7 +335,8 @@ async fn last_seq(tx: &mut Tx, order_id: &str) -> Result<u64, Error> {
 }
 
 async fn insert(tx: &mut Tx, change: NewChange<'_>, seq: u64, now_ms: u64) -> Result<bool, Error> {
-    let body = change.body(seq, now_ms);
+    let payload = payloads::of(tx, &change.order.id).await?;
+    let body = change.body(payload.as_ref(), seq, now_ms);
     let insert = sql(INSERT_CHANGE)
         .text(&change.order.id)
         .number(seq)

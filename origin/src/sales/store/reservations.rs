@@ -6,13 +6,17 @@ use weir_sale::sale::Sale;
 
 use super::orders::user_id;
 use super::sales::sale_id;
-use super::{Reserved, SaleStore, Score, Standing, Unscored, Visitor, user_list};
+use super::{
+    Reserved, SaleStore, Score, Standing, StoredReservation, TakenBack, Unscored, Visitor, draws,
+    user_list,
+};
 use crate::sales::UserList;
 use crate::sql::{Database, Row, SqlError, Statement, Tx, retried, sql};
 
 const INSERT_RESERVATION: &str = "
-    INSERT INTO reservations (sale_id, user_id, at_ms, check_at_ms, address, agent, risk_state)
-    VALUES (?, ?, ?, ?, ?, ?, 'pending')";
+    INSERT INTO reservations
+        (sale_id, user_id, at_ms, check_at_ms, address, agent, ticket, admitted, risk_state)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending')";
 
 const SELECT_UNSCORED: &str = "
     SELECT sale_id, user_id, at_ms, failed_checks, address, agent FROM reservations
@@ -30,10 +34,15 @@ const SET_SCORE: &str = "
 
 const SELECT_CHECKED: &str = "
     SELECT user_id FROM reservations
-    WHERE sale_id = ? AND user_id > ? AND risk_state = 'scored' ORDER BY user_id LIMIT ?";
+    WHERE sale_id = ? AND user_id > ? AND risk_state = 'scored' AND admitted = 1
+    ORDER BY user_id LIMIT ?";
 
-const SELECT_STATE: &str = "
-    SELECT risk_state FROM reservations WHERE sale_id = ? AND user_id = ?";
+const SELECT_RESERVATION: &str = "
+    SELECT at_ms, risk_state, ticket, admitted, place FROM reservations
+    WHERE sale_id = ? AND user_id = ?";
+
+const DELETE_RESERVATION: &str = "
+    DELETE FROM reservations WHERE sale_id = ? AND user_id = ?";
 
 const COUNT_PENDING: &str = "
     SELECT COUNT(*) AS pending FROM reservations WHERE risk_state = 'pending'";
@@ -44,7 +53,8 @@ const INSERT_BLOCKED: &str = "
 const DELETE_BLOCKED: &str = "DELETE FROM blocked_users WHERE sale_id = ? AND user_id = ?";
 
 const SELECT_RESERVED: &str = "
-    SELECT user_id FROM reservations WHERE sale_id = ? AND user_id > ? ORDER BY user_id LIMIT ?";
+    SELECT user_id FROM reservations
+    WHERE sale_id = ? AND user_id > ? AND admitted = 1 ORDER BY user_id LIMIT ?";
 
 // But whom only a risk check has blocked, and operators have allowed.
 const SELECT_BLOCKED: &str = "
@@ -55,7 +65,7 @@ const SELECT_BLOCKED: &str = "
     ORDER BY user_id LIMIT ?";
 
 const SELECT_ONE_RESERVED: &str = "
-    SELECT 1 AS one FROM reservations WHERE sale_id = ? AND user_id = ?";
+    SELECT 1 AS one FROM reservations WHERE sale_id = ? AND user_id = ? AND admitted = 1";
 
 const SELECT_ONE_BLOCKED: &str = "
     SELECT 1 AS one FROM blocked_users WHERE sale_id = ? AND user_id = ?";
@@ -103,15 +113,59 @@ impl SaleStore {
         if listed.is_some_and(|listed| listed.standing == Standing::Blocked) {
             return Ok(Reserved::Blocked);
         }
-        let insert = || {
-            of_user(sql(INSERT_RESERVATION), id, user)
-                .number(now_ms)
-                .number(now_ms)
-                .text(&visitor.address)
-                .text(&visitor.agent)
+        let new = New {
+            sale: id,
+            user,
+            visitor,
+            now_ms,
         };
-        let new = retried(|| self.db.insert(insert())).await?;
-        Ok(if new { Reserved::Now } else { Reserved::Again })
+        let is_new = match self.draw(id).await? {
+            None => retried(|| self.db.insert(new.insert("", true))).await?,
+            Some(_) => match self.enter(&new).await? {
+                None => return Ok(Reserved::Closed),
+                Some(is_new) => is_new,
+            },
+        };
+        Ok(if is_new {
+            Reserved::Now
+        } else {
+            Reserved::Again
+        })
+    }
+
+    /// What a user has reserved.
+    pub async fn reservation(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+    ) -> Result<Option<StoredReservation>, SqlError> {
+        let select = of_user(sql(SELECT_RESERVATION), id, user);
+        let row = self.db.one(select).await?;
+        Ok(row.as_ref().map(reservation).transpose()?)
+    }
+
+    /// Takes a user's reservation back: from now on no claim of that user becomes an order of a sale that wants
+    /// reservations. Once the list of a draw is closed, it stays.
+    pub async fn cancel_reservation(
+        &self,
+        id: &SaleId,
+        user: &UserId,
+    ) -> Result<TakenBack, SqlError> {
+        let once = || async {
+            let mut tx = self.db.begin().await?;
+            if !draws::lock_open(&mut tx, id).await? && draws::of(&mut tx, id).await?.is_some() {
+                tx.rollback().await?;
+                return Ok(TakenBack::Closed);
+            }
+            let delete = of_user(sql(DELETE_RESERVATION), id, user);
+            let deleted = tx.execute(delete).await?;
+            tx.commit().await?;
+            Ok(match deleted {
+                0 => TakenBack::Again,
+                _ => TakenBack::Now,
+            })
+        };
+        Ok(retried(once).await?)
     }
 
     /// At most `limit` users whom no risk check has judged and whose turn has come: those first whose
@@ -132,11 +186,10 @@ impl SaleStore {
         Ok(row.map_or(Ok(0), |row| row.number("pending"))?)
     }
 
-    /// Whether a risk check has judged this user, who has reserved.
-    pub async fn is_checked(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
-        let row = self.db.one(of_user(sql(SELECT_STATE), id, user)).await?;
-        let state = row.map(|row| row.text("risk_state")).transpose()?;
-        Ok(state.as_deref() == Some("scored"))
+    /// Whether a draw, if the sale has one, has chosen this user, who has reserved.
+    pub async fn is_admitted(&self, id: &SaleId, user: &UserId) -> Result<bool, SqlError> {
+        let reservation = self.reservation(id, user).await?;
+        Ok(reservation.is_some_and(|reservation| reservation.is_admitted))
     }
 
     /// Counts a risk check that said nothing; the user's turn comes again at `check_at_ms`.
@@ -207,7 +260,10 @@ impl SaleStore {
     ) -> Result<bool, SqlError> {
         match list {
             UserList::Blocked => self.is_barred(id, user, now_ms).await,
-            UserList::Reserved if self.risk_fails_closed => self.is_checked(id, user).await,
+            UserList::Reserved if self.risk_fails_closed => {
+                let reservation = self.reservation(id, user).await?;
+                Ok(reservation.is_some_and(|known| known.is_checked && known.is_admitted))
+            }
             UserList::Reserved => {
                 let row = self.db.one(select_listed(id, list, user)).await?;
                 Ok(row.is_some())
@@ -240,6 +296,27 @@ impl SaleStore {
     }
 }
 
+/// A reservation that is to be made.
+pub(super) struct New<'a> {
+    pub(super) sale: &'a SaleId,
+    user: &'a UserId,
+    visitor: &'a Visitor,
+    now_ms: u64,
+}
+
+impl<'a> New<'a> {
+    /// With this ticket of a draw; without a draw everybody is admitted.
+    pub(super) fn insert(&self, ticket: &'a str, is_admitted: bool) -> Statement<'a> {
+        of_user(sql(INSERT_RESERVATION), self.sale, self.user)
+            .number(self.now_ms)
+            .number(self.now_ms)
+            .text(&self.visitor.address)
+            .text(&self.visitor.agent)
+            .text(ticket)
+            .number(is_admitted)
+    }
+}
+
 fn select_listed<'a>(id: &'a SaleId, list: UserList, user: &'a UserId) -> Statement<'a> {
     let select = match list {
         UserList::Reserved => SELECT_ONE_RESERVED,
@@ -269,6 +346,16 @@ pub(super) async fn is_barred(tx: &mut Tx, sale: &Sale, user: &UserId) -> Result
         return Ok(tx.one(reserved).await?.is_none());
     }
     Ok(false)
+}
+
+fn reservation(row: &Row) -> Result<StoredReservation, Error> {
+    Ok(StoredReservation {
+        at_ms: row.number("at_ms")?,
+        is_checked: row.text("risk_state")? == "scored",
+        ticket: Some(row.text("ticket")?).filter(|ticket| !ticket.is_empty()),
+        is_admitted: row.flag("admitted")?,
+        place: row.maybe("place")?,
+    })
 }
 
 fn unscored(row: &Row) -> Result<Unscored, Error> {

@@ -7,7 +7,7 @@ use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 
 use super::{
     Balance, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
-    SwitchChange, Updated, claims, counts, orders, stock_changes,
+    SwitchChange, Updated, claims, counts, draws, orders, payloads, stock_changes,
 };
 use crate::sales::new_sale::{INSTANT_MS_MAX, NewSale, Payment, Window};
 use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
@@ -15,15 +15,15 @@ use crate::sql::{Database, Row, SqlError, Statement, Tx, damaged, retried, sql};
 const INSERT_SALE: &str = "
     INSERT INTO sales
         (title, total, shards, user_cap, starts_at_ms, ends_at_ms, token, reserve_from_ms,
-        reserve_until_ms, payment, pay_within_ms, warm_before_ms, id, state, skip_risk,
+        reserve_until_ms, payment, pay_within_ms, listed, warm_before_ms, id, state, skip_risk,
         skip_reservation, static_page, created_at_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
 
 const UPDATE_SALE: &str = "
     UPDATE sales SET
         title = ?, total = ?, shards = ?, user_cap = ?, starts_at_ms = ?, ends_at_ms = ?,
         token = ?, reserve_from_ms = ?, reserve_until_ms = ?, payment = ?, pay_within_ms = ?,
-        warm_before_ms = ?
+        listed = ?, warm_before_ms = ?
     WHERE id = ?";
 
 const INSERT_STOCK: &str = "INSERT INTO stock (sale_id, remaining) VALUES (?, ?)";
@@ -41,6 +41,15 @@ const SELECT_LIST: &str = "
     WHERE ends_at_ms < ? OR (ends_at_ms = ? AND id > ?)
     ORDER BY ends_at_ms DESC, id
     LIMIT ?";
+
+const SELECT_LISTED: &str = "
+    SELECT sales.*, stock.remaining
+    FROM sales JOIN stock ON stock.sale_id = sales.id
+    WHERE listed = 1 AND archived_at_ms IS NULL AND ends_at_ms > ?
+    ORDER BY starts_at_ms, id
+    LIMIT ?";
+
+const SET_LISTED: &str = "UPDATE sales SET listed = ? WHERE id = ?";
 
 const SELECT_CATALOGUE: &str = "
     SELECT sales.*, stock.remaining
@@ -86,6 +95,8 @@ const CHANGE_SWITCH: &str = "
     WHERE id = ?";
 
 const SELECT_OUTCOMES: &str = "SELECT 1 AS one FROM claim_outcomes WHERE sale_id = ? LIMIT 1";
+
+const SELECT_RESERVED: &str = "SELECT 1 AS one FROM reservations WHERE sale_id = ? LIMIT 1";
 
 const SELECT_VERSION: &str = "
     SELECT COALESCE(MAX(id), 0) AS version FROM change_log WHERE sale_id = ?";
@@ -258,6 +269,24 @@ impl SaleStore {
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
 
+    /// At most `limit` sales that anybody may see and that end after `ended_after_ms`, those that start first first.
+    pub async fn listed(
+        &self,
+        ended_after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredSale>, SqlError> {
+        let select = sql(SELECT_LISTED).number(ended_after_ms).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+    }
+
+    /// Shows a sale in the list of sales, or takes it off, at any time.
+    pub async fn set_listed(&self, id: &SaleId, listed: bool) -> Result<(), SqlError> {
+        let set = || sql(SET_LISTED).number(listed).text(id.as_str());
+        retried(|| self.db.execute(set())).await?;
+        Ok(())
+    }
+
     /// At most `limit` warmed sales that end after `ended_after_ms`, those that start first first.
     pub async fn catalogue(
         &self,
@@ -383,6 +412,8 @@ async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<bool, 
     }
     let stock = sql(INSERT_STOCK).text(new.id.as_str()).number(new.total);
     tx.execute(stock).await?;
+    payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
+    draws::set(&mut tx, &new.id, new.draw).await?;
     tx.commit().await?;
     Ok(true)
 }
@@ -398,6 +429,8 @@ async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Update
     tx.execute(with_fields(sql(UPDATE_SALE), new)).await?;
     let stock = sql(SET_STOCK).number(new.total).text(new.id.as_str());
     tx.execute(stock).await?;
+    payloads::set_schema(&mut tx, &new.id, new.payload_schema.as_ref()).await?;
+    draws::set(&mut tx, &new.id, new.draw).await?;
     tx.commit().await?;
     Ok(Updated::Done)
 }
@@ -413,10 +446,33 @@ async fn refusal(
     if now_ms >= old.sale.starts_at_ms || has_outcomes(tx, &new.id).await? {
         return Ok(Some(EditRefusal::Started));
     }
+    if is_drawing(tx, old, new, now_ms).await? {
+        return Ok(Some(EditRefusal::Drawing));
+    }
     let on_redis = (old.total, old.sale.shards, old.sale.reservation);
     let wanted = (new.total, new.shards, new.reservation.is_some());
     let fixed = old.warmed_at_ms.is_some() && on_redis != wanted;
     Ok(fixed.then_some(EditRefusal::Warmed))
+}
+
+/// Whether something of a draw would change that somebody may have relied on: reservations have opened.
+async fn is_drawing(
+    tx: &mut Tx,
+    old: &StoredSale,
+    new: &NewSale,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let draw = draws::of(tx, &new.id).await?;
+    let winners = draw.as_ref().map(|draw| draw.winners);
+    let stays = winners == new.draw.map(|draw| draw.winners) && old.reservation == new.reservation;
+    let has_opened = |window: Option<Window>| window.is_some_and(|w| w.from_ms <= now_ms);
+    let is_draws = draw.is_some() || new.draw.is_some();
+    if !is_draws || stays {
+        return Ok(false);
+    }
+    // Who reserved when there was no draw has no ticket.
+    let reserved = tx.one(sql(SELECT_RESERVED).text(new.id.as_str()));
+    Ok(has_opened(old.reservation) || reserved.await?.is_some())
 }
 
 /// The fields that the admin gives, in the order of the statements above.
@@ -434,6 +490,7 @@ fn with_fields<'a>(statement: Statement<'a>, new: &'a NewSale) -> Statement<'a> 
         .maybe(new.reservation.map(|window| window.until_ms))
         .text(payment)
         .maybe(pay_within_ms)
+        .number(new.listed)
         .maybe(new.warm_before_ms)
         .text(new.id.as_str())
 }
@@ -470,6 +527,7 @@ fn stored(row: &Row) -> Result<StoredSale, Error> {
         remaining,
         reservation,
         payment: payment(row)?,
+        listed: row.flag("listed")?,
         warm_before_ms: row.maybe("warm_before_ms")?,
         created_at_ms: row.number("created_at_ms")?,
         warmed_at_ms: row.maybe("warmed_at_ms")?,

@@ -4,6 +4,7 @@ use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
 
 use super::{OrderStatus, SaleStore, StoredOrder, StoredPayment, orders, provider};
+use crate::sales::payload::Payload;
 use crate::sql::{MANY, Row, SqlError, filled, in_many, sql};
 
 /// One table's part of a page. The columns are those of both tables, in one order.
@@ -112,6 +113,8 @@ pub struct FoundOrder {
     pub ended_at_ms: Option<u64>,
     /// Its payments, the first to be started first.
     pub payments: Vec<StoredPayment>,
+    /// What its buyer has said with it.
+    pub payload: Option<Payload>,
 }
 
 impl FoundOrder {
@@ -132,6 +135,7 @@ impl SaleStore {
         let mut found: Vec<_> = rows.iter().map(found).collect::<Result<_, _>>()?;
         found.truncate(1);
         self.add_payments(&mut found).await?;
+        self.add_payloads(&mut found).await?;
         Ok(found.pop())
     }
 
@@ -180,6 +184,7 @@ impl SaleStore {
         let rows = self.db.all(select.number(limit)).await?;
         let mut found: Vec<_> = rows.iter().map(found).collect::<Result<_, _>>()?;
         self.add_payments(&mut found).await?;
+        self.add_payloads(&mut found).await?;
         Ok(found)
     }
 
@@ -210,6 +215,7 @@ fn found(row: &Row) -> Result<FoundOrder, Error> {
         paid_at_ms: row.maybe("paid_at_ms")?,
         ended_at_ms: row.maybe("ended_at_ms")?,
         payments: Vec::new(),
+        payload: None,
     })
 }
 

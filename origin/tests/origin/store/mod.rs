@@ -49,6 +49,9 @@ fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
         token: false,
         reservation: None,
         payment: Payment::AtOrder,
+        listed: false,
+        draw: None,
+        payload_schema: None,
         warm_before_ms: None,
     }
 }

@@ -91,6 +91,16 @@ impl World {
             blocked: true,
             ..Checks::default()
         };
+        self.claim_with_checks(sale, name, checks).await
+    }
+
+    /// Claims a unit of a sale of one shard, which looks at what `checks` say.
+    pub async fn claim_with_checks(
+        &self,
+        sale: &str,
+        name: &str,
+        checks: Checks,
+    ) -> Result<Ticket, ClaimReply> {
         let terms = ClaimTerms {
             ttl_ms: CLAIM_TTL_MS,
             user_cap: 1,

@@ -31,11 +31,17 @@ impl World {
 
     /// `POST /orders` with these headers.
     pub async fn post_order(&self, headers: &[(&str, Vec<u8>)]) -> Answer {
+        self.post_order_with(headers, "").await
+    }
+
+    /// The same, with a body.
+    pub async fn post_order_with(&self, headers: &[(&str, Vec<u8>)], body: &str) -> Answer {
         let mut request = Request::post("/orders");
         for (name, value) in headers {
             request = request.header(*name, value.as_slice());
         }
-        self.public(request.body(Body::empty()).unwrap()).await
+        self.public(request.body(Body::from(body.to_owned())).unwrap())
+            .await
     }
 
     /// The answer to a request to the public port, as it is.

@@ -105,6 +105,14 @@ impl World {
         self
     }
 
+    /// The same, whose public answers pages of other sites may read.
+    #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
+    pub fn and_cors(mut self, cors: weir_origin::http::Cors) -> Self {
+        self.origin = self.origin.with_cors(cors);
+        self.app = self.origin.public_routes();
+        self
+    }
+
     /// The same, with another token of the environment.
     #[allow(dead_code, reason = "one of the binaries leaves these tests out")]
     pub fn with_token(mut self, token: &str) -> Self {

@@ -1,0 +1,159 @@
+//! `weir-origin check-draw`: anybody computes a draw again, from what was told of it. It asks nobody.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde::Deserialize;
+
+use super::order::{ALGORITHM, commitment, is_ticket, list_hash, places};
+
+/// What is checked.
+#[derive(Clone, Debug, Args)]
+pub struct CheckDrawCommand {
+    /// What GET /sales/{id}/draw said at the end
+    #[arg(long, value_name = "FILE")]
+    pub draw: PathBuf,
+
+    /// All tickets, one a line: the pages of GET /sales/{id}/draw/entries, one after another
+    #[arg(long, value_name = "FILE")]
+    pub entries: PathBuf,
+
+    /// What was noted of the commitment before reservations opened
+    #[arg(long, value_name = "HEX")]
+    pub commitment: Option<String>,
+
+    /// Tells the place of this ticket, too; may be given more than once
+    #[arg(long, value_name = "TICKET")]
+    pub ticket: Vec<String>,
+}
+
+/// What was told of a draw.
+#[derive(Debug, Deserialize)]
+struct Told {
+    algorithm: String,
+    commitment: String,
+    entries: Option<u64>,
+    list_sha256: Option<String>,
+    seed: Option<String>,
+    winners: u64,
+}
+
+/// Computes the draw again; what to say of it.
+///
+/// # Errors
+/// Says what is not as it was told.
+pub fn run(command: &CheckDrawCommand) -> Result<String> {
+    let told = read(&command.draw)?;
+    let entries = read(&command.entries)?;
+    let told: Told = serde_json::from_str(&told)
+        .with_context(|| format!("{} is no draw", command.draw.display()))?;
+    if let Some(noted) = &command.commitment {
+        ensure!(
+            *noted == told.commitment,
+            "the commitment is another one than was noted: {}",
+            told.commitment
+        );
+    }
+    check(&told, &entries, &command.ticket)
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn check(told: &Told, entries: &str, asked: &[String]) -> Result<String> {
+    ensure!(
+        told.algorithm == ALGORITHM,
+        "this program knows {ALGORITHM}, not {}",
+        told.algorithm
+    );
+    let seed = told.seed.as_ref().context("the seed is not told yet")?;
+    let seed = hex::decode(seed).context("the seed is not hex")?;
+    ensure!(
+        commitment(&seed) == told.commitment,
+        "the seed is not the one that was committed to"
+    );
+    let mut tickets: Vec<&str> = entries.lines().collect();
+    tickets.sort_unstable();
+    if let Some(odd) = tickets.iter().find(|ticket| !is_ticket(ticket)) {
+        bail!("not a ticket: {odd:?}");
+    }
+    let count = tickets.len() as u64;
+    ensure!(
+        told.entries == Some(count),
+        "there are {count} tickets, and {:?} were told",
+        told.entries
+    );
+    let hash = list_hash(tickets.iter().copied());
+    ensure!(
+        told.list_sha256.as_ref() == Some(&hash),
+        "the list is not the one that was told: its hash is {hash}"
+    );
+    let places = places(&seed, &hash, &tickets);
+    let mut says = format!(
+        "the seed is the one that was committed to, the list the one that was told: of {count} tickets {} have won\n",
+        told.winners.min(count)
+    );
+    for ticket in asked {
+        let place = places.iter().position(|known| known == ticket);
+        let place = place.with_context(|| format!("{ticket} is not in the list"))? as u64 + 1;
+        let has_won = if place <= told.winners { "won" } else { "not won" };
+        // A String takes all.
+        let _ = writeln!(says, "{ticket}: place {place}, {has_won}");
+    }
+    Ok(says)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(entries: &str) -> Told {
+        let seed = [7; 32];
+        let hash = list_hash(entries.lines());
+        Told {
+            algorithm: ALGORITHM.to_owned(),
+            commitment: commitment(&seed),
+            entries: Some(entries.lines().count() as u64),
+            list_sha256: Some(hash),
+            seed: Some(hex::encode(seed)),
+            winners: 2,
+        }
+    }
+
+    fn entries() -> String {
+        (0..5).map(|n| format!("{n:032x}\n")).collect()
+    }
+
+    #[test]
+    fn a_good_draw_is_told_with_places() {
+        let entries = entries();
+        let (third, first) = (format!("{:032x}", 0), format!("{:032x}", 2));
+        let says = check(&told(&entries), &entries, &[third, first]).unwrap();
+        assert!(says.contains("of 5 tickets 2 have won"), "{says}");
+        assert!(says.contains("place 3, not won"), "{says}");
+        assert!(says.contains("place 1, won"), "{says}");
+    }
+
+    #[test]
+    fn whatever_was_changed_is_found() {
+        let entries = entries();
+        let fails = |change: fn(&mut Told), expected: &str| {
+            let mut told = told(&entries);
+            change(&mut told);
+            let error = check(&told, &entries, &[]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        fails(|told| told.seed = Some(hex::encode([8; 32])), "committed to");
+        fails(|told| told.seed = None, "not told yet");
+        fails(|told| told.entries = Some(6), "were told");
+        fails(|told| told.algorithm = "weir-draw-2".to_owned(), "knows");
+        fails(|told| told.list_sha256 = Some("00".to_owned()), "its hash is");
+        let more = format!("{entries}{:032x}\n", 9);
+        assert!(check(&told(&entries), &more, &[]).is_err(), "one was added");
+        let gone = format!("{:032x}", 77);
+        assert!(check(&told(&entries), &entries, &[gone]).is_err());
+    }
+}

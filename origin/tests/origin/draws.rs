@@ -1,0 +1,305 @@
+//! Units go to a random choice among those who have reserved, and anybody can check it.
+
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use weir_origin::clock::now_ms;
+use weir_origin::sales::draw::check::{self, CheckDrawCommand};
+use weir_origin::sales::ledger::UserList;
+use weir_sale::ledger::{Checks, ClaimReply};
+
+use crate::support::{Answer, World, id, sale_json, user};
+
+const PATH: &str = "/sales/s/reservations";
+const USERS: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
+
+/// A warm sale of one shard that draws two; reservations are open.
+async fn world() -> World {
+    let world = World::new().await;
+    let soon = now_ms() + 120_000;
+    let window = json!({ "from_ms": 0, "until_ms": soon });
+    let members = json!({
+        "shards": 1, "starts_at_ms": soon, "reservation": window, "draw": { "winners": 2 },
+    });
+    world.sale_with("s", 8, members).await;
+    world
+}
+
+async fn enter_all(world: &World) -> BTreeMap<String, String> {
+    let mut tickets = BTreeMap::new();
+    for name in USERS {
+        let entered = world.as_user(name, "POST", PATH).await;
+        assert_eq!(
+            (entered.status.as_u16(), &entered.body["state"]),
+            (201, &json!("entered"))
+        );
+        let ticket = entered.body["ticket"].as_str().unwrap();
+        tickets.insert(ticket.to_owned(), name.to_owned());
+    }
+    assert_eq!(tickets.len(), USERS.len());
+    tickets
+}
+
+/// Reservations have ended, and the sale has begun.
+async fn end_reservations(world: &World) {
+    let end = "UPDATE sales SET reserve_until_ms = 2, starts_at_ms = 3 WHERE id = 's'";
+    world.sql().await.execute(end, &[]).await;
+}
+
+async fn draw(world: &World) -> Answer {
+    world
+        .public(Request::get("/sales/s/draw").body(Body::empty()).unwrap())
+        .await
+}
+
+async fn entries(world: &World, query: &str) -> (u16, String) {
+    let request = Request::get(format!("/sales/s/draw/entries{query}"));
+    let answer = world.raw(request.body(Body::empty()).unwrap()).await;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// Who has which place.
+async fn winners(world: &World) -> BTreeMap<u64, &'static str> {
+    let mut winners = BTreeMap::new();
+    for name in USERS {
+        let seen = world.as_user(name, "GET", PATH).await;
+        match seen.body["place"].as_u64() {
+            Some(place) => {
+                assert_eq!(seen.body["state"], "reserved", "{name}");
+                winners.insert(place, name);
+            }
+            None => assert_eq!(seen.body["state"], "not_drawn", "{name}"),
+        }
+    }
+    winners
+}
+
+async fn draw_all(world: &World) {
+    world.origin.sales().drawer().draw_all().await.unwrap();
+}
+
+const RESERVED: Checks = Checks {
+    blocked: false,
+    reserved: true,
+    drain: false,
+};
+
+#[tokio::test]
+async fn only_who_is_drawn_buys_and_anybody_can_compute_who_that_is() {
+    let world = world().await;
+    let before = draw(&world).await;
+    let commitment = before.body["commitment"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&before.body["seed"], &before.body["entries"]),
+        (&Value::Null, &Value::Null)
+    );
+    let tickets = enter_all(&world).await;
+    assert_eq!(
+        entries(&world, "").await.0,
+        409,
+        "who has entered is not told before the end"
+    );
+    draw_all(&world).await;
+    for name in USERS {
+        let early = world.claim_with_checks("s", name, RESERVED).await;
+        assert_eq!(early, Err(ClaimReply::NotReserved), "{name}");
+    }
+    end_reservations(&world).await;
+    draw_all(&world).await;
+
+    let told = draw(&world).await.body;
+    assert_eq!(told["commitment"], commitment);
+    assert_eq!((&told["entries"], &told["winners"]), (&json!(5), &json!(2)));
+    // In pages, too.
+    let (_, all) = entries(&world, "").await;
+    let (_, first) = entries(&world, "?limit=3").await;
+    let last = first.lines().last().unwrap();
+    let (_, rest) = entries(&world, &format!("?limit=3&after={last}")).await;
+    assert_eq!(format!("{first}{rest}"), all);
+    assert_eq!(entries(&world, "?after=x").await.0, 400);
+
+    // The command says who has won: just those who may buy.
+    let file = |name: &str, text: &str| {
+        let path = world.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let mut command = CheckDrawCommand {
+        draw: file("draw.json", &told.to_string()),
+        entries: file("entries.txt", &all),
+        commitment: Some(commitment),
+        ticket: tickets.keys().cloned().collect(),
+    };
+    let says = check::run(&command).unwrap();
+    command.commitment = Some("00".to_owned());
+    assert!(check::run(&command).is_err());
+    let winners = winners(&world).await;
+    assert_eq!(winners.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    for (ticket, name) in &tickets {
+        let line = says
+            .lines()
+            .find(|line| line.starts_with(ticket.as_str()))
+            .unwrap();
+        let place = winners.iter().find(|(_, winner)| *winner == name);
+        match place {
+            Some((place, _)) => assert!(line.ends_with(&format!("place {place}, won")), "{line}"),
+            None => assert!(line.ends_with("not won"), "{line}"),
+        }
+        // Gateways know the same, and SQL would refuse what they do not.
+        let claimed = world.claim_with_checks("s", name, RESERVED).await;
+        assert_eq!(claimed.is_ok(), place.is_some(), "{name}");
+        let ticket = match claimed {
+            Ok(ticket) => ticket,
+            Err(_) => world
+                .claim_with_checks("s", name, Checks::default())
+                .await
+                .unwrap(),
+        };
+        let expected = if place.is_some() { 201 } else { 403 };
+        assert_eq!(world.order(&ticket).await.status, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn two_origins_that_draw_and_one_that_dies_in_the_middle_draw_the_same() {
+    let world = world().await;
+    enter_all(&world).await;
+    end_reservations(&world).await;
+    let sales = world.origin.sales();
+    let (one, other) = (sales.drawer(), sales.drawer());
+    let sale = id("s");
+    let (first, second) = tokio::join!(one.draw(&sale), other.draw(&sale));
+    first.unwrap();
+    second.unwrap();
+    let (won, told) = (winners(&world).await, draw(&world).await.body);
+    // Again changes nothing.
+    one.draw(&sale).await.unwrap();
+    assert_eq!(draw(&world).await.body, told);
+
+    // It died after it had noted one winner.
+    let mut sql = world.sql().await;
+    let dies = "UPDATE draws SET drawn_at_ms = NULL, admitted_at_ms = NULL WHERE sale_id = 's'";
+    sql.execute(dies, &[]).await;
+    let half = "UPDATE reservations SET admitted = 0, place = NULL WHERE place = 2";
+    sql.execute(half, &[]).await;
+    assert_eq!(
+        draw(&world).await.body["seed"],
+        Value::Null,
+        "not before all winners stand"
+    );
+    draw_all(&world).await;
+    assert_eq!(winners(&world).await, won);
+
+    // It died before gateways heard of the winners.
+    let dies = "UPDATE draws SET admitted_at_ms = NULL WHERE sale_id = 's'";
+    sql.execute(dies, &[]).await;
+    let stored = sales.store().sale(&sale).await.unwrap().unwrap();
+    for name in won.values() {
+        let winner = user(name);
+        let erased = sales
+            .ledger()
+            .erase_user(&stored.sale, UserList::Reserved, &winner);
+        erased.await.unwrap();
+        let claimed = world.claim_with_checks("s", name, RESERVED).await;
+        assert_eq!(claimed, Err(ClaimReply::NotReserved));
+    }
+    draw_all(&world).await;
+    for name in won.values() {
+        assert!(
+            world.claim_with_checks("s", name, RESERVED).await.is_ok(),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn once_the_list_is_closed_nobody_enters_or_leaves() {
+    let world = world().await;
+    enter_all(&world).await;
+    let left = world.as_user("erin", "DELETE", PATH).await;
+    assert_eq!(left.status, 200);
+    let store = world.origin.sales().store();
+    store.close_draw(&id("s"), now_ms()).await.unwrap();
+    // Its clock is behind: for this origin reservations are open.
+    let late = world.as_user("frank", "POST", PATH).await;
+    assert_eq!(
+        (late.status.as_u16(), late.code()),
+        (409, "reservation_closed")
+    );
+    let late = world.as_user("alice", "DELETE", PATH).await;
+    assert_eq!(
+        (late.status.as_u16(), late.code()),
+        (409, "reservation_closed")
+    );
+    assert_eq!(store.draw_entries(&id("s")).await.unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_list_that_is_not_the_one_that_was_told_draws_nobody() {
+    let world = world().await;
+    enter_all(&world).await;
+    end_reservations(&world).await;
+    let store = world.origin.sales().store();
+    store.close_draw(&id("s"), now_ms()).await.unwrap();
+    let told = store
+        .set_draw_list(&id("s"), 6, &"0".repeat(64))
+        .await
+        .unwrap();
+    assert_eq!(told.unwrap().list, Some((6, "0".repeat(64))));
+    draw_all(&world).await;
+    let draw = draw(&world).await.body;
+    assert_eq!(
+        (&draw["drawn_at_ms"], &draw["seed"]),
+        (&Value::Null, &Value::Null)
+    );
+    let seen = world.as_user("alice", "GET", PATH).await;
+    assert_eq!(seen.body["state"], "entered");
+}
+
+#[tokio::test]
+async fn what_was_told_of_a_draw_stays_once_reservations_have_opened() {
+    let world = World::new().await;
+    let mut new = sale_json("s", 4);
+    new["draw"] = json!({ "winners": 2 });
+    let refused = world.admin("POST", "/sales", &new).await;
+    assert_eq!(refused.code(), "invalid_sale");
+    assert_eq!(refused.body["errors"][0]["pointer"], "/draw", "{refused:?}");
+    let (opens, starts) = (now_ms() + 60_000, now_ms() + 120_000);
+    new["starts_at_ms"] = json!(starts);
+    new["reservation"] = json!({ "from_ms": opens, "until_ms": starts });
+    assert_eq!(world.admin("POST", "/sales", &new).await.status, 201);
+    let patch = async |changes: Value| world.admin("PATCH", "/sales/s", &changes).await;
+    let commitment = draw(&world).await.body["commitment"].clone();
+    assert_eq!(patch(json!({ "draw": { "winners": 3 } })).await.status, 200);
+    let told = draw(&world).await.body;
+    assert_eq!(
+        (&told["winners"], &told["commitment"]),
+        (&json!(3), &commitment)
+    );
+    let open = json!({ "from_ms": 0, "until_ms": starts });
+    assert_eq!(patch(json!({ "reservation": open })).await.status, 200);
+    for changes in [
+        json!({ "draw": { "winners": 4 } }),
+        json!({ "draw": null }),
+        json!({ "reservation": { "from_ms": 0, "until_ms": starts - 1 } }),
+    ] {
+        let refused = patch(changes.clone()).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (409, "sale_drawing"),
+            "{changes}"
+        );
+    }
+    assert_eq!(patch(json!({ "title": "Shoes" })).await.status, 200);
+    assert_eq!(draw(&world).await.body["commitment"], commitment);
+    let none = Request::get("/sales/x/draw").body(Body::empty()).unwrap();
+    assert_eq!(world.public(none).await.code(), "no_draw");
+    let store = world.origin.sales().store();
+    let debug = format!("{:?}", store.draw(&id("s")).await.unwrap());
+    assert!(debug.contains("Seed(secret)"), "{debug}");
+}

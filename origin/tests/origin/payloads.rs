@@ -1,0 +1,223 @@
+//! What buyers say with orders, as a sale wants it: checked, kept, shown to whom it concerns, and in no log.
+
+use serde_json::{Value, json};
+use weir_base::headers::IDEMPOTENCY_KEY;
+use weir_origin::clock::now_ms;
+use weir_origin::sales::store::Asked;
+use weir_sale::claim::Ticket;
+
+use crate::support::{Answer, World, claim_headers, sale_json};
+
+fn schema() -> Value {
+    json!({
+        "type": "object", "required": ["mail", "variant"], "additionalProperties": false,
+        "properties": {
+            "mail": { "type": "string", "pattern": "^[^@]+@[^@]+$", "maxLength": 200 },
+            "variant": { "enum": ["S", "M", "L"] },
+        },
+    })
+}
+
+fn said() -> Value {
+    json!({ "mail": "alice@secret.example", "variant": "M" })
+}
+
+async fn world(world: World) -> World {
+    let members = json!({ "payload_schema": schema(), "user_cap": 2 });
+    world.sale_with("s", 8, members).await;
+    world
+}
+
+async fn order(world: &World, ticket: &Ticket, body: &str) -> Answer {
+    world.post_order_with(&claim_headers(ticket), body).await
+}
+
+#[tokio::test]
+async fn an_order_says_what_its_sale_wants_or_is_none_and_its_unit_is_free() {
+    let world = world(World::new().await).await;
+    let long = json!({ "mail": format!("{}@b", "a".repeat(9_000)), "variant": "M" }).to_string();
+    let wrong = r#"{"mail":"Geheim","variant":"XXL"}"#;
+    for (body, status, code) in [
+        ("", 422, "invalid_payload"),
+        ("no JSON", 422, "invalid_payload"),
+        ("[]", 422, "invalid_payload"),
+        (wrong, 422, "invalid_payload"),
+        (long.as_str(), 400, "invalid_body"),
+    ] {
+        let ticket = world.claim("s", "alice").await;
+        let refused = order(&world, &ticket, body).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code()),
+            (status, code),
+            "{body}"
+        );
+        let told = refused.body.to_string();
+        assert!(!told.contains("Geheim") && !told.contains("XXL"), "{told}");
+        assert_eq!(world.audit(&ticket).await.held, 0, "another may have it");
+    }
+    let ticket = world.claim("s", "alice").await;
+    let refused = order(&world, &ticket, wrong).await;
+    let faults = refused.body["errors"].as_array().unwrap();
+    let places: Vec<&str> = faults
+        .iter()
+        .map(|f| f["pointer"].as_str().unwrap())
+        .collect();
+    assert_eq!(places, ["/mail", "/variant"]);
+
+    let ticket = world.claim("s", "alice").await;
+    let made = order(&world, &ticket, &said().to_string()).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    // The same claim again, whatever it says now: what was said first stays.
+    let again = order(
+        &world,
+        &ticket,
+        &json!({"mail": "x@y", "variant": "L"}).to_string(),
+    )
+    .await;
+    assert_eq!(again.status, 200);
+    let path = format!("/orders/{}", ticket.claim_id());
+    let seen = world.as_user("alice", "GET", &path).await;
+    assert_eq!(seen.body["payload"], said());
+    assert_eq!(world.as_user("bob", "GET", &path).await.status, 404);
+}
+
+#[tokio::test]
+async fn operators_see_it_one_by_one_in_the_list_and_in_the_table_also_of_an_archived_order() {
+    let world = world(World::new().await).await;
+    world.sale_with("plain", 4, json!({})).await;
+    let ticket = world.claim("s", "alice").await;
+    assert_eq!(
+        order(&world, &ticket, &said().to_string()).await.status,
+        201
+    );
+    // A sale that wants nothing takes anything, and keeps nothing of it.
+    let plain = world.claim("plain", "alice").await;
+    assert_eq!(order(&world, &plain, &said().to_string()).await.status, 201);
+    let of = async |path: String| world.admin("GET", &path, &Value::Null).await.body;
+    assert_eq!(
+        of(format!("/orders/{}", ticket.claim_id())).await["payload"],
+        said()
+    );
+    assert_eq!(
+        of(format!("/orders/{}", plain.claim_id())).await["payload"],
+        Value::Null
+    );
+    let list = of("/orders?user=alice".to_owned()).await;
+    let list = list["orders"].as_array().unwrap();
+    let said_of = |sale: &str| {
+        let mut of_sale = list.iter().filter(|order| order["sale"] == sale);
+        of_sale.next().unwrap()["payload"].clone()
+    };
+    assert_eq!((said_of("s"), said_of("plain")), (said(), Value::Null));
+    let table = world.admin_bytes("/orders.csv?sale=s").await;
+    let table = String::from_utf8(table).unwrap();
+    assert!(
+        table.lines().next().unwrap().ends_with(",payload"),
+        "{table}"
+    );
+    let cell = r#""{""mail"":""alice@secret.example"",""variant"":""M""}""#;
+    assert!(table.contains(cell), "{table}");
+}
+
+#[tokio::test]
+async fn receivers_of_changes_are_told_with_each_of_them() {
+    let world = world(World::with_outbox().await).await;
+    let ticket = world.claim("s", "alice").await;
+    assert_eq!(
+        order(&world, &ticket, &said().to_string()).await.status,
+        201
+    );
+    let path = format!("/orders/{}", ticket.claim_id());
+    assert!(world.pay("alice", &path).await.status.is_success());
+    let store = world.origin.sales().store();
+    let changes = store
+        .order_changes(ticket.claim_id().as_str(), 1, 9)
+        .await
+        .unwrap();
+    assert_eq!(changes.len(), 2);
+    for change in changes {
+        let body: Value = serde_json::from_str(&change.body).unwrap();
+        assert_eq!(body["order"]["payload"], said(), "{}", change.kind);
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_with_a_key_is_bound_to_what_it_says() {
+    let world = world(World::new().await).await;
+    let with_key = |ticket: &Ticket| {
+        let mut headers = claim_headers(ticket).to_vec();
+        headers.push((IDEMPOTENCY_KEY, b"k-1".to_vec()));
+        headers
+    };
+    let body = said().to_string();
+    let first = world.claim("s", "alice").await;
+    let made = world.post_order_with(&with_key(&first), &body).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let second = world.claim_with_cap("s", "alice", 2).await.unwrap();
+    let other = body.replace("\"M\"", "\"L\"");
+    let reused = world.post_order_with(&with_key(&second), &other).await;
+    assert_eq!(reused.code(), "idempotency_key_reused");
+}
+
+#[tokio::test]
+async fn what_a_sale_wants_is_given_with_it_and_changes_until_it_starts() {
+    let world = World::new().await;
+    let bad = json!({ "type": "colour" });
+    let mut new = sale_json("s", 4);
+    new["starts_at_ms"] = json!(now_ms() + 60_000);
+    new["payload_schema"] = bad;
+    let refused = world.admin("POST", "/sales", &new).await;
+    assert_eq!(refused.code(), "invalid_sale");
+    assert_eq!(refused.body["errors"][0]["pointer"], "/payload_schema");
+    new["payload_schema"] = schema();
+    assert_eq!(world.admin("POST", "/sales", &new).await.status, 201);
+    let path = "/sales/s/payload-schema";
+    let wants =
+        async || world.admin("GET", path, &Value::Null).await.body["payload_schema"].clone();
+    assert_eq!(wants().await, schema());
+    // A change of something else leaves it.
+    let patch = async |changes: Value| world.admin("PATCH", "/sales/s", &changes).await.status;
+    assert_eq!(patch(json!({ "title": "Shoes" })).await, 200);
+    assert_eq!(wants().await, schema());
+    let other = json!({ "type": "object", "required": ["size"] });
+    assert_eq!(patch(json!({ "payload_schema": other })).await, 200);
+    assert_eq!(wants().await, other);
+    assert_eq!(patch(json!({ "payload_schema": null })).await, 200);
+    assert_eq!(wants().await, Value::Null);
+    assert_eq!(patch(json!({ "starts_at_ms": 1 })).await, 200);
+    assert_eq!(
+        patch(json!({ "payload_schema": schema() })).await,
+        409,
+        "it has started"
+    );
+    let none = world
+        .admin("GET", "/sales/x/payload-schema", &Value::Null)
+        .await;
+    assert_eq!(none.code(), "unknown_sale");
+}
+
+/// Types that hold it may be logged.
+#[tokio::test]
+async fn no_log_is_told_what_a_buyer_says() {
+    let world = world(World::new().await).await;
+    let ticket = world.claim("s", "alice").await;
+    assert_eq!(
+        order(&world, &ticket, &said().to_string()).await.status,
+        201
+    );
+    let store = world.origin.sales().store();
+    let found = store
+        .find_order(ticket.claim_id().as_str())
+        .await
+        .unwrap()
+        .unwrap();
+    let payload = store.payload(ticket.claim_id().as_str()).await.unwrap();
+    let asked = Asked {
+        attempt: None,
+        payload,
+    };
+    for shown in [format!("{found:?}"), format!("{asked:?}")] {
+        assert!(shown.contains("Payload("), "{shown}");
+        assert!(!shown.contains("secret.example"), "{shown}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Users see their reservations and take them back.
+
+use serde_json::{Value, json};
+use weir_origin::clock::now_ms;
+use weir_origin::sales::store::TakenBack;
+use weir_sale::claim::Ticket;
+use weir_sale::ledger::{Checks, ClaimReply};
+
+use crate::support::{Answer, World};
+
+const PATH: &str = "/sales/s/reservations";
+
+/// A world with a sale of one shard that wants reservations.
+async fn world(world: World) -> World {
+    let window = json!({ "from_ms": 0, "until_ms": now_ms() + 60_000 });
+    let members = json!({ "shards": 1, "reservation": window });
+    world.sale_with("s", 4, members).await;
+    world
+}
+
+/// A unit, claimed as a gateway does of a sale that wants reservations.
+async fn claim(world: &World, name: &str) -> Result<Ticket, ClaimReply> {
+    let checks = Checks {
+        reserved: true,
+        ..Checks::default()
+    };
+    world.claim_with_checks("s", name, checks).await
+}
+
+/// Status and state.
+fn told(answer: &Answer) -> (u16, &Value) {
+    (answer.status.as_u16(), &answer.body["state"])
+}
+
+#[tokio::test]
+async fn a_reservation_is_seen_and_taken_back_and_then_neither_gate_nor_sql_lets_its_user_buy() {
+    let world = world(World::new().await).await;
+    let none = world.as_user("alice", "GET", PATH).await;
+    assert_eq!(
+        (none.status.as_u16(), none.code()),
+        (404, "unknown_reservation")
+    );
+    let before_ms = now_ms();
+    let made = world.as_user("alice", "POST", PATH).await;
+    assert_eq!(told(&made), (201, &json!("reserved")));
+    let seen = world.as_user("alice", "GET", PATH).await;
+    assert_eq!(told(&seen), (200, &json!("reserved")));
+    assert!(seen.body["at_ms"].as_u64().unwrap() >= before_ms);
+    let again = world.as_user("alice", "POST", PATH).await;
+    assert_eq!(again.body, seen.body, "as it was made");
+    assert_eq!(world.as_user("bob", "GET", PATH).await.status, 404);
+
+    // Claimed before: SQL refuses it.
+    let early = claim(&world, "alice").await.unwrap();
+    for _ in 0..2 {
+        let gone = world.as_user("alice", "DELETE", PATH).await;
+        assert_eq!(told(&gone), (200, &json!("cancelled")));
+        assert_eq!(gone.body["at_ms"], Value::Null);
+    }
+    let refused = world.order(&early).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (403, "barred"));
+    assert_eq!(claim(&world, "alice").await, Err(ClaimReply::NotReserved));
+    assert_eq!(world.as_user("alice", "GET", PATH).await.status, 404);
+
+    // Reserved once more, all is as before.
+    let made = world.as_user("alice", "POST", PATH).await;
+    assert_eq!(made.status, 201);
+    let ticket = claim(&world, "alice").await.unwrap();
+    assert_eq!(world.order(&ticket).await.status, 201);
+    // An order stays its user's, whatever becomes of the reservation.
+    assert_eq!(world.as_user("alice", "DELETE", PATH).await.status, 200);
+    let order = format!("/orders/{}", ticket.claim_id());
+    assert_eq!(world.as_user("alice", "GET", &order).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_only_redis_still_has_of_a_reservation_buys_nothing_and_is_cleared_by_the_next_word() {
+    let world = world(World::new().await).await;
+    assert_eq!(world.as_user("alice", "POST", PATH).await.status, 201);
+    let sales = world.origin.sales();
+    // The origin died between SQL and Redis.
+    let (id, user) = (crate::support::id("s"), crate::support::user("alice"));
+    let store = sales.store();
+    for expected in [TakenBack::Now, TakenBack::Again] {
+        let cancelled = store.cancel_reservation(&id, &user).await.unwrap();
+        assert_eq!(cancelled, expected);
+    }
+    let ticket = claim(&world, "alice").await.unwrap();
+    assert_eq!(world.order(&ticket).await.code(), "barred");
+    assert_eq!(
+        claim(&world, "alice").await,
+        Err(ClaimReply::NotReserved),
+        "the refusal has told the gateway"
+    );
+}
+
+#[tokio::test]
+async fn while_redis_is_away_a_reservation_is_gone_and_the_answer_says_that_more_is_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = crate::support::redis(&dir).await;
+    let world = world(World::on(&server.url()).await).await;
+    assert_eq!(world.as_user("alice", "POST", PATH).await.status, 201);
+    drop(server);
+    let gone = world.as_user("alice", "DELETE", PATH).await;
+    assert_eq!(
+        (gone.status.as_u16(), gone.code()),
+        (503, "redis_unavailable")
+    );
+    assert_eq!(world.as_user("alice", "GET", PATH).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_sale_that_nobody_made_has_no_reservations_and_one_that_wants_none_has_none() {
+    let world = World::with_sale("free", 4).await;
+    for method in ["GET", "DELETE"] {
+        let unknown = world.as_user("alice", method, "/sales/x/reservations");
+        assert_eq!(unknown.await.code(), "unknown_sale", "{method}");
+        let path = "/sales/free/reservations";
+        let anonymous = axum::http::Request::builder().method(method).uri(path);
+        let anonymous = anonymous.body(axum::body::Body::empty()).unwrap();
+        assert_eq!(world.public(anonymous).await.code(), "user_missing");
+    }
+    let free = "/sales/free/reservations";
+    let none = world.as_user("alice", "GET", free).await;
+    assert_eq!(none.code(), "unknown_reservation");
+    assert_eq!(world.as_user("alice", "DELETE", free).await.status, 200);
+}
