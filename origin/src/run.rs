@@ -193,6 +193,7 @@ async fn open(config: &Config, secrets: Secrets, database: Database) -> Result<O
     let origin = origin.with_payments(secrets.payments);
     let origin = origin.with_edges(secrets.edge_keys);
     let origin = origin.with_stock_in_objects(config.sales.stock_in_objects);
+    let origin = origin.with_maxima_in_objects(config.links.maxima_in_objects);
     let origin = origin.with_holds(config.sales.hold_rules());
     let origin = origin.with_archive(config.sales.archive_rules());
     let settings = config.links.settings(secrets.link_scramble);

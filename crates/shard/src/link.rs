@@ -99,7 +99,7 @@ pub fn is_link(prefix: &[u8]) -> bool {
 
 impl<T> Kept<T> {
     fn is_over(&self, now_ms: u64) -> bool {
-        self.until_ms.is_some_and(|until_ms| now_ms > until_ms)
+        self.until_ms.is_some_and(|until_ms| now_ms >= until_ms)
     }
 }
 
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(read(&mut link, 2, NOW_MS), (Some(1), true));
         assert_eq!(read(&mut link, 3, NOW_MS), (Some(0), false));
         // Of a name that nobody knows any more, there is nothing left either.
-        assert_eq!(read(&mut link, 1, NOW_MS + MARK_MS + 1), (Some(0), false));
+        assert_eq!(read(&mut link, 1, NOW_MS + MARK_MS), (Some(0), false));
         assert!(link.marks.is_empty());
     }
 

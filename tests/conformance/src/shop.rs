@@ -141,6 +141,7 @@ fn domains() -> Result<DomainList> {
     Ok(DomainList {
         version: 1,
         domains: serde_json::from_value(domains)?,
+        maxima_in_objects: None,
     })
 }
 
