@@ -43,6 +43,7 @@ impl AnswerKind {
         match self {
             Self::Redirect => "weir_link_redirect",
             Self::App => "weir_link_app",
+            Self::Preview => "weir_link_preview",
             Self::Gone => "weir_link_gone",
             Self::Unknown => "weir_link_unknown",
             Self::File => "weir_link_file",

@@ -12,11 +12,6 @@ impl Csv {
         csv
     }
 
-    /// One without column names: more lines of a table that has begun.
-    pub fn empty() -> Self {
-        Self(String::new())
-    }
-
     /// Adds a line.
     pub fn line(&mut self, cells: &[&str]) {
         for (index, cell) in cells.iter().enumerate() {

@@ -13,9 +13,9 @@ mod layers;
 mod live;
 mod problem;
 pub mod server;
-pub mod webhook;
 mod shape;
 mod trace;
+pub mod webhook;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,11 +33,11 @@ pub(crate) use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub(crate) use edge::document_ms;
 pub use edge::{Edges, with_stamp};
-pub use live::Live;
-pub(crate) use input::{JsonBody, ReadQuery, page_len, read_json_of, read_value_of};
-pub use problem::{Fault, Problem, RETRY_AFTER_S, Remedy};
 pub(crate) use health::Silences;
 pub use health::{Health, Loop, Part, alive, probes, starting};
+pub(crate) use input::{JsonBody, ReadQuery, page_len, read_json_of, read_value_of};
+pub use live::Live;
+pub use problem::{Fault, Problem, RETRY_AFTER_S, Remedy};
 
 /// Reads from a request's headers whom the gateway has signed in. Start-up gives it to domains that do not know gateways'
 /// keys.

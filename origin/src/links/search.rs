@@ -115,9 +115,8 @@ impl Wanted {
         let in_target = |part: &String| link.link.addresses().any(|one| contains(one, part));
         let is_in_time = link.created_at_ms >= self.from_ms
             && self.to_ms.is_none_or(|to_ms| link.created_at_ms < to_ms);
-        let may_see = |key: &Caller| {
-            key.may_domain(link.id.domain.as_str()) && key.may_tags(&link.tags)
-        };
+        let may_see =
+            |key: &Caller| key.may_domain(link.id.domain.as_str()) && key.may_tags(&link.tags);
         is_in_time
             && self.narrow_key.as_ref().is_none_or(may_see)
             && self

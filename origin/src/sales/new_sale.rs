@@ -124,7 +124,7 @@ impl NewSaleError {
             Self::WarmBefore => "warm_before_ms",
             Self::Catalogue(CatalogueError::Shards(_)) => "shards",
             Self::Catalogue(CatalogueError::UserCap(_)) => "user_cap",
-            Self::Catalogue(CatalogueError::TooManySales(_)) => "",
+            Self::Catalogue(CatalogueError::TooManySales(_) | CatalogueError::TooManyKeys(_)) => "",
         }
     }
 }

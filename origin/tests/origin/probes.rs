@@ -60,6 +60,7 @@ async fn start(dir: &TempDir, data: &Path, flags: &[String]) -> Origin {
             token: support::SECRET.to_owned(),
             payment: support::SECRET.to_owned(),
             admin_token: TOKEN.to_owned(),
+            room: support::SECRET.to_owned(),
         },
     };
     let log = dir.path().join("origin.log");

@@ -14,8 +14,8 @@ use tracing::error;
 use super::links::QueryResult;
 use super::within::Within;
 use crate::http::Problem;
+use crate::http::csv::Csv;
 use crate::links::Links;
-use crate::links::csv::Csv;
 use crate::links::search::{Cursor, Wanted, search};
 use crate::links::view::LinkView;
 use crate::sql::SqlError;
@@ -141,7 +141,7 @@ fn line(link: &LinkView, format: Format) -> String {
 fn row(link: &LinkView) -> String {
     let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
     let tags = serde_json::to_string(&link.tags).unwrap_or_default();
-    let mut csv = Csv::empty();
+    let mut csv = Csv::default();
     csv.line(&[
         link.domain.as_str(),
         link.code.as_str(),

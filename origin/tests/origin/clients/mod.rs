@@ -12,7 +12,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_stack::report::Console;
 use weir_stack::tools::OpenApiTools;
 
-use crate::support::{TOKEN, World, claim_headers, user_headers};
+use crate::support::requests::user_headers;
+use crate::support::{TOKEN, World, claim_headers};
 
 /// Long enough for a machine that is busy with other tests.
 const LIMIT: Duration = Duration::from_secs(180);

@@ -2,7 +2,7 @@
 
 mod claims;
 pub mod contract;
-mod requests;
+pub mod requests;
 mod servers;
 mod sql;
 mod world;
@@ -19,7 +19,6 @@ use weir_origin::clock::now_ms;
 use weir_sale::claim::Ticket;
 use weir_sale::shard::home_shard;
 
-pub use requests::user_headers;
 use servers::shared_redis;
 pub use servers::{mysql_url, redis};
 pub use sql::Sql;
