@@ -253,7 +253,9 @@ impl<E: Engine> Run<E> {
     fn apply_all(&mut self, knows: &dyn Knows) -> VecDeque<Event<'static>> {
         let mut list = Vec::new();
         self.effects.take_into(&mut list);
-        let events = list.into_iter().filter_map(|effect| self.apply(effect, knows));
+        let events = list
+            .into_iter()
+            .filter_map(|effect| self.apply(effect, knows));
         let events = events.collect();
         self.effects.clear_bytes();
         events

@@ -166,7 +166,8 @@ impl<S: Store> Edge<S> {
             return Err(FieldError::new("stock_in_objects", problem));
         }
         if config.maxima.is_some() && !given.counts_exactly {
-            let problem = "this platform has no objects: leave links with a maximum to the gateways";
+            let problem =
+                "this platform has no objects: leave links with a maximum to the gateways";
             return Err(FieldError::new("maxima_in_objects", problem));
         }
         let host = Rc::new(Host::new(given, &config));

@@ -147,6 +147,11 @@ impl Link {
         Ok(done)
     }
 
+    /// How many marks of clicks it holds.
+    pub fn marks(&self) -> usize {
+        self.marks.len()
+    }
+
     /// What has come to its end is gone.
     fn pass(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
@@ -293,7 +298,8 @@ impl Link {
             };
         }
         // A link that has lost its maximum is nothing that is kept here: its record stands in Redis.
-        let has_max = |kept: &mut Kept<Vec<u8>>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
+        let has_max =
+            |kept: &mut Kept<Vec<u8>>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
         let is_left = match names.contains(&Name::Clicks) {
             true => self.record.take_if(|kept| !has_max(kept)).is_some(),
             false => false,
