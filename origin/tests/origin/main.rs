@@ -44,6 +44,7 @@ mod risk;
 mod rooms;
 mod sales;
 mod settings;
+mod shard_proxy;
 mod silent_cluster;
 mod stock_changes;
 mod store;
