@@ -184,7 +184,11 @@ impl Mortal {
         if commands == b"*1\r\n$8\r\nSHUTDOWN\r\n" {
             let abort = js_sys::Reflect::get(&self.0, &"abort".into())?;
             let abort: js_sys::Function = abort.dyn_into()?;
-            abort.call1(&self.0, &"it was told to die".into())?;
+            // By itself, in a moment: what dies within a call into the module leaves the module's other calls behind.
+            let abort = abort.bind1(&self.0, &"it was told to die".into());
+            let wait = js_sys::Reflect::get(&js_sys::global(), &"setTimeout".into())?;
+            let wait: js_sys::Function = wait.dyn_into()?;
+            wait.call2(&JsValue::UNDEFINED, &abort, &0.into())?;
         }
         Ok(())
     }

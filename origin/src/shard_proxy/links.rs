@@ -80,12 +80,11 @@ fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
         return None;
     }
     let (mut commands, mut count) = (Vec::new(), 1);
-    let stands: &[u8] = if has_max { IN_OBJECT } else { record };
-    let set = [words.first()?, words.get(1)?, stands];
-    encode_command(
-        &mut commands,
-        set.into_iter().chain(options.iter().copied()),
-    );
+    let mut set = words.to_vec();
+    if let Some(value) = set.get_mut(2).filter(|_| has_max) {
+        *value = IN_OBJECT;
+    }
+    encode_command(&mut commands, set);
     if has_max {
         // What Redis has counted before is no count any more, should the link ever come back.
         let clicks = [link.as_bytes(), CLICKS].concat();

@@ -18,6 +18,7 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use weir_base::headers::{EDGE, EDGE_SIGNATURE};
 use weir_base::key::KeyRing;
 use weir_feed::routes::SHARD;
@@ -26,6 +27,7 @@ use weir_link::click::ClickId;
 use weir_link::record::Link;
 use weir_origin::clock::now_ms;
 use weir_origin::config::Config;
+use weir_origin::http::server::serve;
 use weir_origin::shard_proxy::{self, ShardProxyCommand};
 use weir_scripts::keys::LinkKeys;
 use weir_scripts::link_read::Purpose;
@@ -106,7 +108,7 @@ impl World {
             .with_state(Arc::clone(&objects));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let edge = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        tokio::spawn(serve(listener, routes, CancellationToken::new()));
         let port = ports::free().unwrap();
         let proxy = start(port, edge, &redis, keys);
         Self {

@@ -51,12 +51,12 @@ impl Object {
         object.set(&record);
         let feeds = shop::maxima_in_objects(prefix, &record, now_ms()).unwrap();
         object.world.traffic().feeds = feeds;
-        object.wait();
+        object.wait_until_heard();
         Some(object)
     }
 
     /// Until the edge has read the feeds: before that it sends clicks on.
-    fn wait(&self) {
+    fn wait_until_heard(&self) {
         let has_heard = (0..600).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(50));
             self.status(LINK) == 302
@@ -95,7 +95,7 @@ impl Object {
     }
 
     /// So many at once, each on a connection of its own; what each was answered. Meanwhile the object dies as often.
-    fn storm(&self, clicks: usize, deaths: usize) -> Vec<u16> {
+    fn rush_of(&self, clicks: usize, deaths: usize) -> Vec<u16> {
         std::thread::scope(|scope| {
             let click = || self.status(MAXIMUM);
             let threads: Vec<_> = (0..clicks).map(|_| scope.spawn(click)).collect();
@@ -134,8 +134,8 @@ fn a_maximum_is_kept_to_the_click_however_many_click_and_whatever_dies() {
     assert_eq!(object.used(), MAX);
     // What was answered is on disk, and stays so.
     object.server.crash().unwrap();
-    object.wait();
-    let last = object.storm(20, 0);
+    object.wait_until_heard();
+    let last = object.rush_of(20, 0);
     assert_eq!(redirected(&last), 0, "{last:?}");
     assert_eq!(object.used(), MAX);
     assert_eq!(object.world.traffic().seen.len(), 0, "no gateway was asked");
@@ -144,7 +144,7 @@ fn a_maximum_is_kept_to_the_click_however_many_click_and_whatever_dies() {
 impl Object {
     /// A storm in which nobody is answered anything but these.
     fn counted_storm(&self, clicks: usize, deaths: usize) -> Vec<u16> {
-        let statuses = self.storm(clicks, deaths);
+        let statuses = self.rush_of(clicks, deaths);
         let is_known = |status: &u16| matches!(status, 302 | 410 | 503);
         assert!(statuses.iter().all(is_known), "{statuses:?}");
         statuses
@@ -178,7 +178,7 @@ fn a_name_that_is_repeated_counts_once_and_is_given_back_once() {
     assert_eq!(left(1), MAX - 1);
     assert_eq!(object.used(), 1);
     // All the log in one: a mark is in it, too.
-    for sequence in 3..520 {
+    for sequence in 3..263 {
         left(sequence);
         back(sequence);
     }
