@@ -181,7 +181,10 @@ mod tests {
         let of = |words: &[&[u8]]| LinkKeys::of_command("weir", words).map(String::from);
         let link = Some("weir:link:{s/abc}".into());
         assert_eq!(of(&[b"GET", b"weir:link:{s/abc}"]), link);
-        assert_eq!(of(&[b"EVAL", b"x", b"2", b"weir:link:{s/abc}:clicks"]), link);
+        assert_eq!(
+            of(&[b"EVAL", b"x", b"2", b"weir:link:{s/abc}:clicks"]),
+            link
+        );
         let others: [&[u8]; 5] = [
             b"weir:link:domains",
             b"weir:link:uv:{s/abc}:h1:v",
