@@ -6,6 +6,10 @@ use crate::shard::{Done, Shard};
 
 /// What is in one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an object has one, and holds it for as long as it lives"
+)]
 pub enum Held {
     /// A shard of a sale.
     Shard(Shard),
