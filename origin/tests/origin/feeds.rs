@@ -176,6 +176,7 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
 async fn with_maxima_in_objects_edges_are_told_of_them_and_where_they_stand() {
     let mut world = world().await;
     world.origin = world.origin.with_maxima_in_objects(true);
+    let world = world.and_edges(keys());
     let counted = Link {
         max_clicks: 3,
         ..Link::to("https://counted.example/")
