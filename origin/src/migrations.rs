@@ -72,12 +72,7 @@ macro_rules! migrations {
             migration!($database, 69, "order payloads", "0069_order_payloads"),
             migration!($database, 70, "draws", "0070_draws"),
             migration!($database, 75, "link totals", "0075_link_totals"),
-            migration!(
-                $database,
-                76,
-                "link click cells",
-                "0076_link_click_cells"
-            ),
+            migration!($database, 76, "link click cells", "0076_link_click_cells"),
             migration!($database, 85, "access", "0085_access"),
         ]
     };

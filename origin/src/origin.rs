@@ -80,6 +80,7 @@ pub struct Origin {
     edges: Edges,
     cors: Cors,
     is_stock_in_objects: bool,
+    are_maxima_in_objects: bool,
     access_metrics: AccessMetrics,
     access: Access,
     live: Live,
@@ -154,6 +155,7 @@ impl Origin {
             edges: Edges::default(),
             cors: Cors::default(),
             is_stock_in_objects: false,
+            are_maxima_in_objects: false,
             disks,
             silence_max: SILENCE_MAX,
             sales,
@@ -278,6 +280,13 @@ impl Origin {
         self
     }
 
+    /// The same, whose links with a maximum are counted in objects of an edge if `are_so`, behind the proxy of shards.
+    #[must_use]
+    pub fn with_maxima_in_objects(mut self, are_so: bool) -> Self {
+        self.are_maxima_in_objects = are_so;
+        self
+    }
+
     /// The same, with these settings of access.
     #[must_use]
     pub fn with_access(mut self, settings: access::Settings) -> Self {
@@ -335,6 +344,8 @@ impl Origin {
 
     /// The routes for gateways.
     pub fn public_routes(&self) -> Router {
+        let maxima = self.are_maxima_in_objects;
+        let maxima = maxima.then(|| self.redis.prefix().to_owned());
         let sales = match self.has_sales {
             true => sales::http::public(self.sales.clone()).merge(sales::http::feeds(
                 self.sales.clone(),
@@ -345,7 +356,11 @@ impl Origin {
         };
         let routes = sales
             .merge(links::http::public(self.links.clone()))
-            .merge(links::http::feeds(self.links.clone(), self.edges.clone()))
+            .merge(links::http::feeds(
+                self.links.clone(),
+                self.edges.clone(),
+                maxima,
+            ))
             .merge(events::http::public(self.events.clone()))
             .merge(history::http::public(
                 self.history.clone(),

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `links`, `gate` and `limits` are what the gateways' filters have, each with or without; but nothing of Redis and of claims: an
-//! edge has neither, unless `stock_in_objects` says that it sells by itself.
+//! edge has neither, unless `stock_in_objects` says that it sells by itself, or `maxima_in_objects` that it counts clicks by itself.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -28,6 +28,9 @@ use weir_engine::keys::{KeyConfig, ring};
 
 /// The variable that stands for the secret of claims, which an edge does not have.
 pub(crate) const NO_CLAIMS: &str = "WEIR_EDGE_HAS_NO_CLAIM_SECRET";
+
+/// How long an object may take to count a click unless set, in milliseconds.
+const OBJECT_DEADLINE_MS: u64 = 1_000;
 
 /// What engines call the Redis that is not there.
 pub(crate) const PREFIX: &str = "edge";
@@ -56,6 +59,10 @@ pub struct Config {
     /// `redis` with the `key_prefix` of gateways and origin. Only on platforms that have such objects.
     #[serde(default)]
     pub stock_in_objects: bool,
+    /// Whether clicks of links with a maximum are counted in objects beside the edge: then `links` may have `redis` with the
+    /// `key_prefix` of gateways and origin. Only on platforms that have such objects.
+    #[serde(default)]
+    pub maxima_in_objects: bool,
     /// For how many milliseconds links count after the origin has last been heard, 1,000 to an hour: a minute unless set. So
     /// long an edit may go unseen.
     #[serde(default = "default_links_fresh_ms")]
@@ -85,6 +92,8 @@ pub struct Checked {
     pub exact_limits: Option<Vec<u8>>,
     /// The gate's that sells from objects: see [`Config::stock_in_objects`].
     pub stock: Option<Vec<u8>>,
+    /// That of links with a maximum, if their clicks are counted in objects: see [`Config::maxima_in_objects`].
+    pub maxima: Option<Vec<u8>>,
     /// See [`Config::links_fresh_ms`].
     pub links_fresh_ms: u64,
     /// See [`Config::sales_every_ms`].
@@ -110,12 +119,26 @@ impl Config {
         within("links_every_ms", self.links_every_ms, 100, 60_000)?;
         let stock = match (self.stock_in_objects, &self.gate) {
             (false, _) => None,
-            (true, Some(gate)) => Some(stock(gate.clone())?),
+            (true, Some(gate)) => Some(in_objects("gate", gate.clone())?),
             (true, None) => {
                 let problem = "an edge that sells from objects needs it";
                 return Err(FieldError::new("gate", problem));
             }
         };
+        let maxima = match (self.maxima_in_objects, &self.links) {
+            (false, _) => None,
+            (true, Some(links)) => Some(maxima(links.clone())?),
+            (true, None) => {
+                let problem = "an edge that counts clicks in objects needs it";
+                return Err(FieldError::new("links", problem));
+            }
+        };
+        let links_without_objects = self.links.map(|mut links| {
+            if maxima.is_some() {
+                links.remove("redis");
+            }
+            links
+        });
         let gate = self.gate.map(|mut gate| {
             if stock.is_some() {
                 gate.retain(|name, _| name != "claim" && name != "redis");
@@ -124,9 +147,10 @@ impl Config {
         });
         Ok(Checked {
             stock,
+            maxima,
             keys: ring("keys", &self.keys, environment)?,
             edge: self.edge,
-            links: self.links.map(links).transpose()?,
+            links: links_without_objects.map(links).transpose()?,
             gate: gate.map(without_claims).transpose()?,
             limits: self.limits.map(limits).transpose()?,
             exact_limits: self.exact_limits.map(exact_limits).transpose()?,
@@ -153,18 +177,34 @@ fn links(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     Ok(Value::Object(config).to_string().into_bytes())
 }
 
-/// A gateway's, of a Redis whose calls have one shard each.
-fn stock(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+/// The engine of links with a maximum. An object is further away than a Redis.
+fn maxima(mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
+    has_none("links", &config, &["clicks", "origin"])?;
+    config.insert("clicks".to_owned(), json!({ "enabled": false }));
+    let redis = config.entry("redis").or_insert_with(|| json!({}));
+    if let Some(redis) = redis.as_object_mut() {
+        redis
+            .entry("deadline_ms")
+            .or_insert(json!(OBJECT_DEADLINE_MS));
+    }
+    in_objects("links", config)
+}
+
+/// A gateway's, of a Redis whose calls have one object each.
+fn in_objects(part: &str, mut config: Map<String, Value>) -> Result<Vec<u8>, FieldError> {
     let mut redis = match config.remove("redis") {
         Some(Value::Object(redis)) => redis,
-        Some(_) => return Err(FieldError::new("gate.redis", "must be an object")),
+        Some(_) => {
+            let path = format!("{part}.redis");
+            return Err(FieldError::new(path, "must be an object"));
+        }
         None => Map::new(),
     };
     let of_objects = ["key_prefix", "deadline_ms"];
     if let Some(name) = redis.keys().find(|name| !of_objects.contains(&&***name)) {
         let problem =
             "an edge has no Redis: of its objects only key_prefix and deadline_ms can be told";
-        return Err(FieldError::new(format!("gate.redis.{name}"), problem));
+        return Err(FieldError::new(format!("{part}.redis.{name}"), problem));
     }
     redis.insert("topology".to_owned(), json!("cluster"));
     config.insert("redis".to_owned(), Value::Object(redis));

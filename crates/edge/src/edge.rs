@@ -6,6 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use weir_base::FieldError;
 use weir_base::headers::{CLAIM, EDGE, EDGE_SIGNATURE, is_gateway_only};
@@ -19,11 +20,13 @@ use weir_engine_limiter::Limiter;
 use weir_engine_links::Links;
 use weir_feed::stamp::{Signed, Stamp};
 
+use crate::asking::{Ask, Asking, Said as Asked};
 use crate::config::{Checked, Config, NO_CLAIMS};
-use crate::host::stock_is_elsewhere;
+use crate::host::{maxima_are_elsewhere, stock_is_elsewhere};
 use crate::knowledge::{Feed, Knowledge, TakeError};
+use crate::maxima::Maxima;
 use crate::part::{Make, Part, Said};
-use crate::stock::{Ask, Bought, Buying, Stock};
+use crate::stock::Stock;
 use crate::store::Store;
 
 /// Memory that local limits count in.
@@ -48,7 +51,7 @@ pub type Pairs = Vec<(String, Vec<u8>)>;
 pub struct Given {
     /// A variable of the environment, for secrets.
     pub variable: Box<Variable>,
-    /// A number that is hard to guess.
+    /// A number that is hard to guess, and that no other instance has.
     pub seed: u64,
     /// Where local limits count: with [`LocalData`](weir_base::shared_data::LocalData), in this instance alone.
     pub data: Data,
@@ -64,14 +67,15 @@ pub struct Edge<S> {
     gate: Option<Part<Gate<Data>>>,
     links: Option<Part<Links>>,
     stock: Option<Stock>,
+    maxima: Option<Maxima>,
 }
 
 /// What becomes of a request, as far as that is known.
 pub enum Begun {
     /// It is decided.
     Decided(Decision),
-    /// It buys, and the stock stands in objects: they are asked.
-    Asks(Box<Buying>),
+    /// It buys, or clicks a link that has only so many clicks, and what is left stands in objects: they are asked.
+    Asks(Asking),
 }
 
 /// What becomes of a request that objects have been asked about.
@@ -91,12 +95,15 @@ pub enum Sold {
 pub(crate) struct Host {
     given: Given,
     no_claims: Vec<u8>,
+    /// How many engines were given a name.
+    named: Cell<u64>,
 }
 
 impl Host {
     pub(crate) fn new(given: Given, config: &Checked) -> Self {
         Self {
             no_claims: config.no_claims(),
+            named: Cell::default(),
             given,
         }
     }
@@ -116,9 +123,11 @@ impl setup::Host for Host {
         }
     }
 
-    /// No edge counts clicks, so nobody hears of this name.
+    /// By its engine's name a click is told from all others: the seed is this instance's own.
     fn unique_name(&self) -> String {
-        format!("edge-{:016x}", self.given.seed)
+        let number = self.named.get();
+        self.named.set(number + 1);
+        format!("edge-{:016x}-{number}", self.given.seed)
     }
 
     fn unguessable(&self) -> u64 {
@@ -156,7 +165,13 @@ impl<S: Store> Edge<S> {
             let problem = "this platform has no objects: leave sales to the gateways";
             return Err(FieldError::new("stock_in_objects", problem));
         }
+        if config.maxima.is_some() && !given.counts_exactly {
+            let problem =
+                "this platform has no objects: leave links with a maximum to the gateways";
+            return Err(FieldError::new("maxima_in_objects", problem));
+        }
         let host = Rc::new(Host::new(given, &config));
+        let maxima = config.maxima.as_ref().map(|json| maxima(json, &host));
         let stock = config.stock.as_ref().map(|json| stock(json, &host));
         let limits = config.limits.as_ref().map(|json| limiter(json, &host));
         let gate = config.gate.as_ref().map(|json| gate(json, &host));
@@ -166,6 +181,7 @@ impl<S: Store> Edge<S> {
             gate: gate.transpose().map_err(within("gate"))?,
             links: links.transpose().map_err(within("links"))?,
             stock: stock.transpose().map_err(within("gate"))?,
+            maxima: maxima.transpose().map_err(within("links"))?,
             knowledge: Knowledge::new(&config, store),
             config,
         })
@@ -177,15 +193,36 @@ impl<S: Store> Edge<S> {
         self.decided(said, request)
     }
 
-    /// As [`Edge::decide`], for a host that has objects in which stock stands.
+    /// As [`Edge::decide`], for a host that has objects.
     pub fn begin(&mut self, request: &PlainRequest) -> Begun {
+        self.knowledge.take_counted();
         let said = self.ask_limits(request);
         if said == Said::GoesOn
             && let Some(begun) = self.buy(request)
         {
             return begun;
         }
-        Begun::Decided(self.decided(said, request))
+        let decided = self.decided(said, request);
+        match self.count(request) {
+            Some(begun) => begun,
+            None => Begun::Decided(decided),
+        }
+    }
+
+    /// Begins a click on a link whose clicks are counted in an object, if engines have asked for one. If the origin has not been
+    /// heard, a gateway decides.
+    fn count(&mut self, request: &PlainRequest) -> Option<Begun> {
+        if !self.knowledge.take_counted() {
+            return None;
+        }
+        let maxima = self.maxima.as_mut()?;
+        match self.knowledge.maxima_in_objects(request.now_ms)? {
+            Some(prefix) if prefix == maxima.key_prefix() => {
+                let run = maxima.begin(request, &self.knowledge)?;
+                Some(Begun::Asks(Asking::Clicks(Box::new(run))))
+            }
+            _ => Some(refused(maxima_are_elsewhere())),
+        }
     }
 
     fn decided(&mut self, of_limits: Said, request: &PlainRequest) -> Decision {
@@ -227,45 +264,61 @@ impl<S: Store> Edge<S> {
         }
         match self.knowledge.stock_in_objects(request.now_ms)? {
             Some(prefix) if prefix == stock.key_prefix() => {
-                let buying = stock.begin(request, &self.knowledge);
-                buying.map(Box::new).map(Begun::Asks)
+                let run = stock.begin(request, &self.knowledge)?;
+                Some(Begun::Asks(Asking::Buys(Box::new(run))))
             }
-            _ => Some(Begun::Decided(Decision::Answer(Arc::new(
-                stock_is_elsewhere(),
-            )))),
+            _ => Some(refused(stock_is_elsewhere())),
         }
     }
 
-    /// A shard's object has replied to an ask of this request, or not: then the reason tells whether it may have run.
-    pub fn answered(&self, buying: &mut Buying, ask: &Ask, reply: Reply, now_ms: u64) {
-        if let Some(stock) = &self.stock {
-            stock.answered(buying, (ask, reply), now_ms, &self.knowledge);
+    /// An object has replied to an ask of this request, or not: then the reason tells whether it may have run.
+    pub fn answered(&self, asking: &mut Asking, ask: &Ask, reply: Reply, now_ms: u64) {
+        match (asking, &self.stock, &self.maxima) {
+            (Asking::Buys(run), Some(stock), _) => {
+                run.answered(ask, reply, now_ms, &stock.knows(&self.knowledge));
+            }
+            (Asking::Clicks(run), _, Some(maxima)) => {
+                run.answered(ask, reply, now_ms, &maxima.knows(&self.knowledge));
+            }
+            _ => {}
         }
     }
 
     /// What becomes of the request, when nothing is left to be asked.
-    pub fn sold(&self, buying: &Buying, request: &PlainRequest) -> Sold {
-        match buying.said() {
-            Some(Bought::Answer(answer)) => Sold::Answer(Arc::clone(answer)),
-            Some(Bought::GoesOn) if buying.changes().has(CLAIM) => {
-                Sold::ToOrigin(buying.changes().apply(self.outgoing(request)))
+    pub fn sold(&self, asking: &Asking, request: &PlainRequest) -> Sold {
+        let said = match asking {
+            Asking::Buys(run) => run.said(),
+            Asking::Clicks(run) => run.said(),
+        };
+        match (said, asking) {
+            (Some(Asked::Answer(answer)), _) => Sold::Answer(Arc::clone(answer)),
+            (Some(Asked::GoesOn), Asking::Buys(run)) if run.changes().has(CLAIM) => {
+                Sold::ToOrigin(run.changes().apply(self.outgoing(request)))
             }
             _ => Sold::ToGateway(self.outgoing(request)),
         }
     }
 
-    /// The origin has answered a request with a claim; `None` if nobody knows what it has done. There may be more to be asked
-    /// then: a claim that it has refused goes back.
-    pub fn ended(&self, buying: &mut Buying, response_status: Option<u16>, now_ms: u64) {
-        if let Some(stock) = &self.stock {
-            stock.ended(buying, response_status, now_ms, &self.knowledge);
+    /// The request is over; of one with a claim, the origin has answered so, or `None` if nobody knows what it has done. There may
+    /// be more to be asked then: what has led nowhere goes back.
+    pub fn ended(&self, asking: &mut Asking, response_status: Option<u16>, now_ms: u64) {
+        match (asking, &self.stock, &self.maxima) {
+            (Asking::Buys(run), Some(stock), _) => {
+                run.closed(response_status, now_ms, &stock.knows(&self.knowledge));
+            }
+            (Asking::Clicks(run), _, Some(maxima)) => {
+                run.turn(now_ms, &maxima.knows(&self.knowledge));
+            }
+            _ => {}
         }
     }
 
-    /// The request is over.
-    pub fn finish(&mut self, buying: Buying) {
-        if let Some(stock) = &mut self.stock {
-            stock.finish(buying);
+    /// Nothing is left to be asked, nor [owed](Asking::owes).
+    pub fn finish(&mut self, asking: Asking) {
+        match (asking, &mut self.stock, &mut self.maxima) {
+            (Asking::Buys(run), Some(stock), _) => stock.finish(*run),
+            (Asking::Clicks(run), _, Some(maxima)) => maxima.finish(*run),
+            _ => {}
         }
     }
 
@@ -400,12 +453,26 @@ fn stock(json: &[u8], host: &Rc<Host>) -> Result<Stock, FieldError> {
 }
 
 fn links(json: &[u8], host: &Rc<Host>) -> Result<Part<Links>, FieldError> {
+    Part::new(make_links(json, host))
+}
+
+/// Links whose clicks are counted in objects.
+fn maxima(json: &[u8], host: &Rc<Host>) -> Result<Maxima, FieldError> {
+    let key_prefix = parse::<weir_engine_links::config::Config>(json)?;
+    let key_prefix = key_prefix.redis.key_prefix;
+    Maxima::new(make_links(json, host), key_prefix)
+}
+
+fn make_links(json: &[u8], host: &Rc<Host>) -> Make<Links> {
     let (json, host) = (json.to_vec(), Rc::clone(host));
-    let make: Make<_> = Box::new(move || {
+    Box::new(move || {
         let configured = weir_engine_links::configure(&json, &*host)?;
         Ok(configured.engine)
-    });
-    Part::new(make)
+    })
+}
+
+fn refused(answer: Answer) -> Begun {
+    Begun::Decided(Decision::Answer(Arc::new(answer)))
 }
 
 fn may_go_on(name: &[u8]) -> bool {

@@ -139,6 +139,13 @@ pub(crate) fn stock_is_elsewhere() -> Answer {
     unavailable("misconfigured", message)
 }
 
+/// What a client is told by an edge that counts clicks in objects, of an origin that does not.
+pub(crate) fn maxima_are_elsewhere() -> Answer {
+    let message = "this edge counts clicks in objects, but the origin does not say that maxima stand there: \
+                   see `maxima_in_objects` in docs/edge.md";
+    unavailable("misconfigured", message)
+}
+
 fn unavailable(error: &str, message: &str) -> Answer {
     let refusal = Refusal {
         status: 503,

@@ -80,6 +80,8 @@ pub struct Knowledge<S> {
     link_read: String,
     /// Grows with each document that changes what engines may have in memory.
     changes: u64,
+    /// Whether a link was asked for whose clicks are counted in an object.
+    has_met_counted: Cell<bool>,
 }
 
 /// How far the link feed was read, and which of the store's links count.
@@ -127,6 +129,7 @@ impl<S: Store> Knowledge<S> {
             asked_ms: Cell::default(),
             link_read: link_read::SCRIPT.sha1_hex(),
             changes: 0,
+            has_met_counted: Cell::default(),
             store,
         };
         knowledge.load();
@@ -158,6 +161,18 @@ impl<S: Store> Knowledge<S> {
     pub fn stock_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
         let list = self.sales.current(now_ms)?;
         Some(list.stock_in_objects.as_deref())
+    }
+
+    /// What the keys of links begin with, if the origin has maxima in objects; `None` if what is known does not count.
+    pub fn maxima_in_objects(&self, now_ms: u64) -> Option<Option<&str>> {
+        self.domains(now_ms)?;
+        let list = &self.domains.as_ref()?.body;
+        Some(list.maxima_in_objects.as_deref())
+    }
+
+    /// Whether a link was asked for, since this was asked last, whose clicks are counted in an object.
+    pub(crate) fn take_counted(&self) -> bool {
+        self.has_met_counted.take()
     }
 
     /// The catalogue as Redis would answer it, as long as it counts.
@@ -356,16 +371,23 @@ impl<S: Store> Knowledge<S> {
         let (mut rest, mut replies) = (commands, Vec::new());
         while !rest.is_empty() {
             let (command, used) = decode(rest).ok()?;
-            self.reply(&words(&command)?, now_ms, &mut replies)?;
+            self.reply(PREFIX, &words(&command)?, now_ms, &mut replies)?;
             rest = rest.get(used..)?;
         }
         Some(replies)
     }
 
-    fn reply(&self, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) -> Option<()> {
-        let domains = keys::link_domains(PREFIX);
+    /// The reply to one command of an engine whose keys begin so; `None` if what is known does not answer it.
+    pub(crate) fn reply_to(&self, prefix: &str, words: &[&[u8]], now_ms: u64) -> Option<Vec<u8>> {
+        let mut reply = Vec::new();
+        self.reply(prefix, words, now_ms, &mut reply)?;
+        Some(reply)
+    }
+
+    fn reply(&self, prefix: &str, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) -> Option<()> {
+        let domains = keys::link_domains(prefix);
         match words {
-            [b"GET", key] if *key == keys::catalogue(PREFIX).as_slice() => {
+            [b"GET", key] if *key == keys::catalogue(prefix).as_slice() => {
                 self.sales.current(now_ms)?;
                 bulk(out, &self.catalogue);
             }
@@ -407,8 +429,13 @@ impl<S: Store> Knowledge<S> {
             return None;
         }
         let entry: Entry = self.read(&self.link_key(&link_of(key)?))?;
-        let State::Record(record) = entry.state else {
-            return None;
+        let record = match entry.state {
+            State::Record(record) => record,
+            State::Counted(_) => {
+                self.has_met_counted.set(true);
+                return None;
+            }
+            State::AtGateway | State::Gone => return None,
         };
         out.extend_from_slice(b"*3\r\n");
         bulk(out, record.as_bytes());

@@ -18,7 +18,9 @@
 //! | [`knowledge`] | feeds into the store, and out of it the replies that engines wait for |
 //! | `part` | one engine: asked, and made anew when its question had no answer |
 //! | [`edge`] | all of it for one request |
-//! | [`stock`] | sales whose stock stands in objects: the gate, asked step by step |
+//! | [`asking`] | engines whose questions go to objects, step by step |
+//! | [`stock`] | sales whose stock stands in objects: the gate |
+//! | `maxima` | links whose clicks are counted in objects |
 //! | [`exact`] | limits that one place counts |
 //! | [`host`] | what hosts share |
 //!
@@ -26,7 +28,8 @@
 //!
 //! - *Oversell*: it has no claim secret, and [`config`] refuses one. Every request to buy that is not refused goes on. With
 //!   [stock in objects](stock) it has the secret, and asks the shard of each claim, which gives each unit once.
-//! - *Admit too many clicks*: links with a maximum are [marked](weir_feed::links::State::AtGateway), and go on.
+//! - *Admit too many clicks*: links with a maximum are [marked](weir_feed::links::State::AtGateway), and go on. With
+//!   maxima in objects it asks the link's object, which counts each click once.
 //! - *Trust a client's claim*: headers that only a gateway sends, and stamps, are taken from every request.
 //! - *Know better*: what it knows ends by itself if the origin is silent, and never goes back.
 
@@ -44,11 +47,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod asking;
 pub mod config;
 pub mod edge;
 pub mod exact;
 pub mod host;
 pub mod knowledge;
+mod maxima;
 mod part;
 pub mod stock;
 pub mod store;

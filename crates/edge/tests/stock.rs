@@ -8,9 +8,9 @@ use weir_base::headers::CLAIM;
 use weir_base::id::SaleId;
 use weir_base::key::SigningKey;
 use weir_base::shared_data::LocalData;
+use weir_edge::asking::{Ask, Asking};
 use weir_edge::edge::Given;
 use weir_edge::knowledge::Feed;
-use weir_edge::stock::{Ask, Buying};
 use weir_edge::store::MemoryStore;
 use weir_edge::{Begun, Edge, Sold};
 use weir_engine::Headers;
@@ -98,7 +98,7 @@ impl World {
     }
 
     fn run(&mut self, ask: &Ask) -> Reply {
-        let shard = self.shards.get_mut(&ask.shard).unwrap();
+        let shard = self.shards.get_mut(&ask.object).unwrap();
         Ok(shard
             .run(&ask.commands, self.now_ms * 1_000)
             .unwrap()
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Asks until nothing is left to be asked. Replies for which `is_lost` are lost after the commands have run.
-    fn ask_all(&mut self, buying: &mut Buying, is_lost: bool) {
+    fn ask_all(&mut self, buying: &mut Asking, is_lost: bool) {
         loop {
             let asks = buying.take_asks();
             if asks.is_empty() {
@@ -145,7 +145,7 @@ impl World {
             self.edge.ended(&mut buying, origin_says, self.now_ms);
             self.ask_all(&mut buying, false);
         }
-        self.edge.finish(*buying);
+        self.edge.finish(buying);
         sold
     }
 
@@ -156,7 +156,7 @@ impl World {
 
 /// A script that a shard does not know has not run: losing that is no loss.
 fn is_noscript(ask: &Ask, shards: &BTreeMap<String, Shard>) -> bool {
-    let mut again = shards[&ask.shard].clone();
+    let mut again = shards[&ask.object].clone();
     let done = again.run(&ask.commands, NOW_MS * 1_000).unwrap();
     done.replies.starts_with(b"-NOSCRIPT")
 }

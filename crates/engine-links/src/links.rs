@@ -184,6 +184,11 @@ impl Links {
         self.held.len() + self.waiting.len()
     }
 
+    /// How many clicks are still to be given back.
+    pub fn unused(&self) -> usize {
+        self.unused.len()
+    }
+
     fn on_request(&mut self, stream: StreamId, request: &dyn Request, effects: &mut Effects) {
         self.note_request(request, effects);
         let fields = Fields::of(request.headers());

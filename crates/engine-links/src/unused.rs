@@ -48,6 +48,11 @@ impl UnusedClicks {
         self.waiting.push_back(unused);
     }
 
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Those to send now.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<UnusedClick> {
         // A clock that was set back must not put it off.

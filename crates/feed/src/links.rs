@@ -61,6 +61,9 @@ pub struct Entry {
 pub enum State {
     /// Its [record](Link::encode): an edge may answer it.
     Record(String),
+    /// Its [record](Link::encode); its clicks are counted in an object, as [`DomainList::maxima_in_objects`] says: an edge that has
+    /// such objects may answer it when that has counted.
+    Counted(String),
     /// Only a gateway may answer it: see [`is_for_edges`].
     AtGateway,
     /// It is deleted, or its end is long past.
@@ -94,6 +97,10 @@ pub struct DomainList {
     pub version: u64,
     /// They.
     pub domains: DomainsConfig,
+    /// If clicks of links with a maximum are counted in objects of an edge: what the keys of links begin with. An edge that counts
+    /// in objects goes by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maxima_in_objects: Option<String>,
 }
 
 impl Content for DomainList {
@@ -112,6 +119,14 @@ impl State {
         match is_for_edges(link) {
             true => Self::Record(record),
             false => Self::AtGateway,
+        }
+    }
+
+    /// The same where maxima stand in objects. What lives on by clicks stays with gateways: who renews it there tells Redis so.
+    pub fn with_objects(link: &Link, record: String) -> Self {
+        match link.max_clicks > 0 && link.life_ms == 0 {
+            true => Self::Counted(record),
+            false => Self::of(link, record),
         }
     }
 }

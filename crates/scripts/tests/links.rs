@@ -1,4 +1,4 @@
-//! Short links in Redis against a model: the same histories on both, every reply compared.
+//! Short links in Redis against a model, and against what an object of an edge holds: the same histories on all, every reply compared.
 //!
 //! Redis' clock cannot be set. So lives are of days, what a test lets pass are whole hours, and the seconds
 //! that the test itself takes are rounded away.
@@ -14,10 +14,10 @@ use support::{Redis, Server};
 use weir_link::click::{BatchId, ClickId, Row, decode, encode};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
-use weir_resp::Value;
+use weir_resp::{Value, encode_command};
 use weir_scripts::keys::{LinkKeys, link_clicks};
-use weir_scripts::link_read::{Purpose, Read};
-use weir_scripts::{link_back, link_clicks, link_read};
+use weir_scripts::link_read::{MARK_MS, Purpose, Read};
+use weir_scripts::{Call, link_back, link_clicks, link_read};
 
 const HOUR_MS: u64 = 3_600_000;
 /// Never a whole number of hours of a life of days: a test that takes a millisecond must not change what is renewed.
@@ -115,11 +115,53 @@ impl Model {
     }
 }
 
-/// The same link in Redis and in the model.
+/// The same link in Redis, in the model and in an object.
 struct Pair<'a> {
     redis: &'a mut Redis,
     keys: LinkKeys,
     model: Option<Model>,
+    object: Object,
+}
+
+/// A link as an object holds it. Its clock can be set.
+struct Object {
+    link: weir_shard::Link,
+    now_ms: u64,
+}
+
+impl Object {
+    fn new(keys: &LinkKeys) -> Self {
+        Self {
+            link: weir_shard::Link::new(&keys.record()).unwrap(),
+            now_ms: 1_700_000_000_000,
+        }
+    }
+
+    fn command(&mut self, words: &[&[u8]]) -> Value {
+        let mut commands = Vec::new();
+        encode_command(&mut commands, words.iter().copied());
+        let before = self.link.clone();
+        let done = self.link.run(&commands, self.now_ms).unwrap();
+        // What is no change is not written down.
+        if !done.is_change {
+            let mut again = before;
+            again.run(&commands, self.now_ms).unwrap();
+            assert_eq!(again, self.link);
+        }
+        weir_resp::decode(&done.replies).unwrap().0
+    }
+
+    /// Marks are kept for as long as the test: those in Redis end by a clock that nobody sets.
+    fn run(&mut self, call: &Call) -> Value {
+        let (count, kept) = (call.keys.len().to_string(), "9000000000000000");
+        let mut words: Vec<&[u8]> = vec![b"EVAL", call.script.source.as_bytes(), count.as_bytes()];
+        let mark = MARK_MS.to_string();
+        words.extend(call.words().map(|word| match word == mark.as_bytes() {
+            true => kept.as_bytes(),
+            false => word,
+        }));
+        self.command(&words)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -145,6 +187,12 @@ impl Pair<'_> {
         }
         let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
         self.redis.command(&command);
+        let now_ms = self.object.now_ms;
+        self.object = Object {
+            now_ms,
+            ..Object::new(&self.keys)
+        };
+        self.object.command(&command);
         self.redis.command(&[b"DEL", &self.keys.clicks()]);
         for number in 0..8 {
             self.redis
@@ -155,19 +203,24 @@ impl Pair<'_> {
 
     fn read(&mut self, purpose: Purpose) {
         let call = link_read::call(&self.keys, RENEW_PERMILLE, purpose);
-        let read = link_read::parse(&self.redis.run(&call)).unwrap();
-        let read = read.map(|read| Read {
-            left_ms: read.left_ms.map(rounded),
-            ..read
-        });
+        let read = |reply: &Value| {
+            let read = link_read::parse(reply).unwrap();
+            read.map(|read| Read {
+                left_ms: read.left_ms.map(rounded),
+                ..read
+            })
+        };
         let expected = self.model.as_mut().map(|model| model.read(purpose));
-        assert_eq!(read, expected);
+        assert_eq!(read(&self.redis.run(&call)), expected);
+        assert_eq!(read(&self.object.run(&call)), expected, "in the object");
         self.check_clicks();
     }
 
     fn give_back(&mut self, click: ClickId) {
         let call = link_back::call(&self.keys, click);
         let was_used = link_back::parse(&self.redis.run(&call)).unwrap();
+        let in_object = link_back::parse(&self.object.run(&call)).unwrap();
+        assert_eq!(in_object, was_used, "in the object");
         let marked = self.model.as_mut().map(|model| model.give_back(click));
         // Of a link that has ended, Redis still has the marks.
         assert!(marked.is_none_or(|expected| was_used == expected));
@@ -185,6 +238,7 @@ impl Pair<'_> {
         let expected = self.model.as_ref().filter(|model| model.used > 0);
         let text = |model: &Model| Value::Bulk(model.used.to_string().into_bytes());
         assert_eq!(used, expected.map_or(Value::Null, text));
+        assert_eq!(self.object.command(&[b"GET", &key]), used, "in the object");
         assert_eq!(left, expected.and_then(|model| model.used_left));
     }
 
@@ -200,6 +254,7 @@ impl Pair<'_> {
                 self.redis.command(&[b"PEXPIRE", &key, left.as_bytes()]);
             }
         }
+        self.object.now_ms += hours * HOUR_MS;
         let Some(model) = &mut self.model else { return };
         let pass = |left: Option<u64>| left.map(|left| left.saturating_sub(hours));
         model.left = pass(model.left);
@@ -249,9 +304,11 @@ fn a_link_in_redis_is_read_renewed_and_counted_as_in_the_model() {
     let mut runner = TestRunner::new(Config::with_cases(300));
     let histories = prop::collection::vec(step(), 0..30);
     let run = |steps: Vec<Step>| {
+        let keys = new_keys();
         let mut pair = Pair {
             redis: &mut redis.borrow_mut(),
-            keys: new_keys(),
+            object: Object::new(&keys),
+            keys,
             model: None,
         };
         steps.iter().for_each(|step| pair.step(step));

@@ -1,8 +1,10 @@
 //! What parties ask of a shard: the words of a command, read.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::str::FromStr;
+use std::sync::LazyLock;
 
 use weir_base::id::UserId;
 use weir_resp::Value;
@@ -19,6 +21,25 @@ const KEYS_A_GROUP: usize = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no command of a shard")]
 pub struct Refused;
+
+/// Scripts by the digests of their sources, and digests by the names of scripts. Digests take longer than most commands: they are
+/// made once.
+static BY_DIGEST: LazyLock<BTreeMap<String, &'static Script>> = LazyLock::new(|| {
+    let known = SCRIPTS.iter();
+    known.map(|script| (script.sha1_hex(), *script)).collect()
+});
+
+static DIGESTS: LazyLock<BTreeMap<&'static str, &'static str>> = LazyLock::new(|| {
+    let known = BY_DIGEST.iter();
+    known
+        .map(|(digest, script)| (script.name, digest.as_str()))
+        .collect()
+});
+
+/// The digest by which a script is called.
+pub(crate) fn digest(script: &Script) -> &'static str {
+    DIGESTS.get(script.name).copied().unwrap_or_default()
+}
 
 /// The words of a command.
 ///
@@ -49,18 +70,16 @@ pub enum Calls {
 /// # Errors
 /// When it is none of Weir's.
 pub fn script(words: &[Vec<u8>]) -> Result<Option<Calls>, Refused> {
-    let find = |is_it: &dyn Fn(&Script) -> bool| {
-        let mut known = SCRIPTS.iter();
-        known.find(|script| is_it(script)).copied().ok_or(Refused)
-    };
     match (words.first().map(Vec::as_slice), words.get(1)) {
         (Some(b"EVAL"), Some(source)) => {
-            let script = find(&|script| script.source.as_bytes() == source)?;
-            Ok(Some(Calls::BySource(script)))
+            let mut known = SCRIPTS.iter();
+            let script = known.find(|script| script.source.as_bytes() == source);
+            Ok(Some(Calls::BySource(script.ok_or(Refused)?)))
         }
         (Some(b"EVALSHA"), Some(digest)) => {
-            let script = find(&|script| script.sha1_hex().as_bytes() == digest)?;
-            Ok(Some(Calls::ByDigest(script)))
+            let digest = core::str::from_utf8(digest).map_err(|_| Refused)?;
+            let script = BY_DIGEST.get(digest).copied();
+            Ok(Some(Calls::ByDigest(script.ok_or(Refused)?)))
         }
         _ => Ok(None),
     }
@@ -508,4 +527,30 @@ fn orders(word: Option<&Vec<u8>>) -> Result<Vec<OrderEntry>, Refused> {
         })
     };
     record.split(',').map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn scripts_are_found_by_digests_that_are_made_once() {
+        for known in SCRIPTS {
+            assert_eq!(digest(known), known.sha1_hex());
+            let again = digest(known);
+            assert!(core::ptr::eq(digest(known), again), "the same bytes");
+            let call = |name: &[u8], by: &str| script(&[name.to_vec(), by.into()]);
+            assert_eq!(
+                call(b"EVALSHA", &known.sha1_hex()),
+                Ok(Some(Calls::ByDigest(known)))
+            );
+            assert_eq!(
+                call(b"EVAL", known.source),
+                Ok(Some(Calls::BySource(known)))
+            );
+        }
+        let unknown = vec![b"EVALSHA".to_vec(), b"da39".to_vec()];
+        assert_eq!(script(&unknown), Err(Refused));
+    }
 }

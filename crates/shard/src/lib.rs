@@ -1,4 +1,5 @@
-//! One shard of a sale without Redis: commands in, replies out, on the model of the claim protocol.
+//! One shard of a sale without Redis: commands in, replies out, on the model of the claim protocol. And one short link, whose
+//! clicks are counted the same way.
 //!
 //! Gateways and origin send a shard scripts and a few plain commands. This reads them as Redis reads them, asks the
 //! [model](weir_sale::ledger::ShardLedger), and writes the replies that the scripts would write. It has no clock and no I/O: the
@@ -9,6 +10,8 @@
 //! | [`call`] | bytes → what is asked of the shard |
 //! | [`reply`] | what the model answers → bytes |
 //! | [`shard`] | one on the other |
+//! | [`link`] | what Redis would hold of a short link |
+//! | [`held`] | one of the two, as its key says |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -21,10 +24,16 @@
 )]
 
 extern crate alloc;
+// For what is made once: nothing of it reaches a clock or a file.
+extern crate std;
 
 pub mod call;
+pub mod held;
+pub mod link;
 pub mod reply;
 pub mod shard;
 
 pub use call::Refused;
+pub use held::Held;
+pub use link::Link;
 pub use shard::Shard;

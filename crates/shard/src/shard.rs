@@ -11,7 +11,7 @@ use weir_resp::{Value, decode};
 use weir_sale::ledger::{Audit, ReleaseKind, ShardLedger};
 use weir_sale::shard::bucket;
 
-use crate::call::{Call, Calls, List, Refused, prefix_of, script, words};
+use crate::call::{Call, Calls, List, Refused, digest, prefix_of, script, words};
 use crate::reply;
 
 /// One shard of a sale.
@@ -82,10 +82,13 @@ impl Shard {
     fn knows(&mut self, calls: Option<Calls>) -> bool {
         match calls {
             Some(Calls::BySource(script)) => {
-                self.scripts.insert(script.sha1_hex());
+                let digest = digest(script);
+                if !self.scripts.contains(digest) {
+                    self.scripts.insert(digest.into());
+                }
                 true
             }
-            Some(Calls::ByDigest(script)) => self.scripts.contains(&script.sha1_hex()),
+            Some(Calls::ByDigest(script)) => self.scripts.contains(digest(script)),
             None => true,
         }
     }

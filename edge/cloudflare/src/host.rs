@@ -56,8 +56,8 @@ pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) ->
         Some(Begun::Decided(Decision::Forward(headers))) => {
             to_gateway(&space, request, &asked, &headers).await
         }
-        Some(Begun::Asks(buying)) => {
-            sell::sell(&space, request, &asked, buying, (env, context)).await
+        Some(Begun::Asks(asking)) => {
+            sell::sell(&space, request, &asked, asking, (env, context)).await
         }
         None => sent(&misconfigured(), "GET"),
     }

@@ -1,15 +1,17 @@
-//! A request to buy while stock stands in objects: the gate decides in this isolate, and asks the objects of shards.
+//! A request to buy while stock stands in objects, or a click on a link whose clicks are counted in one: the engine decides in this
+//! isolate, and asks the objects.
 //!
 //! What has a claim goes to the origin, as from a gateway. If the isolate dies in between, nobody but the claim's end gives it
-//! back; the client that comes again is given the same claim.
+//! back; the client that comes again is given the same claim. A click that is used then stays used.
 
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
 use weir_base::headers::VERDICT;
 use weir_edge::Sold;
+use weir_edge::asking::{Ask, Asking};
 use weir_edge::edge::Pairs;
-use weir_edge::stock::{Ask, Buying, ORDERS};
+use weir_edge::stock::ORDERS;
 use weir_engine::event::PlainRequest;
 use weir_engine::redis::{Definite, Reply, Unknown};
 use worker::{
@@ -23,16 +25,23 @@ use crate::shard;
 /// Rounds of questions that one request may take. A rebalance of a sale of many shards takes four.
 const ROUNDS_MAX: usize = 32;
 
+/// An object that dies is there again at once: it is asked so often in all. What it has done already it does not do again.
+const TRIES_MAX: usize = 3;
+
+/// How often a click is given back that an object does not hear of, and how far apart. The platform waits for half a minute.
+const BACKS_MAX: usize = 20;
+const BACK_PAUSE: Duration = Duration::from_millis(500);
+
 /// The answer to a request that has [begun](weir_edge::Edge::begin).
 pub(crate) async fn sell(
     space: &str,
     request: Request,
     asked: &PlainRequest,
-    mut buying: Box<Buying>,
+    mut asking: Asking,
     (env, context): (&Env, &Context),
 ) -> Result<Response> {
-    ask_all(space, &mut buying, env).await;
-    let sold = with_site(space, |site| site.edge.sold(&buying, asked)).ok_or("no edge")?;
+    ask_all(space, &mut asking, env).await;
+    let sold = with_site(space, |site| site.edge.sold(&asking, asked)).ok_or("no edge")?;
     match sold {
         Sold::ToOrigin(headers) => {
             let origin = with_site(space, |site| site.places.origin.clone());
@@ -40,21 +49,21 @@ pub(crate) async fn sell(
             let came = host::forward(request, asked, &headers, &url).await;
             let status = came.as_ref().ok().map(Response::status_code);
             let now_ms = Date::now().as_millis();
-            with_site(space, |site| site.edge.ended(&mut buying, status, now_ms));
+            with_site(space, |site| site.edge.ended(&mut asking, status, now_ms));
             let (space, env) = (space.to_owned(), env.clone());
             // Nobody waits for what goes back.
             context.wait_until(async move {
-                ask_all(&space, &mut buying, &env).await;
-                finish(&space, buying);
+                ask_all(&space, &mut asking, &env).await;
+                finish(&space, asking);
             });
             with_verdict(host::came(came)?, &headers)
         }
         Sold::Answer(answer) => {
-            finish(space, buying);
+            settle(space, asking, env, context);
             host::sent(&answer, request.method().as_ref())
         }
         Sold::ToGateway(headers) => {
-            finish(space, buying);
+            settle(space, asking, env, context);
             host::to_gateway(space, request, asked, &headers).await
         }
     }
@@ -69,14 +78,34 @@ fn with_verdict(response: Response, headers: &Pairs) -> Result<Response> {
     Ok(response)
 }
 
-fn finish(space: &str, buying: Box<Buying>) {
-    with_site(space, |site| site.edge.finish(*buying));
+fn finish(space: &str, asking: Asking) {
+    with_site(space, |site| site.edge.finish(asking));
+}
+
+/// Gives back a click that led nowhere, if there is one; nobody waits for it.
+fn settle(space: &str, mut asking: Asking, env: &Env, context: &Context) {
+    if !asking.owes() {
+        return finish(space, asking);
+    }
+    let (space, env) = (space.to_owned(), env.clone());
+    context.wait_until(async move {
+        for _ in 0..BACKS_MAX {
+            let now_ms = Date::now().as_millis();
+            with_site(&space, |site| site.edge.ended(&mut asking, None, now_ms));
+            ask_all(&space, &mut asking, &env).await;
+            if !asking.owes() {
+                break;
+            }
+            Delay::from(BACK_PAUSE).await;
+        }
+        finish(&space, asking);
+    });
 }
 
 /// Asks until nothing is left to be asked.
-async fn ask_all(space: &str, buying: &mut Buying, env: &Env) {
+async fn ask_all(space: &str, asking: &mut Asking, env: &Env) {
     for _ in 0..ROUNDS_MAX {
-        let asks = buying.take_asks();
+        let asks = asking.take_asks();
         if asks.is_empty() {
             return;
         }
@@ -85,7 +114,7 @@ async fn ask_all(space: &str, buying: &mut Buying, env: &Env) {
         let now_ms = Date::now().as_millis();
         with_site(space, |site| {
             for (ask, reply) in asks.iter().zip(replies) {
-                site.edge.answered(buying, ask, reply, now_ms);
+                site.edge.answered(asking, ask, reply, now_ms);
             }
         });
     }
@@ -97,28 +126,38 @@ async fn in_time(space: &str, ask: &Ask, env: &Env) -> Reply {
     match select(reply, limit).await {
         Either::Left((Ok((200, replies)), _)) => Ok(replies),
         Either::Left((Ok((shard::REFUSED, _)), _)) => {
-            let reason = format!("the object of {} has refused it", ask.shard);
+            let reason = format!("the object of {} has refused it", ask.object);
             Err(Definite::Refused(reason).into())
         }
         Either::Left((Ok((status, _)), _)) => {
-            let reason = format!("the object of {} has answered {status}", ask.shard);
+            let reason = format!("the object of {} has answered {status}", ask.object);
             Err(Unknown::LostAt(reason).into())
         }
         Either::Left((Err(error), _)) => {
-            console_error!("weir: the object of {}: {error}", ask.shard);
+            console_error!("weir: the object of {}: {error}", ask.object);
             Err(Unknown::Lost.into())
         }
         Either::Right(_) => Err(Unknown::Timeout.into()),
     }
 }
 
-/// What the shard's object answers: its status and the replies.
+/// What the object answers: its status and the replies. A stub whose object has died is of no use any more.
 async fn reply(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
-    let object = shard::object(space, &ask.shard, env)?;
+    let mut tries = 1;
+    loop {
+        match reply_once(space, ask, env).await {
+            Err(_) if tries < TRIES_MAX => tries += 1,
+            reply => return reply,
+        }
+    }
+}
+
+async fn reply_once(space: &str, ask: &Ask, env: &Env) -> Result<(u16, Vec<u8>)> {
+    let object = shard::object(space, &ask.object, env)?;
     let mut init = RequestInit::new();
     init.with_method(Method::Post)
         .with_body(Some(js_sys::Uint8Array::from(&ask.commands[..]).into()));
-    let request = Request::new_with_init(shard::own_url(&ask.shard)?.as_str(), &init)?;
+    let request = Request::new_with_init(shard::own_url(&ask.object)?.as_str(), &init)?;
     let mut response = object.fetch_with_request(request).await?;
     Ok((response.status_code(), response.bytes().await?))
 }

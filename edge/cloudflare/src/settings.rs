@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use js_sys::{Function, Reflect, Uint8Array};
+use wasm_bindgen::{JsCast, JsValue};
 use weir_base::shared_data::LocalData;
 use weir_edge::Edge;
 use weir_edge::edge::{Given, Variable};
@@ -31,8 +33,7 @@ impl Site {
         let variable = boxed(&variable);
         let given = Given {
             variable,
-            // Of no use to anybody who guesses it: no edge counts clicks.
-            seed: 0,
+            seed: unguessable()?,
             data: Rc::new(LocalData::default()),
             counts_exactly: true,
         };
@@ -45,6 +46,20 @@ impl Site {
             exact,
         })
     }
+}
+
+/// A number that no other isolate has: clicks are told apart by it.
+fn unguessable() -> Result<u64, String> {
+    let filled = || {
+        let crypto = Reflect::get(&js_sys::global(), &"crypto".into())?;
+        let fill: Function = Reflect::get(&crypto, &"getRandomValues".into())?.dyn_into()?;
+        let bytes = Uint8Array::new_with_length(8);
+        fill.call1(&crypto, &bytes)?;
+        Ok::<_, JsValue>(bytes.to_vec())
+    };
+    let bytes = filled().ok().and_then(|bytes| bytes.try_into().ok());
+    let bytes: [u8; 8] = bytes.ok_or("the platform gives no random numbers")?;
+    Ok(u64::from_be_bytes(bytes))
 }
 
 /// The same variables, for another to keep.

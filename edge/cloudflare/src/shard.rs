@@ -1,4 +1,4 @@
-//! The object that is one shard of a sale: what Redis would hold of it is here.
+//! The object that is one shard of a sale, or one short link with a maximum: what Redis would hold of it is here.
 //!
 //! Whoever has the edges' key sends commands, as to a Redis, to `POST /.weir/shard?key=…&id=…&sha256=…`, with a stamp: the stamp
 //! names the path, and the path the digest of the body, so nobody can send other commands with it. A stamp counts for a minute, and
@@ -8,8 +8,10 @@
 use std::cell::RefCell;
 
 use sha2::{Digest, Sha256};
+#[cfg(feature = "conformance")]
+use wasm_bindgen::{JsCast, JsValue};
 use weir_feed::routes::SHARD as PATH;
-use weir_shard::Shard;
+use weir_shard::Held;
 use weir_shard::call::prefix_of;
 use worker::{
     Date, DurableObject, Env, Method, Request, RequestInit, Response, Result, SqlStorage,
@@ -27,6 +29,9 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// After so many changes the log is replaced by what came of them.
 const LOG_MAX: u32 = 500;
+
+/// The same for a link, for each mark of a click that it holds: marks end by themselves, and to write all of them takes longer.
+const LOG_PER_MARK: u32 = 4;
 
 /// A value of SQLite holds 2 MB.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -124,14 +129,21 @@ pub(crate) async fn relayed(
 #[durable_object]
 pub struct ShardObject {
     state: State,
-    shard: RefCell<Option<Shard>>,
+    /// What dies, if it is told to.
+    #[cfg(feature = "conformance")]
+    mortal: Mortal,
+    held: RefCell<Option<Held>>,
 }
 
 impl DurableObject for ShardObject {
     fn new(state: State, _env: Env) -> Self {
+        #[cfg(feature = "conformance")]
+        let (state, mortal) = Mortal::of(state);
         Self {
             state,
-            shard: RefCell::default(),
+            #[cfg(feature = "conformance")]
+            mortal,
+            held: RefCell::default(),
         }
     }
 
@@ -140,6 +152,8 @@ impl DurableObject for ShardObject {
             return Response::error("", 404);
         };
         let body = request.bytes().await?;
+        #[cfg(feature = "conformance")]
+        self.mortal.hear(&body)?;
         // From here on nothing waits: nobody comes in between.
         match self.run(&asked, &body) {
             Ok(Ran::Replied(replies)) => Response::from_bytes(replies),
@@ -147,17 +161,43 @@ impl DurableObject for ShardObject {
             Ok(Ran::Before) => Response::error("", REPEATED),
             Err(error) => {
                 // What was not written must not count.
-                self.shard.replace(None);
+                self.held.replace(None);
                 Err(error)
             }
         }
     }
 }
 
+/// An object that dies when it is told to, as if its machine had: of the conformance suite alone.
+#[cfg(feature = "conformance")]
+struct Mortal(JsValue);
+
+#[cfg(feature = "conformance")]
+impl Mortal {
+    fn of(state: State) -> (State, Self) {
+        let state = state._inner();
+        let raw: JsValue = state.clone().into();
+        (state.into(), Self(raw))
+    }
+
+    fn hear(&self, commands: &[u8]) -> Result<()> {
+        if commands == b"*1\r\n$8\r\nSHUTDOWN\r\n" {
+            let abort = js_sys::Reflect::get(&self.0, &"abort".into())?;
+            let abort: js_sys::Function = abort.dyn_into()?;
+            // By itself, in a moment: what dies within a call into the module leaves the module's other calls behind.
+            let abort = abort.bind1(&self.0, &"it was told to die".into());
+            let wait = js_sys::Reflect::get(&js_sys::global(), &"setTimeout".into())?;
+            let wait: js_sys::Function = wait.dyn_into()?;
+            wait.call2(&JsValue::UNDEFINED, &abort, &0.into())?;
+        }
+        Ok(())
+    }
+}
+
 /// What has become of commands.
 enum Ran {
     Replied(Vec<u8>),
-    /// They are none of this shard: none has run.
+    /// They are none of what is here: none has run.
     Refused,
     /// They have come before.
     Before,
@@ -166,25 +206,50 @@ enum Ran {
 impl ShardObject {
     fn run(&self, asked: &Asked, commands: &[u8]) -> Result<Ran> {
         let log = Log::open(&self.state)?;
-        let mut shard = self.shard.borrow_mut();
-        let shard = match &mut *shard {
-            Some(shard) => shard,
+        let mut held = self.held.borrow_mut();
+        let held = match &mut *held {
+            Some(held) => held,
             none => none.insert(log.read(&asked.key)?),
         };
         let now_ms = Date::now().as_millis();
         if !asked.id.is_empty() && !log.is_new(&asked.id, now_ms)? {
             return Ok(Ran::Before);
         }
-        let Ok(done) = shard.run(commands, now_ms * 1_000) else {
+        let Ok(done) = held.run(commands, now_ms) else {
             return Ok(Ran::Refused);
         };
         if done.is_change {
             log.append(now_ms, commands)?;
-            if log.len()? >= LOG_MAX {
-                log.replace(shard)?;
+            if log.len()? >= log_max(held) {
+                log.replace(held)?;
             }
         }
         Ok(Ran::Replied(done.replies))
+    }
+}
+
+/// After how many changes the log is replaced.
+fn log_max(held: &Held) -> u32 {
+    match held {
+        Held::Shard(_) => LOG_MAX,
+        Held::Link(link) => {
+            LOG_MAX.max(u32::try_from(link.marks()).unwrap_or(u32::MAX) / LOG_PER_MARK)
+        }
+    }
+}
+
+fn encoded(held: &Held) -> postcard::Result<Vec<u8>> {
+    match held {
+        Held::Shard(shard) => postcard::to_allocvec(shard),
+        Held::Link(link) => postcard::to_allocvec(link),
+    }
+}
+
+/// What stands in the place of a log, of the same kind.
+fn decoded(kind: &Held, bytes: &[u8]) -> postcard::Result<Held> {
+    match kind {
+        Held::Shard(_) => postcard::from_bytes(bytes).map(Held::Shard),
+        Held::Link(_) => postcard::from_bytes(bytes).map(Held::Link),
     }
 }
 
@@ -198,24 +263,25 @@ impl Log {
             "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, at_ms TEXT NOT NULL, commands BLOB NOT NULL)",
             "CREATE TABLE IF NOT EXISTS whole (part INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
             "CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)",
+            "CREATE INDEX IF NOT EXISTS ids_at ON ids (at_ms)",
         ] {
             sql.exec(table, None)?;
         }
         Ok(Self(sql))
     }
 
-    /// The shard that it makes.
-    fn read(&self, key: &str) -> Result<Shard> {
+    /// What it makes.
+    fn read(&self, key: &str) -> Result<Held> {
         let mut whole = Vec::new();
         for row in self.rows("SELECT bytes FROM whole ORDER BY part")? {
             if let [SqlStorageValue::Blob(part)] = &row[..] {
                 whole.extend_from_slice(part);
             }
         }
-        let mut shard = match whole.is_empty() {
-            true => Shard::new(key.as_bytes()).map_err(|error| error.to_string())?,
-            false => postcard::from_bytes(&whole).map_err(|error| error.to_string())?,
-        };
+        let mut held = Held::new(key.as_bytes()).map_err(|error| error.to_string())?;
+        if !whole.is_empty() {
+            held = decoded(&held, &whole).map_err(|error| error.to_string())?;
+        }
         for row in self.rows("SELECT at_ms, commands FROM log ORDER BY seq")? {
             let [
                 SqlStorageValue::String(at_ms),
@@ -225,10 +291,10 @@ impl Log {
                 return Err("the log is damaged".into());
             };
             let at_ms: u64 = at_ms.parse().map_err(|_| "the log is damaged")?;
-            let done = shard.run(commands, at_ms * 1_000);
+            let done = held.run(commands, at_ms);
             done.map_err(|error| error.to_string())?;
         }
-        Ok(shard)
+        Ok(held)
     }
 
     fn rows(&self, query: &str) -> Result<Vec<Vec<SqlStorageValue>>> {
@@ -253,14 +319,19 @@ impl Log {
         self.0.exec(insert, values).map(drop)
     }
 
+    /// How many changes it has: an empty log begins with 1 again.
     fn len(&self) -> Result<u32> {
-        let rows = self.rows("SELECT seq FROM log")?;
-        Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
+        let rows = self.rows("SELECT seq FROM log ORDER BY seq DESC LIMIT 1")?;
+        Ok(match rows.first().map(Vec::as_slice) {
+            Some([SqlStorageValue::Integer(seq)]) => u32::try_from(*seq).unwrap_or(u32::MAX),
+            Some([SqlStorageValue::Float(seq)]) => *seq as u32,
+            _ => 0,
+        })
     }
 
-    /// The shard as it is stands in the place of all that made it.
-    fn replace(&self, shard: &Shard) -> Result<()> {
-        let whole = postcard::to_allocvec(shard).map_err(|error| error.to_string())?;
+    /// What is held as it is stands in the place of all that made it.
+    fn replace(&self, held: &Held) -> Result<()> {
+        let whole = encoded(held).map_err(|error| error.to_string())?;
         self.0.exec("DELETE FROM whole", None)?;
         for part in whole.chunks(CHUNK_BYTES) {
             let insert = "INSERT INTO whole (bytes) VALUES (?)";

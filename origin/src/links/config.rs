@@ -46,6 +46,10 @@ pub struct LinkConfig {
     #[arg(long, env = "WEIR_LINKS_COUNTRY_HEADER")]
     pub links_country_header: Option<String>,
 
+    /// Clicks of links with a maximum are counted in objects of an edge, and --redis-url names the `shard-proxy` that reaches them
+    #[arg(long, env = "WEIR_MAXIMA_IN_OBJECTS")]
+    pub maxima_in_objects: bool,
+
     /// How many seconds nobody may have the code of a link that has ended; longer than gateways
     /// remember links
     #[arg(long, env = "WEIR_LINKS_QUARANTINE_S", default_value_t = 3600)]

@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use weir_resp::{DecodeError, Value, decode};
 
+use super::links::{Step, is_error, leads_to_object, lives_ms};
 use super::shards::Shards;
 
 /// The most bytes of commands that may wait here: a shard takes 1 MiB at once.
@@ -38,6 +39,8 @@ const NOT_HERE_REPLY: &[u8] =
 enum Way {
     Redis,
     Shard(String),
+    /// An object has a part in it, of this name.
+    Link(String, Step),
     /// The proxy refuses it.
     Here,
 }
@@ -96,7 +99,8 @@ impl Session {
         {
             let way = self.way(&command)?;
             let bytes = rest.get(..length).unwrap_or_default();
-            match groups.iter_mut().find(|group| group.way == way) {
+            let is_of = |group: &&mut Group| group.way == way && !matches!(way, Way::Link(..));
+            match groups.iter_mut().find(is_of) {
                 Some(group) => {
                     group.places.push(place);
                     group.bytes.extend_from_slice(bytes);
@@ -120,6 +124,9 @@ impl Session {
         let words: Option<Vec<&[u8]>> = values.iter().map(word).collect();
         let words = words.context("no command")?;
         let name = words.first().context("no command")?.to_ascii_uppercase();
+        if let Some((link, step)) = self.shards.of_link(&words) {
+            return Ok(Way::Link(link.to_owned(), step));
+        }
         Ok(match self.shards.of(&words) {
             Some(shard) => Way::Shard(shard.to_owned()),
             None if NOT_HERE.contains(&&*name) => Way::Here,
@@ -127,45 +134,200 @@ impl Session {
         })
     }
 
-    /// The replies, in the order of the commands.
+    /// The replies, in the order of the commands. Objects are asked before Redis: see [`super::links`].
     async fn run(&mut self, groups: Vec<Group>) -> Result<Vec<u8>> {
         let count = groups.iter().map(|group| group.places.len()).sum();
         let mut replies: Vec<Vec<u8>> = vec![Vec::new(); count];
-        let mut asked = JoinSet::new();
-        let mut of_redis = None;
+        let (mut of_objects, mut of_redis, mut on_links) = (Vec::new(), Vec::new(), Vec::new());
         for group in groups {
-            match group.way {
+            match &group.way {
                 Way::Here => place(
-                    NOT_HERE_REPLY.repeat(group.places.len()),
+                    &NOT_HERE_REPLY.repeat(group.places.len()),
                     &group.places,
                     &mut replies,
                 )?,
-                Way::Redis => of_redis = Some(group),
-                Way::Shard(shard) => {
-                    let shards = Arc::clone(&self.shards);
-                    asked.spawn(async move {
-                        let count = group.places.len();
-                        let said = shards.run(&shard, group.bytes, count).await;
-                        (group.places, said)
-                    });
-                }
+                Way::Redis => of_redis.push(group),
+                Way::Shard(object) => of_objects.push((object.clone(), group)),
+                Way::Link(..) => on_links.push(OnLink::of(group)?),
             }
         }
-        if let Some(group) = of_redis {
-            let said = self.redis.run(&group.bytes, group.places.len()).await?;
-            place(said, &group.places, &mut replies)?;
+        for on_link in &on_links {
+            if on_link.step != Step::Look {
+                merge(&mut of_objects, &on_link.link, &on_link.group());
+            }
         }
-        while let Some(said) = asked.join_next().await {
-            let (places, said) = said?;
-            place(said?, &places, &mut replies)?;
-        }
+        self.ask_objects(of_objects, &mut replies).await?;
+        self.ask_redis(&of_redis, &on_links, &mut replies).await?;
+        self.follow(&on_links, &mut replies).await?;
         Ok(replies.concat())
+    }
+
+    /// Asks objects side by side.
+    async fn ask_objects(
+        &self,
+        asked: Vec<(String, Group)>,
+        replies: &mut [Vec<u8>],
+    ) -> Result<()> {
+        let mut tasks = JoinSet::new();
+        for (object, group) in asked {
+            let shards = Arc::clone(&self.shards);
+            tasks.spawn(async move {
+                let count = group.places.len();
+                let said = shards.run(&object, group.bytes, count).await;
+                (group.places, said)
+            });
+        }
+        while let Some(said) = tasks.join_next().await {
+            let (places, said) = said?;
+            place(&said?, &places, replies)?;
+        }
+        Ok(())
+    }
+
+    /// Asks Redis for what is its own, and for its part of what is on links.
+    async fn ask_redis(
+        &mut self,
+        groups: &[Group],
+        on_links: &[OnLink],
+        replies: &mut [Vec<u8>],
+    ) -> Result<()> {
+        let (mut commands, mut count) = (Vec::new(), 0);
+        for group in groups {
+            commands.extend_from_slice(&group.bytes);
+            count += group.places.len();
+        }
+        let parts: Vec<_> = on_links
+            .iter()
+            .filter_map(|on_link| on_link.of_redis(replies))
+            .collect();
+        for (_, bytes, more) in &parts {
+            commands.extend_from_slice(bytes);
+            count += more;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let said = self.redis.run(&commands, count).await?;
+        let mut rest = said.as_slice();
+        for group in groups {
+            rest = placed(rest, &group.places, replies)?;
+        }
+        for (on_link, _, more) in parts {
+            let mut own = vec![Vec::new(); more];
+            let places: Vec<usize> = (0..more).collect();
+            rest = placed(rest, &places, &mut own)?;
+            let own = own.into_iter().next().unwrap_or_default();
+            if let Some(reply) = replies.get_mut(on_link.place) {
+                *reply = match &on_link.step {
+                    Step::Both { joined, .. } => joined.of(std::mem::take(reply), own),
+                    Step::Look | Step::Object => own,
+                };
+            }
+        }
+        ensure!(rest.is_empty(), "there are more replies than commands");
+        Ok(())
+    }
+
+    /// Asks the objects to which Redis has led, and has Redis say so for as long as the links live.
+    async fn follow(&mut self, on_links: &[OnLink], replies: &mut [Vec<u8>]) -> Result<()> {
+        let leads = |on_link: &&OnLink| {
+            let reply = replies.get(on_link.place);
+            on_link.step == Step::Look && reply.is_some_and(|reply| leads_to_object(reply))
+        };
+        let led: Vec<&OnLink> = on_links.iter().filter(leads).collect();
+        let mut asked = Vec::new();
+        for on_link in &led {
+            merge(&mut asked, &on_link.link, &on_link.group());
+        }
+        self.ask_objects(asked, replies).await?;
+        let (mut commands, mut count) = (Vec::new(), 0);
+        for on_link in led {
+            if let Some(left_ms) = replies.get(on_link.place).and_then(|reply| lives_ms(reply)) {
+                let words = ["PEXPIRE", &on_link.link, &left_ms.to_string()];
+                weir_resp::encode_command(&mut commands, words.map(str::as_bytes));
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.redis.run(&commands, count).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A command in which an object has a part.
+struct OnLink {
+    place: usize,
+    link: String,
+    bytes: Vec<u8>,
+    step: Step,
+}
+
+impl OnLink {
+    fn of(group: Group) -> Result<Self> {
+        let Way::Link(link, step) = group.way else {
+            anyhow::bail!("it is on no link");
+        };
+        Ok(Self {
+            place: *group.places.first().context("a command has a place")?,
+            bytes: group.bytes,
+            link,
+            step,
+        })
+    }
+
+    /// The command as it came, for the object.
+    fn group(&self) -> Group {
+        Group {
+            way: Way::Shard(self.link.clone()),
+            places: vec![self.place],
+            bytes: self.bytes.clone(),
+        }
+    }
+
+    /// Redis' part, in so many commands; `None` if it has none, or the object has refused its own.
+    fn of_redis(&self, replies: &[Vec<u8>]) -> Option<(&Self, &[u8], usize)> {
+        match &self.step {
+            Step::Look => Some((self, &self.bytes, 1)),
+            Step::Object => None,
+            Step::Both {
+                commands, count, ..
+            } => {
+                let reply = replies.get(self.place)?;
+                (!is_error(reply)).then_some((self, commands, *count))
+            }
+        }
+    }
+}
+
+/// Adds commands to those that go to one object already.
+fn merge(asked: &mut Vec<(String, Group)>, object: &str, more: &Group) {
+    match asked.iter_mut().find(|(known, _)| known == object) {
+        Some((_, group)) => {
+            group.places.extend_from_slice(&more.places);
+            group.bytes.extend_from_slice(&more.bytes);
+        }
+        None => asked.push((
+            object.to_owned(),
+            Group {
+                way: more.way.clone(),
+                places: more.places.clone(),
+                bytes: more.bytes.clone(),
+            },
+        )),
     }
 }
 
 /// Each of these replies to the place of its command.
-fn place(said: Vec<u8>, places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
-    let mut rest = said.as_slice();
+fn place(said: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
+    let rest = placed(said, places, replies)?;
+    ensure!(rest.is_empty(), "there are more replies than commands");
+    Ok(())
+}
+
+/// The same; what is left.
+fn placed<'s>(said: &'s [u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<&'s [u8]> {
+    let mut rest = said;
     for at in places {
         let (_, length) = whole(rest)?.context("a reply is missing")?;
         let (reply, after) = rest.split_at(length);
@@ -174,8 +336,7 @@ fn place(said: Vec<u8>, places: &[usize], replies: &mut [Vec<u8>]) -> Result<()>
         }
         rest = after;
     }
-    ensure!(rest.is_empty(), "there are more replies than commands");
-    Ok(())
+    Ok(rest)
 }
 
 fn word(value: &Value) -> Option<&[u8]> {
@@ -241,9 +402,9 @@ mod tests {
     #[test]
     fn replies_go_where_their_commands_stood_and_none_is_left_over() {
         let mut replies = vec![Vec::new(); 3];
-        place(b"+A\r\n:1\r\n".to_vec(), &[2, 0], &mut replies).unwrap();
+        place(b"+A\r\n:1\r\n", &[2, 0], &mut replies).unwrap();
         assert_eq!(replies, [b":1\r\n".to_vec(), vec![], b"+A\r\n".to_vec()]);
-        assert!(place(b"+A\r\n".to_vec(), &[0, 1], &mut replies).is_err());
-        assert!(place(b"+A\r\n+B\r\n".to_vec(), &[0], &mut replies).is_err());
+        assert!(place(b"+A\r\n", &[0, 1], &mut replies).is_err());
+        assert!(place(b"+A\r\n+B\r\n", &[0], &mut replies).is_err());
     }
 }

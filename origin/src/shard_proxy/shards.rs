@@ -13,6 +13,7 @@ use weir_feed::routes::shard_commands;
 use weir_feed::stamp::Stamp;
 use weir_scripts::keys::ShardKeys;
 
+use super::links::{Step, on_link};
 use crate::clock::now_ms;
 use crate::http::client::HttpClient;
 
@@ -47,7 +48,12 @@ impl Shards {
         ShardKeys::of_command(&self.key_prefix, words)
     }
 
-    /// The replies to `count` commands to a shard. If the object says that none of them has run, each has an error that says so.
+    /// The link that a command is about, if an object has a part in it.
+    pub(super) fn of_link<'w>(&self, words: &[&'w [u8]]) -> Option<(&'w str, Step)> {
+        on_link(&self.key_prefix, words)
+    }
+
+    /// The replies to `count` commands to a shard, or to a link. If the object says that none of them has run, each has an error that says so.
     ///
     /// # Errors
     /// When it is not known whether they have run.

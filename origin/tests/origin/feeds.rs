@@ -173,6 +173,32 @@ async fn what_only_a_gateway_may_answer_is_marked_and_not_told() {
 }
 
 #[tokio::test]
+async fn with_maxima_in_objects_edges_are_told_of_them_and_where_they_stand() {
+    let mut world = world().await;
+    world.origin = world.origin.with_maxima_in_objects(true);
+    let world = world.and_edges(keys());
+    let counted = Link {
+        max_clicks: 3,
+        ..Link::to("https://counted.example/")
+    };
+    let living = Link {
+        life_ms: 86_400_000,
+        ..counted.clone()
+    };
+    insert(&world, "counted", &counted).await;
+    insert(&world, "living", &living).await;
+    insert(&world, "plain", &Link::to("https://plain.example/")).await;
+    let mut edge = Links::default();
+    follow(&world, &mut edge).await;
+    let record = String::from_utf8(counted.encode()).unwrap();
+    assert_eq!(target(&edge, "counted"), Some(&State::Counted(record)));
+    assert_eq!(target(&edge, "living"), Some(&State::AtGateway));
+    assert!(matches!(target(&edge, "plain"), Some(State::Record(_))));
+    let list: Document<DomainList> = read(&world, DOMAINS).await;
+    assert_eq!(list.body.maxima_in_objects.as_deref(), Some(&*world.prefix));
+}
+
+#[tokio::test]
 async fn pages_follow_each_other_without_holes_while_links_are_made() {
     let world = world().await;
     for number in 0..60 {

@@ -47,6 +47,7 @@ mod risk;
 mod rooms;
 mod sales;
 mod settings;
+mod shard_proxy;
 mod shop;
 mod silent_cluster;
 mod stock_changes;

@@ -124,6 +124,40 @@ pub fn sales_in_objects(
     Ok([(SOLD_OUT.to_owned(), sealed(&list, now_ms)?)].into())
 }
 
+/// All feeds of an origin whose maxima stand in objects, of links with this prefix, or do not; the link with a maximum has this
+/// record.
+///
+/// # Errors
+/// When they cannot be signed.
+pub fn maxima_in_objects(
+    prefix: Option<&str>,
+    record: &str,
+    now_ms: u64,
+) -> Result<BTreeMap<String, String>> {
+    let target = "https://t.example/";
+    let mut feeds = feeds(1, "high", target, now_ms)?;
+    let list = DomainList {
+        maxima_in_objects: prefix.map(str::to_owned),
+        ..domains()?
+    };
+    feeds.insert(DOMAINS.to_owned(), sealed(&list, now_ms)?);
+    let mut links = links(0, target)?;
+    for entry in &mut links {
+        if entry.state == State::AtGateway {
+            entry.state = State::Counted(record.to_owned());
+        }
+    }
+    let page = Page {
+        source: Source::new("f1")?,
+        after: 0,
+        next: links.len() as u64,
+        is_last: true,
+        links,
+    };
+    feeds.insert(links_after(None), sealed(&page, now_ms)?);
+    Ok(feeds)
+}
+
 fn sales(version: u64, band: &str, now_ms: u64) -> Result<SaleList> {
     let sale = json!({
         "id": "s", "starts_at_ms": 1, "ends_at_ms": now_ms * 2, "shards": 2, "user_cap": 1, "state": "open", "band": band,
@@ -141,6 +175,7 @@ fn domains() -> Result<DomainList> {
     Ok(DomainList {
         version: 1,
         domains: serde_json::from_value(domains)?,
+        maxima_in_objects: None,
     })
 }
 

@@ -24,6 +24,21 @@ impl LinkKeys {
         Self([prefix, ":link:{", domain, "/", code, "}"].concat())
     }
 
+    /// What all keys of a link begin with, given a command that is about it; `None` if the command is about none. That is the key of
+    /// its record. Only the first key is looked at.
+    pub fn of_command<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<&'w str> {
+        let key = match words {
+            [b"EVAL" | b"EVALSHA", _, _, key, ..] => key,
+            [_, key, ..] => key,
+            _ => return None,
+        };
+        let end = key.iter().position(|byte| *byte == b'}')?;
+        let record = core::str::from_utf8(key.get(..=end)?).ok()?;
+        let link = record.strip_prefix(prefix)?.strip_prefix(":link:{")?;
+        let link = link.strip_suffix('}')?.parse::<LinkId>();
+        link.is_ok().then_some(record)
+    }
+
     /// String: the [record](weir_link::record). It expires when the link's life ends.
     pub fn record(&self) -> Vec<u8> {
         self.0.as_bytes().to_vec()
@@ -159,6 +174,28 @@ mod tests {
         assert_eq!(link_domains("weir"), b"weir:link:domains");
         assert_eq!(link_changes("weir"), b"weir:link:changes");
         assert_eq!(link_clicks("weir"), b"weir:link:clicks");
+    }
+
+    #[test]
+    fn a_command_tells_which_link_it_is_about() {
+        let of = |words: &[&[u8]]| LinkKeys::of_command("weir", words).map(String::from);
+        let link = Some("weir:link:{s/abc}".into());
+        assert_eq!(of(&[b"GET", b"weir:link:{s/abc}"]), link);
+        assert_eq!(
+            of(&[b"EVAL", b"x", b"2", b"weir:link:{s/abc}:clicks"]),
+            link
+        );
+        let others: [&[u8]; 5] = [
+            b"weir:link:domains",
+            b"weir:link:uv:{s/abc}:h1:v",
+            b"weir:link:{sabc}",
+            b"other:link:{s/abc}",
+            b"weir:{s:0}:stock",
+        ];
+        for key in others {
+            assert_eq!(of(&[b"GET", key]), None);
+        }
+        assert_eq!(of(&[b"PING"]), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode};
 use serde::Deserialize;
-use weir_feed::links::{Cursor, DomainList};
+use weir_feed::links::{self as feed, Cursor, DomainList};
 
 use crate::http::{Edges, Problem, ReadQuery, document_ms};
 use crate::links::Links;
@@ -14,6 +14,8 @@ use crate::links::Links;
 pub(super) struct Feeds {
     pub(super) links: Option<Links>,
     pub(super) edges: Edges,
+    /// See [`DomainList::maxima_in_objects`].
+    pub(super) maxima_in_objects: Option<String>,
 }
 
 /// What an edge asks for.
@@ -38,7 +40,12 @@ pub(super) async fn links(
 ) -> Result<Response<Body>, Problem> {
     let links = feeds.links()?;
     let at_ms = document_ms();
-    let page = links.store().feed(asked.after.as_ref(), links.now_ms());
+    let state = match feeds.maxima_in_objects {
+        Some(_) => feed::State::with_objects,
+        None => feed::State::of,
+    };
+    let store = links.store();
+    let page = store.feed(asked.after.as_ref(), links.now_ms(), state);
     let page = page.await?.ok_or_else(no_place)?;
     let version = format!("{}.{}.{}", page.source.as_str(), page.after, page.next);
     feeds.edges.publish(&page, at_ms, &version, &headers)
@@ -54,6 +61,7 @@ pub(super) async fn domains(
     let list = DomainList {
         version: known.version,
         domains: known.domains.to_config(),
+        maxima_in_objects: feeds.maxima_in_objects.clone(),
     };
     let version = list.version.to_string();
     feeds.edges.publish(&list, at_ms, &version, &headers)

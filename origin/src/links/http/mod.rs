@@ -71,10 +71,11 @@ pub fn public(links: Option<Links>) -> Router {
 /// The routes for edges.
 ///
 /// - `GET /edge/v1/feed/links`: what has become of links.
-/// - `GET /edge/v1/feed/domains`: the domains.
-pub fn feeds(links: Option<Links>, edges: Edges) -> Router {
+/// - `GET /edge/v1/feed/domains`: the domains, and whether maxima stand in objects: of links whose keys begin so.
+pub fn feeds(links: Option<Links>, edges: Edges, maxima_in_objects: Option<String>) -> Router {
     let state = feed::Feeds {
         links,
+        maxima_in_objects,
         edges: edges.clone(),
     };
     let routes = Router::new()

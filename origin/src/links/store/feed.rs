@@ -70,11 +70,12 @@ pub(super) async fn mark(tx: &mut Tx, ids: &[&LinkId]) -> Result<(), Error> {
 
 impl LinkStore {
     /// The page of the feed that follows `cursor`, or the first one; `None` if the feed has no such place. It has all changes
-    /// that were committed before the call, or is not the last page.
+    /// that were committed before the call, or is not the last page. `state`: what edges are told of a link.
     pub async fn feed(
         &self,
         cursor: Option<&Cursor>,
         now_ms: u64,
+        state: fn(&Link, String) -> State,
     ) -> Result<Option<Page>, SqlError> {
         let (head, is_numbered) = self.number(now_ms).await?;
         let after = match cursor {
@@ -84,7 +85,8 @@ impl LinkStore {
         };
         let select = sql(PAGE).number(after).number(PAGE_LINKS_MAX + 1);
         let rows = self.db.all(select).await?;
-        let links = rows.iter().map(entry).collect::<Result<Vec<_>, Error>>()?;
+        let links = rows.iter().map(|row| entry(row, state));
+        let links = links.collect::<Result<Vec<_>, Error>>()?;
         Ok(Some(page(head.source, after, links, is_numbered)))
     }
 
@@ -141,11 +143,11 @@ fn read_head(row: &Row) -> Result<Head, Error> {
 }
 
 /// A record that cannot be read is none for edges.
-fn entry(row: &Row) -> Result<Entry, Error> {
+fn entry(row: &Row, state: fn(&Link, String) -> State) -> Result<Entry, Error> {
     let state = match row.maybe_text("record")? {
         None => State::Gone,
         Some(record) => match Link::decode(record.as_bytes()) {
-            Ok(link) => State::of(&link, record),
+            Ok(link) => state(&link, record),
             Err(_) => State::AtGateway,
         },
     };
@@ -176,7 +178,7 @@ fn page(source: Source, after: u64, mut links: Vec<Entry>, is_numbered: bool) ->
 
 fn record_len(entry: &Entry) -> usize {
     match &entry.state {
-        State::Record(record) => record.len(),
+        State::Record(record) | State::Counted(record) => record.len(),
         State::AtGateway | State::Gone => 0,
     }
 }

@@ -99,7 +99,11 @@ fn check(told: &Told, entries: &str, asked: &[String]) -> Result<String> {
     for ticket in asked {
         let place = places.iter().position(|known| known == ticket);
         let place = place.with_context(|| format!("{ticket} is not in the list"))? as u64 + 1;
-        let has_won = if place <= told.winners { "won" } else { "not won" };
+        let has_won = if place <= told.winners {
+            "won"
+        } else {
+            "not won"
+        };
         // A String takes all.
         let _ = writeln!(says, "{ticket}: place {place}, {has_won}");
     }
@@ -146,11 +150,17 @@ mod tests {
             let error = check(&told, &entries, &[]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
-        fails(|told| told.seed = Some(hex::encode([8; 32])), "committed to");
+        fails(
+            |told| told.seed = Some(hex::encode([8; 32])),
+            "committed to",
+        );
         fails(|told| told.seed = None, "not told yet");
         fails(|told| told.entries = Some(6), "were told");
         fails(|told| told.algorithm = "weir-draw-2".to_owned(), "knows");
-        fails(|told| told.list_sha256 = Some("00".to_owned()), "its hash is");
+        fails(
+            |told| told.list_sha256 = Some("00".to_owned()),
+            "its hash is",
+        );
         let more = format!("{entries}{:032x}\n", 9);
         assert!(check(&told(&entries), &more, &[]).is_err(), "one was added");
         let gone = format!("{:032x}", 77);

@@ -80,7 +80,10 @@ mod tests {
             list_hash(sorted),
             "a5ebb282c79220d92eadeb58c4a7803d43f848e13a0ad453177a11c333fe89d5"
         );
-        let last = drawn(7, &tickets).iter().map(|ticket| &ticket[31..]).collect::<String>();
+        let last = drawn(7, &tickets)
+            .iter()
+            .map(|ticket| &ticket[31..])
+            .collect::<String>();
         assert_eq!(last, "23014");
     }
 
@@ -103,16 +106,27 @@ mod tests {
         let mut first = [0_u32; 10];
         for seed in 0..=255_u8 {
             let order = drawn(seed, &tickets);
-            let index = tickets.iter().position(|ticket| ticket == order[0]).unwrap();
+            let index = tickets
+                .iter()
+                .position(|ticket| ticket == order[0])
+                .unwrap();
             first[index] += 1;
         }
-        assert!(first.iter().all(|count| (10..=45).contains(count)), "{first:?}");
+        assert!(
+            first.iter().all(|count| (10..=45).contains(count)),
+            "{first:?}"
+        );
     }
 
     #[test]
     fn a_ticket_is_32_lower_hex_digits() {
         assert!(is_ticket("0123456789abcdef0123456789abcdef"));
-        for bad in ["", "0123", "0123456789ABCDEF0123456789abcdef", "x123456789abcdef0123456789abcdef"] {
+        for bad in [
+            "",
+            "0123",
+            "0123456789ABCDEF0123456789abcdef",
+            "x123456789abcdef0123456789abcdef",
+        ] {
             assert!(!is_ticket(bad), "{bad}");
         }
     }

@@ -217,7 +217,10 @@ impl SaleStore {
     }
 
     /// Reserves for a user in a sale with a draw. `None`: the list is closed; false: the user has entered before.
-    pub(super) async fn enter(&self, new: &reservations::New<'_>) -> Result<Option<bool>, SqlError> {
+    pub(super) async fn enter(
+        &self,
+        new: &reservations::New<'_>,
+    ) -> Result<Option<bool>, SqlError> {
         let ticket = random(TICKET_LEN / 2)?;
         let ticket = hex::encode(ticket);
         let once = || async {
@@ -254,7 +257,10 @@ pub(super) async fn set(tx: &mut Tx, sale: &SaleId, rules: Option<DrawRules>) ->
     let seed = random(SEED_LEN)?;
     let (text, commitment) = (hex::encode(&seed), commitment(&seed));
     let insert = sql(INSERT).text(&text).text(&commitment);
-    if !tx.insert(insert.number(winners).text(sale.as_str())).await? {
+    if !tx
+        .insert(insert.number(winners).text(sale.as_str()))
+        .await?
+    {
         let set = sql(SET_WINNERS).number(winners).text(sale.as_str());
         tx.execute(set).await?;
     }

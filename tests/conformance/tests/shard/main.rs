@@ -1,6 +1,8 @@
 //! A shard of a sale in a Durable Object, in workerd: many at once, and workerd dies. With the feature `wasi`.
 #![cfg(feature = "wasi")]
 
+mod maxima;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,6 +59,9 @@ fn selling() -> Value {
     config
 }
 
+/// Tells an object of the conformance suite's build to die.
+const DIE: &[u8] = b"*1\r\n$8\r\nSHUTDOWN\r\n";
+
 /// A request to the first shard, as its sender signs it.
 fn ask(body: Vec<u8>, id: &str, sha256: &str) -> Ask {
     ask_of(&shard(0), body, id, sha256)
@@ -68,8 +73,12 @@ fn shard(number: u32) -> ShardKeys {
 
 fn ask_of(shard: &ShardKeys, body: Vec<u8>, id: &str, sha256: &str) -> Ask {
     let stock = String::from_utf8(shard.stock()).unwrap();
-    let key = stock.strip_suffix(":stock").unwrap();
-    let key = key
+    ask_object(stock.strip_suffix(":stock").unwrap(), body, id, sha256)
+}
+
+/// A request to the object of this name.
+fn ask_object(name: &str, body: Vec<u8>, id: &str, sha256: &str) -> Ask {
+    let key = name
         .replace(':', "%3A")
         .replace('{', "%7B")
         .replace('}', "%7D");
@@ -94,6 +103,11 @@ fn ask_of(shard: &ShardKeys, body: Vec<u8>, id: &str, sha256: &str) -> Ask {
 fn now_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(since_epoch.as_millis()).unwrap()
+}
+
+fn next_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed).to_string()
 }
 
 fn digest(body: &[u8]) -> String {
@@ -131,14 +145,26 @@ impl Object {
     }
 
     fn run_on(&self, keys: &ShardKeys, call: &Call) -> weir_resp::Value {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut body = Vec::new();
         call.encode_eval(&mut body);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        let stock = String::from_utf8(keys.stock()).unwrap();
+        self.command(stock.strip_suffix(":stock").unwrap(), body)
+    }
+
+    /// The reply to one command, of the object of this name.
+    fn command(&self, name: &str, body: Vec<u8>) -> weir_resp::Value {
         let sha256 = digest(&body);
-        let got = self.send(&ask_of(keys, body, &id, &sha256));
+        let got = self.send(&ask_object(name, body, &next_id(), &sha256));
         assert_eq!(got.status, 200, "{got:?} {}", self.server.log());
         decode(&got.body).unwrap().0
+    }
+
+    /// The object of this name dies, with all that waits for it.
+    fn kill(&self, name: &str) {
+        let ask = ask_object(name, DIE.to_vec(), &next_id(), &digest(DIE));
+        // Whatever is answered: it may be dead by then.
+        let _ = send(self.server.address, &ask);
+        std::thread::sleep(Duration::from_millis(50));
     }
 
     fn claim(&self, user: usize) -> ClaimReply {
@@ -197,6 +223,7 @@ fn each_unit_is_granted_once_however_many_ask_and_whatever_dies() {
     for (user, held) in &first[..20] {
         assert_eq!(object.settle(*user, held.generation), SettleReply::Settled);
     }
+    object.kill("weir:{s:0}");
     let before = object.audit();
     let sums = (before.stock, before.held, before.bought);
     assert_eq!(sums, (Some(0), UNITS - 20, 20));

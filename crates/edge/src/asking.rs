@@ -1,0 +1,344 @@
+//! Asking objects step by step: what engines ask of Redis goes to the object that holds it, and its reply comes back as an event.
+//!
+//! A reply that does not come is *unknown* here as it is at a gateway. Each request has an engine to itself while its questions are
+//! under way, and leaves it for the next one.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use weir_base::FieldError;
+use weir_engine::event::PlainEnd;
+use weir_engine::redis::{Failure, Reply};
+use weir_engine::{Answer, BatchId, Effect, Effects, Engine, Event, Request, StreamId};
+use weir_engine_gate::Gate;
+use weir_engine_links::Links;
+
+use crate::edge::{Data, Pairs};
+use crate::part::Make;
+
+/// An engine has one request at a time.
+const STREAM: StreamId = 1;
+
+/// Engines that are kept for the next requests. What is beyond is made anew.
+const IDLE_MAX: usize = 64;
+
+/// Turns in which an engine gets by without an object.
+const TURNS_MAX: usize = 8;
+
+/// Commands to one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    id: AskId,
+    /// What all keys of the commands begin with: the name of the object.
+    pub object: String,
+    /// The commands.
+    pub commands: Vec<u8>,
+    /// How long the replies may take, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// Tells one ask of a request from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AskId {
+    batch: BatchId,
+    part: usize,
+}
+
+/// A request that objects are asked about.
+pub enum Asking {
+    /// It buys what stands in objects.
+    Buys(Box<Run<Gate<Data>>>),
+    /// It clicks a link whose clicks are counted in an object.
+    Clicks(Box<Run<Links>>),
+}
+
+impl Asking {
+    /// What is to be asked now, all at the same time. Each ask is [answered](crate::Edge::answered) once.
+    pub fn take_asks(&mut self) -> Vec<Ask> {
+        match self {
+            Self::Buys(run) => core::mem::take(&mut run.asks),
+            Self::Clicks(run) => core::mem::take(&mut run.asks),
+        }
+    }
+
+    /// Whether something is still to be given back: the request is to be [ended](crate::Edge::ended) again, after a while.
+    pub fn owes(&self) -> bool {
+        match self {
+            Self::Buys(_) => false,
+            Self::Clicks(run) => run.engine.unused() > 0,
+        }
+    }
+}
+
+/// What an engine has said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// It answers.
+    Answer(Arc<Answer>),
+    /// The request goes on, with what the engine has changed of it.
+    GoesOn,
+}
+
+/// A part of a call.
+pub(crate) enum Part {
+    /// The edge knows the replies.
+    Known(Vec<u8>),
+    /// An object has to be asked.
+    Of { object: String, commands: Vec<u8> },
+}
+
+/// Who knows what an engine asks, or which object does.
+pub(crate) trait Knows {
+    /// A call, in the parts that one object answers each; `None` if it asks what nobody here knows.
+    fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<Part>>;
+}
+
+/// Engines for the next requests.
+pub(crate) struct Pool<E> {
+    make: Make<E>,
+    idle: Vec<E>,
+}
+
+impl<E: Engine> Pool<E> {
+    /// # Errors
+    /// When the configuration is refused.
+    pub(crate) fn new(make: Make<E>) -> Result<Self, FieldError> {
+        Ok(Self {
+            idle: Vec::from([make()?]),
+            make,
+        })
+    }
+
+    /// Begins a request; `None` if there is no engine for it.
+    pub(crate) fn begin(&mut self, request: &dyn Request, knows: &dyn Knows) -> Option<Run<E>> {
+        // It was made before, of the same configuration.
+        let engine = self.idle.pop().or_else(|| (self.make)().ok())?;
+        let mut run = Run {
+            engine,
+            effects: Effects::new(),
+            calls: BTreeMap::new(),
+            asks: Vec::new(),
+            now_ms: request.now_ms(),
+            needs_turn: true,
+            is_unsure: false,
+            said: None,
+            changes: Changes::default(),
+        };
+        run.settle(knows);
+        let stream = STREAM;
+        run.handle(Event::Request { stream, request }, knows);
+        run.settle(knows);
+        Some(run)
+    }
+
+    /// The engine is for the next one. One that still waits for a reply, or for something else, is not.
+    pub(crate) fn finish(&mut self, run: Run<E>, waits: impl FnOnce(&E) -> bool) {
+        let is_idle = run.calls.is_empty() && !waits(&run.engine);
+        if is_idle && self.idle.len() < IDLE_MAX {
+            self.idle.push(run.engine);
+        }
+    }
+
+    /// What idle engines remember counts no longer.
+    pub(crate) fn clear(&mut self) {
+        self.idle.clear();
+    }
+}
+
+/// A request on its way.
+pub struct Run<E> {
+    engine: E,
+    effects: Effects,
+    /// The parts of calls that are under way, each with its replies once they are there.
+    calls: BTreeMap<BatchId, Vec<Option<Reply>>>,
+    asks: Vec<Ask>,
+    now_ms: u64,
+    needs_turn: bool,
+    /// Whether a reply is missing of which nobody knows what it would have said.
+    is_unsure: bool,
+    said: Option<Said>,
+    changes: Changes,
+}
+
+/// What the engine changes of the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    removed: Vec<String>,
+    added: Pairs,
+}
+
+impl Changes {
+    /// The headers with which the request goes on.
+    pub(crate) fn apply(&self, mut headers: Pairs) -> Pairs {
+        headers.retain(|(name, _)| !self.removed.contains(name));
+        headers.extend(self.added.iter().cloned());
+        headers
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.added.iter().any(|(added, _)| added == name)
+    }
+}
+
+impl<E: Engine> Run<E> {
+    pub(crate) fn said(&self) -> Option<&Said> {
+        self.said.as_ref()
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Whether a reply was missing of which nobody knows what it would have said.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.is_unsure
+    }
+
+    /// See [`Edge::answered`](crate::Edge::answered).
+    pub(crate) fn answered(&mut self, ask: &Ask, reply: Reply, now_ms: u64, knows: &dyn Knows) {
+        self.now_ms = now_ms;
+        self.is_unsure |= matches!(reply, Err(Failure::Unknown(_)));
+        if let Some(event) = self.collect(ask.id, reply) {
+            self.handle(event, knows);
+            self.settle(knows);
+        }
+    }
+
+    /// The stream has ended.
+    pub(crate) fn closed(&mut self, response_status: Option<u16>, now_ms: u64, knows: &dyn Knows) {
+        self.now_ms = now_ms;
+        let end = PlainEnd {
+            response_status,
+            now_ms,
+        };
+        let closed = Event::Closed {
+            stream: STREAM,
+            end: &end,
+        };
+        self.handle(closed, knows);
+        self.settle(knows);
+    }
+
+    /// Does what is due by now.
+    pub(crate) fn turn(&mut self, now_ms: u64, knows: &dyn Knows) {
+        self.now_ms = now_ms;
+        self.needs_turn = true;
+        self.settle(knows);
+    }
+
+    /// Turns until nothing more happens without an object.
+    fn settle(&mut self, knows: &dyn Knows) {
+        for _ in 0..TURNS_MAX {
+            if !core::mem::take(&mut self.needs_turn) {
+                return;
+            }
+            let now_ms = self.now_ms;
+            self.handle(Event::Tick { now_ms }, knows);
+        }
+    }
+
+    /// One event, and all that follow from it.
+    fn handle(&mut self, event: Event<'_>, knows: &dyn Knows) {
+        self.engine.handle(event, &mut self.effects);
+        let mut events = self.apply_all(knows);
+        while let Some(event) = events.pop_front() {
+            self.engine.handle(event, &mut self.effects);
+            events.extend(self.apply_all(knows));
+        }
+    }
+
+    fn apply_all(&mut self, knows: &dyn Knows) -> VecDeque<Event<'static>> {
+        let mut list = Vec::new();
+        self.effects.take_into(&mut list);
+        let events = list
+            .into_iter()
+            .filter_map(|effect| self.apply(effect, knows));
+        let events = events.collect();
+        self.effects.clear_bytes();
+        events
+    }
+
+    fn apply(&mut self, effect: Effect, knows: &dyn Knows) -> Option<Event<'static>> {
+        match effect {
+            Effect::Respond { answer, .. } => self.said = Some(Said::Answer(answer)),
+            Effect::Continue { .. } => self.said = Some(Said::GoesOn),
+            Effect::RemoveRequestHeader { name, .. } => {
+                self.changes.removed.push(name.into_owned());
+            }
+            Effect::AddRequestHeader { name, value, .. } => {
+                self.changes.added.push((name.into(), value.into_bytes()));
+            }
+            Effect::Wake => self.needs_turn = true,
+            Effect::Call {
+                batch,
+                body,
+                timeout_ms,
+                ..
+            } => {
+                let Some(parts) = knows.parts(self.effects.bytes(&body), self.now_ms) else {
+                    return Some(Event::NotSent { batch });
+                };
+                return self.ask(batch, parts, timeout_ms);
+            }
+            // It would ask the origin. If an object may have done what it was asked, somebody has to see to that: nobody answers,
+            // and the engine makes good. Otherwise a gateway finds out.
+            Effect::Fetch { id, .. } if self.is_unsure => {
+                self.needs_turn = true;
+                return Some(Event::FetchDone {
+                    fetch: id,
+                    response: None,
+                    now_ms: self.now_ms,
+                });
+            }
+            Effect::Fetch { .. } => self.said = Some(Said::GoesOn),
+            _ => {}
+        }
+        None
+    }
+
+    /// Asks the objects; the reply, if there is none to be asked.
+    fn ask(&mut self, batch: BatchId, parts: Vec<Part>, timeout_ms: u64) -> Option<Event<'static>> {
+        let mut replies = Vec::new();
+        for (part, content) in parts.into_iter().enumerate() {
+            match content {
+                Part::Known(reply) => replies.push(Some(Ok(reply))),
+                Part::Of { object, commands } => {
+                    replies.push(None);
+                    self.asks.push(Ask {
+                        id: AskId { batch, part },
+                        object,
+                        commands,
+                        timeout_ms,
+                    });
+                }
+            }
+        }
+        self.calls.insert(batch, replies);
+        self.whole(batch)
+    }
+
+    fn collect(&mut self, id: AskId, reply: Reply) -> Option<Event<'static>> {
+        let part = self.calls.get_mut(&id.batch)?.get_mut(id.part)?;
+        *part = Some(reply);
+        self.whole(id.batch)
+    }
+
+    /// The call's replies, if all are there. It has failed if one has.
+    fn whole(&mut self, batch: BatchId) -> Option<Event<'static>> {
+        if self.calls.get(&batch)?.iter().any(Option::is_none) {
+            return None;
+        }
+        let parts = self.calls.remove(&batch)?.into_iter().flatten();
+        let reply: Result<Vec<Vec<u8>>, Failure> = parts.collect();
+        // A reply may bring work for the next turn.
+        self.needs_turn = true;
+        Some(Event::RedisReply {
+            batch,
+            reply: reply.map(|parts| parts.concat()),
+            now_ms: self.now_ms,
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Links with a maximum whose clicks are counted in objects beside the edge, one a link: the engine of links decides here, as at a
+//! gateway, and asks the link's object.
+//!
+//! The record that counts is the object's: an edit that this edge has not heard of is there before it is acknowledged. A click of
+//! which nobody knows whether it was counted leads nowhere, and is given back by its name, as at a gateway.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_base::FieldError;
+use weir_engine::Request;
+use weir_engine_links::Links;
+use weir_resp::{decode, encode_command};
+use weir_scripts::keys::LinkKeys;
+
+use crate::asking::{Knows, Part, Pool, Run};
+use crate::knowledge::{Knowledge, words};
+use crate::part::Make;
+use crate::store::Store;
+
+/// The engine of links with a maximum.
+pub(crate) struct Maxima {
+    pool: Pool<Links>,
+    key_prefix: String,
+    /// Which state of knowledge idle engines have seen.
+    changes: u64,
+}
+
+impl Maxima {
+    /// # Errors
+    /// When the configuration is refused.
+    pub(crate) fn new(make: Make<Links>, key_prefix: String) -> Result<Self, FieldError> {
+        Ok(Self {
+            pool: Pool::new(make)?,
+            key_prefix,
+            changes: 0,
+        })
+    }
+
+    /// What the keys of its links begin with.
+    pub(crate) fn key_prefix(&self) -> &str {
+        &self.key_prefix
+    }
+
+    /// Begins a request; `None` if there is no engine for it.
+    pub(crate) fn begin<S: Store>(
+        &mut self,
+        request: &dyn Request,
+        knowledge: &Knowledge<S>,
+    ) -> Option<Run<Links>> {
+        if self.changes != knowledge.changes() {
+            self.pool.clear();
+            self.changes = knowledge.changes();
+        }
+        let of = Of {
+            knowledge,
+            key_prefix: &self.key_prefix,
+        };
+        self.pool.begin(request, &of)
+    }
+
+    /// What its engines are told without asking an object.
+    pub(crate) fn knows<'a, S: Store>(&'a self, knowledge: &'a Knowledge<S>) -> impl Knows + 'a {
+        Of {
+            knowledge,
+            key_prefix: &self.key_prefix,
+        }
+    }
+
+    pub(crate) fn finish(&mut self, run: Run<Links>) {
+        // One that could not ask its object remembers that, and would ask the origin the next time.
+        let is_unsure = run.is_unsure();
+        let waits = |engine: &Links| is_unsure || engine.waiting() + engine.unused() > 0;
+        self.pool.finish(run, waits);
+    }
+}
+
+struct Of<'a, S> {
+    knowledge: &'a Knowledge<S>,
+    key_prefix: &'a str,
+}
+
+impl<S: Store> Knows for Of<'_, S> {
+    fn parts(&self, body: &[u8], now_ms: u64) -> Option<Vec<Part>> {
+        let (mut rest, mut parts) = (body, Vec::new());
+        while !rest.is_empty() {
+            let (command, used) = decode(rest).ok()?;
+            rest = rest.get(used..)?;
+            let words = words(&command)?;
+            if let Some(link) = LinkKeys::of_command(self.key_prefix, &words) {
+                let (object, mut commands) = (link.into(), Vec::new());
+                encode_command(&mut commands, words);
+                parts.push(Part::Of { object, commands });
+            } else {
+                let reply = self.knowledge.reply_to(self.key_prefix, &words, now_ms);
+                parts.push(Part::Known(reply?));
+            }
+        }
+        Some(parts)
+    }
+}

@@ -1,0 +1,354 @@
+//! Links with a maximum whose clicks are counted in objects: the engine of links asks the link's object, here one of memory.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use weir_base::key::SigningKey;
+use weir_base::shared_data::LocalData;
+use weir_edge::asking::{Ask, Asking};
+use weir_edge::edge::Given;
+use weir_edge::knowledge::Feed;
+use weir_edge::store::MemoryStore;
+use weir_edge::{Begun, Decision, Edge, Sold};
+use weir_engine::Headers;
+use weir_engine::event::PlainRequest;
+use weir_engine::redis::{Definite, Reply, Unknown};
+use weir_feed::document::seal;
+use weir_feed::links::{DomainList, Entry, Page, Source, State};
+use weir_link::record::Link as Record;
+use weir_resp::{decode, encode_command};
+use weir_shard::Link;
+
+const NOW_MS: u64 = 1_700_000_000_000;
+const SECRET: &str = "edge-secret-edge-secret-edge-secret";
+const KEY: &str = "weir:link:{s/max}";
+
+fn config() -> Value {
+    json!({
+        "edge": "test-1",
+        "keys": [{ "id": "e1", "secret": { "env": "SECRET" } }],
+        "maxima_in_objects": true,
+        "links": { "redis": { "key_prefix": "weir" } },
+    })
+}
+
+fn edge_of(config: &Value, seed: u64, counts_exactly: bool) -> Result<Edge<MemoryStore>, String> {
+    let given = Given {
+        variable: Box::new(|_| Some(SECRET.into())),
+        seed,
+        data: Rc::new(LocalData::default()),
+        counts_exactly,
+    };
+    let json = config.to_string();
+    let made = Edge::new(json.as_bytes(), given, MemoryStore::default());
+    made.map_err(|error| error.to_string())
+}
+
+fn record(max_clicks: u64) -> Record {
+    Record {
+        max_clicks,
+        ..Record::to("https://t.example/")
+    }
+}
+
+fn text(record: &Record) -> String {
+    String::from_utf8(record.encode()).unwrap()
+}
+
+fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_command(&mut bytes, words.iter().copied());
+    bytes
+}
+
+/// How a reply comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Comes,
+    /// The commands have run, and nobody hears of it.
+    Lost,
+    /// The commands have not arrived, and nobody knows.
+    Stuck,
+    /// The object says that nothing has run.
+    Refused,
+}
+
+/// What has become of a click.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Became {
+    /// Led on.
+    Redirected,
+    /// Answered so.
+    Answered(u16),
+    ToGateway,
+}
+
+/// An edge that knows two links, and the object of the one with a maximum.
+struct World {
+    edge: Edge<MemoryStore>,
+    object: Link,
+    now_ms: u64,
+}
+
+impl World {
+    fn new(max_clicks: u64) -> Self {
+        Self::telling(max_clicks, Some("weir"), State::Counted)
+    }
+
+    /// The origin tells of the link so.
+    fn telling(max_clicks: u64, prefix: Option<&str>, state: fn(String) -> State) -> Self {
+        let mut edge = edge_of(&config(), 3, true).unwrap();
+        let record = text(&record(max_clicks));
+        hear(&mut edge, prefix, state(record.clone()));
+        let mut object = Link::new(KEY.as_bytes()).unwrap();
+        let set = command(&[b"SET", KEY.as_bytes(), record.as_bytes()]);
+        object.run(&set, NOW_MS).unwrap();
+        Self {
+            edge,
+            object,
+            now_ms: NOW_MS,
+        }
+    }
+
+    fn write(&mut self, words: &[&[u8]]) {
+        self.object.run(&command(words), self.now_ms).unwrap();
+    }
+
+    /// How many clicks the object counts as used.
+    fn used(&mut self) -> u64 {
+        let get = command(&[b"GET", format!("{KEY}:clicks").as_bytes()]);
+        let done = self.object.run(&get, self.now_ms).unwrap();
+        match decode(&done.replies).unwrap().0 {
+            weir_resp::Value::Bulk(used) => String::from_utf8(used).unwrap().parse().unwrap(),
+            _ => 0,
+        }
+    }
+
+    fn run(&mut self, ask: &Ask, way: Way) -> Reply {
+        assert_eq!(ask.object, KEY);
+        match way {
+            Way::Stuck => return Err(Unknown::Timeout.into()),
+            Way::Refused => return Err(Definite::Refused("no".into()).into()),
+            Way::Comes | Way::Lost => {}
+        }
+        let done = self.object.run(&ask.commands, self.now_ms).unwrap();
+        match way {
+            Way::Lost => Err(Unknown::Lost.into()),
+            _ => Ok(done.replies),
+        }
+    }
+
+    fn ask_all(&mut self, asking: &mut Asking, way: Way) {
+        loop {
+            let asks = asking.take_asks();
+            if asks.is_empty() {
+                return;
+            }
+            for ask in asks {
+                let reply = self.run(&ask, way);
+                self.edge.answered(asking, &ask, reply, self.now_ms);
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Begun {
+        self.edge.begin(&click(self.now_ms))
+    }
+
+    /// A click, whose first question fares so; what it owes afterwards comes through.
+    fn click(&mut self, way: Way) -> Became {
+        let mut asking = match self.begin() {
+            Begun::Decided(decision) => return became(decision),
+            Begun::Asks(asking) => asking,
+        };
+        self.ask_all(&mut asking, way);
+        let sold = self.edge.sold(&asking, &click(self.now_ms));
+        for _ in 0..5 {
+            self.edge.ended(&mut asking, None, self.now_ms);
+            self.ask_all(&mut asking, Way::Comes);
+            self.now_ms += 200;
+        }
+        assert!(!asking.owes());
+        self.edge.finish(asking);
+        match sold {
+            Sold::Answer(answer) => became(Decision::Answer(answer)),
+            Sold::ToGateway(_) => Became::ToGateway,
+            Sold::ToOrigin(_) => panic!("nobody buys"),
+        }
+    }
+}
+
+fn became(decision: Decision) -> Became {
+    match decision {
+        Decision::Answer(answer) if answer.status == 302 => Became::Redirected,
+        Decision::Answer(answer) => Became::Answered(answer.status),
+        Decision::Forward(_) => Became::ToGateway,
+    }
+}
+
+fn click(now_ms: u64) -> PlainRequest {
+    PlainRequest {
+        headers: Headers::new(&[
+            (":method", "GET"),
+            (":path", "/max"),
+            (":authority", "s.example"),
+        ]),
+        peer_address: b"192.0.2.1:4711".to_vec(),
+        now_ms,
+    }
+}
+
+fn hear(edge: &mut Edge<MemoryStore>, prefix: Option<&str>, state: State) {
+    let ring = SigningKey::new("e1", SECRET.as_bytes()).unwrap().into();
+    let domains = json!({ "domains": [{ "id": "s", "hosts": ["s.example"] }] });
+    let list = DomainList {
+        version: 1,
+        domains: serde_json::from_value(domains).unwrap(),
+        maxima_in_objects: prefix.map(str::to_owned),
+    };
+    let page = Page {
+        source: Source::new("f1").unwrap(),
+        after: 0,
+        next: 1,
+        is_last: true,
+        links: vec![Entry {
+            seq: 1,
+            id: "s/max".parse().unwrap(),
+            state,
+        }],
+    };
+    let domains = seal(&ring, NOW_MS, &list).unwrap();
+    let page = seal(&ring, NOW_MS, &page).unwrap();
+    edge.take(Feed::Domains, 200, domains.as_bytes(), NOW_MS)
+        .unwrap();
+    edge.take(Feed::Links, 200, page.as_bytes(), NOW_MS)
+        .unwrap();
+}
+
+#[test]
+fn a_link_leads_on_as_often_as_it_may_and_its_object_has_counted() {
+    let mut world = World::new(3);
+    let became: Vec<Became> = (0..6).map(|_| world.click(Way::Comes)).collect();
+    let redirected = became
+        .iter()
+        .filter(|became| **became == Became::Redirected);
+    assert_eq!(redirected.count(), 3, "{became:?}");
+    assert_eq!(became[5], Became::Answered(410));
+    assert_eq!(world.used(), 3);
+}
+
+#[test]
+fn a_click_that_nobody_knows_of_leads_nowhere_and_is_given_back() {
+    for way in [Way::Lost, Way::Stuck] {
+        let mut world = World::new(1);
+        assert_eq!(world.click(way), Became::Answered(503), "{way:?}");
+        assert_eq!(world.used(), 0, "{way:?}");
+        assert_eq!(world.click(Way::Comes), Became::Redirected, "{way:?}");
+        assert_eq!(world.click(Way::Comes), Became::Answered(410), "{way:?}");
+    }
+}
+
+#[test]
+fn what_has_not_run_is_a_gateways_and_uses_nothing() {
+    let mut world = World::new(1);
+    assert_eq!(world.click(Way::Refused), Became::ToGateway);
+    assert_eq!(world.used(), 0);
+    // A link that the object does not have is counted elsewhere, or not at all any more.
+    let key = KEY.as_bytes();
+    let clicks = format!("{KEY}:clicks");
+    world.write(&[b"UNLINK", key, clicks.as_bytes()]);
+    assert_eq!(world.click(Way::Comes), Became::ToGateway);
+}
+
+#[test]
+fn the_objects_record_counts_whatever_the_edge_has_heard() {
+    let mut world = World::new(50);
+    let lower = text(&record(1));
+    world.write(&[b"SET", KEY.as_bytes(), lower.as_bytes()]);
+    assert_eq!(world.click(Way::Comes), Became::Redirected);
+    assert_eq!(world.click(Way::Comes), Became::Answered(410));
+    let disabled = Record {
+        is_disabled: true,
+        ..record(50)
+    };
+    world.write(&[b"SET", KEY.as_bytes(), text(&disabled).as_bytes()]);
+    // What is used up is remembered for a second.
+    world.now_ms += 1_100;
+    assert_eq!(world.click(Way::Comes), Became::Answered(410));
+    assert_eq!(world.used(), 1);
+}
+
+/// Two instances may be asked by the same client in the same instant: each click has a name of its own.
+#[test]
+fn no_two_engines_give_a_click_the_same_name() {
+    let mut world = World::new(100);
+    let mut other = edge_of(&config(), 4, true).unwrap();
+    hear(&mut other, Some("weir"), State::Counted(text(&record(100))));
+    // All are under way at once, so each has an engine to itself.
+    let mut asked = Vec::new();
+    for _ in 0..10 {
+        asked.push(world.begin());
+        asked.push(other.begin(&click(NOW_MS)));
+    }
+    let mut names = BTreeSet::new();
+    for begun in &mut asked {
+        let Begun::Asks(asking) = begun else {
+            panic!("nobody was asked");
+        };
+        let asks = asking.take_asks();
+        let [ask] = &asks[..] else {
+            panic!("one question: {asks:?}");
+        };
+        names.insert(ask.commands.clone());
+        world.object.run(&ask.commands, NOW_MS).unwrap();
+    }
+    assert_eq!(names.len(), 20);
+    assert_eq!(world.used(), 20);
+}
+
+#[test]
+fn sides_that_disagree_count_nothing() {
+    // The origin says that its maxima are elsewhere, or says nothing; but the edge still has a record of before.
+    for prefix in [None, Some("other")] {
+        let mut world = World::telling(5, prefix, State::Counted);
+        assert_eq!(world.click(Way::Comes), Became::Answered(503));
+        assert_eq!(world.used(), 0);
+    }
+    // A gateway counts what the origin leaves to gateways.
+    let mut world = World::telling(5, None, |_| State::AtGateway);
+    assert_eq!(world.click(Way::Comes), Became::ToGateway);
+    // An edge that has no objects leaves to gateways what others count.
+    let mut plain = config();
+    plain["maxima_in_objects"] = json!(false);
+    plain["links"] = json!({});
+    let mut world = World::new(5);
+    world.edge = edge_of(&plain, 3, false).unwrap();
+    let counted = State::Counted(text(&record(5)));
+    hear(&mut world.edge, Some("weir"), counted);
+    assert_eq!(world.click(Way::Comes), Became::ToGateway);
+    // What was heard too long ago counts for nobody.
+    let mut world = World::new(5);
+    world.now_ms += 60_001;
+    assert_eq!(world.click(Way::Comes), Became::ToGateway);
+    assert_eq!(world.used(), 0);
+}
+
+#[test]
+fn only_an_edge_with_objects_and_links_may_count() {
+    let refused = |config: &Value, counts| edge_of(config, 3, counts).err().unwrap();
+    let elsewhere = refused(&config(), false);
+    assert!(elsewhere.contains("maxima_in_objects"), "{elsewhere}");
+    let mut without = config();
+    without.as_object_mut().unwrap().remove("links");
+    assert!(refused(&without, true).starts_with("links"));
+    let mut with_cluster = config();
+    with_cluster["links"]["redis"]["cluster"] = json!("x");
+    assert!(refused(&with_cluster, true).starts_with("links.redis.cluster"));
+    let mut with_clicks = config();
+    with_clicks["links"]["clicks"] = json!({});
+    assert!(refused(&with_clicks, true).starts_with("links.clicks"));
+    let mut redis_alone = config();
+    redis_alone["maxima_in_objects"] = json!(false);
+    assert!(refused(&redis_alone, true).starts_with("links.redis"));
+}

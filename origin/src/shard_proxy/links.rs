@@ -1,0 +1,232 @@
+//! Short links with a maximum: each stands in an object, and in Redis stands a word that says so.
+//!
+//! Where a link's record is, its clicks are counted: nowhere else. The word is no record, so a gateway that reaches Redis past the
+//! proxy cannot count by it; it asks the origin. Links without a maximum stay in Redis as they are.
+//!
+//! The object hears of a change before Redis does. So what Redis leads to is there already, and who dies in between has
+//! acknowledged nothing: whoever asked does it again.
+
+use weir_resp::{Value, decode, encode_command};
+use weir_scripts::keys::LinkKeys;
+
+/// What stands in Redis for a record that an object has.
+pub(super) const IN_OBJECT: &[u8] = b"in-object";
+
+const CLICKS: &[u8] = b":clicks";
+
+/// What is done with a command on a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Redis is asked; if it says that the link is in an object, that is asked the same.
+    Look,
+    /// The object alone.
+    Object,
+    /// The object, and then Redis with so many commands, whose first reply counts.
+    Both {
+        commands: Vec<u8>,
+        count: usize,
+        joined: Joined,
+    },
+}
+
+/// Which reply counts of the object's and of Redis'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    /// Redis'.
+    Redis,
+    /// The object's, unless it has none.
+    Object,
+    /// Nothing, if one of them says so: the link was there.
+    New,
+    /// That which says that a click was used: it was used in one of them.
+    Back,
+}
+
+/// The link that a command is about, as its object is called, and what is to be done; `None`: Redis answers it as it is.
+pub(super) fn on_link<'w>(prefix: &str, words: &[&'w [u8]]) -> Option<(&'w str, Step)> {
+    let link = LinkKeys::of_command(prefix, words)?;
+    let (name, key) = match words {
+        [name @ (b"EVAL" | b"EVALSHA"), _, _, key, ..] => (*name, *key),
+        [name, key, ..] => (*name, *key),
+        _ => return None,
+    };
+    let as_it_is = |joined| {
+        let mut commands = Vec::new();
+        encode_command(&mut commands, words.iter().copied());
+        Step::Both {
+            commands,
+            count: 1,
+            joined,
+        }
+    };
+    let step = match (key.strip_prefix(link.as_bytes())?, name) {
+        (b"", b"GET" | b"EVAL" | b"EVALSHA") => Step::Look,
+        (b"", b"SET") => written(link, words)?,
+        (b"", b"UNLINK") | (CLICKS, b"UNLINK" | b"PEXPIRE" | b"PERSIST") => as_it_is(Joined::Redis),
+        (CLICKS, b"EVAL" | b"EVALSHA") => as_it_is(Joined::Back),
+        (CLICKS, b"GET") => as_it_is(Joined::Object),
+        (CLICKS, b"SET") => Step::Object,
+        _ => return None,
+    };
+    Some((link, step))
+}
+
+/// A record that is written. A new one without a maximum is no object's business. Of an edit the object hears in any case: it may
+/// have what was before.
+fn written(link: &str, words: &[&[u8]]) -> Option<Step> {
+    let (record, options) = words.get(2..)?.split_first()?;
+    let has_max = has_maximum(record);
+    if !has_max && options.contains(&b"NX".as_slice()) {
+        return None;
+    }
+    let (mut commands, mut count) = (Vec::new(), 1);
+    let mut set = words.to_vec();
+    if let Some(value) = set.get_mut(2).filter(|_| has_max) {
+        *value = IN_OBJECT;
+    }
+    encode_command(&mut commands, set);
+    if has_max {
+        // What Redis has counted before is no count any more, should the link ever come back.
+        let clicks = [link.as_bytes(), CLICKS].concat();
+        encode_command(&mut commands, [b"UNLINK".as_slice(), &clicks]);
+        count = 2;
+    }
+    Some(Step::Both {
+        commands,
+        count,
+        joined: Joined::New,
+    })
+}
+
+/// Whether a record, `<life_ms> <max_clicks> <json>`, has a maximum that counts.
+fn has_maximum(record: &[u8]) -> bool {
+    let maximum = record.split(|byte| *byte == b' ').nth(1);
+    maximum.is_some_and(|digits| digits.iter().any(|digit| *digit != b'0'))
+}
+
+/// Whether Redis says that the link is in an object.
+pub(super) fn leads_to_object(reply: &[u8]) -> bool {
+    match decode(reply) {
+        Ok((Value::Bulk(record), _)) => record == IN_OBJECT,
+        Ok((Value::Array(values), _)) => {
+            matches!(values.first(), Some(Value::Bulk(record)) if record == IN_OBJECT)
+        }
+        _ => false,
+    }
+}
+
+/// How long a link still lives that was read: so long Redis has to say where it is.
+pub(super) fn lives_ms(reply: &[u8]) -> Option<u64> {
+    let Ok((Value::Array(values), _)) = decode(reply) else {
+        return None;
+    };
+    match values.get(1) {
+        Some(Value::Integer(left_ms)) => u64::try_from(*left_ms).ok(),
+        _ => None,
+    }
+}
+
+/// Whether it is an error: then nothing has run.
+pub(super) fn is_error(reply: &[u8]) -> bool {
+    reply.first() == Some(&b'-')
+}
+
+impl Joined {
+    /// The reply of the two.
+    pub(super) fn of(self, object: Vec<u8>, redis: Vec<u8>) -> Vec<u8> {
+        let is_nothing = matches!(decode(&object), Ok((Value::Null, _)));
+        match self {
+            _ if is_error(&redis) => redis,
+            Self::Redis => redis,
+            Self::Object if is_nothing => redis,
+            Self::Object => object,
+            Self::New if is_nothing => object,
+            Self::New => redis,
+            Self::Back if object == b":1\r\n" => object,
+            Self::Back => redis,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: &[u8] = b"weir:link:{s/abc}";
+    const OF_LINK: &[u8] = b"weir:link:{s/abc}:clicks";
+
+    fn step(words: &[&[u8]]) -> Option<Step> {
+        let (link, step) = on_link("weir", words)?;
+        assert_eq!(link.as_bytes(), LINK);
+        Some(step)
+    }
+
+    #[test]
+    fn a_record_with_a_maximum_goes_into_the_object_and_a_word_into_redis() {
+        let new = step(&[b"SET", LINK, b"0 5 {}", b"PX", b"9", b"NX"]);
+        let Some(Step::Both {
+            commands, count, ..
+        }) = new
+        else {
+            panic!("{new:?}");
+        };
+        let text = String::from_utf8(commands).unwrap();
+        assert_eq!(count, 2);
+        assert!(
+            text.contains("in-object") && !text.contains("0 5 {}"),
+            "{text}"
+        );
+        assert!(text.contains("PX") && text.contains("NX") && text.contains(":clicks"));
+        // A new one without is Redis'; an edit takes from the object what it may have.
+        assert_eq!(step(&[b"SET", LINK, b"0 0 {}", b"NX"]), None);
+        let edit = step(&[b"SET", LINK, b"0 0 {}"]);
+        let Some(Step::Both {
+            commands, count, ..
+        }) = edit
+        else {
+            panic!("{edit:?}");
+        };
+        assert_eq!(count, 1);
+        assert!(String::from_utf8(commands).unwrap().contains("0 0 {}"));
+    }
+
+    #[test]
+    fn reads_look_where_the_record_is_and_clicks_are_the_objects() {
+        for words in [
+            &[b"GET".as_slice(), LINK][..],
+            &[b"EVALSHA", b"x", b"3", LINK],
+        ] {
+            assert_eq!(step(words), Some(Step::Look));
+        }
+        assert_eq!(step(&[b"SET", OF_LINK, b"3", b"NX"]), Some(Step::Object));
+        for name in [b"PTTL".as_slice(), b"EXISTS"] {
+            assert_eq!(step(&[name, LINK]), None);
+        }
+        assert_eq!(on_link("weir", &[b"GET", b"weir:link:domains"]), None);
+    }
+
+    #[test]
+    fn two_replies_are_one() {
+        let of = |joined: Joined, object: &[u8], redis: &[u8]| {
+            String::from_utf8(joined.of(object.to_vec(), redis.to_vec())).unwrap()
+        };
+        assert_eq!(of(Joined::New, b"$-1\r\n", b"+OK\r\n"), "$-1\r\n");
+        assert_eq!(of(Joined::New, b"+OK\r\n", b"$-1\r\n"), "$-1\r\n");
+        assert_eq!(of(Joined::New, b"+OK\r\n", b"+OK\r\n"), "+OK\r\n");
+        assert_eq!(of(Joined::Back, b":1\r\n", b":0\r\n"), ":1\r\n");
+        assert_eq!(of(Joined::Back, b":0\r\n", b":1\r\n"), ":1\r\n");
+        assert_eq!(
+            of(Joined::Back, b":1\r\n", b"-NOSCRIPT\r\n"),
+            "-NOSCRIPT\r\n"
+        );
+        assert_eq!(
+            of(Joined::Object, b"$-1\r\n", b"$1\r\n3\r\n"),
+            "$1\r\n3\r\n"
+        );
+        assert!(leads_to_object(b"*3\r\n$9\r\nin-object\r\n:-1\r\n:-1\r\n"));
+        assert!(leads_to_object(b"$9\r\nin-object\r\n"));
+        assert!(!leads_to_object(b"$-1\r\n"));
+        assert_eq!(lives_ms(b"*3\r\n$1\r\nx\r\n:77\r\n:2\r\n"), Some(77));
+        assert_eq!(lives_ms(b"*3\r\n$1\r\nx\r\n:-1\r\n:2\r\n"), None);
+    }
+}

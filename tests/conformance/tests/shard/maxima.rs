@@ -1,0 +1,213 @@
+//! Links with a maximum, counted in Durable Objects: many click at once, and objects die among them.
+
+use serde_json::json;
+use weir_conformance::hosts::served::client::{Ask, send};
+use weir_conformance::shop::{self, HOST, LINK, MAXIMUM};
+use weir_link::click::ClickId;
+use weir_link::record::Link;
+use weir_resp::{Value, encode_command};
+use weir_scripts::keys::LinkKeys;
+use weir_scripts::link_read::{self, Purpose, Read};
+use weir_scripts::{Call, link_back};
+
+use super::{Object, now_ms};
+
+const MAX: u64 = 50;
+const CLICKS: usize = 200;
+
+/// The object's name: what all keys of the link begin with.
+const NAME: &str = "weir:link:{d/max}";
+
+fn keys() -> LinkKeys {
+    LinkKeys::new("weir", &"d/max".parse().unwrap())
+}
+
+fn record(max_clicks: u64) -> Vec<u8> {
+    let link = Link {
+        max_clicks,
+        ..Link::to("https://t.example/")
+    };
+    link.encode()
+}
+
+/// Who asks as an ordinary client does.
+fn visit(path: &str) -> Ask {
+    Ask {
+        head: [b"GET".to_vec(), path.into(), HOST.into()],
+        ..Ask::default()
+    }
+}
+
+impl Object {
+    /// An edge that counts in objects, and has heard from its origin; the link's object has its record.
+    fn counting(prefix: Option<&str>) -> Option<Self> {
+        let mut config = shop::config();
+        config["maxima_in_objects"] = json!(true);
+        // On a busy machine.
+        config["links"] = json!({ "redis": { "key_prefix": "weir", "deadline_ms": 5_000 } });
+        let object = Self::start_as(&config)?;
+        object.world.traffic().gateway = Some((299, Vec::new(), String::new()));
+        let record = String::from_utf8(record(MAX)).unwrap();
+        object.set(&record);
+        let feeds = shop::maxima_in_objects(prefix, &record, now_ms()).unwrap();
+        object.world.traffic().feeds = feeds;
+        object.wait_until_heard();
+        Some(object)
+    }
+
+    /// Until the edge has read the feeds: before that it sends clicks on.
+    fn wait_until_heard(&self) {
+        let has_heard = (0..600).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            self.status(LINK) == 302
+        });
+        assert!(has_heard, "{}", self.server.log());
+        self.world.traffic().seen.clear();
+    }
+
+    /// What a client is answered; 0 for nothing.
+    fn status(&self, path: &str) -> u16 {
+        send(self.server.address, &visit(path)).map_or(0, |got| got.status)
+    }
+
+    fn set(&self, record: &str) {
+        let set = self.words(&[b"SET", NAME.as_bytes(), record.as_bytes()]);
+        assert_eq!(set, Value::Simple(b"OK".to_vec()));
+    }
+
+    fn words(&self, words: &[&[u8]]) -> Value {
+        let mut body = Vec::new();
+        encode_command(&mut body, words.iter().copied());
+        self.command(NAME, body)
+    }
+
+    fn call(&self, call: &Call) -> Value {
+        let mut body = Vec::new();
+        call.encode_eval(&mut body);
+        self.command(NAME, body)
+    }
+
+    fn used(&self) -> u64 {
+        match self.words(&[b"GET", &keys().clicks()]) {
+            Value::Bulk(used) => String::from_utf8(used).unwrap().parse().unwrap(),
+            _ => 0,
+        }
+    }
+
+    /// So many at once, each on a connection of its own; what each was answered. Meanwhile the object dies as often.
+    fn rush_of(&self, clicks: usize, deaths: usize) -> Vec<u16> {
+        std::thread::scope(|scope| {
+            let click = || self.status(MAXIMUM);
+            let threads: Vec<_> = (0..clicks).map(|_| scope.spawn(click)).collect();
+            for _ in 0..deaths {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+                self.kill(NAME);
+            }
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        })
+    }
+}
+
+fn redirected(statuses: &[u16]) -> u64 {
+    statuses.iter().filter(|status| **status == 302).count() as u64
+}
+
+#[test]
+fn a_maximum_is_kept_to_the_click_however_many_click_and_whatever_dies() {
+    let Some(mut object) = Object::counting(Some("weir")) else {
+        return;
+    };
+    let first = object.counted_storm(CLICKS, 8);
+    let mut sum = redirected(&first);
+    // Who was told to come again does: what was given back is there for others.
+    for _ in 0..20 {
+        if sum == MAX && object.used() == MAX {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        sum += redirected(&object.counted_storm(20, 0));
+    }
+    assert_eq!(sum, MAX, "{first:?} {}", object.server.log());
+    assert_eq!(object.used(), MAX);
+    // What was answered is on disk, and stays so.
+    object.server.crash().unwrap();
+    object.wait_until_heard();
+    let last = object.rush_of(20, 0);
+    assert_eq!(redirected(&last), 0, "{last:?}");
+    assert_eq!(object.used(), MAX);
+    assert_eq!(object.world.traffic().seen.len(), 0, "no gateway was asked");
+}
+
+impl Object {
+    /// A storm in which nobody is answered anything but these.
+    fn counted_storm(&self, clicks: usize, deaths: usize) -> Vec<u16> {
+        let statuses = self.rush_of(clicks, deaths);
+        let is_known = |status: &u16| matches!(status, 302 | 410 | 503);
+        assert!(statuses.iter().all(is_known), "{statuses:?}");
+        statuses
+    }
+}
+
+#[test]
+fn a_name_that_is_repeated_counts_once_and_is_given_back_once() {
+    let Some(object) = Object::counting(Some("weir")) else {
+        return;
+    };
+    let click = |sequence| ClickId {
+        counter: 7,
+        sequence,
+    };
+    let left = |sequence| {
+        let call = link_read::call(&keys(), 100, Purpose::Click(click(sequence)));
+        let read: Option<Read> = link_read::parse(&object.call(&call)).unwrap();
+        read.unwrap().clicks_left.unwrap()
+    };
+    let back = |sequence| {
+        let reply = object.call(&link_back::call(&keys(), click(sequence)));
+        link_back::parse(&reply).unwrap()
+    };
+    assert_eq!([left(1), left(1)], [MAX, MAX]);
+    object.kill(NAME);
+    assert_eq!([left(1), left(2)], [MAX, MAX - 1]);
+    assert_eq!([back(1), back(1)], [true, false]);
+    object.kill(NAME);
+    // It comes late, and uses nothing any more.
+    assert_eq!(left(1), MAX - 1);
+    assert_eq!(object.used(), 1);
+    // All the log in one: a mark is in it, too.
+    for sequence in 3..263 {
+        left(sequence);
+        back(sequence);
+    }
+    object.kill(NAME);
+    assert_eq!([left(2), object.used()], [MAX - 1, 1]);
+}
+
+#[test]
+fn an_edge_counts_nothing_in_objects_if_the_origins_maxima_are_elsewhere() {
+    for prefix in [None, Some("other")] {
+        let Some(object) = Object::counting(prefix) else {
+            return;
+        };
+        let got = object.send(&visit(MAXIMUM));
+        let text = String::from_utf8_lossy(&got.body).into_owned();
+        assert_eq!(got.status, 503, "{text}");
+        assert!(text.contains("maxima_in_objects"), "{text}");
+        assert_eq!(object.used(), 0);
+    }
+}
+
+#[test]
+fn what_an_object_does_not_have_is_a_gateways() {
+    let Some(object) = Object::counting(Some("weir")) else {
+        return;
+    };
+    assert_eq!(object.status(MAXIMUM), 302);
+    // An edit has taken its maximum away.
+    object.set(&String::from_utf8(record(0)).unwrap());
+    object.words(&[b"UNLINK", &keys().clicks()]);
+    assert_eq!(object.status(MAXIMUM), 299);
+}
