@@ -12,6 +12,7 @@ const COMPILER: &str = "musl-gcc";
 
 /// 50 MB on a slow line.
 const RUSTUP_LIMIT: Duration = Duration::from_secs(600);
+const QUICK: Duration = Duration::from_secs(30);
 
 /// A target of rustc's and its C compiler.
 #[derive(Debug, Clone)]
@@ -34,10 +35,14 @@ impl Musl {
             "a static binary for Linux is built on Linux"
         );
         let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-        let mut add = Command::new("rustup");
-        add.args(["target", "add", &target]);
-        command::succeed(&mut add, RUSTUP_LIMIT)
-            .with_context(|| format!("no rustc for {target}: run `rustup target add {target}`"))?;
+        if !has_target(&target)? {
+            reporter.line("musl", &format!("adding rustc's {target} by rustup…"));
+            let mut add = Command::new("rustup");
+            add.args(["target", "add", &target]);
+            command::succeed(&mut add, RUSTUP_LIMIT).with_context(|| {
+                format!("no rustc for {target}: run `rustup target add {target}`")
+            })?;
+        }
         if command::on_path(COMPILER).is_none() {
             reporter.line("musl", "installing Debian's musl-tools…");
             apt::install(&["musl-tools"])?;
@@ -53,6 +58,15 @@ impl Musl {
         let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
         [(linker, compiler.clone()), (format!("CC_{name}"), compiler)]
     }
+}
+
+/// Whether the compiler has a standard library for it. rustup would ask the network each time.
+fn has_target(target: &str) -> Result<bool> {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", target]);
+    let libdir = command::succeed(&mut rustc, QUICK).context("rustc, from https://rustup.rs")?;
+    let mut files = std::fs::read_dir(libdir.trim()).into_iter().flatten();
+    Ok(files.next().is_some())
 }
 
 #[cfg(test)]
