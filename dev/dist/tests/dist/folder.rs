@@ -1,11 +1,17 @@
 //! What somebody gets who has the folder, Envoy and Redis, and nothing else.
 
+use std::process::Command;
+use std::time::Duration;
+
 use anyhow::Result;
 use weir_dist::binaries::Build;
 use weir_dist::folder::Folder;
 use weir_dist::{five_minutes, make, oci};
+use weir_stack::command;
 use weir_stack::report::Console;
 use weir_stack::tools::{ENVOY_VERSION, ENVOY_VERSIONS, Envoy};
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What is in a release whose parts are not all built here.
 const FILES: [&str; 12] = [
@@ -35,6 +41,29 @@ async fn the_folder_alone_gives_limits_a_link_and_a_sale_on_each_envoy() -> Resu
         let done = five_minutes::check(&folder, &envoy).await;
         done.map_err(|error| error.context(format!("on Envoy {version}")))?;
     }
+    Ok(())
+}
+
+/// systemd's own word on the unit, with the release's binary where it is.
+#[test]
+fn systemd_finds_nothing_wrong_with_the_unit() -> Result<()> {
+    let Some(systemd) = command::on_path("systemd-analyze") else {
+        eprintln!("left out: systemd-analyze is not on PATH");
+        return Ok(());
+    };
+    let unit = include_str!("../../files/systemd/weir-origin.service");
+    let here = "ExecStart=/usr/local/bin/weir-origin";
+    assert!(unit.contains(here));
+    let temp = tempfile::tempdir()?;
+    let file = temp.path().join("weir-origin.service");
+    std::fs::write(&file, unit.replace(here, "ExecStart=/bin/true"))?;
+    let mut verify = Command::new(systemd);
+    let done = command::run(verify.arg("verify").arg(&file), LIMIT)?;
+    assert!(
+        done.status.success() && done.stderr.is_empty(),
+        "{}",
+        done.stderr
+    );
     Ok(())
 }
 
