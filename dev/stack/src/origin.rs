@@ -47,7 +47,7 @@ pub fn ensure_built_static() -> Result<PathBuf> {
         .args(["--package", NAME, "--bin", NAME])
         .args(["--features", SHIPPED_FEATURES])
         .args(["--target", &musl.target])
-        .envs(musl.variables());
+        .envs([musl.variable()]);
     build::binary_of(cargo, NAME)
 }
 
