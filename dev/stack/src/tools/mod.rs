@@ -9,6 +9,7 @@ mod cache;
 mod cassandra;
 mod chromium;
 mod clock;
+mod control_planes;
 mod envoy;
 mod go;
 mod helm;
@@ -30,6 +31,7 @@ pub use apt::Removals;
 pub use cassandra::{CASSANDRA_VERSION, Cassandra};
 pub use chromium::Chromium;
 pub use clock::Clock;
+pub use control_planes::{ISTIO_VERSION, Istioctl};
 pub use envoy::{
     ENVOY_VERSION, ENVOY_VERSIONS, Envoy, OLDEST_ENVOY_VERSION, oldest as oldest_envoy,
 };
