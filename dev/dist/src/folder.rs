@@ -80,6 +80,7 @@ impl Folder {
         }
         self.copy_all("envoy", &root.join("envoy"))?;
         self.copy_all("docs", &root.join("docs"))?;
+        self.copy_all("observe", &root.join("observe"))?;
         self.copy_all(".", &root.join("dev/dist/files"))
     }
 

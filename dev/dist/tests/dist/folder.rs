@@ -14,7 +14,7 @@ use weir_stack::tools::{ENVOY_VERSION, ENVOY_VERSIONS, Envoy};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What is in a release whose parts are not all built here.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "README.md",
     "LICENSE",
     "CHANGELOG.md",
@@ -25,6 +25,7 @@ const FILES: [&str; 12] = [
     "envoy/all.yaml",
     "envoy/kubernetes/istio.yaml",
     "docs/install.md",
+    "observe/prometheus/prometheus.yml",
     "oci/index.json",
     "sbom.cdx.json",
 ];
