@@ -42,19 +42,13 @@ pub fn check(folder: &Folder) -> Result<()> {
         .current_dir(&copy)
         .env("CARGO_MANIFEST_DIR", copy.join("dev/dist"));
     let said = command::succeed(&mut again, BUILD_LIMIT).context("the second build")?;
-    let second: Vec<&str> = said
-        .lines()
-        .filter(|line| line.contains("  filters/"))
-        .collect();
+    let second = of_filters(&said);
     ensure!(
         !second.is_empty(),
         "the second build said nothing of filters: {said}"
     );
-    let first = std::fs::read_to_string(folder.at(crate::folder::SUMS))?;
-    let first: Vec<&str> = first
-        .lines()
-        .filter(|line| line.contains("  filters/"))
-        .collect();
+    let sums = std::fs::read_to_string(folder.at(crate::folder::SUMS))?;
+    let first = of_filters(&sums);
     ensure!(
         first == second,
         "two builds differ:\n{}\n\n{}",
@@ -62,6 +56,16 @@ pub fn check(folder: &Folder) -> Result<()> {
         second.join("\n")
     );
     Ok(())
+}
+
+/// The lines of filters, in one order: files are sorted by their whole names, filters by theirs.
+fn of_filters(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("  filters/"))
+        .collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// Copies what git knows, and what it would not ignore, as it is now.
@@ -86,4 +90,22 @@ fn copy_sources(to: &Path) -> Result<()> {
         std::fs::copy(&from, &to).with_context(|| format!("cannot copy {name}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_compared_in_whatever_order_they_are_named() {
+        let one = "aa  README.md\n1  filters/a-b.wasm\n2  filters/a.wasm\n";
+        assert_eq!(
+            of_filters(one),
+            of_filters("2  filters/a.wasm\n1  filters/a-b.wasm\n")
+        );
+        assert_ne!(
+            of_filters(one),
+            of_filters("2  filters/a.wasm\n3  filters/a-b.wasm\n")
+        );
+    }
 }
