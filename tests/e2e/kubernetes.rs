@@ -1,5 +1,5 @@
-//! The manifests of `envoy/kubernetes`: what they put into a gateway's Envoy loads there, the filters' configurations included. The
-//! control planes themselves are not run.
+//! The manifests of `envoy/kubernetes`: what they put into a gateway's Envoy loads there, the filters' configurations included. Istio's
+//! own tool looks at them where it is. The control planes themselves are not run.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -216,4 +216,30 @@ fn what_envoy_gateway_is_given_loads() -> Result<()> {
     let plugin = &policy["spec"]["wasm"][0];
     gateway.plug(&plugin["config"], &plugin["env"]["hostKeys"])?;
     gateway.load()
+}
+
+/// Higress is made from Istio and takes its `EnvoyFilter`.
+#[test]
+fn istioctl_finds_nothing_wrong_and_would() -> Result<()> {
+    let istioctl = match tools::Istioctl::find() {
+        Ok(istioctl) => istioctl,
+        Err(error) => {
+            eprintln!("left out: {error:#}");
+            return Ok(());
+        }
+    };
+    let dir = workspace::root().join("envoy/kubernetes");
+    for file in ["istio.yaml", "higress.yaml"] {
+        istioctl.check(&dir.join(file)).context(file)?;
+    }
+    let text = std::fs::read_to_string(dir.join("istio.yaml"))?;
+    let temp = tempfile::tempdir()?;
+    let wrong = temp.path().join("wrong.yaml");
+    std::fs::write(
+        &wrong,
+        text.replace("applyTo: LISTENER", "applyTo: LISTENERS"),
+    )?;
+    let error = istioctl.check(&wrong).err().context("it took LISTENERS")?;
+    anyhow::ensure!(format!("{error:#}").contains("LISTENERS"), "{error:#}");
+    Ok(())
 }

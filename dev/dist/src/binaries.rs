@@ -1,6 +1,8 @@
 //! What is compiled for a release.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use walrus::ModuleConfig;
@@ -10,16 +12,27 @@ use weir_stack::tools::WasmToolchain;
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{command, origin};
 
+use crate::folder::Folder;
+
+/// Where the origin is in a release.
+pub const ORIGIN: &str = "bin/weir-origin";
+
+const QUICK: Duration = Duration::from_secs(30);
+
 /// A filter as it is shipped.
 #[derive(Debug)]
-pub(crate) struct Filter {
+pub struct Filter {
     /// As in the file's name, without `.wasm`.
-    pub(crate) name: String,
-    pub(crate) bytes: Vec<u8>,
+    pub name: String,
+    /// The module.
+    pub bytes: Vec<u8>,
 }
 
 /// The filters, stripped: without the names of functions.
-pub(crate) fn filters() -> Result<Vec<Filter>> {
+///
+/// # Errors
+/// When they cannot be built.
+pub fn filters() -> Result<Vec<Filter>> {
     let toolchain = WasmToolchain::find_or_get(&mut Console)?;
     let built = wasm::build_filters(&toolchain, Messages::Show)?;
     let stripped = built.into_iter().map(|filter| {
@@ -43,7 +56,7 @@ fn strip(wasm: &[u8]) -> Result<Vec<u8>> {
 
 /// How origin and native module are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Build {
+pub enum Build {
     /// For operators.
     Shipped,
     /// For a check of everything else: the origin as tests run it, which is not static, and no native module.
@@ -51,7 +64,8 @@ pub(crate) enum Build {
 }
 
 impl Build {
-    pub(crate) fn of(is_fast: bool) -> Self {
+    /// The fast one, or the one that is shipped.
+    pub fn of(is_fast: bool) -> Self {
         match is_fast {
             true => Self::Fast,
             false => Self::Shipped,
@@ -59,7 +73,10 @@ impl Build {
     }
 
     /// The origin: for operators, one static binary.
-    pub(crate) fn origin(self) -> Result<PathBuf> {
+    ///
+    /// # Errors
+    /// When it cannot be built, or is not static.
+    pub fn origin(self) -> Result<PathBuf> {
         if self == Self::Fast {
             return origin::ensure_built();
         }
@@ -69,7 +86,10 @@ impl Build {
     }
 
     /// The native module, if it is part of this build.
-    pub(crate) fn native(self) -> Result<Option<PathBuf>> {
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub fn native(self) -> Result<Option<PathBuf>> {
         match self {
             Self::Shipped => Host::NativeRelease.library().map(Some),
             Self::Fast => Ok(None),
@@ -78,16 +98,36 @@ impl Build {
 }
 
 /// A binary that asks for no other: it runs where there is nothing but a kernel.
-fn check_static(binary: &PathBuf) -> Result<()> {
-    let mut readelf = std::process::Command::new("readelf");
-    readelf.args(["--program-headers", "--wide"]).arg(binary);
-    let said = command::succeed(&mut readelf, std::time::Duration::from_secs(30));
+fn check_static(binary: &Path) -> Result<()> {
+    let mut readelf = Command::new("readelf");
+    readelf.args(["--program-headers", "--dynamic", "--wide"]);
+    let said = command::succeed(readelf.arg(binary), QUICK);
     let said = said
         .context("readelf (Debian: apt-get install binutils) tells whether a binary is static")?;
+    let path = binary.display();
+    ensure!(!said.contains("INTERP"), "{path} asks for a dynamic linker");
+    ensure!(!said.contains("(NEEDED)"), "{path} asks for a library");
+    Ok(())
+}
+
+/// `--version` says version, commit and compiler; a build that is shipped has a commit.
+///
+/// # Errors
+/// When it says something else.
+pub fn check_version(folder: &Folder, build: Build) -> Result<()> {
+    let mut version = Command::new(folder.at(ORIGIN));
+    let said = command::succeed(version.arg("--version").env_clear(), QUICK)?;
+    let start = format!("weir-origin {} (commit ", weir_version::VERSION);
+    let commit = said.strip_prefix(&start).and_then(|rest| rest.get(..12));
+    let is_commit =
+        commit.is_some_and(|commit| commit.bytes().all(|byte| byte.is_ascii_hexdigit()));
     ensure!(
-        !said.contains("INTERP"),
-        "{} asks for a dynamic linker",
-        binary.display()
+        said.starts_with(&start) && said.contains(", rustc "),
+        "weir-origin --version says {said:?}"
+    );
+    ensure!(
+        build == Build::Fast || is_commit,
+        "weir-origin --version names no commit: {said:?}; build in a clone, or set WEIR_COMMIT to 12 digits"
     );
     Ok(())
 }

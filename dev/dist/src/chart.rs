@@ -1,14 +1,13 @@
-//! The Helm chart: what is in `dev/dist/files/helm`, and the release's own Envoy file as it must be in a cluster.
-
-use std::time::Duration;
+//! The Helm chart: what is in `dev/dist/files/helm`, and the release's own Envoy file as it must be in a cluster; and what helm and
+//! the schemas of Kubernetes say of it.
 
 use anyhow::{Context, Result, ensure};
-use weir_stack::command;
+use weir_stack::report::Reporter;
+use weir_stack::tools::{HELM_VERSION, Helm, KubernetesValidate};
 
 use crate::folder::Folder;
 
 const CHART: &str = "helm/weir";
-const HELM_LIMIT: Duration = Duration::from_secs(60);
 
 /// In the Envoy file stands this machine; in a cluster, templates of the chart.
 const IN_A_CLUSTER: [(&str, &str); 4] = [
@@ -28,7 +27,10 @@ const IN_A_CLUSTER: [(&str, &str); 4] = [
 ];
 
 /// Writes the chart's Envoy file. Its other files are copied with all of `dev/dist/files`.
-pub(crate) fn write(folder: &Folder) -> Result<()> {
+///
+/// # Errors
+/// When it is not as the chart expects.
+pub fn write(folder: &Folder) -> Result<()> {
     let path = folder.at("envoy/all.yaml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     folder.write(
@@ -54,25 +56,89 @@ fn in_a_cluster(text: &str) -> Result<String> {
     Ok(text)
 }
 
-/// What helm says of the chart, and kubeconform of what it renders, where they are.
-pub(crate) fn lint(folder: &Folder) -> Result<String> {
-    let Some(helm) = command::on_path("helm") else {
-        return Ok("helm is not on PATH: the chart was not linted".to_owned());
-    };
-    let chart = folder.at(CHART);
-    let mut lint = std::process::Command::new(&helm);
-    lint.args(["lint", "--strict"]).arg(&chart);
-    command::succeed(&mut lint, HELM_LIMIT).context("helm lint")?;
-    let mut template = std::process::Command::new(&helm);
-    template.args(["template", "shop"]).arg(&chart);
-    let rendered = command::succeed(&mut template, HELM_LIMIT).context("helm template")?;
-    let kinds = rendered
-        .lines()
-        .filter(|line| line.starts_with("kind: "))
-        .count();
-    Ok(format!(
-        "helm lint and helm template pass: {kinds} objects; kubeconform was not run"
-    ))
+/// The oldest Kubernetes that the chart is for, as its `Chart.yaml` says, and the newest that the schemas know.
+const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
+
+/// What people set: nothing; what is their own; several origins.
+const VALUES: [&str; 3] = [
+    "",
+    "existingSecret=own,redis.host=redis.example,origin.storageClass=fast",
+    "origin.replicas=2,origin.databaseUrlSecret=database",
+];
+
+/// What no chart is rendered of: SQLite is one file.
+const WRONG: (&str, &str) = ("origin.replicas=2", "needs origin.databaseUrlSecret");
+
+/// What looks at charts.
+#[derive(Debug)]
+pub struct Tools {
+    helm: Helm,
+    validate: KubernetesValidate,
+}
+
+impl Tools {
+    /// helm, and what has the schemas of Kubernetes in it.
+    ///
+    /// # Errors
+    /// When one is not there, and cannot be had.
+    pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
+        Ok(Self {
+            helm: Helm::find_or_get(reporter)?,
+            validate: KubernetesValidate::find_or_get(reporter)?,
+        })
+    }
+
+    /// Lints the chart, renders it with different values, and checks what comes out against the schemas of Kubernetes. Says what
+    /// was done.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub fn check(&self, folder: &Folder) -> Result<String> {
+        let chart = folder.at(CHART).display().to_string();
+        self.helm
+            .run(&["lint", "--strict", &chart])
+            .context("helm lint")?;
+        let temp = tempfile::tempdir().context("no folder for what is rendered")?;
+        let file = temp.path().join("rendered.yaml");
+        for version in KUBERNETES {
+            for values in VALUES {
+                let rendered = self.render(folder, version, values)?;
+                std::fs::write(&file, rendered)?;
+                let checked = self.validate.check(&file, version);
+                checked.with_context(|| format!("Kubernetes {version}, --set {values:?}"))?;
+            }
+        }
+        let (values, why) = WRONG;
+        let refused = self.render(folder, KUBERNETES[1], values);
+        let refused = refused.err().map(|error| format!("{error:#}"));
+        ensure!(
+            refused.as_ref().is_some_and(|error| error.contains(why)),
+            "--set {values} is not refused by {why:?}, but: {refused:?}"
+        );
+        Ok(format!(
+            "helm {HELM_VERSION} lints and renders it with {} sets of values; what comes out is valid in Kubernetes {}",
+            VALUES.len(),
+            KUBERNETES.join(" and ")
+        ))
+    }
+
+    /// The manifests of a release called `shop`, with these values, as `--set` takes them.
+    ///
+    /// # Errors
+    /// What helm says against it.
+    pub fn render(&self, folder: &Folder, kubernetes: &str, values: &str) -> Result<String> {
+        let chart = folder.at(CHART).display().to_string();
+        let rendered = self.helm.run(&[
+            "template",
+            "shop",
+            &chart,
+            "--kube-version",
+            kubernetes,
+            "--set",
+            values,
+        ]);
+        rendered.context("helm template")
+    }
 }
 
 #[cfg(test)]

@@ -1,27 +1,28 @@
 //! The first five minutes of somebody who has this folder, Envoy and Redis, and nothing else: the steps of the release's README,
-//! in an empty folder, without a PATH and without variables.
+//! in an empty folder, without a PATH and without variables. What is sent is read from the README itself.
 //!
-//! Only ports differ from what the README says: those may be taken here.
+//! Only ports differ from what it says: those may be taken here.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use http_body_util::Full;
 use hyper::Request;
 use serde_json::{Value, json};
-use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::envoy::EnvoyConfig;
 use weir_stack::http::{self, Connection, Method, Response};
 use weir_stack::native::Host;
 use weir_stack::process::Process;
 use weir_stack::redis::RedisServer;
-use weir_stack::report::{Console, Reporter};
-use weir_stack::sale::{sale_json, verdict};
-use weir_stack::tools::{self, Options};
+use weir_stack::report::Console;
+use weir_stack::sale::verdict;
+use weir_stack::tools;
 use weir_stack::{command, ports};
 
+use crate::binaries::ORIGIN;
 use crate::folder::Folder;
 
 const INIT_LIMIT: Duration = Duration::from_secs(30);
@@ -33,88 +34,144 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// More than a user's burst of 40, at 20 a second, however slow this machine is.
 const REQUESTS_MAX: u32 = 2_000;
 
-const SALE: &str = "first";
 const LINK_HOST: &str = "link.localhost:10000";
-const TARGET: &str = "https://www.envoyproxy.io/";
+
+/// Names and values of an environment.
+pub type Variables = Vec<(String, String)>;
+
+/// What is started: of a folder that `init` has written, or of a chart.
+#[derive(Debug)]
+pub struct Parts {
+    /// Envoy's configuration.
+    pub envoy: String,
+    /// All that Envoy's environment has.
+    pub gateway: Variables,
+    /// All that the origin's environment has, but where it listens and where Redis is.
+    pub origin: Variables,
+}
 
 /// Everything that runs.
 struct SetUp {
     gateway: String,
     admin: String,
     token: String,
-    _envoy: Envoy,
+    _envoy: Process,
     _origin: Process,
     _redis: RedisServer,
 }
 
-/// Does what the README says.
+/// Does what the README says, in this Envoy, and asks the filters that it does not tell of.
 ///
 /// # Errors
 /// Says which step failed, and what was answered.
-pub(crate) async fn check(folder: &Folder) -> Result<()> {
+pub async fn check(folder: &Folder, envoy: &tools::Envoy) -> Result<()> {
     folder.check_sums()?;
+    let readme = Readme::read(folder)?;
     let temp = tempfile::tempdir().context("no folder to try the release in")?;
-    let shop = init(folder, temp.path())?;
-    let set_up = start(folder, &shop).await?;
+    let parts = init(folder, &readme, temp.path())?;
+    run(folder, &parts, &temp.path().join("shop"), envoy).await
+}
+
+/// Starts these parts in a folder, and does the same.
+///
+/// # Errors
+/// Says which step failed, and what was answered.
+pub async fn run(folder: &Folder, parts: &Parts, dir: &Path, envoy: &tools::Envoy) -> Result<()> {
+    let readme = Readme::read(folder)?;
+    let set_up = start(folder, parts, dir, envoy).await?;
     limits(&set_up).await.context("limits")?;
-    links(&set_up).await.context("links")?;
-    sale(&set_up).await.context("a sale")?;
-    Console.line("check", "from the folder alone: limits, a link and a sale");
-    Ok(())
+    links(&set_up, &readme).await.context("links")?;
+    sale(&set_up, &readme).await.context("a sale")?;
+    room(&set_up).await.context("a waiting room")?;
+    events(&set_up).await.context("events")?;
+    fitment(&set_up).await.context("fitment")
 }
 
-/// A program of the release, with nothing of this machine's environment.
-fn program(folder: &Folder, cwd: &Path) -> Command {
-    let mut program = Command::new(folder.at("bin/weir-origin"));
-    program.env_clear().current_dir(cwd);
-    program
+/// What the release's README tells people to type.
+struct Readme {
+    init: Vec<String>,
+    link: Value,
+    sale: Value,
 }
 
-fn init(folder: &Folder, cwd: &Path) -> Result<PathBuf> {
-    let mut init = program(folder, cwd);
-    init.args(["init", "shop", "--for", "all", "--filters"])
-        .arg(folder.at("filters"));
+impl Readme {
+    fn read(folder: &Folder) -> Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        Self::parse(&std::fs::read_to_string(folder.at("README.md"))?, now)
+    }
+
+    fn parse(text: &str, now: u64) -> Result<Self> {
+        let after = |start: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(start));
+            line.with_context(|| format!("the release's README has no line {start:?}"))
+        };
+        let link = after("admin /links '")?.trim_end_matches('\'');
+        let sale = after("admin /sales \"")?.trim_end_matches('"');
+        // What the shell makes of it.
+        let sale = sale
+            .replace("\\\"", "\"")
+            .replace("${now}", &now.to_string())
+            .replace("$((now + 3600))", &(now + 3_600).to_string());
+        let json = |text: &str| serde_json::from_str(text).with_context(|| text.to_owned());
+        Ok(Self {
+            init: after("./bin/weir-origin ")?
+                .split(' ')
+                .map(str::to_owned)
+                .collect(),
+            link: json(link)?,
+            sale: json(&sale)?,
+        })
+    }
+}
+
+fn init(folder: &Folder, readme: &Readme, cwd: &Path) -> Result<Parts> {
+    let filters = folder.at("filters").display().to_string();
+    let words = readme.init.iter();
+    let words = words.map(|word| match word.as_str() {
+        "\"$PWD/filters\"" => filters.clone(),
+        word => word.to_owned(),
+    });
+    let mut init = Command::new(folder.at(ORIGIN));
+    init.env_clear().current_dir(cwd).args(words);
     command::succeed(&mut init, INIT_LIMIT).context("weir-origin init")?;
-    Ok(cwd.join("shop"))
+    let shop = cwd.join("shop");
+    Ok(Parts {
+        envoy: std::fs::read_to_string(shop.join("envoy.yaml"))?,
+        gateway: variables(&shop.join("gateway.env"))?,
+        origin: variables(&shop.join("origin.env"))?,
+    })
 }
 
-async fn start(folder: &Folder, shop: &Path) -> Result<SetUp> {
+async fn start(folder: &Folder, parts: &Parts, dir: &Path, envoy: &tools::Envoy) -> Result<SetUp> {
     let redis_port = ports::free()?;
     let redis = tools::Redis::find_or_get(&mut Console)?;
-    let log = shop.join("redis.log");
-    let redis = RedisServer::start(&redis, redis_port, &shop.join("redis"), &log).await?;
-    let variables = variables(&shop.join("origin.env"))?;
-    let token = variables
-        .iter()
-        .find(|(name, _)| name == "WEIR_ADMIN_TOKEN");
-    let token = token.context("init wrote no WEIR_ADMIN_TOKEN")?.1.clone();
-    let (address, admin_port) = (
-        SocketAddr::from(([127, 0, 0, 1], ports::free()?)),
-        ports::free()?,
-    );
-    let command = {
-        let (folder, shop) = (folder.path().to_path_buf(), shop.to_path_buf());
-        move || {
-            let mut origin = Command::new(folder.join("bin/weir-origin"));
-            origin
-                .env_clear()
-                .current_dir(&shop)
-                .envs(variables.iter().cloned())
-                .env("WEIR_REDIS_URL", format!("redis://127.0.0.1:{redis_port}"))
-                .args(["--listen", &address.to_string()])
-                .args(["--admin-listen", &format!("127.0.0.1:{admin_port}")]);
-            origin
-        }
-    };
-    let mut origin = Process::start("origin", &shop.join("origin.log"), command)?;
-    let admin = format!("http://127.0.0.1:{admin_port}");
+    let redis = RedisServer::start(
+        &redis,
+        redis_port,
+        &dir.join("redis"),
+        &dir.join("redis.log"),
+    )
+    .await?;
+    let mut token = parts.origin.iter();
+    let token = token.find(|(name, _)| name == "WEIR_ADMIN_TOKEN");
+    let token = token.context("there is no WEIR_ADMIN_TOKEN")?.1.clone();
+    let address = SocketAddr::from(([127, 0, 0, 1], ports::free()?));
+    let admin = format!("127.0.0.1:{}", ports::free()?);
+    let mut variables = parts.origin.clone();
+    let mut set = |name: &str, value: String| variables.push((name.to_owned(), value));
+    set("WEIR_REDIS_URL", format!("redis://127.0.0.1:{redis_port}"));
+    set("WEIR_LISTEN", address.to_string());
+    set("WEIR_ADMIN_LISTEN", admin.clone());
+    let binary = folder.at(ORIGIN);
+    let mut origin = alone("origin", dir, variables, move || Command::new(&binary))?;
+    let admin = format!("http://{admin}");
     let ready = format!("{admin}/readyz");
     origin
         .wait_ready(READY_LIMIT, || http::is_ok(&ready))
         .await?;
-    let envoy = start_envoy(shop, redis_port, address).await?;
+    let (gateway, envoy) = start_envoy(parts, dir, redis_port, address, envoy).await?;
     Ok(SetUp {
-        gateway: envoy.url(),
+        gateway,
         admin,
         token,
         _envoy: envoy,
@@ -123,29 +180,57 @@ async fn start(folder: &Folder, shop: &Path) -> Result<SetUp> {
     })
 }
 
-async fn start_envoy(shop: &Path, redis_port: u16, origin: SocketAddr) -> Result<Envoy> {
-    let written = std::fs::read_to_string(shop.join("envoy.yaml"))?;
-    let config = EnvoyConfig::parse(&written)?
+/// A process with these variables and no others.
+fn alone(
+    name: &str,
+    dir: &Path,
+    variables: Variables,
+    program: impl Fn() -> Command + Send + Sync + 'static,
+) -> Result<Process> {
+    let cwd = dir.to_path_buf();
+    Process::start(name, &dir.join(format!("{name}.log")), move || {
+        let mut command = program();
+        command
+            .env_clear()
+            .envs(variables.iter().cloned())
+            .current_dir(&cwd);
+        command
+    })
+}
+
+async fn start_envoy(
+    parts: &Parts,
+    dir: &Path,
+    redis_port: u16,
+    origin: SocketAddr,
+    tool: &tools::Envoy,
+) -> Result<(String, Process)> {
+    let config = EnvoyConfig::parse(&parts.envoy)?
         .host(Host::Wasm)
         .gateway_port(ports::free()?)?
         .admin_port(ports::free()?)?
         .redis("127.0.0.1", redis_port)?
         .origin(origin)?;
-    let tool = tools::Envoy::find_or_get(&Options::default(), &mut Console)?;
-    let options = EnvoyOptions {
-        config,
-        workers: 1,
-        log_level: "info".into(),
-        variables: variables(&shop.join("gateway.env"))?,
-        clock_ahead_ms: None,
-        drain_s: None,
-        dir: shop.to_path_buf(),
-    };
-    Envoy::start(&tool, &options).await
+    let file = dir.join("envoy.json");
+    std::fs::write(&file, config.render()?)?;
+    let binary = tool.path.clone();
+    let mut envoy = alone("envoy", dir, parts.gateway.clone(), move || {
+        let mut envoy = Command::new(&binary);
+        envoy.arg("--config-path").arg(&file);
+        // Others may run on this machine.
+        envoy.args(["--concurrency", "1", "--disable-hot-restart"]);
+        envoy
+    })?;
+    let ready = format!("http://127.0.0.1:{}/ready", config.chosen_admin_port());
+    envoy
+        .wait_ready(READY_LIMIT, || http::is_ok(&ready))
+        .await?;
+    let gateway = format!("http://127.0.0.1:{}", config.chosen_gateway_port());
+    Ok((gateway, envoy))
 }
 
 /// The lines `NAME=VALUE` that init has written.
-fn variables(path: &Path) -> Result<Vec<(String, String)>> {
+fn variables(path: &Path) -> Result<Variables> {
     let text = std::fs::read_to_string(path)?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let pairs = lines.map(|line| {
@@ -172,10 +257,8 @@ async fn limits(set_up: &SetUp) -> Result<()> {
     anyhow::bail!("{REQUESTS_MAX} requests of one user, and no 429")
 }
 
-async fn links(set_up: &SetUp) -> Result<()> {
-    let made = set_up
-        .admin("/links", &json!({ "target": TARGET, "code": "hello" }), 201)
-        .await?;
+async fn links(set_up: &SetUp, readme: &Readme) -> Result<()> {
+    let made = set_up.admin("/links", &readme.link, 201).await?;
     ensure!(made["code"] == "hello", "{made}");
     let authority = set_up.gateway.trim_start_matches("http://");
     let follow = async || -> Result<Response> {
@@ -186,16 +269,15 @@ async fn links(set_up: &SetUp) -> Result<()> {
             .await
     };
     let answer = until(follow, |answer| answer.status == 302).await?;
-    ensure!(answer.header("location") == Some(TARGET), "{answer:?}");
+    let target = readme.link["target"].as_str();
+    ensure!(answer.header("location") == target, "{answer:?}");
     Ok(())
 }
 
-async fn sale(set_up: &SetUp) -> Result<()> {
-    set_up.admin("/sales", &sale_json(SALE, 1, 1)?, 201).await?;
-    set_up
-        .admin(&format!("/sales/{SALE}/warm"), &Value::Null, 200)
-        .await?;
-    let order = format!("{}/sales/{SALE}/orders", set_up.gateway);
+async fn sale(set_up: &SetUp, readme: &Readme) -> Result<()> {
+    set_up.admin("/sales", &readme.sale, 201).await?;
+    set_up.admin("/sales/first/warm", &Value::Null, 200).await?;
+    let order = format!("{}/sales/first/orders", set_up.gateway);
     let buy = async |user: &str| http::send(Method::POST, &order, &[("x-user-id", user)], "").await;
     let answer = until(async || buy("alice").await, |answer| answer.status == 201).await?;
     ensure!(verdict(&answer) == "granted", "{answer:?}");
@@ -204,6 +286,61 @@ async fn sale(set_up: &SetUp) -> Result<()> {
         |answer| verdict(answer) == "sold_out",
     )
     .await?;
+    Ok(())
+}
+
+/// Who comes to the shop gets a place, inside or in front.
+async fn room(set_up: &SetUp) -> Result<()> {
+    let shop = format!("{}/shop/", set_up.gateway);
+    let visit = async || http::send(Method::GET, &shop, &[("accept", "text/html")], "").await;
+    until(visit, |answer| answer.header("set-cookie").is_some()).await?;
+    Ok(())
+}
+
+/// What a page tells is taken, if it is of a type that is known.
+async fn events(set_up: &SetUp) -> Result<()> {
+    let view = set_up.ask(
+        Method::PUT,
+        "/events/types/view",
+        "application/json",
+        "{}".into(),
+    );
+    let known = view.await?;
+    ensure!(known.status < 300, "{}", known.text());
+    let url = format!("{}/events", set_up.gateway);
+    let headers = [
+        ("content-type", "application/json"),
+        ("origin", "http://localhost:10000"),
+        ("x-weir-write-key", "wk_shop_web"),
+    ];
+    let body = json!([{ "id": "e1", "type": "view", "attributes": { "sku": "a1" } }]).to_string();
+    let send = async || http::send(Method::POST, &url, &headers, body.clone()).await;
+    let answer = until(send, |answer| answer.status == 202).await?;
+    ensure!(answer.json()?["rejected"] == 0, "{answer:?}");
+    Ok(())
+}
+
+/// A part fits the vehicle that a catalogue says.
+async fn fitment(set_up: &SetUp) -> Result<()> {
+    for (kind, table) in [
+        (
+            "vehicles",
+            "vehicle,make,model,year\n1000001,Make,Model,2020\n",
+        ),
+        ("products", "sku,spu,type,merchant\nS1,P1,tyre,m1\n"),
+        ("relations", "sku,vehicle\nS1,1000001\n"),
+    ] {
+        set_up.import(kind, table).await.context(kind)?;
+    }
+    let url = format!("{}/fitment/check", set_up.gateway);
+    let body = json!({ "vehicles": ["1000001"], "skus": ["S1"] }).to_string();
+    let headers = [("content-type", "application/json")];
+    let ask = async || http::send(Method::POST, &url, &headers, body.clone()).await;
+    let fits = |answer: &Response| {
+        let told = answer.json().unwrap_or_default();
+        told["skus"][0]["answers"] == json!(["fits"])
+    };
+    until(ask, fits).await?;
     Ok(())
 }
 
@@ -231,18 +368,13 @@ async fn until(
 impl SetUp {
     /// Posts to the origin's admin port.
     async fn admin(&self, path: &str, body: &Value, status: u16) -> Result<Value> {
-        let token = format!("Bearer {}", self.token);
-        let headers = [
-            ("authorization", &*token),
-            ("content-type", "application/json"),
-        ];
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
+        let body = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
         };
-        let url = format!("{}{path}", self.admin);
-        let answer = http::send(Method::POST, &url, &headers, body).await?;
+        let answer = self
+            .ask(Method::POST, path, "application/json", body)
+            .await?;
         ensure!(
             answer.status == status,
             "POST {path}: {} {}",
@@ -250,5 +382,53 @@ impl SetUp {
             answer.text()
         );
         answer.json()
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: String,
+    ) -> Result<Response> {
+        let token = format!("Bearer {}", self.token);
+        let headers = [("authorization", &*token), ("content-type", content_type)];
+        http::send(method, &format!("{}{path}", self.admin), &headers, body).await
+    }
+
+    /// Imports a table of fitment, and waits until that is done.
+    async fn import(&self, kind: &str, table: &str) -> Result<()> {
+        let path = format!("/fitment/imports?kind={kind}&format=csv");
+        let taken = self.ask(Method::POST, &path, "text/csv", table.to_owned());
+        let taken = taken.await?;
+        ensure!(taken.status == 202, "{}", taken.text());
+        let path = format!("/fitment/imports/{}", taken.json()?["id"]);
+        let look = async || {
+            self.ask(Method::GET, &path, "text/csv", String::new())
+                .await
+        };
+        until(look, |answer| {
+            answer.json().unwrap_or_default()["state"] == "done"
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_readme_says_is_what_is_sent() {
+        let path = weir_stack::workspace::root().join("dev/dist/files/README.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let readme = Readme::parse(&text, 1_800_000_000).unwrap();
+        assert_eq!(readme.init[..4], ["init", "shop", "--for", "all"]);
+        assert_eq!(readme.link["code"], "hello");
+        assert_eq!(readme.sale["starts_at_ms"], 1_800_000_000_000_u64);
+        assert_eq!(readme.sale["ends_at_ms"], 1_800_003_600_000_u64);
+        let without = text.replace("admin /links", "admin /else");
+        assert!(Readme::parse(&without, 0).is_err());
     }
 }

@@ -11,15 +11,18 @@ use weir_stack::workspace;
 const VERSION_PLACE: &str = "@VERSION@";
 
 /// Sums of all other files.
-pub(crate) const SUMS: &str = "SHA256SUMS";
+pub const SUMS: &str = "SHA256SUMS";
 
 /// A release's folder.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
     /// A folder with nothing in it, also if there was an earlier release.
-    pub(crate) fn empty(path: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn empty(path: &Path) -> Result<Self> {
         let told = || format!("cannot make {}", path.display());
         if path.exists() {
             fs::remove_dir_all(path).with_context(told)?;
@@ -28,27 +31,38 @@ impl Folder {
         Ok(Self(path.to_path_buf()))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
     /// The path of a file in it.
-    pub(crate) fn at(&self, name: &str) -> PathBuf {
+    pub fn at(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// Writes a file, whole.
-    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         workspace::write_atomic(&self.at(name), bytes)
     }
 
-    pub(crate) fn copy(&self, name: &str, from: &Path) -> Result<()> {
+    /// Copies a file that is not to be run.
+    ///
+    /// # Errors
+    /// When it cannot be read, or written.
+    pub fn copy(&self, name: &str, from: &Path) -> Result<()> {
         let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         self.write(name, &bytes)
     }
 
     /// Copies what is to be run.
-    pub(crate) fn copy_program(&self, name: &str, from: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be read, or written.
+    pub fn copy_program(&self, name: &str, from: &Path) -> Result<()> {
         use std::os::unix::fs::PermissionsExt;
         self.copy(name, from)?;
         fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755))?;
@@ -56,13 +70,17 @@ impl Folder {
     }
 
     /// Everything that is there already in the sources: Envoy's files, documents, and the files for systemd and containers.
-    pub(crate) fn copy_documents(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When one cannot be read, or written.
+    pub fn copy_documents(&self) -> Result<()> {
         let root = workspace::root();
         for name in ["LICENSE", "CHANGELOG.md"] {
             self.copy(name, &root.join(name))?;
         }
         self.copy_all("envoy", &root.join("envoy"))?;
         self.copy_all("docs", &root.join("docs"))?;
+        self.copy_all("observe", &root.join("observe"))?;
         self.copy_all(".", &root.join("dev/dist/files"))
     }
 
@@ -84,7 +102,10 @@ impl Folder {
     }
 
     /// Writes the sums of all files, as `sha256sum --check` reads them. Returns how many there are.
-    pub(crate) fn write_sums(&self) -> Result<usize> {
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the sums cannot be written.
+    pub fn write_sums(&self) -> Result<usize> {
         let files = files(&self.0)?;
         let mut sums = String::new();
         for file in &files {
@@ -94,9 +115,17 @@ impl Folder {
         Ok(files.len())
     }
 
-    /// Checks all files against the sums.
-    pub(crate) fn check_sums(&self) -> Result<()> {
+    /// Checks all files against the sums, and that each file has one.
+    ///
+    /// # Errors
+    /// Names the file that is not what it should be.
+    pub fn check_sums(&self) -> Result<()> {
         let sums = fs::read_to_string(self.at(SUMS))?;
+        let count = files(&self.0)?.len();
+        ensure!(
+            count == sums.lines().count() + 1,
+            "{count} files, and not one sum for each but {SUMS}"
+        );
         for line in sums.lines() {
             let (sum, file) = line.split_once("  ").context("a line without a sum")?;
             let is_right = sha256_hex(&fs::read(self.at(file))?) == sum;
@@ -127,7 +156,8 @@ fn files(folder: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+/// A sum as text.
+pub fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
@@ -143,6 +173,9 @@ mod tests {
         folder.write("c", b"two").unwrap();
         assert_eq!(folder.write_sums().unwrap(), 2);
         folder.check_sums().unwrap();
+        folder.write("more", b"").unwrap();
+        assert!(folder.check_sums().is_err());
+        fs::remove_file(folder.at("more")).unwrap();
         folder.write("a/b", b"other").unwrap();
         let error = folder.check_sums().unwrap_err().to_string();
         assert!(error.contains("a/b"), "{error}");

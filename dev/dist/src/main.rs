@@ -1,37 +1,21 @@
 //! `cargo xtask dist`: makes the folder that a release is, and tries it as it is.
-//!
-//! | module | |
-//! |---|---|
-//! | [`folder`] | what is where in it; sums |
-//! | [`binaries`] | filters, origin, native module |
-//! | [`twice`] | whether another build gives the same filters |
-//! | [`sbom`] | what they are made of |
-//! | [`oci`] | the filters as OCI images, written and read back |
-//! | [`chart`] | the Helm chart, and what helm says of it |
-//! | [`five_minutes`] | the first five minutes of somebody who has only this folder |
-
-mod binaries;
-mod chart;
-mod five_minutes;
-mod folder;
-mod oci;
-mod sbom;
-mod twice;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use weir_dist::binaries::{self, Build};
+use weir_dist::folder::Folder;
+use weir_dist::{chart, five_minutes, make, oci, twice};
 use weir_stack::report::{Console, Reporter};
+use weir_stack::tools::{Envoy, Options};
 use weir_stack::workspace;
-
-use crate::folder::Folder;
 
 /// Makes target/dist: filters, origin, native module, Envoy files, images, chart, documents, sums.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask dist", bin_name = "cargo xtask dist")]
+#[command(name = "cargo xtask dist", bin_name = "cargo xtask dist", version = weir_version::LONG)]
 struct Arguments {
-    /// Try the folder afterwards: limits, links and a sale, by nothing but its files, Envoy and Redis
+    /// Try the folder afterwards: the images, the chart, and limits, a link and a sale by nothing but its files, Envoy and Redis
     #[arg(long)]
     check: bool,
 
@@ -66,42 +50,37 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     if let Some(Step::Filters) = arguments.step {
-        print!("{}", twice::sums(&binaries::filters()?)?);
+        print!("{}", twice::sums(&binaries::filters()?));
         return Ok(());
     }
-    let folder = make(arguments)?;
+    let folder = make(
+        &workspace::root().join("target/dist"),
+        Build::of(arguments.fast),
+    )?;
+    Console.line("dist", &folder.path().display().to_string());
     if arguments.twice {
         twice::check(&folder)?;
         Console.line("twice", "a second build elsewhere gave the same filters");
     }
     if arguments.check {
-        oci::check(&folder)?;
-        Console.line("check", "the images read back as the filters");
-        let runtime = tokio::runtime::Runtime::new()?;
-        runtime.block_on(five_minutes::check(&folder))?;
+        check(&folder)?;
     }
     Ok(())
 }
 
-fn make(arguments: &Arguments) -> Result<Folder> {
-    let folder = Folder::empty(&workspace::root().join("target/dist"))?;
-    for filter in binaries::filters()? {
-        folder.write(&format!("filters/{}.wasm", filter.name), &filter.bytes)?;
-        oci::add(&folder, &filter)?;
+fn check(folder: &Folder) -> Result<()> {
+    oci::check(folder)?;
+    Console.line("check", "the images read back as the filters");
+    let envoy = Envoy::find_or_get(&Options::default(), &mut Console)?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(five_minutes::check(folder, &envoy))?;
+    Console.line("check", "from the folder alone: limits, a link and a sale");
+    match chart::Tools::find_or_get(&mut Console) {
+        Ok(tools) => Console.line("chart", &tools.check(folder)?),
+        // Not everybody who builds a release has Go and Python.
+        Err(error) => Console.line("chart", &format!("not checked: {error:#}")),
     }
-    let build = binaries::Build::of(arguments.fast);
-    folder.copy_program("bin/weir-origin", &build.origin()?)?;
-    if let Some(library) = build.native()? {
-        folder.copy("native/libweir_native.so", &library)?;
-    }
-    folder.copy_documents()?;
-    folder.write("sbom.cdx.json", sbom::make()?.as_bytes())?;
-    chart::write(&folder)?;
-    Console.line("chart", &chart::lint(&folder)?);
-    let count = folder.write_sums()?;
-    let text = format!("{} ({count} files)", folder.path().display());
-    Console.line("dist", &text);
-    Ok(folder)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -33,7 +33,10 @@ const WASM_CONTENT: &str = "application/vnd.module.wasm.content.layer.v1+wasm";
 const NO_CONFIG: &[u8] = b"{}";
 
 /// Adds both images of a filter.
-pub(crate) fn add(folder: &Folder, filter: &Filter) -> Result<()> {
+///
+/// # Errors
+/// When they cannot be written.
+pub fn add(folder: &Folder, filter: &Filter) -> Result<()> {
     let version = weir_version::VERSION;
     let image = image(folder, filter)?;
     let artifact = artifact(folder, filter)?;
@@ -157,7 +160,7 @@ fn zip(bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Reads every image back as Istio's agent and Envoy Gateway do, and compares it with its filter.
-pub(crate) fn check(folder: &Folder) -> Result<()> {
+pub fn check(folder: &Folder) -> Result<()> {
     let index = read_index(folder)?;
     ensure!(!index.manifests().is_empty(), "there are no images");
     for descriptor in index.manifests() {

@@ -66,7 +66,10 @@ impl Package {
 }
 
 /// The bill as JSON.
-pub(crate) fn make() -> Result<String> {
+///
+/// # Errors
+/// When cargo does not tell, or the bill is not valid.
+pub fn make() -> Result<String> {
     let features = SHIPPED_FEATURES
         .split(',')
         .map(|name| format!("weir-origin/{name}"));

@@ -15,7 +15,7 @@ const BUILD_LIMIT: Duration = Duration::from_secs(1_200);
 const GIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A line for each filter.
-pub(crate) fn sums(filters: &[Filter]) -> Result<String> {
+pub fn sums(filters: &[Filter]) -> String {
     let line = |filter: &Filter| {
         format!(
             "{}  filters/{}.wasm\n",
@@ -23,11 +23,14 @@ pub(crate) fn sums(filters: &[Filter]) -> Result<String> {
             filter.name
         )
     };
-    Ok(filters.iter().map(line).collect())
+    filters.iter().map(line).collect()
 }
 
 /// Builds the filters once more and compares them with those in `folder`.
-pub(crate) fn check(folder: &Folder) -> Result<()> {
+///
+/// # Errors
+/// When they differ, or cannot be built.
+pub fn check(folder: &Folder) -> Result<()> {
     let temp =
         tempfile::tempdir_in(workspace::out_dir()).context("no folder for a second build")?;
     let copy = temp.path().join("sources-elsewhere");
@@ -39,19 +42,13 @@ pub(crate) fn check(folder: &Folder) -> Result<()> {
         .current_dir(&copy)
         .env("CARGO_MANIFEST_DIR", copy.join("dev/dist"));
     let said = command::succeed(&mut again, BUILD_LIMIT).context("the second build")?;
-    let second: Vec<&str> = said
-        .lines()
-        .filter(|line| line.contains("  filters/"))
-        .collect();
+    let second = of_filters(&said);
     ensure!(
         !second.is_empty(),
         "the second build said nothing of filters: {said}"
     );
-    let first = std::fs::read_to_string(folder.at(crate::folder::SUMS))?;
-    let first: Vec<&str> = first
-        .lines()
-        .filter(|line| line.contains("  filters/"))
-        .collect();
+    let sums = std::fs::read_to_string(folder.at(crate::folder::SUMS))?;
+    let first = of_filters(&sums);
     ensure!(
         first == second,
         "two builds differ:\n{}\n\n{}",
@@ -59,6 +56,16 @@ pub(crate) fn check(folder: &Folder) -> Result<()> {
         second.join("\n")
     );
     Ok(())
+}
+
+/// The lines of filters, in one order: files are sorted by their whole names, filters by theirs.
+fn of_filters(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("  filters/"))
+        .collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// Copies what git knows, and what it would not ignore, as it is now.
@@ -83,4 +90,22 @@ fn copy_sources(to: &Path) -> Result<()> {
         std::fs::copy(&from, &to).with_context(|| format!("cannot copy {name}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_compared_in_whatever_order_they_are_named() {
+        let one = "aa  README.md\n1  filters/a-b.wasm\n2  filters/a.wasm\n";
+        assert_eq!(
+            of_filters(one),
+            of_filters("2  filters/a.wasm\n1  filters/a-b.wasm\n")
+        );
+        assert_ne!(
+            of_filters(one),
+            of_filters("2  filters/a.wasm\n3  filters/a-b.wasm\n")
+        );
+    }
 }

@@ -43,11 +43,11 @@ pub fn ensure_built_static() -> Result<PathBuf> {
     let mut cargo = command::cargo();
     // By itself: with the workspace's other members cargo would compile their dependencies for this target, too.
     cargo
-        .args(["build", "--quiet", "--locked", "--profile", "dist"])
+        .args(["build", "--quiet", "--locked", "--profile", "shipped"])
         .args(["--package", NAME, "--bin", NAME])
         .args(["--features", SHIPPED_FEATURES])
         .args(["--target", &musl.target])
-        .envs(musl.variables());
+        .envs([musl.variable()]);
     build::binary_of(cargo, NAME)
 }
 

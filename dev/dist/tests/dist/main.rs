@@ -1,0 +1,4 @@
+//! A release's folder, made in the fast way (the origin as tests run it, the filters as they are shipped), and tried as it is.
+
+mod chart;
+mod folder;

@@ -1,0 +1,54 @@
+//! The control planes' own command lines. They take half an hour to build on two busy cores, so they are found, and never got.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::{command, workspace};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The version of Istio's modules that [`Istioctl`] was tried with.
+pub const ISTIO_VERSION: &str = "v0.0.0-20260827124520-eed52ebb66ad";
+
+/// Istio's `istioctl`.
+#[derive(Debug, Clone)]
+pub struct Istioctl(PathBuf);
+
+impl Istioctl {
+    /// On `PATH`, else in `target/weir/tools`.
+    ///
+    /// # Errors
+    /// When it is at neither place: with how it is built.
+    pub fn find() -> Result<Self> {
+        found(
+            "istioctl",
+            "istio.io/istio/istioctl/cmd/istioctl",
+            ISTIO_VERSION,
+        )
+        .map(Self)
+    }
+
+    /// Whether a file's resources are what Istio's API takes, and fit each other.
+    ///
+    /// # Errors
+    /// When they are or do not: with what it says.
+    pub fn check(&self, file: &Path) -> Result<()> {
+        for arguments in [&["validate", "-f"][..], &["analyze", "--use-kube=false"]] {
+            let mut istioctl = Command::new(&self.0);
+            command::succeed(istioctl.args(arguments).arg(file), LIMIT)?;
+        }
+        Ok(())
+    }
+}
+
+fn found(name: &str, package: &str, version: &str) -> Result<PathBuf> {
+    let tools = workspace::out_dir().join("tools");
+    let own = Some(tools.join(name)).filter(|path| command::is_executable(path));
+    command::on_path(name).or(own).with_context(|| {
+        let tools = tools.display();
+        format!("no {name} was found; this builds it: GOBIN={tools} go install {package}@{version}")
+    })
+}

@@ -1,0 +1,55 @@
+//! helm, which checks charts and renders them.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::go;
+use crate::command;
+use crate::report::Reporter;
+
+/// The version that charts are checked with, where none is on `PATH`.
+pub const HELM_VERSION: &str = "3.18.6";
+
+const PROGRAM: go::Program = go::Program {
+    name: "helm",
+    package: "helm.sh/helm/v3/cmd/helm",
+    version: "v3.18.6",
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The program `helm`.
+#[derive(Debug, Clone)]
+pub struct Helm(PathBuf);
+
+impl Helm {
+    /// On `PATH`, else built from Go's modules.
+    ///
+    /// # Errors
+    /// When it is not there, and cannot be built.
+    pub fn find_or_get(reporter: &mut dyn Reporter) -> Result<Self> {
+        PROGRAM.find_or_get(reporter).map(Self)
+    }
+
+    /// Runs it, and says what it has said.
+    ///
+    /// # Errors
+    /// When it says that something is wrong.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        let mut helm = Command::new(&self.0);
+        command::succeed(helm.args(arguments), LIMIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_stands_twice_and_is_one() {
+        assert_eq!(PROGRAM.version.strip_prefix('v'), Some(HELM_VERSION));
+    }
+}
