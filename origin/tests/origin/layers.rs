@@ -20,7 +20,7 @@ const START_UP: [&str; 9] = [
 ];
 
 /// Shared parts, a file or a folder each.
-const SHARED: [&str; 13] = [
+const SHARED: [&str; 14] = [
     "access",
     "background",
     "clock",

@@ -14,6 +14,7 @@ use proxy_wasm::types::{Action, BufferType, ContextType, MapType, Status};
 use weir_base::headers;
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
+use weir_base::language::Language;
 use weir_engine::answer::Refusal;
 use weir_engine::metrics::Counter;
 use weir_engine::redis::{Unknown, read};
@@ -137,7 +138,7 @@ impl Gate {
         let refusal = Refusal {
             status: verdict.status().unwrap_or(500),
             error: verdict.word(),
-            message: verdict.message(),
+            message: verdict.message(Language::English),
             order: None,
         };
         let headers = vec![(headers::VERDICT, verdict.word())];
