@@ -51,7 +51,11 @@ pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
     let metrics = json!({ "name": "weir", "static_layer": { METRICS_WITHOUT_PREFIX: true } });
     match root["layered_runtime"]["layers"].as_array_mut() {
         // Later layers override: what is changed at the admin port stays last.
-        Some(layers) => layers.insert(0, metrics),
+        Some(layers) => {
+            // A configuration that is replaced while Envoy runs comes here again.
+            layers.retain(|layer| layer["name"] != metrics["name"]);
+            layers.insert(0, metrics);
+        }
         None => root["layered_runtime"] = json!({ "layers": [metrics] }),
     }
     let mut result = Ok(());
