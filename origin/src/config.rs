@@ -74,7 +74,7 @@ pub struct Config {
     #[arg(long, env = "WEIR_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
     pub admin_listen: SocketAddr,
 
-    /// Sites whose pages may read the public answers, as browsers name them, such as https://shop.example; several with commas between them; * means any. None, unless it is set
+    /// Sites whose pages may read the public answers, as browsers name them, such as `https://shop.example`; several with commas between them; * means any. None, unless it is set
     #[arg(long, env = "WEIR_CORS_ORIGINS", value_delimiter = ',')]
     pub cors_origins: Vec<AllowedOrigin>,
 

@@ -1,7 +1,7 @@
 //! `weir-origin shard-proxy`: a Redis to origin and gateways, whose shards of sales stand in objects of an edge, and so do links
 //! with a maximum.
 //!
-//! It speaks RESP2. Commands on the keys of a shard go to the edge, signed, and so do those on links as [`links`] says; all others go to a Redis behind it as they are, its
+//! It speaks RESP2. Commands on the keys of a shard go to the edge, signed, and so do those on links as `links.rs` says; all others go to a Redis behind it as they are, its
 //! `AUTH` among them. It holds nothing: two of them side by side, or one that dies, change nothing.
 //!
 //! A reply that does not come ends the client's connection, as that of a Redis that has died: whoever asked does not know whether

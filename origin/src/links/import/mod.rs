@@ -2,7 +2,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`format`] | which columns mean what, in whose export |
+//! | [`format`](mod@format) | which columns mean what, in whose export |
 //! | [`rows`] | reads a file into rows, each with its line |
 //!
 //! A link keeps its code. A file may come again: what is there already, and leads to the same, is left as it is. So an import
