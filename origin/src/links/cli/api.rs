@@ -1,6 +1,5 @@
 //! The admin port, asked with a key.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use serde_json::Value;
 
 use super::API_KEY;
 use crate::http::client::{HttpClient, OpenAnswer};
+use crate::links::utm::encoded;
 use crate::secret::{self, Variables};
 
 /// The token that opens everything, if there is no key.
@@ -160,16 +160,7 @@ pub(super) fn query(parts: &[(&str, String)]) -> String {
         text.push(if text.is_empty() { '?' } else { '&' });
         text.push_str(name);
         text.push('=');
-        for byte in value.bytes() {
-            match byte {
-                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'_' | b'.' | b'~' => {
-                    text.push(char::from(byte));
-                }
-                _ => {
-                    let _ = write!(text, "%{byte:02X}");
-                }
-            }
-        }
+        text.push_str(&encoded(value));
     }
     text
 }
