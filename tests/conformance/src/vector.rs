@@ -205,7 +205,8 @@ impl Outcome {
                     .or_else(|| find(headers, "location"))
                     .or_else(|| Some(format!("grpc {}", find(headers, "grpc-status")?)))
                     .or_else(|| error_of(body))
-                    .or_else(|| answers_of(body));
+                    .or_else(|| answers_of(body))
+                    .or_else(|| state_of(body));
                 told.map_or_else(|| status.to_string(), |word| format!("{status} {word}"))
             }
             Self::WentOn { added, .. } => match find(added, "x-weir-verdict") {
@@ -251,6 +252,14 @@ fn answers_of(body: &str) -> Option<String> {
     };
     let parts = json.get("skus")?.as_array()?.iter().map(words);
     Some(parts.collect::<Option<Vec<_>>>()?.join(", "))
+}
+
+/// Where a visitor of a waiting room stands.
+fn state_of(body: &str) -> Option<String> {
+    let json: Value = serde_json::from_slice(&unescape(body).ok()?).ok()?;
+    let is_room = json.get("room").is_some() || json.as_object()?.len() == 1;
+    let state = json.get("state").filter(|_| is_room)?;
+    Some(state.as_str()?.to_owned())
 }
 
 /// What `after` has and `before` has not, and the other way round.

@@ -16,6 +16,7 @@ use weir_engine_fitment::Fitment;
 use weir_engine_gate::Gate;
 use weir_engine_limiter::Limiter;
 use weir_engine_links::Links;
+use weir_engine_room::WaitingRoom;
 
 use crate::host::{self, Host, Replay};
 use crate::store::{Store, changes};
@@ -116,6 +117,14 @@ impl EngineHost {
                 let clusters = config.bridges();
                 self.run(Fitment::new(config), clusters, vector)
             }
+            "waiting-room" => {
+                let config = parse::<weir_engine_room::config::Config>(json)
+                    .and_then(|config| config.checked(&environment))
+                    .map_err(refused)?;
+                let clusters = vec![config.redis.cluster.clone()];
+                let room = WaitingRoom::new(config, data, UNIQUE_NAME.into());
+                self.run(room, clusters, vector)
+            }
             other => bail!("there is no engine {other}"),
         }
     }
@@ -194,7 +203,10 @@ pub fn reads_bodies(engine: &str) -> bool {
 
 /// Whether the filter is told of responses.
 pub fn sees_responses(vector: &Vector) -> bool {
-    matches!(vector.engine.as_str(), "events" | "ratelimit-headers")
+    matches!(
+        vector.engine.as_str(),
+        "events" | "ratelimit-headers" | "waiting-room"
+    )
 }
 
 fn refused(error: FieldError) -> anyhow::Error {

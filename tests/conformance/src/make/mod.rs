@@ -6,6 +6,7 @@ mod generated;
 mod limits;
 mod link_targets;
 mod links;
+mod room;
 mod sale;
 mod token;
 
@@ -26,12 +27,13 @@ use crate::vector::{self, Changes, Entry, OriginAnswer, Outcome, Request, Step, 
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
 /// The secrets of all vectors: those of a gateway stand in its environment, once.
-pub const SECRETS: [(&str, &str); 6] = [
+pub const SECRETS: [(&str, &str); 7] = [
     ("WEIR_CLAIM_SECRET", "0123456789abcdef0123456789abcdef"),
     ("WEIR_TOKEN_SECRET", "fedcba9876543210fedcba9876543210"),
     ("WEIR_OLD_TOKEN_SECRET", "00112233445566778899aabbccddeeff"),
     ("WEIR_EVENTS_KEY_ERP", "erp-secret-0123456789"),
     ("WEIR_DEBUG_SECRET", "operators-only-secret"),
+    ("WEIR_ROOM_SECRET", "89abcdef0123456789abcdef01234567"),
     EDGE_SECRET,
 ];
 
@@ -69,6 +71,7 @@ pub fn all() -> Vec<Vector> {
     vectors.extend(links::vectors());
     vectors.extend(events::vectors());
     vectors.extend(fitment::vectors());
+    vectors.extend(room::vectors());
     vectors.extend(generated::vectors());
     vectors
 }

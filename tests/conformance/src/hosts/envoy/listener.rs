@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
-use weir_stack::envoy::{EVENTS, FITMENT, GATE, LIMITER, LINKS, native_filter};
+use weir_stack::envoy::{EVENTS, FITMENT, GATE, LIMITER, LINKS, ROOM, native_filter};
 use weir_stack::workspace;
 
 use crate::hosts::engine::{REDIS_CLUSTER, reads_bodies};
@@ -94,6 +94,7 @@ fn native_name(module: &str) -> Result<&'static str> {
         "shortlink-redirect" => LINKS,
         "events" => EVENTS,
         "fitment" => FITMENT,
+        "waiting-room" => ROOM,
         other => bail!("the native module has no filter {other}"),
     })
 }

@@ -243,7 +243,7 @@ impl<'a> Run<'a> {
         let started = Instant::now();
         let polls: Vec<Poll> = self.vectors.iter().filter_map(Poll::of).collect();
         let mut now_ms = starts_ms;
-        let is_new = |poll: &&Poll| self.polls.count(poll) < poll.at_start();
+        let is_new = |poll: &&Poll| self.polls.count(poll) < poll.at_start;
         while let Some(poll) = polls.iter().find(is_new) {
             ensure!(
                 started.elapsed() < START_LIMIT,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use weir_room::RoomName;
 use weir_scripts::keys;
 
 use crate::hosts::engine::REDIS_CLUSTER;
@@ -15,20 +16,15 @@ use crate::vector::Vector;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a poll looks like to Redis: its first command and that one's key.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Poll(String);
-
-impl Poll {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Poll {
+    line: String,
     /// How many of them an engine has made at its start when it knows all that it reads. The second comes soon after the
     /// first, whatever the interval; a map of vehicles is read in parts.
-    pub(super) fn at_start(&self) -> usize {
-        if self.0.starts_with("\"EVALSHA\"") {
-            4
-        } else {
-            2
-        }
-    }
+    pub(super) at_start: usize,
+}
 
+impl Poll {
     /// Those of a vector's engine, if it reads anything.
     pub(super) fn of(vector: &Vector) -> Option<Self> {
         let redis = vector.config.get("redis")?;
@@ -37,19 +33,27 @@ impl Poll {
             return None;
         }
         let prefix = vector.key_prefix()?;
-        let (command, key) = match vector.engine.as_str() {
-            "seckill-gate" => ("GET", keys::catalogue(prefix)),
-            "shortlink-redirect" => ("GETRANGE", keys::link_domains(prefix)),
-            "fitment" => ("EVALSHA", keys::VehicleMapKeys::new(prefix).head()),
-            _ if vector.config.get("reload")?.as_bool()? => ("GET", keys::limit_rules(prefix)),
+        let (command, key, at_start) = match vector.engine.as_str() {
+            "seckill-gate" => ("GET", keys::catalogue(prefix), 2),
+            "shortlink-redirect" => ("GETRANGE", keys::link_domains(prefix), 2),
+            "waiting-room" => ("EVALSHA", room_state(vector, prefix)?, 2),
+            "fitment" => ("EVALSHA", keys::VehicleMapKeys::new(prefix).head(), 4),
+            _ if vector.config.get("reload")?.as_bool()? => ("GET", keys::limit_rules(prefix), 2),
             _ => return None,
         };
         let key = String::from_utf8_lossy(&key);
-        Some(Self(format!("\"{command}\" \"{key}\"")))
+        let line = format!("\"{command}\" \"{key}\"");
+        Some(Self { line, at_start })
     }
 }
 
-type Counts = Arc<(Mutex<BTreeMap<Poll, usize>>, Condvar)>;
+/// The key that an engine with this one room looks at.
+fn room_state(vector: &Vector, prefix: &str) -> Option<Vec<u8>> {
+    let room = vector.config["rooms"].get(0)?.get("name")?.as_str()?;
+    Some(keys::RoomKeys::new(prefix, &RoomName::new(room)?).state())
+}
+
+type Counts = Arc<(Mutex<BTreeMap<String, usize>>, Condvar)>;
 
 /// Counts polls.
 pub(super) struct Polls(Counts);
@@ -73,15 +77,15 @@ impl Polls {
     /// How many polls there were.
     pub(super) fn count(&self, poll: &Poll) -> usize {
         let counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.get(poll).copied().unwrap_or(0)
+        counts.get(&poll.line).copied().unwrap_or(0)
     }
 
     /// Waits until there were so many.
     pub(super) fn wait(&self, poll: &Poll, count: usize) -> Result<()> {
         let (counts, changed) = &*self.0;
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_missing = |counts: &mut BTreeMap<Poll, usize>| {
-            counts.get(poll).is_none_or(|known| *known < count)
+        let is_missing = |counts: &mut BTreeMap<String, usize>| {
+            counts.get(&poll.line).is_none_or(|known| *known < count)
         };
         let waited = changed.wait_timeout_while(counts, PATIENCE, is_missing);
         let waited = waited.unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +104,7 @@ fn note(line: &str, counts: &Counts) {
             _ => None,
         };
         if let Some(key) = key {
-            let poll = Poll(format!("{} {key}", words[0]));
+            let poll = format!("{} {key}", words[0]);
             let mut known = counts.0.lock().unwrap_or_else(PoisonError::into_inner);
             *known.entry(poll).or_default() += 1;
             counts.1.notify_all();

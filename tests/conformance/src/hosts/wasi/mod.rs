@@ -182,7 +182,7 @@ fn from_bytes(headers: &Headers) -> Headers {
 /// Why an edge does not answer a vector as a gateway does, if so.
 pub(super) fn cannot(vector: &Vector) -> Option<&'static str> {
     match vector.engine.as_str() {
-        "events" | "fitment" => return Some("edges have no such filter"),
+        "events" | "fitment" | "waiting-room" => return Some("edges have no such filter"),
         "ratelimit-headers" => return Some("edges add nothing to the gateway's responses"),
         _ => {}
     }
