@@ -9,6 +9,7 @@ mod events;
 mod faults;
 mod fitment;
 mod gateways;
+mod held;
 mod history_limits;
 mod jwt;
 mod kubernetes;

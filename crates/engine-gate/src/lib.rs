@@ -16,6 +16,7 @@
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
 //! | `rebalance` | requests that wait while units move to their shard |
 //! | `limits` | how often one user and one address may ask |
+//! | `held` | requests that come before the first poll, held for a moment |
 //! | `overload` | when Redis or the origin is to be spared |
 //! | `poll` | the catalogue and the epochs of empty shards, from Redis |
 //! | `answers` | the gate's own answers |
@@ -47,6 +48,7 @@ mod checkout;
 mod claims;
 pub mod config;
 pub mod gate;
+mod held;
 mod identify;
 pub mod job;
 mod limits;

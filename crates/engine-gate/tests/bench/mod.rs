@@ -106,6 +106,11 @@ impl Bench {
         Self::configured("")
     }
 
+    /// As [`Bench::new`], with more configuration.
+    pub fn early(more: &str) -> Self {
+        Self::configured(more)
+    }
+
     /// A gate that knows its sale.
     pub fn open() -> Self {
         Self::with("")
@@ -121,10 +126,15 @@ impl Bench {
 
     /// As [`Bench::open`], of a gate whose orders must go by the host's route of this name.
     pub fn with_route(name: &str) -> Self {
-        let mut bench = Self::of_routes(&format!(r#", "envoy_route": "{name}""#), "");
+        let mut bench = Self::early_with_route(name);
         bench.turn();
         bench.run(Reply::Granted);
         bench
+    }
+
+    /// The same, before it has heard anything.
+    pub fn early_with_route(name: &str) -> Self {
+        Self::of_routes(&format!(r#", "envoy_route": "{name}""#), "")
     }
 
     fn configured(more: &str) -> Self {
@@ -300,6 +310,19 @@ impl Bench {
             reply,
             now_ms,
         });
+    }
+
+    /// The call that Redis has had for longest is lost.
+    pub fn lose_oldest(&mut self) {
+        let now_ms = self.now_ms;
+        if let Some((batch, _)) = self.sent.pop_front() {
+            let reply = Err(Unknown::Lost.into());
+            self.handle(Event::RedisReply {
+                batch,
+                reply,
+                now_ms,
+            });
+        }
     }
 
     fn reply_to(&mut self, words: &[Vec<u8>], reply: Reply) -> Vec<u8> {
