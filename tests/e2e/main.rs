@@ -2,6 +2,7 @@
 
 mod bridge;
 mod bytes;
+mod challenges;
 mod config;
 mod cors;
 mod disconnect;

@@ -20,6 +20,7 @@ use weir_engine::{
     StreamId,
 };
 use weir_sale::admission::{Rejection, without_units};
+use weir_sale::challenge::Challenge;
 use weir_sale::ledger::ShardProbe;
 use weir_sale::sale::{Band, Catalogue, ClaimKey, Sale, SaleState};
 use weir_sale::sold_out::SoldOutMemory;
@@ -28,6 +29,7 @@ use weir_sale::verdict::Verdict;
 
 use crate::NAME;
 use crate::answers::{Answers, language_of};
+use crate::captcha::Captchas;
 use crate::config::{Checked, DEADLINE_MS};
 use crate::job::{ClaimPlan, HandBackJob};
 use crate::limits::Limits;
@@ -69,6 +71,8 @@ pub struct Gate<D> {
     registry: Registry,
     /// The streams whose end matters.
     pub(crate) streams: BTreeMap<StreamId, StreamState>,
+    /// Who waits for a captcha's provider.
+    pub(crate) captchas: Captchas,
     /// Streams whose requests the last event let go on: if that fails, their claims go back.
     pub(crate) unconfirmed: Vec<StreamId>,
     /// Whether the log tells of requests that go by another route.
@@ -116,6 +120,7 @@ impl<D: SharedData + Clone> Gate<D> {
             metrics,
             registry,
             streams: BTreeMap::new(),
+            captchas: Captchas::default(),
             unconfirmed: Vec::new(),
             has_told_of_strays: false,
             config,
@@ -296,6 +301,7 @@ impl<D: SharedData + Clone> Gate<D> {
             Some(StreamState::Waiting) => {
                 self.pump.forget(stream);
                 self.rebalances.forget(stream);
+                self.captchas.forget(stream);
             }
             Some(StreamState::Passed { pass, delivery }) => {
                 if let Some(status) = end.response_status() {
@@ -385,13 +391,24 @@ impl<D: SharedData + Clone> Gate<D> {
             effects.log(Level::Info, "the catalogue can be read again");
         }
         if let Some(catalogue) = changed {
-            if self.config.token.is_none() && catalogue.sales.iter().any(|sale| sale.token) {
-                let text = "sales want order tokens, but `token` is not configured";
-                effects.log(Level::Error, text);
-            }
+            self.tell_what_is_missing(&catalogue, effects);
             self.memory.retain(&catalogue);
             self.note_claim_keys(&catalogue, effects);
             self.catalogue = Some(catalogue);
+        }
+    }
+
+    /// The log says with every new catalogue which sales cannot be sold as this gateway is configured.
+    fn tell_what_is_missing(&self, catalogue: &Catalogue, effects: &mut Effects) {
+        let mut sales = catalogue.sales.iter();
+        if self.config.token.is_none() && sales.clone().any(|sale| sale.token) {
+            let text = "sales want order tokens, but `token` is not configured";
+            effects.log(Level::Error, text);
+        }
+        let captcha = Some(Challenge::Captcha {});
+        if self.config.captcha.is_none() && sales.any(|sale| sale.challenge == captcha) {
+            let text = "sales want a captcha before an order token, but `captcha` is not configured: nobody gets one here";
+            effects.log(Level::Error, text);
         }
     }
 
@@ -467,7 +484,12 @@ impl<D: SharedData + Clone> Engine for Gate<D> {
             Event::Deferred { batch } => {
                 self.pump.deferred(batch, effects);
             }
-            Event::Response { .. } | Event::Body { .. } | Event::FetchDone { .. } => {}
+            Event::FetchDone {
+                fetch,
+                response,
+                now_ms,
+            } => self.captcha_checked(fetch, response.as_ref(), now_ms, effects),
+            Event::Response { .. } | Event::Body { .. } => {}
         }
     }
 

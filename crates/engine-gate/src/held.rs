@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use weir_base::headers::{IDEMPOTENCY_KEY, ORDER_TOKEN, is_gateway_only};
+use weir_base::headers::{CAPTCHA, IDEMPOTENCY_KEY, ORDER_TOKEN, SOLUTION, is_gateway_only};
 use weir_base::language::ACCEPT_LANGUAGE;
 use weir_base::shared_data::SharedData;
 use weir_engine::event::PlainRequest;
@@ -14,15 +14,17 @@ use weir_engine::{Effects, Headers, Request, StreamId};
 use crate::gate::Gate;
 
 /// The most bytes of headers that a request is kept for. With more it is decided at once.
-const HEADERS_LEN_MAX: usize = 4 * 1_024;
+const HEADERS_LEN_MAX: usize = 8 * 1_024;
 
 /// The headers that decisions read, beside the user's and those that only gateways send.
-const READ: [&str; 5] = [
+const READ: [&str; 7] = [
     ":method",
     ":path",
     ACCEPT_LANGUAGE,
     IDEMPOTENCY_KEY,
     ORDER_TOKEN,
+    SOLUTION,
+    CAPTCHA,
 ];
 
 impl<D: SharedData + Clone> Gate<D> {

@@ -12,6 +12,8 @@
 //! | `buy` | a request to buy, up to its claim |
 //! | `claims` | what becomes of requests when Redis has answered |
 //! | `checkout` | order tokens: minted, and checked |
+//! | `challenge` | what a checkout may want first: a proof of work, or a captcha |
+//! | `captcha` | asking a captcha's provider |
 //! | `identify` | who a request comes from that buys nothing, for the origin |
 //! | [`job`] | what waits in the pump, and how it is grouped into script calls |
 //! | `rebalance` | requests that wait while units move to their shard |
@@ -44,6 +46,8 @@ use weir_engine::setup::{Configured, Host};
 
 mod answers;
 mod buy;
+mod captcha;
+mod challenge;
 mod checkout;
 mod claims;
 pub mod config;

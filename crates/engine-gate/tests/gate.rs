@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // it is a test
 
 mod bench;
+#[path = "gate/challenge.rs"]
+mod challenge;
 #[path = "gate/held.rs"]
 mod held;
 

@@ -92,7 +92,7 @@ fn no_more_wait_than_there_is_room_for_and_none_with_much_to_keep() {
     bench.buy(last, "one-too-many");
     assert_eq!(bench.answer(last).0, 503);
     bench.close(0);
-    let long = format!("/sales/s/orders?{}", "q".repeat(4_096));
+    let long = format!("/sales/s/orders?{}", "q".repeat(8_192));
     bench.request(last + 1, "POST", &long, &[("x-user-id", "alice")]);
     assert_eq!(bench.answer(last + 1).0, 503);
     // What nothing reads is not kept.
