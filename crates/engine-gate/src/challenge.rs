@@ -9,7 +9,8 @@ use alloc::sync::Arc;
 
 use serde::Serialize;
 use weir_base::headers::{CAPTCHA, SOLUTION};
-use weir_base::id::UserId;
+use weir_base::id::{SaleId, UserId};
+use weir_base::language::Language;
 use weir_base::shared_data::SharedData;
 use weir_engine::pump::{Completed, Pending};
 use weir_engine::redis::{Definite, Failure, Unknown};
@@ -47,6 +48,16 @@ pub(crate) enum Asked {
     },
 }
 
+impl Asked {
+    fn work(settings: &TokenSettings, sale: &SaleId, user: &UserId, bits: u8, now_ms: u64) -> Self {
+        Self::ProofOfWork {
+            text: challenge::ask(&settings.keys, sale, user, bits, now_ms),
+            bits,
+            expires_at_ms: now_ms.saturating_add(challenge::VALID_MS),
+        }
+    }
+}
+
 impl<D: SharedData + Clone> Gate<D> {
     /// What comes before a token of `sale`, if anything does.
     pub(crate) fn challenge(
@@ -82,22 +93,19 @@ impl<D: SharedData + Clone> Gate<D> {
         let outcome = match checked {
             Some(Ok(solved)) => {
                 let left_ms = solved.expires_at_ms.saturating_sub(now_ms);
-                return Next::Spend(Spend {
+                let spend = Spend {
                     name: solved.name,
                     now_ms,
                     // Other gateways' clocks may be behind.
                     keep_ms: left_ms.saturating_add(SKEW_MS),
-                });
+                };
+                return Next::Spend(spend, bits);
             }
             Some(Err(error)) => ChallengeOutcome::Failed(error),
             None => ChallengeOutcome::Asked,
         };
         self.metrics.challenges.increment(outcome);
-        Next::Ask(Asked::ProofOfWork {
-            text: challenge::ask(&settings.keys, &sale.id, user, bits, now_ms),
-            bits,
-            expires_at_ms: now_ms.saturating_add(challenge::VALID_MS),
-        })
+        Next::Ask(Asked::work(settings, &sale.id, user, bits, now_ms))
     }
 
     fn captcha(&self, request: &dyn Request) -> Result<Next, Rejection> {
@@ -127,8 +135,19 @@ impl<D: SharedData + Clone> Gate<D> {
         let asked = Asked::Captcha {
             site_key: site_key.unwrap_or_default(),
         };
+        self.ask(stream, &asked, shopper.language, effects);
+    }
+
+    /// Tells a client the challenge.
+    pub(crate) fn ask(
+        &mut self,
+        stream: StreamId,
+        asked: &Asked,
+        language: Language,
+        effects: &mut Effects,
+    ) {
         self.metrics.requests.increment(Verdict::ChallengeRequired);
-        let answer = self.answers.ask(&asked, shopper.language);
+        let answer = self.answers.ask(asked, language);
         effects.respond(stream, Arc::new(answer));
     }
 
@@ -139,7 +158,7 @@ impl<D: SharedData + Clone> Gate<D> {
         &mut self,
         stream: StreamId,
         shopper: Shopper,
-        spend: Spend,
+        (spend, bits): (Spend, u8),
         now_ms: u64,
         effects: &mut Effects,
     ) {
@@ -147,6 +166,7 @@ impl<D: SharedData + Clone> Gate<D> {
             let job = Job::Spend(SpendJob {
                 shopper: shopper.clone(),
                 spend,
+                bits,
                 pass: Some(pass),
             });
             let enqueued = self.pump.enqueue(stream, job, now_ms, effects);
@@ -200,9 +220,17 @@ impl<D: SharedData + Clone> Gate<D> {
             false => ChallengeOutcome::Again,
         };
         self.metrics.challenges.increment(outcome);
-        if let Some(stream) = pending.stream {
-            self.streams.remove(&stream);
-            self.mint_for(stream, &job.shopper, minted_at_ms, now_ms, effects);
+        let Some(stream) = pending.stream else { return };
+        self.streams.remove(&stream);
+        let SpendJob { shopper, bits, .. } = job;
+        match &self.config.token {
+            // A token may count for less time than a challenge: one that is over is of no use.
+            Some(settings) if now_ms.saturating_sub(minted_at_ms) > settings.ages.max_ms => {
+                let (sale, user) = (&shopper.sale, &shopper.user);
+                let asked = Asked::work(settings, sale, user, bits, now_ms);
+                self.ask(stream, &asked, shopper.language, effects);
+            }
+            _ => self.mint_for(stream, &shopper, minted_at_ms, now_ms, effects),
         }
     }
 

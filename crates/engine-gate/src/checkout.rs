@@ -40,8 +40,8 @@ pub(crate) enum Next {
     Mint,
     /// A challenge, of which there is no solution yet.
     Ask(Asked),
-    /// Which token a solution leads to.
-    Spend(Spend),
+    /// Which token a solution leads to, of a challenge of as many bits as the sale wants.
+    Spend(Spend, u8),
     /// The word of a captcha's provider.
     CheckCaptcha(String),
 }
@@ -84,13 +84,11 @@ impl<D: SharedData + Clone> Gate<D> {
             }
             Next::Mint => self.mint_for(stream, &shopper, now_ms, now_ms, effects),
             Next::Ask(asked) => {
-                self.metrics.requests.increment(Verdict::ChallengeRequired);
-                let answer = self.answers.ask(&asked, language_of(request));
-                effects.respond(stream, Arc::new(answer));
+                self.ask(stream, &asked, language_of(request), effects);
             }
-            Next::Spend(spend) => {
+            Next::Spend(spend, bits) => {
                 let shopper = told_in(shopper, request);
-                self.spend(stream, shopper, spend, now_ms, effects);
+                self.spend(stream, shopper, (spend, bits), now_ms, effects);
             }
             Next::CheckCaptcha(solution) => {
                 let shopper = told_in(shopper, request);

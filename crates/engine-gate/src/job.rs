@@ -43,6 +43,8 @@ pub struct SpendJob {
     pub shopper: Shopper,
     /// The solution.
     pub spend: Spend,
+    /// How many bits the sale wants.
+    pub bits: u8,
     /// For the outcome at Redis, until there is one.
     pub pass: Option<Pass>,
 }

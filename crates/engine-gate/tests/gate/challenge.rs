@@ -132,6 +132,27 @@ fn a_solution_leads_to_one_token_however_often_it_is_sent() {
     assert_eq!(counted(&mut bench, "again"), 2);
 }
 
+#[test]
+fn a_solution_whose_token_is_over_is_answered_with_a_new_challenge() {
+    let mut bench = working();
+    let solution = solve(&asked(&mut bench, 1, "alice"), BITS);
+    check_out(&mut bench, 2, "alice", &[(headers::SOLUTION, &solution)]);
+    bench.run(Reply::Granted);
+    for (stream, after_ms, status) in [(3, 5_000, 200), (4, 1, 403)] {
+        bench.advance(after_ms);
+        check_out(
+            &mut bench,
+            stream,
+            "alice",
+            &[(headers::SOLUTION, &solution)],
+        );
+        bench.run(Reply::Granted);
+        assert_eq!(bench.answer(stream).0, status);
+    }
+    let told = answer(&bench, 4);
+    assert!(told["challenge"]["proof_of_work"]["text"].is_string());
+}
+
 fn is_solution(text: &str) -> bool {
     use sha2::{Digest, Sha256};
     let digits = text.rsplit(':').next().unwrap();
